@@ -1,0 +1,1 @@
+"""dpquery answers SQL about people without giving away any one of them."""

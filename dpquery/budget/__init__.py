@@ -1,0 +1,1 @@
+"""Events to loss, and the durable list of charges."""

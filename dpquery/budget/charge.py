@@ -1,0 +1,90 @@
+"""Charges and receipts: what a query will lose, and the proof that the ledger has it on disk.
+
+A charge is made by the planner from query and policy alone. A receipt is made by a ledger alone,
+after its transaction is durable (I2), and opens each frontier of the plan once (I3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpquery.errors import internal
+from dpquery.events import Event
+from dpquery.privacy import Loss
+from dpquery.source import Span
+
+__all__ = ["Account", "Charge", "Limits", "Receipt", "Standing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What one statement will lose, fixed before it starts."""
+
+    events: tuple[Event, ...]
+    """One per release, in the order of the plan."""
+    frontiers: int
+    """How many scans the receipt will open."""
+    query: str
+    """The statement as the analyst typed it, for their ledger."""
+    span: Span | None = None
+    """The epsilon that asks for most, for the caret of a refusal."""
+    retry: tuple[str, str] | None = None
+    """A call before and after its epsilon, so that a refusal can print one that would fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Who pays: an analyst, in one session."""
+
+    analyst: str
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The ceilings that all have to hold; None where there is no such ceiling."""
+
+    policy: Loss
+    analyst: Loss | None = None
+    session: Loss | None = None
+    query: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The binding limit (least left): how much it is, what is spent against it, what is left."""
+
+    name: str
+    """"policy", "analyst" or "session"."""
+    limit: Loss
+    spent: Loss
+
+    @property
+    def left(self) -> Loss:
+        """What can still be asked for; never below zero."""
+        rest = self.limit - self.spent
+        return Loss(max(rest.epsilon, Fraction(0)), max(rest.delta, Fraction(0)))
+
+
+class Receipt:
+    """Proof that a charge is durable. Ledgers make these, and nothing else does."""
+
+    __slots__ = ("_opened", "charge", "id")
+
+    def __init__(self, charge: Charge, identity: str) -> None:
+        self.charge = charge
+        self.id = identity
+        self._opened: set[int] = set()
+
+    def open(self, frontier: int) -> None:
+        """Use up the right to scan for one frontier.
+
+        Raises:
+            InternalError: the frontier is not covered, or was opened before.
+        """
+        if not 0 <= frontier < self.charge.frontiers:
+            raise internal("a scan needs a receipt that covers it (I3)")
+        if frontier in self._opened:
+            raise internal("a receipt opens each frontier once (I3)")
+        self._opened.add(frontier)

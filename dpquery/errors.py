@@ -1,0 +1,235 @@
+"""Everything that dpquery raises, and how it reads.
+
+    DPQueryError
+    ├── QueryRefused          the analyst can mend it; budget untouched
+    │   ├── SyntaxRefused     1xx  parse    not a query we understand
+    │   ├── NameRefused       2xx  bind     unknown or misused table, column, function, argument
+    │   ├── RuleRefused       3xx  check    would break the promise
+    │   ├── PlanRefused       4xx  plan     cannot be answered with what policy and query state
+    │   └── BudgetRefused     5xx  charge   would pass the ceiling
+    ├── PolicyInvalid         6xx  the data owner's file, or the arguments of connect
+    ├── ScanFailed            7xx  engine trouble; constant text; budget spent
+    ├── SessionUnusable       8xx  closed, or carried over a fork
+    └── InternalError         9xx  ours; prints no values
+
+One class per stage, one code per cause, no code used twice for two causes. The text of a refusal is
+a function of query, policy and ledger (I6): nothing here ever sees a value from the data. Messages
+live where they are raised; `codes.py` holds the page behind each code.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from fractions import Fraction
+
+from dpquery.source import Source, Span
+
+__all__ = [
+    "BudgetRefused",
+    "DPQueryError",
+    "Diagnostic",
+    "ExitCode",
+    "InternalError",
+    "NameRefused",
+    "PlanRefused",
+    "PolicyInvalid",
+    "QueryRefused",
+    "RuleRefused",
+    "ScanFailed",
+    "SessionUnusable",
+    "SyntaxRefused",
+]
+
+
+class ExitCode(IntEnum):
+    """What the command line returns."""
+
+    ANSWER = 0
+    REFUSED = 1
+    USAGE = 2
+    BUDGET = 3
+    SCAN = 4
+    INTERNAL = 70
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """A refusal as data: what, where, why, and what to type instead."""
+
+    code: str
+    title: str
+    span: Span | None = None
+    label: str = ""
+    why: tuple[str, ...] = ()
+    remedy: tuple[str, ...] = ()
+    """Lines after `try:`; the first can be typed as it is."""
+
+    def render(self, verdict: str, source: Source | None, budget: str) -> str:
+        """Write the refusal as text; colour would add nothing."""
+        lines = [f"{verdict}[{self.code}]: {self.title}"]
+        if source is not None and self.span is not None:
+            lines += [source.caret(self.span, self.label), ""]
+        lines += _block("   why: ", self.why)
+        lines += _block("   try: ", self.remedy)
+        if budget:
+            lines.append(f"budget: {budget}")
+        return "\n".join(lines)
+
+
+def _block(head: str, lines: tuple[str, ...]) -> list[str]:
+    return [(head if i == 0 else " " * len(head)) + line for i, line in enumerate(lines)]
+
+
+class DPQueryError(Exception):
+    """The root: catch this to catch everything of ours."""
+
+    verdict = "failed"
+    exit_code = ExitCode.INTERNAL
+    sqlstate = "XX000"
+
+    def __init__(
+        self, diagnostic: Diagnostic, source: Source | None = None, budget: str = ""
+    ) -> None:
+        super().__init__(diagnostic.title)
+        self.diagnostic = diagnostic
+        self.source = source
+        self.budget = budget
+        """The last line of the text: what the ledger says now."""
+
+    @property
+    def code(self) -> str:
+        """The code of the cause, such as DPQ501."""
+        return self.diagnostic.code
+
+    @property
+    def span(self) -> Span | None:
+        """The stretch of the query that must change."""
+        return self.diagnostic.span
+
+    def __str__(self) -> str:
+        return self.diagnostic.render(self.verdict, self.source, self.budget)
+
+
+class QueryRefused(DPQueryError):
+    """The query is not answered, because of query, policy or ledger; it loses nothing."""
+
+    verdict = "refused"
+    exit_code = ExitCode.REFUSED
+    sqlstate = "42501"
+
+
+class SyntaxRefused(QueryRefused):
+    """Parse: the text is not a query of this language."""
+
+    sqlstate = "42601"
+
+
+class NameRefused(QueryRefused):
+    """Bind: a table, column, function or argument is unknown or misused."""
+
+    sqlstate = "42703"
+
+
+class RuleRefused(QueryRefused):
+    """Check: an answer would break the promise."""
+
+
+class PlanRefused(QueryRefused):
+    """Plan: policy and query state too little to answer with."""
+
+    sqlstate = "0A000"
+
+
+class BudgetRefused(QueryRefused):
+    """Charge: a limit would be passed."""
+
+    exit_code = ExitCode.BUDGET
+    sqlstate = "53400"
+
+    def __init__(self, diagnostic: Diagnostic, asked: Fraction, left: Fraction) -> None:
+        super().__init__(diagnostic)
+        self.asked = asked
+        self.left = left
+
+
+class PolicyInvalid(DPQueryError):
+    """The data owner's file, the ledger beside it, or the arguments of connect need mending."""
+
+    verdict = "policy"
+    exit_code = ExitCode.USAGE
+    sqlstate = "F0000"
+
+    def __init__(
+        self,
+        diagnostic: Diagnostic,
+        file: str | None = None,
+        line: int | None = None,
+        key: str | None = None,
+    ) -> None:
+        super().__init__(diagnostic)
+        self.file = file
+        self.line = line
+        self.key = key
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if self.file is None:
+            return text
+        where = self.file if self.line is None else f"{self.file}:{self.line}"
+        first, _, rest = text.partition("\n")
+        return f"{first}\n   --> {where}" + (f"\n{rest}" if rest else "")
+
+
+class ScanFailed(DPQueryError):
+    """Reading broke off after the charge; the text is constant and the charge stays."""
+
+    exit_code = ExitCode.SCAN
+    sqlstate = "58000"
+
+
+class SessionUnusable(DPQueryError):
+    """The session was closed, or belongs to another process."""
+
+    exit_code = ExitCode.USAGE
+    sqlstate = "08003"
+
+
+class InternalError(DPQueryError):
+    """A mistake of ours; it names the broken rule and prints no values."""
+
+
+def internal(rule: str) -> InternalError:
+    """Report a broken rule of our own, such as an invariant."""
+    return InternalError(
+        Diagnostic(
+            "DPQ901",
+            f"a rule of the engine does not hold: {rule}",
+            why=("this is a mistake in dpquery, not in the query.",),
+            remedy=("report it with the query; nothing of the data is in this message",),
+        )
+    )
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Give the known name that looks most like a mistyped one, if any does.
+
+    >>> nearest("salery", ["dept", "salary"])
+    'salary'
+    """
+    folded = {candidate.lower(): candidate for candidate in sorted(known, reverse=True)}
+    found = difflib.get_close_matches(name.lower(), sorted(folded), n=1, cutoff=0.6)
+    return folded[found[0]] if found else None
+
+
+def listed(names: Iterable[str], first: str | None = None) -> str:
+    """Join names for a message: the nearest first, then sorted, ten at most.
+
+    >>> listed(["b", "a"], first="b")
+    'b, a'
+    """
+    ordered = sorted(set(names), key=lambda name: (name != first, name))
+    return ", ".join(ordered[:10]) + (", …" if len(ordered) > 10 else "")

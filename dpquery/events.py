@@ -1,0 +1,87 @@
+"""The charge language: what was done, exactly enough to account for it.
+
+Law of this file. The meaning of an event never changes; a mechanism that behaves otherwise gets a
+new event; an accountant that does not know an event refuses it; new fields are optional. The ledger
+stores events and not epsilons, so that a better accountant can read old ledgers again.
+
+Events sit in the bottom layer: a mechanism states its own without knowing that budgets exist.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+
+__all__ = ["Composed", "Event", "Gaussian", "Pure", "decode", "encode"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pure:
+    """A release that is (epsilon, 0)-differentially private, and nothing more is claimed."""
+
+    epsilon: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian:
+    """A discrete Gaussian release: rho-zCDP, and (epsilon, delta) as it was asked for.
+
+    Both statements hold; an accountant uses one of them for the whole ledger.
+    """
+
+    rho: Fraction
+    epsilon: Fraction
+    delta: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """Several releases, each on the whole data, fixed before the first one starts."""
+
+    parts: tuple[Event, ...]
+
+
+Event = Pure | Gaussian | Composed
+
+
+def encode(event: Event) -> str:
+    """Write an event as text, the same for equal events.
+
+    >>> encode(Composed((Pure(Fraction(1, 2)),)))
+    '["composed",["pure","1/2"]]'
+    """
+    return json.dumps(_listed(event), separators=(",", ":"))
+
+
+def _listed(event: Event) -> list[object]:
+    match event:
+        case Pure(epsilon):
+            return ["pure", str(epsilon)]
+        case Gaussian(rho, epsilon, delta):
+            return ["gaussian", str(rho), str(epsilon), str(delta)]
+        case Composed(parts):
+            return ["composed", *(_listed(part) for part in parts)]
+
+
+def decode(text: str) -> Event:
+    """Read an event that `encode` wrote.
+
+    >>> decode('["composed",["pure","1/2"]]')
+    Composed(parts=(Pure(epsilon=Fraction(1, 2)),))
+
+    Raises:
+        ValueError: the text is no event of this version.
+    """
+    return _read(json.loads(text))
+
+
+def _read(value: object) -> Event:
+    match value:
+        case ["pure", str(epsilon)]:
+            return Pure(Fraction(epsilon))
+        case ["gaussian", str(rho), str(epsilon), str(delta)]:
+            return Gaussian(Fraction(rho), Fraction(epsilon), Fraction(delta))
+        case ["composed", *parts]:
+            return Composed(tuple(_read(part) for part in parts))
+    raise ValueError("not an event that this version knows")

@@ -1,0 +1,1 @@
+"""Mechanisms: integers in, integers out, each with a claim."""

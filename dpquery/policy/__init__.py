@@ -1,0 +1,1 @@
+"""The data owner's file: model, loader, draft, check."""

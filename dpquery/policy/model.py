@@ -1,0 +1,134 @@
+"""What the data owner declares: tables, units, bounds, public keys, budgets.
+
+Everything here is public and fixed before any data is read (I1). `load.py` and `adhoc.py` make it,
+with every doubt refused; nothing else does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from fractions import Fraction
+from pathlib import Path
+
+from dpquery.privacy import Loss, Neighbours
+from dpquery.types import Interval, Kind, Type
+
+__all__ = [
+    "Bounds",
+    "Budget",
+    "Column",
+    "DatabaseTable",
+    "Files",
+    "LedgerSettings",
+    "Policy",
+    "Table",
+    "Value",
+]
+
+Value = int | Fraction | str | bool | date | datetime
+"""A public value in the policy: exact, never a float."""
+
+MAX_TEXT = 256
+"""Characters of a text that count, unless the policy says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Lowest and highest value of a column, chosen without looking at the data."""
+
+    low: int | Fraction | date | datetime
+    high: int | Fraction | date | datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that analysts may name."""
+
+    name: str
+    type: Type
+    bounds: Bounds | None = None
+    keys: tuple[Value, ...] | None = None
+    """Values that may appear as groups; they do not limit what rows contain."""
+    grid: Fraction | None = None
+    """Step of a double's grid where the policy states one."""
+    max_length: int = MAX_TEXT
+
+    @property
+    def interval(self) -> Interval:
+        """The range of a numeric column after the clamp; unknown ends where nothing is declared."""
+        if self.bounds is not None and self.type.numeric:
+            low, high = self.bounds.low, self.bounds.high
+            assert isinstance(low, int | Fraction)  # noqa: S101 - the loader checked the type
+            assert isinstance(high, int | Fraction)  # noqa: S101
+            return Interval(Fraction(low), Fraction(high))
+        if self.type.kind is Kind.INTEGER:
+            return Interval(Fraction(-(2**63)), Fraction(2**63 - 1))
+        if self.type.kind is Kind.DECIMAL:
+            largest = Fraction(10**self.type.precision - 1, 10**self.type.scale)
+            return Interval(-largest, largest)
+        return Interval(None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files in the policy's order, globs already expanded, absolute."""
+
+    paths: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseTable:
+    """A table of a DuckDB file, opened for reading only."""
+
+    database: Path
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that analysts may name."""
+
+    name: str
+    source: Files | DatabaseTable
+    written: tuple[str, ...]
+    """The paths as the owner wrote them: a query may quote one of these instead of the name."""
+    columns: dict[str, Column]
+    unit: str | None = None
+    """The column whose value says which privacy unit a row belongs to; None: each row is its own."""
+    unit_type: Type | None = None
+    single: bool = False
+    """One row per unit, declared by `rows_per_unit = 1` and verified inside the first open."""
+    max_rows_contributed: int = 1
+    public: bool = False
+    unique: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Ceilings on loss."""
+
+    limit: Loss
+    max_epsilon_per_query: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSettings:
+    """Where the ledger stands; no path means memory only."""
+
+    path: Path | None
+    high_water: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The owner's whole file."""
+
+    name: str
+    """The file, or what was connected to, for messages."""
+    neighbours: Neighbours
+    budget: Budget
+    tables: dict[str, Table]
+    ledger: LedgerSettings
+    analysts: dict[str, Loss] = field(default_factory=dict)
+    """Empty: there is one analyst, "default", who has the whole budget."""

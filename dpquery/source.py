@@ -1,0 +1,107 @@
+"""The text of a query, and stretches of it.
+
+A `Source` turns character offsets into lines and draws carets. It imports nothing of ours, and it
+never changes the text: a span always points into what the analyst typed.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+__all__ = ["Source", "Span"]
+
+_WIDEST = 96
+"""Terminal cells of source shown before a line is shortened around its caret."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """A stretch of the source text: characters start to end, end excluded."""
+
+    start: int
+    end: int
+
+    def __or__(self, other: Span) -> Span:
+        """Give the smallest span that covers both."""
+        return Span(min(self.start, other.start), max(self.end, other.end))
+
+
+def width(text: str) -> int:
+    """Count the terminal cells of a text: wide characters take two, combining marks none.
+
+    >>> width("naïve"), width("数"), width("e\\u0301")
+    (5, 2, 1)
+    """
+    return sum(_cells(char) for char in text)
+
+
+def _cells(char: str) -> int:
+    if unicodedata.combining(char) or unicodedata.category(char) in {"Cf", "Mn", "Me"}:
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
+
+
+def _visible(text: str) -> str:
+    """Replace control characters by one-cell signs, so that a query cannot drive the terminal."""
+    return "".join(
+        " " if c == "\t" else c if c.isprintable() else "\N{REPLACEMENT CHARACTER}"
+        for c in text
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A query's text and where it came from."""
+
+    text: str
+    name: str = "query"
+
+    def snippet(self, span: Span) -> str:
+        """Give the text under a span."""
+        return self.text[span.start : span.end]
+
+    def line_of(self, offset: int) -> tuple[int, int, str]:
+        """Give the number of the line that holds an offset, where that line starts, and the line."""
+        start = self.text.rfind("\n", 0, offset) + 1
+        end = self.text.find("\n", offset)
+        line = self.text[start : len(self.text) if end < 0 else end]
+        return self.text.count("\n", 0, start) + 1, start, line.rstrip("\r")
+
+    def caret(self, span: Span, label: str = "") -> str:
+        """Draw the line that holds a span, and carets under it.
+
+        >>> print(Source("SELECT salary FROM staff").caret(Span(7, 13), "not inside a DP_ function"))
+          |
+        1 | SELECT salary FROM staff
+          |        ^^^^^^ not inside a DP_ function
+        """
+        number, start, line = self.line_of(min(span.start, len(self.text)))
+        before = _visible(line[: span.start - start])
+        marked = _visible(line[span.start - start : span.end - start])
+        after = _visible(line[span.end - start :])
+        before, marked, after = _shorten(before, marked, after)
+        gutter = " " * len(str(number))
+        carets = " " * width(before) + "^" * max(1, width(marked))
+        return "\n".join(
+            [
+                f"{gutter} |",
+                f"{number} | {before}{marked}{after}".rstrip(),
+                f"{gutter} | {carets} {label}".rstrip(),
+            ]
+        )
+
+
+def _shorten(before: str, marked: str, after: str) -> tuple[str, str, str]:
+    """Cut a long line around the marked part, which stays whole as far as it fits."""
+    if width(before + marked + after) <= _WIDEST:
+        return before, marked, after
+    if len(marked) > _WIDEST:
+        marked = marked[: _WIDEST - 1] + "…"
+        after = ""
+    room = max(10, (_WIDEST - len(marked)) // 2)
+    if len(before) > room:
+        before = "…" + before[1 - room :]
+    if len(after) > room:
+        after = after[: room - 1] + "…"
+    return before, marked, after

@@ -1,0 +1,121 @@
+"""The types of values, as policy and query see them, and the ranges they can take.
+
+A type comes from the policy and never from the data (I1). An `Interval` holds what is publicly
+known of a numeric value's range; interval arithmetic over it shows that nothing can overflow (I12).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+__all__ = [
+    "BOOLEAN",
+    "DATE",
+    "DOUBLE",
+    "INTEGER",
+    "TEXT",
+    "TIMESTAMP",
+    "Interval",
+    "Kind",
+    "Type",
+]
+
+INT64 = (-(2**63), 2**63 - 1)
+WIDEST_EXACT = 2**126
+"""Exact integers and decimals stay below this in size: one bit less than the engine's widest type."""
+DECIMAL_DIGITS = 38
+
+
+class Kind(StrEnum):
+    """The families of values; a comparison stays within one (the three numeric ones are one)."""
+
+    INTEGER = "integer"
+    DOUBLE = "double"
+    DECIMAL = "decimal"
+    TEXT = "text"
+    BOOLEAN = "boolean"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+
+
+NUMERIC = frozenset({Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL})
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A value's type; precision and scale belong to decimals only."""
+
+    kind: Kind
+    precision: int = 0
+    scale: int = 0
+
+    @property
+    def numeric(self) -> bool:
+        """Whether arithmetic applies."""
+        return self.kind in NUMERIC
+
+    def __str__(self) -> str:
+        if self.kind is Kind.DECIMAL:
+            return f"decimal({self.precision},{self.scale})"
+        return self.kind.value
+
+
+INTEGER = Type(Kind.INTEGER)
+DOUBLE = Type(Kind.DOUBLE)
+TEXT = Type(Kind.TEXT)
+BOOLEAN = Type(Kind.BOOLEAN)
+DATE = Type(Kind.DATE)
+TIMESTAMP = Type(Kind.TIMESTAMP)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A closed range of numbers; None at an end means that nothing is known there."""
+
+    low: Fraction | None
+    high: Fraction | None
+
+    @classmethod
+    def point(cls, value: Fraction | int) -> Interval:
+        """Give the range of one known value."""
+        return cls(Fraction(value), Fraction(value))
+
+    @property
+    def bounded(self) -> bool:
+        """Whether both ends are known."""
+        return self.low is not None and self.high is not None
+
+    def within(self, low: int, high: int) -> bool:
+        """Say whether every value of the range lies between two integers."""
+        return (
+            self.low is not None
+            and self.high is not None
+            and low <= self.low
+            and self.high <= high
+        )
+
+    def __neg__(self) -> Interval:
+        return Interval(
+            None if self.high is None else -self.high, None if self.low is None else -self.low
+        )
+
+    def __add__(self, other: Interval) -> Interval:
+        return Interval(_plus(self.low, other.low), _plus(self.high, other.high))
+
+    def __sub__(self, other: Interval) -> Interval:
+        return self + -other
+
+    def __mul__(self, other: Interval) -> Interval:
+        if self.low is None or self.high is None or other.low is None or other.high is None:
+            return UNKNOWN
+        corners = [a * b for a in (self.low, self.high) for b in (other.low, other.high)]
+        return Interval(min(corners), max(corners))
+
+
+UNKNOWN = Interval(None, None)
+
+
+def _plus(a: Fraction | None, b: Fraction | None) -> Fraction | None:
+    return None if a is None or b is None else a + b
