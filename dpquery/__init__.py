@@ -1,1 +1,67 @@
-"""dpquery answers SQL about people without giving away any one of them."""
+"""dpquery answers SQL about people without giving away any one of them.
+
+The names below are the public interface. What needs the engine is loaded when it is first used,
+so that `import dpquery` stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from dpquery.answer import Answer
+from dpquery.errors import (
+    BudgetRefused,
+    DPQueryError,
+    InternalError,
+    NameRefused,
+    PlanRefused,
+    PolicyInvalid,
+    QueryRefused,
+    RuleRefused,
+    ScanFailed,
+    SessionUnusable,
+    SyntaxRefused,
+)
+from dpquery.privacy import Loss, Neighbours
+
+if TYPE_CHECKING:
+    from dpquery.connecting import connect
+    from dpquery.session import Session
+
+    __version__: str
+
+__all__ = [
+    "Answer",
+    "BudgetRefused",
+    "DPQueryError",
+    "InternalError",
+    "Loss",
+    "NameRefused",
+    "Neighbours",
+    "PlanRefused",
+    "PolicyInvalid",
+    "QueryRefused",
+    "RuleRefused",
+    "ScanFailed",
+    "Session",
+    "SessionUnusable",
+    "SyntaxRefused",
+    "__version__",
+    "connect",
+]
+
+
+_LAZY = {"Session": "dpquery.session", "connect": "dpquery.connecting"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    if name == "__version__":
+        return import_module("importlib.metadata").version("dpquery")
+    raise AttributeError(f"module 'dpquery' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

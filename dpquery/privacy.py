@@ -121,7 +121,7 @@ def decimal_text(number: Fraction, digits: int = 12) -> str:
 def _plain(scaled: int, places: int) -> str:
     sign, text = ("-" if scaled < 0 else ""), str(abs(scaled)).rjust(places + 1, "0")
     if places > 6 and len(text.lstrip("0")) <= 4:
-        first, *others = text.lstrip("0")
-        mantissa = first + ("." + "".join(others) if others else "")
+        first, others = text.lstrip("0")[:1], text.lstrip("0")[1:]
+        mantissa = first + ("." + others if others else "")
         return f"{sign}{mantissa}e-{places - len(others)}"
     return f"{sign}{text[:-places]}.{text[-places:]}"

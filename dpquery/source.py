@@ -1,7 +1,7 @@
 """The text of a query, and stretches of it.
 
-A `Source` turns character offsets into lines and draws carets. It imports nothing of ours, and it
-never changes the text: a span always points into what the analyst typed.
+A `Source` turns character offsets into lines and draws carets. It imports nothing of ours, and
+it never changes the text: a span always points into what the analyst typed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 
-__all__ = ["Source", "Span"]
+__all__ = ["Source", "Span", "visible", "width"]
 
 _WIDEST = 96
 """Terminal cells of source shown before a line is shortened around its caret."""
@@ -28,9 +28,9 @@ class Span:
 
 
 def width(text: str) -> int:
-    """Count the terminal cells of a text: wide characters take two, combining marks none.
+    r"""Count the terminal cells of a text: wide characters take two, combining marks none.
 
-    >>> width("naïve"), width("数"), width("e\\u0301")
+    >>> width("naïve"), width("数"), width("e\u0301")
     (5, 2, 1)
     """
     return sum(_cells(char) for char in text)
@@ -42,11 +42,22 @@ def _cells(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
 
 
-def _visible(text: str) -> str:
-    """Replace control characters by one-cell signs, so that a query cannot drive the terminal."""
-    return "".join(
-        " " if c == "\t" else c if c.isprintable() else "\N{REPLACEMENT CHARACTER}"
-        for c in text
+def visible(text: str) -> str:
+    r"""Replace what does not print by one-cell signs, so that it cannot drive a terminal.
+
+    >>> visible("two\nlines"), visible("\x9b31m")
+    ('two␊lines', '�31m')
+    """
+    return "".join(_sign(char) for char in text)
+
+
+def _sign(char: str) -> str:
+    if char.isprintable() or unicodedata.category(char) == "Zs":
+        return char
+    return (
+        chr(ord("\N{SYMBOL FOR NULL}") + ord(char))
+        if char < " "
+        else "\N{REPLACEMENT CHARACTER}"
     )
 
 
@@ -62,7 +73,7 @@ class Source:
         return self.text[span.start : span.end]
 
     def line_of(self, offset: int) -> tuple[int, int, str]:
-        """Give the number of the line that holds an offset, where that line starts, and the line."""
+        """Give the line that holds an offset: its number, where it starts, its text."""
         start = self.text.rfind("\n", 0, offset) + 1
         end = self.text.find("\n", offset)
         line = self.text[start : len(self.text) if end < 0 else end]
@@ -71,15 +82,16 @@ class Source:
     def caret(self, span: Span, label: str = "") -> str:
         """Draw the line that holds a span, and carets under it.
 
-        >>> print(Source("SELECT salary FROM staff").caret(Span(7, 13), "not inside a DP_ function"))
+        >>> print(Source("SELECT salary FROM staff").caret(Span(7, 13), "a raw column"))
           |
         1 | SELECT salary FROM staff
-          |        ^^^^^^ not inside a DP_ function
+          |        ^^^^^^ a raw column
         """
         number, start, line = self.line_of(min(span.start, len(self.text)))
-        before = _visible(line[: span.start - start])
-        marked = _visible(line[span.start - start : span.end - start])
-        after = _visible(line[span.end - start :])
+        line = line.replace("\t", " ")
+        before = visible(line[: span.start - start])
+        marked = visible(line[span.start - start : span.end - start])
+        after = visible(line[span.end - start :])
         before, marked, after = _shorten(before, marked, after)
         gutter = " " * len(str(number))
         carets = " " * width(before) + "^" * max(1, width(marked))

@@ -1,12 +1,13 @@
 """Charges and receipts: what a query will lose, and the proof that the ledger has it on disk.
 
-A charge is made by the planner from query and policy alone. A receipt is made by a ledger alone,
-after its transaction is durable (I2), and opens each frontier of the plan once (I3).
+A charge is made by the planner from query and policy alone. A receipt is made by a ledger
+alone, after its transaction is durable (I2), and opens each frontier of the plan once (I3).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from fractions import Fraction
 
 from dpquery.errors import internal
@@ -14,7 +15,7 @@ from dpquery.events import Event
 from dpquery.privacy import Loss
 from dpquery.source import Span
 
-__all__ = ["Account", "Charge", "Limits", "Receipt", "Standing"]
+__all__ = ["Account", "Charge", "Entry", "Limits", "Receipt", "Standing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +54,31 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The binding limit (least left): how much it is, what is spent against it, what is left."""
+    """The binding limit (least left): how much it is, and what is spent against it."""
 
     name: str
     """"policy", "analyst" or "session"."""
     limit: Loss
     spent: Loss
+    charges: int = 0
+    """How many charges spent it."""
 
     @property
     def left(self) -> Loss:
         """What can still be asked for; never below zero."""
         rest = self.limit - self.spent
         return Loss(max(rest.epsilon, Fraction(0)), max(rest.delta, Fraction(0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One charge of the past, as its analyst may read it."""
+
+    when: datetime
+    query: str
+    events: tuple[Event, ...]
+    loss: Loss
+    session: str
 
 
 class Receipt:

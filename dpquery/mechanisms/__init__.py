@@ -1,1 +1,25 @@
-"""Mechanisms: integers in, integers out, each with a claim."""
+"""Mechanisms: integers in, integers out, each with a claim.
+
+Usable alone: no SQL, no tables, no budgets, and importing this loads numpy and nothing
+heavier. A mechanism exists for the rest of the engine, and for the conformance suite, by its
+line in `ALL`.
+"""
+
+from dpquery.mechanisms.base import AdditiveNoise, root_above
+from dpquery.mechanisms.discrete_gaussian import DiscreteGaussian
+from dpquery.mechanisms.discrete_laplace import DiscreteLaplace
+from dpquery.mechanisms.randomness import Randomness
+
+__all__ = [
+    "ALL",
+    "AdditiveNoise",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Randomness",
+    "root_above",
+]
+
+ALL: tuple[type[AdditiveNoise], ...] = (
+    DiscreteLaplace,
+    DiscreteGaussian,
+)

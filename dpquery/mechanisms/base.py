@@ -1,35 +1,41 @@
 """What every mechanism is: a random map from exact integers to noisy ones, with a claim.
 
-A mechanism knows numbers only: no SQL, no tables, no budgets. Each states its claim, its proof and
-its exact law, and one conformance suite holds all of them to it.
+A mechanism knows numbers only: no SQL, no tables, no budgets. Each states its claim, its
+proof and its exact law, and one conformance suite holds all of them to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Protocol
+from math import isqrt
+from typing import ClassVar, Protocol
 
 from dpquery.events import Event
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Loss
 
-__all__ = ["AdditiveNoise"]
+__all__ = ["AdditiveNoise", "Distance", "root_above"]
+
+Distance = int | Fraction
+"""How far one unit can move the exact values; an L2 norm is rounded up to a rational."""
 
 
 class AdditiveNoise(Protocol):
     """Adds independent integer noise of one law to each of several exact integers."""
 
-    name: str
+    name: ClassVar[str]
     """How queries ask for it, as in mechanism='laplace'."""
-    weight_linear: bool
-    """Whether the loss is linear in a unit's weight, so that one charge covers all groups."""
+    norm: ClassVar[int]
+    """In which norm the distance of the exact values is measured: 1 or 2."""
+    weight_linear: ClassVar[bool]
+    """Whether the loss is at most linear in a unit's weight: one charge covers all groups."""
 
-    def loss(self, distance: int) -> Loss:
-        """Give the loss when one unit moves the exact values by at most `distance` in the norm it states."""
+    def loss(self, distance: Distance) -> Loss:
+        """Give the loss when one unit moves the exact values by `distance` at most."""
         ...
 
-    def event(self, distance: int) -> Event:
+    def event(self, distance: Distance) -> Event:
         """State the same for the ledger."""
         ...
 
@@ -38,9 +44,27 @@ class AdditiveNoise(Protocol):
         ...
 
     def interval(self, noisy: int, confidence: Fraction) -> tuple[int, int]:
-        """Give the smallest symmetric range around the noisy value that holds the exact one as often as stated."""
+        """Give a symmetric range that holds the exact value as often as stated.
+
+        It is the smallest one, or larger by what rounding outwards takes.
+        """
+        ...
+
+    def log_pmf(self, noise: int) -> float:
+        """Give the logarithm of the probability of one noise value, for tests."""
         ...
 
     def pmf(self, noise: int) -> float:
-        """Give the probability of one noise value; for tests and intervals, never on the release path."""
+        """Give the probability of one noise value, for tests."""
         ...
+
+
+def root_above(square: Distance, bits: int = 32) -> Fraction:
+    """Give the square root, rounded up to a multiple of 2^-bits.
+
+    >>> root_above(4), root_above(2) ** 2 > 2
+    (Fraction(2, 1), True)
+    """
+    ceiling = -((-square.numerator << 2 * bits) // square.denominator)
+    root = isqrt(ceiling)
+    return Fraction(root + (root * root < ceiling), 1 << bits)

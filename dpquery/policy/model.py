@@ -1,7 +1,7 @@
 """What the data owner declares: tables, units, bounds, public keys, budgets.
 
-Everything here is public and fixed before any data is read (I1). `load.py` and `adhoc.py` make it,
-with every doubt refused; nothing else does.
+Everything here is public and fixed before any data is read (I1). `load.py` and `adhoc.py` make
+it, with every doubt refused; nothing else does.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Column:
 
     @property
     def interval(self) -> Interval:
-        """The range of a numeric column after the clamp; unknown ends where nothing is declared."""
+        """The range of a number after the clamp; unknown ends where none is declared."""
         if self.bounds is not None and self.type.numeric:
             low, high = self.bounds.low, self.bounds.high
             assert isinstance(low, int | Fraction)  # noqa: S101 - the loader checked the type
@@ -94,14 +94,16 @@ class Table:
     written: tuple[str, ...]
     """The paths as the owner wrote them: a query may quote one of these instead of the name."""
     columns: dict[str, Column]
+    """Empty for a public table without listed columns: the file's own count."""
     unit: str | None = None
-    """The column whose value says which privacy unit a row belongs to; None: each row is its own."""
+    """The column that says which privacy unit a row belongs to; None: each row is its own."""
     unit_type: Type | None = None
     single: bool = False
     """One row per unit, declared by `rows_per_unit = 1` and verified inside the first open."""
     max_rows_contributed: int = 1
     public: bool = False
     unique: tuple[str, ...] = ()
+    """Columns of a public table whose values, taken together, occur once."""
 
 
 @dataclass(frozen=True, slots=True)

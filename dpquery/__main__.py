@@ -1,0 +1,5 @@
+"""`python -m dpquery` is the command line."""
+
+from dpquery.shell.main import entry
+
+entry()

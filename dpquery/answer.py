@@ -1,0 +1,180 @@
+"""The answer: what an analyst receives, and what is known of the noise in it.
+
+A plain value: it holds released values only, never an exact one, it asks nothing of the session
+that gave it, and it outlives that session. Anything done with it is post-processing and free.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dpquery.errors import listed, nearest
+from dpquery.layout import TextColumn, cell_text, lay_out
+from dpquery.privacy import Loss, exact_number
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+__all__ = ["Answer", "Cell"]
+
+_SHOWN_CONFIDENCE = Fraction(95, 100)
+_NUMBERS = int | float | Decimal | Fraction
+
+
+class Cell(Protocol):
+    """What stands behind one released value."""
+
+    @property
+    def mechanism(self) -> str:
+        """The name of the mechanism that drew it."""
+        ...
+
+    def interval(self, confidence: Fraction) -> tuple[Any, Any] | None:
+        """Give a range that holds the exact value so often; None where noise cannot tell."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Answer:
+    """Columns and rows, the loss they were paid with, and the interval of each noisy value."""
+
+    table: pa.Table
+    loss: Loss
+    cells: Sequence[Sequence[Cell | None]] = ()
+    """One per row and column, None where no noise of its own was added; empty: nowhere."""
+    budget: str = ""
+    """What the ledger says now, such as "1.5 of 2 left"."""
+    notes: tuple[str, ...] = ()
+    """What the analyst should know about this answer, a line each."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self.table.column_names)
+
+    @cached_property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The rows as Python values."""
+        return list(zip(*(column.to_pylist() for column in self.table.columns), strict=True))
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.rows)
+
+    def scalar(self) -> Any:
+        """Give the only value of an answer with one row and one column.
+
+        Raises:
+            ValueError: the answer has another shape.
+        """
+        if self.table.shape != (1, 1):
+            rows, columns = self.table.shape
+            raise ValueError(
+                f"scalar() needs 1 row and 1 column; this answer has {rows} and {columns}"
+            )
+        return self.rows[0][0]
+
+    def interval(self, column: str, confidence: object) -> list[tuple[Any, Any] | None]:
+        """Say for each row where the exact value lies, as far as the noise alone can tell.
+
+        Raises:
+            KeyError: there is no such column.
+            ValueError: the confidence is not a number between 0 and 1.
+        """
+        if column not in self.columns:
+            known = listed(self.columns, first=nearest(column, self.columns))
+            raise KeyError(f"there is no column {column!r} in this answer; it has {known}")
+        level = exact_number(confidence)
+        if not 0 < level < 1:
+            raise ValueError("a confidence lies between 0 and 1, such as 0.95")
+        return self._intervals(self.columns.index(column), level)
+
+    def _intervals(self, at: int, confidence: Fraction) -> list[tuple[Any, Any] | None]:
+        if not self.cells:
+            return [None] * len(self)
+        behind = [row[at] for row in self.cells]
+        return [None if cell is None else cell.interval(confidence) for cell in behind]
+
+    def to_arrow(self) -> pa.Table:
+        """Give the answer as a pyarrow Table."""
+        return self.table
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Give each row as a dictionary."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Give the answer as a pandas DataFrame."""
+        _load("pandas")
+        frame: pd.DataFrame = self.table.to_pandas()
+        return frame
+
+    def to_polars(self) -> pl.DataFrame:
+        """Give the answer as a polars DataFrame."""
+        frame: pl.DataFrame = _load("polars").from_arrow(self.table)
+        return frame
+
+    def __str__(self) -> str:
+        shown: list[TextColumn] = []
+        for at, name in enumerate(self.columns):
+            values = [row[at] for row in self.rows]
+            shown.append(TextColumn(name, [cell_text(v) for v in values], _numeric(values)))
+            intervals = self._intervals(at, _SHOWN_CONFIDENCE)
+            margins = [_margin(v, i) for v, i in zip(values, intervals, strict=True)]
+            if any(margins):
+                shown.append(TextColumn("95% within", margins))
+        return lay_out(shown)
+
+    def __repr__(self) -> str:
+        return f"<Answer: {len(self)} x {len(self.columns)}, loss {self.loss}>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+def _load(package: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise ImportError(f"to_{package}() needs {package}: pip install {package}") from None
+
+
+def _numeric(values: list[Any]) -> bool:
+    present = [value for value in values if value is not None]
+    return bool(present) and all(_is_number(value) for value in present)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, _NUMBERS) and not isinstance(value, bool)
+
+
+def _margin(value: Any, interval: tuple[Any, Any] | None) -> str:
+    """Write an interval beside its value: the half-width, or both ends where they differ."""
+    if interval is None or value is None:
+        return ""
+    low, high = interval
+    if all(_is_number(n) and math.isfinite(n) for n in (low, value, high)):
+        down, up = Fraction(value) - Fraction(low), Fraction(high) - Fraction(value)
+        # A double was rounded after its interval was found: a hair of difference is nothing.
+        if abs(up - down) * 100 <= max(up, down):
+            return f"± {_rounded_up(max(up, down))}"
+    return f"{cell_text(low)} … {cell_text(high)}"
+
+
+def _rounded_up(half: Fraction) -> str:
+    if half.denominator == 1:
+        return str(half)
+    three_digits = Context(prec=3, rounding=ROUND_CEILING)
+    return format(three_digits.divide(Decimal(half.numerator), Decimal(half.denominator)), "f")

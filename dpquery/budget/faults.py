@@ -1,0 +1,100 @@
+"""Why a ledger is refused, in words for the data owner.
+
+Wording is constant for each cause: the owner sees which file and what to do, never the
+message of SQLite or of the operating system. A fault never turns into a receipt.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dpquery.errors import Diagnostic, PolicyInvalid
+
+__all__ = ["damaged", "faults", "refused", "unknown_format", "unwritable"]
+
+_DISK = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOLFS,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+}
+"""SQLite's codes for what happens to a sound file; any other means that it is not sound."""
+
+
+def refused(file: Path | None, title: str, why: str, remedy: str) -> PolicyInvalid:
+    """Refuse a ledger that cannot be trusted."""
+    return PolicyInvalid(Diagnostic("DPQ605", title, why=(why,), remedy=(remedy,)), _name(file))
+
+
+def damaged(file: Path | None) -> PolicyInvalid:
+    """Refuse a ledger that contradicts itself."""
+    return refused(
+        file,
+        "the ledger is damaged",
+        "its charges do not agree with their hashes and totals, so what is spent is not known.",
+        "bring back a copy that holds every charge",
+    )
+
+
+def foreign(file: Path | None) -> PolicyInvalid:
+    """Refuse a file that is something else."""
+    return refused(
+        file,
+        "the file is not a ledger",
+        "charges are only written to a file that dpquery has created.",
+        "name another file under [ledger] path; it is created when it does not exist",
+    )
+
+
+def unknown_format(file: Path | None) -> PolicyInvalid:
+    """Refuse a ledger of another version."""
+    return refused(
+        file,
+        "the ledger has a format that this version does not know",
+        "charges that cannot be read cannot be counted.",
+        "open it with the version of dpquery that wrote it, or a later one",
+    )
+
+
+def unwritable(file: Path | None) -> PolicyInvalid:
+    """Fail where a charge cannot be made durable."""
+    diagnostic = Diagnostic(
+        "DPQ606",
+        "the ledger cannot be written",
+        why=("a charge is on disk before anything is scanned: nothing was scanned.",),
+        remedy=("look at free space, and at who may write the ledger and its directory",),
+    )
+    return PolicyInvalid(diagnostic, _name(file))
+
+
+def _name(file: Path | None) -> str | None:
+    return None if file is None else str(file)
+
+
+@contextmanager
+def faults(file: Path | None) -> Iterator[None]:
+    """Turn what SQLite, the file system and a parser raise into a refusal of this file."""
+    try:
+        yield
+    except OSError as fault:
+        raise unwritable(file) from fault
+    except sqlite3.Error as fault:
+        raise _judged(file, fault) from fault
+    except (ValueError, ArithmeticError) as fault:  # a field that is no number, event or total
+        raise damaged(file) from fault
+
+
+def _judged(file: Path | None, fault: sqlite3.Error) -> PolicyInvalid:
+    # The low byte is the cause. Python's own complaints, such as text in no UTF-8, have none.
+    cause = getattr(fault, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    if cause == sqlite3.SQLITE_NOTADB:
+        return foreign(file)
+    return unwritable(file) if cause in _DISK else damaged(file)

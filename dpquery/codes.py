@@ -1,0 +1,292 @@
+"""The page behind every code: what it means, an example, and what to do.
+
+`dpquery explain DPQ301` prints a page, and `grammar/errors.md` holds them all. To add a code,
+add a block to the text below: code and title, the meaning, the example after `>`, the remedy.
+A code is never used for a second cause. Nothing of ours is imported here.
+"""
+
+from __future__ import annotations
+
+import string
+import textwrap
+from dataclasses import dataclass
+
+__all__ = ["PAGES", "Code", "explain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One cause of a refusal or fault."""
+
+    code: str
+    title: str
+    meaning: str
+    example: str
+    remedy: str
+
+
+_TEXT = """
+DPQ101 not a complete query
+The text ends too early, or a word stands where the grammar has no place for it.
+> SELECT DP_COUNT(*, eps=0.5 FROM staff
+Mend the place under the caret; here the parenthesis after DP_COUNT is not closed.
+
+DPQ102 a construct outside the language
+It is SQL, but it is not part of the dialect. Only constructs whose effect on privacy is known
+are accepted; all others are refused, harmless ones too.
+> SELECT DP_COUNT(*, eps=0.5) FROM staff TABLESAMPLE 10%
+Write the query without it. `grammar/dpsql.ebnf` shows which part of SELECT is accepted.
+
+DPQ103 more than one statement
+Each statement is charged and answered on its own, so a call takes one. A semicolon at its end
+is fine.
+> SELECT DP_COUNT(*, eps=0.5) FROM staff; SELECT DP_COUNT(*, eps=0.5) FROM visits
+Send the statements one after the other, or pass a file of them to `dpquery SOURCE -f FILE`.
+
+DPQ104 nothing to run
+The text is empty, or holds comments and semicolons only.
+> -- SELECT DP_COUNT(*, eps=0.5) FROM staff
+Send a statement, such as SHOW TABLES.
+
+DPQ105 a text that is too large, nested too deeply, or holds control characters
+Such a text is turned away before it is parsed: it could exhaust the parser, or look different
+on the screen from what it does.
+> SELECT ((((((((((((((((((((((((((((((((((((1))))))))))))))))))))))))))))))))))))
+Shorten the query, or split it into common table expressions.
+
+DPQ106 a statement other than SELECT
+Queries read. They cannot change tables, settings, files or the ledger.
+> DELETE FROM staff
+The statements are SELECT, EXPLAIN SELECT, SHOW TABLES | BUDGET | LEDGER | FUNCTIONS, and
+DESCRIBE.
+
+DPQ201 a table that the policy does not name
+Queries reach only the tables of the policy. No other file can be opened, by path or by URL.
+> SELECT DP_COUNT(*, eps=0.5) FROM 'other.parquet'
+SHOW TABLES lists the tables; the data owner can add one to the policy.
+
+DPQ202 an unknown function
+The function is not on the list. Functions that are not known to be total and deterministic are
+refused, because what they do with one row could show.
+> SELECT DP_MEDAIN(salary, eps=0.5) FROM staff
+SHOW FUNCTIONS lists them; the message names the nearest.
+
+DPQ203 a missing argument
+Every DP_ function states what it may spend. There is no default, since each epsilon is paid
+from a budget that does not grow again.
+> SELECT DP_COUNT(*) FROM staff
+Write the argument by its name: DP_COUNT(*, eps=0.5).
+
+DPQ204 an unknown column
+The table has no such column, or the policy does not list it. Columns that the policy does not
+list do not exist for analysts.
+> SELECT DP_COUNT(salery, eps=0.5) FROM staff
+DESCRIBE staff lists the columns; the data owner can add one to the policy.
+
+DPQ205 an argument out of range
+The argument has the right kind, but not a value that has a meaning here.
+> SELECT DP_COUNT(*, eps=0) FROM staff
+Give a value in the range that the message states.
+
+DPQ206 an unknown argument
+The function has no argument of that name. A name that is not understood is refused and never
+passed over, because it may have been meant to limit what is lost.
+> SELECT DP_COUNT(*, epsilom=0.5) FROM staff
+Use one of the names in the message.
+
+DPQ207 an argument that must be a literal
+What a query loses must be known before any row is read, so this argument is a number or text
+that stands in the query itself.
+> SELECT DP_COUNT(*, eps=0.1 * age) FROM staff
+Write the value out: eps=0.1.
+
+DPQ208 types that do not match
+The two sides of an operator, or a function and its argument, have types that do not go
+together. Nothing is converted without being asked, because a conversion may fail on some rows.
+> SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE dept > 3
+Compare with a value of the column's own type, or convert by TRY_CAST.
+
+DPQ209 an argument given twice
+Two values for one argument: one of them would have to be passed over.
+> SELECT DP_COUNT(*, eps=0.5, epsilon=1) FROM staff
+Keep one of the two; epsilon is another name for eps.
+
+DPQ210 a literal that cannot be read
+The number, date or text is not written in a way that has exactly one meaning.
+> SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE hired > DATE '2020-13-01'
+Write dates as DATE '2020-01-31', and numbers with at most 30 digits.
+
+DPQ211 a name used twice, or one that could mean two things
+Two tables or columns in reach have this name, or two columns of a result would.
+> SELECT DP_COUNT(*, eps=0.5) AS n, DP_COUNT(bonus, eps=0.5) AS n FROM staff
+Put the table's name before a column, as in staff.person_id, or choose another alias.
+
+DPQ301 a raw column in the result
+A result may contain only what DP_ functions release. A raw column would show the values of
+single people.
+> SELECT salary FROM staff
+Put the column into a DP_ function.
+
+DPQ302 nothing private is released
+The query reads a private table without a DP_ function, or by an aggregate that adds no noise.
+An exact count tells whether one person is in the table.
+> SELECT COUNT(*) FROM staff
+Use the function of the same name with DP_ in front: DP_COUNT(*, eps=0.5).
+
+DPQ303 a DP_ function in the wrong place
+DP_ functions stand in the SELECT list over one private relation. Elsewhere it would not be
+clear what they are computed from, or they would read what is released already.
+> SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE DP_COUNT(*, eps=0.5) > 10
+Compute it in a common table expression, and use its name in the query above.
+
+DPQ304 a join
+A query reads one table. Joined, one person could be matched with any number of rows, and there
+would be no bound on what they add to the answer.
+> SELECT DP_COUNT(*, eps=0.5) FROM staff AS a JOIN visits AS b ON a.dept = b.dept
+Ask about one table at a time.
+
+DPQ305 an expression that can fail or overflow
+An error that depends on one row would tell whether that row exists. So every expression below
+a DP_ function must have a value for every row that the policy allows.
+> SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE person_id * person_id * person_id > 10
+Use columns whose bounds in the policy leave room, or a form that gives NULL, as TRY_CAST does.
+
+DPQ403 a mechanism that needs a delta
+This mechanism keeps its promise except with probability delta, and the session has none.
+> SELECT DP_COUNT(*, eps=0.5, mechanism='gaussian') FROM staff
+Leave the mechanism out, or open a session whose budget has a delta.
+
+DPQ404 noise or limits too large to compute exactly
+Bounds, limits and epsilon together call for integers beyond the widest exact type.
+> SELECT DP_SUM(salary, bounds=[0, 1e18], max_rows_contributed=1000000, eps=1e-9) FROM staff
+Narrow the bounds, lower the contribution limit, or raise epsilon.
+
+DPQ501 a limit on epsilon would be passed
+Policy, analyst and session each have a limit, and all of them hold. What has been spent does
+not come back, in this session or a later one.
+> SELECT DP_COUNT(*, eps=1.5) FROM staff
+Ask for no more than is left; the message says how much that is. SHOW LEDGER lists the charges.
+
+DPQ502 the limit for one query would be passed
+The policy states how much one statement may spend, whatever is left.
+> SELECT DP_COUNT(*, eps=5) FROM staff
+Ask for less. A statement is charged the sum of its DP_ functions.
+
+DPQ503 more delta than is left
+Policy, analyst and session each have a limit on delta, and all of them hold.
+> SELECT DP_COUNT(*, eps=0.5, delta=1e-5, mechanism='gaussian') FROM staff
+Ask for a smaller delta, or use a mechanism that needs none.
+
+DPQ601 a file that is missing or cannot be read
+The policy file, or a file that it names, is not there, is not of the right format, or may not
+be read.
+> dpquery polciy.toml -c "SHOW TABLES"
+Check the path. Paths in a policy are relative to the policy file.
+
+DPQ602 a policy that is not TOML
+The policy file does not follow the grammar of TOML; the message states the line.
+> epsilon = 1.0.0
+Mend the line. `dpquery policy init FILE` drafts a policy to start from.
+
+DPQ603 an unknown key in the policy
+A key that is not understood is refused and never passed over: it may have been meant to
+protect.
+> privacy_unit_colum = "person_id"
+Use the key that the message names.
+
+DPQ604 a value in the policy that cannot be used
+The value has the wrong type, is out of range, or does not go with the column's type.
+> bounds = [100, 0]
+Give a value as the message describes it; `dpquery policy check FILE` checks the whole file.
+
+DPQ605 a ledger that cannot be trusted
+The ledger is damaged, was replaced or rolled back, or others may write to it. Its charges could
+be incomplete, so nothing is answered.
+> dpquery policy.toml -c "SHOW BUDGET"
+For the data owner: `dpquery ledger verify POLICY` says what is wrong. Bring back the last good
+copy; do not start an empty ledger over the same data.
+
+DPQ606 a ledger that cannot be written
+A charge must be durable before any row is read, so nothing was read and nothing is charged.
+> dpquery /mnt/readonly/policy.toml -c "SELECT DP_COUNT(*, eps=0.5) FROM staff"
+Free the disk, permit writing, or name another place in [ledger] path.
+
+DPQ607 a policy that contradicts itself
+Two statements of the policy cannot both be meant.
+> public = true together with privacy_unit_column = "person_id"
+Remove one of the two.
+
+DPQ608 arguments of connect that do not fit
+The session cannot be opened with these arguments: a budget is missing, or the analyst is not
+one of the policy's.
+> dpquery staff.parquet -c "SHOW TABLES"
+Without a policy, state a budget: --epsilon 2. With one, name an analyst that it lists.
+
+DPQ701 the scan did not finish
+The database stopped while reading. Its message is kept back because it may quote rows. The
+charge stays, because part of the data has been read.
+> a Parquet file was replaced during the query
+Ask the data owner to check the files: `dpquery policy check FILE`.
+
+DPQ702 finishing ran out of time or memory
+The noise has been added, but what the query does with the released values took too long or too
+much memory. The charge stays.
+> SELECT * FROM noisy AS a, noisy AS b, noisy AS c, noisy AS d
+Ask for the DP_ values alone, and do the rest with the answer; that is free.
+
+DPQ801 a session that cannot be used
+The session was closed, or the process was forked after it was opened. Two processes must not
+share its place in the ledger, or its randomness.
+> session.close(); session.sql("SHOW TABLES")
+Open a session where it is used. Answers outlive their session.
+
+DPQ901 a rule of the engine does not hold
+A check inside dpquery failed, so nothing is released. This is a mistake in dpquery.
+> any query
+Report it with the query; the message holds nothing of the data.
+
+DPQ902 the operating system's randomness looks broken
+The random bytes fail a test that sound ones pass except with negligible probability. Noise made
+from them could be predicted, so nothing is released.
+> a virtual machine whose random device returns zeros
+Mend the machine; dpquery takes randomness from nowhere else.
+"""
+
+
+def _page(block: str) -> Code:
+    head, *body = block.splitlines()
+    code, title = head.split(" ", 1)
+    at = next(i for i, line in enumerate(body) if line.startswith("> "))
+    meaning, remedy = " ".join(body[:at]), " ".join(body[at + 1 :])
+    return Code(code, title, meaning, body[at].removeprefix("> "), remedy)
+
+
+PAGES: tuple[Code, ...] = tuple(_page(block) for block in _TEXT.strip().split("\n\n"))
+
+
+def explain(code: str) -> str:
+    """Give the page of a code as text; upper or lower case, the number alone is enough.
+
+    Raises:
+        LookupError: there is no such code.
+    """
+    pages = {page.code: page for page in PAGES}
+    wanted = "DPQ" + code.strip().upper().removeprefix("DPQ")
+    if wanted not in pages:
+        raise LookupError(f"there is no code {code!r}; the nearest are {_nearest(wanted)}")
+    page = pages[wanted]
+    parts = [f"{page.code}: {page.title}", _wrap(page.meaning)]
+    parts += ["example:\n    " + page.example, _wrap("what to do: " + page.remedy)]
+    return "\n\n".join(parts)
+
+
+def _nearest(wanted: str) -> str:
+    digits = "".join(char for char in wanted if char in string.digits)
+    number = int(digits[:9] or 0)
+    return ", ".join(
+        sorted((p.code for p in PAGES), key=lambda c: abs(int(c[3:]) - number))[:3]
+    )
+
+
+def _wrap(text: str) -> str:
+    return "\n".join(textwrap.wrap(text, 80, break_long_words=False, break_on_hyphens=False))

@@ -1,0 +1,124 @@
+"""`dpquery.connect`: from a policy file, or from the analyst's own files, to a session.
+
+Nothing private is read here: of an ad-hoc file the schema, which is policy from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from dpquery.errors import Diagnostic, PolicyInvalid, listed, nearest
+from dpquery.policy.adhoc import adhoc_policy
+from dpquery.policy.load import load_policy
+from dpquery.policy.model import Policy
+from dpquery.privacy import BUDGET_MAX, Loss, decimal_text, exact_number
+from dpquery.session import Session
+
+__all__ = ["connect"]
+
+DEFAULT_ANALYST = "default"
+Paths = str | Path | Sequence[str]
+
+
+def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by name
+    source: Paths | Mapping[str, Paths],
+    *,
+    analyst: str | None = None,
+    epsilon: object = None,
+    delta: object = None,
+    unit: str | Mapping[str, str | None] | None = None,
+    rows_per_unit: int | None = None,
+    bounds: Mapping[str, Sequence[object]] | None = None,
+    neighbours: str | None = None,
+    ledger: str | Path | None = None,
+) -> Session:
+    """Open a session.
+
+    Args:
+        source: a policy file (`policy.toml`); or a Parquet file, a list of them, or tables by name.
+        analyst: who asks, where the policy lists analysts.
+        epsilon: this session's own ceiling; for one's own files, which have no policy, the budget.
+        delta: the same for delta.
+        unit: for one's own files, the column whose value says which person a row belongs to.
+        rows_per_unit: 1 where each unit has one row; verified when a file is first read.
+        bounds: for one's own files, lowest and highest value by column.
+        neighbours: for one's own files, "add-remove" or "substitute".
+        ledger: for one's own files, where charges are kept; in memory without it.
+
+    Raises:
+        PolicyInvalid: DPQ6xx, the policy, the ledger or an argument needs mending.
+    """
+    own: dict[str, Any] = {
+        "unit": unit,
+        "rows_per_unit": rows_per_unit,
+        "bounds": bounds,
+        "neighbours": neighbours,
+        "ledger": ledger,
+    }
+    if isinstance(source, str | Path) and Path(source).suffix.lower() == ".toml":
+        _nothing_of(own)
+        policy = load_policy(Path(source))
+        return Session(policy, _analyst(policy, analyst), _ceiling(policy, epsilon, delta))
+    given = {name: value for name, value in own.items() if value is not None}
+    policy, notes = adhoc_policy(
+        source, epsilon=epsilon, delta=0 if delta is None else delta, **given
+    )
+    return Session(policy, _analyst(policy, analyst), None, notes)
+
+
+def _nothing_of(own: Mapping[str, object]) -> None:
+    """Refuse arguments that the policy file decides."""
+    given = next((name for name, value in own.items() if value is not None), None)
+    if given is not None:
+        raise _unfit(
+            f"{given}= cannot be given beside a policy",
+            "the policy decides what is protected and how; a session can only ask for less.",
+            f"state {given} in the policy file, or leave it out here",
+        )
+
+
+def _analyst(policy: Policy, name: str | None) -> str:
+    known = list(policy.analysts) or [DEFAULT_ANALYST]
+    if name is None and not policy.analysts:
+        return DEFAULT_ANALYST
+    if name not in known:
+        near = nearest(name or "", known)
+        raise _unfit(
+            "this policy lists its analysts, and none was named"
+            if name is None
+            else f"the policy lists no analyst {name[:80]!r}",
+            "each analyst has a budget of their own, so a session needs to know whose it spends.",
+            f"analyst={near or known[0]!r}          analysts here: {listed(known, near)}",
+        )
+    return name
+
+
+def _ceiling(policy: Policy, epsilon: object, delta: object) -> Loss | None:
+    if epsilon is None and delta is None:
+        return None
+    limit = policy.budget.limit
+    return Loss(
+        limit.epsilon if epsilon is None else _read("epsilon", epsilon, BUDGET_MAX),
+        limit.delta if delta is None else _read("delta", delta, Fraction(1)),
+    )
+
+
+def _read(name: str, value: object, most: Fraction) -> Fraction:
+    try:
+        number = exact_number(value)
+    except ValueError:
+        number = Fraction(-1)
+    if number < 0 or number > most or (name == "epsilon" and number == 0):
+        raise _unfit(
+            f"{name}= must be a number above 0 and at most {decimal_text(most)}",
+            "a session's ceiling is read exactly, and has to mean something.",
+            f"{name}={'1.0' if name == 'epsilon' else '1e-7'}",
+        )
+    return number
+
+
+def _unfit(title: str, why: str, remedy: str) -> PolicyInvalid:
+    return PolicyInvalid(Diagnostic("DPQ608", title, why=(why,), remedy=(remedy,)))

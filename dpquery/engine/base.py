@@ -1,0 +1,128 @@
+"""What a backend is: it opens a scan against a receipt, and answers with exact integers.
+
+The integers leave in an `Exact` only, which cannot be printed, pickled or iterated, and which the
+release stage alone reads (I4). Whatever goes wrong inside becomes one constant failure: the text of
+an engine's error may quote rows, so it goes to the owner's log and nowhere else (I11).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+from dpquery.budget.charge import Receipt
+from dpquery.errors import Diagnostic, DPQueryError, ScanFailed, internal
+from dpquery.ir import Measure, Scan
+
+__all__ = ["Engine", "Exact", "FaultLog", "opened"]
+
+
+class Exact:
+    """Exact integers of one scan: private, read by the release stage, then closed."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[Measure, tuple[int, ...]]) -> None:
+        for cells in values.values():
+            if any(type(cell) is not int for cell in cells):
+                raise internal("only integers cross from scan to release (I4)")
+        self._values: dict[Measure, tuple[int, ...]] | None = dict(values)
+
+    def values(self, measure: Measure) -> tuple[int, ...]:
+        """Give the integers of one measure, one per group."""
+        if self._values is None or measure not in self._values:
+            raise internal("a release reads the measures of its own open scan")
+        return self._values[measure]
+
+    def close(self) -> None:
+        """Forget the integers."""
+        self._values = None
+
+    def __enter__(self) -> Exact:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return "<exact values, not shown>"
+
+    def __reduce__(self) -> NoReturn:
+        raise internal("exact values stay in the process (I4)")
+
+
+class Engine(Protocol):
+    """A backend, opened once per session."""
+
+    def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
+        """Read the rows of one frontier, which the receipt has to cover.
+
+        Raises:
+            ScanFailed: DPQ701, always the same text; the charge stays.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of files and memory; closing twice is fine."""
+        ...
+
+
+class FaultLog:
+    """Where the data owner reads what went wrong; never shown to analysts."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def note(self, fault: BaseException) -> str:
+        """Write a fault down and give the reference under which it stands."""
+        reference = secrets.token_hex(4)
+        if self._path is not None:
+            line = {
+                "reference": reference,
+                "at": datetime.now(UTC).isoformat(timespec="seconds"),
+                "fault": f"{type(fault).__name__}: {fault}",
+            }
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+            with os.fdopen(os.open(self._path, flags, 0o600), "a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        return reference
+
+
+@contextmanager
+def opened(log: FaultLog) -> Iterator[None]:
+    """Turn whatever a backend raises while reading into the one constant failure."""
+    try:
+        yield
+    except DPQueryError:
+        raise
+    except Exception as fault:  # noqa: BLE001 - no kind of fault may pass: its text can quote rows
+        reference = _noted(log, fault)
+    else:
+        return
+    raise ScanFailed(_failure(reference)) from None
+
+
+def _noted(log: FaultLog, fault: Exception) -> str:
+    """Note a fault; a log that cannot be written must not change what the analyst sees."""
+    try:
+        return log.note(fault)
+    except OSError:
+        return secrets.token_hex(4)
+
+
+def _failure(reference: str) -> Diagnostic:
+    return Diagnostic(
+        "DPQ701",
+        "the scan did not finish",
+        why=(
+            "reading the private tables broke off. What the engine said is kept from you,",
+            "because it may quote rows; the data owner can read it in the log of faults.",
+        ),
+        remedy=(f"ask the data owner, with reference {reference}",),
+    )

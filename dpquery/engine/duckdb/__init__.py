@@ -1,0 +1,15 @@
+"""DuckDB: the private engine that scans, and the public one that finishes."""
+
+from __future__ import annotations
+
+from dpquery.engine.base import Engine, FaultLog
+from dpquery.engine.duckdb.private import DuckDBEngine
+from dpquery.engine.duckdb.public import PublicEngine
+from dpquery.policy.model import Policy
+
+__all__ = ["DuckDBEngine", "PublicEngine", "start"]
+
+
+def start(policy: Policy, log: FaultLog) -> Engine:
+    """Make the private engine of a session; it opens no file yet."""
+    return DuckDBEngine(policy, log)

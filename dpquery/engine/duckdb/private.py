@@ -1,0 +1,118 @@
+"""The private engine: one locked DuckDB per session, which sees engine-made SQL only.
+
+A scan is one query over one state of the files. It starts when a receipt has been opened and not
+before; connecting reads no private file (I1, I3).
+"""
+
+from __future__ import annotations
+
+import duckdb
+
+from dpquery.budget.charge import Receipt
+from dpquery.engine.base import Exact, FaultLog, opened
+from dpquery.engine.duckdb.connection import lock, quoted, start, text
+from dpquery.engine.duckdb.render import render_scan, render_singleness
+from dpquery.engine.duckdb.schema import database_types
+from dpquery.engine.files import (
+    DataChanged,
+    Fingerprint,
+    fingerprint,
+    require_columns,
+    require_types,
+)
+from dpquery.ir import Measure, Scan, table_of
+from dpquery.policy.model import DatabaseTable, Files, Policy, Table
+
+__all__ = ["DuckDBEngine"]
+
+
+class DuckDBEngine:
+    """Reads Parquet files and DuckDB files through DuckDB."""
+
+    def __init__(self, policy: Policy, log: FaultLog) -> None:
+        self._tables = {
+            name: table for name, table in policy.tables.items() if not table.public
+        }
+        self._log = log
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._verified: dict[str, Fingerprint] = {}
+
+    def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
+        """Count what a scan asks for.
+
+        Raises:
+            ScanFailed: DPQ701.
+        """
+        receipt.open(frontier)
+        table = self._tables[table_of(scan.relation).table]
+        with opened(self._log):
+            return Exact(self._read(scan, table))
+
+    def close(self) -> None:
+        """Let go of the instance."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _read(self, scan: Scan, table: Table) -> dict[Measure, tuple[int, ...]]:
+        connection = self._started()
+        before = fingerprint(table)
+        self._verify(connection, table, before)
+        sql = render_scan(scan, table, _origin(table))
+        row = connection.execute(sql).fetchone()
+        if row is None or fingerprint(table) != before:
+            raise DataChanged(f"the files of {table.name!r} changed while they were read")
+        return {
+            measure: (int(value),) for measure, value in zip(scan.measures, row, strict=True)
+        }
+
+    def _started(self) -> duckdb.DuckDBPyConnection:
+        """Open DuckDB on first use, so that connecting touches no private file."""
+        if self._connection is None:
+            connection = start()
+            paths = [
+                p
+                for t in self._tables.values()
+                if isinstance(t.source, Files)
+                for p in t.source.paths
+            ]
+            for database in _databases(self._tables):
+                connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
+            lock(connection, paths)
+            self._connection = connection
+        return self._connection
+
+    def _verify(
+        self, connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerprint
+    ) -> None:
+        """Hold files of a new state against the policy: types, and one row per unit if declared."""
+        if self._verified.get(table.name) == state:
+            return
+        if isinstance(table.source, DatabaseTable):
+            require_columns(table, database_types(connection, _origin(table)))
+        else:
+            require_types(table)
+        if table.single and table.unit is not None:
+            row = connection.execute(render_singleness(table, _origin(table))).fetchone()
+            if row is None or row[0] is not True:
+                raise DataChanged(
+                    f"a unit of {table.name!r} has several rows against rows_per_unit = 1"
+                )
+        self._verified[table.name] = state
+
+
+def _origin(table: Table) -> str:
+    """Write what stands after FROM for a table's rows."""
+    if isinstance(table.source, DatabaseTable):
+        return f"{quoted(str(table.source.database))}.main.{quoted(table.source.table)}"
+    paths = ", ".join(text(str(path)) for path in table.source.paths)
+    return (
+        f"read_parquet([{paths}], union_by_name=false, hive_partitioning=false, filename=false)"
+    )
+
+
+def _databases(tables: dict[str, Table]) -> list[str]:
+    found = {
+        str(t.source.database) for t in tables.values() if isinstance(t.source, DatabaseTable)
+    }
+    return sorted(found)

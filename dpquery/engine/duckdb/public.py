@@ -1,0 +1,188 @@
+"""The public engine: a locked DuckDB that holds public and released tables and nothing else.
+
+The argument for everything above the frontier is one sentence: it never saw a private row. Public
+tables are loaded when it opens; then the file system is shut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from dpquery.engine.duckdb.connection import lock, quoted, start, text
+from dpquery.engine.duckdb.schema import duckdb_name
+from dpquery.errors import Diagnostic, PolicyInvalid, ScanFailed, internal
+from dpquery.ir import Above
+from dpquery.policy.model import Files, Policy, Table
+from dpquery.types import Kind, Type
+
+__all__ = ["PublicEngine", "arrow_type"]
+
+SECONDS = 60
+"""A query over released tables that takes longer is stopped."""
+
+
+class PublicEngine:
+    """Runs what is above the frontier, and knows the facts of public tables."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._connection = start()
+        self._relations: dict[str, str] = {}
+        self._columns: dict[str, tuple[str, ...]] = {}
+        public = [table for table in policy.tables.values() if table.public]
+        for number, table in enumerate(public):
+            self._load(table, f"p{number}", policy.name)
+        self._connection.execute("SET memory_limit = '2GB'")
+        self._connection.execute(f"SET max_execution_time = {SECONDS * 1000}")
+        lock(self._connection, [])
+
+    def columns(self, table: str) -> Sequence[str]:
+        """Give the columns of a public table, in order."""
+        return self._columns[table]
+
+    def relation(self, table: str) -> str:
+        """Give the engine's own name of a public table."""
+        return self._relations[table]
+
+    def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
+        """Say whether a query fits its tables' types, by binding it over empty ones."""
+        empty = [_schema(columns).empty_table() for columns in released]
+        try:
+            with _Registered(self._connection, empty):
+                return bool(self._connection.sql(above.sql).columns)
+        except duckdb.Error:
+            return False
+
+    def run(self, above: Above, released: Sequence[pa.Table]) -> pa.Table:
+        """Answer a query over released and public tables.
+
+        Raises:
+            ScanFailed: DPQ702 time or memory ran out.
+        """
+        try:
+            with _Registered(self._connection, released):
+                return self._connection.sql(above.sql).to_arrow_table()
+        except (duckdb.OutOfMemoryException, duckdb.InterruptException, MemoryError):
+            failure = ScanFailed(_exhausted())
+        except duckdb.Error:
+            failure = None
+        raise failure or internal("a query over released tables cannot raise") from None
+
+    def close(self) -> None:
+        """Let go of the instance."""
+        self._connection.close()
+
+    def _load(self, table: Table, relation: str, policy: str) -> None:
+        try:
+            self._connection.execute(
+                f"CREATE TABLE {relation} AS SELECT {_listed(table)} FROM {_reader(table)}"
+            )
+            described = self._connection.execute(f"DESCRIBE {relation}").fetchall()
+            repeated = [column for column in table.unique if not self._unique(relation, column)]
+        except duckdb.Error:
+            raise _unfit(
+                policy, f"the public table {table.name} cannot be read as declared"
+            ) from None
+        if repeated:
+            raise _unfit(
+                policy, f"{repeated[0]} is not unique in the public table {table.name}"
+            )
+        self._relations[table.name] = relation
+        self._columns[table.name] = tuple(row[0] for row in described)
+
+    def _unique(self, relation: str, column: str) -> bool:
+        name = quoted(column)
+        sql = f"SELECT count(*) = count(DISTINCT {name}) FROM {relation}"
+        row = self._connection.execute(sql).fetchone()
+        return row is not None and row[0] is True
+
+
+class _Registered:
+    """Lends released tables to the engine, as f0, f1, ..., for one query."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, tables: Sequence[pa.Table]
+    ) -> None:
+        self._connection = connection
+        self._tables = tables
+
+    def __enter__(self) -> None:
+        for number, table in enumerate(self._tables):
+            self._connection.register(f"f{number}", table)
+
+    def __exit__(self, *_: object) -> None:
+        for number in range(len(self._tables)):
+            self._connection.unregister(f"f{number}")
+
+
+def _listed(table: Table) -> str:
+    if not table.columns:
+        return "*"
+    columns = table.columns.values()
+    return ", ".join(
+        f"CAST({quoted(c.name)} AS {duckdb_name(c.type)}) AS {quoted(c.name)}" for c in columns
+    )
+
+
+def _reader(table: Table) -> str:
+    assert isinstance(table.source, Files)  # noqa: S101 - the loader refuses public database tables
+    paths = ", ".join(text(str(path)) for path in table.source.paths)
+    if all(_suffix(path) == ".parquet" for path in table.source.paths):
+        return f"read_parquet([{paths}], union_by_name=false, hive_partitioning=false)"
+    return f"read_csv([{paths}], header=true, union_by_name=false, hive_partitioning=false)"
+
+
+def _suffix(path: Path) -> str:
+    return path.suffix.lower()
+
+
+def _schema(columns: Mapping[str, Type]) -> pa.Schema:
+    fields = [pa.field("row", pa.int64())]
+    return pa.schema(
+        fields + [pa.field(name, arrow_type(type_)) for name, type_ in columns.items()]
+    )
+
+
+def arrow_type(type_: Type) -> pa.DataType:
+    """Give the Arrow type in which released values of a type are handed on."""
+    match type_.kind:
+        case Kind.INTEGER:
+            return pa.int64()
+        case Kind.DOUBLE:
+            return pa.float64()
+        case Kind.DECIMAL:
+            return pa.decimal128(38, type_.scale)
+        case Kind.TEXT:
+            return pa.string()
+        case Kind.BOOLEAN:
+            return pa.bool_()
+        case Kind.DATE:
+            return pa.date32()
+        case Kind.TIMESTAMP:
+            return pa.timestamp("us")
+
+
+def _exhausted() -> Diagnostic:
+    return Diagnostic(
+        "DPQ702",
+        "the result could not be finished in the time and memory there is",
+        why=("the noisy values were drawn; what was asked of them afterwards was too much.",),
+        remedy=("ask for the DP_ values alone, and compute on them outside",),
+    )
+
+
+def _unfit(policy: str, title: str) -> PolicyInvalid:
+    return PolicyInvalid(
+        Diagnostic(
+            "DPQ604",
+            title,
+            why=(
+                "a public table has to be what the policy says of it, or no query can rely on it.",
+            ),
+            remedy=("mend the file, or the types and `unique` of the table in the policy",),
+        ),
+        file=policy,
+    )

@@ -1,0 +1,257 @@
+"""Our tree to DuckDB's SQL: every name quoted, every literal printed anew, every value clamped.
+
+Each private column is forced into its policy domain before any expression sees it: NULL stays NULL,
+NaN becomes NULL, the rest is clamped. What each node means is fixed by the tree, not by DuckDB's
+defaults; the Python engine is written against the same meaning, and both give the same integers.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from fractions import Fraction
+
+from dpquery.engine.duckdb.connection import quoted, text
+from dpquery.engine.duckdb.schema import duckdb_name
+from dpquery.ir import (
+    Arithmetic,
+    ColumnRef,
+    Compare,
+    CountRows,
+    Expr,
+    Filter,
+    In,
+    IsNull,
+    Literal,
+    Logic,
+    Measure,
+    Negate,
+    Not,
+    Operator,
+    Relation,
+    Scan,
+    TableScan,
+    Widen,
+)
+from dpquery.policy.model import Column, Table
+from dpquery.types import INT64, Interval, Kind, Type
+
+__all__ = ["render_scan", "render_singleness"]
+
+NAN = "CAST('nan' AS DOUBLE)"
+
+
+def render_scan(scan: Scan, table: Table, origin: str) -> str:
+    """Write the one query that answers all measures of a scan, as one row of integers.
+
+    Args:
+        scan: the relation and the measures.
+        table: the table it reads.
+        origin: what stands after FROM for that table's rows.
+    """
+    rows = _Rows(table, origin)
+    source = rows.relation(scan.relation)
+    if all(measure.weight.plain for measure in scan.measures):
+        counts = ", ".join(rows.count(measure) for measure in scan.measures)
+        return f"SELECT {counts} FROM {source}"
+    counts = ", ".join(
+        f"{rows.count(measure)} AS m{i}" for i, measure in enumerate(scan.measures)
+    )
+    unit = quoted(table.unit or "")
+    per_unit = f"SELECT count(*) AS n, {counts} FROM {source} GROUP BY {unit}"
+    return f"SELECT {', '.join(_weighted(i, m) for i, m in enumerate(scan.measures))} FROM ({per_unit})"
+
+
+def _weighted(index: int, measure: Measure) -> str:
+    """Add up counts per unit with that unit's weight; a product stays below limit * scale."""
+    weight = measure.weight
+    return (
+        f"coalesce(sum(m{index} * CASE WHEN n <= {weight.limit} THEN {weight.scale} "
+        f"ELSE {weight.total} // n END), 0)"
+    )
+
+
+def render_singleness(table: Table, origin: str) -> str:
+    """Write the query that says whether each unit has one row at most."""
+    unit = quoted(table.unit or "")
+    return f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {origin}"
+
+
+class _Rows:
+    """Renders expressions over the rows of one table."""
+
+    def __init__(self, table: Table, origin: str) -> None:
+        self._table = table
+        self._origin = origin
+
+    def relation(self, relation: Relation) -> str:
+        """Write FROM and WHERE; rows without a unit are dropped."""
+        conditions: list[str] = []
+        while isinstance(relation, Filter):
+            conditions.insert(0, self.value(relation.condition))
+            relation = relation.source
+        assert isinstance(relation, TableScan)  # noqa: S101 - the tree has no other relation
+        if self._table.unit is not None:
+            conditions.insert(0, f"{quoted(self._table.unit)} IS NOT NULL")
+        where = " WHERE " + " AND ".join(f"({c})" for c in conditions) if conditions else ""
+        return f"{self._origin}{where}"
+
+    def count(self, measure: CountRows) -> str:
+        """Count rows, by CASE: a FILTER clause would not guard its argument."""
+        if measure.condition is None:
+            return "count(*)"
+        return f"count(CASE WHEN {self.value(measure.condition)} THEN 1 END)"
+
+    def value(self, expr: Expr) -> str:
+        """Write an expression; every operand is in brackets or atomic."""
+        match expr:
+            case ColumnRef(name=name):
+                return clamped(self._table.columns[name])
+            case Literal():
+                return literal(expr)
+            case Widen(operand=operand):
+                return cast(self.value(operand), storage(expr.type, expr.domain))
+            case Negate(operand=operand):
+                return f"(-{cast(self.value(operand), storage(expr.type, expr.domain))})"
+            case Arithmetic():
+                return self._arithmetic(expr)
+            case Compare(operator=operator, left=left, right=right):
+                left_text, right_text = self._stored(left, right)
+                return f"({left_text} {operator} {right_text})"
+            case Logic(conjunction=conjunction, parts=parts):
+                joint = " AND " if conjunction else " OR "
+                return "(" + joint.join(self.value(part) for part in parts) + ")"
+            case Not(operand=operand):
+                return f"(NOT {self.value(operand)})"
+            case IsNull(operand=operand):
+                return f"({self.value(operand)} IS NULL)"
+            case In(operand=operand, options=options):
+                value, *inside = self._stored(operand, *options)
+                return f"({value} IN ({', '.join(inside)}))"
+
+    def _stored(self, *operands: Expr) -> list[str]:
+        """Write numbers of one type in one storage, wide enough for all of them."""
+        texts = [self.value(operand) for operand in operands]
+        if operands[0].type.kind not in {Kind.INTEGER, Kind.DECIMAL}:
+            return texts
+        wide = _widest([storage(operand.type, operand.domain) for operand in operands])
+        return [cast(text_, wide) for text_ in texts]
+
+    def _arithmetic(self, expr: Arithmetic) -> str:
+        """Write an operation so that it cannot raise: in a storage that holds every result."""
+        target = storage(expr.type, expr.domain)
+        left, right = self.value(expr.left), self.value(expr.right)
+        if expr.type.kind is Kind.DOUBLE:
+            if expr.operator is Operator.DIVIDE:
+                right = f"nullif({right}, 0)"
+            return f"nullif({left} {expr.operator} {right}, {NAN})"
+        if expr.type.kind is Kind.INTEGER:
+            operands = [storage(side.type, side.domain) for side in (expr.left, expr.right)]
+            wide = _widest([target, *operands])
+            left, right = cast(left, wide), cast(right, wide)
+            if expr.operator in {Operator.QUOTIENT, Operator.REMAINDER}:
+                right = f"nullif({right}, 0)"
+            return f"({left} {expr.operator} {right})"
+        if expr.operator is Operator.MULTIPLY:
+            return cast(f"({self._narrow(expr.left)} * {self._narrow(expr.right)})", target)
+        return cast(f"({cast(left, target)} {expr.operator} {cast(right, target)})", target)
+
+    def _narrow(self, expr: Expr) -> str:
+        """Write a factor in the narrowest decimal that holds it: widths add up."""
+        return cast(self.value(expr), decimal_storage(expr.type.scale, expr.domain))
+
+
+def clamped(column: Column) -> str:
+    """Write a column forced into its domain: NULL and NaN first, then the bounds.
+
+    `least` and `greatest` would turn NULL into a bound, so it is CASE.
+    """
+    name = quoted(column.name)
+    match column.type.kind:
+        case Kind.TEXT:
+            return f"left({name}, {column.max_length})"
+        case Kind.BOOLEAN:
+            return name
+        case Kind.DOUBLE:
+            raw = cast(name, "DOUBLE")
+            nan = f"WHEN isnan({raw}) THEN NULL "
+            if column.bounds is None:
+                return f"nullif({raw}, {NAN})"
+        case _:
+            raw, nan = cast(name, duckdb_name(column.type)), ""
+    if column.bounds is None:
+        return raw
+    low, high = (_constant(end, column) for end in (column.bounds.low, column.bounds.high))
+    return f"(CASE {nan}WHEN {raw} < {low} THEN {low} WHEN {raw} > {high} THEN {high} ELSE {raw} END)"
+
+
+def _constant(value: int | Fraction | date, column: Column) -> str:
+    return constant(value, column.type, column.interval)
+
+
+def literal(expr: Literal) -> str:
+    """Write a literal in its type."""
+    return constant(expr.value, expr.type, expr.domain)
+
+
+def constant(value: int | Fraction | str | bool | date, type_: Type, domain: Interval) -> str:
+    """Write a value so that DuckDB reads exactly it, in the type meant.
+
+    >>> constant(3, Type(Kind.INTEGER), Interval.point(3))
+    'CAST(3 AS BIGINT)'
+    >>> constant(Fraction(1, 10), Type(Kind.DOUBLE), Interval.point(Fraction(1, 10)))
+    "CAST('0.1' AS DOUBLE)"
+    """
+    match value:
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case str():
+            return text(value)
+        case datetime():
+            return f"CAST({text(value.isoformat(sep=' '))} AS TIMESTAMP)"
+        case date():
+            return f"CAST({text(value.isoformat())} AS DATE)"
+    if type_.kind is Kind.DOUBLE:
+        return f"CAST({text(repr(float(value)))} AS DOUBLE)"
+    if type_.kind is Kind.DECIMAL:
+        scaled = Fraction(value) * 10**type_.scale
+        return cast(
+            text(_point(int(scaled), type_.scale)), decimal_storage(type_.scale, domain)
+        )
+    return cast(str(int(value)), storage(type_, domain))
+
+
+def _point(scaled: int, scale: int) -> str:
+    if scale == 0:
+        return str(scaled)
+    digits = str(abs(scaled)).rjust(scale + 1, "0")
+    return ("-" if scaled < 0 else "") + digits[:-scale] + "." + digits[-scale:]
+
+
+def storage(type_: Type, domain: Interval) -> str:
+    """Give the DuckDB type that holds every value of a type and range."""
+    if type_.kind is Kind.INTEGER and not domain.within(*INT64):
+        return "HUGEINT"
+    if type_.kind is Kind.DECIMAL:
+        return decimal_storage(type_.scale, domain)
+    return duckdb_name(type_)
+
+
+def decimal_storage(scale: int, domain: Interval) -> str:
+    """Give the narrowest decimal type for a range; a range without ends gets the widest."""
+    if domain.low is None or domain.high is None:
+        return f"DECIMAL(38, {scale})"
+    largest = max(abs(domain.low), abs(domain.high)) * 10**scale
+    whole = -(-largest.numerator // largest.denominator)
+    return f"DECIMAL({max(len(str(whole)), scale, 1)}, {scale})"
+
+
+def _widest(storages: list[str]) -> str:
+    """Pick the storage that holds the values of all: the longest decimal, or HUGEINT."""
+    if storages[0].startswith("DECIMAL"):
+        return max(storages, key=lambda s: int(s[len("DECIMAL(") : s.index(",")]))
+    return "HUGEINT" if "HUGEINT" in storages else "BIGINT"
+
+
+def cast(text_: str, storage_: str) -> str:
+    """Write a cast that the plan has shown to succeed for every value."""
+    return f"CAST({text_} AS {storage_})"

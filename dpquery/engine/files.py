@@ -1,0 +1,85 @@
+"""Private files as they stand: fingerprints, and whether their types are the policy's.
+
+Nothing here runs before a receipt is open. A fingerprint is taken before and after each scan, so
+that one release sees one state of the data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from dpquery.policy.model import DatabaseTable, Table
+from dpquery.policy.schema import read_schema, widens
+from dpquery.types import Type
+
+__all__ = ["DataChanged", "Fingerprint", "fingerprint", "require_types"]
+
+_FOOTER = 8
+_LARGEST_FOOTER = 2**26
+
+
+class DataChanged(Exception):
+    """The files are not what the policy or the scan took them for; for the owner's log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What tells one state of a table's files from another."""
+
+    files: tuple[tuple[int, int, int, int, str], ...]
+
+
+def fingerprint(table: Table) -> Fingerprint:
+    """Take the fingerprint of a table's files: place, size, time and footer of each."""
+    if isinstance(table.source, DatabaseTable):
+        wal = table.source.database.with_name(table.source.database.name + ".wal")
+        paths = [table.source.database, *([wal] if wal.exists() else [])]
+    else:
+        paths = list(table.source.paths)
+    return Fingerprint(tuple(_of_file(path) for path in paths))
+
+
+def _of_file(path: Path) -> tuple[int, int, int, int, str]:
+    with path.open("rb") as file:
+        state = os.fstat(file.fileno())
+        end = _footer_length(_tail(file, state.st_size, _FOOTER))
+        digest = hashlib.sha256(_tail(file, state.st_size, end)).hexdigest()
+    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, digest
+
+
+def _tail(file: BinaryIO, size: int, length: int) -> bytes:
+    file.seek(max(0, size - length))
+    return file.read(length)
+
+
+def _footer_length(tail: bytes) -> int:
+    """Give how many bytes at the end hold a Parquet footer; a fixed share of other files."""
+    if tail[4:] == b"PAR1":
+        return min(int.from_bytes(tail[:4], "little") + _FOOTER, _LARGEST_FOOTER)
+    return 4096
+
+
+def require_types(table: Table) -> None:
+    """Hold the files' schema against the policy.
+
+    Raises:
+        DataChanged: a column is missing, or its type does not widen to the declared one.
+    """
+    if isinstance(table.source, DatabaseTable):
+        return  # the engine that has attached the database looks there
+    for path in table.source.paths:
+        require_columns(table, read_schema(path).types)
+
+
+def require_columns(table: Table, found: dict[str, Type]) -> None:
+    """Hold the columns that were found against those that the policy declares."""
+    wanted = {name: column.type for name, column in table.columns.items()}
+    if table.unit is not None and table.unit_type is not None:
+        wanted[table.unit] = table.unit_type
+    for name, type_ in wanted.items():
+        if name not in found or not widens(found[name], type_):
+            raise DataChanged(f"column {name!r} of table {table.name!r} is not of type {type_}")

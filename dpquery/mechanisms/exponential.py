@@ -1,0 +1,191 @@
+"""Exact coins and counts of exponential law, from uniform integers: what noise is made of.
+
+It knows rationals and no claims. Each law exists twice, for one value with Python's integers
+and for many at once with numpy, and a test holds both to the same law. No floats (I8).
+
+Everything rests on von Neumann's series. Toss coins of probability x/1, x/2, x/3, ... until the
+first tails: the run of heads has length n or more with probability x^n / n!, so it is even with
+probability 1 - x + x^2/2! - ... = exp(-x), for x from 0 to 1. Canonne, Kamath, Steinke 2020
+(arXiv:2004.00010) build the discrete Laplace and Gaussian laws on it, as do we.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken, collect, less
+
+__all__ = [
+    "FEW",
+    "Bools",
+    "Int64s",
+    "Integers",
+    "coin",
+    "exceeds",
+    "geometric",
+    "geometric_many",
+    "two_sided",
+    "two_sided_many",
+]
+
+FEW = 32
+"""Up to so many values are drawn one by one: numpy's calls would take longer."""
+
+INT64_END = 1 << 63
+REFINE = 64
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Integers = npt.NDArray[Any]
+"""Of 64 bits where all values are shown to fit, else of Python's integers."""
+
+
+def coin(numerator: int, denominator: int, randomness: Randomness) -> bool:
+    """Show heads with probability exp(-numerator / denominator), for any ratio from 0."""
+    whole, rest = divmod(numerator, denominator)
+    return all(_even_run(1, 1, randomness) for _ in range(whole)) and _even_run(
+        rest, denominator, randomness
+    )
+
+
+def _even_run(numerator: int, denominator: int, randomness: Randomness) -> bool:
+    for k in range(1, ROUNDS + 1):
+        if randomness.below(k * denominator) >= numerator:
+            return k % 2 == 1
+    raise broken()
+
+
+def exceeds(
+    number: int, bits: int, numerator: int, denominator: int, randomness: Randomness
+) -> bool:
+    """Say whether an exponential variate E passes a ratio, given number = floor(2^bits E).
+
+    Given its digits so far, the next REFINE binary digits u of E have probability proportional
+    to exp(-u / 2^(bits + REFINE)): they are drawn until they decide.
+    """
+    for _ in range(ROUNDS):
+        scaled = numerator << bits
+        if number * denominator >= scaled:
+            return True
+        if (number + 1) * denominator <= scaled:
+            return False
+        bits += REFINE
+        number = (number << REFINE) + _offset(1 << REFINE, 1 << bits, randomness)
+    raise broken()
+
+
+def geometric(t: int, s: int, randomness: Randomness) -> int:
+    """Draw one natural number; m has probability proportional to exp(-m s / t).
+
+    Offset + t * whole is such a number for s = 1: its digits in base t are independent. Its
+    quotient by s has the law for s.
+    """
+    return (_offset(t, t, randomness) + t * _whole(randomness)) // s
+
+
+def _offset(end: int, t: int, randomness: Randomness) -> int:
+    """Draw u from 0 to end - 1 with probability proportional to exp(-u / t), for end <= t."""
+    for _ in range(ROUNDS):
+        u = randomness.below(end)
+        if _even_run(u, t, randomness):
+            return u
+    raise broken()
+
+
+def _whole(randomness: Randomness) -> int:
+    for heads in range(ROUNDS):
+        if not _even_run(1, 1, randomness):
+            return heads
+    raise broken()
+
+
+def two_sided(t: int, s: int, randomness: Randomness) -> int:
+    """Draw one integer; k has probability proportional to exp(-|k| s / t)."""
+    for _ in range(ROUNDS):
+        size, negative = geometric(t, s, randomness), randomness.below(2)
+        if size or not negative:  # else zero would come twice as often: as +0 and as -0
+            return -size if negative else size
+    raise broken()
+
+
+def two_sided_many(t: int, s: int, count: int, randomness: Randomness) -> Integers:
+    """Draw many integers of the law of `two_sided`."""
+
+    def kept(missing: int) -> Integers:
+        size, negative = geometric_many(t, s, missing, randomness), randomness.coins(missing)
+        signed: Integers = np.where(negative, -size, size)
+        return np.compress((size != 0) | ~negative, signed)
+
+    return collect(count, kept)
+
+
+def geometric_many(t: int, s: int, count: int, randomness: Randomness) -> Integers:
+    """Draw many natural numbers of the law of `geometric`."""
+    offsets, wholes = _offsets(t, count, randomness), _wholes(count, randomness)
+    return _quotients(offsets, wholes, t, s)
+
+
+def _offsets(t: int, count: int, randomness: Randomness) -> Int64s:
+    def kept(missing: int) -> Int64s:
+        u = randomness.digits_below(t, missing)
+
+        def heads(k: int, alive: Int64s) -> Int64s:
+            # A coin of probability u / (t k) is two coins: 1 / k, and u / t. No product, so
+            # nothing can overflow.
+            alive = alive[randomness.below_many(k, alive.size) == 0]
+            drawn = randomness.digits_below(t, alive.size)
+            return alive[less(drawn, np.take(u, alive, axis=-1))]
+
+        accepted: Int64s = np.compress(_even_runs(missing, heads), u, axis=-1)
+        return accepted
+
+    return collect(count, kept)
+
+
+def _wholes(count: int, randomness: Randomness) -> Int64s:
+    def heads(k: int, alive: Int64s) -> Int64s:
+        return np.compress(randomness.below_many(k, alive.size) == 0, alive)
+
+    wholes = np.zeros(count, dtype=np.int64)
+    alive = np.arange(count)
+    for _ in range(ROUNDS):
+        alive = alive[_even_runs(alive.size, heads)]
+        if not alive.size:
+            return wholes
+        wholes[alive] += 1
+    raise broken()
+
+
+def _even_runs(count: int, heads: Callable[[int, Int64s], Int64s]) -> Bools:
+    """Say per cell whether its run is even; `heads(k, alive)` gives who shows heads at k."""
+    even = np.ones(count, dtype=np.bool_)
+    alive = np.arange(count)
+    for k in range(1, ROUNDS + 1):
+        alive = heads(k, alive)
+        if not alive.size:
+            return even
+        even[alive] = k % 2 == 0
+    raise broken()
+
+
+def _quotients(offsets: Int64s, wholes: Int64s, t: int, s: int) -> Integers:
+    """Give (offset + t * whole) // s, in 64 bits only if no step can pass them.
+
+    With offset = a s + b and t = q s + r it is a + q whole + (b + r whole) // s. For whole < n
+    these stay at or below n (q + 1), and b + r whole below n s.
+    """
+    q, r = divmod(t, s)
+    n = int(wholes.max(initial=0)) + 1
+    if len(offsets) == 1 and n * (q + 1) < INT64_END and n * s < INT64_END:
+        a, b = np.divmod(offsets[0], s)
+        quotients: Integers = a + q * wholes + (b + r * wholes) // s
+        return quotients
+    joined = offsets[0].tolist()
+    for row in offsets[1:]:
+        joined = [high << 63 | low for high, low in zip(joined, row.tolist(), strict=True)]
+    exact = [(u + t * v) // s for u, v in zip(joined, wholes.tolist(), strict=True)]
+    return np.array(exact, dtype=object)

@@ -1,0 +1,168 @@
+"""Plans a checked statement: scans, releases, and one charge for all of them.
+
+A plan is made from query and policy alone, costs nothing, and is what EXPLAIN prints. Its charge is
+the sum of what its mechanisms lose for the sensitivities of their measures (I7).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpquery import functions
+from dpquery.budget.accountant import basic
+from dpquery.budget.charge import Charge
+from dpquery.errors import Diagnostic, NameRefused, internal
+from dpquery.functions.base import Facts, Release, Step
+from dpquery.ir import Above, Call, Checked, Contribution, Frontier, Measure, Scan
+from dpquery.policy.facts import PublicFacts
+from dpquery.privacy import Loss, decimal_text
+from dpquery.source import Source, Span
+
+__all__ = ["Explanation", "FrontierPlan", "Plan", "PlannedRelease", "explain", "make_plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRelease:
+    """One call of the query, ready to draw."""
+
+    column: str
+    release: Release
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierPlan:
+    """One scan and what is released from it."""
+
+    scan: Scan
+    releases: tuple[PlannedRelease, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a statement will do, wholly fixed before it is charged."""
+
+    source: Source
+    frontiers: tuple[FrontierPlan, ...]
+    above: Above
+    charge: Charge
+    notes: tuple[str, ...]
+
+
+def make_plan(checked: Checked, public: PublicFacts) -> Plan:
+    """Plan a statement.
+
+    Raises:
+        PlanRefused: DPQ403 a mechanism needs a delta.
+        NameRefused: DPQ208 the query above computes with types that do not match.
+    """
+    frontiers = tuple(_frontier(*part) for part in checked.frontiers)
+    released = [{r.column: r.release.type for r in frontier.releases} for frontier in frontiers]
+    if not public.accepts(checked.above, released):
+        raise _unfit(checked)
+    notes = tuple(
+        note
+        for _, contribution in checked.frontiers
+        for note in _notes(contribution, frontiers)
+    )
+    return Plan(checked.source, frontiers, checked.above, _charge(checked, frontiers), notes)
+
+
+def _frontier(frontier: Frontier, contribution: Contribution) -> FrontierPlan:
+    facts = Facts(contribution)
+    releases = tuple(
+        PlannedRelease(call.column, _release(call, facts)) for call in frontier.calls
+    )
+    measures: dict[Measure, None] = {}
+    for planned in releases:
+        measures.update(dict.fromkeys(planned.release.measures))
+    return FrontierPlan(Scan(frontier.relation, contribution, tuple(measures)), releases)
+
+
+def _release(call: Call, facts: Facts) -> Release:
+    function = functions.find(call.function)
+    if function is None:
+        raise internal("a bound call names a registered function")
+    return function.plan(call, facts)
+
+
+def _charge(checked: Checked, frontiers: tuple[FrontierPlan, ...]) -> Charge:
+    """Add up the releases; point at the call that asks for most."""
+    events = tuple(
+        planned.release.event() for frontier in frontiers for planned in frontier.releases
+    )
+    calls = [call for frontier, _ in checked.frontiers for call in frontier.calls]
+    query = checked.source.text.strip()
+    if not calls:
+        return Charge((), 0, query)
+    dearest = max(calls, key=lambda call: call.options.epsilon)
+    where, text = dearest.options.epsilon_span, checked.source.text
+    retry = (text[dearest.span.start : where.start], text[where.end : dearest.span.end])
+    return Charge(events, len(frontiers), query, where, retry if len(calls) == 1 else None)
+
+
+def _notes(contribution: Contribution, frontiers: tuple[FrontierPlan, ...]) -> list[str]:
+    """Say what an analyst should know of the unit, in the words of the policy."""
+    if contribution.unit is None:
+        return ["each row counts as a unit of its own: no column says whose it is"]
+    if contribution.single:
+        return []
+    weights = {m.weight.limit for frontier in frontiers for m in frontier.scan.measures}
+    limits = " or ".join(str(limit) for limit in sorted(weights))
+    return [
+        f"each {contribution.unit} counts for at most {limits} row{'' if limits == '1' else 's'} "
+        "(max_rows_contributed); further rows share that weight"
+    ]
+
+
+def _unfit(checked: Checked) -> NameRefused:
+    return NameRefused(
+        Diagnostic(
+            "DPQ208",
+            "the types in the result do not match",
+            Span(0, len(checked.source.text)),
+            "somewhere here",
+            ("counts are numbers; they are combined and compared with numbers only.",),
+            ("ROUND(DP_COUNT(*, eps=0.5) / 1000, 1)",),
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a query would lose and how it would be answered; making one costs nothing."""
+
+    charge: Loss
+    steps: tuple[Step, ...]
+    notes: tuple[str, ...]
+    balance: str
+
+    def __str__(self) -> str:
+        lines = [f"charge: {self.charge}"]
+        for step in self.steps:
+            lines += [
+                f"{step.function} by {step.mechanism}",
+                f"  sensitivity     {decimal_text(step.sensitivity)} rows",
+                f"  noise scale     {decimal_text(step.noise_scale, 4)}",
+                f"  expected error  ± {step.expected_error} (95 %)",
+            ]
+            if not step.weight.plain:
+                lines.append(
+                    f"  weights         limit {step.weight.limit} row(s) per unit, in 1/{step.weight.scale}"
+                )
+        return "\n".join(
+            [*lines, *(f"note: {note}" for note in self.notes), f"budget: {self.balance}"]
+        )
+
+
+def explain(plan: Plan, balance: str) -> Explanation:
+    """Describe a plan."""
+    steps = tuple(
+        planned.release.step(planned.column) for f in plan.frontiers for planned in f.releases
+    )
+    return Explanation(
+        basic(plan.charge.events) if plan.charge.events else Loss(Fraction(0)),
+        steps,
+        plan.notes,
+        balance,
+    )

@@ -1,0 +1,280 @@
+"""A policy made from the arguments of `connect`, for one's own Parquet files.
+
+The schema of a table's first file is read once and is policy from then on. Nothing else of the
+file is looked at: no rows, no counts, no statistics (I1).
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date, datetime
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from dpquery.errors import listed, nearest
+from dpquery.policy.columns import ascii_folded, refuse_unit_type
+from dpquery.policy.files import find_files
+from dpquery.policy.model import Bounds, Budget, Column, Files, LedgerSettings, Policy, Table
+from dpquery.policy.schema import Schema, read_schema
+from dpquery.policy.unfit import Unfit, unknown, written
+from dpquery.policy.values import (
+    read_bounds,
+    read_count,
+    read_delta,
+    read_epsilon,
+    read_name,
+    read_neighbours,
+)
+from dpquery.privacy import Loss, exact_number
+from dpquery.types import Kind, Type
+
+__all__ = ["adhoc_policy"]
+
+T = TypeVar("T")
+Paths = str | Path | Sequence[str | Path]
+Units = str | Mapping[str, str | None] | None
+
+
+def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
+    source: Paths | Mapping[str, Paths],
+    *,
+    unit: Units = None,
+    rows_per_unit: int | None = None,
+    epsilon: object = None,
+    delta: object = 0,
+    bounds: Mapping[str, Sequence[object]] | None = None,
+    neighbours: str = "add-remove",
+    ledger: str | Path | None = None,
+) -> tuple[Policy, tuple[str, ...]]:
+    """Make a policy for some files, and notes on what was assumed, one line each.
+
+    Raises:
+        PolicyInvalid: DPQ601 a file cannot be read; DPQ603 an unknown name; DPQ604 a value that
+            cannot be taken; DPQ607 a file named twice, or a unit of a type that compares
+            inexactly; DPQ608 arguments that do not fit, or no epsilon.
+    """
+    paths = _named(source)
+    limit = Loss(_epsilon(epsilon, paths, unit), _read("delta", _delta, delta))
+    units = _read("unit", partial(_units, paths=paths), unit)
+    single = _single(rows_per_unit, units)
+    tables: dict[str, Table] = {}
+    notes: list[str] = []
+    for name, texts in paths.items():
+        table, schema = _table(name, texts)
+        tables[name] = _with_unit(table, units[name], schema, single)
+        notes += _notes(tables[name], schema)
+    for key, ends in _read("bounds", _mapping, bounds or {}).items():
+        tables |= _read(f"bounds[{written(key)}]", partial(_bounded, key, tables), ends)
+    if ledger is None:
+        notes.append("the ledger is in memory: what is spent is forgotten with this session")
+    policy = Policy(
+        name=", ".join(text for texts in paths.values() for text in texts),
+        neighbours=_read("neighbours", read_neighbours, neighbours),
+        budget=Budget(limit),
+        tables=tables,
+        ledger=LedgerSettings(None if ledger is None else Path(ledger).resolve()),
+    )
+    return policy, tuple(notes)
+
+
+def _read(key: str, reader: Callable[[object], T], value: object) -> T:
+    """Read an argument of connect; a refusal names it."""
+    try:
+        return reader(value)
+    except Unfit as unfit:
+        raise unfit.at(key) from None
+
+
+def _named(source: Paths | Mapping[str, Paths]) -> dict[str, tuple[str, ...]]:
+    """Give the paths of each table by its name."""
+    if not isinstance(source, Mapping):
+        texts = _texts(source)
+        return {_read("the file", _stem, texts): texts}
+    named: dict[str, tuple[str, ...]] = {}
+    for name, paths in source.items():
+        _read("the table", partial(_unlike, others=list(named)), name)
+        named[name] = _texts(paths)
+    if not named:
+        why = "queries reach only the tables that are named."
+        raise Unfit("there is no table", why, 'connect({"people": "people.parquet"}, ...)').at(
+            ""
+        )
+    return named
+
+
+def _texts(paths: object) -> tuple[str, ...]:
+    listed_paths = paths if isinstance(paths, list | tuple) else [paths]
+    if not all(isinstance(path, str | Path) for path in listed_paths):
+        why = "a table is a file, a list of files, or a glob."
+        unfit = Unfit(f"is no path: {written(paths)}", why, '"people.parquet"', code="DPQ608")
+        raise unfit.at("the file")
+    return tuple(map(str, listed_paths))
+
+
+def _unlike(value: object, others: Sequence[str]) -> None:
+    name = read_name(value)
+    if ascii_folded(name) in map(ascii_folded, others):
+        what = f"differs from another in case only: {written(name)}"
+        why = "queries do not distinguish upper and lower case."
+        raise Unfit(what, why, "rename one of the two", code="DPQ608")
+
+
+def _stem(value: object) -> str:
+    """Name a table after its file; for a glob, after what stands before the first wildcard."""
+    texts = value if isinstance(value, tuple) else ()
+    name = ""
+    if len(texts) == 1 and not glob.has_magic(texts[0]):
+        name = Path(texts[0]).stem
+    elif len(texts) == 1:
+        before = re.split(r"[*?\[]", texts[0])[0]
+        name = re.sub(r"\W+$", "", Path(before).name)
+    try:
+        return read_name(name)
+    except Unfit:
+        why = "a table needs a name, and these paths suggest none."
+        call = f'connect({{"people": {written(list(texts))}}}, ...)'
+        raise Unfit("gives the table no name", why, call, code="DPQ608") from None
+
+
+def _epsilon(value: object, paths: Mapping[str, tuple[str, ...]], unit: Units) -> Fraction:
+    if value is not None:
+        return _read("epsilon", lambda given: read_epsilon(_exactly(given)), value)
+    texts = next(iter(paths.values()))
+    shown = written(unit if isinstance(unit, str) else "user_id")
+    raise Unfit(
+        "no epsilon is given",
+        "without a policy file nothing else says how much may be lost in all.",
+        f"dpquery.connect({written(texts[0])}, unit={shown}, epsilon=1)",
+        code="DPQ608",
+    ).at("")
+
+
+def _delta(value: object) -> Fraction:
+    return read_delta(_exactly(value))
+
+
+def _exactly(value: object) -> Fraction:
+    try:
+        return exact_number(value)
+    except ValueError as error:
+        why = "numbers are exact here: finite, and of at most 30 digits."
+        raise Unfit(f"is {error}: {written(value)}", why, "0.5") from None
+
+
+def _units(unit: object, paths: Mapping[str, object]) -> dict[str, str | None]:
+    """Give each table's unit column."""
+    if not isinstance(unit, Mapping):
+        column = None if unit is None else read_name(unit)
+        return dict.fromkeys(paths, column)
+    for name in unit:
+        if name not in paths:
+            what = f"names a table that is not connected: {name}"
+            raise unknown(what, "each table has its own unit column.", str(name), list(paths))
+    for name in paths:
+        if name not in unit:
+            what = f"says nothing of the table {name}"
+            why = "each table needs its unit column, or None where each row is a unit."
+            raise Unfit(what, why, f"unit={{..., {written(name)}: None}}", code="DPQ608")
+    return {name: None if unit[name] is None else read_name(unit[name]) for name in paths}
+
+
+def _single(rows_per_unit: int | None, units: Mapping[str, str | None]) -> bool:
+    if rows_per_unit is None:
+        return False
+    _read("rows_per_unit", read_count(1, 1), rows_per_unit)
+    if not any(units.values()):
+        why = "without a unit column each row is its own privacy unit."
+        raise Unfit("needs unit", why, 'unit="user_id"', code="DPQ608").at("rows_per_unit")
+    return True
+
+
+def _table(name: str, texts: tuple[str, ...]) -> tuple[Table, Schema]:
+    try:
+        files = find_files(texts, Path.cwd())
+        if not files:
+            why = "a table without a file has no rows."
+            raise Unfit("names no file", why, '"people.parquet"', code="DPQ601")
+        schema = read_schema(files[0])
+    except Unfit as unfit:
+        raise unfit.at(f"the table {name}") from None
+    columns = {column: Column(column, type_) for column, type_ in schema.types.items()}
+    return Table(name, Files(files), texts, columns), schema
+
+
+def _with_unit(table: Table, unit: str | None, schema: Schema, single: bool) -> Table:
+    if unit is None:
+        return table
+    if unit not in table.columns:
+        reason = schema.left_out.get(unit, f"there is no column {unit}")
+        near = nearest(unit, table.columns)
+        why = f"columns of {table.name}: {listed(table.columns, near)}."
+        remedy = (
+            f"unit={written(near)}" if near else f"unit={{{written(table.name)}: None, ...}}"
+        )
+        what = f"does not fit the table {table.name}: {reason}"
+        raise Unfit(what, why, remedy, code="DPQ608").at("unit")
+    type_ = table.columns[unit].type
+    if (unfit := refuse_unit_type(unit, type_)) is not None:
+        raise unfit.at("unit")
+    return replace(table, unit=unit, unit_type=type_, single=single)
+
+
+def _notes(table: Table, schema: Schema) -> list[str]:
+    notes = [
+        f"{table.name}: {column} is left out: {why}" for column, why in schema.left_out.items()
+    ]
+    if table.unit is None:
+        notes.append(f"{table.name}: each row is its own privacy unit, for lack of unit=")
+    return notes
+
+
+def _mapping(bounds: object) -> Mapping[str, object]:
+    if isinstance(bounds, Mapping):
+        return bounds
+    why = "each column has its own bounds."
+    what = f"must map columns to bounds, not {written(bounds)}"
+    raise Unfit(what, why, 'bounds={"salary": (0, 300_000)}', code="DPQ608")
+
+
+def _bounded(key: str, tables: Mapping[str, Table], ends: object) -> dict[str, Table]:
+    """Give the tables that a key of bounds means, with those bounds."""
+    places = [
+        (table, column)
+        for table in tables.values()
+        for column in table.columns
+        if key in {column, f"{table.name}.{column}"}
+    ]
+    if not places:
+        known = {column for table in tables.values() for column in table.columns}
+        raise unknown("names no column", "bounds belong to a column.", key, known)
+    changed: dict[str, Table] = {}
+    for table, name in places:
+        column = replace(table.columns[name], bounds=_bounds(ends, table.columns[name].type))
+        current = changed.get(table.name, table)
+        changed[table.name] = replace(current, columns={**current.columns, name: column})
+    return changed
+
+
+def _bounds(ends: object, type_: Type) -> Bounds:
+    if not isinstance(ends, list | tuple):
+        return read_bounds(ends, type_)
+    return read_bounds([_typed(end, type_) for end in ends], type_)
+
+
+def _typed(value: object, type_: Type) -> object:
+    """Give the exact value behind a Python number, or a date written as text."""
+    if type_.numeric:
+        return _exactly(value)
+    try:
+        if isinstance(value, str) and type_.kind is Kind.DATE:
+            return date.fromisoformat(value)
+        if isinstance(value, str) and type_.kind is Kind.TIMESTAMP:
+            return datetime.fromisoformat(value)
+    except ValueError:
+        return value
+    return value

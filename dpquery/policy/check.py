@@ -1,0 +1,260 @@
+"""What the data says of a policy: for the data owner's eyes, never an analyst's.
+
+This is the one module of the policy that reads rows. It streams over the files with pyarrow,
+gives counts, and serves `dpquery policy check` alone: a finding depends on the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpquery.policy.model import Column, Files, Policy, Table, Value
+from dpquery.policy.schema import type_of, widens
+from dpquery.types import Kind, Type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Finding", "Severity", "check"]
+
+
+class Severity(StrEnum):
+    """What a finding means for answers."""
+
+    FAULT = "fault"
+    """Every query of the table would fail, or the policy says what is not so."""
+    WARNING = "warning"
+    """Answers are private, and may be far from what the data says."""
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing the data owner should know."""
+
+    severity: Severity
+    table: str
+    column: str | None
+    text: str
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Rows of a column, by what would happen to them."""
+
+    rows: int = 0
+    nan: int = 0
+    below: int = 0
+    above: int = 0
+    undeclared: int = 0
+
+
+@dataclass(slots=True)
+class _Visit:
+    """A table being checked, and what was found so far."""
+
+    table: Table
+    files: tuple[Path, ...]
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, severity: Severity, column: str | None, text: str) -> None:
+        self.findings.append(Finding(severity, self.table.name, column, text))
+
+
+def check(policy: Policy) -> list[Finding]:
+    """Compare a policy with its data."""
+    return [finding for table in policy.tables.values() for finding in _check(table)]
+
+
+def _check(table: Table) -> list[Finding]:
+    import pyarrow as pa
+
+    if not isinstance(table.source, Files):
+        text = "stands in a DuckDB file, which only a query reads: not checked"
+        return [Finding(Severity.NOTE, table.name, None, text)]
+    visit = _Visit(table, table.source.paths)
+    try:
+        types = _declared(table)
+        sound = [name for name, type_ in types.items() if _sound(visit, name, type_)]
+        if table.public:
+            _check_unique(visit, [name for name in table.unique if _present(visit, name)])
+        else:
+            _check_columns(visit, sound)
+            if table.unit in sound:
+                _check_unit(visit, table.unit)
+    except (pa.ArrowException, OSError):
+        visit.add(Severity.FAULT, None, "a file cannot be read")
+    return visit.findings
+
+
+def _declared(table: Table) -> dict[str, Type]:
+    types = {column.name: column.type for column in table.columns.values()}
+    if table.unit is not None and table.unit_type is not None:
+        types[table.unit] = table.unit_type
+    return types
+
+
+def _sound(visit: _Visit, name: str, declared: Type) -> bool:
+    """Say whether each file has a column, of a type that widens to the declared one."""
+    for file in visit.files:
+        schema = _schema(file, visit.table)
+        at = schema.get_field_index(name)
+        actual = None if at < 0 else type_of(schema.field(at).type)
+        if at < 0:
+            visit.add(Severity.FAULT, name, f"{file.name} has no such column")
+        elif actual is None or not widens(actual, declared):
+            found = schema.field(at).type
+            visit.add(Severity.FAULT, name, f"{file.name} has {found}, declared is {declared}")
+        else:
+            continue
+        return False
+    return True
+
+
+def _present(visit: _Visit, name: str) -> bool:
+    """Say whether each file has a column; for one that is listed, `_sound` has reported it."""
+    lacking = [
+        file for file in visit.files if _schema(file, visit.table).get_field_index(name) < 0
+    ]
+    for file in lacking if name not in visit.table.columns else ():
+        visit.add(Severity.FAULT, name, f"{file.name} has no such column")
+    return not lacking
+
+
+def _schema(file: Path, table: Table) -> pa.Schema:
+    import pyarrow.parquet as pq
+
+    return _csv(file, table).schema if _is_csv(file) else pq.read_schema(file)
+
+
+def _is_csv(file: Path) -> bool:
+    return file.suffix.lower() == ".csv"
+
+
+def _csv(file: Path, table: Table) -> pa.Table:
+    from pyarrow import csv
+
+    types = {column.name: _arrow(column.type) for column in table.columns.values()}
+    return csv.read_csv(file, convert_options=csv.ConvertOptions(column_types=types))
+
+
+def _batches(visit: _Visit, names: list[str]) -> Iterator[pa.RecordBatch]:
+    import pyarrow.parquet as pq
+
+    for file in visit.files:
+        if _is_csv(file):
+            yield from _csv(file, visit.table).select(names).to_batches()
+        else:
+            with pq.ParquetFile(file) as parquet:
+                yield from parquet.iter_batches(columns=names)
+
+
+def _check_unique(visit: _Visit, names: list[str]) -> None:
+    import pyarrow as pa
+
+    batches = list(_batches(visit, names)) if len(names) == len(visit.table.unique) else []
+    if not (names and batches):
+        return
+    table = pa.Table.from_batches(batches)
+    repeated = table.num_rows - table.group_by(names).aggregate([]).num_rows
+    if repeated:
+        text = f"not unique: {repeated} of {table.num_rows} rows repeat another"
+        visit.add(Severity.FAULT, ", ".join(names), text)
+
+
+def _check_columns(visit: _Visit, sound: list[str]) -> None:
+    columns = [visit.table.columns[name] for name in sound if name in visit.table.columns]
+    tallies = {column.name: _Tally() for column in columns}
+    for batch in _batches(visit, list(tallies)) if tallies else ():
+        for column in columns:
+            _count(tallies[column.name], column, batch.column(column.name))
+    for name, tally in tallies.items():
+        _report(visit, name, tally)
+
+
+def _count(tally: _Tally, column: Column, raw: pa.Array) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    type_ = _arrow(column.type)
+    values = pc.cast(raw, type_, safe=False)
+    tally.rows += len(values)
+    if column.type.kind is Kind.DOUBLE:
+        tally.nan += _true(pc.is_nan(values))
+    if column.bounds is not None:
+        low, high = (
+            _scalar(end, column.type) for end in (column.bounds.low, column.bounds.high)
+        )
+        tally.below += _true(pc.less(values, pa.scalar(low, type_)))
+        tally.above += _true(pc.greater(values, pa.scalar(high, type_)))
+    if column.keys is not None:
+        if column.type.kind is Kind.TEXT:
+            values = pc.utf8_slice_codeunits(values, 0, column.max_length)
+        keys = pa.array([_scalar(key, column.type) for key in column.keys], type_)
+        declared = pc.is_in(values, value_set=keys)
+        tally.undeclared += _true(pc.and_not(values.is_valid(), declared))
+
+
+def _true(flags: pa.Array) -> int:
+    return int(flags.true_count)
+
+
+def _report(visit: _Visit, name: str, tally: _Tally) -> None:
+    said = (
+        (tally.nan, "NaN: they count as NULL"),
+        (tally.below, "below the bounds: they count as the low end"),
+        (tally.above, "above the bounds: they count as the high end"),
+        (tally.undeclared, "of keys that are not declared: no group has them"),
+    )
+    for count, what in said:
+        if count:
+            share = f"{count} of {tally.rows} rows ({100 * count / tally.rows:.2g} %)"
+            visit.add(Severity.WARNING, name, f"{share} are {what}")
+
+
+def _check_unit(visit: _Visit, unit: str) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    type_ = pa.string() if visit.table.unit_type == Type(Kind.TEXT) else pa.int64()
+    values = pa.chunked_array(
+        [pc.cast(batch.column(unit), type_) for batch in _batches(visit, [unit])], type_
+    )
+    if values.null_count:
+        text = f"{values.null_count} of {len(values)} rows have no unit: they never count"
+        visit.add(Severity.WARNING, unit, text)
+    units = pc.count_distinct(values).as_py()
+    rows = len(values) - values.null_count
+    if visit.table.single and units < rows:
+        text = f"rows_per_unit = 1 does not hold: {units} units have {rows} rows"
+        visit.add(Severity.FAULT, unit, text)
+
+
+def _arrow(type_: Type) -> pa.DataType:
+    import pyarrow as pa
+
+    if type_.kind is Kind.DECIMAL:
+        return pa.decimal128(type_.precision, type_.scale)
+    return {
+        Kind.INTEGER: pa.int64(),
+        Kind.DOUBLE: pa.float64(),
+        Kind.TEXT: pa.string(),
+        Kind.BOOLEAN: pa.bool_(),
+        Kind.DATE: pa.date32(),
+        Kind.TIMESTAMP: pa.timestamp("us"),
+    }[type_.kind]
+
+
+def _scalar(value: Value, type_: Type) -> object:
+    """Give a value as pyarrow takes it; a double's as the nearest float: enough to count."""
+    if not isinstance(value, Fraction):
+        return value
+    if type_.kind is Kind.DOUBLE:
+        return float(value)
+    return Decimal(value.numerator) / Decimal(value.denominator)

@@ -1,0 +1,177 @@
+"""The columns of a table in the policy file, and which of them names the privacy unit.
+
+What is not listed does not exist for analysts. Nothing here knows of files or budgets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from dpquery.errors import listed, nearest
+from dpquery.policy.document import Section
+from dpquery.policy.model import MAX_TEXT, Column
+from dpquery.policy.unfit import Unfit, dotted, toml_key, written
+from dpquery.policy.values import (
+    read_bounds,
+    read_count,
+    read_grid,
+    read_keys,
+    read_name,
+    read_type,
+)
+from dpquery.types import Kind, Type
+
+__all__ = [
+    "UNIT_KINDS",
+    "ascii_folded",
+    "read_columns",
+    "read_unit",
+    "refuse_alike",
+    "refuse_unit_type",
+]
+
+TEXT_LONGEST = 2**16
+"""Characters: each text is carried at this length through joins and groups."""
+UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT})
+"""Types whose values are equal exactly or not at all."""
+_PRIVATE_KEYS = ("bounds", "keys", "grid", "max_length")
+
+
+def read_columns(section: Section, *, public: bool) -> dict[str, Column]:
+    """Read the columns under a table, in the policy's order."""
+    refuse_alike(section)
+    return {name: _column(name, child, public) for name, child in _children(section)}
+
+
+def _children(section: Section) -> Iterable[tuple[str, Section]]:
+    for name, value in section.values.items():
+        if isinstance(value, str):
+            what = f"is not a table but {written(value)}"
+            remedy = f"{toml_key(name)} = {{ type = {written(value)} }}"
+            raise section.refuse(name, Unfit(what, "a column has a table of keys.", remedy))
+        yield name, section.child(name)
+
+
+def refuse_alike(section: Section) -> None:
+    """Refuse names that are none, and names that SQL would not tell apart.
+
+    Raises:
+        PolicyInvalid: DPQ604 not a name; DPQ607 two names differ in ASCII case only.
+    """
+    seen: dict[str, str] = {}
+    for name in section.values:
+        try:
+            folded = ascii_folded(read_name(name))
+        except Unfit as unfit:
+            raise section.refuse(name, unfit) from None
+        if folded in seen:
+            what = f"differs from {seen[folded]} in case only"
+            why = "queries do not distinguish upper and lower case, so neither could be meant."
+            remedy = "rename or leave out one of the two"
+            raise section.refuse(name, Unfit(what, why, remedy, code="DPQ607"))
+        seen[folded] = name
+
+
+def ascii_folded(name: str) -> str:
+    """Fold the ASCII letters of a name, as the engine does; other letters keep their case.
+
+    >>> ascii_folded("NAÏVE")
+    'naÏve'
+    """
+    return "".join(char.lower() if char.isascii() else char for char in name)
+
+
+def _column(name: str, section: Section, public: bool) -> Column:
+    section.only(("type", *_PRIVATE_KEYS))
+    if "type" not in section:
+        unfit = Unfit("has no type", "types come from the policy.", 'type = "integer"')
+        raise section.refuse(None, unfit)
+    type_ = section.need("type", read_type)
+    _refuse_unmeant(section, type_, public)
+    bounds = section.read("bounds", partial(read_bounds, type_=type_), None)
+    longest = section.read("max_length", read_count(1, TEXT_LONGEST), MAX_TEXT)
+    keys = partial(read_keys, type_=type_, bounds=bounds, max_length=longest)
+    return Column(
+        name,
+        type_,
+        bounds,
+        section.read("keys", keys, None),
+        section.read("grid", read_grid, None),
+        longest,
+    )
+
+
+def _refuse_unmeant(section: Section, type_: Type, public: bool) -> None:
+    """Refuse keys that mean nothing for a column of this type, or of a public table."""
+    if public and (said := next((key for key in _PRIVATE_KEYS if key in section), None)):
+        why = "columns of a public table are shown as they are: not clamped, cut or rounded."
+        unfit = Unfit("does not apply to a public table", why, "leave it out", code="DPQ607")
+        raise section.refuse(said, unfit)
+    for key, kind in (("grid", Kind.DOUBLE), ("max_length", Kind.TEXT)):
+        if key in section and type_.kind is not kind:
+            what = f"does not apply to a column of type {type_}"
+            unfit = Unfit(what, f"only a {kind} has it.", "leave it out", code="DPQ607")
+            raise section.refuse(key, unfit)
+
+
+def read_unit(section: Section, columns: dict[str, Column]) -> tuple[str | None, Type | None]:
+    """Read the unit column of a table, and its type.
+
+    Raises:
+        PolicyInvalid: DPQ607 its type is not declared, declared twice, or compares inexactly.
+    """
+    unit = section.read("privacy_unit_column", read_name, None)
+    if unit is None:
+        return None, None
+    declared = section.read("privacy_unit_type", read_type, None)
+    if declared is not None and (alike := _alike(unit, columns)) is not None:
+        what = f"is said of a column that is listed: {alike}"
+        why = "the type of a listed column stands in its own line."
+        unfit = Unfit(what, why, "leave it out", code="DPQ607")
+        raise section.refuse("privacy_unit_type", unfit)
+    if declared is not None:
+        _refuse_type(section, "privacy_unit_type", unit, declared)
+        return unit, declared
+    if unit not in columns:
+        raise section.refuse("privacy_unit_column", _unlisted(section, unit, columns))
+    _refuse_type(section, "privacy_unit_column", unit, columns[unit].type)
+    return unit, columns[unit].type
+
+
+def _alike(name: str, columns: dict[str, Column]) -> str | None:
+    folded = ascii_folded(name)
+    return next((column for column in columns if ascii_folded(column) == folded), None)
+
+
+def _unlisted(section: Section, unit: str, columns: dict[str, Column]) -> Unfit:
+    able = [column.name for column in columns.values() if column.type.kind in UNIT_KINDS]
+    near = nearest(unit, able)
+    meant = [f"privacy_unit_column = {written(near)}    if that was meant"] if near else []
+    return Unfit(
+        f"names a column that is not listed: {unit}",
+        f"its type has to be known before any data is read. Listed: {listed(able, near)}.",
+        *meant,
+        'privacy_unit_type = "integer"    keeps the column from analysts; or "text"',
+        f'{toml_key(unit)} = {{ type = "integer" }}    '
+        f"under [{dotted((*section.path, 'columns'))}] lets them name it",
+        code="DPQ607",
+    )
+
+
+def _refuse_type(section: Section, key: str, unit: str, type_: Type) -> None:
+    if (unfit := refuse_unit_type(unit, type_)) is not None:
+        raise section.refuse(key, unfit)
+
+
+def refuse_unit_type(unit: str, type_: Type) -> Unfit | None:
+    """Give the refusal of a unit column by its type; none for an integer or a text."""
+    if type_.kind in UNIT_KINDS:
+        return None
+    return Unfit(
+        f"makes a {type_} the privacy unit: {unit}",
+        "rows belong to one unit when their values are equal, which is exact\n"
+        "for integers and texts.",
+        "name an integer or a text column",
+        code="DPQ607",
+    )

@@ -1,0 +1,252 @@
+"""The policy file as text, as TOML, and as sections that know where they stand.
+
+This module reads one small file and knows no key by name: which keys there are is `load.py`'s.
+Its promise is that a refusal can name file and line, and that no key is passed over (I9).
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import TypeVar
+
+from dpquery.errors import PolicyInvalid
+from dpquery.policy.unfit import Unfit, dotted, unknown, written
+
+__all__ = ["Document", "Section", "key_lines", "read_document"]
+
+T = TypeVar("T")
+Path_ = tuple[str, ...]
+
+FILE_MAX = 4 * 2**20
+"""Bytes: a policy is written by hand; what is larger was named by mistake."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A policy file that is TOML."""
+
+    name: str
+    """The path as it was given, for messages."""
+    path: Path
+    """The file itself, links followed: another spelling must not mean another ledger."""
+    values: Mapping[str, object]
+    lines: Mapping[Path_, int]
+
+    @property
+    def root(self) -> Section:
+        """The whole file as a section."""
+        return Section(self, (), self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One table of the file; every read either understands the value or refuses it."""
+
+    document: Document
+    path: Path_
+    values: Mapping[str, object]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.values
+
+    def refuse(self, key: str | None, unfit: Unfit) -> PolicyInvalid:
+        """Give the refusal of a key of this section, or of the section."""
+        path = self.path if key is None else (*self.path, key)
+        line = self.document.lines.get(path, self.document.lines.get(self.path))
+        return unfit.at(dotted(path), self.document.name, line)
+
+    def only(self, known: Collection[str]) -> Section:
+        """Refuse every key that is not known, the first in the file's order.
+
+        Raises:
+            PolicyInvalid: DPQ603.
+        """
+        for key in self.values:
+            if key not in known:
+                what = "is not a key of the policy"
+                why = (
+                    "a key that is not understood might have been a limit, so none is skipped."
+                )
+                raise self.refuse(key, unknown(what, why, key, known))
+        return self
+
+    def read(self, key: str, reader: Callable[[object], T], default: T) -> T:
+        """Read the value of a key, or take the default where it is absent."""
+        return self.need(key, reader) if key in self.values else default
+
+    def need(self, key: str, reader: Callable[[object], T]) -> T:
+        """Read the value of a key that is there."""
+        try:
+            return reader(self.values[key])
+        except Unfit as unfit:
+            raise self.refuse(key, unfit) from None
+
+    def child(self, key: str) -> Section:
+        """Give the section under a key; an empty one where it is absent.
+
+        Raises:
+            PolicyInvalid: DPQ604, the key holds something other than a table.
+        """
+        value = self.values.get(key, {})
+        if not isinstance(value, dict):
+            what = f"is not a table but {written(value)}"
+            why = "the policy has a table of keys here."
+            raise self.refuse(key, Unfit(what, why, f"[{dotted((*self.path, key))}]"))
+        return Section(self.document, (*self.path, key), value)
+
+    def children(self) -> Iterator[tuple[str, Section]]:
+        """Give each key with the section under it, in the file's order."""
+        return ((key, self.child(key)) for key in self.values)
+
+
+def read_document(path: str | Path) -> Document:
+    """Read a policy file.
+
+    Raises:
+        PolicyInvalid: DPQ601 the file cannot be read; DPQ602 it is not TOML.
+    """
+    text = _text(Path(path))
+    try:
+        values = tomllib.loads(text, parse_float=Decimal)
+        lines = key_lines(text)
+    except (ValueError, ArithmeticError, RecursionError) as error:
+        raise _syntax(error, text).at("", str(path), _line(str(error), text)) from None
+    return Document(str(path), Path(path).resolve(), values, lines)
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(FILE_MAX + 1)
+        if len(content) > FILE_MAX:
+            raise _unreadable(path, f"it is larger than {FILE_MAX} bytes")
+        # tomllib takes "\n" and "\r\n" alone, and an editor's byte order mark says nothing
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise _unreadable(path, "it is not UTF-8 text") from None
+    except OSError as error:
+        raise _unreadable(path, error.strerror or "it cannot be opened") from None
+
+
+def _unreadable(path: Path, reason: str) -> PolicyInvalid:
+    unfit = Unfit(
+        f"the policy file cannot be read: {reason[0].lower()}{reason[1:]}",
+        "a policy is a TOML file that names tables, units and a budget.",
+        "dpquery policy init people.parquet    drafts one from a Parquet file's schema",
+        code="DPQ601",
+    )
+    return unfit.at("", str(path))
+
+
+def _syntax(error: Exception, text: str) -> Unfit:
+    reason = re.sub(r" \(at .*\)$", "", str(error)) or "a number out of range"
+    if isinstance(error, RecursionError):
+        reason = "brackets are nested too deeply"
+    number = _line(str(error), text)
+    found = text.split("\n")[number - 1].strip() if number else ""
+    return Unfit(
+        f"the policy file is not TOML: {reason[0].lower()}{reason[1:]}",
+        "a file that is understood in part might leave out a limit.",
+        f"mend this line: {found[:80]}" if found else "mend the file: see https://toml.io",
+        code="DPQ602",
+    )
+
+
+def _line(message: str, text: str) -> int | None:
+    if message.endswith("(at end of document)"):
+        return text.rstrip("\n").count("\n") + 1
+    found = re.search(r"\(at line (\d+), column \d+\)$", message)
+    return int(found[1]) if found else None
+
+
+_TOKEN = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}'  # strings first: they may hold any other token
+    r"|'''.*?'{3,5}"
+    r'|"(?:\\.|[^"\\])*"'
+    r"|'[^']*'"
+    r"|#[^\n]*"
+    r"|[\[\]{}=,.\n]"
+    r"""|[^\s\[\]{}=,.#"']+""",
+    re.DOTALL,
+)
+
+
+def key_lines(text: str) -> dict[Path_, int]:
+    r"""Map each path of keys to the line where it is first written, in valid TOML.
+
+    tomllib keeps no positions, so this walks over the same text, keys only.
+
+    >>> key_lines("[a]\nb = { c = 1 }")
+    {('a',): 1, ('a', 'b'): 2, ('a', 'b', 'c'): 2}
+    """
+    walk = _Walk(text)
+    walk.document()
+    return walk.lines
+
+
+class _Walk:
+    """A walk over the keys of a TOML text."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens: list[tuple[str, int]] = []
+        self.at = 0
+        self.lines: dict[Path_, int] = {}
+        line, read = 1, 0
+        for match in _TOKEN.finditer(text):
+            line += text.count("\n", read, match.start())
+            read = match.start()
+            if not match[0].startswith("#"):
+                self.tokens.append((match[0], line))
+
+    def peek(self) -> str:
+        return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
+
+    def skip(self, tokens: str) -> None:
+        while self.peek() and self.peek() in tokens:
+            self.at += 1
+
+    def document(self) -> None:
+        header: Path_ = ()
+        while self.peek():
+            if self.peek() == "[":
+                self.skip("[")
+                header = self.key((), "]")
+                self.skip("]")
+            elif self.peek() == "\n":
+                self.at += 1
+            else:
+                self.value(self.key(header, "="))
+
+    def key(self, path: Path_, end: str) -> Path_:
+        while self.peek() != end:
+            word, line = self.tokens[self.at]
+            self.at += 1
+            if word != ".":
+                path = (*path, _unquoted(word))
+                self.lines.setdefault(path, line)
+        self.at += 1
+        return path
+
+    def value(self, path: Path_) -> None:
+        closing = {"{": "}", "[": "]"}.get(self.peek())
+        if closing is None:
+            while self.peek() not in {"", "\n", ",", "]", "}"}:
+                self.at += 1
+            return
+        self.at += 1
+        self.skip(",\n")
+        while self.peek() != closing:
+            self.value(self.key(path, "=") if closing == "}" else path)
+            self.skip(",\n")
+        self.at += 1
+
+
+def _unquoted(token: str) -> str:
+    if token[0] not in "\"'":
+        return token
+    return str(tomllib.loads(f"key = {token}")["key"])

@@ -1,0 +1,100 @@
+"""A first policy for a Parquet file, drafted from its schema alone.
+
+The draft does not load until the data owner has named the privacy unit: a guess could be wrong,
+and a wrong unit protects nobody. Bounds stand as comments: they must not come from the data.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dpquery.policy.columns import UNIT_KINDS
+from dpquery.policy.files import find_file
+from dpquery.policy.schema import Schema, read_schema
+from dpquery.policy.unfit import Unfit, toml_key, toml_text, written
+from dpquery.types import Kind, Type
+
+__all__ = ["draft"]
+
+_HEAD = """\
+# A policy: what may be asked of these tables, and how much may be lost in all.
+# Drafted from the schema of {file}; no row was read.
+
+[privacy]
+neighbours = "add-remove"    # or "substitute", where the number of units is public
+
+[budget]
+epsilon = 1                  # the most that all queries together may lose
+
+[tables.{table}]
+path = {path}    # relative to this file
+# Whose presence is protected? Write the column that names that person, account or device.
+{guess}
+privacy_unit_column = "?"
+# rows_per_unit = 1          # if each unit has one row at most: less noise; a scan verifies it
+# max_rows_contributed = 1   # how many rows of one unit count, unless a query says otherwise
+
+# What is not listed does not exist for analysts: delete what nobody should ask about.
+# Choose bounds and keys from what a column means, never by looking at the data.
+[tables.{table}.columns]
+"""
+_HINTS = {
+    Kind.INTEGER: "bounds = [0, 100]",
+    Kind.DOUBLE: "bounds = [0, 100]",
+    Kind.DECIMAL: "bounds = [0, 9]",
+    Kind.TEXT: 'keys = ["a", "b"]',
+    Kind.DATE: "bounds = [2000-01-01, 2030-12-31]",
+    Kind.TIMESTAMP: "bounds = [2000-01-01T00:00:00, 2030-12-31T23:59:59]",
+}
+_UNIT_NAME = re.compile(
+    r"(?i)(.*[_ -])?(id|uid|user|person|customer|client|patient|account|member|device|employee)"
+    r"([_ -]?(id|no|nr|number|key))?"
+)
+
+
+def draft(path: str | Path) -> str:
+    """Draft a policy for a Parquet file; the path is kept as it is written.
+
+    Raises:
+        PolicyInvalid: DPQ601 the file is not there, or not Parquet.
+    """
+    try:
+        schema = read_schema(find_file(str(path), Path.cwd()))
+    except Unfit as unfit:
+        raise unfit.at("the path") from None
+    head = _HEAD.format(
+        file=written(Path(path).name),
+        table=toml_key(Path(path).stem),
+        path=toml_text(Path(path).as_posix()),
+        guess=_guess(schema),
+    )
+    return head + "\n".join([*_columns(schema), *_left_out(schema)]) + "\n"
+
+
+def _guess(schema: Schema) -> str:
+    able = [name for name, type_ in schema.types.items() if type_.kind in UNIT_KINDS]
+    likely = [written(name) for name in able if _UNIT_NAME.fullmatch(name)]
+    if likely:
+        return f"# By its name it could be {' or '.join(likely)}: confirm."
+    return "# No column looks like one by its name. Without this line each row is its own unit."
+
+
+def _columns(schema: Schema) -> list[str]:
+    lines = [
+        f'{toml_key(name)} = {{ type = "{type_}" }}' for name, type_ in schema.types.items()
+    ]
+    edge = max(map(len, lines), default=0)
+    return [
+        f"{line:{edge}}{_hint(type_)}".rstrip()
+        for line, type_ in zip(lines, schema.types.values(), strict=True)
+    ]
+
+
+def _hint(type_: Type) -> str:
+    hint = _HINTS.get(type_.kind)
+    return "" if hint is None else f"   # with {hint}, say"
+
+
+def _left_out(schema: Schema) -> list[str]:
+    return [f"# {written(name)} is left out: {why}" for name, why in schema.left_out.items()]

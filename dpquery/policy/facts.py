@@ -1,0 +1,31 @@
+"""What the stages before `open` may ask of public tables, and nothing else (I1).
+
+The public engine serves it; the stages know this protocol only. Nothing here reads a private
+row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from dpquery.ir import Above
+from dpquery.types import Type
+
+__all__ = ["PublicFacts"]
+
+
+class PublicFacts(Protocol):
+    """Facts of public tables and their engine: the same for every neighbour."""
+
+    def columns(self, table: str) -> Sequence[str]:
+        """Give the columns of a public table, in order."""
+        ...
+
+    def relation(self, table: str) -> str:
+        """Give the engine's own name of a public table."""
+        ...
+
+    def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
+        """Say whether a query fits the types of the tables it would be run over."""
+        ...

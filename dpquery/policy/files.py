@@ -1,0 +1,71 @@
+"""From paths as the data owner wrote them to files.
+
+Globs are expanded here and nowhere else, before any query is read: no path ever comes from a
+query. Nothing here opens a file.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Sequence
+from pathlib import Path
+
+from dpquery.policy.unfit import Unfit, written
+
+__all__ = ["find_file", "find_files"]
+
+
+def find_files(paths: Sequence[str], directory: Path) -> tuple[Path, ...]:
+    """Give the files behind some paths, each glob's in sorted order, links followed.
+
+    Raises:
+        Unfit: DPQ601 a path names no file; DPQ607 a file is named twice.
+    """
+    found = [file for path in paths for file in _matches(path, directory)]
+    seen: set[Path] = set()
+    for file in found:
+        if file not in seen:
+            seen.add(file)
+            continue
+        raise Unfit(
+            f"names the file {file.name} twice",
+            "its rows would be counted twice, and each unit with them.",
+            "name each file once",
+            code="DPQ607",
+        )
+    return tuple(found)
+
+
+def _matches(path: str, directory: Path) -> list[Path]:
+    if not glob.has_magic(path) or (directory / path).exists():
+        return [find_file(path, directory)]
+    names = glob.glob(path, root_dir=directory, recursive=True)
+    files = sorted(file for name in names if (file := directory / name).is_file())
+    if not files:
+        raise _missing(f"matches no file: {written(path)}", directory)
+    return [file.resolve() for file in files]
+
+
+def find_file(path: str, directory: Path) -> Path:
+    """Give the file behind one path.
+
+    Raises:
+        Unfit: DPQ601.
+    """
+    try:
+        file = (directory / path).resolve()
+        if file.is_file():
+            return file
+        is_directory = file.is_dir()
+    except OSError:  # a name that is too long, a loop of links
+        is_directory = False
+    if is_directory:
+        why = "a table is a file, a list of files, or a glob."
+        what = f"names a directory: {written(path)}"
+        raise Unfit(what, why, written(f"{path.rstrip('/')}/*.parquet"), code="DPQ601")
+    raise _missing(f"names no file: {written(path)}", directory)
+
+
+def _missing(what: str, directory: Path) -> Unfit:
+    why = f"relative paths start at {directory}."
+    return Unfit(what, why, "mend the path, or put the file there", code="DPQ601")

@@ -1,0 +1,241 @@
+"""From the data owner's file to a `Policy`, or to a refusal that names file, line and key.
+
+Every list of keys is closed, and what contradicts itself is refused (I9): a policy that was
+misunderstood would be a promise that nobody made. No data is read here, only names of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+
+from dpquery.errors import listed, nearest
+from dpquery.policy.columns import read_columns, read_unit, refuse_alike
+from dpquery.policy.document import Section, read_document
+from dpquery.policy.files import find_file, find_files
+from dpquery.policy.model import (
+    Budget,
+    DatabaseTable,
+    Files,
+    LedgerSettings,
+    Policy,
+    Table,
+)
+from dpquery.policy.unfit import Unfit, dotted
+from dpquery.policy.values import (
+    read_count,
+    read_delta,
+    read_epsilon,
+    read_flag,
+    read_names,
+    read_neighbours,
+    read_paths,
+    read_text,
+)
+from dpquery.privacy import Loss, Neighbours
+
+__all__ = ["load_policy"]
+
+_UNIT_KEYS = ("privacy_unit_type", "rows_per_unit", "max_rows_contributed")
+"""What can be said of a unit column, and only where there is one."""
+_TABLE_KEYS = (
+    "path",
+    "database",
+    "table",
+    "privacy_unit_column",
+    *_UNIT_KEYS,
+    "public",
+    "unique",
+    "columns",
+)
+ROWS_MAX = 2**20
+"""Most rows of one unit that may count; weights have 32 bits to divide among them."""
+
+
+def load_policy(path: str | Path) -> Policy:
+    """Read a policy file.
+
+    Raises:
+        PolicyInvalid: DPQ601 a file cannot be read; DPQ602 not TOML; DPQ603 unknown key;
+            DPQ604 a value that cannot be taken; DPQ607 a contradiction, or no epsilon.
+    """
+    document = read_document(path)
+    root = document.root.only(("privacy", "budget", "analysts", "ledger", "tables"))
+    budget = _budget(root.child("budget"))
+    tables = _tables(root.child("tables"))
+    privacy = root.child("privacy").only(("neighbours",))
+    _refuse_public_private(root.child("tables"), tables)
+    return Policy(
+        name=document.name,
+        neighbours=privacy.read("neighbours", read_neighbours, Neighbours.ADD_REMOVE),
+        budget=budget,
+        tables=tables,
+        ledger=_ledger(root.child("ledger")),
+        analysts=_analysts(root.child("analysts"), budget.limit),
+    )
+
+
+def _budget(section: Section) -> Budget:
+    section.only(("epsilon", "delta", "max_epsilon_per_query"))
+    limit = Loss(_epsilon(section), section.read("delta", read_delta, Fraction(0)))
+    return Budget(limit, section.read("max_epsilon_per_query", read_epsilon, None))
+
+
+def _epsilon(section: Section) -> Fraction:
+    if "epsilon" not in section:
+        why = "there is no default: the owner states how much may be lost in all."
+        unfit = Unfit("has no epsilon", why, "epsilon = 1", code="DPQ607")
+        raise section.refuse(None, unfit)
+    return section.need("epsilon", read_epsilon)
+
+
+def _analysts(section: Section, limit: Loss) -> dict[str, Loss]:
+    """Read the analysts' own ceilings; one that says nothing of delta shares the policy's."""
+    refuse_alike(section)
+    return {
+        name: Loss(_epsilon(analyst), analyst.read("delta", read_delta, limit.delta))
+        for name, child in section.children()
+        for analyst in [child.only(("epsilon", "delta"))]
+    }
+
+
+def _ledger(section: Section) -> LedgerSettings:
+    section.only(("path", "high_water"))
+    policy = section.document.path
+    path = policy.parent / section.read("path", read_text, f"{policy.stem}.ledger")
+    high_water = section.read("high_water", read_text, None)
+    mark = None if high_water is None else (policy.parent / high_water).resolve()
+    ledger = path.resolve()
+    for key, file, others in (
+        ("path", ledger, [policy]),
+        ("high_water", mark, [policy, ledger]),
+    ):
+        if file in others:
+            why = "the ledger, its high-water mark and the policy are files of their own."
+            unfit = Unfit("names a file with another use", why, "another name", code="DPQ607")
+            raise section.refuse(key, unfit)
+    return LedgerSettings(ledger, mark)
+
+
+def _tables(section: Section) -> dict[str, Table]:
+    refuse_alike(section)
+    tables = {name: _table(name, child) for name, child in section.children()}
+    if not tables:
+        why = "queries reach only the tables that the policy names."
+        unfit = Unfit("holds no table", why, "[tables.people]", code="DPQ607")
+        raise section.refuse(None, unfit)
+    return tables
+
+
+def _table(name: str, section: Section) -> Table:
+    section.only(_TABLE_KEYS)
+    public = section.read("public", read_flag, False)
+    _refuse_contradiction(section, public)
+    source, written = _source(section, public)
+    columns = read_columns(section.child("columns"), public=public)
+    unit, unit_type = read_unit(section, columns)
+    return Table(
+        name=name,
+        source=source,
+        written=written,
+        columns=columns,
+        unit=unit,
+        unit_type=unit_type,
+        single=section.read("rows_per_unit", read_count(1, 1), 0) == 1,
+        max_rows_contributed=section.read("max_rows_contributed", read_count(1, ROWS_MAX), 1),
+        public=public,
+        unique=_unique(section, columns),
+    )
+
+
+def _refuse_contradiction(section: Section, public: bool) -> None:
+    """Refuse keys that cannot stand together, each pair with its reason."""
+    keyless = "privacy_unit_column" not in section
+    of_units = [key for key in ("privacy_unit_column", *_UNIT_KEYS) if key in section]
+    if public and of_units:
+        key, why = of_units[0], "a public table holds nobody's data, so it has no privacy unit."
+        remedy = "leave out this key, or public = true"
+    elif keyless and of_units:
+        key, why = of_units[0], "without a unit column each row is its own privacy unit."
+        remedy = 'privacy_unit_column = "user_id"'
+    elif {"rows_per_unit", "max_rows_contributed"} <= section.values.keys() and (
+        section.values["max_rows_contributed"] != 1
+    ):
+        key, why = "max_rows_contributed", "rows_per_unit says that each unit has one row."
+        remedy = "leave out one of the two"
+    elif not public and "unique" in section:
+        key, why = "unique", "only a public table promises that its keys are unique."
+        remedy = "public = true"
+    elif not public and not section.values.get("columns"):
+        key, why = None, "columns that are not listed do not exist, so nothing could be asked."
+        remedy = (
+            f"[{dotted((*section.path, 'columns'))}], or public = true if it is nobody's data"
+        )
+    else:
+        return
+    what = "lists no columns" if key is None else "does not fit the rest of the table"
+    raise section.refuse(key, Unfit(what, why, remedy, code="DPQ607"))
+
+
+def _source(section: Section, public: bool) -> tuple[Files | DatabaseTable, tuple[str, ...]]:
+    directory = section.document.path.parent
+    given = section.values.keys() & {"path", "database", "table"}
+    if given == {"path"}:
+        written = section.need("path", read_paths)
+        files = section.need("path", lambda _: find_files(written, directory))
+        if not public and any(file.suffix.lower() == ".csv" for file in files):
+            raise section.refuse("path", _private_csv())
+        return Files(files), written
+    if given == {"database", "table"}:
+        text = section.need("database", read_text)
+        database = section.need("database", lambda _: find_file(text, directory))
+        return DatabaseTable(database, section.need("table", read_text)), ()
+    why = "the rows of a table come from files, or from one table of a DuckDB file."
+    unfit = Unfit(
+        "has no source" if not given else "has an unclear source",
+        why,
+        'path = "people.parquet"',
+        'or both database = "people.duckdb" and table = "people"',
+        code="DPQ607",
+    )
+    raise section.refuse(min(given, default=None), unfit)
+
+
+def _private_csv() -> Unfit:
+    return Unfit(
+        "names a CSV file for a private table",
+        "one line that cannot be read would stop the scan, and tell of that line.",
+        "duckdb -c \"COPY 'people.csv' TO 'people.parquet'\"",
+        code="DPQ607",
+    )
+
+
+def _unique(section: Section, columns: Mapping[str, object]) -> tuple[str, ...]:
+    unique: tuple[str, ...] = section.read("unique", read_names, ())
+    for name in unique:
+        if columns and name not in columns:
+            near = nearest(name, columns)
+            what = f"names a column that is not listed: {name}"
+            why = "a column that is not listed does not exist."
+            unfit = Unfit(what, why, f"columns here: {listed(columns, near)}", code="DPQ607")
+            raise section.refuse("unique", unfit)
+    return unique
+
+
+def _refuse_public_private(section: Section, tables: Mapping[str, Table]) -> None:
+    """Refuse a file that is public as one table and private as another."""
+    private = {
+        place for table in tables.values() if not table.public for place in _places(table)
+    }
+    for table in tables.values():
+        if table.public and private & _places(table):
+            why = "what is private under one name cannot be shown under another."
+            remedy = "public = true for both, or for neither"
+            unfit = Unfit("is also a private table's data", why, remedy, code="DPQ607")
+            raise section.child(table.name).refuse("public", unfit)
+
+
+def _places(table: Table) -> set[object]:
+    source = table.source
+    return set(source.paths) if isinstance(source, Files) else {source}

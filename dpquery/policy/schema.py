@@ -1,0 +1,113 @@
+"""The schema of a Parquet file in the policy's types.
+
+Names and types only: no row, count, minimum or maximum is read here, although the same footer
+holds them (I1). pyarrow is imported where it is used.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpquery.policy.columns import ascii_folded
+from dpquery.policy.unfit import Unfit, written
+from dpquery.policy.values import DECIMAL_MAX, read_name
+from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Schema", "read_schema", "type_of", "widens"]
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The columns of a file: those a policy can list, and why it cannot list the others."""
+
+    types: dict[str, Type]
+    left_out: dict[str, str]
+
+
+def read_schema(file: Path) -> Schema:
+    """Read the schema of a Parquet file.
+
+    Raises:
+        Unfit: DPQ601 the file is not Parquet, or cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        fields = pq.read_schema(file)
+    except (pa.ArrowException, OSError):
+        why = "tables are read from Parquet files."
+        remedy = "duckdb -c \"COPY 'people.csv' TO 'people.parquet'\""
+        what = f"names a file that is not readable as Parquet: {written(str(file))}"
+        raise Unfit(what, why, remedy, code="DPQ601") from None
+    return _sorted_out(fields)
+
+
+def _sorted_out(fields: pa.Schema) -> Schema:
+    types: dict[str, Type] = {}
+    left_out: dict[str, str] = {}
+    alike = Counter(ascii_folded(field.name) for field in fields)
+    for field in fields:
+        type_ = type_of(field.type)
+        if alike[ascii_folded(field.name)] > 1:
+            left_out[field.name] = "another column has the same name but for case"
+        elif not _named(field.name):
+            left_out[field.name] = "its name cannot be printed"
+        elif type_ is None:
+            left_out[field.name] = f"no type for {field.type}"
+        else:
+            types[field.name] = type_
+    return Schema(types, left_out)
+
+
+def _named(name: str) -> bool:
+    try:
+        return read_name(name) == name
+    except Unfit:
+        return False
+
+
+def type_of(arrow: pa.DataType) -> Type | None:
+    """Give the policy's type of a file's, where every value of it has one."""
+    import pyarrow as pa
+
+    is_ = pa.types
+    if is_.is_dictionary(arrow):
+        return TEXT if type_of(arrow.value_type) == TEXT else None
+    if is_.is_decimal(arrow):
+        return _decimal(arrow.precision, arrow.scale)
+    if is_.is_timestamp(arrow):
+        return TIMESTAMP if arrow.tz is None and arrow.unit != "ns" else None
+    plain = (
+        (lambda t: is_.is_integer(t) and not is_.is_uint64(t), INTEGER),
+        (lambda t: is_.is_float32(t) or is_.is_float64(t), DOUBLE),
+        (lambda t: is_.is_string(t) or is_.is_large_string(t), TEXT),
+        (is_.is_boolean, BOOLEAN),
+        (is_.is_date32, DATE),
+    )
+    return next((type_ for fits, type_ in plain if fits(arrow)), None)
+
+
+def _decimal(precision: int, scale: int) -> Type | None:
+    fits = precision <= DECIMAL_MAX and 0 <= scale <= precision
+    return Type(Kind.DECIMAL, precision, scale) if fits else None
+
+
+def widens(actual: Type, declared: Type) -> bool:
+    """Say whether every value of one type is a value of another.
+
+    >>> widens(INTEGER, DOUBLE), widens(DOUBLE, INTEGER)
+    (True, False)
+    """
+    if actual.kind is Kind.DECIMAL and declared.kind is Kind.DECIMAL:
+        whole = declared.precision - declared.scale
+        return actual.scale <= declared.scale and actual.precision - actual.scale <= whole
+    if declared.kind is Kind.DOUBLE:
+        return actual.numeric
+    return actual == declared or (actual.kind, declared.kind) == (Kind.DATE, Kind.TIMESTAMP)

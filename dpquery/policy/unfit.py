@@ -1,0 +1,83 @@
+"""A refusal of something the data owner wrote, before it is known where it stands.
+
+Readers of single values raise `Unfit`; whoever knows the place turns it into `PolicyInvalid`.
+This module knows neither TOML nor data.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+
+from dpquery.errors import Diagnostic, PolicyInvalid, listed, nearest
+
+__all__ = ["Unfit", "dotted", "toml_key", "toml_text", "unknown", "written"]
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_SHOWN = 60
+"""Characters of a value that a message repeats."""
+
+
+class Unfit(ValueError):  # noqa: N818 - named for what it says, as our other exceptions are
+    """Something that cannot be taken: what is wrong, why that matters, what to write."""
+
+    def __init__(self, what: str, why: str, *remedy: str, code: str = "DPQ604") -> None:
+        super().__init__(what)
+        self.what = what
+        self.why = why
+        self.remedy = remedy
+        self.code = code
+
+    def at(self, key: str, file: str | None = None, line: int | None = None) -> PolicyInvalid:
+        """Give the refusal, now that its key, file and line are known."""
+        title = f"{key} {self.what}".strip()
+        why = tuple(self.why.split("\n"))
+        return PolicyInvalid(
+            Diagnostic(self.code, title, why=why, remedy=self.remedy), file, line, key or None
+        )
+
+
+def unknown(what: str, why: str, name: str, known: Collection[str]) -> Unfit:
+    """Refuse a name that is not on a closed list, offering the nearest that is."""
+    near = nearest(name, known)
+    offer = () if near is None else (toml_key(near),)
+    return Unfit(what, why, *offer, f"known here: {listed(known, near)}", code="DPQ603")
+
+
+def written(value: object) -> str:
+    """Write a value as TOML would, cut to what a message can hold.
+
+    >>> written(True), written("a"), written([1, 2])
+    ('true', '"a"', '[1, 2]')
+    """
+    if isinstance(value, bool):
+        text = str(value).lower()
+    elif isinstance(value, str):
+        text = toml_text(value)
+    elif isinstance(value, list | tuple):
+        text = f"[{', '.join(written(item) for item in value[:8])}]"
+    elif isinstance(value, dict):
+        text = "a table"
+    else:
+        text = str(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def toml_key(name: str) -> str:
+    """Write a name as a TOML key: bare where that is possible.
+
+    >>> toml_key("age"), toml_key("full name")
+    ('age', '"full name"')
+    """
+    return name if _BARE.fullmatch(name) else toml_text(name)
+
+
+def toml_text(text: str) -> str:
+    """Write a text as a TOML string; JSON's escapes are TOML's, all but one."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def dotted(path: tuple[str, ...]) -> str:
+    """Write a path of keys as TOML would."""
+    return ".".join(toml_key(part) for part in path)

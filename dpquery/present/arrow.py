@@ -1,0 +1,17 @@
+"""The Arrow IPC file format: types and values exactly as they are, for other programs."""
+
+from __future__ import annotations
+
+from typing import IO
+
+from dpquery.answer import Answer
+
+__all__ = ["write"]
+
+
+def write(answer: Answer, stream: IO[bytes]) -> None:
+    """Write the answer as an Arrow IPC file."""
+    import pyarrow as pa
+
+    with pa.ipc.new_file(stream, answer.table.schema) as writer:
+        writer.write_table(answer.table)

@@ -1,0 +1,50 @@
+"""The only place where exact values meet noise.
+
+Before anything is drawn, each mechanism states its loss again, and it has to be what the receipt
+says was charged (I7). Randomness enters here and nowhere else (I10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpquery.budget.charge import Receipt
+from dpquery.engine.base import Exact
+from dpquery.errors import internal
+from dpquery.functions.base import NoisyCell
+from dpquery.mechanisms.randomness import Randomness
+from dpquery.plan import Plan
+from dpquery.types import Type
+
+__all__ = ["ReleasedColumn", "release"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedColumn:
+    """The noisy values of one call, one per group."""
+
+    name: str
+    type: Type
+    cells: Sequence[NoisyCell]
+
+
+def release(
+    plan: Plan, number: int, exact: Exact, receipt: Receipt, randomness: Randomness
+) -> tuple[ReleasedColumn, ...]:
+    """Draw every value of one frontier.
+
+    Raises:
+        InternalError: the receipt is for another charge, or the randomness looks broken.
+    """
+    if receipt.charge is not plan.charge:
+        raise internal("a plan is released against the receipt of its own charge (I3)")
+    before = sum(len(frontier.releases) for frontier in plan.frontiers[:number])
+    planned = plan.frontiers[number].releases
+    charged = receipt.charge.events[before : before + len(planned)]
+    if charged != tuple(one.release.event() for one in planned):
+        raise internal("a plan's charge is the loss of its mechanisms (I7)")
+    return tuple(
+        ReleasedColumn(one.column, one.release.type, one.release.run(exact, randomness))
+        for one in planned
+    )

@@ -1,0 +1,223 @@
+"""A session: the stages in order, and nothing else.
+
+One statement runs at a time. Nothing before `charge` has seen a private row, and nothing after it
+gives a charge back.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from dpquery import catalogue
+from dpquery.answer import Answer
+from dpquery.budget.accountant import basic
+from dpquery.budget.charge import Account, Limits, Receipt, Standing
+from dpquery.budget.ledger import Ledger, open_ledger
+from dpquery.engine import open_engine
+from dpquery.engine.base import Engine, FaultLog
+from dpquery.engine.duckdb.public import PublicEngine
+from dpquery.errors import Diagnostic, DPQueryError, QueryRefused, SessionUnusable
+from dpquery.finish import finish
+from dpquery.mechanisms.randomness import Randomness
+from dpquery.plan import Explanation, Plan, explain, make_plan
+from dpquery.policy.model import Policy
+from dpquery.privacy import NO_LOSS, Loss, decimal_text
+from dpquery.release import ReleasedColumn, release
+from dpquery.source import Source
+from dpquery.sql.bind import bind
+from dpquery.sql.check import check
+from dpquery.sql.parse import parse
+
+__all__ = ["Budget", "Session"]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The binding limit: how much it is, what is spent against it, what is left."""
+
+    limit: Loss
+    spent: Loss
+    left: Loss
+
+
+class Session:
+    """One analyst's conversation with the tables of one policy. Made by `dpquery.connect`."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        analyst: str,
+        ceiling: Loss | None,
+        notes: Sequence[str] = (),
+        *,
+        engine: str = "duckdb",
+    ) -> None:
+        self._policy = policy
+        self._account = Account(analyst, secrets.token_hex(8))
+        self._limits = Limits(
+            policy=policy.budget.limit,
+            analyst=policy.analysts.get(analyst),
+            session=ceiling,
+            query=policy.budget.max_epsilon_per_query,
+        )
+        self._notes = tuple(notes)
+        self._lock = threading.RLock()
+        self._process: int | None = os.getpid()
+        self._public = PublicEngine(policy)
+        self._ledger: Ledger = open_ledger(policy.ledger)
+        self._engine: Engine = open_engine(engine, policy, FaultLog(_log_path(policy)))
+        self._randomness = Randomness()
+
+    def sql(self, text: str, *, refresh: bool = False) -> Answer:
+        """Answer one query.
+
+        Args:
+            text: one SELECT.
+            refresh: ask anew and pay, even where an earlier answer could be repeated free.
+
+        Raises:
+            QueryRefused: the query is not answered; the budget is unchanged.
+            ScanFailed: reading broke off; the charge stays.
+        """
+        with self._usable():
+            plan = self._plan(text)
+            receipt = self._charge(plan)  # nothing above this line has seen a private row
+            with self._spent(plan):
+                released: list[tuple[ReleasedColumn, ...]] = []
+                for number, frontier in enumerate(plan.frontiers):
+                    with self._engine.open(frontier.scan, receipt, number) as exact:
+                        released.append(release(plan, number, exact, receipt, self._randomness))
+                table, cells = finish(plan.above, released, self._public)
+            return Answer(
+                table,
+                basic(plan.charge.events),
+                cells,
+                self._balance(),
+                self._notes + plan.notes,
+            )
+
+    def explain(self, text: str) -> Explanation:
+        """Say what a query would lose and how it would be answered; costs nothing."""
+        with self._usable():
+            return explain(self._plan(text), self._balance())
+
+    @property
+    def budget(self) -> Budget:
+        """The binding limit among policy, analyst and session."""
+        with self._usable():
+            standing = self._standing()
+            return Budget(standing.limit, standing.spent, standing.left)
+
+    def ledger(self) -> Answer:
+        """Give this analyst's charges, oldest first."""
+        with self._usable():
+            return self._free(catalogue.charges(self._ledger.entries(self._account.analyst)))
+
+    def tables(self) -> Answer:
+        """Give the tables of the policy."""
+        with self._usable():
+            return self._free(catalogue.tables(self._policy))
+
+    def describe(self, name: str) -> Answer:
+        """Give a table's columns, from the policy alone.
+
+        Raises:
+            NameRefused: DPQ201.
+        """
+        with self._usable():
+            return self._free(catalogue.columns(catalogue.find_table(self._policy, name)))
+
+    def close(self) -> None:
+        """End the session; closing twice is fine, and answers outlive it."""
+        with self._lock:
+            if self._process == os.getpid():
+                self._engine.close()
+                self._public.close()
+                self._ledger.close()
+            self._process = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _plan(self, text: str) -> Plan:
+        """Take a text through the stages that look at no data."""
+        source = Source(text)
+        try:
+            parsed = parse(source)
+            bound = bind(parsed, self._policy, self._public)
+            checked = check(bound, self._policy)
+            return make_plan(checked, self._public)
+        except QueryRefused as refusal:
+            raise self._told(refusal, source) from None
+
+    def _charge(self, plan: Plan) -> Receipt:
+        """Make the charge durable; a statement over public tables alone has none."""
+        if not plan.charge.events:
+            return Receipt(plan.charge, "free")
+        try:
+            return self._ledger.charge(plan.charge, self._limits, self._account)
+        except QueryRefused as refusal:
+            raise self._told(refusal, plan.source) from None
+
+    @contextmanager
+    def _spent(self, plan: Plan) -> Iterator[None]:
+        """Say in whatever goes wrong after the charge that the charge stays."""
+        try:
+            yield
+        except DPQueryError as fault:
+            spent = basic(plan.charge.events)
+            fault.budget = (
+                f"{spent} spent; {self._balance()} "
+                "(a charge is never returned once reading has begun)"
+            )
+            raise
+
+    def _told(self, refusal: QueryRefused, source: Source) -> QueryRefused:
+        """Add to a refusal the text it points into, and the balance."""
+        refusal.source = source
+        refusal.budget = f"unchanged; {self._balance()}"
+        return refusal
+
+    def _standing(self) -> Standing:
+        return self._ledger.standing(self._limits, self._account)
+
+    def _balance(self) -> str:
+        standing = self._standing()
+        return f"{decimal_text(standing.left.epsilon)} of {decimal_text(standing.limit.epsilon)} left"
+
+    def _free(self, table: pa.Table) -> Answer:
+        return Answer(table, NO_LOSS, (), self._balance(), ())
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        with self._lock:
+            if self._process != os.getpid():
+                raise SessionUnusable(_unusable(self._process is None))
+            yield
+
+
+def _log_path(policy: Policy) -> Path | None:
+    ledger = policy.ledger.path
+    return None if ledger is None else ledger.with_name(ledger.name + ".faults")
+
+
+def _unusable(closed: bool) -> Diagnostic:
+    return Diagnostic(
+        "DPQ801",
+        "the session is closed" if closed else "the session belongs to another process",
+        why=(
+            "a ledger and its noise belong to one process: a copy of them would be used twice.",
+        ),
+        remedy=("session = dpquery.connect(...)",),
+    )

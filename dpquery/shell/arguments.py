@@ -1,0 +1,97 @@
+"""What may stand on the command line, and what `connect` is given of it.
+
+Numbers stay text on their way to `connect`, which reads them exactly (I8).
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from typing import Any
+
+from dpquery.present import FORMATS
+from dpquery.privacy import Neighbours
+
+__all__ = ["UsageError", "connect_settings", "query_parser", "verb_parser"]
+
+_MORE = """\
+Without -c or -f, statements are read from standard input, parted by semicolons.
+Standard output carries answers only; refusals, notes and the budget go to standard error.
+
+Other commands:
+  dpquery demo                  two counts and a refusal on the sample data
+  dpquery explain CODE          what a code such as DPQ301 means
+  dpquery policy init FILE      draft a policy from the schema of a Parquet file
+  dpquery policy check FILE     check a policy against its data (for the data owner)
+  dpquery ledger show POLICY    list what has been charged
+  dpquery ledger verify POLICY  check the ledger from its first charge to its last
+
+Exit codes: 0 answered, 1 refused, 2 usage or policy, 3 budget, 4 the scan failed, 70 a mistake
+in dpquery, 130 interrupted.
+"""
+
+
+class UsageError(Exception):
+    """The command line, or a file that it names, needs mending."""
+
+
+def query_parser() -> ArgumentParser:
+    """Give the parser for asking a source."""
+    parser = ArgumentParser(
+        "dpquery",
+        description="Ask SQL about people without giving away any one of them.",
+        epilog=_MORE,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("source", metavar="SOURCE", help="a policy (.toml), or one's own Parquet file")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("-c", dest="command", metavar="SQL", help="one statement")
+    what.add_argument("-f", dest="file", metavar="FILE", help="a file of statements")
+    add("--analyst", metavar="A", help="who asks, where the policy lists analysts")
+    add("--epsilon", metavar="E", help="a ceiling for this session")
+    add("--delta", metavar="D", help="the same for delta")
+    add("--unit", metavar="COL", help="without a policy: the column of the privacy unit")
+    add("--rows-per-unit", choices=["1"], help="without a policy: each unit has one row")
+    add("--bounds", action="append", type=_bounds, metavar="COL=LO:HI", help="may be repeated")
+    add("--neighbours", choices=[str(relation) for relation in Neighbours])
+    add("--ledger", metavar="FILE", help="without a policy: keep the ledger in this file")
+    add("--format", choices=list(FORMATS), default="table")
+    add("-o", dest="out", metavar="OUT", help="write answers to a file")
+    add("--version", action="version", version=_version())
+    return parser
+
+
+def verb_parser(*words: str, argument: str | None = None) -> ArgumentParser:
+    """Give the parser of a verb, which takes one argument or none."""
+    parser = ArgumentParser(" ".join(("dpquery", *words)), allow_abbrev=False)
+    if argument is not None:
+        parser.add_argument("argument", metavar=argument)
+    return parser
+
+
+def connect_settings(options: Namespace) -> dict[str, Any]:
+    """Give the arguments of `connect` that the command line states, and no others."""
+    names = ("analyst", "epsilon", "delta", "unit", "neighbours", "ledger")
+    stated = {name: value for name in names if (value := getattr(options, name)) is not None}
+    if options.rows_per_unit is not None:
+        stated["rows_per_unit"] = int(options.rows_per_unit)
+    if options.bounds is not None:
+        stated["bounds"] = dict(options.bounds)
+    return stated
+
+
+def _bounds(text: str) -> tuple[str, tuple[str, str]]:
+    """Read COL=LO:HI; the colon in the middle parts the two, since timestamps hold some."""
+    column, equals, ends = text.rpartition("=")
+    parts = ends.split(":")
+    half = len(parts) // 2
+    if not column or not equals or len(parts) % 2:
+        raise ArgumentTypeError(f"{text!r} is not COL=LO:HI, such as salary=0:300000")
+    return column, (":".join(parts[:half]), ":".join(parts[half:]))
+
+
+def _version() -> str:
+    from dpquery import __version__
+
+    return f"dpquery {__version__}"

@@ -1,0 +1,296 @@
+"""Reads one DP_ call: its argument, and the options that it gives by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery import functions
+from dpquery.errors import Diagnostic, NameRefused, RuleRefused, listed, nearest
+from dpquery.functions.base import DPFunction, Parameter
+from dpquery.ir import Call, Expr, Options
+from dpquery.privacy import EPSILON_MAX, EPSILON_MIN, decimal_text, exact_number
+from dpquery.source import Source, Span
+from dpquery.sql.conditions import Conditions
+from dpquery.sql.literals import unwrapped
+from dpquery.sql.names import fold
+
+__all__ = ["Calls", "is_call"]
+
+MAX_ROWS = 2**20
+"""More rows of one unit than this are not counted in full: the exact sums stay within the engine's integers."""
+
+
+def is_call(node: exp.Expr) -> bool:
+    """Say whether a node is written as a DP_ function, known or not."""
+    inner = node.this if isinstance(node, exp.Filter) else node
+    return isinstance(inner, exp.Anonymous) and str(inner.this).upper().startswith(
+        ("DP_", "LDP_")
+    )
+
+
+@dataclass(slots=True)
+class Calls:
+    """Collects the DP_ calls of a query, each of which is a release of its own."""
+
+    source: Source
+    rows: Conditions
+    found: list[Call] = field(default_factory=list)
+
+    def add(self, node: exp.Expr) -> Call:
+        """Bind a call and give it the next column.
+
+        Raises:
+            NameRefused: DPQ202, DPQ203, DPQ205, DPQ206, DPQ207, DPQ209.
+        """
+        condition = None
+        whole = self.rows.spans.of(node)
+        if isinstance(node, exp.Filter):
+            condition = self.rows.condition(node.expression.this)
+            node = node.this
+        function = self._function(node)
+        argument, named = self._arguments(function, node)
+        options = self._options(function, node, named)
+        call = Call(whole, f"a{len(self.found)}", function.name, argument, condition, options)
+        self.found.append(call)
+        return call
+
+    def _function(self, node: exp.Expr) -> DPFunction:
+        name = str(node.this).upper()
+        function = functions.find(name)
+        if function is None:
+            near = nearest(name, functions.names())
+            raise NameRefused(
+                Diagnostic(
+                    "DPQ202",
+                    f"there is no function {name}",
+                    self.rows.spans.name(node),
+                    "unknown function",
+                    (f"this build has {listed(functions.names(), near)}.",),
+                    (f"{near or functions.names()[0]}(*, eps=0.5)",),
+                )
+            )
+        return function
+
+    def _arguments(
+        self, function: DPFunction, node: exp.Expr
+    ) -> tuple[Expr | None, dict[str, tuple[exp.Expr, Span]]]:
+        """Part positional from named arguments; `eps=`, `eps :=` and `eps =>` mean the same."""
+        positional: list[exp.Expr] = []
+        named: dict[str, tuple[exp.Expr, Span]] = {}
+        for item in node.expressions:
+            name = self._name_of(item)
+            if name is None:
+                positional.append(item)
+                continue
+            parameter = self._parameter(function, name, item)
+            if parameter.name in named:
+                self._twice(parameter, item)
+            named[parameter.name] = (
+                unwrapped(item.expression),
+                self.rows.spans.of(item.expression),
+            )
+        return self._argument(function, node, positional), named
+
+    def _name_of(self, item: exp.Expr) -> str | None:
+        """Give the name of a named argument; `column = value` compares where no argument is so called."""
+        match item:
+            case exp.PropertyEQ() | exp.Kwarg():
+                return str(item.this.name)
+            case exp.EQ(this=exp.Column(this=exp.Identifier()) as left) if not left.table:
+                is_column = any(
+                    fold(left.name) == fold(c) for c in self.rows.scope.table.columns
+                )
+                known = any(
+                    fold(left.name) in (p.name, *p.aliases)
+                    for f in functions.ALL
+                    for p in f.parameters
+                )
+                return str(left.name) if known or not is_column else None
+        return None
+
+    def _parameter(self, function: DPFunction, name: str, item: exp.Expr) -> Parameter:
+        for parameter in function.parameters:
+            if fold(name) in (parameter.name, *parameter.aliases):
+                return parameter
+        known = [parameter.name for parameter in function.parameters]
+        near = nearest(name, known)
+        raise NameRefused(
+            Diagnostic(
+                "DPQ206",
+                f"{function.name} has no argument {name}",
+                self.rows.spans.of(item),
+                "unknown argument",
+                (f"it takes {listed(known, near)}.",),
+                (f"{near or 'eps'}=...",),
+            )
+        )
+
+    def _twice(self, parameter: Parameter, item: exp.Expr) -> NoReturn:
+        raise NameRefused(
+            Diagnostic(
+                "DPQ209",
+                f"{parameter.name} is given twice",
+                self.rows.spans.of(item),
+                "given before",
+                ("each argument has one value.",),
+                ("keep one of the two",),
+            )
+        )
+
+    def _argument(
+        self, function: DPFunction, node: exp.Expr, positional: list[exp.Expr]
+    ) -> Expr | None:
+        span = self.rows.spans.name(node)
+        if not positional:
+            self._missing(function, span, "an argument", "what to count is missing")
+        if len(positional) > 1:
+            raise NameRefused(
+                Diagnostic(
+                    "DPQ206",
+                    f"{function.name} takes one argument, and options by name",
+                    self.rows.spans.of(positional[1]),
+                    "which option is this?",
+                    ("options are named, so that no number is taken for another.",),
+                    (f"eps={self.source.snippet(self.rows.spans.of(positional[1]))}",),
+                )
+            )
+        if isinstance(positional[0], exp.Star):
+            return None
+        if is_call(positional[0]):
+            self._nested(function, positional[0])
+        return self.rows.bind(positional[0])
+
+    def _nested(self, function: DPFunction, inner: exp.Expr) -> NoReturn:
+        raise RuleRefused(
+            Diagnostic(
+                "DPQ303",
+                f"{function.name} cannot be asked about another DP_ function",
+                self.rows.spans.of(inner),
+                "a DP_ function inside a DP_ function",
+                ("what is released already has no rows to count.",),
+                (
+                    "write the two side by side: SELECT DP_COUNT(*, eps=0.5), DP_COUNT(*, eps=0.5)",
+                ),
+            )
+        )
+
+    def _options(
+        self, function: DPFunction, node: exp.Expr, named: dict[str, tuple[exp.Expr, Span]]
+    ) -> Options:
+        if "eps" not in named:
+            self._missing(function, self.rows.spans.name(node), "eps", "eps is missing")
+        values = {name: self._option(name, *given, function) for name, given in named.items()}
+        epsilon, rows = values["eps"], values.get("max_rows_contributed")
+        delta, mechanism = values.get("delta"), values.get("mechanism")
+        return Options(
+            epsilon=Fraction(epsilon),
+            epsilon_span=named["eps"][1],
+            delta=None if delta is None else Fraction(delta),
+            mechanism=None if mechanism is None else str(mechanism),
+            mechanism_span=named["mechanism"][1] if mechanism is not None else None,
+            max_rows_contributed=None if rows is None else int(rows),
+        )
+
+    def _option(
+        self, name: str, node: exp.Expr, span: Span, function: DPFunction
+    ) -> Fraction | str:
+        match name:
+            case "eps":
+                return _number(name, node, span, (EPSILON_MIN, EPSILON_MAX))
+            case "delta":
+                return _number(name, node, span, (Fraction(1, 10**30), Fraction(1, 10)))
+            case "max_rows_contributed":
+                rows = _number(name, node, span, (Fraction(1), Fraction(MAX_ROWS)))
+                if rows.denominator != 1:
+                    _out_of_range(name, span, "a whole number", decimal_text(rows))
+                return rows
+            case _:
+                return _mechanism(function, node, span)
+
+    def _missing(self, function: DPFunction, span: Span, what: str, label: str) -> NoReturn:
+        raise NameRefused(
+            Diagnostic(
+                "DPQ203",
+                f"{function.name} needs {what}",
+                span,
+                label,
+                (
+                    "every DP_ function states what it counts and what it may spend; there is no default.",
+                ),
+                (f"{function.name}(*, eps=0.5)",),
+            )
+        )
+
+
+def _number(
+    name: str, node: exp.Expr, span: Span, bounds: tuple[Fraction, Fraction]
+) -> Fraction:
+    """Read an option as an exact number from its literal: no expression, no column, no cast."""
+    sign = 1
+    if isinstance(node, exp.Neg):
+        sign, node = -1, node.this
+    if not isinstance(node, exp.Literal) or node.is_string:
+        raise NameRefused(
+            Diagnostic(
+                "DPQ207",
+                f"{name} must be written as a number",
+                span,
+                "not a number",
+                (f"{name} is read exactly from the text, before anything is computed.",),
+                (f"{name}={'0.5' if name == 'eps' else '1e-7' if name == 'delta' else '5'}",),
+            )
+        )
+    try:
+        value = sign * exact_number(str(node.this))
+    except ValueError as error:
+        _out_of_range(name, span, "a plain number of at most 30 digits", str(error))
+    if not bounds[0] <= value <= bounds[1]:
+        low, high = (decimal_text(bound) for bound in bounds)
+        _out_of_range(name, span, f"between {low} and {high}", str(node.this)[:40])
+    return value
+
+
+def _out_of_range(name: str, span: Span, wanted: str, given: str) -> NoReturn:
+    raise NameRefused(
+        Diagnostic(
+            "DPQ205",
+            f"{name} must be {wanted}",
+            span,
+            f"given as {given}" if not given.startswith(("not", "more", "out")) else given,
+            ("outside this range the promise means nothing, or cannot be computed exactly.",),
+            (f"{name}={'0.5' if name == 'eps' else '1e-7' if name == 'delta' else '5'}",),
+        )
+    )
+
+
+def _mechanism(function: DPFunction, node: exp.Expr, span: Span) -> str:
+    names = listed(function.mechanisms)
+    if not isinstance(node, exp.Literal) or not node.is_string:
+        raise NameRefused(
+            Diagnostic(
+                "DPQ207",
+                "mechanism must be written as a text",
+                span,
+                "not a text",
+                (f"{function.name} takes {names}.",),
+                (f"mechanism='{function.mechanisms[0]}'",),
+            )
+        )
+    name = fold(str(node.this))
+    if name not in function.mechanisms:
+        near = nearest(name, function.mechanisms) or function.mechanisms[0]
+        raise NameRefused(
+            Diagnostic(
+                "DPQ205",
+                f"{function.name} has no mechanism {str(node.this)[:40]!r}",
+                span,
+                "unknown mechanism",
+                (f"{function.name} takes {names}.",),
+                (f"mechanism='{near}'",),
+            )
+        )
+    return name

@@ -1,0 +1,183 @@
+"""Builds typed expressions: no implicit casts but numeric widening, which is inserted here.
+
+Each arithmetic node gets a type and a public range by interval arithmetic; whether the range is
+narrow enough to be computed is the business of `check.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, datetime, time
+from fractions import Fraction
+from typing import NoReturn
+
+from dpquery.errors import Diagnostic, NameRefused
+from dpquery.ir import (
+    Arithmetic,
+    Compare,
+    Comparison,
+    Expr,
+    In,
+    Literal,
+    Negate,
+    Operator,
+    Widen,
+    decimal,
+)
+from dpquery.source import Span
+from dpquery.sql.literals import as_moment
+from dpquery.types import DOUBLE, INTEGER, TIMESTAMP, UNKNOWN, Interval, Kind, Type
+
+__all__ = ["arithmetic", "compare", "member", "mismatch", "negate"]
+
+
+def compare(span: Span, operator: Comparison, left: Expr, right: Expr) -> Compare:
+    """Compare two values of one family.
+
+    Raises:
+        NameRefused: DPQ208 the types do not match.
+    """
+    left, right = _alike(span, [left, right])
+    return Compare(span, operator, left, right)
+
+
+def member(span: Span, operand: Expr, options: list[Literal]) -> In:
+    """Ask whether a value is one of several literals."""
+    operand, *alike = _alike(span, [operand, *options])
+    return In(span, operand, tuple(option for option in alike if isinstance(option, Literal)))
+
+
+def arithmetic(span: Span, operator: Operator, left: Expr, right: Expr) -> Arithmetic:
+    """Combine two numbers; the result's range follows from theirs.
+
+    Raises:
+        NameRefused: DPQ208 an operand is not a number, or not an integer where one is needed.
+    """
+    for operand in (left, right):
+        if not operand.type.numeric:
+            mismatch(operand.span, f"{operator} needs numbers", f"a {operand.type}")
+    match operator:
+        case Operator.DIVIDE:
+            left, right = to_double(left), to_double(right)
+            return Arithmetic(span, operator, left, right, DOUBLE, UNKNOWN)
+        case Operator.QUOTIENT | Operator.REMAINDER:
+            for operand in (left, right):
+                if operand.type != INTEGER:
+                    mismatch(
+                        operand.span, f"{operator} needs integers", f"a {_spoken(operand.type)}"
+                    )
+            return Arithmetic(
+                span, operator, left, right, INTEGER, _divided(operator, left, right)
+            )
+        case Operator.MULTIPLY if left.type.kind is not Kind.DOUBLE is not right.type.kind:
+            type_ = decimal(left.type.scale + right.type.scale)
+            return Arithmetic(span, operator, left, right, type_, left.domain * right.domain)
+    left, right = _alike(span, [left, right])
+    match operator:
+        case Operator.ADD:
+            domain = left.domain + right.domain
+        case Operator.SUBTRACT:
+            domain = left.domain - right.domain
+        case _:
+            domain = left.domain * right.domain
+    return Arithmetic(span, operator, left, right, left.type, domain)
+
+
+def negate(span: Span, operand: Expr) -> Negate:
+    """Change a number's sign."""
+    if not operand.type.numeric:
+        mismatch(operand.span, "- needs a number", f"a {operand.type}")
+    return Negate(span, operand, operand.type)
+
+
+def _divided(operator: Operator, left: Expr, right: Expr) -> Interval:
+    """A quotient is no larger than what is divided; a remainder no larger than either side."""
+    size = _largest(left.domain)
+    if operator is Operator.REMAINDER:
+        other = _largest(right.domain)
+        size = other if size is None or (other is not None and other < size) else size
+    return UNKNOWN if size is None else Interval(-size, size)
+
+
+def _largest(domain: Interval) -> Fraction | None:
+    if domain.low is None or domain.high is None:
+        return None
+    return max(abs(domain.low), abs(domain.high))
+
+
+def _alike(span: Span, exprs: list[Expr]) -> list[Expr]:
+    """Bring values to one type, by widening numbers and reading literals; or refuse."""
+    if all(expr.type.numeric for expr in exprs):
+        return _one_number_type(exprs)
+    kinds = {expr.type.kind for expr in exprs}
+    moments = kinds & {Kind.DATE, Kind.TIMESTAMP}
+    if moments and not all(isinstance(expr, Literal) for expr in exprs):
+        exprs = [_moment(expr, exprs) for expr in exprs]
+        kinds = {expr.type.kind for expr in exprs}
+    if len(kinds) > 1:
+        first = exprs[0].type
+        other = next(expr for expr in exprs if expr.type.kind is not first.kind)
+        mismatch(
+            span,
+            f"a {_spoken(first)} cannot be compared with a {_spoken(other.type)}",
+            "types differ",
+        )
+    return exprs
+
+
+def _one_number_type(exprs: list[Expr]) -> list[Expr]:
+    if any(expr.type.kind is Kind.DOUBLE for expr in exprs):
+        return [to_double(expr) for expr in exprs]
+    scale = max(expr.type.scale for expr in exprs)
+    return [_to_scale(expr, scale) for expr in exprs]
+
+
+def to_double(expr: Expr) -> Expr:
+    """Widen a number to a double; a literal is read as the double nearest to it."""
+    if expr.type.kind is Kind.DOUBLE:
+        return expr
+    return replace(expr, type=DOUBLE) if isinstance(expr, Literal) else Widen(expr, DOUBLE)
+
+
+def _to_scale(expr: Expr, scale: int) -> Expr:
+    if expr.type.scale == scale:
+        return expr
+    wider = decimal(scale)
+    return replace(expr, type=wider) if isinstance(expr, Literal) else Widen(expr, wider)
+
+
+def _moment(expr: Expr, others: list[Expr]) -> Expr:
+    """Read a literal as the date or timestamp that the columns beside it are."""
+    wanted = next(other.type for other in others if not isinstance(other, Literal))
+    if not isinstance(expr, Literal) or expr.type == wanted:
+        return expr
+    if isinstance(expr.value, str) and wanted.kind in {Kind.DATE, Kind.TIMESTAMP}:
+        return as_moment(expr.value, wanted, expr.span)
+    if (
+        wanted == TIMESTAMP
+        and isinstance(expr.value, date)
+        and not isinstance(expr.value, datetime)
+    ):
+        return Literal(expr.span, datetime.combine(expr.value, time.min), TIMESTAMP)
+    return expr
+
+
+def _spoken(type_: Type) -> str:
+    return type_.kind.value
+
+
+def mismatch(span: Span, title: str, label: str) -> NoReturn:
+    """Refuse values whose types do not match."""
+    raise NameRefused(
+        Diagnostic(
+            "DPQ208",
+            title,
+            span,
+            label,
+            (
+                "values are never converted silently: a conversion can fail on one row,",
+                "and a failure would tell whether that row exists.",
+            ),
+            ("compare numbers with numbers, texts with 'texts', dates with DATE '2024-12-31'",),
+        )
+    )

@@ -1,0 +1,109 @@
+"""Values from the query's text, read exactly (I8) or refused.
+
+No value is ever read by the engine's rules: `1e-400`, `1_0` and `'2020-02-30'` mean something else
+there, or raise.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import date, datetime
+from fractions import Fraction
+from typing import NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery.errors import Diagnostic, NameRefused
+from dpquery.ir import Literal, decimal
+from dpquery.source import Span
+from dpquery.types import BOOLEAN, DATE, DECIMAL_DIGITS, DOUBLE, TEXT, TIMESTAMP, Kind, Type
+
+__all__ = ["as_moment", "read_literal", "read_number", "unwrapped"]
+
+_DECIMAL = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
+_SCIENTIFIC = re.compile(r"(\d+(\.\d*)?|\.\d+)[eE][+-]?\d{1,4}", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?", re.ASCII)
+_MOMENTS = {
+    exp.DType.DATE: DATE,
+    exp.DType.TIMESTAMP: TIMESTAMP,
+    exp.DType.TIMESTAMPNTZ: TIMESTAMP,
+    exp.DType.DATETIME: TIMESTAMP,
+}
+
+
+def unwrapped(node: exp.Expr) -> exp.Expr:
+    """Take off parentheses."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def read_literal(node: exp.Expr, span: Span) -> Literal | None:
+    """Read a literal, signed or not; None where the node is something else.
+
+    Raises:
+        NameRefused: DPQ210 the literal is out of range or no such date exists.
+    """
+    match node:
+        case exp.Literal(is_string=True):
+            return Literal(span, str(node.this), TEXT)
+        case exp.Literal():
+            return read_number(str(node.this), span)
+        case exp.Boolean():
+            return Literal(span, bool(node.this), BOOLEAN)
+        case exp.Neg(this=exp.Literal(is_string=False) as number):
+            positive = read_number(str(number.this), span)
+            assert isinstance(positive.value, int | Fraction)  # noqa: S101 - read_number's promise
+            return Literal(span, -positive.value, positive.type)
+        case exp.Cast(this=exp.Literal(is_string=True) as text, to=exp.DataType() as to):
+            moment = _MOMENTS.get(to.this)
+            return None if moment is None else as_moment(str(text.this), moment, span)
+    return None
+
+
+def read_number(text: str, span: Span) -> Literal:
+    """Read an unsigned number as SQL types it: integer, exact decimal, or double with an exponent."""
+    if _DECIMAL.fullmatch(text):
+        whole, _, places = text.partition(".")
+        if len(whole.lstrip("0")) + len(places) > DECIMAL_DIGITS:
+            _unreadable(
+                span, f"a number has at most {DECIMAL_DIGITS} digits", "too many digits"
+            )
+        value = Fraction(text if whole else f"0{text}")
+        return Literal(span, int(value) if not places else value, decimal(len(places)))
+    if _SCIENTIFIC.fullmatch(text):
+        value, nearest = Fraction(text), float(text)
+        if math.isinf(nearest) or (nearest == 0) != (value == 0):
+            _unreadable(span, f"the number {text[:40]} is out of range", "out of range")
+        return Literal(span, value, DOUBLE)
+    _unreadable(span, f"{text[:40]!r} is not a number here", "write digits, at most one point")
+
+
+def as_moment(text: str, type_: Type, span: Span) -> Literal:
+    """Read a text as a date or a timestamp, in ISO form."""
+    wants_date = type_.kind is Kind.DATE
+    pattern = _DATE if wants_date else _TIMESTAMP
+    try:
+        if wants_date and pattern.fullmatch(text):
+            return Literal(span, date.fromisoformat(text), DATE)
+        if not wants_date and (pattern.fullmatch(text) or _DATE.fullmatch(text)):
+            return Literal(span, datetime.fromisoformat(text), TIMESTAMP)  # noqa: DTZ007
+    except ValueError:
+        pass
+    shape = "2024-12-31" if wants_date else "2024-12-31 23:59:59"
+    _unreadable(span, f"{text[:40]!r} is not a {type_}", f"written like '{shape}'")
+
+
+def _unreadable(span: Span, title: str, label: str) -> NoReturn:
+    raise NameRefused(
+        Diagnostic(
+            "DPQ210",
+            title,
+            span,
+            label,
+            ("values are read exactly from the text, never guessed.",),
+            ("write the value in full, as 12.5 or '2024-12-31'",),
+        )
+    )

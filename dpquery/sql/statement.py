@@ -1,0 +1,254 @@
+"""The first look at a text: its size, its brackets, its leading word. Nothing is parsed yet.
+
+The parser recurses, so what would exhaust it is refused here, from a flat list of tokens. Every
+check depends on the text alone.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import NoReturn
+
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import TokenError
+from sqlglot import Token, TokenType
+
+from dpquery.errors import Diagnostic, SyntaxRefused
+from dpquery.source import Source, Span
+
+__all__ = ["read_statement"]
+
+MAX_BYTES = 64 * 1024
+MAX_DEPTH = 32
+MAX_CHAIN = 32
+"""Prefix operators in a row: `NOT NOT ...` recurses as brackets do."""
+MAX_TOKENS = 20_000
+
+_OPENING = {TokenType.L_PAREN: ")", TokenType.L_BRACKET: "]", TokenType.L_BRACE: "}"}
+_CLOSING = {TokenType.R_PAREN: ")", TokenType.R_BRACKET: "]", TokenType.R_BRACE: "}"}
+_PREFIX = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE, TokenType.CASE}
+_CLAUSES = {
+    TokenType.FROM,
+    TokenType.WHERE,
+    TokenType.GROUP_BY,
+    TokenType.HAVING,
+    TokenType.LIMIT,
+    TokenType.SEMICOLON,
+}
+_QUERIES = {TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.VALUES}
+_WITH_FROM = {"EXTRACT", "TRIM", "SUBSTRING", "OVERLAY"}
+
+
+def read_statement(source: Source) -> list[Token]:
+    """Give the tokens of the one query in a text, without the semicolon at its end.
+
+    Raises:
+        SyntaxRefused: DPQ101 brackets or quotes are open, DPQ103 several statements, DPQ104 nothing
+            to run, DPQ105 too large or too deep, DPQ106 not a query.
+    """
+    _check_text(source)
+    tokens = _tokens(source)
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens.pop()
+    if not tokens:
+        raise SyntaxRefused(
+            Diagnostic(
+                "DPQ104",
+                "there is nothing to run",
+                why=("the text holds no statement.",),
+                remedy=("SELECT DP_COUNT(*, eps=0.5) FROM a_table",),
+            ),
+            source,
+        )
+    _check_single(source, tokens)
+    _check_verb(tokens[0])
+    _check_nesting(tokens)
+    return tokens
+
+
+def _check_text(source: Source) -> None:
+    text = source.text
+    if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise SyntaxRefused(
+            Diagnostic(
+                "DPQ105",
+                f"the query is longer than {MAX_BYTES // 1024} kB",
+                why=("texts of this size are refused before they are parsed.",),
+                remedy=("ask in smaller queries",),
+            )
+        )
+    for offset, char in enumerate(text):
+        if char not in "\t\n\r" and unicodedata.category(char) in {"Cc", "Cs"}:
+            raise SyntaxRefused(
+                Diagnostic(
+                    "DPQ105",
+                    f"the query holds the control character U+{ord(char):04X}",
+                    Span(offset, offset + 1),
+                    "not allowed in a query",
+                    ("control characters can hide what a query says.",),
+                    ("remove the character",),
+                )
+            )
+
+
+def _tokens(source: Source) -> list[Token]:
+    try:
+        tokens: list[Token] = DuckDB().tokenize(source.text)
+    except TokenError:
+        raise SyntaxRefused(_open_text(source)) from None
+    if len(tokens) > MAX_TOKENS:
+        _too_deep(
+            tokens[MAX_TOKENS], f"the query has more than {MAX_TOKENS} words", "from here on"
+        )
+    return tokens
+
+
+def _open_text(source: Source) -> Diagnostic:
+    return Diagnostic(
+        "DPQ101",
+        "a quote or comment is not closed",
+        _open_span(source.text),
+        "opened here",
+        ("the text is not a complete query.",),
+        ("close it: a text ends in ', a name in \", a comment in */",),
+    )
+
+
+def _open_span(text: str) -> Span | None:
+    """Find the quote or comment that swallows the end of the text."""
+    offset = 0
+    closers = {"'": "'", '"': '"', "--": "\n", "/*": "*/", "$$": "$$"}
+    while offset < len(text):
+        opener = next((o for o in closers if text.startswith(o, offset)), None)
+        if opener is None:
+            offset += 1
+            continue
+        end = text.find(closers[opener], offset + len(opener))
+        if end < 0:
+            return Span(offset, offset + len(opener))
+        offset = end + len(closers[opener])
+    return None
+
+
+def _check_single(source: Source, tokens: list[Token]) -> None:
+    for token, following in zip(tokens, tokens[1:], strict=False):
+        if token.token_type is TokenType.SEMICOLON:
+            rest = Span(following.start, following.end + 1)
+            raise SyntaxRefused(
+                Diagnostic(
+                    "DPQ103",
+                    "there is more than one statement",
+                    rest,
+                    "a second statement starts here",
+                    ("each statement is charged and answered on its own.",),
+                    (source.text[tokens[0].start : token.start].strip(),),
+                )
+            )
+
+
+def _check_verb(token: Token) -> None:
+    if token.token_type in {
+        TokenType.SELECT,
+        TokenType.FROM,
+        TokenType.WITH,
+        TokenType.L_PAREN,
+    }:
+        return
+    raise SyntaxRefused(
+        Diagnostic(
+            "DPQ106",
+            f"{token.text[:40].upper()} is not a statement here",
+            Span(token.start, token.end + 1),
+            "only SELECT is answered",
+            ("data and settings cannot be changed or listed through queries.",),
+            ("SELECT DP_COUNT(*, eps=0.5) FROM a_table",),
+        )
+    )
+
+
+def _check_nesting(tokens: list[Token]) -> None:
+    """Match brackets, and refuse what would make the parser recurse too far."""
+    stack: list[tuple[Token, Token | None, bool]] = []
+    chain = 0
+    for before, token in zip([None, *tokens], tokens, strict=False):
+        kind = token.token_type
+        chain = chain + 1 if kind in _PREFIX else 0
+        if chain > MAX_CHAIN:
+            _too_deep(token, f"more than {MAX_CHAIN} operators stand in a row", "one too many")
+        if kind in _OPENING:
+            stack.append((token, before, False))
+            if len(stack) > MAX_DEPTH:
+                _too_deep(token, f"brackets are nested more than {MAX_DEPTH} deep", "too deep")
+        elif kind in _CLOSING:
+            if not stack or _OPENING[stack[-1][0].token_type] != _CLOSING[kind]:
+                _unopened(token)
+            stack.pop()
+        elif stack and before is stack[-1][0] and kind in _QUERIES:
+            stack[-1] = (*stack[-1][:2], True)
+        elif stack and kind in _CLAUSES and not _may_hold_clause(stack[-1]):
+            _unclosed(stack[-1], token)
+    if stack:
+        _unclosed(stack[-1], None)
+
+
+def _may_hold_clause(opened: tuple[Token, Token | None, bool]) -> bool:
+    """Whether a clause may stand directly inside this bracket: a subquery, FILTER, EXTRACT."""
+    bracket, before, subquery = opened
+    if subquery or bracket.token_type is not TokenType.L_PAREN:
+        return True
+    return before is not None and (
+        before.token_type is TokenType.FILTER or before.text.upper() in _WITH_FROM
+    )
+
+
+def _too_deep(token: Token, title: str, label: str) -> NoReturn:
+    raise SyntaxRefused(
+        Diagnostic(
+            "DPQ105",
+            title,
+            Span(token.start, token.end + 1),
+            label,
+            ("texts of this shape are refused before they are parsed.",),
+            ("write the query with less nesting",),
+        )
+    )
+
+
+def _unopened(token: Token) -> NoReturn:
+    raise SyntaxRefused(
+        Diagnostic(
+            "DPQ101",
+            f"the bracket {token.text} closes nothing",
+            Span(token.start, token.end + 1),
+            "no such bracket is open here",
+            ("the text is not a complete query.",),
+            ("remove it, or open it where it belongs",),
+        )
+    )
+
+
+def _unclosed(opened: tuple[Token, Token | None, bool], found: Token | None) -> NoReturn:
+    bracket, before, _ = opened
+    closer = _OPENING[bracket.token_type]
+    named = before is not None and before.token_type in {TokenType.VAR, TokenType.IDENTIFIER}
+    after = f" opened after {before.text}" if named and before is not None else ""
+    what = "parenthesis" if closer == ")" else "bracket"
+    span = Span(bracket.start, bracket.end + 1)
+    label = "opened here"
+    if found is not None:
+        span = Span(found.start, found.end + 1)
+        label = f"a {closer} is missing before this word"
+    raise SyntaxRefused(
+        Diagnostic(
+            "DPQ101",
+            f"the {what}{after} is not closed",
+            span,
+            label,
+            ("the text is not a complete query.",),
+            (
+                f"put a {closer} before {found.text}"
+                if found is not None
+                else f"put a {closer} at the end",
+            ),
+        )
+    )

@@ -1,0 +1,56 @@
+"""What the tests of the ledger share: short ways to make charges, limits and ledgers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+from dpquery.budget.charge import Account, Charge, Limits
+from dpquery.budget.ledger import Ledger, open_ledger
+from dpquery.events import Gaussian, Pure
+from dpquery.policy.model import LedgerSettings
+from dpquery.privacy import Loss
+from dpquery.source import Span
+
+ROOT = Path(__file__).parents[2]
+ALICE = Account("alice", "session of alice")
+BOB = Account("bob", "session of bob")
+
+
+def loss(epsilon: object, delta: object = 0) -> Loss:
+    return Loss(Fraction(epsilon), Fraction(delta))
+
+
+def limits(policy="10", analyst=None, session=None, query=None, delta=0) -> Limits:
+    return Limits(
+        loss(policy, delta),
+        None if analyst is None else loss(analyst, delta),
+        None if session is None else loss(session, delta),
+        None if query is None else Fraction(query),
+    )
+
+
+def pure(*epsilons: object) -> Charge:
+    """A statement with one call for each epsilon; the caret stands under the first."""
+    events = tuple(Pure(Fraction(epsilon)) for epsilon in epsilons)
+    return Charge(events, 1, "SELECT ...", Span(19, 26), ("DP_COUNT(*, eps=", ")"))
+
+
+def gaussian(epsilon: object, delta: object) -> Charge:
+    return Charge((Gaussian(Fraction(1), Fraction(epsilon), Fraction(delta)),), 1, "SELECT ...")
+
+
+def open_at(path: Path | None, high_water: Path | None = None) -> Ledger:
+    return open_ledger(LedgerSettings(path, high_water))
+
+
+def spent(ledger: Ledger) -> Fraction:
+    return ledger.standing(limits("9000000000"), ALICE).spent.epsilon
+
+
+def start(*arguments: object) -> subprocess.Popen[bytes]:
+    """Start `workers.py` as a process of its own, which shares nothing with this one."""
+    command = [sys.executable, "-m", "tests.ledger.workers", *map(str, arguments)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)

@@ -1,0 +1,52 @@
+"""Events to loss."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpquery.budget.accountant import ACCOUNTANTS, basic
+from dpquery.errors import InternalError
+from dpquery.events import Composed, Gaussian, Pure
+from dpquery.privacy import NO_LOSS, Loss
+
+amounts = st.fractions(min_value=0, max_value=10)
+events = st.recursive(
+    st.builds(Pure, amounts) | st.builds(Gaussian, amounts, amounts, amounts),
+    lambda parts: st.builds(Composed, st.lists(parts, max_size=3).map(tuple)),
+    max_leaves=6,
+)
+
+
+def test_basic_adds_epsilons_and_deltas_at_every_depth():
+    tenth = Pure(Fraction(1, 10))
+    noise = Gaussian(Fraction(1, 8), Fraction(1, 2), Fraction(1, 10**6))
+    total = basic([tenth, Composed((noise, Composed((tenth, tenth))))])
+    assert total == Loss(Fraction(8, 10), Fraction(1, 10**6))
+
+
+def test_nothing_loses_nothing():
+    assert basic([]) == basic([Composed(())]) == NO_LOSS
+
+
+def test_an_unknown_event_is_refused():
+    with pytest.raises(InternalError, match="knows every event"):
+        basic([Pure(Fraction(1)), object()])
+
+
+@pytest.mark.parametrize(
+    "event",
+    [Pure(Fraction(-1)), Gaussian(Fraction(1), Fraction(1), Fraction(-1))],
+)
+def test_an_event_never_gives_loss_back(event):
+    with pytest.raises(InternalError, match="never gives loss back"):
+        basic([Pure(Fraction(5)), Composed((event,))])
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS.values(), ids=ACCOUNTANTS)
+@given(first=st.lists(events, max_size=4), second=st.lists(events, max_size=4))
+def test_every_accountant_with_a_total_is_additive(accountant, first, second):
+    assert accountant(first + second) == accountant(first) + accountant(second)

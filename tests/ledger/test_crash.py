@@ -1,0 +1,111 @@
+"""Processes that race, and processes that die: released implies committed, and never over."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from fractions import Fraction
+
+import pytest
+
+from dpquery.errors import BudgetRefused
+from tests.ledger.helpers import ALICE, limits, open_at, pure, spent, start
+
+
+def reports(workers):
+    return [json.loads(worker.communicate(timeout=300)[0]) for worker in workers]
+
+
+def acknowledged(directory):
+    notes = [file.read_text().splitlines() for file in directory.glob("ack-*")]
+    return [receipt for lines in notes for receipt in lines]
+
+
+def race(tmp_path, room):
+    """Eight processes charge until the budget is gone, which it is after `room` charges."""
+    path, epsilon = tmp_path / "policy.ledger", Fraction(1, 1000)
+    workers = [
+        start("spend", path, tmp_path / f"ack-{i}", "0.001", room * epsilon) for i in range(8)
+    ]
+    assert sum(report["charges"] for report in reports(workers)) == room
+    receipts = acknowledged(tmp_path)
+    assert len(receipts) == len(set(receipts)) == room
+    ledger = open_at(path)
+    assert ledger.verify() == room
+    assert spent(ledger) == room * epsilon
+    with pytest.raises(BudgetRefused):
+        ledger.charge(pure("1e-9"), limits(room * epsilon), ALICE)
+    ledger.close()
+
+
+def test_eight_processes_spend_exactly_the_budget(tmp_path):
+    race(tmp_path, 200)
+
+
+@pytest.mark.slow
+def test_eight_processes_spend_exactly_the_budget_of_eight_thousand_charges(tmp_path):
+    race(tmp_path, 8000)
+
+
+def kill_at_random(tmp_path, rounds):
+    """Each round kills four processes while they charge, then checks what they left behind."""
+    path = tmp_path / "policy.ledger"
+    for number in range(rounds):
+        notes = [tmp_path / f"ack-{number}-{i}" for i in range(4)]
+        workers = [start("spend", path, note, "0.001", 9 * 10**9) for note in notes]
+        while not all(note.exists() and note.stat().st_size for note in notes):
+            time.sleep(0.005)
+            assert all(worker.poll() is None for worker in workers)
+        for worker in workers:
+            time.sleep(random.uniform(0, 0.02))
+            worker.kill()
+        for worker in workers:
+            worker.communicate()
+            assert worker.returncode == -signal.SIGKILL
+        require_all_acknowledged(path, tmp_path)
+
+
+def require_all_acknowledged(path, directory):
+    ledger = open_at(path)
+    kept = [record.id for record in ledger._store.records()]
+    assert set(acknowledged(directory)) <= set(kept)
+    assert ledger.verify() == len(kept)
+    assert spent(ledger) == len(kept) * Fraction(1, 1000)
+    ledger.close()
+
+
+def test_no_acknowledged_charge_is_lost_to_eight_kills(tmp_path):
+    kill_at_random(tmp_path, rounds=2)
+
+
+@pytest.mark.slow
+def test_no_acknowledged_charge_is_lost_to_a_hundred_kills(tmp_path):
+    kill_at_random(tmp_path, rounds=25)
+
+
+def test_a_receipt_implies_a_commit_wherever_the_process_dies(tmp_path):
+    """I2, at every line and SQL statement of a charge: unwritten, then written, then told."""
+    ledger = open_at(tmp_path / "policy.ledger")
+    ledger.charge(pure("0.001"), limits(), ALICE)
+    ledger.close()
+    worker = start("die_everywhere", tmp_path / "policy.ledger", tmp_path / "mark")
+    [outcomes] = reports([worker])
+    committed = [outcome["committed"] for outcome in outcomes]
+    assert committed == sorted(committed)
+    assert committed.count(False) > 50
+    assert committed.count(True) > 10
+    assert [outcome["acknowledged"] for outcome in outcomes].index(True) == len(outcomes) - 1
+
+
+def test_the_lock_is_free_after_its_holder_was_killed(tmp_path):
+    path = tmp_path / "policy.ledger"
+    worker = start("spend", path, tmp_path / "ack-0", "0.001", 9 * 10**9)
+    while not (tmp_path / "ack-0").exists():
+        time.sleep(0.005)
+    worker.kill()
+    worker.communicate()
+    ledger = open_at(path)
+    ledger.charge(pure(1), limits("9000000000"), ALICE)
+    ledger.close()

@@ -1,0 +1,147 @@
+"""Which charges fit, and the words for those that do not. Wording is pinned here."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpquery.budget.accountant import basic
+from dpquery.budget.charge import Charge, Limits
+from dpquery.budget.decision import binding, require_within
+from dpquery.budget.record import Total, Totals
+from dpquery.errors import BudgetRefused
+from dpquery.events import Pure
+from dpquery.privacy import EPSILON_MIN, exact_number
+from dpquery.source import Source
+from tests.ledger.helpers import gaussian, limits, loss, pure
+
+QUERY = Source("SELECT DP_COUNT(*, eps=1.5) FROM staff WHERE dept = 'ops'")
+
+
+def totals(policy="0", analyst="0", session="0", charges=3, delta=0) -> Totals:
+    return Totals(*(Total(loss(x, delta), charges) for x in (policy, analyst, session)))
+
+
+def refusal(charge: Charge, ceilings: Limits, before: Totals) -> BudgetRefused:
+    with pytest.raises(BudgetRefused) as caught:
+        require_within(charge, basic, ceilings, before)
+    return caught.value
+
+
+def test_a_refusal_says_what_is_asked_what_is_left_and_what_would_fit():
+    error = refusal(pure("1.5"), limits(session=2), totals(session="0.7"))
+    error.source, error.budget = QUERY, "unchanged; 1.3 of 2 left"
+    assert (
+        str(error)
+        == """\
+refused[DPQ501]: this query would cost 1.5, and 1.3 is left
+  |
+1 | SELECT DP_COUNT(*, eps=1.5) FROM staff WHERE dept = 'ops'
+  |                    ^^^^^^^ asks for 1.5
+
+   why: the session's budget is 2; 0.7 is spent by 3 earlier queries.
+   try: DP_COUNT(*, eps=1.3)   the most that can still be asked for
+budget: unchanged; 1.3 of 2 left"""
+    )
+    assert (error.asked, error.left) == (Fraction(3, 2), Fraction(13, 10))
+
+
+@pytest.mark.parametrize(
+    ("charges", "words"), [(1, "1 earlier query."), (2, "2 earlier queries.")]
+)
+def test_earlier_queries_are_counted_in_words(charges, words):
+    error = refusal(pure(2), limits(2), totals("0.5", charges=charges))
+    assert error.diagnostic.why[0].endswith(words)
+
+
+def test_a_first_query_can_be_too_large():
+    error = refusal(pure(3), limits(2), Totals())
+    assert error.diagnostic.why == (
+        "the policy's budget is 2, and no query has been charged yet.",
+    )
+
+
+def test_the_limit_of_one_query_has_its_own_code():
+    error = refusal(pure(3), limits(query=2), totals("9"))
+    assert error.code == "DPQ502"
+    assert error.diagnostic.title == "this query would cost 3, and one query may cost 2"
+    assert error.left == 1
+    assert error.diagnostic.remedy[0].startswith("DP_COUNT(*, eps=1) ")
+
+
+def test_a_charge_without_a_call_to_print_still_has_a_remedy():
+    charge = Charge((Pure(Fraction(3)),), 1, "")
+    assert refusal(charge, limits(query=2), Totals()).diagnostic.remedy
+    assert "session" in refusal(charge, limits(session=2), Totals()).diagnostic.remedy[0]
+    assert "data owner" in refusal(charge, limits(2), Totals()).diagnostic.remedy[0]
+
+
+def test_delta_has_its_own_code_and_offers_no_epsilon():
+    error = refusal(gaussian("0.5", "1e-6"), limits(delta="1e-7"), totals(charges=0))
+    assert error.code == "DPQ503"
+    assert error.diagnostic.title == "this query needs a delta of 0.000001, and 1e-7 is left"
+    assert (error.asked, error.left) == (Fraction(1, 10**6), Fraction(1, 10**7))
+    both = refusal(gaussian("50", "1e-6"), limits(delta="1e-7"), Totals())
+    assert both.code == "DPQ501"
+    assert "eps=" not in both.diagnostic.remedy[0]
+
+
+def test_the_offer_leaves_room_for_the_other_calls_of_the_query():
+    error = refusal(pure("1.5", "0.25"), limits(1), Totals())
+    assert error.diagnostic.label == "asks for 1.5"
+    assert error.diagnostic.remedy[0].startswith("DP_COUNT(*, eps=0.75) ")
+
+
+def test_nothing_is_offered_below_the_smallest_epsilon():
+    almost = Fraction(2) - EPSILON_MIN
+    error = refusal(pure(1), limits(2), totals(almost))
+    assert error.diagnostic.remedy[0].startswith("DP_COUNT(*, eps=0.000000001) ")
+    error = refusal(pure(1), limits(2), totals(almost + Fraction(1, 10**20)))
+    assert "eps=" not in error.diagnostic.remedy[0]
+
+
+@given(
+    st.fractions(min_value=EPSILON_MIN, max_value=9 * 10**9),
+    st.fractions(min_value=Fraction(1, 10**12), max_value=1),
+)
+def test_what_is_offered_is_accepted_and_asks_for_nearly_all(left, more):
+    error = refusal(pure(left + more), limits(left), Totals())
+    offered = exact_number(error.diagnostic.remedy[0].split("eps=")[1].split(")")[0])
+    assert left * (1 - Fraction(1, 10**11)) < offered <= left
+    require_within(pure(offered), basic, limits(left), Totals())
+
+
+@pytest.mark.parametrize("scope", ["policy", "analyst", "session"])
+def test_equality_passes_and_a_hair_more_does_not(scope):
+    ceilings = limits(**{"policy": "9", scope: "1"}, delta="1e-6")
+    before = totals(**{scope: "0.9"})
+    require_within(gaussian("0.1", "1e-6"), basic, ceilings, before)
+    assert refusal(pure("0.100000001"), ceilings, before).code == "DPQ501"
+    assert refusal(gaussian("0.1", "1.01e-6"), ceilings, before).code == "DPQ503"
+
+
+def test_the_query_limit_admits_equality():
+    require_within(pure("0.5", "0.5"), basic, limits(query=1), Totals())
+
+
+@pytest.mark.parametrize(
+    ("ceilings", "name"),
+    [
+        (limits(3, analyst=3, session=3), "session"),
+        (limits(3, analyst=3, session=4), "analyst"),
+        (limits(3, analyst=4), "policy"),
+        (limits(5, analyst=1, session=3), "analyst"),
+    ],
+)
+def test_the_binding_limit_has_least_left_and_ties_go_to_the_nearest(ceilings, name):
+    assert binding(ceilings, Totals()).name == name
+
+
+def test_a_limit_lowered_below_what_is_spent_leaves_nothing_and_free_queries_pass():
+    before = totals("5", delta="1e-3")
+    assert binding(limits(2), before).left == loss(0)
+    assert refusal(pure("1e-9"), limits(2), before).left == 0
+    require_within(Charge((), 0, "SELECT 1"), basic, limits(2), before)

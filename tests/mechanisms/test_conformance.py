@@ -1,0 +1,155 @@
+"""What every registered mechanism keeps: headings, loss, events, law, intervals, integers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from dpquery.events import Gaussian, Pure, decode, encode
+from dpquery.mechanisms import ALL, AdditiveNoise, DiscreteGaussian, DiscreteLaplace
+from dpquery.privacy import Loss
+from tests.mechanisms.cases import DELTA, EPSILONS, NAMED, Case
+from tests.mechanisms.laws import pmf_vector
+from tests.mechanisms.sources import Seeded
+
+HEADINGS = ["Claim", "Assumes", "Proof", "Sampling", "Rounding", "Utility", "Checked"]
+
+
+def made(case: Case) -> list[AdditiveNoise]:
+    return [
+        case.calibrated(distance, epsilon) for distance in (1, 3, 2**33) for epsilon in EPSILONS
+    ]
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_docstring_has_the_headings_in_order(kind: type) -> None:
+    lines = [line.strip() for line in (kind.__doc__ or "").splitlines()]
+    assert [
+        line[:-1] for line in lines if line[:-1] in HEADINGS and line.endswith(":")
+    ] == HEADINGS
+
+
+def test_names_are_not_used_twice() -> None:
+    assert len({kind.name for kind in ALL}) == len(ALL)
+
+
+@pytest.mark.parametrize(("name", "case"), NAMED)
+def test_nothing_is_lost_at_no_distance_and_more_at_a_greater_one(
+    name: str, case: Case
+) -> None:
+    for mechanism in made(case):
+        losses = [mechanism.loss(distance) for distance in (0, 1, 2, 3, 5, 2**32, 2**33, 2**40)]
+        assert losses[0] == Loss(Fraction(0))
+        assert all(a.epsilon <= b.epsilon for a, b in pairwise(losses))
+        assert losses[1].epsilon < losses[-1].epsilon
+
+
+@pytest.mark.parametrize(("name", "case"), NAMED)
+def test_the_event_says_the_loss_and_survives_the_ledger(name: str, case: Case) -> None:
+    for mechanism in made(case):
+        event, loss = mechanism.event(3), mechanism.loss(3)
+        assert decode(encode(event)) == event
+        assert isinstance(event, Pure | Gaussian)
+        assert event.epsilon == loss.epsilon
+        assert getattr(event, "delta", 0) == loss.delta
+
+
+@pytest.mark.parametrize(("name", "case"), NAMED)
+def test_the_loss_at_the_sensitivity_is_what_was_asked(name: str, case: Case) -> None:
+    for epsilon in EPSILONS:
+        assert case.calibrated(2**33, epsilon).loss(2**33).epsilon == epsilon
+
+
+@pytest.mark.parametrize(("name", "case"), NAMED)
+def test_probabilities_sum_to_one_and_mirror(name: str, case: Case) -> None:
+    for spread in (Fraction(1, 3), Fraction(1), *case.small, Fraction(70)):
+        law = pmf_vector(case.of_spread(spread))
+        assert law.sum() == pytest.approx(1, abs=1e-12)
+        assert (law == law[::-1]).all()
+
+
+@pytest.mark.parametrize(
+    "confidence", [Fraction(1, 10), Fraction(1, 2), Fraction(95, 100), Fraction(999_999, 10**6)]
+)
+@pytest.mark.parametrize(("name", "case"), NAMED)
+def test_the_interval_is_the_smallest_that_holds_enough(
+    name: str, case: Case, confidence: Fraction
+) -> None:
+    for spread in (Fraction(1, 3), Fraction(1), *case.small):
+        mechanism = case.of_spread(spread)
+        low, high = mechanism.interval(10, confidence)
+        assert low + high == 20
+        held = sum(mechanism.pmf(noise) for noise in range(low - 10, high - 9))
+        less = held - 2 * mechanism.pmf(high - 10)
+        assert held >= float(confidence) - 1e-12
+        assert high == 10 or less < float(confidence)
+
+
+@pytest.mark.parametrize(("name", "case"), NAMED)
+def test_wide_intervals_hold_as_often_as_stated(name: str, case: Case) -> None:
+    """20,000 draws, false alarm 1e-6 (4.9 standard deviations)."""
+    for spread in case.large:
+        mechanism = case.of_spread(spread)
+        _, width = mechanism.interval(0, Fraction(9, 10))
+        held = sum(abs(noise) <= width for noise in mechanism.release([0] * 20_000, Seeded(3)))
+        assert abs(held - 18_000) < 4.9 * (20_000 * 0.9 * 0.1) ** 0.5
+
+
+@pytest.mark.parametrize("confidence", [Fraction(0), Fraction(1), Fraction(-1), Fraction(2)])
+@pytest.mark.parametrize(("name", "case"), NAMED)
+def test_a_confidence_outside_its_range_is_no_interval(
+    name: str, case: Case, confidence: Fraction
+) -> None:
+    with pytest.raises(ValueError, match="confidence"):
+        case.of_spread(Fraction(1)).interval(0, confidence)
+
+
+@pytest.mark.parametrize("count", [0, 1, 32, 33, 1000])
+@pytest.mark.parametrize(("name", "case"), NAMED)
+def test_release_adds_to_each_value_an_integer_of_its_own(
+    name: str, case: Case, count: int
+) -> None:
+    """The same noise goes to zeros and to values of 126 bits, as Python's integers."""
+    for spread in (*case.small, *case.large):
+        mechanism = case.of_spread(spread)
+        exact = [(-1) ** place * (2**126 - place) for place in range(count)]
+        noisy = mechanism.release(exact, Seeded(5))
+        noise = mechanism.release([0] * count, Seeded(5))
+        assert [a - b for a, b in zip(noisy, exact, strict=True)] == noise
+        assert {type(value) for value in noisy} <= {int}
+        assert count < 33 or len(set(noise)) > 10
+
+
+@pytest.mark.parametrize(("name", "case"), NAMED)
+def test_arrays_are_read_as_integers_and_floats_are_not(name: str, case: Case) -> None:
+    mechanism = case.of_spread(Fraction(2**70))
+    top = np.full(40, 2**63 - 1)
+    assert {type(value) for value in mechanism.release(top, Seeded(1))} == {int}
+    for count in (1, 40):
+        with pytest.raises(TypeError):
+            mechanism.release([0.5] * count, Seeded(1))
+
+
+def test_parameters_without_noise_or_meaning_are_refused() -> None:
+    one = Fraction(1)
+    for wrong in (Fraction(0), Fraction(-1)):
+        with pytest.raises(ValueError, match="above zero"):
+            DiscreteLaplace(wrong)
+        with pytest.raises(ValueError, match="above zero"):
+            DiscreteGaussian(wrong, one, one, DELTA)
+        with pytest.raises(ValueError, match="above zero"):
+            DiscreteGaussian(one, wrong, one, DELTA)
+
+
+def test_importing_mechanisms_loads_no_engine_and_no_scipy() -> None:
+    heavy = "{'sqlglot', 'duckdb', 'pyarrow', 'scipy', 'pandas', 'dp_accounting'}"
+    code = f"import sys, dpquery.mechanisms; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

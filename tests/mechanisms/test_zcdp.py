@@ -1,0 +1,100 @@
+"""From rho to epsilon: never below what the theorem proves, and little above it."""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpquery.mechanisms import DiscreteGaussian
+from dpquery.mechanisms.discrete_gaussian import BITS, FAR, _bounds, _exponent
+from dpquery.mechanisms.zcdp import epsilon_above, variance_ratio
+
+RHOS = st.floats(-12, 6).map(lambda power: Fraction(Decimal(10) ** Decimal(power)))
+DELTAS = st.integers(1, 40).map(lambda power: Fraction(1, 10**power))
+
+
+def proven(rho: Fraction, delta: Fraction) -> Decimal:
+    """The least epsilon over a fine choice of orders, in 60 digits."""
+    with localcontext() as context:
+        context.prec = 60
+        rate, share = (Decimal(x.numerator) / x.denominator for x in (rho, delta))
+
+        def at(power: Decimal) -> Decimal:
+            order = 1 + Decimal(2) ** power
+            return order * rate + (1 - 1 / order).ln() - (order * share).ln() / (order - 1)
+
+        best = min((Decimal(power) for power in range(-40, 80)), key=at)
+        for step in (Decimal("0.1"), Decimal("0.01"), Decimal("0.001")):
+            best = min((best + step * place for place in range(-10, 11)), key=at)
+        return at(best)
+
+
+@given(rho=RHOS, delta=DELTAS)
+def test_epsilon_is_above_the_theorem_and_not_far(rho: Fraction, delta: Fraction) -> None:
+    """The reference searches orders in steps of 0.001 doublings: that costs it up to 1e-6."""
+    exact = max(Decimal(0), proven(rho, delta))
+    given_back = epsilon_above(rho, delta)
+    value = Decimal(given_back.numerator) / given_back.denominator
+    assert (
+        exact * (1 - Decimal("1e-5"))
+        <= value
+        <= exact * (1 + Decimal("1e-5")) + Decimal("1e-9")
+    )
+
+
+def test_epsilon_grows_with_rho_and_falls_with_delta() -> None:
+    rhos = [Fraction(place, 100) for place in range(60)]
+    for delta in (Fraction(1, 10), Fraction(1, 10**6), Fraction(1, 10**300)):
+        assert all(
+            epsilon_above(a, delta) <= epsilon_above(b, delta) for a, b in pairwise(rhos)
+        )
+    deltas = [Fraction(1, 2**power) for power in range(1, 100)]
+    for rho in (Fraction(1, 100), Fraction(3)):
+        assert all(epsilon_above(rho, a) <= epsilon_above(rho, b) for a, b in pairwise(deltas))
+
+
+@pytest.mark.parametrize("epsilon", ["1e-9", "0.1", "1", "7.5", "1e9"])
+@pytest.mark.parametrize("delta", [Fraction(1, 2), Fraction(1, 10**6), Fraction(1, 10**400)])
+def test_the_variance_is_the_least_on_its_grid(epsilon: str, delta: Fraction) -> None:
+    wanted = Fraction(epsilon)
+    ratio = variance_ratio(wanted, delta)
+    assert epsilon_above(1 / (2 * ratio), delta) <= wanted
+    assert epsilon_above(1 / (2 * ratio * Fraction(998, 1000)), delta) > wanted
+
+
+def test_impossible_conversions_are_mistakes() -> None:
+    for delta in (Fraction(0), Fraction(1), Fraction(-1)):
+        with pytest.raises(ValueError, match="delta"):
+            epsilon_above(Fraction(1), delta)
+    with pytest.raises(ValueError, match="no noise"):
+        variance_ratio(Fraction(1, 10**40), Fraction(1, 10**100))
+
+
+def test_claims_at_other_distances_are_proven_there() -> None:
+    noise = DiscreteGaussian.calibrated(10, Fraction(1), Fraction(1, 10**6))
+    for distance in (1, 5, 9, 11, 20):
+        loss = noise.loss(distance)
+        assert loss.epsilon >= epsilon_above(noise.rho(distance), loss.delta)
+        assert (loss.epsilon <= 1) == (distance < 10)
+
+
+@given(
+    root=st.fractions(Fraction(1, 20), 2**40, max_denominator=10**6),
+    shift=st.integers(0, 6),
+    place=st.integers(0, 63),
+)
+def test_tabled_bounds_hold_every_exponent_of_their_stretch(
+    root: Fraction, shift: int, place: int
+) -> None:
+    sigma2 = root**2
+    below, above = _bounds(sigma2, shift, 64)
+    numerator, unit = _exponent(sigma2)
+    for size in (place << shift, (place + 1 << shift) - 1, (2 * place + 1 << shift) // 2):
+        exact = Fraction(numerator(size) << BITS, unit)
+        assert int(below[place]) <= exact
+        assert exact <= int(above[place]) or above[place] == FAR

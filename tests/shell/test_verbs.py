@@ -1,0 +1,221 @@
+"""demo, explain, policy and ledger; and how the process starts and ends."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from dpquery.codes import explain
+from dpquery.policy.samples import sample_directory
+from dpquery.shell import demo
+from dpquery.shell.main import main
+from tests.shell.fakes import FakeSession
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*argv: str, connect=None) -> tuple[int, str, str]:
+        code = main(argv, connect or FakeSession().connect)
+        return code, *capsys.readouterr()
+
+    return run
+
+
+POLICY = """
+[budget]
+epsilon = 2
+[tables.staff]
+path = "staff.parquet"
+privacy_unit_column = "person_id"
+[tables.staff.columns]
+person_id = { type = "integer" }
+age = { type = "integer", bounds = [0, 120] }
+"""
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    ages = pa.table({"person_id": [1, 2, 3], "age": [30, 40, 50]})
+    parquet.write_table(ages, tmp_path / "staff.parquet")
+    (tmp_path / "policy.toml").write_text(POLICY)
+    return tmp_path / "policy.toml"
+
+
+def test_explain_prints_the_page(run):
+    assert run("explain", "DPQ301") == (0, explain("DPQ301") + "\n", "")
+
+
+def test_explain_knows_no_other_codes(run):
+    code, out, err = run("explain", "DPQ999")
+    assert (code, out) == (2, "")
+    assert "there is no code 'DPQ999'; the nearest are" in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["policy"], "dpquery policy init FILE, or dpquery policy check FILE"),
+        (["ledger", "burn", "x"], "dpquery ledger show POLICY"),
+        (["explain"], "CODE"),
+        (["demo", "now"], "unrecognized arguments"),
+    ],
+)
+def test_a_verb_used_wrongly_says_how_it_is_written(run, argv: list[str], said: str):
+    code, out, err = run(*argv)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_help_names_every_verb_and_exit_code(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    for word in (
+        "demo",
+        "explain",
+        "policy init",
+        "policy check",
+        "ledger show",
+        "ledger verify",
+    ):
+        assert f"dpquery {word}" in out
+    assert "130 interrupted" in out
+
+
+def test_the_version_is_the_package_s(run):
+    assert run("--version")[1].startswith("dpquery 0.")
+
+
+def test_a_policy_is_drafted_from_a_file(run, policy: Path):
+    code, out, err = run("policy", "init", str(policy.parent / "staff.parquet"))
+    assert (code, err) == (0, "")
+    assert "[tables.staff.columns]" in out
+
+
+def test_a_sound_policy_passes_its_check(run, policy: Path):
+    assert run("policy", "check", str(policy))[0] == 0
+
+
+def test_a_policy_that_its_data_contradicts_fails_its_check(run, policy: Path):
+    policy.write_text(POLICY.replace("age =", "wage ="))
+    code, out, _ = run("policy", "check", str(policy))
+    assert code == 2
+    assert "fault: staff" in out
+
+
+def test_a_policy_that_is_not_there_is_a_usage_error(run, tmp_path: Path):
+    code, out, err = run("policy", "check", str(tmp_path / "none.toml"))
+    assert (code, out) == (2, "")
+    assert "DPQ601" in err
+
+
+@pytest.mark.parametrize("part", ["show", "verify"])
+def test_looking_for_a_ledger_makes_none(run, policy: Path, part: str):
+    code, out, err = run("ledger", part, str(policy))
+    assert (code, out) == (2, "")
+    assert "nothing has been charged" in err
+    assert not policy.with_suffix(".ledger").exists()
+
+
+def test_a_ledger_is_shown_and_verified(run, policy: Path):
+    charge_half(policy)
+    code, out, err = run("ledger", "show", str(policy))
+    assert (code, err) == (0, "")
+    assert [line.split()[2:] for line in out.splitlines()[1:]] == [
+        ["default", "0.5", "SELECT␊", "1"]
+    ]
+    assert run("ledger", "verify", str(policy)) == (
+        0,
+        "the ledger holds together; charges in it: 1\n",
+        "",
+    )
+
+
+def charge_half(policy: Path) -> None:
+    from fractions import Fraction
+
+    from dpquery.budget.charge import Account, Charge, Limits
+    from dpquery.budget.ledger import open_ledger
+    from dpquery.events import Pure
+    from dpquery.policy.load import load_policy
+    from dpquery.privacy import Loss
+
+    ledger = open_ledger(load_policy(policy).ledger)
+    charge = Charge((Pure(Fraction(1, 2)),), 1, "SELECT\n 1")
+    ledger.charge(charge, Limits(Loss(Fraction(2))), Account("default", "s"))
+    ledger.close()
+
+
+def test_the_demo_shows_two_counts_and_a_refusal(run, monkeypatch):
+    session = FakeSession()
+    refused = demo._QUERIES[-1]
+    monkeypatch.setitem(FakeSession.replies, refused, FakeSession.replies["dear"])
+    code, out, err = run("demo", connect=session.connect)
+    assert (code, err) == (0, "")
+    assert out.count("dp> ") == 3
+    assert out.count("budget: 1.5 of 2 left") == 2
+    assert "refused[" in out
+    assert session.asked == list(demo._QUERIES)
+    assert not Path(session.opened[0][0]).exists(), "the copy is removed"
+
+
+def test_the_demo_of_the_whole_program_ends_well():
+    with start("demo", stdout=subprocess.PIPE) as process:
+        out, err = process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    assert out.count(b"95% within") == 2
+    assert b"refused[DPQ301]" in out
+    assert out.endswith(b"budget: unchanged; 1 of 2 left\n\n")
+
+
+def test_one_query_from_the_shell_is_charged_and_shown_in_the_ledger(tmp_path: Path):
+    samples = shutil.copytree(sample_directory(), tmp_path / "samples")
+    query = ("SELECT DP_COUNT(*, eps=0.5) AS n FROM staff", "--format", "csv")
+    with start(str(samples / "policy.toml"), "-c", *query, stdout=subprocess.PIPE) as process:
+        out, err = process.communicate()
+    assert (process.returncode, err) == (0, b"budget: 1.5 of 2 left\n")
+    header, n = out.split()
+    assert header == b"n"
+    # 1,000 rows; noise beyond 60 at epsilon 0.5 has probability below 1e-12.
+    assert abs(int(n) - 1000) < 60
+    with start(
+        "ledger", "show", str(samples / "policy.toml"), stdout=subprocess.PIPE
+    ) as process:
+        assert query[0].encode() in process.communicate()[0]
+
+
+def start(*argv: str, **options: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "dpquery", *argv], stderr=subprocess.PIPE, **options
+    )
+
+
+def test_a_reader_that_left_is_no_reason_to_complain():
+    reading, writing = os.pipe()
+    os.close(reading)
+    with start("explain", "DPQ301", stdout=writing) as process:
+        os.close(writing)
+        assert process.communicate()[1] == b""
+        assert process.returncode == 0
+
+
+def test_a_full_disk_is_reported_once():
+    with (
+        Path("/dev/full").open("wb") as full,
+        start("explain", "DPQ301", stdout=full) as process,
+    ):
+        assert process.communicate()[1] == (
+            b"dpquery: the output cannot be written: No space left on device\n"
+        )
+        assert process.returncode == 2
+
+
+def test_python_m_dpquery_is_the_command_line():
+    with start("explain", "DPQ301", stdout=subprocess.PIPE) as process:
+        assert process.communicate()[0].decode() == explain("DPQ301") + "\n"

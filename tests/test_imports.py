@@ -1,0 +1,55 @@
+"""Which part may load what: contracts for the source, and processes for what really happens."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tasks import ROOT
+
+HEAVY = {"numpy", "scipy", "sqlglot", "duckdb", "pyarrow", "dp_accounting", "pandas", "polars"}
+
+
+def loaded(statement: str) -> set[str]:
+    """Run a statement in a new process and give the top names of all modules that it loaded."""
+    code = (
+        f"{statement}\nimport sys\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True, cwd=ROOT
+    )
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import dpquery",
+        "import dpquery.shell.main",
+        "import dpquery.present",
+        "import dpquery.codes",
+    ],
+)
+def test_what_starts_quickly_loads_nothing_heavy(statement: str):
+    modules = loaded(statement)
+    assert "dpquery" in modules
+    assert modules & HEAVY == set()
+
+
+def test_mechanisms_know_neither_sql_nor_tables():
+    assert loaded("import dpquery.mechanisms") & {"sqlglot", "duckdb", "pyarrow"} == set()
+
+
+def test_the_probe_sees_what_is_loaded():
+    assert "pyarrow" in loaded("import pyarrow")
+
+
+def test_the_import_contracts_hold():
+    lint = Path(sys.executable).parent / "lint-imports"
+    done = subprocess.run(
+        [lint, "--no-cache"], check=False, capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

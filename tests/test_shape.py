@@ -1,0 +1,57 @@
+"""A file is read in one sitting, a function at a glance. A higher ceiling needs a reason."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tasks import ROOT
+
+FUNCTION_LINES = 40
+FILE_LINES = {"dpquery": 400, "datasets": 400, "tests": 500}
+
+FILES = [
+    (path, ceiling)
+    for directory, ceiling in FILE_LINES.items()
+    for path in sorted((ROOT / directory).rglob("*.py"))
+]
+
+
+def name(value: object) -> str | None:
+    return str(value.relative_to(ROOT)) if isinstance(value, Path) else None
+
+
+def functions(path: Path) -> Iterator[tuple[str, int]]:
+    """Give each function with its length; a docstring is read, not followed, and counts nothing."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield (
+                node.name,
+                lines(node) - (lines(node.body[0]) if ast.get_docstring(node) else 0),
+            )
+
+
+def lines(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+@pytest.mark.parametrize(("path", "ceiling"), FILES, ids=name)
+def test_a_file_stays_below_its_ceiling(path: Path, ceiling: int):
+    assert len(path.read_text("utf-8").splitlines()) <= ceiling
+
+
+@pytest.mark.parametrize(
+    "path", [path for path, _ in FILES if path.is_relative_to(ROOT / "dpquery")], ids=name
+)
+def test_a_function_stays_below_its_ceiling(path: Path):
+    assert [found for found in functions(path) if found[1] > FUNCTION_LINES] == []
+
+
+@pytest.mark.parametrize(
+    "path", [path for path, _ in FILES if path.is_relative_to(ROOT / "dpquery")], ids=name
+)
+def test_a_module_says_what_it_is_for(path: Path):
+    assert ast.get_docstring(ast.parse(path.read_text("utf-8")))

@@ -1,0 +1,126 @@
+"""What an analyst can do with an answer."""
+
+import pickle
+import sys
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dpquery.answer import Answer
+from dpquery.privacy import Loss
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A cell with a half-width of its own, or with none."""
+
+    low: Any
+    high: Any
+    mechanism: str = "laplace"
+
+    def interval(self, confidence: Fraction) -> tuple[Any, Any]:
+        return (self.low, self.high) if confidence == Fraction(95, 100) else (None, None)
+
+
+def answer(columns: dict[str, list[Any]], *cells: tuple[Noise | None, ...]) -> Answer:
+    return Answer(pa.table(columns), Loss(Fraction(1, 2)), cells)
+
+
+COUNTS = answer({"dept": ["eng", "ops"], "n": [412, 9]}, (None, Noise(406, 418)), (None, None))
+
+
+def test_columns_rows_and_dictionaries_say_the_same():
+    assert COUNTS.columns == ("dept", "n")
+    assert COUNTS.rows == [("eng", 412), ("ops", 9)]
+    assert COUNTS.to_dicts() == [{"dept": "eng", "n": 412}, {"dept": "ops", "n": 9}]
+    assert list(COUNTS) == COUNTS.rows
+    assert len(COUNTS) == 2
+
+
+def test_an_answer_without_rows_is_still_an_answer():
+    empty = Answer(pa.table({"n": pa.array([], pa.int64())}), Loss(Fraction(0)))
+    assert (len(empty), empty.rows, str(empty)) == (0, [], " n")
+    assert empty.interval("n", 0.95) == []
+
+
+def test_a_scalar_needs_one_row_and_one_column():
+    assert answer({"n": [7]}).scalar() == 7
+    with pytest.raises(ValueError, match="1 row and 1 column; this answer has 2 and 2"):
+        COUNTS.scalar()
+
+
+def test_intervals_come_one_per_row_and_are_none_where_noise_cannot_tell():
+    assert COUNTS.interval("n", 0.95) == [(406, 418), None]
+    assert COUNTS.interval("dept", "0.95") == [None, None]
+
+
+def test_the_confidence_is_read_exactly():
+    assert COUNTS.interval("n", 0.950001)[0] == (None, None)
+
+
+@pytest.mark.parametrize("confidence", [0, 1, 1.5, -0.1, 95, "high", None, True])
+def test_a_confidence_outside_0_and_1_is_turned_away(confidence: object):
+    with pytest.raises(ValueError, match=r"between 0 and 1|not a number"):
+        COUNTS.interval("n", confidence)
+
+
+def test_an_unknown_column_is_answered_with_the_nearest():
+    with pytest.raises(KeyError, match="no column 'dep' in this answer; it has dept, n"):
+        COUNTS.interval("dep", 0.95)
+
+
+def test_a_table_shows_margins_beside_noisy_values():
+    assert str(COUNTS) == (" dept     n   95% within\n eng    412   ± 6\n ops      9")
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "margin"),
+    [
+        (5, -1, 11, "± 6"),
+        (2, 0, 8, "0 … 8"),
+        (0.5, 0.25, 0.75, "± 0.25"),
+        (1 / 3, Fraction(0), Fraction(2, 3), "± 0.334"),
+        (100.5, Fraction(-900), Fraction(1101), "± 1010"),
+        (10**18, 10**18 - 123457, 10**18 + 123457, "± 123457"),
+        (Decimal("1.50"), Decimal("1.25"), Decimal("1.75"), "± 0.25"),
+        (date(2020, 1, 5), date(2020, 1, 1), date(2020, 1, 9), "2020-01-01 … 2020-01-09"),
+        (4, 4, 4, "± 0"),
+        (None, 1, 2, ""),
+    ],
+)
+def test_a_margin_is_rounded_up_and_lopsided_ones_show_both_ends(value, low, high, margin):
+    text = str(answer({"x": [value]}, (Noise(low, high),)))
+    assert text.splitlines()[1].strip().removeprefix(str(value)).strip().endswith(margin)
+    assert ("95% within" in text) == bool(margin)
+
+
+def test_the_html_of_a_notebook_is_escaped():
+    assert answer({"<b>": ["<i>"]})._repr_html_() == "<pre> &lt;b&gt;\n &lt;i&gt;</pre>"
+
+
+def test_a_repr_is_short():
+    assert repr(COUNTS) == "<Answer: 2 x 2, loss 0.5>"
+
+
+def test_frames_hold_the_same_rows():
+    assert COUNTS.to_pandas()["n"].tolist() == [412, 9]
+    assert COUNTS.to_polars()["n"].to_list() == [412, 9]
+    assert COUNTS.to_arrow().to_pylist() == COUNTS.to_dicts()
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_a_missing_package_is_named(package: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=f"pip install {package}"):
+        getattr(COUNTS, f"to_{package}")()
+
+
+def test_an_answer_is_a_value():
+    with pytest.raises(AttributeError):
+        COUNTS.loss = Loss(Fraction(0))
+    assert pickle.loads(pickle.dumps(COUNTS)).rows == COUNTS.rows

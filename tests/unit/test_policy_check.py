@@ -1,0 +1,185 @@
+"""What `policy check` finds in the data, as counts, for the data owner."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpquery.policy.check import Severity, check
+from dpquery.policy.load import load_policy
+from dpquery.policy.samples import sample_directory
+from dpquery.policy.schema import widens
+from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+
+Found = list[tuple[str, str | None, str]]
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Callable[..., Found]:
+    def run(policy: str, **tables: pa.Table) -> Found:
+        for name, table in tables.items():
+            pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=2)
+        path = tmp_path / "policy.toml"
+        path.write_text(f"budget.epsilon = 1\n{policy}", encoding="utf-8")
+        findings = check(load_policy(path))
+        return [(str(f.severity), f.column, f.text) for f in findings]
+
+    return run
+
+
+def private(columns: str, more: str = "") -> str:
+    return (
+        f'[tables.t]\npath = "t.parquet"\nprivacy_unit_column = "id"\n{more}\n'
+        f"[tables.t.columns]\nid = {{ type = 'integer' }}\n{columns}\n"
+    )
+
+
+def test_sound_data_gives_no_findings(found: Callable[..., Found]) -> None:
+    table = pa.table({"id": [1, 2], "x": [0, 5], "extra": ["a", "b"]})
+    assert (
+        found(private("x = { type = 'double', bounds = [0, 5] }", "rows_per_unit = 1"), t=table)
+        == []
+    )
+
+
+def test_the_samples_hold_what_their_policy_says() -> None:
+    findings = check(load_policy(sample_directory() / "policy.toml"))
+    assert {finding.severity for finding in findings} == {Severity.WARNING}
+    assert {finding.column for finding in findings} == {"salary", "bonus", "region", "spent"}
+
+
+def test_rows_without_a_unit_are_counted(found: Callable[..., Found]) -> None:
+    table = pa.table({"id": [1, None, None], "x": [1, 2, 3]})
+    text = "2 of 3 rows have no unit: they never count"
+    assert found(private("x = { type = 'integer' }"), t=table) == [("warning", "id", text)]
+
+
+def test_a_second_row_of_a_unit_is_found_across_row_groups(found: Callable[..., Found]) -> None:
+    table = pa.table({"id": [1, 2, 3, 1, None, None]})
+    fault = ("fault", "id", "rows_per_unit = 1 does not hold: 3 units have 4 rows")
+    assert fault in found(private("", "rows_per_unit = 1"), t=table)
+    assert fault not in found(private(""), t=table)
+
+
+def test_units_that_are_not_listed_are_checked_too(found: Callable[..., Found]) -> None:
+    policy = (
+        '[tables.t]\npath = "t.parquet"\nprivacy_unit_column = "who"\n'
+        'privacy_unit_type = "text"\nrows_per_unit = 1\ncolumns.x = { type = "integer" }\n'
+    )
+    units = pa.array(["a", "b", "a"]).dictionary_encode()
+    (fault,) = found(policy, t=pa.table({"who": units, "x": [1, 2, 3]}))
+    assert fault == ("fault", "who", "rows_per_unit = 1 does not hold: 2 units have 3 rows")
+    (fault,) = found(policy, t=pa.table({"who": [1, 2], "x": [1, 2]}))
+    assert fault == ("fault", "who", "t.parquet has int64, declared is text")
+
+
+def moments(*texts: str) -> list[datetime]:
+    return [datetime.fromisoformat(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("declared", "values"),
+    [
+        ("type = 'integer', bounds = [0, 9]", pa.array([-1, 0, 9, 300, None], pa.int32())),
+        ("type = 'double', bounds = [0, 0.1]", pa.array([-0.5, 0, 0.1, math.inf, math.nan])),
+        (
+            "type = 'decimal(3,1)', bounds = [0, 0.1]",
+            pa.array([Decimal(text) for text in ("-0.1", "0", "0.1", "9")]),
+        ),
+        (
+            "type = 'date', bounds = [2020-01-01, 2020-01-02]",
+            pa.array([date.min, *(date(2020, 1, day) for day in (1, 2, 3))]),
+        ),
+        (
+            "type = 'timestamp', bounds = [2020-01-01T00:00:00, 2020-01-02T00:00:00]",
+            pa.array(moments("2019-01-01", "2020-01-02", "2020-01-03"), pa.timestamp("ms")),
+        ),
+    ],
+)
+def test_values_beyond_each_end_are_counted(
+    found: Callable[..., Found], declared: str, values: pa.Array
+) -> None:
+    table = pa.table({"id": pa.array(range(len(values))), "x": values})
+    texts = [text for _, _, text in found(private(f"x = {{ {declared} }}"), t=table)]
+    size = len(values)
+    assert any(t.startswith(f"1 of {size} rows") and "below the bounds" in t for t in texts)
+    assert any(t.startswith(f"1 of {size} rows") and "above the bounds" in t for t in texts)
+    assert any("are NaN" in t for t in texts) == ("double" in declared)
+
+
+def test_rows_of_undeclared_keys_are_counted_and_texts_are_cut_first(
+    found: Callable[..., Found],
+) -> None:
+    table = pa.table({"id": range(5), "x": ["aa", "aab", "b", "b", None]})
+    column = "x = { type = 'text', keys = ['aa'], max_length = 2 }"
+    assert found(private(column), t=table) == [
+        (
+            "warning",
+            "x",
+            "2 of 5 rows (40 %) are of keys that are not declared: no group has them",
+        )
+    ]
+
+
+def test_a_missing_column_and_a_type_that_does_not_widen_are_faults(
+    found: Callable[..., Found],
+) -> None:
+    table = pa.table({"id": [1], "x": [0.5]})
+    columns = "x = { type = 'integer', bounds = [0, 1] }\ny = { type = 'text' }"
+    assert found(private(columns), t=table) == [
+        ("fault", "x", "t.parquet has double, declared is integer"),
+        ("fault", "y", "t.parquet has no such column"),
+    ]
+
+
+def test_a_public_key_that_is_not_unique_is_a_fault(
+    found: Callable[..., Found], tmp_path: Path
+) -> None:
+    (tmp_path / "r.csv").write_text("region,n\n01,a\n1,b\n01,c\n")
+    policy = '[tables.r]\npath = "r.csv"\npublic = true\nunique = ["region"]\n'
+    typed = policy + 'columns.region = { type = "text" }\n'
+    assert found(typed) == [("fault", "region", "not unique: 1 of 3 rows repeat another")]
+    assert found(policy) == [("fault", "region", "not unique: 2 of 3 rows repeat another")]
+    assert found(policy.replace('["region"]', '["region", "n"]')) == []
+
+
+def test_what_cannot_be_read_is_a_fault_without_the_readers_words(
+    found: Callable[..., Found], tmp_path: Path
+) -> None:
+    (tmp_path / "t.parquet").write_text("not Parquet")
+    assert found(private("")) == [("fault", None, "a file cannot be read")]
+    (tmp_path / "r.csv").write_text("region\nn\n")
+    public = '[tables.r]\npath = "r.csv"\npublic = true\nunique = ["zone"]\n'
+    assert found(public) == [("fault", "zone", "r.csv has no such column")]
+    (tmp_path / "r.csv").write_text("zone\n")
+    assert found(public) == []
+    (tmp_path / "d.duckdb").touch()
+    database = (
+        "[tables.t]\ndatabase = 'd.duckdb'\ntable = 't'\ncolumns.x = { type = 'integer' }"
+    )
+    ((severity, _, _),) = found(database)
+    assert severity == "note"
+
+
+TYPES = st.one_of(
+    st.sampled_from([INTEGER, DOUBLE, TEXT, BOOLEAN, DATE, TIMESTAMP]),
+    st.integers(1, 18).flatmap(
+        lambda p: st.integers(0, p).map(lambda s: Type(Kind.DECIMAL, p, s))
+    ),
+)
+
+
+@given(TYPES, TYPES, TYPES)
+def test_widening_is_an_order(a: Type, b: Type, c: Type) -> None:
+    assert widens(a, a)
+    assert not (widens(a, b) and widens(b, c)) or widens(a, c)
+    assert not (widens(a, b) and widens(b, a)) or a == b
