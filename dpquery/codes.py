@@ -46,7 +46,7 @@ Send the statements one after the other, or pass a file of them to `dpquery SOUR
 DPQ104 nothing to run
 The text is empty, or holds comments and semicolons only.
 > -- SELECT DP_COUNT(*, eps=0.5) FROM staff
-Send a statement, such as SHOW TABLES.
+Send a statement, such as SELECT DP_COUNT(*, eps=0.5) FROM staff.
 
 DPQ105 a text that is too large, nested too deeply, or holds control characters
 Such a text is turned away before it is parsed: it could exhaust the parser, or look different
@@ -57,19 +57,18 @@ Shorten the query, or split it into common table expressions.
 DPQ106 a statement other than SELECT
 Queries read. They cannot change tables, settings, files or the ledger.
 > DELETE FROM staff
-The statements are SELECT, EXPLAIN SELECT, SHOW TABLES | BUDGET | LEDGER | FUNCTIONS, and
-DESCRIBE.
+Ask with SELECT. A session lists its tables and charges: session.tables(), session.ledger().
 
 DPQ201 a table that the policy does not name
 Queries reach only the tables of the policy. No other file can be opened, by path or by URL.
 > SELECT DP_COUNT(*, eps=0.5) FROM 'other.parquet'
-SHOW TABLES lists the tables; the data owner can add one to the policy.
+The message lists the tables; the data owner can add one to the policy.
 
 DPQ202 an unknown function
 The function is not on the list. Functions that are not known to be total and deterministic are
 refused, because what they do with one row could show.
 > SELECT DP_MEDAIN(salary, eps=0.5) FROM staff
-SHOW FUNCTIONS lists them; the message names the nearest.
+Use a function that the message names.
 
 DPQ203 a missing argument
 Every DP_ function states what it may spend. There is no default, since each epsilon is paid
@@ -81,7 +80,7 @@ DPQ204 an unknown column
 The table has no such column, or the policy does not list it. Columns that the policy does not
 list do not exist for analysts.
 > SELECT DP_COUNT(salery, eps=0.5) FROM staff
-DESCRIBE staff lists the columns; the data owner can add one to the policy.
+The message lists the columns; the data owner can add one to the policy.
 
 DPQ205 an argument out of range
 The argument has the right kind, but not a value that has a meaning here.
@@ -158,14 +157,15 @@ Leave the mechanism out, or open a session whose budget has a delta.
 
 DPQ404 noise or limits too large to compute exactly
 Bounds, limits and epsilon together call for integers beyond the widest exact type.
-> SELECT DP_SUM(salary, bounds=[0, 1e18], max_rows_contributed=1000000, eps=1e-9) FROM staff
+> SELECT DP_COUNT(*, eps=1e-9, max_rows_contributed=1000000) FROM visits
 Narrow the bounds, lower the contribution limit, or raise epsilon.
 
 DPQ501 a limit on epsilon would be passed
 Policy, analyst and session each have a limit, and all of them hold. What has been spent does
 not come back, in this session or a later one.
 > SELECT DP_COUNT(*, eps=1.5) FROM staff
-Ask for no more than is left; the message says how much that is. SHOW LEDGER lists the charges.
+Ask for no more than is left; the message says how much that is. session.ledger() lists
+the charges.
 
 DPQ502 the limit for one query would be passed
 The policy states how much one statement may spend, whatever is left.
@@ -180,7 +180,7 @@ Ask for a smaller delta, or use a mechanism that needs none.
 DPQ601 a file that is missing or cannot be read
 The policy file, or a file that it names, is not there, is not of the right format, or may not
 be read.
-> dpquery polciy.toml -c "SHOW TABLES"
+> dpquery polciy.toml -f questions.sql
 Check the path. Paths in a policy are relative to the policy file.
 
 DPQ602 a policy that is not TOML
@@ -202,7 +202,7 @@ Give a value as the message describes it; `dpquery policy check FILE` checks the
 DPQ605 a ledger that cannot be trusted
 The ledger is damaged, was replaced or rolled back, or others may write to it. Its charges could
 be incomplete, so nothing is answered.
-> dpquery policy.toml -c "SHOW BUDGET"
+> dpquery policy.toml -f questions.sql
 For the data owner: `dpquery ledger verify POLICY` says what is wrong. Bring back the last good
 copy; do not start an empty ledger over the same data.
 
@@ -219,7 +219,7 @@ Remove one of the two.
 DPQ608 arguments of connect that do not fit
 The session cannot be opened with these arguments: a budget is missing, or the analyst is not
 one of the policy's.
-> dpquery staff.parquet -c "SHOW TABLES"
+> dpquery staff.parquet -f questions.sql
 Without a policy, state a budget: --epsilon 2. With one, name an analyst that it lists.
 
 DPQ701 the scan did not finish
@@ -237,7 +237,7 @@ Ask for the DP_ values alone, and do the rest with the answer; that is free.
 DPQ801 a session that cannot be used
 The session was closed, or the process was forked after it was opened. Two processes must not
 share its place in the ledger, or its randomness.
-> session.close(); session.sql("SHOW TABLES")
+> session.close(); session.sql("SELECT DP_COUNT(*, eps=0.5) FROM staff")
 Open a session where it is used. Answers outlive their session.
 
 DPQ901 a rule of the engine does not hold

@@ -15,13 +15,13 @@ from dpquery.mechanisms import ALL, AdditiveNoise, DiscreteGaussian, DiscreteLap
 W = 2**32
 DELTA = Fraction(1, 10**6)
 UNEVEN = Fraction(123456789, 10**9)
-HALVES = (Fraction(1, 2), Fraction(7, 10), Fraction(13, 10), Fraction(2))
+WRONG_SPREADS = (Fraction(1, 2), Fraction(7, 10), Fraction(13, 10), Fraction(2))
 """What a wrong calibration multiplies the spread of the noise by."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """How to make a mechanism of a given spread, and spreads that reach each path of the code."""
+    """How to make a mechanism, and spreads that reach each path of its code."""
 
     calibrated: Callable[[Fraction | int, Fraction], AdditiveNoise]
     """From sensitivity and epsilon."""

@@ -16,7 +16,7 @@ import pytest
 
 from dpquery.mechanisms import AdditiveNoise, DiscreteGaussian, DiscreteLaplace, root_above
 from dpquery.privacy import Neighbours
-from tests.mechanisms.cases import DELTA, EPSILONS, HALVES, W
+from tests.mechanisms.cases import DELTA, EPSILONS, WRONG_SPREADS, W
 from tests.mechanisms.laws import hockey_stick, log_ratio, pmf_vector, renyi
 
 ROWS = 6
@@ -100,7 +100,7 @@ def test_laplace_loses_exactly_its_epsilon(query: Counting, neighbours: Neighbou
         assert epsilon * (1 - 1e-12) <= worst <= epsilon * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("factor", HALVES)
+@pytest.mark.parametrize("factor", WRONG_SPREADS)
 def test_laplace_of_another_scale_fails_the_law(factor: Fraction) -> None:
     query, epsilon = QUERIES[0], Fraction(1)
     wrong = DiscreteLaplace(factor * query.distance(Neighbours.ADD_REMOVE, 1) / epsilon)

@@ -11,7 +11,7 @@ from scipy import stats
 
 from dpquery.mechanisms import AdditiveNoise, DiscreteLaplace
 from dpquery.mechanisms.exponential import FEW, coin, exceeds, geometric
-from tests.mechanisms.cases import CASES, HALVES, NAMED, Case
+from tests.mechanisms.cases import CASES, NAMED, WRONG_SPREADS, Case
 from tests.mechanisms.laws import Cells
 from tests.mechanisms.sources import Seeded
 
@@ -57,7 +57,7 @@ def test_single_values_follow_the_law(name: str, case: Case, spread: Fraction) -
 
 
 @pytest.mark.parametrize("draw", [many, single])
-@pytest.mark.parametrize("factor", HALVES)
+@pytest.mark.parametrize("factor", WRONG_SPREADS)
 @pytest.mark.parametrize(("name", "case"), NAMED)
 def test_noise_of_another_spread_is_noticed(
     name: str, case: Case, factor: Fraction, draw: Callable[[AdditiveNoise, int], list[int]]

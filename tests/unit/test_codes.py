@@ -12,6 +12,9 @@ from tests.tasks import GENERATED, ROOT
 
 CODES = [page.code for page in PAGES]
 
+RESERVED = {"DPQ404"}
+"""Pages whose refusal no query of the present dialect can meet; raising it empties this set."""
+
 
 def raised() -> set[str]:
     files = [path for path in (ROOT / "dpquery").rglob("*.py") if path.name != "codes.py"]
@@ -23,7 +26,7 @@ def test_every_code_that_is_raised_has_a_page():
 
 
 def test_every_page_belongs_to_a_code_that_is_raised():
-    assert sorted(set(CODES) - raised()) == []
+    assert set(CODES) - raised() == RESERVED
 
 
 def test_codes_are_sorted_and_never_used_twice():

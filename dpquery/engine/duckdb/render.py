@@ -16,6 +16,7 @@ from dpquery.ir import (
     Arithmetic,
     ColumnRef,
     Compare,
+    Comparison,
     CountRows,
     Expr,
     Filter,
@@ -38,6 +39,7 @@ from dpquery.types import INT64, Interval, Kind, Type
 __all__ = ["render_scan", "render_singleness"]
 
 NAN = "CAST('nan' AS DOUBLE)"
+_TRUE_OF_NAN = frozenset({Comparison.GT, Comparison.GE, Comparison.NE})
 
 
 def render_scan(scan: Scan, table: Table, origin: str) -> str:
@@ -87,13 +89,32 @@ class _Rows:
         """Write FROM and WHERE; rows without a unit are dropped."""
         conditions: list[str] = []
         while isinstance(relation, Filter):
-            conditions.insert(0, self.value(relation.condition))
+            conditions[:0] = [self._filter(part) for part in _conjuncts(relation.condition)]
             relation = relation.source
         assert isinstance(relation, TableScan)  # noqa: S101 - the tree has no other relation
         if self._table.unit is not None:
             conditions.insert(0, f"{quoted(self._table.unit)} IS NOT NULL")
         where = " WHERE " + " AND ".join(f"({c})" for c in conditions) if conditions else ""
         return f"{self._origin}{where}"
+
+    def _filter(self, part: Expr) -> str:
+        """Write one part of WHERE: on the raw column where the clamp cannot change its truth.
+
+        For a literal strictly inside the bounds, a value and its clamped value stand on the same
+        side of it, and a filter does not tell false from NULL. Then row groups can be skipped.
+        """
+        match part:
+            case Compare(
+                operator=operator, left=ColumnRef(name=name), right=Literal() as right
+            ):
+                column = self._table.columns[name]
+                if not _inside_bounds(right, column):
+                    return self.value(part)
+                raw = f"{quoted(name)} {operator} {literal(right)}"
+                # NaN is above everything in DuckDB, and NULL here.
+                nan = column.type.kind is Kind.DOUBLE and operator in _TRUE_OF_NAN
+                return f"{raw} AND NOT isnan({quoted(name)})" if nan else raw
+        return self.value(part)
 
     def count(self, measure: CountRows) -> str:
         """Count rows, by CASE: a FILTER clause would not guard its argument."""
@@ -158,6 +179,20 @@ class _Rows:
     def _narrow(self, expr: Expr) -> str:
         """Write a factor in the narrowest decimal that holds it: widths add up."""
         return cast(self.value(expr), decimal_storage(expr.type.scale, expr.domain))
+
+
+def _conjuncts(condition: Expr) -> list[Expr]:
+    """Part a condition at its outer ANDs."""
+    if isinstance(condition, Logic) and condition.conjunction:
+        return [inner for part in condition.parts for inner in _conjuncts(part)]
+    return [condition]
+
+
+def _inside_bounds(right: Literal, column: Column) -> bool:
+    if column.bounds is None or right.type.kind is not column.type.kind:
+        return False
+    low, high, value = column.bounds.low, column.bounds.high, right.value
+    return bool(low < value < high)  # type: ignore[operator]  # one kind, so one order
 
 
 def clamped(column: Column) -> str:

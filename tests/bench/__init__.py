@@ -1,0 +1,1 @@
+"""Side-by-side measurements: dpquery against DuckDB's own answer, in one run."""

@@ -1,0 +1,109 @@
+"""`make bench`: each query against DuckDB's own, non-private answer, alternating in one run.
+
+Ratios are what counts: absolute times depend on the machine and on what else it does.
+`python -m tests.bench [ROWS] [ROUNDS]`
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+
+import dpquery
+from tests.bench.data import make
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    ours: str
+    theirs: str
+    limit: float | None = None
+
+
+CASES = (
+    Case(
+        "count with WHERE",
+        "SELECT DP_COUNT(*, eps=1) FROM people WHERE age >= 30 AND salary < 50000",
+        "SELECT count(*) FROM people WHERE age >= 30 AND salary < 50000",
+    ),
+    Case(
+        "count of all rows",
+        "SELECT DP_COUNT(*, eps=1) FROM people",
+        "SELECT count(*) FROM people",
+    ),
+    Case(
+        "weighted count",
+        "SELECT DP_COUNT(*, eps=1) FROM visits WHERE spent < 50",
+        "SELECT sum(least(n, 20)) FROM (SELECT count(*) n FROM visits WHERE spent < 50 GROUP BY user_id)",
+    ),
+)
+
+
+def timed(action) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def compare(policy: Path, rounds: int) -> list[dict]:
+    session = dpquery.connect(policy)
+    plain = duckdb.connect()
+    plain.execute("SET enable_progress_bar = false")
+    for table in ("people", "visits"):
+        plain.execute(f"CREATE VIEW {table} AS FROM read_parquet('{policy.parent / table}.parquet')")
+    found = []
+    for case in CASES:
+        first = timed(lambda case=case: session.sql(case.ours))
+        plain.execute(case.theirs).fetchall()
+        ours, theirs = [], []
+        for _ in range(rounds):
+            theirs.append(timed(lambda case=case: plain.execute(case.theirs).fetchall()))
+            ours.append(timed(lambda case=case: session.sql(case.ours)))
+        row = {
+            "case": case.name,
+            "ours_ms": statistics.median(ours) * 1000,
+            "duckdb_ms": statistics.median(theirs) * 1000,
+            "ratio": statistics.median(ours) / statistics.median(theirs),
+            "first_ms": first * 1000,
+        }
+        found.append(row)
+        print(
+            f"{row['case']:<28} {row['ours_ms']:9.1f} ms   duckdb {row['duckdb_ms']:9.1f} ms   "
+            f"ratio {row['ratio']:6.2f}   (first {row['first_ms']:.0f} ms)"
+        )
+    session.close()
+    return found
+
+
+def warm_latency(times: int = 100) -> float:
+    """Median of a small query in a warm session, with its charge on disk."""
+    with dpquery.connect(make(1000)) as session:
+        query = "SELECT DP_COUNT(*, eps=1) FROM people WHERE age >= 30"
+        session.sql(query)
+        return statistics.median(timed(lambda: session.sql(query)) for _ in range(times))
+
+
+def main() -> None:
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 7
+    print(f"{rows:,} rows, median of {rounds} alternating rounds")
+    found = compare(make(rows), rounds)
+    small = warm_latency() * 1000
+    print(f"1,000 rows, warm session, charge on disk: {small:.1f} ms (median of 100)")
+    RESULTS.mkdir(exist_ok=True)
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    record = {"rows": rows, "rounds": rounds, "cases": found, "warm_ms": small}
+    (RESULTS / f"{stamp}.json").write_text(json.dumps(record, indent=1))
+
+
+main()
