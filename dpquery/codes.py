@@ -155,11 +155,6 @@ This mechanism keeps its promise except with probability delta, and the session 
 > SELECT DP_COUNT(*, eps=0.5, mechanism='gaussian') FROM staff
 Leave the mechanism out, or open a session whose budget has a delta.
 
-DPQ404 noise or limits too large to compute exactly
-Bounds, limits and epsilon together call for integers beyond the widest exact type.
-> SELECT DP_COUNT(*, eps=1e-9, max_rows_contributed=1000000) FROM visits
-Narrow the bounds, lower the contribution limit, or raise epsilon.
-
 DPQ501 a limit on epsilon would be passed
 Policy, analyst and session each have a limit, and all of them hold. What has been spent does
 not come back, in this session or a later one.

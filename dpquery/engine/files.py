@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from dpquery.policy.model import DatabaseTable, Table
 from dpquery.policy.schema import read_schema, widens
-from dpquery.types import Type
+from dpquery.types import INTEGER, TEXT, Type
 
 __all__ = ["DataChanged", "Fingerprint", "fingerprint", "require_types"]
 
@@ -78,8 +78,9 @@ def require_types(table: Table) -> None:
 def require_columns(table: Table, found: dict[str, Type]) -> None:
     """Hold the columns that were found against those that the policy declares."""
     wanted = {name: column.type for name, column in table.columns.items()}
-    if table.unit is not None and table.unit_type is not None:
-        wanted[table.unit] = table.unit_type
+    if table.unit is not None:
+        held = INTEGER if found.get(table.unit) == INTEGER else TEXT
+        wanted[table.unit] = table.unit_type or held
     for name, type_ in wanted.items():
         if name not in found or not widens(found[name], type_):
             raise DataChanged(f"column {name!r} of table {table.name!r} is not of type {type_}")

@@ -222,10 +222,10 @@ def _check_unit(visit: _Visit, unit: str) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    type_ = pa.string() if visit.table.unit_type == Type(Kind.TEXT) else pa.int64()
-    values = pa.chunked_array(
-        [pc.cast(batch.column(unit), type_) for batch in _batches(visit, [unit])], type_
-    )
+    batches = list(_batches(visit, [unit]))
+    integers = all(pa.types.is_integer(batch.schema.field(unit).type) for batch in batches)
+    type_ = pa.int64() if integers else pa.string()
+    values = pa.chunked_array([pc.cast(batch.column(unit), type_) for batch in batches], type_)
     if values.null_count:
         text = f"{values.null_count} of {len(values)} rows have no unit: they never count"
         visit.add(Severity.WARNING, unit, text)

@@ -35,6 +35,8 @@ TEXT_LONGEST = 2**16
 """Characters: each text is carried at this length through joins and groups."""
 UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT})
 """Types whose values are equal exactly or not at all."""
+UNCONFIRMED = "?"
+"""What a draft names as the unit column, until the owner says which it is."""
 _PRIVATE_KEYS = ("bounds", "keys", "grid", "max_length")
 
 
@@ -116,10 +118,14 @@ def _refuse_unmeant(section: Section, type_: Type, public: bool) -> None:
 
 
 def read_unit(section: Section, columns: dict[str, Column]) -> tuple[str | None, Type | None]:
-    """Read the unit column of a table, and its type.
+    """Read the unit column of a table, and its type where one is declared.
+
+    A column that is not listed is hidden from analysts; without a type it may hold integers or
+    texts, which the first open verifies.
 
     Raises:
-        PolicyInvalid: DPQ607 its type is not declared, declared twice, or compares inexactly.
+        PolicyInvalid: DPQ607 it looks like a misspelt column, its type is declared twice, or it
+            compares inexactly.
     """
     unit = section.read("privacy_unit_column", read_name, None)
     if unit is None:
@@ -134,7 +140,9 @@ def read_unit(section: Section, columns: dict[str, Column]) -> tuple[str | None,
         _refuse_type(section, "privacy_unit_type", unit, declared)
         return unit, declared
     if unit not in columns:
-        raise section.refuse("privacy_unit_column", _unlisted(section, unit, columns))
+        if unit == UNCONFIRMED or nearest(unit, columns) is not None:
+            raise section.refuse("privacy_unit_column", _unlisted(section, unit, columns))
+        return unit, None
     _refuse_type(section, "privacy_unit_column", unit, columns[unit].type)
     return unit, columns[unit].type
 

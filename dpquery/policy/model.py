@@ -98,6 +98,7 @@ class Table:
     unit: str | None = None
     """The column that says which privacy unit a row belongs to; None: each row is its own."""
     unit_type: Type | None = None
+    """None where it is not declared: integer or text, whichever the file has."""
     single: bool = False
     """One row per unit, declared by `rows_per_unit = 1` and verified inside the first open."""
     max_rows_contributed: int = 1

@@ -60,7 +60,9 @@ def compare(policy: Path, rounds: int) -> list[dict]:
     plain = duckdb.connect()
     plain.execute("SET enable_progress_bar = false")
     for table in ("people", "visits"):
-        plain.execute(f"CREATE VIEW {table} AS FROM read_parquet('{policy.parent / table}.parquet')")
+        plain.execute(
+            f"CREATE VIEW {table} AS FROM read_parquet('{policy.parent / table}.parquet')"
+        )
     found = []
     for case in CASES:
         first = timed(lambda case=case: session.sql(case.ours))

@@ -47,7 +47,9 @@ def make(rows: int) -> Path:
         _write(folder / "people.parquet", rows, _people)
         _write(folder / "visits.parquet", rows, _visits)
         keys = ", ".join(f'"{name}"' for name in DEPARTMENTS)
-        policy.write_text(POLICY.format(people="people.parquet", visits="visits.parquet", keys=keys))
+        policy.write_text(
+            POLICY.format(people="people.parquet", visits="visits.parquet", keys=keys)
+        )
     return policy
 
 
@@ -79,7 +81,9 @@ def _visits(generator, start: int, count: int, rows: int) -> pa.Table:
     users = max(1, rows // 10)
     return pa.table(
         {
-            "user_id": pa.array((generator.pareto(1.2, count) * users / 20).astype(np.int64) % users),
+            "user_id": pa.array(
+                (generator.pareto(1.2, count) * users / 20).astype(np.int64) % users
+            ),
             "day": pa.array(generator.integers(19723, 19753, count).astype("datetime64[D]")),
             "spent": pa.array(generator.exponential(40, count).round(2)),
         }

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dpquery.budget import store
 from dpquery.budget.store import Store
 from dpquery.errors import PolicyInvalid
 from tests.ledger.helpers import ALICE, limits, open_at, pure, spent, start
@@ -103,6 +104,15 @@ def test_a_read_only_file_is_refused(shared):
     (shared / "policy.ledger").chmod(0o400)
     with unprivileged(shared), unwritable():
         open_at(shared / "policy.ledger")
+
+
+def test_a_new_ledger_is_durable_under_its_name(path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(
+        store, "sync_directory", lambda where: synced.append((where, path.exists()))
+    )
+    open_at(path).close()
+    assert synced == [(path.parent, True)]
 
 
 def test_a_directory_that_is_missing_is_refused(tmp_path):

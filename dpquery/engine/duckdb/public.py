@@ -81,7 +81,7 @@ class PublicEngine:
                 f"CREATE TABLE {relation} AS SELECT {_listed(table)} FROM {_reader(table)}"
             )
             described = self._connection.execute(f"DESCRIBE {relation}").fetchall()
-            repeated = [column for column in table.unique if not self._unique(relation, column)]
+            repeated = bool(table.unique) and not self._unique(relation, table.unique)
         except duckdb.Error:
             raise _unfit(
                 policy, f"the public table {table.name} cannot be read as declared"
@@ -93,9 +93,12 @@ class PublicEngine:
         self._relations[table.name] = relation
         self._columns[table.name] = tuple(row[0] for row in described)
 
-    def _unique(self, relation: str, column: str) -> bool:
-        name = quoted(column)
-        sql = f"SELECT count(*) = count(DISTINCT {name}) FROM {relation}"
+    def _unique(self, relation: str, columns: Sequence[str]) -> bool:
+        """Say whether the columns, taken together, are present and differ from row to row."""
+        names = ", ".join(quoted(column) for column in columns)
+        missing = " OR ".join(f"{quoted(column)} IS NULL" for column in columns)
+        distinct = f"SELECT count(*) FROM (SELECT DISTINCT {names} FROM {relation} WHERE NOT ({missing}))"
+        sql = f"SELECT count(*) = ({distinct}) FROM {relation}"
         row = self._connection.execute(sql).fetchone()
         return row is not None and row[0] is True
 
