@@ -38,11 +38,11 @@ def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by 
     """Open a session.
 
     Args:
-        source: a policy file (`policy.toml`); or a Parquet file, a list of them, or tables by name.
+        source: a policy (`policy.toml`), a Parquet file, a list of them, or tables by name.
         analyst: who asks, where the policy lists analysts.
-        epsilon: this session's own ceiling; for one's own files, which have no policy, the budget.
+        epsilon: this session's own ceiling; for one's own files, the budget.
         delta: the same for delta.
-        unit: for one's own files, the column whose value says which person a row belongs to.
+        unit: for one's own files, the column that says which person a row belongs to.
         rows_per_unit: 1 where each unit has one row; verified when a file is first read.
         bounds: for one's own files, lowest and highest value by column.
         neighbours: for one's own files, "add-remove" or "substitute".
@@ -86,11 +86,10 @@ def _analyst(policy: Policy, name: str | None) -> str:
         return DEFAULT_ANALYST
     if name not in known:
         near = nearest(name or "", known)
+        missing = "this policy lists its analysts, and none was named"
         raise _unfit(
-            "this policy lists its analysts, and none was named"
-            if name is None
-            else f"the policy lists no analyst {name[:80]!r}",
-            "each analyst has a budget of their own, so a session needs to know whose it spends.",
+            missing if name is None else f"the policy lists no analyst {name[:80]!r}",
+            "each analyst has a budget of their own, so a session has to know whose it spends.",
             f"analyst={near or known[0]!r}          analysts here: {listed(known, near)}",
         )
     return name

@@ -12,9 +12,9 @@
     ├── SessionUnusable       8xx  closed, or carried over a fork
     └── InternalError         9xx  ours; prints no values
 
-One class per stage, one code per cause, no code used twice for two causes. The text of a refusal is
-a function of query, policy and ledger (I6): nothing here ever sees a value from the data. Messages
-live where they are raised; `codes.py` holds the page behind each code.
+One class per stage, one code per cause, no code used twice for two causes. The text of a
+refusal is a function of query, policy and ledger (I6): nothing here ever sees a value from the
+data. Messages live where they are raised; `codes.py` holds the page behind each code.
 """
 
 from __future__ import annotations

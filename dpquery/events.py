@@ -1,8 +1,9 @@
 """The charge language: what was done, exactly enough to account for it.
 
-Law of this file. The meaning of an event never changes; a mechanism that behaves otherwise gets a
-new event; an accountant that does not know an event refuses it; new fields are optional. The ledger
-stores events and not epsilons, so that a better accountant can read old ledgers again.
+Law of this file. The meaning of an event never changes; a mechanism that behaves otherwise
+gets a new event; an accountant that does not know an event refuses it; new fields are
+optional. The ledger stores events and not epsilons, so that a better accountant can read old
+ledgers again.
 
 Events sit in the bottom layer: a mechanism states its own without knowing that budgets exist.
 """

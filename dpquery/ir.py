@@ -1,11 +1,12 @@
 """The query tree: our own, small and typed, every node with its span.
 
-sqlglot's tree ends at binding. What this tree cannot say cannot reach the engine, so adding a node
-here is a decision about the promise, and each backend has to render it (I9). Expressions are total
-(I12): `sql/check.py` shows it from the public domains that the nodes carry.
+sqlglot's tree ends at binding. What this tree cannot say cannot reach the engine, so adding a
+node here is a decision about the promise, and each backend has to render it (I9). Expressions
+are total (I12): `sql/check.py` shows it from the public domains that the nodes carry.
 
-A relation below the frontier is private: its rows each belong to one privacy unit. A `Frontier` is
-where bounded integers are taken from it, and `Above` is what happens to the released tables then.
+A relation below the frontier is private: its rows each belong to one privacy unit. A
+`Frontier` is where bounded integers are taken from it, and `Above` is what happens to the
+released tables then.
 """
 
 from __future__ import annotations
@@ -268,10 +269,11 @@ class AboveColumn:
 
 @dataclass(frozen=True, slots=True)
 class Above:
-    """The query over released and public tables: text made by us, no word of the analyst's in it.
+    """The query over released and public tables, with no word of the analyst's text in it.
 
-    Frontier i is its table `f{i}`, with the columns of that frontier's calls. Where every row of
-    the answer is one row of a frontier, the text ends in a hidden column with that row's number.
+    Frontier i is its table `f{i}`, with the columns of that frontier's calls. Where every row
+    of the answer is one row of a frontier, the text ends in a hidden column with that row's
+    number.
     """
 
     sql: str
@@ -313,8 +315,8 @@ class Checked:
 class Weight:
     """How rows are weighted: a unit with n rows gives each floor(scale * min(1, limit / n)).
 
-    Scale and limit are functions of plan and policy, never of the file. A unit's total is at most
-    `total`, whatever its rows; without weights both are 1 and each row counts 1.
+    Scale and limit are functions of plan and policy, never of the file. A unit's total is at
+    most `total`, whatever its rows; without weights both are 1 and each row counts 1.
     """
 
     limit: int = 1
@@ -344,7 +346,7 @@ Measure = CountRows
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The one private read of a frontier: a relation, how rows are weighted, and what to count."""
+    """The one private read of a frontier: a relation, and what to count in it."""
 
     relation: Relation
     contribution: Contribution
@@ -393,5 +395,5 @@ def columns_of(*exprs: Expr | None) -> dict[str, ColumnRef]:
 
 
 def decimal(scale: int) -> Type:
-    """Give the type of exact decimals with so many places; its width follows from the domain."""
+    """Give the type of decimals with so many places; the width follows from the domain."""
     return INTEGER if scale == 0 else Type(Kind.DECIMAL, 0, scale)

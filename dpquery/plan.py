@@ -1,7 +1,7 @@
 """Plans a checked statement: scans, releases, and one charge for all of them.
 
-A plan is made from query and policy alone, costs nothing, and is what EXPLAIN prints. Its charge is
-the sum of what its mechanisms lose for the sensitivities of their measures (I7).
+A plan is made from query and policy alone, costs nothing, and is what EXPLAIN prints. Its
+charge is the sum of what its mechanisms lose for the sensitivities of their measures (I7).
 """
 
 from __future__ import annotations
@@ -109,9 +109,10 @@ def _notes(contribution: Contribution, frontiers: tuple[FrontierPlan, ...]) -> l
         return []
     weights = {m.weight.limit for frontier in frontiers for m in frontier.scan.measures}
     limits = " or ".join(str(limit) for limit in sorted(weights))
+    rows = "row" if limits == "1" else "rows"
     return [
-        f"each {contribution.unit} counts for at most {limits} row{'' if limits == '1' else 's'} "
-        "(max_rows_contributed); further rows share that weight"
+        f"each {contribution.unit} counts for at most {limits} {rows} (max_rows_contributed); "
+        "further rows share that weight"
     ]
 
 
@@ -147,9 +148,8 @@ class Explanation:
                 f"  expected error  ± {step.expected_error} (95 %)",
             ]
             if not step.weight.plain:
-                lines.append(
-                    f"  weights         limit {step.weight.limit} row(s) per unit, in 1/{step.weight.scale}"
-                )
+                limit, scale = step.weight.limit, step.weight.scale
+                lines.append(f"  weights         limit {limit} per unit, in 1/{scale}")
         return "\n".join(
             [*lines, *(f"note: {note}" for note in self.notes), f"budget: {self.balance}"]
         )

@@ -1,6 +1,7 @@
 """Exact numbers of privacy: losses, the neighbouring relation, and how to read an epsilon.
 
-Everything here is a `Fraction`, read from text (I8). This module knows nothing of SQL or of data.
+Everything here is a `Fraction`, read from text (I8). This module knows nothing of SQL or of
+data.
 """
 
 from __future__ import annotations

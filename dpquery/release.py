@@ -1,7 +1,7 @@
 """The only place where exact values meet noise.
 
-Before anything is drawn, each mechanism states its loss again, and it has to be what the receipt
-says was charged (I7). Randomness enters here and nowhere else (I10).
+Before anything is drawn, each mechanism states its loss again, and it has to be what the
+receipt says was charged (I7). Randomness enters here and nowhere else (I10).
 """
 
 from __future__ import annotations

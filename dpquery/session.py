@@ -1,7 +1,7 @@
 """A session: the stages in order, and nothing else.
 
-One statement runs at a time. Nothing before `charge` has seen a private row, and nothing after it
-gives a charge back.
+One statement runs at a time. Nothing before `charge` has seen a private row, and nothing after
+it gives a charge back.
 """
 
 from __future__ import annotations
@@ -194,7 +194,8 @@ class Session:
 
     def _balance(self) -> str:
         standing = self._standing()
-        return f"{decimal_text(standing.left.epsilon)} of {decimal_text(standing.limit.epsilon)} left"
+        left, limit = standing.left.epsilon, standing.limit.epsilon
+        return f"{decimal_text(left)} of {decimal_text(limit)} left"
 
     def _free(self, table: pa.Table) -> Answer:
         return Answer(table, NO_LOSS, (), self._balance(), ())

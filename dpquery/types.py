@@ -1,7 +1,8 @@
 """The types of values, as policy and query see them, and the ranges they can take.
 
 A type comes from the policy and never from the data (I1). An `Interval` holds what is publicly
-known of a numeric value's range; interval arithmetic over it shows that nothing can overflow (I12).
+known of a numeric value's range; interval arithmetic over it shows that nothing can overflow
+(I12).
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ __all__ = [
 
 INT64 = (-(2**63), 2**63 - 1)
 WIDEST_EXACT = 2**126
-"""Exact integers and decimals stay below this in size: one bit less than the engine's widest type."""
+"""Exact integers and decimals stay below this in size: one bit less than the engine's widest
+type."""
 DECIMAL_DIGITS = 38
 
 
 class Kind(StrEnum):
-    """The families of values; a comparison stays within one (the three numeric ones are one)."""
+    """The families of values; a comparison stays within one, and all numbers are one."""
 
     INTEGER = "integer"
     DOUBLE = "double"

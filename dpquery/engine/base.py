@@ -1,8 +1,9 @@
 """What a backend is: it opens a scan against a receipt, and answers with exact integers.
 
-The integers leave in an `Exact` only, which cannot be printed, pickled or iterated, and which the
-release stage alone reads (I4). Whatever goes wrong inside becomes one constant failure: the text of
-an engine's error may quote rows, so it goes to the owner's log and nowhere else (I11).
+The integers leave in an `Exact` only, which cannot be printed, pickled or iterated, and which
+the release stage alone reads (I4). Whatever goes wrong inside becomes one constant failure:
+the text of an engine's error may quote rows, so it goes to the owner's log and nowhere else
+(I11).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Private files as they stand: fingerprints, and whether their types are the policy's.
 
-Nothing here runs before a receipt is open. A fingerprint is taken before and after each scan, so
-that one release sees one state of the data.
+Nothing here runs before a receipt is open. A fingerprint is taken before and after each scan,
+so that one release sees one state of the data.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a DP aggregate function is: its signature, and how a call of it becomes a release.
 
-A function knows why the sensitivity is what it says; the mechanism it picks knows numbers only.
-Adding one is a file here and a line in `__init__`: binding, completion and documentation read the
-signature and nothing else.
+A function knows why the sensitivity is what it says; the mechanism it picks knows numbers
+only. Adding one is a file here and a line in `__init__`: binding, completion and documentation
+read the signature and nothing else.
 """
 
 from __future__ import annotations

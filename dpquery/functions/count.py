@@ -1,9 +1,9 @@
 """DP_COUNT: how many rows, or how many rows where a value is present.
 
-Sensitivity: a unit's rows have a total weight of at most limit * scale (`calculus.md` 3), and each
-row is counted with its weight or not at all, so adding, removing or replacing one unit moves the
-weighted count by at most that much. The noise is scaled to it; dividing by the scale afterwards is
-post-processing.
+Sensitivity: a unit's rows have a total weight of at most limit * scale (`calculus.md` 3), and
+each row is counted with its weight or not at all, so adding, removing or replacing one unit
+moves the weighted count by at most that much. The noise is scaled to it; dividing by the scale
+afterwards is post-processing.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def additive_noise(call: Call, distance: int) -> AdditiveNoise:
                 options.mechanism_span,
                 "delta is missing",
                 (
-                    "Gaussian noise keeps its promise up to a small probability, which is a budget too.",
+                    "Gaussian noise keeps its promise but for a small probability: a budget too.",
                 ),
                 (
                     "add delta=1e-7 to the call, under a policy whose budget has a delta",

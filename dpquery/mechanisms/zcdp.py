@@ -20,7 +20,7 @@ MARGIN = 1e-12
 """Of the sum of all terms: a thousand times what rounding in 53 bits can have taken."""
 GOLDEN = (math.sqrt(5) - 1) / 2
 NARROWINGS = 50
-LOWEST, HIGHEST = -60.0, 100.0
+LOWEST, HIGHEST = -60, 100
 """Binary logarithms of order - 1 between which the best order is searched."""
 STEPS = 1024
 """Grid points per factor of two: the variance is within 0.1 % of the least provable one."""
@@ -51,7 +51,7 @@ def epsilon_above(rho: Fraction, delta: Fraction) -> Fraction:
 
 def _least(curve: Callable[[float], float]) -> float:
     """Search the least value of a curve that falls, then rises, by golden sections."""
-    low, high = LOWEST, HIGHEST
+    low, high = float(LOWEST), float(HIGHEST)
     left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
     at_left, at_right = curve(left), curve(right)
     for _ in range(NARROWINGS):

@@ -19,7 +19,7 @@ _SHOWN = 60
 """Characters of a value that a message repeats."""
 
 
-class Unfit(ValueError):  # noqa: N818 - named for what it says, as our other exceptions are
+class Unfit(ValueError):
     """Something that cannot be taken: what is wrong, why that matters, what to write."""
 
     def __init__(self, what: str, why: str, *remedy: str, code: str = "DPQ604") -> None:

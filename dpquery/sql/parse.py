@@ -10,10 +10,10 @@ import logging
 from dataclasses import dataclass
 from typing import NoReturn
 
+from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError
-from sqlglot import Token, TokenType
 
 from dpquery.errors import Diagnostic, RuleRefused, SyntaxRefused
 from dpquery.source import Source, Span

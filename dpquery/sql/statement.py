@@ -9,9 +9,9 @@ from __future__ import annotations
 import unicodedata
 from typing import NoReturn
 
+from sqlglot import Token, TokenType
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
-from sqlglot import Token, TokenType
 
 from dpquery.errors import Diagnostic, SyntaxRefused
 from dpquery.source import Source, Span

@@ -44,7 +44,8 @@ CASES = (
     Case(
         "weighted count",
         "SELECT DP_COUNT(*, eps=1) FROM visits WHERE spent < 50",
-        "SELECT sum(least(n, 20)) FROM (SELECT count(*) n FROM visits WHERE spent < 50 GROUP BY user_id)",
+        "SELECT sum(least(n, 20)) FROM "
+        "(SELECT count(*) n FROM visits WHERE spent < 50 GROUP BY user_id)",
     ),
 )
 

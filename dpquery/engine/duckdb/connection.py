@@ -1,7 +1,8 @@
 """Opens DuckDB with everything off that a query here does not need, and locks it.
 
-DuckDB says of itself that its settings are no privilege boundary: the wall is that only text made
-by us reaches it. These pins are the second wall, and they fix semantics that the plan relies on.
+DuckDB says of itself that its settings are no privilege boundary: the wall is that only text
+made by us reaches it. These pins are the second wall, and they fix semantics that the plan
+relies on.
 """
 
 from __future__ import annotations

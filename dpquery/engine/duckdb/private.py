@@ -1,7 +1,7 @@
 """The private engine: one locked DuckDB per session, which sees engine-made SQL only.
 
-A scan is one query over one state of the files. It starts when a receipt has been opened and not
-before; connecting reads no private file (I1, I3).
+A scan is one query over one state of the files. It starts when a receipt has been opened and
+not before; connecting reads no private file (I1, I3).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class DuckDBEngine:
     def _verify(
         self, connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerprint
     ) -> None:
-        """Hold files of a new state against the policy: types, and one row per unit if declared."""
+        """Hold a new state of the files against the policy: types, and rows per unit."""
         if self._verified.get(table.name) == state:
             return
         if isinstance(table.source, DatabaseTable):

@@ -1,7 +1,7 @@
 """The public engine: a locked DuckDB that holds public and released tables and nothing else.
 
-The argument for everything above the frontier is one sentence: it never saw a private row. Public
-tables are loaded when it opens; then the file system is shut.
+The argument for everything above the frontier is one sentence: it never saw a private row.
+Public tables are loaded when it opens; then the file system is shut.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class PublicEngine:
         """Say whether the columns, taken together, are present and differ from row to row."""
         names = ", ".join(quoted(column) for column in columns)
         missing = " OR ".join(f"{quoted(column)} IS NULL" for column in columns)
-        distinct = f"SELECT count(*) FROM (SELECT DISTINCT {names} FROM {relation} WHERE NOT ({missing}))"
-        sql = f"SELECT count(*) = ({distinct}) FROM {relation}"
+        different = f"SELECT DISTINCT {names} FROM {relation} WHERE NOT ({missing})"
+        sql = f"SELECT count(*) = (SELECT count(*) FROM ({different})) FROM {relation}"
         row = self._connection.execute(sql).fetchone()
         return row is not None and row[0] is True
 
@@ -182,9 +182,7 @@ def _unfit(policy: str, title: str) -> PolicyInvalid:
         Diagnostic(
             "DPQ604",
             title,
-            why=(
-                "a public table has to be what the policy says of it, or no query can rely on it.",
-            ),
+            why=("a public table has to be what the policy says of it: queries rely on it.",),
             remedy=("mend the file, or the types and `unique` of the table in the policy",),
         ),
         file=policy,

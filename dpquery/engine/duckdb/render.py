@@ -1,8 +1,9 @@
 """Our tree to DuckDB's SQL: every name quoted, every literal printed anew, every value clamped.
 
-Each private column is forced into its policy domain before any expression sees it: NULL stays NULL,
-NaN becomes NULL, the rest is clamped. What each node means is fixed by the tree, not by DuckDB's
-defaults; the Python engine is written against the same meaning, and both give the same integers.
+Each private column is forced into its policy domain before any expression sees it: NULL stays
+NULL, NaN becomes NULL, the rest is clamped. What each node means is fixed by the tree, not by
+DuckDB's defaults; the Python engine is written against the same meaning, and both give the
+same integers.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def render_scan(scan: Scan, table: Table, origin: str) -> str:
     )
     unit = quoted(table.unit or "")
     per_unit = f"SELECT count(*) AS n, {counts} FROM {source} GROUP BY {unit}"
-    return f"SELECT {', '.join(_weighted(i, m) for i, m in enumerate(scan.measures))} FROM ({per_unit})"
+    sums = ", ".join(_weighted(i, measure) for i, measure in enumerate(scan.measures))
+    return f"SELECT {sums} FROM ({per_unit})"
 
 
 def _weighted(index: int, measure: Measure) -> str:
@@ -100,8 +102,9 @@ class _Rows:
     def _filter(self, part: Expr) -> str:
         """Write one part of WHERE: on the raw column where the clamp cannot change its truth.
 
-        For a literal strictly inside the bounds, a value and its clamped value stand on the same
-        side of it, and a filter does not tell false from NULL. Then row groups can be skipped.
+        For a literal strictly inside the bounds, a value and its clamped value stand on the
+        same side of it, and a filter does not tell false from NULL. Then row groups can be
+        skipped.
         """
         match part:
             case Compare(
@@ -216,7 +219,8 @@ def clamped(column: Column) -> str:
     if column.bounds is None:
         return raw
     low, high = (_constant(end, column) for end in (column.bounds.low, column.bounds.high))
-    return f"(CASE {nan}WHEN {raw} < {low} THEN {low} WHEN {raw} > {high} THEN {high} ELSE {raw} END)"
+    outside = f"WHEN {raw} < {low} THEN {low} WHEN {raw} > {high} THEN {high}"
+    return f"(CASE {nan}{outside} ELSE {raw} END)"
 
 
 def _constant(value: int | Fraction | date, column: Column) -> str:
