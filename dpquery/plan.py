@@ -161,7 +161,7 @@ def explain(plan: Plan, balance: str) -> Explanation:
         planned.release.step(planned.column) for f in plan.frontiers for planned in f.releases
     )
     return Explanation(
-        basic(plan.charge.events) if plan.charge.events else Loss(Fraction(0)),
+        basic(plan.charge.events),
         steps,
         plan.notes,
         balance,

@@ -162,9 +162,6 @@ class Session:
             raise self._told(refusal, source) from None
 
     def _charge(self, plan: Plan) -> Receipt:
-        """Make the charge durable; a statement over public tables alone has none."""
-        if not plan.charge.events:
-            return Receipt(plan.charge, "free")
         try:
             return self._ledger.charge(plan.charge, self._limits, self._account)
         except QueryRefused as refusal:

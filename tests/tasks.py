@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from dpquery.codes import PAGES, Code
+from tests.docs import follow
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -42,7 +43,10 @@ def _entry(page: Code) -> str:
     )
 
 
-GENERATED: dict[Path, Callable[[], str]] = {ROOT / "grammar" / "errors.md": errors_page}
+GENERATED: dict[Path, Callable[[], str]] = {
+    ROOT / "grammar" / "errors.md": errors_page,
+    follow.PAGE: follow.page,
+}
 
 
 def main(argv: list[str]) -> int:

@@ -45,12 +45,14 @@ class Ledger:
         self._store = store
 
     def charge(self, charge: Charge, limits: Limits, account: Account) -> Receipt:
-        """Make a charge durable, if it keeps every limit.
+        """Make a charge durable, if it keeps every limit; one that loses nothing leaves no trace.
 
         Raises:
             BudgetRefused: a limit would be passed; nothing was written.
             PolicyInvalid: the file can no longer be trusted or written; there is no receipt.
         """
+        if not charge.events:
+            return Receipt(charge, "")
         store = self._store
         with faults(store.path), store.writing() as head:
             totals = store.totals(account)

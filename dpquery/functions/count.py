@@ -40,9 +40,10 @@ class CountCell:
         return self.noise.name
 
     def interval(self, confidence: Fraction) -> tuple[int, int]:
-        """Give the whole numbers between which the weighted count lies, rounded outwards."""
+        """Give whole numbers, as far below as above, between which the weighted count lies."""
         low, high = self.noise.interval(self.noisy, confidence)
-        return _within(low // self.scale), _within(-(-high // self.scale))
+        margin = max(self.value - low // self.scale, -(-high // self.scale) - self.value)
+        return _within(self.value - margin), _within(self.value + margin)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ def additive_noise(call: Call, distance: int) -> AdditiveNoise:
     """
     options = call.options
     if options.mechanism != "gaussian":
-        return DiscreteLaplace(Fraction(distance) / options.epsilon)
+        return DiscreteLaplace.calibrated(distance, options.epsilon)
     if options.delta is None:
         raise PlanRefused(
             Diagnostic(
@@ -30,9 +30,7 @@ def additive_noise(call: Call, distance: int) -> AdditiveNoise:
                 f"{call.function} with mechanism='gaussian' needs delta",
                 options.mechanism_span,
                 "delta is missing",
-                (
-                    "Gaussian noise keeps its promise but for a small probability: a budget too.",
-                ),
+                ("Gaussian noise keeps its promise but for a small probability, delta.",),
                 (
                     "add delta=1e-7 to the call, under a policy whose budget has a delta",
                     "or leave out mechanism=, which needs none",

@@ -71,7 +71,7 @@ class DiscreteGaussian:
         integers of exp(-(k - x)^2 / (2 sigma2)). By Poisson summation S is largest at
         integers, so the last term is at most 0. Over independent values the divergences add,
         and the squares of the shifts add up to d^2 or less. Epsilon and delta follow from rho
-        by Canonne, Kamath, Steinke 2020 (arXiv:2004.00010), corollary 13 (`zcdp.py`).
+        by Canonne, Kamath, Steinke 2020 (arXiv:2004.00010), section 2.3 (`zcdp.py`).
 
     Sampling:
         Exact: integers and uniform bits only. Algorithm 3 of the same paper: a discrete Laplace
@@ -238,8 +238,9 @@ def _bounds(sigma2: Fraction, shift: int, stretches: int) -> tuple[Int64s, Int64
 def _half_width(sigma2: Fraction, confidence: Fraction) -> int:
     """Give m with P[|noise| > m] <= 1 - confidence, rounded outwards.
 
-    Above SUMMED: P[|noise| > m] is at most that of a continuous Gaussian at m or beyond
-    (Canonne, Kamath, Steinke 2020, proposition 25), so its quantile will do.
+    Above SUMMED the quantile of a continuous Gaussian will do. The sum of exp(-k^2 / (2
+    sigma2)) over k > m is at most its integral from m, as it falls; and over all k it is at
+    least its integral, by Poisson summation.
     """
     if not LEAST_REST <= 1 - confidence < 1:
         raise ValueError("a confidence lies between 0 and 1")

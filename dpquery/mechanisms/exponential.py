@@ -37,6 +37,7 @@ FEW = 32
 
 INT64_END = 1 << 63
 REFINE = 64
+"""Binary digits drawn at a time where the first ones leave a comparison open."""
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -47,9 +48,8 @@ Integers = npt.NDArray[Any]
 def coin(numerator: int, denominator: int, randomness: Randomness) -> bool:
     """Show heads with probability exp(-numerator / denominator), for any ratio from 0."""
     whole, rest = divmod(numerator, denominator)
-    return all(_even_run(1, 1, randomness) for _ in range(whole)) and _even_run(
-        rest, denominator, randomness
-    )
+    survived = whole == 0 or _whole(randomness) >= whole
+    return survived and _even_run(rest, denominator, randomness)
 
 
 def _even_run(numerator: int, denominator: int, randomness: Randomness) -> bool:
@@ -97,6 +97,7 @@ def _offset(end: int, t: int, randomness: Randomness) -> int:
 
 
 def _whole(randomness: Randomness) -> int:
+    """Draw m with probability proportional to exp(-m)."""
     for heads in range(ROUNDS):
         if not _even_run(1, 1, randomness):
             return heads

@@ -4,8 +4,8 @@ It knows bits and bounds, and no law of any mechanism. There is no seed, and no 
 between two calls: nothing can be shared by threads, or by parent and child after a fork.
 
 A source may break (all zeros, say). Then no loop here or in a sampler may hang, and no value
-may leave with noise that is none. So each block is compared with itself, and each loop ends
-after `ROUNDS` rounds, with `broken`. Neither costs any privacy: both depend on the random
+may leave with noise that is none. So two lanes of each block are compared, and each loop
+ends after `ROUNDS` rounds, with `broken`. Neither costs any privacy: both depend on the random
 bits alone and never on data, and with honest bits either happens with probability below
 2^-128.
 """

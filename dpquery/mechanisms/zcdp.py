@@ -30,7 +30,7 @@ STEPS = 1024
 def epsilon_above(rho: Fraction, delta: Fraction) -> Fraction:
     """Give an epsilon for which rho-zCDP implies (epsilon, delta), rounded up to nine digits.
 
-    Canonne, Kamath, Steinke 2020 (arXiv:2004.00010), corollary 13: for every order a > 1,
+    Canonne, Kamath, Steinke 2020 (arXiv:2004.00010), section 2.3: for every order a > 1,
     epsilon = a rho + ln(1 - 1/a) - ln(a delta) / (a - 1) will do. The least is searched; the
     search may miss it, and what it finds is proven all the same.
     """

@@ -60,10 +60,18 @@ def _sorted_out(fields: pa.Schema) -> Schema:
         elif not _named(field.name):
             left_out[field.name] = "its name cannot be printed"
         elif type_ is None:
-            left_out[field.name] = f"no type for {field.type}"
+            left_out[field.name] = _untyped(field.type)
         else:
             types[field.name] = type_
     return Schema(types, left_out)
+
+
+def _untyped(arrow: pa.DataType) -> str:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(arrow):
+        return f"timestamps are in microseconds and have no time zone, and this is {arrow}"
+    return f"no type for {arrow}"
 
 
 def _named(name: str) -> bool:
@@ -83,7 +91,8 @@ def type_of(arrow: pa.DataType) -> Type | None:
     if is_.is_decimal(arrow):
         return _decimal(arrow.precision, arrow.scale)
     if is_.is_timestamp(arrow):
-        return TIMESTAMP if arrow.tz is None and arrow.unit != "ns" else None
+        # Other units hold moments that have no number of microseconds in 64 bits.
+        return TIMESTAMP if arrow.tz is None and arrow.unit == "us" else None
     plain = (
         (lambda t: is_.is_integer(t) and not is_.is_uint64(t), INTEGER),
         (lambda t: is_.is_float32(t) or is_.is_float64(t), DOUBLE),
@@ -104,10 +113,12 @@ def widens(actual: Type, declared: Type) -> bool:
 
     >>> widens(INTEGER, DOUBLE), widens(DOUBLE, INTEGER)
     (True, False)
+
+    A date is no timestamp: the last days of a file's range have no number of microseconds.
     """
     if actual.kind is Kind.DECIMAL and declared.kind is Kind.DECIMAL:
         whole = declared.precision - declared.scale
         return actual.scale <= declared.scale and actual.precision - actual.scale <= whole
     if declared.kind is Kind.DOUBLE:
         return actual.numeric
-    return actual == declared or (actual.kind, declared.kind) == (Kind.DATE, Kind.TIMESTAMP)
+    return actual == declared

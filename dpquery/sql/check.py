@@ -19,6 +19,7 @@ from dpquery.ir import (
     Expr,
     Filter,
     Frontier,
+    Literal,
     Negate,
     Relation,
     TableScan,
@@ -58,7 +59,7 @@ def every_expression_is_total(frontier: Frontier) -> None:
     decimals are exact, so their public range has to fit.
     """
     for expr in _expressions(frontier):
-        if isinstance(expr, Arithmetic | Negate | Widen) and not _fits(expr):
+        if isinstance(expr, Arithmetic | Negate | Widen | Literal) and not _fits(expr):
             raise RuleRefused(
                 Diagnostic(
                     "DPQ305",
@@ -77,8 +78,8 @@ def every_expression_is_total(frontier: Frontier) -> None:
             )
 
 
-def _fits(expr: Arithmetic | Negate | Widen) -> bool:
-    if expr.type.kind is Kind.DOUBLE:
+def _fits(expr: Arithmetic | Negate | Widen | Literal) -> bool:
+    if expr.type.kind is Kind.DOUBLE or not expr.type.numeric:
         return True
     low, high = expr.domain.low, expr.domain.high
     if low is None or high is None:

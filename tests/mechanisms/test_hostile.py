@@ -10,6 +10,7 @@ import pytest
 
 from dpquery.errors import InternalError
 from dpquery.mechanisms import AdditiveNoise, Randomness
+from dpquery.mechanisms.exponential import coin
 from dpquery.mechanisms.randomness import ROUNDS
 from tests.mechanisms.cases import NAMED, Case
 from tests.mechanisms.sources import ONES, PATTERNS, ZEROS, Failing, Repeating, Seeded, Stuck
@@ -77,6 +78,21 @@ def test_the_fault_shows_no_values() -> None:
     assert str(fault.value).splitlines()[0] == (
         "failed[DPQ902]: the randomness of the operating system looks broken"
     )
+
+
+class Heads(Randomness):
+    """Coins of probability 1/e show heads for ever: each run stops at its third toss."""
+
+    __slots__ = ()
+
+    def below(self, bound: int) -> int:
+        return 0 if bound < 3 else bound - 1
+
+
+def test_a_coin_of_vanishing_probability_ends_too() -> None:
+    """exp(-10^12) is no reason for 10^12 tosses."""
+    with pytest.raises(InternalError, match="randomness"):
+        coin(10**12, 1, Heads())
 
 
 class Counting(Seeded):

@@ -22,7 +22,7 @@ FLOATS_ALLOWED = {
     # probabilities and intervals: computed after the release, or for tests
     "log_pmf", "pmf", "_half_width", "_log_total", "_reach",
     # from rho to epsilon, rounded against the analyst
-    "epsilon_above", "_least", "MARGIN", "GOLDEN", "LOWEST", "HIGHEST",
+    "epsilon_above", "_least", "MARGIN", "GOLDEN",
 }  # fmt: skip
 FRACTIONS_DIVIDED = {"loss", "rho", "calibrated", "variance_ratio"}
 """Here `/` stands between Fractions, as the types say."""

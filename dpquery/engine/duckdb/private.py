@@ -29,11 +29,12 @@ __all__ = ["DuckDBEngine"]
 class DuckDBEngine:
     """Reads Parquet files and DuckDB files through DuckDB."""
 
-    def __init__(self, policy: Policy, log: FaultLog) -> None:
+    def __init__(self, policy: Policy, log: FaultLog, threads: int | None = None) -> None:
         self._tables = {
             name: table for name, table in policy.tables.items() if not table.public
         }
         self._log = log
+        self._threads = threads
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._verified: dict[str, Fingerprint] = {}
 
@@ -78,6 +79,8 @@ class DuckDBEngine:
             ]
             for database in _databases(self._tables):
                 connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
+            if self._threads is not None:
+                connection.execute(f"SET threads = {self._threads}")
             lock(connection, paths)
             self._connection = connection
         return self._connection
@@ -105,9 +108,11 @@ def _origin(table: Table) -> str:
     """Write what stands after FROM for a table's rows."""
     if isinstance(table.source, DatabaseTable):
         return f"{quoted(str(table.source.database))}.main.{quoted(table.source.table)}"
+    # By name, so that a column gets the widest type among the files: the first file's could not
+    # hold the values of the others. Each file's schema was held against the policy before.
     paths = ", ".join(text(str(path)) for path in table.source.paths)
     return (
-        f"read_parquet([{paths}], union_by_name=false, hive_partitioning=false, filename=false)"
+        f"read_parquet([{paths}], union_by_name=true, hive_partitioning=false, filename=false)"
     )
 
 

@@ -81,12 +81,12 @@ class PublicEngine:
                 f"CREATE TABLE {relation} AS SELECT {_listed(table)} FROM {_reader(table)}"
             )
             described = self._connection.execute(f"DESCRIBE {relation}").fetchall()
-            repeated = bool(table.unique) and not self._unique(relation, table.unique)
+            unique = not table.unique or self._unique(relation, table.unique)
         except duckdb.Error:
             raise _unfit(
                 policy, f"the public table {table.name} cannot be read as declared"
             ) from None
-        if repeated:
+        if not unique:
             raise _unfit(
                 policy, f"{repeated[0]} is not unique in the public table {table.name}"
             )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from datetime import date, datetime
 from fractions import Fraction
+from typing import Any
 
 from dpquery.engine.duckdb.connection import quoted, text
 from dpquery.engine.duckdb.schema import duckdb_name
@@ -35,7 +36,7 @@ from dpquery.ir import (
     Widen,
 )
 from dpquery.policy.model import Column, Table
-from dpquery.types import INT64, Interval, Kind, Type
+from dpquery.types import INT64, WIDEST_EXACT, Interval, Kind, Type
 
 __all__ = ["render_scan", "render_singleness"]
 
@@ -116,7 +117,7 @@ class _Rows:
                 raw = f"{quoted(name)} {operator} {literal(right)}"
                 # NaN is above everything in DuckDB, and NULL here.
                 nan = column.type.kind is Kind.DOUBLE and operator in _TRUE_OF_NAN
-                return f"{raw} AND NOT isnan({quoted(name)})" if nan else raw
+                return f"{raw} AND NOT isnan({cast(quoted(name), 'DOUBLE')})" if nan else raw
         return self.value(part)
 
     def count(self, measure: CountRows) -> str:
@@ -132,8 +133,8 @@ class _Rows:
                 return clamped(self._table.columns[name])
             case Literal():
                 return literal(expr)
-            case Widen(operand=operand):
-                return cast(self.value(operand), storage(expr.type, expr.domain))
+            case Widen():
+                return self._widened(expr)
             case Negate(operand=operand):
                 return f"(-{cast(self.value(operand), storage(expr.type, expr.domain))})"
             case Arithmetic():
@@ -168,20 +169,42 @@ class _Rows:
             if expr.operator is Operator.DIVIDE:
                 right = f"nullif({right}, 0)"
             return f"nullif({left} {expr.operator} {right}, {NAN})"
-        if expr.type.kind is Kind.INTEGER:
-            operands = [storage(side.type, side.domain) for side in (expr.left, expr.right)]
-            wide = _widest([target, *operands])
-            left, right = cast(left, wide), cast(right, wide)
-            if expr.operator in {Operator.QUOTIENT, Operator.REMAINDER}:
-                right = f"nullif({right}, 0)"
-            return f"({left} {expr.operator} {right})"
-        if expr.operator is Operator.MULTIPLY:
+        if expr.type.kind is Kind.DECIMAL and expr.operator is Operator.MULTIPLY:
             return cast(f"({self._narrow(expr.left)} * {self._narrow(expr.right)})", target)
-        return cast(f"({cast(left, target)} {expr.operator} {cast(right, target)})", target)
+        wide = _operand_storage(expr, target)
+        left, right = cast(left, wide), cast(right, wide)
+        if expr.type.kind is Kind.DECIMAL:
+            return cast(f"({left} {expr.operator} {right})", target)
+        if expr.operator in {Operator.QUOTIENT, Operator.REMAINDER}:
+            right = f"nullif({right}, 0)"
+        return f"({left} {expr.operator} {right})"
+
+    def _widened(self, expr: Widen) -> str:
+        """Write a wider number; a double is the nearest one.
+
+        DuckDB rounds twice from HUGEINT to DOUBLE, but once from a text.
+        """
+        operand = self.value(expr.operand)
+        if expr.type.kind is Kind.DOUBLE and _held(expr.operand) == "HUGEINT":
+            operand = cast(operand, "VARCHAR")
+        return cast(operand, storage(expr.type, expr.domain))
 
     def _narrow(self, expr: Expr) -> str:
         """Write a factor in the narrowest decimal that holds it: widths add up."""
         return cast(self.value(expr), decimal_storage(expr.type.scale, expr.domain))
+
+
+def _held(expr: Expr) -> str:
+    return storage(expr.type, expr.domain)
+
+
+def _operand_storage(expr: Arithmetic, target: str) -> str:
+    """Give the storage that holds the result, both operands, and what lies between."""
+    held = [target, _held(expr.left), _held(expr.right)]
+    if expr.operator is Operator.REMAINDER and not expr.right.domain.within(0, WIDEST_EXACT):
+        # The least BIGINT % -1 raises: DuckDB divides, and the quotient is no BIGINT.
+        held.append(storage(expr.type, -expr.left.domain))
+    return _widest(held)
 
 
 def _conjuncts(condition: Expr) -> list[Expr]:
@@ -194,8 +217,11 @@ def _conjuncts(condition: Expr) -> list[Expr]:
 def _inside_bounds(right: Literal, column: Column) -> bool:
     if column.bounds is None or right.type.kind is not column.type.kind:
         return False
-    low, high, value = column.bounds.low, column.bounds.high, right.value
-    return bool(low < value < high)  # type: ignore[operator]  # one kind, so one order
+    trio: list[Any] = [column.bounds.low, right.value, column.bounds.high]
+    if column.type.kind is Kind.DOUBLE:
+        trio = [float(value) for value in trio]  # two literals can be one double
+    low, value, high = trio
+    return bool(low < value < high)
 
 
 def clamped(column: Column) -> str:

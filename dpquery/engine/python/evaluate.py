@@ -1,0 +1,109 @@
+"""What an expression means for one row: SQL's three-valued logic over exact values.
+
+None is NULL, and an operation on NULL is NULL. Integers and decimals are computed exactly;
+doubles as IEEE 754 says, but what is no number is NULL, and so is a division by zero. No
+expression raises (I12).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+
+from dpquery.engine.python.rows import Row, Value, constant
+from dpquery.ir import (
+    Arithmetic,
+    ColumnRef,
+    Compare,
+    Comparison,
+    Expr,
+    In,
+    IsNull,
+    Literal,
+    Logic,
+    Negate,
+    Not,
+    Operator,
+    Widen,
+    children,
+)
+from dpquery.types import DOUBLE
+
+__all__ = ["evaluate"]
+
+_COMPARE: Mapping[Comparison, Callable[[Value, Value], bool]] = {
+    Comparison.EQ: operator.eq,
+    Comparison.NE: operator.ne,
+    Comparison.LT: operator.lt,
+    Comparison.LE: operator.le,
+    Comparison.GT: operator.gt,
+    Comparison.GE: operator.ge,
+}
+
+
+def evaluate(expr: Expr, row: Row) -> Value:
+    """Give the value of an expression for one row of clamped columns."""
+    match expr:
+        case ColumnRef(name=name):
+            return row[name]
+        case Literal(value=value, type=type_):
+            return constant(value, type_)
+        case IsNull(operand=operand):
+            return evaluate(operand, row) is None
+        case Logic(conjunction=conjunction, parts=parts):
+            return _joined(conjunction, [evaluate(part, row) for part in parts])
+    operands = [evaluate(child, row) for child in children(expr)]
+    return None if any(value is None for value in operands) else _applied(expr, operands)
+
+
+def _joined(conjunction: bool, truths: list[bool | None]) -> bool | None:
+    """AND is false as soon as one part is, OR true; else NULL as soon as one part is."""
+    decisive = not conjunction
+    if any(truth is decisive for truth in truths):
+        return decisive
+    return None if None in truths else conjunction
+
+
+def _applied(
+    expr: Widen | Negate | Not | Compare | In | Arithmetic, operands: list[Value]
+) -> Value:
+    """Apply a node to operands of which none is NULL."""
+    first, *others = operands
+    match expr:
+        case Widen(type=type_):
+            # To the nearest double, ties to even; a decimal of more places is the same number.
+            return float(first) if type_ == DOUBLE else first
+        case Negate():
+            return -first
+        case Not():
+            return not first
+        case Compare(operator=comparison):
+            return _COMPARE[comparison](first, others[0])
+        case In():
+            return first in others
+        case Arithmetic(operator=how, type=type_):
+            result = _computed(how, first, others[0])
+            return (
+                None
+                if type_ == DOUBLE and result is not None and math.isnan(result)
+                else result
+            )
+
+
+def _computed(how: Operator, left: Value, right: Value) -> Value:
+    match how:
+        case Operator.ADD:
+            return left + right
+        case Operator.SUBTRACT:
+            return left - right
+        case Operator.MULTIPLY:
+            return left * right
+    if right == 0:
+        return None
+    if how is Operator.DIVIDE:
+        return left / right
+    quotient = abs(left) // abs(right)
+    if (left < 0) != (right < 0):
+        quotient = -quotient
+    return quotient if how is Operator.QUOTIENT else left - right * quotient

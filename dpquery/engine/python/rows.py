@@ -1,0 +1,116 @@
+"""Rows of Parquet files, each value forced into its policy domain before anything sees it.
+
+A date is held as its number of days, a timestamp as its number of microseconds: files can hold
+moments that Python's calendar cannot. A decimal is a `Fraction`; NULL is None, and so is NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpquery.engine.files import DataChanged
+from dpquery.ir import Scalar
+from dpquery.policy.model import Column, DatabaseTable, Table
+from dpquery.types import Kind, Type
+
+__all__ = ["Row", "Value", "constant", "read_rows"]
+
+Value = Any
+"""None, bool, int, float, Fraction or str, as the type of its column or expression says."""
+Row = Mapping[str, Value]
+
+_DAY_ZERO = date(1970, 1, 1)
+_MOMENT_ZERO = datetime(1970, 1, 1)  # noqa: DTZ001 - timestamps have no time zone here
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def read_rows(table: Table, names: Sequence[str]) -> Iterator[tuple[Value, Row]]:
+    """Give each row as its unit, unclamped, and the columns named, clamped.
+
+    Raises:
+        DataChanged: the table is not in Parquet files.
+    """
+    if isinstance(table.source, DatabaseTable):
+        raise DataChanged(
+            f"{table.name!r} is in a DuckDB file, which this engine does not read"
+        )
+    columns = [table.columns[name] for name in names]
+    for path in table.source.paths:
+        yield from _rows_of(path, table.unit, columns)
+
+
+def _rows_of(
+    path: Path, unit: str | None, columns: Sequence[Column]
+) -> Iterator[tuple[Value, Row]]:
+    wanted = {column.name for column in columns} | ({unit} if unit is not None else set())
+    with pq.ParquetFile(path) as file:
+        data, length = file.read(columns=sorted(wanted)), file.metadata.num_rows
+    units = [None] * length if unit is None else _plain(data.column(unit))
+    cells = [map(_Clamp(column), _plain(data.column(column.name))) for column in columns]
+    names = [column.name for column in columns]
+    for owner, *values in zip(units, *cells, strict=True):
+        yield owner, dict(zip(names, values, strict=True))
+
+
+def _plain(column: pa.ChunkedArray) -> list[Value]:
+    """Give the cells of a column; moments as the integers that the file holds."""
+    if pa.types.is_date32(column.type):
+        column = column.cast(pa.int32())
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    cells: list[Value] = column.to_pylist()
+    return cells
+
+
+class _Clamp:
+    """Forces the cells of one column into its domain: NULL and NaN first, then the bounds."""
+
+    def __init__(self, column: Column) -> None:
+        self._type = column.type
+        self._longest = column.max_length
+        self._ends: tuple[Value, Value] | None = None
+        if column.bounds is not None:
+            low, high = column.bounds.low, column.bounds.high
+            self._ends = constant(low, column.type), constant(high, column.type)
+
+    def __call__(self, cell: Value) -> Value:
+        value = None if cell is None else self._typed(cell)
+        if value is None or self._ends is None:
+            return value
+        low, high = self._ends
+        return low if value < low else high if value > high else value
+
+    def _typed(self, cell: Value) -> Value:
+        match self._type.kind:
+            case Kind.DOUBLE:
+                return None if math.isnan(cell) else float(cell)
+            case Kind.DECIMAL:
+                return Fraction(cell)
+            case Kind.TEXT:
+                return cell[: self._longest]
+        return cell
+
+
+def constant(value: Scalar, type_: Type) -> Value:
+    """Give a value of query or policy as the rows hold it: a double's is the nearest double.
+
+    >>> from dpquery.types import DATE, DOUBLE
+    >>> constant(Fraction(1, 10), DOUBLE), constant(date(1970, 1, 3), DATE)
+    (0.1, 2)
+    """
+    match value:
+        case datetime():
+            return (value - _MOMENT_ZERO) // _MICROSECOND
+        case date():
+            return (value - _DAY_ZERO).days
+        case int() | Fraction() if type_.kind is Kind.DOUBLE:
+            return float(value)
+    return value

@@ -1,0 +1,144 @@
+"""The way back from sqlglot's nodes to the text: a span for each, with whole brackets.
+
+sqlglot notes positions on names and literals only. A node's span is the union of its leaves,
+widened until every bracket in it is closed; a call begins at its name.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlglot import Token, TokenType
+from sqlglot import expressions as exp
+
+from dpquery.source import Span
+from dpquery.sql.mending import span_of
+
+__all__ = ["Spans"]
+
+_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
+_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
+
+
+@dataclass(slots=True)
+class _Bracket:
+    """A pair of brackets by the numbers of their tokens, inside another pair or none."""
+
+    opened: int
+    closed: int
+    outer: int | None
+
+
+class Spans:
+    """Finds the stretch of text behind a node."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.tokens = tokens
+        self._starts = [token.start for token in tokens]
+        self._brackets: list[_Bracket] = []
+        self._inside = self._match()
+
+    def of(self, node: exp.Expr) -> Span:
+        """Give the span of a node; for one without a place of its own, that of its parent."""
+        found = self._own(node)
+        while found is None and node.parent is not None:
+            node = node.parent
+            found = self._own(node)
+        return found or span_of(self.tokens[0], self.tokens[-1])
+
+    def name(self, node: exp.Expr) -> Span:
+        """Give the span of a call's name alone."""
+        start = self.of(node).start
+        return span_of(self.tokens[self._at(start)])
+
+    def written_as_call(self, node: exp.Expr) -> bool:
+        """Say whether a function stands in the text as a name before brackets, or alone."""
+        return _position(node) is not None or self._call_around(node) is not None
+
+    def word(self, *words: str) -> Span | None:
+        """Give the span of the first token that reads as one of some words."""
+        for token in self.tokens:
+            if token.text.upper() in words and token.token_type is not TokenType.STRING:
+                return span_of(token)
+        return None
+
+    def _match(self) -> list[int | None]:
+        """Pair the brackets, and note for each token the pair that it stands in."""
+        inside: list[int | None] = []
+        stack: list[int] = []
+        for number, token in enumerate(self.tokens):
+            if token.token_type in _CLOSING and stack:
+                self._brackets[stack.pop()].closed = number
+            inside.append(stack[-1] if stack else None)
+            if token.token_type in _OPENING:
+                outer = stack[-1] if stack else None
+                self._brackets.append(_Bracket(number, number, outer))
+                stack.append(len(self._brackets) - 1)
+        return inside
+
+    def _own(self, node: exp.Expr) -> Span | None:
+        span: Span | None = None
+        for leaf in node.walk():
+            here = _position(leaf)
+            if here is not None:
+                span = here if span is None else span | here
+        if isinstance(node, exp.Func) and _position(node) is None:
+            call = self._call_around(node)
+            if call is not None:
+                return call if span is None else span | call
+        return None if span is None else self._closed(span)
+
+    def _closed(self, span: Span) -> Span:
+        """Widen a span until every bracket in it has its partner."""
+        first, last = self._at(span.start), self._at(span.end - 1)
+        following = self.tokens[last + 1] if last + 1 < len(self.tokens) else None
+        if following is not None and following.token_type is TokenType.L_PAREN:
+            if _is_name(self.tokens[last]):
+                last += 2  # a call without arguments: into its brackets
+        left, right = list(self._around(first)), list(self._around(last))
+        shared = set(left) & set(right)
+        for number in left:
+            if number not in shared:
+                span |= self._bracket(number)
+        for number in right:
+            if number not in shared:
+                span |= self._bracket(number)
+        return span
+
+    def _call_around(self, node: exp.Expr) -> Span | None:
+        """Find the brackets around a function's arguments, with its name before them."""
+        assert isinstance(node, exp.Func)  # noqa: S101 - the callers ask for functions only
+        leaf = next((at for at in map(_position, node.walk()) if at is not None), None)
+        if leaf is None:
+            return None
+        names = {*type(node).sql_names(), type(node).__name__.upper()}
+        for number in self._around(self._at(leaf.start)):
+            opened = self._brackets[number].opened
+            if opened and self.tokens[opened - 1].text.upper() in names:
+                return span_of(self.tokens[opened - 1]) | self._bracket(number)
+        return None
+
+    def _around(self, number: int) -> Iterator[int]:
+        """Give the brackets around a token, from the innermost outwards."""
+        bracket = self._inside[number]
+        while bracket is not None:
+            yield bracket
+            bracket = self._brackets[bracket].outer
+
+    def _bracket(self, number: int) -> Span:
+        bracket = self._brackets[number]
+        return span_of(self.tokens[bracket.opened], self.tokens[bracket.closed])
+
+    def _at(self, offset: int) -> int:
+        return max(0, bisect_right(self._starts, offset) - 1)
+
+
+def _position(node: exp.Expr) -> Span | None:
+    start, end = node.meta.get("start"), node.meta.get("end")
+    return None if start is None or end is None else Span(start, end + 1)
+
+
+def _is_name(token: Token) -> bool:
+    return token.text[:1].isidentifier()
