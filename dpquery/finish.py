@@ -1,29 +1,31 @@
-"""From released columns to the answer's table: the query above the frontier, and its noise.
+"""From released tables to the answer's table: the query above the frontier, and its noise.
 
 Post-processing: free, and blind to private rows. It can fail by time or memory only (DPQ702).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from itertools import product
 
 import pyarrow as pa
 
 from dpquery.answer import Cell
 from dpquery.engine.duckdb.public import PublicEngine, arrow_type
-from dpquery.ir import Above
-from dpquery.release import ReleasedColumn
+from dpquery.ir import Above, Scalar
+from dpquery.release import ReleasedTable
+from dpquery.types import Kind, Type
 
 __all__ = ["finish"]
 
-Released = Sequence[tuple[ReleasedColumn, ...]]
-
 
 def finish(
-    above: Above, released: Released, public: PublicEngine
+    above: Above, released: Sequence[ReleasedTable], public: PublicEngine
 ) -> tuple[pa.Table, list[list[Cell | None]]]:
     """Run the query above, name its columns, and find the noise behind each value."""
-    result = public.run(above, [_table(columns) for columns in released])
+    result = public.run(above, [_table(one) for one in released])
     rows: list[int] = []
     if above.numbered:
         rows = result.column("row").to_pylist()
@@ -32,23 +34,40 @@ def finish(
     return table, _cells(above, released, rows)
 
 
-def _table(columns: tuple[ReleasedColumn, ...]) -> pa.Table:
-    """Put released columns side by side, with the number of each row."""
-    height = len(columns[0].cells)
+def _table(released: ReleasedTable) -> pa.Table:
+    """Put keys and released columns side by side, with the number of each row."""
+    height = len(released.columns[0].cells)
     arrays = {"row": pa.array(range(height), pa.int64())}
-    for column in columns:
+    for key, values in zip(released.keys, _combinations(released), strict=True):
+        shown = [_shown(value, key.expr.type) for value in values]
+        arrays[key.column] = pa.array(shown, arrow_type(key.expr.type))
+    for column in released.columns:
         values = [cell.value for cell in column.cells]
         arrays[column.name] = pa.array(values, arrow_type(column.type))
     return pa.table(arrays)
 
 
-def _cells(above: Above, released: Released, rows: list[int]) -> list[list[Cell | None]]:
+def _combinations(released: ReleasedTable) -> Iterator[tuple[Scalar, ...]]:
+    """Give each key's value row by row: every combination, the last key running fastest."""
+    return zip(*product(*(key.values for key in released.keys)), strict=True)
+
+
+def _shown(value: Scalar, type_: Type) -> object:
+    if type_.kind is Kind.DECIMAL and isinstance(value, int | Fraction):
+        return Decimal(int(value * 10**type_.scale)).scaleb(-type_.scale)
+    return value
+
+
+def _cells(
+    above: Above, released: Sequence[ReleasedTable], rows: list[int]
+) -> list[list[Cell | None]]:
     """Give, for each row of the result, the releases that its columns show unchanged."""
     sources: list[Sequence[Cell] | None] = []
     for column in above.columns:
-        if column.origin is None:
-            sources.append(None)
-            continue
-        frontier, name = column.origin
-        sources.append(next(c.cells for c in released[frontier] if c.name == name))
+        found = None
+        if column.origin is not None:
+            frontier, name = column.origin
+            columns = released[frontier].columns
+            found = next((one.cells for one in columns if one.name == name), None)
+        sources.append(found)
     return [[None if cells is None else cells[row] for cells in sources] for row in rows]

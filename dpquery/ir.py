@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
 from fractions import Fraction
+from math import floor, prod
 
 from dpquery.source import Source, Span
 from dpquery.types import BOOLEAN, INTEGER, UNKNOWN, Interval, Kind, Type
@@ -26,15 +27,19 @@ __all__ = [
     "Bound",
     "Call",
     "Checked",
+    "Code",
     "ColumnRef",
     "Compare",
     "Contribution",
     "CountRows",
+    "CountUnits",
     "Expr",
     "Filter",
     "Frontier",
+    "Histogram",
     "In",
     "IsNull",
+    "Key",
     "Literal",
     "Logic",
     "Measure",
@@ -43,6 +48,7 @@ __all__ = [
     "Options",
     "Relation",
     "Scan",
+    "SumCodes",
     "TableScan",
     "Weight",
     "Widen",
@@ -53,12 +59,19 @@ Scalar = int | Fraction | str | bool | date | datetime
 
 @dataclass(frozen=True, slots=True)
 class ColumnRef:
-    """A column of the table below, clamped into its policy domain; NaN is NULL by then."""
+    """A column of the table below, clamped into its policy domain; NaN is NULL by then.
+
+    The domain of a date or timestamp is in days or microseconds since 1970.
+    """
 
     span: Span
     name: str
     type: Type
     domain: Interval = UNKNOWN
+    bounded: bool = False
+    """Whether somebody chose the domain; otherwise it is only what the type can hold."""
+    grid: Fraction | None = None
+    """The step of a double's grid, where the policy states one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +245,9 @@ class Options:
     mechanism: str | None = None
     mechanism_span: Span | None = None
     max_rows_contributed: int | None = None
+    bounds: Interval | None = None
+    """Where the argument is clamped: numbers, or days and microseconds since 1970."""
+    bounds_span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +263,23 @@ class Call:
     condition: Expr | None
     """FILTER (WHERE ...)."""
     options: Options
+    distinct: bool = False
+    order: Fraction | None = None
+    """Which quantile, between 0 and 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A grouping expression with its finite public domain, in the order of the answer.
+
+    Rows whose value is not among them belong to no group.
+    """
+
+    span: Span
+    column: str
+    """The engine-made name under which the query above refers to it."""
+    expr: Expr
+    values: tuple[Scalar, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +289,7 @@ class Frontier:
     span: Span
     relation: Relation
     calls: tuple[Call, ...]
+    keys: tuple[Key, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,16 +375,99 @@ class CountRows:
     condition: Expr | None = None
 
 
-Measure = CountRows
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A value as an integer: clamped to bounds, put on a grid, counted from an origin.
+
+    The code of x is floor(x / grid + 1/2), cut to [low, high], less the origin; for a condition
+    it is 1 or 0. NULL has none.
+    """
+
+    expr: Expr
+    grid: Fraction
+    low: int
+    high: int
+    origin: int = 0
+
+    @property
+    def size(self) -> int:
+        """The largest size of a code."""
+        return max(abs(self.low - self.origin), abs(self.high - self.origin))
+
+    @property
+    def cells(self) -> int:
+        """How many different codes there are."""
+        return self.high - self.low + 1
+
+
+@dataclass(frozen=True, slots=True)
+class SumCodes:
+    """The sum of weight * code^degree over the rows that have a code and meet a condition."""
+
+    weight: Weight
+    code: Code
+    degree: int = 1
+    condition: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CountUnits:
+    """How many units have a row that meets a condition, each in at most one group's worth.
+
+    With groups, a unit that is in g_u of them counts floor(scale * min(1, limit / g_u)) in each.
+    """
+
+    weight: Weight
+    condition: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Total weights by range of codes, asked for range by range while the scan is open."""
+
+    weight: Weight
+    code: Code
+    condition: Expr | None = None
+
+
+Measure = CountRows | SumCodes | CountUnits | Histogram
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The one private read of a frontier: a relation, and what to count in it."""
+    """The one private read of a frontier: a relation, its groups, and what to count in them."""
 
     relation: Relation
     contribution: Contribution
     measures: tuple[Measure, ...]
+    keys: tuple[Key, ...] = ()
+
+    @property
+    def cells(self) -> int:
+        """The number of groups; 1 without keys."""
+        return prod(len(key.values) for key in self.keys)
+
+
+def grid_step(grid: Fraction) -> tuple[str, float]:
+    """Give how doubles are put on a grid: times a whole number where that is exact.
+
+    >>> grid_step(Fraction(1, 100)), grid_step(Fraction(1000))
+    (('*', 100.0), ('/', 1000.0))
+    """
+    inverse = 1 / grid
+    if inverse.denominator == 1 and inverse <= 2**53:
+        return "*", float(inverse)
+    return "/", float(grid)
+
+
+def on_grid(value: float, grid: Fraction) -> int:
+    """Give floor(value / grid + 1/2) as every engine computes it: in doubles, in this order.
+
+    >>> on_grid(0.005, Fraction(1, 100)), on_grid(-2.5, Fraction(1))
+    (1, -2)
+    """
+    operator, step = grid_step(grid)
+    return floor((value * step if operator == "*" else value / step) + 0.5)
 
 
 def table_of(relation: Relation) -> TableScan:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 
 from dpquery import functions
 from dpquery.budget.accountant import basic
@@ -16,8 +17,10 @@ from dpquery.errors import Diagnostic, NameRefused, internal
 from dpquery.functions.base import Facts, Release, Step
 from dpquery.ir import Above, Call, Checked, Contribution, Frontier, Measure, Scan
 from dpquery.policy.facts import PublicFacts
-from dpquery.privacy import Loss, decimal_text
+from dpquery.policy.model import Policy
+from dpquery.privacy import Loss
 from dpquery.source import Source, Span
+from dpquery.types import Type
 
 __all__ = ["Explanation", "FrontierPlan", "Plan", "PlannedRelease", "explain", "make_plan"]
 
@@ -49,15 +52,15 @@ class Plan:
     notes: tuple[str, ...]
 
 
-def make_plan(checked: Checked, public: PublicFacts) -> Plan:
+def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
     """Plan a statement.
 
     Raises:
-        PlanRefused: DPQ403 a mechanism needs a delta.
+        PlanRefused: DPQ401 no bounds, DPQ403 a mechanism needs a delta, DPQ404 too large.
         NameRefused: DPQ208 the query above computes with types that do not match.
     """
-    frontiers = tuple(_frontier(*part) for part in checked.frontiers)
-    released = [{r.column: r.release.type for r in frontier.releases} for frontier in frontiers]
+    frontiers = tuple(_frontier(*part, policy) for part in checked.frontiers)
+    released = [_types(frontier) for frontier in frontiers]
     if not public.accepts(checked.above, released):
         raise _unfit(checked)
     notes = tuple(
@@ -68,15 +71,23 @@ def make_plan(checked: Checked, public: PublicFacts) -> Plan:
     return Plan(checked.source, frontiers, checked.above, _charge(checked, frontiers), notes)
 
 
-def _frontier(frontier: Frontier, contribution: Contribution) -> FrontierPlan:
-    facts = Facts(contribution)
+def _types(frontier: FrontierPlan) -> dict[str, Type]:
+    """Give the columns that the query above finds, with their types."""
+    keys = {key.column: key.expr.type for key in frontier.scan.keys}
+    return keys | {planned.column: planned.release.type for planned in frontier.releases}
+
+
+def _frontier(frontier: Frontier, contribution: Contribution, policy: Policy) -> FrontierPlan:
+    cells = prod(len(key.values) for key in frontier.keys)
+    facts = Facts(contribution, policy.neighbours, cells, grouped=bool(frontier.keys))
     releases = tuple(
         PlannedRelease(call.column, _release(call, facts)) for call in frontier.calls
     )
     measures: dict[Measure, None] = {}
     for planned in releases:
         measures.update(dict.fromkeys(planned.release.measures))
-    return FrontierPlan(Scan(frontier.relation, contribution, tuple(measures)), releases)
+    scan = Scan(frontier.relation, contribution, tuple(measures), frontier.keys)
+    return FrontierPlan(scan, releases)
 
 
 def _release(call: Call, facts: Facts) -> Release:
@@ -141,15 +152,12 @@ class Explanation:
     def __str__(self) -> str:
         lines = [f"charge: {self.charge}"]
         for step in self.steps:
-            lines += [
-                f"{step.function} by {step.mechanism}",
-                f"  sensitivity     {decimal_text(step.sensitivity)} rows",
-                f"  noise scale     {decimal_text(step.noise_scale, 4)}",
-                f"  expected error  ± {step.expected_error} (95 %)",
-            ]
+            lines.append(f"{step.function} by {step.mechanism}")
+            details = step.details
             if not step.weight.plain:
-                limit, scale = step.weight.limit, step.weight.scale
-                lines.append(f"  weights         limit {limit} per unit, in 1/{scale}")
+                weights = f"limit {step.weight.limit} per unit, in 1/{step.weight.scale}"
+                details += (("weights", weights),)
+            lines += [f"  {name:<15} {text}" for name, text in details]
         return "\n".join(
             [*lines, *(f"note: {note}" for note in self.notes), f"budget: {self.balance}"]
         )

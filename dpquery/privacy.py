@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from fractions import Fraction
+from math import isqrt
 
 __all__ = [
     "BUDGET_MAX",
@@ -19,6 +20,7 @@ __all__ = [
     "Neighbours",
     "decimal_text",
     "exact_number",
+    "root_above",
 ]
 
 EPSILON_MIN = Fraction(1, 10**9)
@@ -126,3 +128,14 @@ def _plain(scaled: int, places: int) -> str:
         mantissa = first + ("." + others if others else "")
         return f"{sign}{mantissa}e-{places - len(others)}"
     return f"{sign}{text[:-places]}.{text[-places:]}"
+
+
+def root_above(square: int | Fraction, bits: int = 32) -> Fraction:
+    """Give the square root, rounded up to a multiple of 2^-bits.
+
+    >>> root_above(4), root_above(2) ** 2 > 2
+    (Fraction(2, 1), True)
+    """
+    ceiling = -((-square.numerator << 2 * bits) // square.denominator)
+    root = isqrt(ceiling)
+    return Fraction(root + (root * root < ceiling), 1 << bits)

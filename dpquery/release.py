@@ -13,11 +13,12 @@ from dpquery.budget.charge import Receipt
 from dpquery.engine.base import Exact
 from dpquery.errors import internal
 from dpquery.functions.base import NoisyCell
+from dpquery.ir import Key
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan import Plan
 from dpquery.types import Type
 
-__all__ = ["ReleasedColumn", "release"]
+__all__ = ["ReleasedColumn", "ReleasedTable", "release"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,17 @@ class ReleasedColumn:
     cells: Sequence[NoisyCell]
 
 
+@dataclass(frozen=True, slots=True)
+class ReleasedTable:
+    """What one frontier released: a row for each combination of its public keys."""
+
+    keys: tuple[Key, ...]
+    columns: tuple[ReleasedColumn, ...]
+
+
 def release(
     plan: Plan, number: int, exact: Exact, receipt: Receipt, randomness: Randomness
-) -> tuple[ReleasedColumn, ...]:
+) -> ReleasedTable:
     """Draw every value of one frontier.
 
     Raises:
@@ -44,7 +53,8 @@ def release(
     charged = receipt.charge.events[before : before + len(planned)]
     if charged != tuple(one.release.event() for one in planned):
         raise internal("a plan's charge is the loss of its mechanisms (I7)")
-    return tuple(
+    columns = tuple(
         ReleasedColumn(one.column, one.release.type, one.release.run(exact, randomness))
         for one in planned
     )
+    return ReleasedTable(plan.frontiers[number].scan.keys, columns)

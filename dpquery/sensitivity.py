@@ -1,24 +1,69 @@
 """How far one privacy unit can move each measure: the table of `calculus.md` 3, in code.
 
 A property of the measures alone, so that functions and mechanisms need not know about weights.
-The property tests hold every number here against enumeration.
+Every number here is held against enumeration by the property tests.
+
+Adding or removing a unit moves a measure by what the unit contributes, over all groups together.
+Replacing one takes a contribution away and adds another. Without groups both lie in one range, and
+the measure moves by no more than its width; with groups the two can stand in different ones.
 """
 
 from __future__ import annotations
 
-from dpquery.ir import CountRows, Measure
+from fractions import Fraction
 
-__all__ = ["sensitivity"]
+from dpquery.ir import CountRows, CountUnits, Measure, SumCodes
+from dpquery.privacy import Neighbours, root_above
+
+__all__ = ["l2_sensitivity", "sensitivity", "simplex_sensitivity"]
 
 
-def sensitivity(measure: Measure) -> int:
+def sensitivity(
+    measure: Measure, neighbours: Neighbours = Neighbours.ADD_REMOVE, *, grouped: bool = False
+) -> int:
     """Give the largest change of a measure between neighbours, in units of 1/scale.
 
-    Adding or removing a unit moves a weighted count by at most the unit's total weight.
-    Replacing a unit removes one contribution in [0, total] and adds another, so the count
-    moves by no more either: for one ungrouped count both relations give the same number. It
-    bounds the change in the L1 and in the L2 norm.
+    In the L1 norm over all groups; it bounds the L2 norm as well.
     """
+    substituted = neighbours is Neighbours.SUBSTITUTE
+    twice = 2 if substituted and grouped else 1
     match measure:
         case CountRows(weight=weight):
-            return weight.total
+            return twice * weight.total
+        case CountUnits(weight=weight):
+            return twice * weight.total
+        case SumCodes(weight=weight, code=code) if substituted and not grouped:
+            low, high = code.low - code.origin, code.high - code.origin
+            ends = (int(low**measure.degree), int(high**measure.degree), 0)
+            return weight.total * (max(ends) - min(ends))
+        case SumCodes(weight=weight, code=code):
+            return twice * weight.total * int(code.size**measure.degree)
+    return twice * measure.weight.total
+
+
+def l2_sensitivity(
+    measure: Measure, neighbours: Neighbours = Neighbours.ADD_REMOVE, *, grouped: bool = False
+) -> int | Fraction:
+    """Give the same in the L2 norm, rounded up where it is irrational.
+
+    Rows of one sign are moved furthest with all weight in one group; with groups, a replaced
+    unit's two contributions stand at a right angle. Units spread evenly over their groups.
+    """
+    l1 = sensitivity(measure, neighbours, grouped=grouped)
+    right_angle = grouped and neighbours is Neighbours.SUBSTITUTE
+    match measure:
+        case CountUnits(weight=weight):
+            return weight.scale * root_above(weight.limit * (2 if right_angle else 1))
+        case SumCodes(code=code) if right_angle and code.low < code.origin < code.high:
+            return l1
+    return Fraction(l1, 2) * root_above(2) if right_angle else l1
+
+
+def simplex_sensitivity(measure: SumCodes, neighbours: Neighbours, degree: int) -> int:
+    """Give the sensitivity of the Bernstein sums of a degree over codes from 0 to `size`.
+
+    For every row they are nonnegative and add up to size^degree, so the vector moves by the
+    unit's weight times that in L1 norm; replacing a unit moves it by twice as much.
+    """
+    twice = 2 if neighbours is Neighbours.SUBSTITUTE else 1
+    return twice * measure.weight.total * int(max(measure.code.size, 1) ** degree)

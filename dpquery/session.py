@@ -30,7 +30,7 @@ from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan import Explanation, Plan, explain, make_plan
 from dpquery.policy.model import Policy
 from dpquery.privacy import NO_LOSS, Loss, decimal_text
-from dpquery.release import ReleasedColumn, release
+from dpquery.release import ReleasedTable, release
 from dpquery.source import Source
 from dpquery.sql.bind import bind
 from dpquery.sql.check import check
@@ -91,7 +91,7 @@ class Session:
             plan = self._plan(text)
             receipt = self._charge(plan)  # nothing above this line has seen a private row
             with self._spent(plan):
-                released: list[tuple[ReleasedColumn, ...]] = []
+                released: list[ReleasedTable] = []
                 for number, frontier in enumerate(plan.frontiers):
                     with self._engine.open(frontier.scan, receipt, number) as exact:
                         released.append(release(plan, number, exact, receipt, self._randomness))
@@ -157,7 +157,7 @@ class Session:
             parsed = parse(source)
             bound = bind(parsed, self._policy, self._public)
             checked = check(bound, self._policy)
-            return make_plan(checked, self._public)
+            return make_plan(checked, self._policy, self._public)
         except QueryRefused as refusal:
             raise self._told(refusal, source) from None
 

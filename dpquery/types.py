@@ -8,6 +8,7 @@ known of a numeric value's range; interval arithmetic over it shows that nothing
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
 
@@ -23,6 +24,7 @@ __all__ = [
     "Type",
 ]
 
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - our timestamps have no zone
 INT64 = (-(2**63), 2**63 - 1)
 WIDEST_EXACT = 2**126
 """Exact integers and decimals stay below this in size: one bit less than the engine's widest
@@ -121,3 +123,14 @@ UNKNOWN = Interval(None, None)
 
 def _plus(a: Fraction | None, b: Fraction | None) -> Fraction | None:
     return None if a is None or b is None else a + b
+
+
+def ordinal(value: date) -> int:
+    """Give the days of a date, or the microseconds of a timestamp, since 1970.
+
+    >>> ordinal(date(1970, 1, 2)), ordinal(datetime(1970, 1, 1, 0, 0, 1))
+    (1, 1000000)
+    """
+    if isinstance(value, datetime):
+        return (value - EPOCH) // timedelta(microseconds=1)
+    return (value - EPOCH.date()).days

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,21 +19,47 @@ from typing import NoReturn, Protocol
 
 from dpquery.budget.charge import Receipt
 from dpquery.errors import Diagnostic, DPQueryError, ScanFailed, internal
-from dpquery.ir import Measure, Scan
+from dpquery.ir import Histogram, Measure, Scan
+from dpquery.mechanisms.exponential import Integers
 
-__all__ = ["Engine", "Exact", "FaultLog", "opened"]
+__all__ = ["Engine", "Exact", "FaultLog", "Ranges", "opened"]
+
+
+class Ranges(Protocol):
+    """What answers histograms while a scan is open."""
+
+    def __call__(
+        self, measure: Histogram, group: int, low: int, high: int, width: int
+    ) -> Integers:
+        """Give the weight of each range of `width` codes from low to high - 1."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is held."""
+        ...
+
+
+def _only_integers(values: Sequence[int]) -> None:
+    if any(type(value) is not int for value in values):
+        raise internal("only integers cross from scan to release (I4)")
 
 
 class Exact:
     """Exact integers of one scan: private, read by the release stage, then closed."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_ranges", "_values", "groups")
 
-    def __init__(self, values: Mapping[Measure, tuple[int, ...]]) -> None:
+    def __init__(
+        self,
+        values: Mapping[Measure, tuple[int, ...]],
+        groups: int = 1,
+        ranges: Ranges | None = None,
+    ) -> None:
+        self.groups = groups
         for cells in values.values():
-            if any(type(cell) is not int for cell in cells):
-                raise internal("only integers cross from scan to release (I4)")
+            _only_integers(cells)
         self._values: dict[Measure, tuple[int, ...]] | None = dict(values)
+        self._ranges = ranges
 
     def values(self, measure: Measure) -> tuple[int, ...]:
         """Give the integers of one measure, one per group."""
@@ -41,9 +67,22 @@ class Exact:
             raise internal("a release reads the measures of its own open scan")
         return self._values[measure]
 
+    def histogram(
+        self, measure: Histogram, group: int, low: int, high: int, width: int
+    ) -> Integers:
+        """Give the weight of each range of `width` codes from low to high - 1, in order."""
+        if self._values is None or self._ranges is None:
+            raise internal("a release reads the measures of its own open scan")
+        weights = self._ranges(measure, group, low, high, width)
+        if weights.dtype.kind not in "iO":
+            raise internal("only integers cross from scan to release (I4)")
+        return weights
+
     def close(self) -> None:
-        """Forget the integers."""
-        self._values = None
+        """Forget the integers, and let go of what the engine holds for them."""
+        if self._ranges is not None:
+            self._ranges.close()
+        self._values = self._ranges = None
 
     def __enter__(self) -> Exact:
         return self

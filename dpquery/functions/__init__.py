@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from dpquery.functions.base import DPFunction
-from dpquery.functions.count import COUNT
+from dpquery.functions.count import COUNT, COUNT_IF
+from dpquery.functions.mean import AVG, PROPORTION
+from dpquery.functions.sum import SUM
+from dpquery.functions.variance import STDDEV_POP, STDDEV_SAMP, VAR_POP, VAR_SAMP
 
 __all__ = ["ALL", "find", "names"]
 
-ALL: tuple[DPFunction, ...] = (COUNT,)
+ALL: tuple[DPFunction, ...] = (
+    COUNT,
+    COUNT_IF,
+    SUM,
+    AVG,
+    PROPORTION,
+    VAR_POP,
+    VAR_SAMP,
+    STDDEV_POP,
+    STDDEV_SAMP,
+)
 
 _BY_NAME = {name: function for function in ALL for name in (function.name, *function.aliases)}
 

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from enum import StrEnum
 from typing import Protocol
 
 from dpquery.answer import Cell
+from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.events import Event
-from dpquery.ir import Call, Contribution, Measure, Scalar, Weight
+from dpquery.ir import Call, Contribution, Histogram, Measure, Weight
+from dpquery.mechanisms.exponential import Integers
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.types import Type
+from dpquery.privacy import Neighbours
+from dpquery.types import WIDEST_EXACT, Type
 
 __all__ = [
+    "Argument",
+    "BOUNDS",
     "COMMON",
     "DELTA",
     "EPS",
@@ -33,6 +38,9 @@ __all__ = [
     "Step",
 ]
 
+MAX_ROWS_OF_TABLE = 2**36
+"""More rows than any table here has; sums are shown to fit for so many."""
+LEAST_SCALE = 2**16
 WEIGHT_SCALE = 2**32
 """Integer weights are multiples of 1/2^32: the rounding they cost is far below one row."""
 
@@ -52,6 +60,7 @@ MAX_ROWS = Parameter(
     "max_rows_contributed", "rows of one unit that count in full, as in max_rows_contributed=5"
 )
 MECHANISM = Parameter("mechanism", "which mechanism adds the noise, as in mechanism='gaussian'")
+BOUNDS = Parameter("bounds", "where values are clamped, as in bounds=[0, 1000]")
 COMMON = (EPS, DELTA, MAX_ROWS, MECHANISM)
 
 
@@ -60,26 +69,60 @@ class Facts:
     """What is publicly known where a call stands."""
 
     contribution: Contribution
+    neighbours: Neighbours
+    cells: int
+    """The number of groups; 1 where there are none."""
+    grouped: bool
 
-    def weight(self, asked: int | None) -> Weight:
-        """Give the weights for a limit: a function of plan and policy, never of the file."""
-        if self.contribution.single or self.contribution.unit is None:
-            return Weight()
-        limit = self.contribution.limit if asked is None else asked
-        return Weight(limit, WEIGHT_SCALE)
+    @property
+    def weighted(self) -> bool:
+        """Whether one unit may have several rows."""
+        return not self.contribution.single and self.contribution.unit is not None
+
+    def limit(self, call: Call) -> int:
+        """Give how many rows of one unit count in full."""
+        asked = call.options.max_rows_contributed
+        return self.contribution.limit if asked is None else asked
+
+    def weight(self, call: Call, size: int = 1) -> Weight:
+        """Give the weights for values up to a size: a function of plan and policy alone.
+
+        No row weighs more than the scale, which is halved until a sum over all rows stays
+        within the engine's integers.
+
+        Raises:
+            PlanRefused: DPQ404 the sums would not fit at the smallest scale.
+        """
+        limit, scale = (self.limit(call), WEIGHT_SCALE) if self.weighted else (1, 1)
+        while MAX_ROWS_OF_TABLE * scale * size >= WIDEST_EXACT:
+            if scale <= LEAST_SCALE:
+                raise _too_large(call)
+            scale //= 2
+        return Weight(limit, scale)
+
+
+def _too_large(call: Call) -> PlanRefused:
+    return PlanRefused(
+        Diagnostic(
+            "DPQ404",
+            f"{call.function} cannot be summed exactly between these bounds",
+            call.span,
+            "too many steps between the bounds",
+            ("sums are exact integers, and these could pass the widest there are.",),
+            ("narrow the bounds: bounds=[0, 1000]", "or lower max_rows_contributed"),
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One release as EXPLAIN shows it, in rows and units of the column."""
+    """One release as EXPLAIN shows it."""
 
     column: str
     function: str
     mechanism: str
-    sensitivity: Fraction
-    noise_scale: Fraction
-    expected_error: int
-    """The exact value lies within this of the answer with 95 % confidence."""
+    details: tuple[tuple[str, str], ...]
+    """Name and text of what is worth knowing, such as sensitivity and noise scale."""
     weight: Weight
 
 
@@ -90,12 +133,23 @@ class Measured(Protocol):
         """Give the exact integers of one measure of the scan."""
         ...
 
+    @property
+    def groups(self) -> int:
+        """The number of groups; 1 without keys."""
+        ...
+
+    def histogram(
+        self, measure: Histogram, group: int, low: int, high: int, width: int
+    ) -> Integers:
+        """Give the weight of each range of `width` codes from low to high - 1, in order."""
+        ...
+
 
 class NoisyCell(Cell, Protocol):
     """A released value, and what is known of the noise in it."""
 
     @property
-    def value(self) -> Scalar:
+    def value(self) -> object:
         """The value as the analyst sees it."""
         ...
 
@@ -126,6 +180,15 @@ class Release(Protocol):
         ...
 
 
+class Argument(StrEnum):
+    """What kind of expression a function is asked about."""
+
+    VALUE = "value"
+    NUMBER = "number"
+    ORDERED = "number, date or timestamp"
+    CONDITION = "condition"
+
+
 @dataclass(frozen=True, slots=True)
 class DPFunction:
     """An aggregate function of the language."""
@@ -140,3 +203,8 @@ class DPFunction:
     plan: Callable[[Call, Facts], Release]
     example: str
     aliases: tuple[str, ...] = ()
+    argument: Argument = Argument.VALUE
+    order: bool = False
+    """Whether a second argument says which quantile."""
+    distinct: bool = False
+    """Whether DISTINCT may stand before the argument."""

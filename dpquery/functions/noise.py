@@ -1,28 +1,69 @@
-"""Additive noise by name, calibrated to a sensitivity: shared by counts and sums."""
+"""Additive noise by name, calibrated to a sensitivity, and the releases made with it.
+
+One integer per group gets noise and is turned into a value of the column's type afterwards, which
+is post-processing: counts and sums differ in their measure and their unit only.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 
 from dpquery.errors import Diagnostic, PlanRefused, internal
-from dpquery.ir import Call
+from dpquery.events import Event
+from dpquery.functions.base import Facts, Measured, Step
+from dpquery.ir import Call, Measure
 from dpquery.mechanisms import AdditiveNoise, DiscreteGaussian, DiscreteLaplace
-from dpquery.mechanisms.base import root_above
+from dpquery.mechanisms.base import Distance
+from dpquery.mechanisms.randomness import Randomness
+from dpquery.privacy import decimal_text, root_above
+from dpquery.sensitivity import l2_sensitivity, sensitivity
+from dpquery.types import INT64, Kind, Type
 
-__all__ = ["ADDITIVE", "additive_noise", "spread"]
+__all__ = [
+    "ADDITIVE",
+    "LEVEL",
+    "AdditiveRelease",
+    "additive",
+    "additive_noise",
+    "in_type",
+    "spread",
+]
 
 ADDITIVE = ("laplace", "gaussian")
+LEVEL = Fraction(95, 100)
+"""The confidence at which errors are shown."""
 
 
-def additive_noise(call: Call, distance: int) -> AdditiveNoise:
-    """Make the noise that a call asks for, for a sensitivity in L1 and L2 alike.
+def additive(
+    call: Call, facts: Facts, measure: Measure, unit: Fraction, type_: Type
+) -> AdditiveRelease:
+    """Plan the release of one integer per group.
+
+    Args:
+        call: the call, for its function and options.
+        facts: what is public where it stands.
+        measure: what is counted or summed.
+        unit: what one step of the measure is worth in the value.
+        type_: the type of the value.
+    """
+    l1 = max(1, sensitivity(measure, facts.neighbours, grouped=facts.grouped))
+    l2 = max(1, l2_sensitivity(measure, facts.neighbours, grouped=facts.grouped))
+    noise = additive_noise(call, l1, l2)
+    distance = l1 if noise.norm == 1 else l2
+    return AdditiveRelease(call.function, measure, distance, noise, unit, type_)
+
+
+def additive_noise(call: Call, l1: int, l2: Distance) -> AdditiveNoise:
+    """Make the noise that a call asks for.
 
     Raises:
         PlanRefused: DPQ403 the mechanism needs a delta.
     """
     options = call.options
     if options.mechanism != "gaussian":
-        return DiscreteLaplace.calibrated(distance, options.epsilon)
+        return DiscreteLaplace.calibrated(l1, options.epsilon)
     if options.delta is None:
         raise PlanRefused(
             Diagnostic(
@@ -37,7 +78,7 @@ def additive_noise(call: Call, distance: int) -> AdditiveNoise:
                 ),
             )
         )
-    return DiscreteGaussian.calibrated(distance, options.epsilon, options.delta)
+    return DiscreteGaussian.calibrated(l2, options.epsilon, options.delta)
 
 
 def spread(noise: AdditiveNoise) -> Fraction:
@@ -48,3 +89,88 @@ def spread(noise: AdditiveNoise) -> Fraction:
         case DiscreteGaussian(sigma2=sigma2):
             return root_above(sigma2)
     raise internal("every additive noise has a scale to show")
+
+
+def in_type(value: Fraction, type_: Type) -> int | Decimal | float:
+    """Give a number in a type: rounded half to even, and cut to what the type can hold."""
+    match type_.kind:
+        case Kind.INTEGER:
+            return max(INT64[0], min(INT64[1], round(value)))
+        case Kind.DECIMAL:
+            most = 10**38 - 1
+            return Decimal(max(-most, min(most, round(value * 10**type_.scale)))).scaleb(
+                -type_.scale
+            )
+        case _:
+            return float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class AdditiveCell:
+    """A noisy count or sum."""
+
+    noisy: int
+    unit: Fraction
+    type: Type
+    noise: AdditiveNoise
+
+    @property
+    def value(self) -> int | Decimal | float:
+        """The value in the type of the answer."""
+        return in_type(self.noisy * self.unit, self.type)
+
+    @property
+    def mechanism(self) -> str:
+        """The name of the noise."""
+        return self.noise.name
+
+    def interval(self, confidence: Fraction) -> tuple[object, object]:
+        """Give a range, as far below the value as above, that holds the exact one so often."""
+        low, high = self.noise.interval(self.noisy, confidence)
+        shown = Fraction(self.value)
+        margin = max(shown - low * self.unit, high * self.unit - shown)
+        step = _step(self.type)
+        margin = -(-margin // step) * step if step else margin
+        return in_type(shown - margin, self.type), in_type(shown + margin, self.type)
+
+
+def _step(type_: Type) -> Fraction:
+    """Give the step between neighbouring values of an exact type; 0 for doubles."""
+    return Fraction(0) if type_.kind is Kind.DOUBLE else Fraction(1, 10**type_.scale)
+
+
+@dataclass(frozen=True, slots=True)
+class AdditiveRelease:
+    """One integer per group, with additive noise."""
+
+    function: str
+    measure: Measure
+    distance: Distance
+    """In the norm of the noise; at least 1, where all values are one."""
+    noise: AdditiveNoise
+    unit: Fraction
+    type: Type
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """One measure."""
+        return (self.measure,)
+
+    def event(self) -> Event:
+        """State the loss at the proven distance."""
+        return self.noise.event(self.distance)
+
+    def run(self, exact: Measured, randomness: Randomness) -> list[AdditiveCell]:
+        """Draw one noisy value per group."""
+        noisy = self.noise.release(exact.values(self.measure), randomness)
+        return [AdditiveCell(value, self.unit, self.type, self.noise) for value in noisy]
+
+    def step(self, column: str) -> Step:
+        """Describe the release in units of the value."""
+        _, high = self.noise.interval(0, LEVEL)
+        details = (
+            ("sensitivity", decimal_text(self.distance * self.unit, 4)),
+            ("noise scale", decimal_text(spread(self.noise) * self.unit, 4)),
+            ("expected error", f"± {decimal_text(high * self.unit, 4)} (95 %)"),
+        )
+        return Step(column, self.function, self.noise.name, details, self.measure.weight)

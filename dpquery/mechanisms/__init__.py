@@ -5,7 +5,7 @@ heavier. A mechanism exists for the rest of the engine, and for the conformance 
 line in `ALL`.
 """
 
-from dpquery.mechanisms.base import AdditiveNoise, root_above
+from dpquery.mechanisms.base import AdditiveNoise
 from dpquery.mechanisms.discrete_gaussian import DiscreteGaussian
 from dpquery.mechanisms.discrete_laplace import DiscreteLaplace
 from dpquery.mechanisms.randomness import Randomness
@@ -16,7 +16,6 @@ __all__ = [
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Randomness",
-    "root_above",
 ]
 
 ALL: tuple[type[AdditiveNoise], ...] = (

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import isqrt
 from typing import ClassVar, Protocol
 
 from dpquery.events import Event
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Loss
 
-__all__ = ["AdditiveNoise", "Distance", "root_above"]
+__all__ = ["AdditiveNoise", "Distance"]
 
 Distance = int | Fraction
 """How far one unit can move the exact values; an L2 norm is rounded up to a rational."""
@@ -57,14 +56,3 @@ class AdditiveNoise(Protocol):
     def pmf(self, noise: int) -> float:
         """Give the probability of one noise value, for tests."""
         ...
-
-
-def root_above(square: Distance, bits: int = 32) -> Fraction:
-    """Give the square root, rounded up to a multiple of 2^-bits.
-
-    >>> root_above(4), root_above(2) ** 2 > 2
-    (Fraction(2, 1), True)
-    """
-    ceiling = -((-square.numerator << 2 * bits) // square.denominator)
-    root = isqrt(ceiling)
-    return Fraction(root + (root * root < ceiling), 1 << bits)

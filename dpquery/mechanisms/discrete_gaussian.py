@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpquery.events import Gaussian
-from dpquery.mechanisms.base import Distance, root_above
+from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.exponential import (
     FEW,
     Bools,
@@ -33,7 +33,7 @@ from dpquery.mechanisms.exponential import (
 )
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken, collect
 from dpquery.mechanisms.zcdp import epsilon_above, variance_ratio
-from dpquery.privacy import Loss
+from dpquery.privacy import Loss, root_above
 
 __all__ = ["DiscreteGaussian"]
 

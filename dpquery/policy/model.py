@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpquery.privacy import Loss, Neighbours
-from dpquery.types import Interval, Kind, Type
+from dpquery.types import Interval, Kind, Type, ordinal
 
 __all__ = [
     "Bounds",
@@ -56,18 +56,19 @@ class Column:
 
     @property
     def interval(self) -> Interval:
-        """The range of a number after the clamp; unknown ends where none is declared."""
-        if self.bounds is not None and self.type.numeric:
-            low, high = self.bounds.low, self.bounds.high
-            assert isinstance(low, int | Fraction)  # noqa: S101 - the loader checked the type
-            assert isinstance(high, int | Fraction)  # noqa: S101
-            return Interval(Fraction(low), Fraction(high))
+        """The range after the clamp, of dates in days; unknown ends where none is declared."""
+        if self.bounds is not None:
+            return Interval(_place(self.bounds.low), _place(self.bounds.high))
         if self.type.kind is Kind.INTEGER:
             return Interval(Fraction(-(2**63)), Fraction(2**63 - 1))
         if self.type.kind is Kind.DECIMAL:
             largest = Fraction(10**self.type.precision - 1, 10**self.type.scale)
             return Interval(-largest, largest)
         return Interval(None, None)
+
+
+def _place(value: int | Fraction | date) -> Fraction:
+    return Fraction(ordinal(value) if isinstance(value, date) else value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,13 +52,18 @@ class Scope:
                 return column
         unknown_column(node.name, self.table.columns, self.table.name, span)
 
+    def knows(self, name: str) -> bool:
+        """Say whether the table has a column of that name."""
+        return any(fold(name) == fold(column) for column in self.table.columns)
+
     def reference(self, node: exp.Column, span: Span) -> ColumnRef:
         """Resolve a column of a private table for use in an expression."""
         column = self.column(node, span)
         type_ = column.type
         if type_.kind is Kind.DECIMAL:
             type_ = decimal(type_.scale)
-        return ColumnRef(span, column.name, type_, column.interval)
+        bounded = column.bounds is not None
+        return ColumnRef(span, column.name, type_, column.interval, bounded, column.grid)
 
     def _check_qualifier(self, node: exp.Column, span: Span) -> None:
         if (

@@ -1,0 +1,97 @@
+"""Histograms of an open scan: each request one query, over the files or over held codes.
+
+Rows with weights are held once, because a weight takes a pass over all rows; without weights the
+files are read again, and DuckDB skips what a request does not need. Each request checks that the
+files are still what they were when the scan was opened: one release sees one state of the data.
+"""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+
+from dpquery.engine.base import FaultLog, opened
+from dpquery.engine.duckdb.scan import ScanSQL
+from dpquery.engine.files import DataChanged, Fingerprint, fingerprint
+from dpquery.ir import Histogram
+from dpquery.mechanisms.exponential import Integers
+
+__all__ = ["DuckDBRanges"]
+
+Span = tuple[int, int, int]
+"""Lowest code, the code after the highest, and the width of a range."""
+
+
+class DuckDBRanges:
+    """Answers histograms of one scan."""
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        sql: ScanSQL,
+        state: Fingerprint,
+        log: FaultLog,
+    ) -> None:
+        self._connection = connection
+        self._sql = sql
+        self._state = state
+        self._log = log
+        self._held: dict[Histogram, str] = {}
+        self._whole: dict[Histogram, tuple[Span, dict[int, Integers]]] = {}
+
+    def __call__(
+        self, measure: Histogram, group: int, low: int, high: int, width: int
+    ) -> Integers:
+        """Give the weight of each range of codes of one group."""
+        span = (low, high, width)
+        with opened(self._log):
+            if high - low == measure.code.cells:
+                found = self._of_all(measure, span)
+            else:
+                found = self._ask(measure, group, span)
+            return found.get(group, np.zeros(_ranges(span), dtype=np.int64))
+
+    def close(self) -> None:
+        """Drop the codes that are held."""
+        for name in self._held.values():
+            self._connection.execute(f"DROP TABLE IF EXISTS {name}")
+        self._held.clear()
+        self._whole.clear()
+
+    def _of_all(self, measure: Histogram, span: Span) -> dict[int, Integers]:
+        """Ask for the whole grid once, for all groups together."""
+        known = self._whole.get(measure)
+        if known is None or known[0] != span:
+            known = (span, self._ask(measure, None, span))
+            self._whole[measure] = known
+        return known[1]
+
+    def _ask(self, measure: Histogram, group: int | None, span: Span) -> dict[int, Integers]:
+        query = self._sql.ranges(measure, self._source(measure), group, span)
+        found = self._connection.execute(query).fetchnumpy()
+        if fingerprint(self._sql.table) != self._state:
+            raise DataChanged(f"the files of {self._sql.table.name!r} changed while read")
+        cells, places, weights = (np.asarray(found[name]) for name in ("cell", "b", "t"))
+        groups: dict[int, Integers] = {}
+        for cell in np.unique(cells).tolist():
+            of_cell = cells == cell
+            dense = np.zeros(_ranges(span), dtype=weights.dtype)
+            dense[places[of_cell]] = weights[of_cell]
+            groups[cell] = dense
+        return groups
+
+    def _source(self, measure: Histogram) -> str:
+        """Name the rows that a histogram counts, holding them first where they have weights."""
+        rows = self._sql.held(measure)
+        if measure.weight.plain:
+            return f"({rows})"
+        if measure not in self._held:
+            name = f"held{len(self._held)}"
+            self._connection.execute(f"CREATE TEMP TABLE {name} AS {rows}")
+            self._held[measure] = name
+        return self._held[measure]
+
+
+def _ranges(span: Span) -> int:
+    low, high, width = span
+    return -(-(high - low) // width)

@@ -1,0 +1,245 @@
+"""Whole scans as SQL: rows, groups, weights, measures. Every result is an integer.
+
+The rows of a scan are one subquery with engine-made columns: u the unit, g0, g1, ... the keys,
+v0, ... the codes, b0, ... the conditions. What is summed over them is summed once per unit where
+units are weighted, because a unit's weight depends on how many rows it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dpquery.engine.duckdb.connection import quoted
+from dpquery.engine.duckdb.render import Rows, constant
+from dpquery.ir import Code, CountRows, CountUnits, Expr, Histogram, Key, Measure, Scan, SumCodes, Weight
+from dpquery.policy.model import Table
+from dpquery.types import INT64, Interval, Kind, ordinal
+
+__all__ = ["ScanSQL"]
+
+
+@dataclass(frozen=True)
+class ScanSQL:
+    """Writes the queries of one scan over what stands after FROM for its table's rows."""
+
+    scan: Scan
+    table: Table
+    origin: str
+
+    @property
+    def summed(self) -> tuple[Measure, ...]:
+        """The measures that one query answers; histograms are asked for on their own."""
+        return tuple(m for m in self.scan.measures if not isinstance(m, Histogram))
+
+    def sums(self) -> str:
+        """Write the query that gives one row per group that has rows: its number, its sums."""
+        if not self._weighted:
+            sums = ", ".join(self._over_rows(measure) for measure in self.summed)
+            return self._grouped(f"SELECT {self._list(sums)} FROM ({self._rows}) {self._by()}")
+        if not self.scan.keys:
+            return f"SELECT 0, {self._over_units()} FROM ({self._per_unit()})"
+        return self._weighted_groups()
+
+    def single(self) -> str:
+        """Write the query that says whether each unit has one row at most."""
+        unit = quoted(self.table.unit or "")
+        return f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {self.origin}"
+
+    def held(self, measure: Histogram) -> str:
+        """Write the rows that a histogram counts: group, code, weight."""
+        code, cell = self._code(measure.code), self._cell()
+        where = self._where(f"{code} IS NOT NULL", self._condition(measure.condition))
+        if measure.weight.plain:
+            rows = f"SELECT *, 1 AS w FROM ({self._rows})"
+        else:
+            counted = f"SELECT u, count(*) AS n FROM ({self._rows}) GROUP BY u"
+            rows = f"SELECT r.*, {_weight('n', measure.weight)} AS w FROM ({self._rows}) r JOIN ({counted}) USING (u)"
+        return f"SELECT {cell} AS cell, {code} AS v, w FROM ({rows}) {self._joins}{where}"
+
+    def ranges(self, measure: Histogram, source: str, cell: int | None, span: tuple[int, int, int]) -> str:
+        """Write the query that adds up weights by ranges of codes, for one group or for all.
+
+        The width is a power of two. Weights of all rows together fit 64 bits: the plan saw to it.
+        """
+        low, high, width = span
+        limits = [f"v >= {low}", f"v < {high}"] + ([] if cell is None else [f"cell = {cell}"])
+        total = "count(*)" if measure.weight.plain else "CAST(sum(w) AS BIGINT)"
+        place = f"(v - {low}) >> {width.bit_length() - 1}"
+        return (
+            f"SELECT cell, {place} AS b, {total} AS t FROM {source} AS r "
+            f"WHERE {' AND '.join(limits)} GROUP BY ALL"
+        )
+
+    # What follows are the parts.
+
+    @property
+    def _weighted(self) -> bool:
+        contribution = self.scan.contribution
+        return contribution.unit is not None and not contribution.single
+
+    @cached_property
+    def _codes(self) -> list[Code]:
+        codes = (m.code for m in self.scan.measures if isinstance(m, SumCodes | Histogram))
+        return list(dict.fromkeys(codes))
+
+    @cached_property
+    def _conditions(self) -> list[Expr]:
+        found = (m.condition for m in self.scan.measures if m.condition is not None)
+        return list(dict.fromkeys(found))
+
+    @cached_property
+    def _rows(self) -> str:
+        """Write the rows: after WHERE, with a unit, in engine-made columns."""
+        rows = Rows(self.table, self.origin)
+        columns = ["1 AS one"] if self.table.unit is None else [f"{quoted(self.table.unit)} AS u"]
+        columns += [f"{rows.key(key.expr)} AS g{i}" for i, key in enumerate(self.scan.keys)]
+        columns += [f"{rows.code(code)} AS v{i}" for i, code in enumerate(self._codes)]
+        columns += [f"{rows.value(c)} AS b{i}" for i, c in enumerate(self._conditions)]
+        return f"SELECT {', '.join(columns)} FROM {rows.relation(self.scan.relation)}"
+
+    def _code(self, code: Code) -> str:
+        return f"v{self._codes.index(code)}"
+
+    def _condition(self, condition: Expr | None) -> str | None:
+        return None if condition is None else f"b{self._conditions.index(condition)}"
+
+    def _over_rows(self, measure: Measure) -> str:
+        """Write one measure as an aggregate of rows, unweighted."""
+        condition = self._condition(measure.condition)
+        match measure:
+            case CountRows():
+                return "count(*)" if condition is None else f"count(CASE WHEN {condition} THEN 1 END)"
+            case SumCodes(code=code, degree=degree):
+                value = self._power(code, degree)
+                if condition is not None:
+                    value = f"CASE WHEN {condition} THEN {value} END"
+                return f"coalesce(sum({value}), 0)"
+            case _:
+                unit = "u" if condition is None else f"CASE WHEN {condition} THEN u END"
+                single = self.scan.contribution.single
+                return f"count({unit})" if single else f"count(DISTINCT {unit})"
+
+    def _power(self, code: Code, degree: int) -> str:
+        """Write code^degree in an integer that holds it."""
+        name = self._code(code)
+        if not Interval.point(int(code.size**degree)).within(*INT64):
+            name = f"CAST({name} AS HUGEINT)"
+        return " * ".join([name] * degree)
+
+    def _list(self, sums: str) -> str:
+        keys = "".join(f"g{i}, " for i in range(len(self.scan.keys)))
+        return f"{keys}{sums}" if keys else f"0, {sums}"
+
+    def _by(self, *more: str) -> str:
+        names = [*more, *(f"g{i}" for i in range(len(self.scan.keys)))]
+        return f"GROUP BY {', '.join(names)}" if names else ""
+
+    def _grouped(self, sums: str) -> str:
+        """Number the groups; those that are not declared are dropped here."""
+        if not self.scan.keys:
+            return sums
+        names = ", ".join(f"m{i}" for i in range(len(self.summed)))
+        keys = ", ".join(f"g{i}" for i in range(len(self.scan.keys)))
+        return f"SELECT {self._cell()}, {names} FROM ({sums}) AS t({keys}, {names}) {self._joins}{self._where()}"
+
+    def _per_unit(self) -> str:
+        """Write each unit's sums, per group where there are groups, and its rows there."""
+        sums = ", ".join(f"{self._of_unit(m)} AS m{i}" for i, m in enumerate(self.summed))
+        keys = "".join(f"g{i}, " for i in range(len(self.scan.keys)))
+        return f"SELECT u, {keys}count(*) AS n, {sums} FROM ({self._rows}) {self._by('u')}"
+
+    def _of_unit(self, measure: Measure) -> str:
+        """Write a measure of one unit's rows; a unit is in a group when one row is."""
+        if isinstance(measure, CountUnits):
+            return self._over_rows(CountRows(measure.weight, measure.condition))
+        return self._over_rows(measure)
+
+    def _over_units(self) -> str:
+        return ", ".join(self._unit_sum(i, m, "n") for i, m in enumerate(self.summed))
+
+    def _unit_sum(self, index: int, measure: Measure, rows: str) -> str:
+        """Add up what units have, each by its weight; sums of codes need the widest integers."""
+        if isinstance(measure, CountUnits):
+            weight = _weight("k", measure.weight) if not measure.weight.plain else "1"
+            return f"coalesce(sum(CASE WHEN m{index} > 0 THEN {weight} ELSE 0 END), 0)"
+        amount = f"CAST(m{index} AS HUGEINT)" if isinstance(measure, SumCodes) else f"m{index}"
+        return f"coalesce(sum({amount} * {_weight(rows, measure.weight)}), 0)"
+
+    def _weighted_groups(self) -> str:
+        """Count rows per unit over all groups, declared or not; then add up by group."""
+        declared = (
+            f"SELECT u, {self._cell()} AS cell, {self._names()} FROM parts {self._joins}{self._where()}"
+        )
+        totals = "SELECT u, sum(n)::BIGINT AS n FROM parts GROUP BY u"
+        sums = ", ".join(self._unit_sum(i, m, "n") for i, m in enumerate(self.summed))
+        spread = self._spread()
+        return (
+            f"WITH parts AS MATERIALIZED ({self._per_unit()}), "
+            f"d AS MATERIALIZED ({declared}), totals AS ({totals}){spread[0]} "
+            f"SELECT cell, {sums} FROM d JOIN totals USING (u){spread[1]} GROUP BY cell"
+        )
+
+    def _spread(self) -> tuple[str, str]:
+        """Count the groups of each unit, where units are counted by weight."""
+        counted = [i for i, m in enumerate(self.summed) if isinstance(m, CountUnits)]
+        if not counted:
+            return "", ""
+        present = " OR ".join(f"m{i} > 0" for i in counted)
+        return f", spread AS (SELECT u, count(*) AS k FROM d WHERE {present} GROUP BY u)", " LEFT JOIN spread USING (u)"
+
+    def _names(self) -> str:
+        return ", ".join(f"m{i}" for i in range(len(self.summed)))
+
+    def _where(self, *more: str | None) -> str:
+        conditions = [part for part in more if part is not None]
+        conditions += [limits for key in enumerate(self.scan.keys) for limits in _limits(*key)]
+        return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+    @property
+    def _joins(self) -> str:
+        """Write the joins that number keys which are listed one by one."""
+        return " ".join(_join(i, key) for i, key in enumerate(self.scan.keys) if not _dense(key))
+
+    def _cell(self) -> str:
+        """Write the number of a row's group: the last key runs fastest."""
+        text = "0"
+        for index, key in enumerate(self.scan.keys):
+            place = f"(g{index} - {_place(key.values[0])})" if _dense(key) else f"l{index}.i"
+            text = f"({text} * {len(key.values)} + {place})" if index else place
+        return f"CAST({text} AS BIGINT)"
+
+
+def _weight(rows: str, weight: Weight) -> str:
+    """Write floor(scale * min(1, limit / rows))."""
+    if weight.plain:
+        return "1"
+    return f"CASE WHEN {rows} <= {weight.limit} THEN {weight.scale} ELSE {weight.total} // {rows} END"
+
+
+def _dense(key: Key) -> bool:
+    """Whether the values are a run of integers or days: then a number needs no list."""
+    if key.expr.type.kind not in {Kind.INTEGER, Kind.DATE}:
+        return False
+    places = [_place(value) for value in key.values]
+    return places == list(range(places[0], places[0] + len(places)))
+
+
+def _place(value: object) -> int:
+    return ordinal(value) if not isinstance(value, int) else value  # type: ignore[arg-type]
+
+
+def _limits(index: int, key: Key) -> Iterable[str]:
+    if _dense(key):
+        yield f"g{index} BETWEEN {_place(key.values[0])} AND {_place(key.values[-1])}"
+
+
+def _join(index: int, key: Key) -> str:
+    listed = ", ".join(f"({i}, {_written(key, value)})" for i, value in enumerate(key.values))
+    return f"JOIN (VALUES {listed}) AS l{index}(i, v) ON g{index} = l{index}.v"
+
+
+def _written(key: Key, value: object) -> str:
+    domain = key.expr.domain
+    return constant(value, key.expr.type, domain)  # type: ignore[arg-type]

@@ -1,0 +1,133 @@
+"""Values as integers: clamped to bounds and put on a grid, from policy and query alone.
+
+A code is floor(value / grid + 1/2), so the grid's zero is 0. Bounds come from `bounds=`, the
+policy, or the range of the expression; without any there is nothing to scale the noise to.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused
+from dpquery.ir import Call, Code, ColumnRef, Expr, columns_of
+from dpquery.types import BOOLEAN, EPOCH, Kind, Type
+
+__all__ = ["code_of", "flag_code", "from_code", "number_type"]
+
+STEPS = 10**9
+"""A double without a grid of its own gets about this many steps between its bounds."""
+
+
+def code_of(call: Call, *, origin_at_low: bool) -> Code:
+    """Give the integer code of a call's argument.
+
+    Raises:
+        PlanRefused: DPQ401 neither query nor policy nor expression bounds it.
+        NameRefused: DPQ205 the bounds asked for lie outside the column's.
+    """
+    argument = call.argument
+    assert argument is not None  # noqa: S101 - the binder refuses a star here
+    if argument.type == BOOLEAN:
+        return flag_code(argument)
+    low, high = _bounds(call, argument)
+    grid = _grid(argument, max(abs(low), abs(high)))
+    first, last = (math.floor(end / grid + Fraction(1, 2)) for end in (low, high))
+    return Code(argument, grid, first, last, first if origin_at_low else 0)
+
+
+def flag_code(condition: Expr) -> Code:
+    """Give the code of a condition: 1 where it is true, 0 where it is false."""
+    return Code(condition, Fraction(1), 0, 1)
+
+
+def _bounds(call: Call, argument: Expr) -> tuple[Fraction, Fraction]:
+    """Take the narrower of what the query asks for and what somebody chose in the policy."""
+    asked = call.options.bounds
+    chosen = argument.domain if all(c.bounded for c in columns_of(argument).values()) else None
+    ranges = [r for r in (asked, chosen) if r is not None and r.bounded]
+    if not ranges:
+        raise _unbounded(call, argument)
+    low = max(r.low for r in ranges if r.low is not None)
+    high = min(r.high for r in ranges if r.high is not None)
+    if low > high:
+        raise _outside(call, argument)
+    return low, high
+
+
+def _grid(argument: Expr, largest: Fraction) -> Fraction:
+    """Give the step: the type's own, the policy's, or a billionth of the largest bound."""
+    if argument.type.kind is not Kind.DOUBLE:
+        return Fraction(1, 10**argument.type.scale)
+    if isinstance(argument, ColumnRef) and argument.grid is not None:
+        return argument.grid
+    wanted = max(largest, Fraction(1, 10**300)) / STEPS
+    digits = len(str(wanted.numerator)) - len(str(wanted.denominator))
+    step = Fraction(10) ** digits  # at most one power of ten away
+    while step > wanted:
+        step /= 10
+    while step * 10 <= wanted:
+        step *= 10
+    return step
+
+
+def number_type(argument: Expr) -> Type:
+    """Give the type of a sum: integers and decimals stay what they are."""
+    if argument.type.kind is Kind.DECIMAL:
+        return Type(Kind.DECIMAL, 38, argument.type.scale)
+    return argument.type
+
+
+def from_code(code: int, grid: Fraction, type_: Type) -> object:
+    """Give the value of a code in its column's type, on the column's own grid."""
+    value = code * grid
+    match type_.kind:
+        case Kind.INTEGER:
+            return int(value)
+        case Kind.DECIMAL:
+            return Decimal(int(value * 10**type_.scale)).scaleb(-type_.scale)
+        case Kind.DATE:
+            return EPOCH.date() + timedelta(days=int(value))
+        case Kind.TIMESTAMP:
+            return EPOCH + timedelta(microseconds=int(value))
+        case _:
+            return float(value)
+
+
+def _named(argument: Expr) -> str:
+    return argument.name if isinstance(argument, ColumnRef) else "..."
+
+
+def _unbounded(call: Call, argument: Expr) -> PlanRefused:
+    loose = [name for name, column in columns_of(argument).items() if not column.bounded]
+    return PlanRefused(
+        Diagnostic(
+            "DPQ401",
+            f"{call.function}({_named(argument)}) has no bounds",
+            argument.span,
+            "no bounds in the query or the policy",
+            (
+                "the noise is scaled to the largest change one person can make,",
+                "so values must be clamped to bounds chosen without looking at the data.",
+            ),
+            (
+                f"{call.function}({_named(argument)}, bounds=[0, 1000], eps=0.5)",
+                f"or ask the data owner to add bounds for {', '.join(loose) or 'it'} to the policy",
+            ),
+        )
+    )
+
+
+def _outside(call: Call, argument: Expr) -> NameRefused:
+    return NameRefused(
+        Diagnostic(
+            "DPQ205",
+            "the bounds lie outside the column's own",
+            call.options.bounds_span or argument.span,
+            "nothing of the column is left",
+            ("the policy clamps first; a query can narrow its bounds, not move past them.",),
+            ("leave out bounds=, or choose them inside the policy's",),
+        )
+    )

@@ -1,0 +1,186 @@
+"""Means and variances from Bernstein sums: vectors that one unit moves by one row's weight.
+
+With codes k in 0..K, the sums of (K - k), k (degree 1), or of (K - k)^2, 2k(K - k), k^2 (degree 2)
+are nonnegative and add up to K^degree for every row. So one unit moves the whole vector by at most
+its weight times K^degree in L1 norm, whatever its values: each sum gets noise for the whole
+epsilon, and nothing is split. The scale of the noise is added to what is divided by, so that an
+empty input gives the middle of the bounds and nothing is divided by zero (`calculus.md` 3.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import comb
+from typing import Protocol
+
+from dpquery.events import Event
+from dpquery.functions.base import Facts, Measured, Step
+from dpquery.functions.codes import code_of
+from dpquery.functions.conditions import both, present
+from dpquery.functions.noise import LEVEL, additive_noise, spread
+from dpquery.ir import Call, CountRows, Measure, SumCodes
+from dpquery.mechanisms import AdditiveNoise
+from dpquery.mechanisms.randomness import Randomness
+from dpquery.privacy import decimal_text, root_above
+from dpquery.sensitivity import simplex_sensitivity
+from dpquery.types import DOUBLE, Type
+
+__all__ = ["BernsteinCell", "BernsteinRelease", "Box", "Shape", "bernstein"]
+
+Box = Sequence[tuple[Fraction, Fraction]]
+"""For each Bernstein sum, where it lies."""
+
+
+class Shape(Protocol):
+    """What is computed from the shares of the Bernstein sums: a mean, a variance."""
+
+    def value(
+        self, sums: Sequence[Fraction], width: Fraction, low: Fraction, rows: Fraction
+    ) -> float:
+        """Give the value; `rows` is what one row adds to the sums together."""
+        ...
+
+    def range(
+        self, box: Box, width: Fraction, low: Fraction, rows: Fraction
+    ) -> tuple[float, float]:
+        """Give a range of the value over all sums in a box."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BernsteinCell:
+    """The noisy sums of one group, and what is computed from them."""
+
+    noisy: tuple[int, ...]
+    release: BernsteinRelease
+
+    @property
+    def value(self) -> float:
+        """The value, inside its bounds whatever the noise."""
+        damping = self.release.damping / len(self.noisy)
+        sums = [max(Fraction(part), Fraction(0)) + damping for part in self.noisy]
+        return self.release.computed(sums)
+
+    @property
+    def mechanism(self) -> str:
+        """The name of the noise."""
+        return self.release.noise.name
+
+    def interval(self, confidence: Fraction) -> tuple[float, float]:
+        """Give a range that holds the exact value when every sum lies in its own.
+
+        The noises are independent, so each sum's range is asked for at a root of the confidence.
+        """
+        each = _root(confidence, len(self.noisy))
+        ranges = [self.release.noise.interval(part, each) for part in self.noisy]
+        box = [(Fraction(max(low, 0)), Fraction(max(high, 0))) for low, high in ranges]
+        low, high = self.release.ranged(box)
+        value = self.value
+        margin = max(value - low, high - value)
+        return value - margin, value + margin
+
+
+@dataclass(frozen=True, slots=True)
+class BernsteinRelease:
+    """The Bernstein sums of a degree with additive noise, one vector per group."""
+
+    function: str
+    shape: Shape
+    sums: tuple[SumCodes, ...]
+    rows: CountRows
+    distance: int
+    noise: AdditiveNoise
+    low: Fraction
+    width: Fraction
+
+    @property
+    def type(self) -> Type:
+        """Means and variances are doubles."""
+        return DOUBLE
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The count of values and their power sums, which give the Bernstein sums exactly."""
+        return (self.rows, *self.sums)
+
+    @property
+    def damping(self) -> Fraction:
+        """The scale of the noise."""
+        return spread(self.noise)
+
+    def event(self) -> Event:
+        """State the loss at the proven distance."""
+        return self.noise.event(self.distance)
+
+    def run(self, exact: Measured, randomness: Randomness) -> list[BernsteinCell]:
+        """Draw the noisy sums of each group."""
+        powers = zip(*(exact.values(measure) for measure in self.measures), strict=True)
+        vectors = [self._bernstein(moments) for moments in powers]
+        flat = [part for vector in vectors for part in vector]
+        noisy = self.noise.release(flat, randomness)
+        size = len(self.measures)
+        starts = range(0, len(noisy), size)
+        return [BernsteinCell(tuple(noisy[start : start + size]), self) for start in starts]
+
+    def _bernstein(self, moments: tuple[int, ...]) -> list[int]:
+        """Turn sums of 1, k, k^2 into sums of comb(d, i) k^i (K - k)^(d - i)."""
+        degree, top = len(self.sums), max(self.sums[0].code.size, 1)
+        vector = []
+        for i in range(degree + 1):
+            terms = (
+                comb(degree - i, j) * top ** (degree - i - j) * (-1) ** j * moments[i + j]
+                for j in range(degree - i + 1)
+            )
+            vector.append(comb(degree, i) * sum(terms))
+        return vector
+
+    def computed(self, sums: Sequence[Fraction]) -> float:
+        """Compute the value from the sums."""
+        return self.shape.value(sums, self.width, self.low, self._row)
+
+    def ranged(self, box: Box) -> tuple[float, float]:
+        """Compute the range of the value from the ranges of the sums."""
+        return self.shape.range(box, self.width, self.low, self._row)
+
+    @property
+    def _row(self) -> Fraction:
+        """What one row of full weight adds to the sums together."""
+        top = max(self.sums[0].code.size, 1)
+        return Fraction(self.rows.weight.scale * top ** len(self.sums))
+
+    def step(self, column: str) -> Step:
+        """Describe the release in rows."""
+        details = (
+            ("sensitivity", f"{decimal_text(self.distance / self._row, 4)} rows, for all sums"),
+            ("noise scale", f"{decimal_text(self.damping / self._row, 4)} rows"),
+            ("expected error", f"{self._error()} of a mean over n rows (95 %)"),
+        )
+        return Step(column, self.function, self.noise.name, details, self.rows.weight)
+
+    def _error(self) -> str:
+        _, high = self.noise.interval(0, LEVEL)
+        return f"about {decimal_text(high / self._row * self.width, 4)}/n"
+
+
+def bernstein(call: Call, facts: Facts, shape: Shape, degree: int) -> BernsteinRelease:
+    """Plan a release of the Bernstein sums of a degree."""
+    code = code_of(call, origin_at_low=True)
+    weight = facts.weight(call, max(code.size, 1) ** degree)
+    sums = tuple(SumCodes(weight, code, power + 1, call.condition) for power in range(degree))
+    rows = CountRows(weight, both(present(code.expr), call.condition))
+    distance = simplex_sensitivity(sums[0], facts.neighbours, degree)
+    noise = additive_noise(call, distance, distance)
+    low, width = code.low * code.grid, (code.high - code.low) * code.grid
+    return BernsteinRelease(call.function, shape, sums, rows, distance, noise, low, width)
+
+
+def _root(confidence: Fraction, count: int) -> Fraction:
+    """Give a root of a confidence, rounded up, for 1, 2 or 3 independent parts."""
+    if count == 1:
+        return confidence
+    if count == 2:
+        return min(root_above(confidence), Fraction(2**32 - 1, 2**32))
+    # No cube root is needed: the misses of three parts add up to at most what is allowed.
+    return 1 - (1 - confidence) / count

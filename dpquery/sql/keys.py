@@ -1,0 +1,193 @@
+"""Group keys: grouping expressions whose values are public before any data is read.
+
+The rows of an answer come from here and never from the data (I5): every declared value is shown,
+also those that no row has. A column whose values only the data know is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
+from fractions import Fraction
+from math import prod
+from typing import NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused
+from dpquery.ir import ColumnRef, Compare, Comparison, Expr, Filter, In, Key, Literal, Logic, Relation, Scalar
+from dpquery.policy.model import Column
+from dpquery.source import Span
+from dpquery.sql.calls import is_call
+from dpquery.sql.conditions import Conditions
+from dpquery.sql.names import fold
+from dpquery.types import EPOCH, Kind
+
+__all__ = ["bind_keys"]
+
+MAX_CELLS = 1_000_000
+_LISTABLE = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.TEXT, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP})
+
+
+def bind_keys(select: exp.Select, relation: Relation, rows: Conditions) -> tuple[Key, ...]:
+    """Bind GROUP BY.
+
+    Raises:
+        PlanRefused: DPQ402 the groups are not public, DPQ405 there are too many.
+        NameRefused: DPQ205 a number that counts no column.
+        RuleRefused: DPQ303 a DP_ function as a key.
+    """
+    group = select.args.get("group")
+    if group is None:
+        return ()
+    keys: list[Key] = []
+    for node, shown in _items(select, group, rows):
+        expr = rows.bind(node)
+        if any(key.expr == expr for key in keys):
+            continue
+        keys.append(Key(shown, f"k{len(keys)}", expr, _domain(expr, shown, relation, rows)))
+    cells = prod(len(key.values) for key in keys)
+    if cells > MAX_CELLS:
+        _too_many(cells, keys)
+    return tuple(keys)
+
+
+def _items(
+    select: exp.Select, group: exp.Group, rows: Conditions
+) -> Iterator[tuple[exp.Expr, Span]]:
+    """Give the grouping expressions: a column goes before an alias, a number counts columns."""
+    items = [(item.alias, item.this if isinstance(item, exp.Alias) else item) for item in select.expressions]
+    if group.args.get("all"):
+        for _, value in items:
+            if not any(is_call(node) for node in value.walk()):
+                yield value, rows.spans.of(value)
+        return
+    for node in group.expressions:
+        span = rows.spans.of(node)
+        if isinstance(node, exp.Literal) and not node.is_string:
+            yield _at(node, [value for _, value in items], span), span
+        elif isinstance(node, exp.Column) and not node.table and not rows.scope.knows(node.name):
+            aliased = [value for alias, value in items if alias and fold(alias) == fold(node.name)]
+            yield (aliased[0] if aliased else node), span
+        else:
+            yield node, span
+
+
+def _at(node: exp.Literal, values: Sequence[exp.Expr], span: Span) -> exp.Expr:
+    text = str(node.this)
+    if not text.isdigit() or not 1 <= int(text[:9]) <= len(values):
+        raise NameRefused(
+            Diagnostic(
+                "DPQ205",
+                f"there is no column number {text[:20]} in the result",
+                span,
+                f"the result has {len(values)}",
+                ("a number in GROUP BY counts the columns of the result.",),
+                ("GROUP BY 1",),
+            )
+        )
+    value = values[int(text) - 1]
+    if any(is_call(inner) for inner in value.walk()):
+        raise RuleRefused(
+            Diagnostic(
+                "DPQ303",
+                "a DP_ function cannot be a group",
+                span,
+                "this column is computed from the groups",
+                ("groups have to be known before anything is released.",),
+                ("GROUP BY the column that parts the rows",),
+            )
+        )
+    return value
+
+
+def _domain(expr: Expr, span: Span, relation: Relation, rows: Conditions) -> tuple[Scalar, ...]:
+    """Give the public values of a key, in order: from the query, then from the policy."""
+    if isinstance(expr, ColumnRef) and expr.type.kind in _LISTABLE:
+        asked = _restricted(expr, relation)
+        if asked is not None:
+            return tuple(sorted(set(asked), key=_order))
+        column = rows.scope.table.columns[expr.name]
+        if column.keys is not None:
+            return tuple(sorted(column.keys, key=_order))
+        if column.type.kind is Kind.BOOLEAN:
+            return (False, True)
+        values = _between(column)
+        if values is not None:
+            return values
+    _private(expr, span, rows.scope.table.name)
+
+
+def _restricted(expr: ColumnRef, relation: Relation) -> list[Scalar] | None:
+    """Find `column IN (...)` or `column = ...` among the outer ANDs of WHERE."""
+    while isinstance(relation, Filter):
+        for part in _conjuncts(relation.condition):
+            match part:
+                case In(operand=ColumnRef(name=expr.name), options=options):
+                    return [option.value for option in options]
+                case Compare(operator=Comparison.EQ, left=ColumnRef(name=expr.name), right=Literal() as right):
+                    return [right.value]
+        relation = relation.source
+    return None
+
+
+def _conjuncts(condition: Expr) -> Iterator[Expr]:
+    if isinstance(condition, Logic) and condition.conjunction:
+        for part in condition.parts:
+            yield from _conjuncts(part)
+    else:
+        yield condition
+
+
+def _between(column: Column) -> tuple[Scalar, ...] | None:
+    """List the values of a bounded integer or date column, if they are few enough."""
+    domain = column.interval
+    if column.bounds is None or column.type.kind not in {Kind.INTEGER, Kind.DATE}:
+        return None
+    assert domain.low is not None  # noqa: S101 - bounds have both ends
+    assert domain.high is not None  # noqa: S101
+    low, high = int(domain.low), int(domain.high)
+    if high - low >= MAX_CELLS:
+        return None
+    if column.type.kind is Kind.DATE:
+        return tuple(EPOCH.date() + timedelta(days=day) for day in range(low, high + 1))
+    return tuple(range(low, high + 1))
+
+
+def _order(value: Scalar) -> int | Fraction | str | date:
+    return value
+
+
+def _private(expr: Expr, span: Span, table: str) -> NoReturn:
+    name = expr.name if isinstance(expr, ColumnRef) else "this expression"
+    literals = "'a', 'b'" if expr.type.kind is Kind.TEXT else "1, 2"
+    raise PlanRefused(
+        Diagnostic(
+            "DPQ402",
+            f"the groups of {name} are not public",
+            span,
+            "private grouping column",
+            (
+                f"a value of {name} that appears in the answer would show that somebody has it,",
+                "so the groups have to be known before the data is read.",
+            ),
+            (
+                f"WHERE {name} IN ({literals})     to name the groups yourself",
+                f"or ask the data owner to list the keys of {table}.{name} in the policy",
+            ),
+        )
+    )
+
+
+def _too_many(cells: int, keys: Sequence[Key]) -> NoReturn:
+    counts = " x ".join(str(len(key.values)) for key in keys)
+    raise PlanRefused(
+        Diagnostic(
+            "DPQ405",
+            f"this would make {cells:,} groups",
+            keys[-1].span,
+            f"{counts} values",
+            (f"every declared group is shown, and at most {MAX_CELLS:,} can be.",),
+            ("name fewer groups: WHERE a_column IN (1, 2)",),
+        )
+    )
