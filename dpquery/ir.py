@@ -3,6 +3,8 @@
 sqlglot's tree ends at binding. What this tree cannot say cannot reach the engine, so adding a
 node here is a decision about the promise, and each backend has to render it (I9). Expressions
 are total (I12): `sql/check.py` shows it from the public domains that the nodes carry.
+Expressions that differ in their place alone are equal, so that a measure asked for twice is
+counted once.
 
 A relation below the frontier is private: its rows each belong to one privacy unit. A
 `Frontier` is where bounded integers are taken from it, and `Above` is what happens to the
@@ -11,7 +13,7 @@ released tables then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
 from fractions import Fraction
@@ -55,7 +57,7 @@ Scalar = int | Fraction | str | bool | date | datetime
 class ColumnRef:
     """A column of the table below, clamped into its policy domain; NaN is NULL by then."""
 
-    span: Span
+    span: Span = field(compare=False)
     name: str
     type: Type
     domain: Interval = UNKNOWN
@@ -65,7 +67,7 @@ class ColumnRef:
 class Literal:
     """A value from the query's text, exact; a double's is the decimal that was typed."""
 
-    span: Span
+    span: Span = field(compare=False)
     value: Scalar
     type: Type
 
@@ -110,7 +112,7 @@ class Operator(StrEnum):
 class Arithmetic:
     """Two numbers of one type, combined."""
 
-    span: Span
+    span: Span = field(compare=False)
     operator: Operator
     left: Expr
     right: Expr
@@ -122,7 +124,7 @@ class Arithmetic:
 class Negate:
     """A number with its sign changed."""
 
-    span: Span
+    span: Span = field(compare=False)
     operand: Expr
     type: Type
 
@@ -147,7 +149,7 @@ class Comparison(StrEnum):
 class _Condition:
     """What all truth-valued nodes share."""
 
-    span: Span
+    span: Span = field(compare=False)
 
     @property
     def type(self) -> Type:
@@ -232,6 +234,7 @@ class Options:
     mechanism: str | None = None
     mechanism_span: Span | None = None
     max_rows_contributed: int | None = None
+    delta_span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)

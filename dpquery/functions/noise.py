@@ -8,6 +8,7 @@ from dpquery.errors import Diagnostic, PlanRefused, internal
 from dpquery.ir import Call
 from dpquery.mechanisms import AdditiveNoise, DiscreteGaussian, DiscreteLaplace
 from dpquery.mechanisms.base import root_above
+from dpquery.source import Span
 
 __all__ = ["ADDITIVE", "additive_noise", "spread"]
 
@@ -18,10 +19,12 @@ def additive_noise(call: Call, distance: int) -> AdditiveNoise:
     """Make the noise that a call asks for, for a sensitivity in L1 and L2 alike.
 
     Raises:
-        PlanRefused: DPQ403 the mechanism needs a delta.
+        PlanRefused: DPQ403 the mechanism needs a delta, or has no use for the one given.
     """
     options = call.options
     if options.mechanism != "gaussian":
+        if options.delta is not None:
+            raise _needless(call.function, options.delta_span)
         return DiscreteLaplace.calibrated(distance, options.epsilon)
     if options.delta is None:
         raise PlanRefused(
@@ -38,6 +41,22 @@ def additive_noise(call: Call, distance: int) -> AdditiveNoise:
             )
         )
     return DiscreteGaussian.calibrated(distance, options.epsilon, options.delta)
+
+
+def _needless(function: str, span: Span | None) -> PlanRefused:
+    return PlanRefused(
+        Diagnostic(
+            "DPQ403",
+            f"{function} with mechanism='laplace' has no use for a delta",
+            span,
+            "this would be passed over",
+            ("Laplace noise keeps its promise without exception, so no delta is spent on it.",),
+            (
+                "leave out delta=",
+                "or add mechanism='gaussian', under a policy whose budget has a delta",
+            ),
+        )
+    )
 
 
 def spread(noise: AdditiveNoise) -> Fraction:
