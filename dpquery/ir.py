@@ -3,6 +3,8 @@
 sqlglot's tree ends at binding. What this tree cannot say cannot reach the engine, so adding a
 node here is a decision about the promise, and each backend has to render it (I9). Expressions
 are total (I12): `sql/check.py` shows it from the public domains that the nodes carry.
+Expressions that differ in their place alone are equal, so that a measure asked for twice is
+counted once.
 
 A relation below the frontier is private: its rows each belong to one privacy unit. A
 `Frontier` is where bounded integers are taken from it, and `Above` is what happens to the
@@ -11,7 +13,7 @@ released tables then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
 from fractions import Fraction
@@ -64,7 +66,7 @@ class ColumnRef:
     The domain of a date or timestamp is in days or microseconds since 1970.
     """
 
-    span: Span
+    span: Span = field(compare=False)
     name: str
     type: Type
     domain: Interval = UNKNOWN
@@ -78,7 +80,7 @@ class ColumnRef:
 class Literal:
     """A value from the query's text, exact; a double's is the decimal that was typed."""
 
-    span: Span
+    span: Span = field(compare=False)
     value: Scalar
     type: Type
 
@@ -123,7 +125,7 @@ class Operator(StrEnum):
 class Arithmetic:
     """Two numbers of one type, combined."""
 
-    span: Span
+    span: Span = field(compare=False)
     operator: Operator
     left: Expr
     right: Expr
@@ -135,7 +137,7 @@ class Arithmetic:
 class Negate:
     """A number with its sign changed."""
 
-    span: Span
+    span: Span = field(compare=False)
     operand: Expr
     type: Type
 
@@ -160,7 +162,7 @@ class Comparison(StrEnum):
 class _Condition:
     """What all truth-valued nodes share."""
 
-    span: Span
+    span: Span = field(compare=False)
 
     @property
     def type(self) -> Type:
@@ -248,6 +250,7 @@ class Options:
     bounds: Interval | None = None
     """Where the argument is clamped: numbers, or days and microseconds since 1970."""
     bounds_span: Span | None = None
+    delta_span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
+from dpquery import functions
 from dpquery.codes import PAGES, Code
+from dpquery.functions.base import DPFunction
 from tests.docs import follow
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,8 +45,37 @@ def _entry(page: Code) -> str:
     )
 
 
+def functions_page() -> str:
+    """Give the text of grammar/functions.md."""
+    parts = [
+        "# Functions",
+        "`make docs` writes this from `dpquery/functions`; each call is a release of its own.",
+        *map(_function, functions.ALL),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _function(function: DPFunction) -> str:
+    also = ", ".join(f"`{name}`" for name in function.aliases)
+    asked = "a column or an expression" + (", or `*` for all rows" if function.star else "")
+    rows = ["| argument | |", "|---|---|", f"| the first | {asked} |"]
+    for parameter in function.parameters:
+        names = " or ".join(f"`{name}`" for name in (parameter.name, *parameter.aliases))
+        rows.append(f"| {names} | {parameter.summary} |")
+    default, *others = (f"`'{name}'`" for name in function.mechanisms)
+    parts = [
+        f"## {function.name}",
+        function.summary + (f" Also called {also}." if also else ""),
+        "\n".join(rows),
+        ", ".join([f"Mechanisms: {default}, which is the default", *others]) + ".",
+        f"```sql\n{function.example}\n```",
+    ]
+    return "\n\n".join(parts)
+
+
 GENERATED: dict[Path, Callable[[], str]] = {
     ROOT / "grammar" / "errors.md": errors_page,
+    ROOT / "grammar" / "functions.md": functions_page,
     follow.PAGE: follow.page,
 }
 

@@ -1,7 +1,8 @@
 """Private files as they stand: fingerprints, and whether their types are the policy's.
 
 Nothing here runs before a receipt is open. A fingerprint is taken before and after each scan,
-so that one release sees one state of the data.
+so that one release sees one state of the data. Files are trusted to be what their format says:
+text that is not UTF-8, or a page that cannot be decoded, fails every scan that reads it.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ _BY_NAME = {name: function for function in ALL for name in (function.name, *func
 
 
 def find(name: str) -> DPFunction | None:
-    """Give the function of a name, in any case of letters."""
-    return _BY_NAME.get(name.upper())
+    """Give the function of a name, in any case; `upper` would make an S of a long s."""
+    return _BY_NAME.get(name.upper()) if name.isascii() else None
 
 
 def names() -> list[str]:

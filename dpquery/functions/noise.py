@@ -19,6 +19,7 @@ from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import decimal_text, root_above
 from dpquery.sensitivity import l2_sensitivity, sensitivity
+from dpquery.source import Span
 from dpquery.types import INT64, Kind, Type
 
 __all__ = [
@@ -59,10 +60,12 @@ def additive_noise(call: Call, l1: int, l2: Distance) -> AdditiveNoise:
     """Make the noise that a call asks for.
 
     Raises:
-        PlanRefused: DPQ403 the mechanism needs a delta.
+        PlanRefused: DPQ403 the mechanism needs a delta, or has no use for the one given.
     """
     options = call.options
     if options.mechanism != "gaussian":
+        if options.delta is not None:
+            raise _needless(call.function, options.delta_span)
         return DiscreteLaplace.calibrated(l1, options.epsilon)
     if options.delta is None:
         raise PlanRefused(
@@ -79,6 +82,22 @@ def additive_noise(call: Call, l1: int, l2: Distance) -> AdditiveNoise:
             )
         )
     return DiscreteGaussian.calibrated(l2, options.epsilon, options.delta)
+
+
+def _needless(function: str, span: Span | None) -> PlanRefused:
+    return PlanRefused(
+        Diagnostic(
+            "DPQ403",
+            f"{function} with mechanism='laplace' has no use for a delta",
+            span,
+            "this would be passed over",
+            ("Laplace noise keeps its promise without exception, so no delta is spent on it.",),
+            (
+                "leave out delta=",
+                "or add mechanism='gaussian', under a policy whose budget has a delta",
+            ),
+        )
+    )
 
 
 def spread(noise: AdditiveNoise) -> Fraction:

@@ -8,6 +8,7 @@ line in `ALL`.
 from dpquery.mechanisms.base import AdditiveNoise
 from dpquery.mechanisms.discrete_gaussian import DiscreteGaussian
 from dpquery.mechanisms.discrete_laplace import DiscreteLaplace
+from dpquery.mechanisms.grid_quantile import GridQuantile, rank_range
 from dpquery.mechanisms.randomness import Randomness
 
 __all__ = [
@@ -15,7 +16,9 @@ __all__ = [
     "AdditiveNoise",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "GridQuantile",
     "Randomness",
+    "rank_range",
 ]
 
 ALL: tuple[type[AdditiveNoise], ...] = (

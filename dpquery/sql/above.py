@@ -1,37 +1,44 @@
-"""The query above the frontier: arithmetic, ORDER BY and LIMIT over released and public tables.
+"""The query above the frontier: arithmetic, ORDER BY, LIMIT on released and public tables.
 
-Everything here is post-processing, run by a second engine that never saw a private row. The list of
-functions is closed all the same, names are resolved here, and what could raise on a value is put
-inside TRY, which gives NULL instead: a charge must not end in an error. Not a word of the analyst's
-text is passed on; literals are read and printed anew.
+Everything here is post-processing, run by a second engine that never saw a private row. The
+list of functions is closed all the same, names are resolved here, and what could raise on a
+value is put inside TRY, which gives NULL instead: a charge must not end in an error. Not a
+word of the analyst's text is passed on; literals are read and printed anew, with their type,
+so that the engine converts none of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.errors import Diagnostic, NameRefused, RuleRefused
+from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused, nearest
+from dpquery.functions import find
 from dpquery.ir import Above, AboveColumn
 from dpquery.source import Source, Span
 from dpquery.sql.calls import is_call
-from dpquery.sql.literals import read_literal, read_number
+from dpquery.sql.conditions import chain
+from dpquery.sql.expressions import mismatch
+from dpquery.sql.literals import read_literal, unwrapped
+from dpquery.sql.mending import outside
 from dpquery.sql.names import fold
-from dpquery.sql.parse import Spans
+from dpquery.sql.spans import Spans
 
 __all__ = ["AboveBinder", "Item"]
 
 MAX_LIMIT = 2**31 - 1
 
-_BINARY: tuple[type[exp.Expr], ...] = (
-    exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod,
-    exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.And, exp.Or,
+_REBUILT = (
+    exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Mod, exp.Neg, exp.Paren,
+    exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Not, exp.Between,
+    exp.Abs, exp.Round, exp.Greatest, exp.Least, exp.Coalesce,
 )  # fmt: skip
-_UNARY: tuple[type[exp.Expr], ...] = (exp.Neg, exp.Not, exp.Paren, exp.Abs)
-_LISTED: tuple[type[exp.Expr], ...] = (exp.Greatest, exp.Least, exp.Coalesce)
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg)
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between)
+_ZERO = exp.Literal.number(0)
 FUNCTIONS = ("ABS", "COALESCE", "GREATEST", "LEAST", "ROUND")
 
 
@@ -69,10 +76,11 @@ class AboveBinder:
         self._call = call
         self._column = column
         self._names: dict[str, str] = {}
+        self._repeats: dict[str, int] = {}
         self._items: list[Item] = []
 
     def over_released(self, select: exp.Select) -> Above:
-        """Write the query over a released table, with the hidden row number; WHERE was below."""
+        """Write the query over a released table, with the hidden row number."""
         return self._bind(select, [], None, numbered=True)
 
     def over_public(self, select: exp.Select, stars: list[Item]) -> Above:
@@ -83,7 +91,7 @@ class AboveBinder:
         self, select: exp.Select, stars: list[Item], where: exp.Where | None, *, numbered: bool
     ) -> Above:
         for node in select.expressions:
-            self._items += stars if isinstance(node, exp.Star) else [self._item(node)]
+            self._items += stars if self._is_star(node) else [self._item(node)]
         columns = [f'{item.sql} AS "c{i}"' for i, item in enumerate(self._items)]
         if numbered:
             columns.append(f'"{self.relation}"."row" AS "row"')
@@ -91,7 +99,7 @@ class AboveBinder:
         if self.relation:
             sql += f' FROM "{self.relation}"'
         if where is not None:
-            sql += f" WHERE {self.total(where.this)}"
+            sql += f" WHERE TRY(CAST({self._value(where.this).sql('duckdb')} AS BOOLEAN))"
         sql += self._order(select) + self._rows(select, "limit") + self._rows(select, "offset")
         found = tuple(AboveColumn(item.name, item.origin) for item in self._items)
         return Above(sql, found, numbered)
@@ -104,6 +112,13 @@ class AboveBinder:
             inner
         )
         return text if plain else f"TRY({text})"
+
+    def _is_star(self, node: exp.Expr) -> bool:
+        """Say whether an item is `*` or `t.*`; for the second, t has to be the table."""
+        if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
+            self._column(node)
+            return True
+        return isinstance(node, exp.Star)
 
     def _item(self, node: exp.Expr) -> Item:
         alias = node.alias if isinstance(node, exp.Alias) else ""
@@ -124,6 +139,7 @@ class AboveBinder:
 
     def _unique(self, name: str, explicit: bool, span: Span) -> str:
         if fold(name) not in self._names:
+            self._repeats[fold(name)] = 0
             return name
         if explicit:
             raise NameRefused(
@@ -136,51 +152,64 @@ class AboveBinder:
                     (f"AS {name}_2",),
                 )
             )
-        number = 1
+        number = self._repeats.get(fold(name), 0) + 1
         while fold(f"{name}_{number}") in self._names:
             number += 1
+        self._repeats[fold(name)] = number
         return f"{name}_{number}"
 
     def _value(self, node: exp.Expr) -> exp.Expr:
         span = self.spans.of(node)
-        if isinstance(node, exp.Literal) and not node.is_string:
-            read_number(str(node.this), span)
-            return node.copy()
+        if isinstance(node, exp.Literal) and node.is_string:
+            return exp.cast(node.copy(), exp.DType.VARCHAR)
         if isinstance(node, exp.Null) or read_literal(node, span) is not None:
             return node.copy()
+        self._check_types(node)
         if is_call(node):
             column, _ = self._call(node)
             return exp.column(column, table=self.relation, quoted=True)
-        kind = type(node)
-        if kind in _BINARY:
-            return kind(this=self._value(node.this), expression=self._value(node.expression))
-        if kind in _UNARY:
-            return kind(this=self._value(node.this))
-        if kind in _LISTED:
-            return kind(
-                this=self._value(node.this),
-                expressions=[self._value(e) for e in node.expressions],
-            )
         match node:
             case exp.Column(this=exp.Identifier()):
                 return exp.column(self._column(node), table=self.relation, quoted=True)
-            case exp.Round():
-                decimals = node.args.get("decimals")
-                return exp.Round(
-                    this=self._value(node.this), decimals=decimals and self._value(decimals)
-                )
+            case exp.And() | exp.Or():
+                return _joined(type(node), [self._value(part) for part in chain(node)])
+            case exp.Div():
+                divisor = exp.Nullif(this=self._value(node.expression), expression=_ZERO)
+                return exp.Div(this=self._value(node.this), expression=divisor)
             case exp.Is(expression=exp.Null()):
                 return exp.Is(this=self._value(node.this), expression=exp.Null())
-            case exp.Between():
-                return exp.Between(
-                    **{slot: self._value(node.args[slot]) for slot in ("this", "low", "high")}
-                )
             case exp.In():
-                return exp.In(
-                    this=self._value(node.this),
-                    expressions=[self._value(e) for e in node.expressions],
-                )
+                return self._in(node)
+        if type(node) in _REBUILT:
+            return self._rebuilt(node)
         self._refuse(node, span)
+
+    def _rebuilt(self, node: exp.Expr) -> exp.Expr:
+        """Make a node of the same kind over its operands, and of nothing else in it."""
+        slots: dict[str, exp.Expr | list[exp.Expr]] = {}
+        for slot, value in node.args.items():
+            if isinstance(value, list):
+                slots[slot] = [self._value(part) for part in value]
+            elif isinstance(value, exp.Expr):
+                slots[slot] = self._value(value)
+        return type(node)(**slots)
+
+    def _in(self, node: exp.In) -> exp.Expr:
+        """Write IN as comparisons: in a list, the engine would convert one value to another."""
+        value = self._value(node.this)
+        options = [exp.EQ(this=value, expression=self._value(e)) for e in node.expressions]
+        return exp.Paren(this=_joined(exp.Or, options))
+
+    def _check_types(self, node: exp.Expr) -> None:
+        """Refuse a text in arithmetic or beside a number: the engine would convert it."""
+        if not isinstance(node, (*_ARITHMETIC, *_COMPARISONS)):
+            return
+        operands = [unwrapped(operand) for operand in node.iter_expressions()]
+        if not isinstance(node, _ARITHMETIC) and not any(map(_is_number, operands)):
+            return
+        for operand in operands:
+            if isinstance(operand, exp.Literal) and operand.is_string:
+                mismatch(self.spans.of(operand), "a number is needed here", "a text")
 
     def _order(self, select: exp.Select) -> str:
         order = select.args.get("order")
@@ -194,15 +223,15 @@ class AboveBinder:
         return " ORDER BY " + ", ".join(keys)
 
     def _sort_key(self, node: exp.Expr) -> str:
-        """Resolve a number of a column, then a name given in the SELECT list, then an expression."""
-        if isinstance(node, exp.Literal) and not node.is_string:
+        """Resolve a column's number, then a name of the SELECT list, then an expression."""
+        if isinstance(node, exp.Literal):
             if not node.this.isdigit() or not 1 <= int(node.this[:9]) <= len(self._items):
                 raise NameRefused(
                     Diagnostic(
                         "DPQ205",
                         f"there is no column number {node.this[:20]} in the result",
                         self.spans.of(node),
-                        f"the result has {len(self._items)}",
+                        f"the columns are 1 to {len(self._items)}",
                         ("a number in ORDER BY counts the columns of the result.",),
                         ("ORDER BY 1",),
                     )
@@ -232,23 +261,14 @@ class AboveBinder:
         return f" {slot.upper()} {int(digits)}"
 
     def _refuse(self, node: exp.Expr, span: Span) -> NoReturn:
-        if isinstance(node, exp.AggFunc):
-            name = self.source.snippet(self.spans.name(node)).upper()
-            raise RuleRefused(
-                Diagnostic(
-                    "DPQ302",
-                    f"{name} would be exact",
-                    span,
-                    "no noise is added here",
-                    (
-                        "an exact result changes when one person is added, and shows that they were.",
-                    ),
-                    ("DP_COUNT(*, eps=0.5)",),
-                )
+        call = node.this if isinstance(node, exp.Filter) else node
+        if isinstance(call, exp.AggFunc):
+            self._refuse_exact(call, span)
+        if not isinstance(node, exp.Func) or not self.spans.written_as_call(node):
+            raise SyntaxRefused(
+                outside(self.source.snippet(span)[:40], span, "not understood", "ABS(-1)")
             )
-        name = str(node.this) if isinstance(node, exp.Anonymous) else ""
-        if not name:
-            name = node.sql_name() if isinstance(node, exp.Func) else node.key
+        name = self.source.snippet(self.spans.name(node))
         raise NameRefused(
             Diagnostic(
                 "DPQ202",
@@ -256,6 +276,38 @@ class AboveBinder:
                 self.spans.name(node),
                 "unknown function",
                 (f"on results there are {', '.join(FUNCTIONS)} and arithmetic.",),
-                ("ROUND(DP_COUNT(*, eps=0.5) / 1000, 1)",),
+                (nearest(name, FUNCTIONS) or "ROUND(DP_COUNT(*, eps=0.5) / 1000, 1)",),
             )
         )
+
+    def _refuse_exact(self, call: exp.Expr, span: Span) -> NoReturn:
+        """Refuse an aggregate without noise; offer the one with noise, where there is one."""
+        name = self.source.snippet(self.spans.name(call)).upper()
+        written = self.source.snippet(self.spans.of(call))
+        remedy = "DP_COUNT(*, eps=0.5)"
+        if find(f"DP_{name}") is not None and written.endswith(")"):
+            remedy = f"DP_{name}{written[len(name) : -1]}, eps=0.5)"
+        raise RuleRefused(
+            Diagnostic(
+                "DPQ302",
+                f"{name} would be exact",
+                span,
+                "no noise is added here",
+                ("an exact result shows, when one person is added, that they were.",),
+                (remedy,),
+            )
+        )
+
+
+def _is_number(node: exp.Expr) -> bool:
+    """Say whether a value is a number by its form: a literal, arithmetic, or a DP_ call."""
+    literal = isinstance(node, exp.Literal) and not node.is_string
+    return literal or isinstance(node, _ARITHMETIC) or is_call(node)
+
+
+def _joined(kind: type[exp.Expr], parts: Sequence[exp.Expr]) -> exp.Expr:
+    """Write AND or OR of many parts as a tree of little depth, because engines recurse too."""
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    return kind(this=_joined(kind, parts[:half]), expression=_joined(kind, parts[half:]))

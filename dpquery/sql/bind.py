@@ -82,6 +82,9 @@ def _over_public(parsed: Parsed, scope: Scope, public: PublicFacts) -> Bound:
     names = public.columns(scope.table.name)
 
     def column(node: exp.Column) -> str:
+        scope.check_qualifier(node, parsed.spans.of(node))
+        if isinstance(node.this, exp.Star):
+            return ""
         for name in names:
             if fold(name) == fold(node.name):
                 return name
@@ -94,9 +97,7 @@ def _over_public(parsed: Parsed, scope: Scope, public: PublicFacts) -> Bound:
                 f"{scope.table.name} is a public table",
                 parsed.spans.of(node),
                 "nothing to protect here",
-                (
-                    "DP_ functions are asked about private tables; public ones are read as they are.",
-                ),
+                ("DP_ functions ask private tables; public ones are read as they are.",),
                 (f"SELECT * FROM {scope.table.name}",),
             )
         )

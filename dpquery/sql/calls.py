@@ -21,7 +21,14 @@ from dpquery.sql.names import fold
 __all__ = ["Calls", "is_call"]
 
 MAX_ROWS = 2**20
-"""More rows of one unit than this are not counted in full: the exact sums stay within the engine's integers."""
+"""More rows of one unit do not count in full, so that sums fit the engine's integers."""
+
+_EXAMPLES = {
+    "eps": "eps=0.5",
+    "delta": "delta=1e-7",
+    "max_rows_contributed": "max_rows_contributed=5",
+    "mechanism": "mechanism='laplace'",
+}
 
 
 def is_call(node: exp.Expr) -> bool:
@@ -70,10 +77,16 @@ class Calls:
                     self.rows.spans.name(node),
                     "unknown function",
                     (f"this build has {listed(functions.names(), near)}.",),
-                    (f"{near or functions.names()[0]}(*, eps=0.5)",),
+                    (self._nearest(node, near),),
                 )
             )
         return function
+
+    def _nearest(self, node: exp.Expr, near: str | None) -> str:
+        """Write the call under the nearest name that there is."""
+        if near is None:
+            return f"{functions.names()[0]}(*, eps=0.5)"
+        return near + self.source.snippet(self.rows.spans.of(node))[len(str(node.this)) :]
 
     def _arguments(
         self, function: DPFunction, node: exp.Expr
@@ -96,7 +109,7 @@ class Calls:
         return self._argument(function, node, positional), named
 
     def _name_of(self, item: exp.Expr) -> str | None:
-        """Give the name of a named argument; `column = value` compares where no argument is so called."""
+        """Give the name of a named argument; otherwise `column = value` is a comparison."""
         match item:
             case exp.PropertyEQ() | exp.Kwarg():
                 return str(item.this.name)
@@ -125,7 +138,7 @@ class Calls:
                 self.rows.spans.of(item),
                 "unknown argument",
                 (f"it takes {listed(known, near)}.",),
-                (f"{near or 'eps'}=...",),
+                (_EXAMPLES[near or "eps"],),
             )
         )
 
@@ -144,9 +157,8 @@ class Calls:
     def _argument(
         self, function: DPFunction, node: exp.Expr, positional: list[exp.Expr]
     ) -> Expr | None:
-        span = self.rows.spans.name(node)
         if not positional:
-            self._missing(function, span, "an argument", "what to count is missing")
+            self._missing(function, node, "an argument", "what to count is missing")
         if len(positional) > 1:
             raise NameRefused(
                 Diagnostic(
@@ -155,7 +167,7 @@ class Calls:
                     self.rows.spans.of(positional[1]),
                     "which option is this?",
                     ("options are named, so that no number is taken for another.",),
-                    (f"eps={self.source.snippet(self.rows.spans.of(positional[1]))}",),
+                    (self._named(function, positional),),
                 )
             )
         if isinstance(positional[0], exp.Star):
@@ -163,6 +175,12 @@ class Calls:
         if is_call(positional[0]):
             self._nested(function, positional[0])
         return self.rows.bind(positional[0])
+
+    def _named(self, function: DPFunction, positional: list[exp.Expr]) -> str:
+        """Write the call anew, with a second number as its eps."""
+        first, second = (self.source.snippet(self.rows.spans.of(p)) for p in positional[:2])
+        number = isinstance(positional[1], exp.Literal) and not positional[1].is_string
+        return f"{function.name}({first}, eps={second if number else '0.5'})"
 
     def _nested(self, function: DPFunction, inner: exp.Expr) -> NoReturn:
         raise RuleRefused(
@@ -172,9 +190,7 @@ class Calls:
                 self.rows.spans.of(inner),
                 "a DP_ function inside a DP_ function",
                 ("what is released already has no rows to count.",),
-                (
-                    "write the two side by side: SELECT DP_COUNT(*, eps=0.5), DP_COUNT(*, eps=0.5)",
-                ),
+                (self.source.snippet(self.rows.spans.of(inner)),),
             )
         )
 
@@ -182,7 +198,7 @@ class Calls:
         self, function: DPFunction, node: exp.Expr, named: dict[str, tuple[exp.Expr, Span]]
     ) -> Options:
         if "eps" not in named:
-            self._missing(function, self.rows.spans.name(node), "eps", "eps is missing")
+            self._missing(function, node, "eps", "eps is missing")
         values = {name: self._option(name, *given, function) for name, given in named.items()}
         epsilon, rows = values["eps"], values.get("max_rows_contributed")
         delta, mechanism = values.get("delta"), values.get("mechanism")
@@ -193,6 +209,7 @@ class Calls:
             mechanism=None if mechanism is None else str(mechanism),
             mechanism_span=named["mechanism"][1] if mechanism is not None else None,
             max_rows_contributed=None if rows is None else int(rows),
+            delta_span=named["delta"][1] if delta is not None else None,
         )
 
     def _option(
@@ -211,17 +228,20 @@ class Calls:
             case _:
                 return _mechanism(function, node, span)
 
-    def _missing(self, function: DPFunction, span: Span, what: str, label: str) -> NoReturn:
+    def _missing(self, function: DPFunction, node: exp.Expr, what: str, label: str) -> NoReturn:
+        call = self.source.snippet(self.rows.spans.of(node))
+        remedy = f"{call[:-1]}, eps=0.5)" if what == "eps" else f"{function.name}(*, eps=0.5)"
         raise NameRefused(
             Diagnostic(
                 "DPQ203",
                 f"{function.name} needs {what}",
-                span,
+                self.rows.spans.name(node),
                 label,
                 (
-                    "every DP_ function states what it counts and what it may spend; there is no default.",
+                    "every DP_ function states what it asks and what it may spend;",
+                    "there is no default.",
                 ),
-                (f"{function.name}(*, eps=0.5)",),
+                (remedy,),
             )
         )
 
@@ -241,7 +261,7 @@ def _number(
                 span,
                 "not a number",
                 (f"{name} is read exactly from the text, before anything is computed.",),
-                (f"{name}={'0.5' if name == 'eps' else '1e-7' if name == 'delta' else '5'}",),
+                (_EXAMPLES[name],),
             )
         )
     try:
@@ -262,7 +282,7 @@ def _out_of_range(name: str, span: Span, wanted: str, given: str) -> NoReturn:
             span,
             f"given as {given}" if not given.startswith(("not", "more", "out")) else given,
             ("outside this range the promise means nothing, or cannot be computed exactly.",),
-            (f"{name}={'0.5' if name == 'eps' else '1e-7' if name == 'delta' else '5'}",),
+            (_EXAMPLES[name],),
         )
     )
 

@@ -1,8 +1,8 @@
 """The rules of differential privacy, one function each: what passes here may reach the data.
 
-A rule looks at the bound tree and the policy, and refuses or stays silent. The tree already cannot
-say what would break unit-locality; the rules add what depends on values: that no expression can
-fail on a row (I12), and what bounds one unit's rows.
+A rule looks at the bound tree and the policy, and refuses or stays silent. The tree already
+cannot say what would break unit-locality; the rules add what depends on values: that no
+expression can fail on a row (I12), and what bounds one unit's rows.
 """
 
 from __future__ import annotations

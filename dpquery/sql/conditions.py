@@ -1,7 +1,7 @@
 """Binds expressions below the frontier: sqlglot's nodes end here, ours begin.
 
-What has no case here is refused: an expression over private rows must be row-level, deterministic
-and total, and each node that is accepted was shown to be so.
+What has no case here is refused: an expression over private rows must be row-level,
+deterministic and total, and each node that is accepted was shown to be so.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from dpquery.ir import Comparison, Expr, IsNull, Literal, Logic, Not, Operator
 from dpquery.source import Span
 from dpquery.sql.expressions import arithmetic, compare, member, mismatch, negate
 from dpquery.sql.literals import read_literal, unwrapped
+from dpquery.sql.mending import outside
 from dpquery.sql.names import Scope
-from dpquery.sql.parse import Spans
+from dpquery.sql.spans import Spans
 from dpquery.types import Kind
 
-__all__ = ["Conditions"]
+__all__ = ["Conditions", "chain"]
 
 _COMPARISONS: dict[type[exp.Expr], Comparison] = {
     exp.EQ: Comparison.EQ,
@@ -56,9 +57,7 @@ class Conditions:
         """
         bound = self.bind(node)
         if bound.type.kind is not Kind.BOOLEAN:
-            mismatch(
-                bound.span, "a condition must be true or false", f"a {bound.type.kind.value}"
-            )
+            mismatch(bound.span, "a condition must be true or false", f"{bound.type.kind} here")
         return bound
 
     def bind(self, node: exp.Expr) -> Expr:
@@ -79,7 +78,7 @@ class Conditions:
             case exp.Column(this=exp.Identifier()):
                 return self.scope.reference(node, span)
             case exp.And() | exp.Or():
-                parts = tuple(self.condition(part) for part in _chain(node))
+                parts = tuple(self.condition(part) for part in chain(node))
                 return Logic(span, isinstance(node, exp.And), parts)
             case exp.Not():
                 return Not(span, self.condition(node.this))
@@ -109,10 +108,8 @@ class Conditions:
                         "the values after IN must be literals",
                         option.span,
                         "not a literal",
-                        (
-                            "a list of values is the analyst's own knowledge, not a part of the data.",
-                        ),
-                        ("x IN (1, 2, 3), or x = a OR x = b",),
+                        ("the list is the analyst's own knowledge, not a part of the data.",),
+                        ("IN (1, 2, 3)", "or write x = a OR x = b to compare two columns"),
                     )
                 )
         return member(
@@ -124,18 +121,9 @@ class Conditions:
             mismatch(span, "nothing equals NULL, and nothing differs from it", "use IS NULL")
         if isinstance(node, exp.Func | exp.Filter):
             self._refuse_function(node)
-        raise SyntaxRefused(
-            Diagnostic(
-                "DPQ102",
-                f"{node.key.upper()} is not part of the language here",
-                span,
-                "not understood",
-                (
-                    "only what is known to keep the promise is accepted; `grammar/dpsql.ebnf` lists it.",
-                ),
-                ("a_column > 10 AND other_column IN ('a', 'b')",),
-            )
-        )
+        word = node.sql(dialect="duckdb")[:40]
+        remedy = "a_column > 10 AND other_column IN ('a', 'b')"
+        raise SyntaxRefused(outside(word, span, "not understood", remedy))
 
     def _refuse_function(self, node: exp.Func | exp.Filter) -> NoReturn:
         call = node.this if isinstance(node, exp.Filter) else node
@@ -148,9 +136,7 @@ class Conditions:
                     f"{name.upper()} cannot stand here",
                     span,
                     "among the rows it would count",
-                    (
-                        "a DP_ function speaks about all rows at once, so it stands in the SELECT list.",
-                    ),
+                    ("it asks about all rows at once, so it stands in the SELECT list.",),
                     (f"SELECT {name.upper()}(*, eps=0.5) FROM {self.scope.table.name}",),
                 )
             )
@@ -160,15 +146,16 @@ class Conditions:
                 f"there is no function {name.upper()} for rows",
                 span,
                 "unknown function",
-                ("each function here was shown not to fail on any value; this one was not.",),
                 (
-                    "comparisons, AND, OR, NOT, BETWEEN, IN, IS NULL and + - * / // % on columns",
+                    "a function that failed on one row would tell whether that row exists;",
+                    "there are comparisons, AND, OR, NOT, BETWEEN, IN, IS NULL, + - * / // %.",
                 ),
+                ("a_column > 10 AND other_column IN ('a', 'b')",),
             )
         )
 
 
-def _chain(node: exp.Expr) -> Iterator[exp.Expr]:
+def chain(node: exp.Expr) -> Iterator[exp.Expr]:
     """Flatten `a AND b AND c`, however long, from left to right."""
     kind, parts = type(node), [node]
     while parts:

@@ -55,7 +55,7 @@ def arithmetic(span: Span, operator: Operator, left: Expr, right: Expr) -> Arith
     """
     for operand in (left, right):
         if not operand.type.numeric:
-            mismatch(operand.span, f"{operator} needs numbers", f"a {operand.type}")
+            mismatch(operand.span, f"{operator} needs numbers", _a(operand.type))
     match operator:
         case Operator.DIVIDE:
             left, right = to_double(left), to_double(right)
@@ -63,9 +63,7 @@ def arithmetic(span: Span, operator: Operator, left: Expr, right: Expr) -> Arith
         case Operator.QUOTIENT | Operator.REMAINDER:
             for operand in (left, right):
                 if operand.type != INTEGER:
-                    mismatch(
-                        operand.span, f"{operator} needs integers", f"a {_spoken(operand.type)}"
-                    )
+                    mismatch(operand.span, f"{operator} needs integers", _a(operand.type))
             return Arithmetic(
                 span, operator, left, right, INTEGER, _divided(operator, left, right)
             )
@@ -86,7 +84,7 @@ def arithmetic(span: Span, operator: Operator, left: Expr, right: Expr) -> Arith
 def negate(span: Span, operand: Expr) -> Negate:
     """Change a number's sign."""
     if not operand.type.numeric:
-        mismatch(operand.span, "- needs a number", f"a {operand.type}")
+        mismatch(operand.span, "- needs a number", _a(operand.type))
     return Negate(span, operand, operand.type)
 
 
@@ -119,7 +117,7 @@ def _alike(span: Span, exprs: list[Expr]) -> list[Expr]:
         other = next(expr for expr in exprs if expr.type.kind is not first.kind)
         mismatch(
             span,
-            f"a {_spoken(first)} cannot be compared with a {_spoken(other.type)}",
+            f"{_a(first)} cannot be compared with {_a(other.type)}",
             "types differ",
         )
     return exprs
@@ -162,8 +160,13 @@ def _moment(expr: Expr, others: list[Expr]) -> Expr:
     return expr
 
 
-def _spoken(type_: Type) -> str:
-    return type_.kind.value
+def _a(type_: Type) -> str:
+    """Name a type in a sentence.
+
+    >>> _a(INTEGER), _a(DOUBLE)
+    ('an integer', 'a double')
+    """
+    return f"{'an' if type_.kind is Kind.INTEGER else 'a'} {type_.kind.value}"
 
 
 def mismatch(span: Span, title: str, label: str) -> NoReturn:

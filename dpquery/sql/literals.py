@@ -1,7 +1,7 @@
 """Values from the query's text, read exactly (I8) or refused.
 
-No value is ever read by the engine's rules: `1e-400`, `1_0` and `'2020-02-30'` mean something else
-there, or raise.
+No value is ever read by the engine's rules: `1e-400`, `1_0` and `'2020-02-30'` mean something
+else there, or raise.
 """
 
 from __future__ import annotations
@@ -19,18 +19,22 @@ from dpquery.ir import Literal, decimal
 from dpquery.source import Span
 from dpquery.types import BOOLEAN, DATE, DECIMAL_DIGITS, DOUBLE, TEXT, TIMESTAMP, Kind, Type
 
-__all__ = ["as_moment", "read_literal", "read_number", "unwrapped"]
+__all__ = [
+    "TIMESTAMPS",
+    "as_moment",
+    "is_moment",
+    "read_literal",
+    "read_number",
+    "unwrapped",
+]
 
 _DECIMAL = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
 _SCIENTIFIC = re.compile(r"(\d+(\.\d*)?|\.\d+)[eE][+-]?\d{1,4}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?", re.ASCII)
-_MOMENTS = {
-    exp.DType.DATE: DATE,
-    exp.DType.TIMESTAMP: TIMESTAMP,
-    exp.DType.TIMESTAMPNTZ: TIMESTAMP,
-    exp.DType.DATETIME: TIMESTAMP,
-}
+TIMESTAMPS = frozenset({exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ})
+"""DuckDB's TIMESTAMP, which has no zone, under the two names that sqlglot has for it."""
+_MOMENTS = {exp.DType.DATE: DATE, **dict.fromkeys(TIMESTAMPS, TIMESTAMP)}
 
 
 def unwrapped(node: exp.Expr) -> exp.Expr:
@@ -38,6 +42,12 @@ def unwrapped(node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Paren):
         node = node.this
     return node
+
+
+def is_moment(node: exp.Cast) -> bool:
+    """Say whether a cast is a way to write a date or a timestamp, as DATE '2024-12-31' is."""
+    text = isinstance(node.this, exp.Literal) and node.this.is_string
+    return type(node) is exp.Cast and text and node.to.this in _MOMENTS
 
 
 def read_literal(node: exp.Expr, span: Span) -> Literal | None:
@@ -57,14 +67,13 @@ def read_literal(node: exp.Expr, span: Span) -> Literal | None:
             positive = read_number(str(number.this), span)
             assert isinstance(positive.value, int | Fraction)  # noqa: S101 - read_number's promise
             return Literal(span, -positive.value, positive.type)
-        case exp.Cast(this=exp.Literal(is_string=True) as text, to=exp.DataType() as to):
-            moment = _MOMENTS.get(to.this)
-            return None if moment is None else as_moment(str(text.this), moment, span)
+        case exp.Cast() if is_moment(node):
+            return as_moment(str(node.this.this), _MOMENTS[node.to.this], span)
     return None
 
 
 def read_number(text: str, span: Span) -> Literal:
-    """Read an unsigned number as SQL types it: integer, exact decimal, or double with an exponent."""
+    """Read an unsigned number as SQL types it: integer, exact decimal, or double."""
     if _DECIMAL.fullmatch(text):
         whole, _, places = text.partition(".")
         if len(whole.lstrip("0")) + len(places) > DECIMAL_DIGITS:
@@ -89,7 +98,7 @@ def as_moment(text: str, type_: Type, span: Span) -> Literal:
         if wants_date and pattern.fullmatch(text):
             return Literal(span, date.fromisoformat(text), DATE)
         if not wants_date and (pattern.fullmatch(text) or _DATE.fullmatch(text)):
-            return Literal(span, datetime.fromisoformat(text), TIMESTAMP)  # noqa: DTZ007
+            return Literal(span, datetime.fromisoformat(text), TIMESTAMP)
     except ValueError:
         pass
     shape = "2024-12-31" if wants_date else "2024-12-31 23:59:59"

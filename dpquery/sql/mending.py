@@ -1,18 +1,20 @@
-"""Mended queries for the last lines of a refusal: the analyst's own text, with a change or two.
+"""What parse-time refusals say: mended queries, made from the analyst's own text.
 
-What stands after `try:` should work when it is pasted, so it is made from the text itself. This
-module knows characters and words only; it never decides whether anything is accepted.
+What stands after `try:` should work when it is pasted. This module knows characters and words
+only; it never decides whether anything is accepted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from sqlglot import Token, TokenType
 
+from dpquery.errors import Diagnostic
 from dpquery.source import Source, Span, width
 
-__all__ = ["example", "mended", "span_of"]
+__all__ = ["example", "mended", "outside", "span_of"]
 
 _WIDEST = 88
 """Longer queries are not repeated: the place of the change would be lost in them."""
@@ -39,11 +41,23 @@ def mended(source: Source, span: Span, text: str, otherwise: str) -> str:
 def example(source: Source, tokens: Sequence[Token]) -> str:
     """Give a query that is accepted, over the table that this one names."""
     table = "a_table"
-    for token, following in zip(tokens, tokens[1:], strict=False):
+    for token, following in pairwise(tokens):
         if token.token_type is TokenType.FROM and following.token_type in _NAMES:
             table = source.snippet(span_of(following))
             break
     return f"SELECT DP_COUNT(*, eps=0.5) AS n FROM {table}"
+
+
+def outside(word: str, span: Span, label: str, remedy: str) -> Diagnostic:
+    """Say that a construct is no part of the language."""
+    return Diagnostic(
+        "DPQ102",
+        f"{word} is not part of the language here",
+        span,
+        label,
+        ("only what is known to keep the promise is accepted; `grammar/dpsql.ebnf` lists it.",),
+        (remedy,),
+    )
 
 
 _NAMES = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING}

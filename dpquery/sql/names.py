@@ -1,7 +1,7 @@
 """Name resolution, all of it: nothing is left to the engine's own rules.
 
-Names are compared after folding ASCII letters, and no others, which is what DuckDB does: Python's
-`lower` would fold more, and the two would disagree about what a name means.
+Names are compared after folding ASCII letters, and no others, which is what DuckDB does:
+Python's `lower` would fold more, and the two would disagree about what a name means.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Scope:
         Raises:
             NameRefused: DPQ201 another table's name stands before it, DPQ204 no such column.
         """
-        self._check_qualifier(node, span)
+        self.check_qualifier(node, span)
         wanted = fold(node.name)
         for name, column in self.table.columns.items():
             if fold(name) == wanted:
@@ -65,7 +65,8 @@ class Scope:
         bounded = column.bounds is not None
         return ColumnRef(span, column.name, type_, column.interval, bounded, column.grid)
 
-    def _check_qualifier(self, node: exp.Column, span: Span) -> None:
+    def check_qualifier(self, node: exp.Column, span: Span) -> None:
+        """Refuse what stands before a column unless it is the table's name in this query."""
         if (
             node.args.get("db")
             or node.args.get("catalog")
@@ -84,7 +85,7 @@ class Scope:
 
 
 def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
-    """Find a table by its policy name, or by a path quoted byte for byte as the policy writes it.
+    """Find a table by its policy name, or by a path quoted byte for byte from the policy.
 
     Raises:
         NameRefused: DPQ201 no such table.
@@ -98,18 +99,21 @@ def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
             for table in policy.tables.values():
                 if written in table.written:
                     return table
-    shown = written if isinstance(node.this, exp.Identifier) else "a table function"
+    shown = written[:80]
     if node.args.get("db"):
-        shown = f"{node.db}.{written}"
+        shown = ".".join(part.name for part in node.parts)[:80]
     near = nearest(written, policy.tables)
     raise NameRefused(
         Diagnostic(
             "DPQ201",
-            f"there is no table {shown!r} in this session",
+            f"there is no table {shown!r} in this session"
+            if isinstance(node.this, exp.Identifier)
+            else "a function cannot be asked like a table",
             span,
             "not in the policy",
             (
-                "queries reach only the tables that the policy names; files cannot be opened by path.",
+                "queries reach only the tables that the policy names;",
+                "no other file can be opened, by path or by a function.",
             ),
             (
                 f"FROM {near or next(iter(policy.tables), 'a_table')}          "
@@ -126,7 +130,7 @@ def unknown_column(name: str, known: Iterable[str], table: str, span: Span) -> N
     raise NameRefused(
         Diagnostic(
             "DPQ204",
-            f"there is no column {name!r} in {table}",
+            f"there is no column {name[:80]!r} in {table}",
             span,
             "not in the policy",
             ("columns that the policy does not list do not exist for queries.",),

@@ -1,25 +1,35 @@
 """Text to one sqlglot query made only of node classes and slots on a closed list (I9).
 
-Nothing is trusted because it parsed: a class that is not named here, or a slot that is not named
-for its class, is refused at its own span. Binding reads this tree and ends it.
+Nothing is trusted because it parsed: a class that is not named here, or a slot that is not
+named for its class, is refused at its own span. Binding reads this tree and ends it.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import ClassVar, TypeVar
 
 from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError
+from sqlglot.parsers.duckdb import DuckDBParser
 
-from dpquery.errors import Diagnostic, RuleRefused, SyntaxRefused
+from dpquery.errors import Diagnostic, SyntaxRefused, nearest
 from dpquery.source import Source, Span
+from dpquery.sql.constructs import is_misused, refuse_construct
+from dpquery.sql.mending import example, mended, span_of
+from dpquery.sql.spans import Spans
 from dpquery.sql.statement import read_statement
+from dpquery.sql.unread import check_all_read
 
-__all__ = ["Parsed", "Spans", "parse"]
+__all__ = ["ALLOWED", "RESERVED", "Parsed", "parse"]
+
+E = TypeVar("E", bound=exp.Expr)
+
+_CLAUSES = ("FROM", "LIMIT", "OFFSET", "ORDER", "WHERE")
 
 MAX_TREE_DEPTH = 200
 """A chain of operators nests to the left; deeper ones would exhaust the stages that recurse."""
@@ -82,92 +92,16 @@ ALLOWED: dict[type[exp.Expr], frozenset[str]] = {
     exp.Coalesce: frozenset({"this", "expressions"}),
 }
 
-_WORDS: dict[type[exp.Expr], str] = {
-    exp.Join: "a join",
-    exp.With: "WITH",
-    exp.CTE: "WITH",
-    exp.Subquery: "a subquery",
-    exp.Union: "UNION",
-    exp.Except: "EXCEPT",
-    exp.Intersect: "INTERSECT",
-    exp.Group: "GROUP BY",
-    exp.Having: "HAVING",
-    exp.Distinct: "DISTINCT",
-    exp.Window: "a window",
-    exp.Case: "CASE",
-    exp.Like: "LIKE",
-    exp.Lambda: "a lambda",
-    exp.Placeholder: "a parameter",
-    exp.Parameter: "a parameter",
-    exp.Hint: "a hint",
-    exp.TableSample: "a sample",
-    exp.Bracket: "an index in brackets",
-    exp.Tuple: "a row of values",
-}
-_SLOT_WORDS = {
-    "group": "GROUP BY",
-    "having": "HAVING",
-    "with_": "WITH",
-    "joins": "a join",
-    "distinct": "DISTINCT",
-    "qualify": "QUALIFY",
-    "sample": "a sample",
-    "query": "a subquery",
-    "windows": "a window",
-    "locks": "FOR UPDATE",
-    "into": "SELECT INTO",
-    "hint": "a hint",
-    "symmetric": "BETWEEN SYMMETRIC",
-    "limit_options": "LIMIT in percent",
-    "laterals": "LATERAL",
-    "pivots": "PIVOT",
-    "columns": "a list of column names",
-}
-
-
-class Spans:
-    """Finds the stretch of text behind a node: its leaves, and the brackets of calls."""
-
-    def __init__(self, tokens: list[Token]) -> None:
-        self._whole = Span(tokens[0].start, tokens[-1].end + 1)
-        self._call_ends = _call_ends(tokens)
-
-    def of(self, node: exp.Expr) -> Span:
-        """Give the span of a node; for one without a place of its own, that of its parent."""
-        found = self._own(node)
-        while found is None and node.parent is not None:
-            node = node.parent
-            found = self._own(node)
-        return found or self._whole
-
-    def name(self, node: exp.Expr) -> Span:
-        """Give the span of a call's name alone."""
-        start, end = node.meta.get("start"), node.meta.get("end")
-        return self.of(node) if start is None or end is None else Span(start, end + 1)
-
-    def _own(self, node: exp.Expr) -> Span | None:
-        span: Span | None = None
-        for leaf in node.walk():
-            start, end = leaf.meta.get("start"), leaf.meta.get("end")
-            if start is not None and end is not None:
-                here = Span(start, max(end + 1, self._call_ends.get(start, 0)))
-                span = here if span is None else span | here
-        return span
-
-
-def _call_ends(tokens: list[Token]) -> dict[int, int]:
-    """Map the start of each name before a parenthesis to the end of that parenthesis."""
-    ends: dict[int, int] = {}
-    stack: list[int | None] = []
-    for before, token in zip([None, *tokens], tokens, strict=False):
-        if token.token_type is TokenType.L_PAREN:
-            named = before is not None and before.text[:1].isidentifier()
-            stack.append(before.start if before is not None and named else None)
-        elif token.token_type is TokenType.R_PAREN and stack:
-            start = stack.pop()
-            if start is not None:
-                ends[start] = token.end + 1
-    return ends
+_RESERVED = (
+    "ALL ANALYSE ANALYZE AND ANY ARRAY AS ASC ASYMMETRIC BOTH CASE CAST CHECK COLLATE "
+    "COLUMN CONSTRAINT CREATE DEFAULT DEFERRABLE DESC DESCRIBE DISTINCT DO ELSE END EXCEPT "
+    "FALSE FETCH FOR FOREIGN FROM GROUP HAVING IN INITIALLY INTERSECT INTO LAMBDA LATERAL "
+    "LEADING LIMIT NOT NULL OFFSET ON ONLY OR ORDER PIVOT PLACING PRIMARY QUALIFY "
+    "REFERENCES RETURNING SELECT SHOW SOME SUMMARIZE SYMMETRIC TABLE THEN TO TRAILING TRUE "
+    "UNION UNIQUE UNPIVOT USING VARIADIC WHEN WHERE WINDOW WITH"
+)
+RESERVED = frozenset(_RESERVED.split())
+"""Names only in quotes, as in DuckDB; the parser would take `FROM t GROUP` for an alias."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,41 +121,58 @@ def parse(source: Source) -> Parsed:
         RuleRefused: DPQ304 a join.
     """
     tokens = read_statement(source)
-    _check_commas(tokens)
     spans = Spans(tokens)
     try:
-        trees = DuckDB().parser().parse(tokens, source.text)
+        trees = _Parser(dialect=DuckDB()).parse(tokens, source.text)
     except ParseError as error:
-        raise SyntaxRefused(_misread(source, error)) from None
+        raise SyntaxRefused(_misread(source, tokens, error)) from None
     except RecursionError:
-        raise SyntaxRefused(_too_deep(None)) from None
+        raise SyntaxRefused(_too_deep()) from None
     tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Expr):
-        raise SyntaxRefused(Diagnostic("DPQ101", "this is not a complete query"))
-    _check_depth(tree, spans)
-    _check_nodes(tree, spans)
+        raise SyntaxRefused(_unfinished(source, tokens, "this is not a complete query"))
+    _check_depth(tree)
+    _check_nodes(source, tree, spans)
     if not isinstance(tree, exp.Select):
-        _outside(tree, _word(tree), spans.of(tree))
+        refuse_construct(source, tree, spans)
+    if not tree.expressions:
+        raise SyntaxRefused(_unfinished(source, tokens, "nothing is selected"))
+    if all(type(node) in ALLOWED for node in tree.walk()):
+        check_all_read(source, tree, spans)  # else binding refuses a function by its name
     return Parsed(source, tree, spans)
 
 
-def _check_commas(tokens: list[Token]) -> None:
-    """Refuse a comma after a comma: the parser would pass over it."""
-    for token, following in zip(tokens, tokens[1:], strict=False):
-        if token.token_type is following.token_type is TokenType.COMMA:
-            raise SyntaxRefused(
-                Diagnostic(
-                    "DPQ101",
-                    "nothing stands between two commas",
-                    Span(following.start, following.end + 1),
-                    "one comma too many",
-                    ("the text is not a complete query.",),
-                    ("remove the comma",),
-                )
-            )
+class _Parser(DuckDBParser):
+    """DuckDB's grammar as sqlglot reads it, with positions on more nodes and no unary plus."""
+
+    UNARY_PARSERS: ClassVar = {
+        **{
+            kind: read
+            for kind, read in DuckDBParser.UNARY_PARSERS.items()
+            if kind is not TokenType.PLUS
+        },
+        TokenType.DASH: lambda self: self.prefixed(exp.Neg, self._prev, _Parser._parse_unary),
+        TokenType.NOT: lambda self: self.prefixed(exp.Not, self._prev, _Parser._parse_equality),
+    }
+
+    def prefixed(
+        self, kind: type[E], sign: Token, operand: Callable[[_Parser], exp.Expr | None]
+    ) -> E:
+        """Read what a minus or a NOT stands before, and keep the place of that word."""
+        return self.expression(kind(this=operand(self)), sign)
+
+    def expression(
+        self,
+        instance: E,
+        token: Token | None = None,
+        comments: list[str] | None = None,
+    ) -> E:
+        """Give nodes without children the position of the word they were read from."""
+        leaf = next(instance.iter_expressions(), None) is None
+        return super().expression(instance, token or (self._prev if leaf else None), comments)
 
 
-def _misread(source: Source, error: ParseError) -> Diagnostic:
+def _misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Diagnostic:
     """Say where the parser stopped, in our words and not in its own."""
     found = error.errors[0] if error.errors else {}
     marked = str(found.get("highlight") or "")
@@ -229,85 +180,102 @@ def _misread(source: Source, error: ParseError) -> Diagnostic:
     for _ in range(int(found.get("line") or 1) - 1):
         line_start = source.text.find("\n", line_start) + 1
     start = max(0, line_start + int(found.get("col") or 0) - len(marked))
-    return Diagnostic(
-        "DPQ101",
+    mistyped = next((t for t in reversed(tokens) if t.end < start), None)
+    meant = nearest(mistyped.text, _CLAUSES) if mistyped is not None else None
+    if mistyped is not None and meant is not None and mistyped.text.upper() != meant:
+        return _mistyped(source, tokens, mistyped, meant)
+    title = (
         f"this cannot be read at {marked[:40]!r}"
         if marked
-        else "this cannot be read to its end",
-        Span(start, start + max(1, len(marked))),
-        "not understood here",
+        else "this cannot be read to its end"
+    )
+    return _unfinished(source, tokens, title, Span(start, start + max(1, len(marked))))
+
+
+def _mistyped(source: Source, tokens: Sequence[Token], token: Token, meant: str) -> Diagnostic:
+    return Diagnostic(
+        "DPQ101",
+        f"{token.text[:40]!r} is not understood here",
+        span_of(token),
+        f"is it {meant}?",
         ("the text is not a complete query.",),
-        ("SELECT DP_COUNT(*, eps=0.5) AS n FROM a_table WHERE a_column > 10",),
+        (mended(source, span_of(token), meant, example(source, tokens)),),
     )
 
 
-def _too_deep(span: Span | None) -> Diagnostic:
+def _unfinished(
+    source: Source, tokens: Sequence[Token], title: str, span: Span | None = None
+) -> Diagnostic:
+    return Diagnostic(
+        "DPQ101",
+        title,
+        span or span_of(tokens[0]),
+        "not understood here" if span else "nothing follows that could be answered",
+        ("the text is not a complete query.",),
+        (example(source, tokens),),
+    )
+
+
+def _too_deep() -> Diagnostic:
     return Diagnostic(
         "DPQ105",
         "the query is nested too deeply",
-        span,
-        "too deep",
-        ("texts of this shape are refused before they are bound.",),
-        ("write the query with less nesting, or use IN for long lists",),
+        why=("texts of this shape are refused before they are bound.",),
+        remedy=("write the query with less nesting, or use IN for long lists",),
     )
 
 
-def _check_depth(tree: exp.Expr, spans: Spans) -> None:
-    """Measure nesting without recursion; AND and OR chains are flattened later and do not count."""
+def _check_depth(tree: exp.Expr) -> None:
+    """Measure nesting without recursion; AND and OR chains are flattened, and do not count."""
     pending: list[tuple[exp.Expr, int]] = [(tree, 1)]
     while pending:
         node, depth = pending.pop()
         if depth > MAX_TREE_DEPTH:
-            raise SyntaxRefused(_too_deep(None))
+            raise SyntaxRefused(_too_deep())
         for child in node.iter_expressions():
             chained = isinstance(node, exp.And | exp.Or) and type(child) is type(node)
             pending.append((child, depth if chained else depth + 1))
 
 
-def _check_nodes(tree: exp.Expr, spans: Spans) -> None:
+def _check_nodes(source: Source, tree: exp.Expr, spans: Spans) -> None:
     """Walk the tree in reading order and refuse the first thing that is not on the list."""
     for node in tree.dfs():
         slots = ALLOWED.get(type(node))
-        if slots is None:
-            if isinstance(node, exp.Func) and not isinstance(node, exp.Connector | exp.Case):
+        if slots is None or (isinstance(node, exp.Select) and node is not tree):
+            if _is_function(node, spans):
                 continue  # a function by name: binding knows the list, and the nearest name
-            _outside(node, _word(node), spans.of(node))
+            refuse_construct(source, node, spans)
+        if is_misused(node):
+            refuse_construct(source, node, spans)
         for slot, value in node.args.items():
-            if slot not in slots and value not in (None, False, [], ""):
+            if slot not in (slots or ()) and value not in (None, False, [], ""):
                 part = value[0] if isinstance(value, list) else value
                 inner = part if isinstance(part, exp.Expr) else node
-                _outside(inner, _SLOT_WORDS.get(slot) or _word(inner), spans.of(inner))
+                refuse_construct(source, inner, spans, slot)
+        if isinstance(node, exp.Identifier) and not node.quoted:
+            _check_name(source, node, spans)
 
 
-def _word(node: exp.Expr) -> str:
-    """Name a construct in the words of SQL."""
-    for kind, word in _WORDS.items():
-        if isinstance(node, kind):
-            return word
-    return f"{node.key.upper()}"
+def _is_function(node: exp.Expr, spans: Spans) -> bool:
+    if not isinstance(node, exp.Func) or isinstance(node, exp.Connector | exp.Case):
+        return False
+    return spans.written_as_call(node)
 
 
-def _outside(node: exp.Expr, word: str, span: Span) -> NoReturn:
-    if word == "a join":
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ304",
-                "joins are not answered",
-                span,
-                "a second table",
-                ("this version reads one table in a query.",),
-                ("ask about one table at a time",),
-            )
-        )
+def _check_name(source: Source, node: exp.Identifier, spans: Spans) -> None:
+    if str(node.this).upper() not in RESERVED:
+        return
+    span = spans.of(node)
     raise SyntaxRefused(
         Diagnostic(
-            "DPQ102",
-            f"{word} is not part of the language here",
+            "DPQ101",
+            f"{source.snippet(span).upper()} stands where a name is expected",
             span,
-            "not understood",
+            "a word of SQL, not a name",
+            ("the text is not a complete query.",),
             (
-                "only what is known to keep the promise is accepted; `grammar/dpsql.ebnf` lists it.",
+                example(source, spans.tokens),
+                f'a name that is also a word of SQL stands in quotes: "{node.this}"',
             ),
-            ("SELECT DP_COUNT(*, eps=0.5) AS n FROM a_table WHERE a_column > 10",),
         )
     )

@@ -19,6 +19,8 @@ from dpquery.sql.mending import span_of
 __all__ = ["Spans"]
 
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
+_DCOLON = TokenType.DCOLON
+_TYPES = {TokenType.DATE, TokenType.TIMESTAMP, TokenType.TIMESTAMPTZ}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 
 
@@ -39,6 +41,7 @@ class Spans:
         self._starts = [token.start for token in tokens]
         self._brackets: list[_Bracket] = []
         self._inside = self._match()
+        self._opened = {bracket.opened: i for i, bracket in enumerate(self._brackets)}
 
     def of(self, node: exp.Expr) -> Span:
         """Give the span of a node; for one without a place of its own, that of its parent."""
@@ -88,15 +91,25 @@ class Spans:
             call = self._call_around(node)
             if call is not None:
                 return call if span is None else span | call
+        if span is not None and isinstance(node, exp.Cast):
+            span = self._with_type(span)
         return None if span is None else self._closed(span)
+
+    def _with_type(self, span: Span) -> Span:
+        """Add the type of `DATE '2024-12-31'` or `x::DATE`: it has no node with a position."""
+        first, last = self._at(span.start), self._at(span.end - 1)
+        if last + 2 < len(self.tokens) and self.tokens[last + 1].token_type is _DCOLON:
+            return span | span_of(self.tokens[last + 2])
+        if first and self.tokens[first - 1].token_type in _TYPES:
+            return span | span_of(self.tokens[first - 1])
+        return span
 
     def _closed(self, span: Span) -> Span:
         """Widen a span until every bracket in it has its partner."""
         first, last = self._at(span.start), self._at(span.end - 1)
-        following = self.tokens[last + 1] if last + 1 < len(self.tokens) else None
-        if following is not None and following.token_type is TokenType.L_PAREN:
-            if _is_name(self.tokens[last]):
-                last += 2  # a call without arguments: into its brackets
+        empty = self._opened.get(last + 1)
+        if empty is not None and self.tokens[last].text[:1].isidentifier():
+            span |= self._bracket(empty)  # a name before brackets: a call without arguments
         left, right = list(self._around(first)), list(self._around(last))
         shared = set(left) & set(right)
         for number in left:
@@ -138,7 +151,3 @@ class Spans:
 def _position(node: exp.Expr) -> Span | None:
     start, end = node.meta.get("start"), node.meta.get("end")
     return None if start is None or end is None else Span(start, end + 1)
-
-
-def _is_name(token: Token) -> bool:
-    return token.text[:1].isidentifier()

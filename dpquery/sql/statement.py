@@ -7,6 +7,7 @@ check depends on the text alone.
 from __future__ import annotations
 
 import unicodedata
+from itertools import pairwise
 from typing import NoReturn
 
 from sqlglot import Token, TokenType
@@ -15,6 +16,8 @@ from sqlglot.errors import TokenError
 
 from dpquery.errors import Diagnostic, SyntaxRefused
 from dpquery.source import Source, Span
+from dpquery.sql.mending import example, mended, span_of
+from dpquery.sql.words import QUERIES, check_words
 
 __all__ = ["read_statement"]
 
@@ -35,7 +38,6 @@ _CLAUSES = {
     TokenType.LIMIT,
     TokenType.SEMICOLON,
 }
-_QUERIES = {TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.VALUES}
 _WITH_FROM = {"EXTRACT", "TRIM", "SUBSTRING", "OVERLAY"}
 
 
@@ -43,8 +45,9 @@ def read_statement(source: Source) -> list[Token]:
     """Give the tokens of the one query in a text, without the semicolon at its end.
 
     Raises:
-        SyntaxRefused: DPQ101 brackets or quotes are open, DPQ103 several statements, DPQ104 nothing
-            to run, DPQ105 too large or too deep, DPQ106 not a query.
+        SyntaxRefused: DPQ101 brackets or quotes are open, DPQ103 several statements,
+            DPQ104 nothing to run, DPQ105 too large or too deep, DPQ106 not a query.
+        NameRefused: DPQ210 a number is not written in digits.
     """
     _check_text(source)
     tokens = _tokens(source)
@@ -56,13 +59,14 @@ def read_statement(source: Source) -> list[Token]:
                 "DPQ104",
                 "there is nothing to run",
                 why=("the text holds no statement.",),
-                remedy=("SELECT DP_COUNT(*, eps=0.5) FROM a_table",),
+                remedy=(example(source, tokens),),
             ),
             source,
         )
     _check_single(source, tokens)
-    _check_verb(tokens[0])
-    _check_nesting(tokens)
+    _check_verb(source, tokens)
+    _check_nesting(source, tokens)
+    check_words(source, tokens)
     return tokens
 
 
@@ -131,7 +135,7 @@ def _open_span(text: str) -> Span | None:
 
 
 def _check_single(source: Source, tokens: list[Token]) -> None:
-    for token, following in zip(tokens, tokens[1:], strict=False):
+    for token, following in pairwise(tokens):
         if token.token_type is TokenType.SEMICOLON:
             rest = Span(following.start, following.end + 1)
             raise SyntaxRefused(
@@ -141,32 +145,38 @@ def _check_single(source: Source, tokens: list[Token]) -> None:
                     rest,
                     "a second statement starts here",
                     ("each statement is charged and answered on its own.",),
-                    (source.text[tokens[0].start : token.start].strip(),),
+                    (
+                        mended(
+                            source,
+                            Span(token.start, len(source.text)),
+                            "",
+                            "send the first alone",
+                        ),
+                    ),
                 )
             )
 
 
-def _check_verb(token: Token) -> None:
-    if token.token_type in {
-        TokenType.SELECT,
-        TokenType.FROM,
-        TokenType.WITH,
-        TokenType.L_PAREN,
-    }:
+def _check_verb(source: Source, tokens: list[Token]) -> None:
+    verb = tokens[0]
+    if verb.token_type in {TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN}:
         return
+    starts_late = verb.token_type is TokenType.FROM
     raise SyntaxRefused(
         Diagnostic(
             "DPQ106",
-            f"{token.text[:40].upper()} is not a statement here",
-            Span(token.start, token.end + 1),
+            "a query starts with SELECT"
+            if starts_late
+            else f"{verb.text[:40].upper()} is not a statement here",
+            span_of(verb),
             "only SELECT is answered",
             ("data and settings cannot be changed or listed through queries.",),
-            ("SELECT DP_COUNT(*, eps=0.5) FROM a_table",),
+            (example(source, tokens),),
         )
     )
 
 
-def _check_nesting(tokens: list[Token]) -> None:
+def _check_nesting(source: Source, tokens: list[Token]) -> None:
     """Match brackets, and refuse what would make the parser recurse too far."""
     stack: list[tuple[Token, Token | None, bool]] = []
     chain = 0
@@ -181,14 +191,14 @@ def _check_nesting(tokens: list[Token]) -> None:
                 _too_deep(token, f"brackets are nested more than {MAX_DEPTH} deep", "too deep")
         elif kind in _CLOSING:
             if not stack or _OPENING[stack[-1][0].token_type] != _CLOSING[kind]:
-                _unopened(token)
+                _unopened(source, token)
             stack.pop()
-        elif stack and before is stack[-1][0] and kind in _QUERIES:
+        elif stack and before is stack[-1][0] and kind in QUERIES:
             stack[-1] = (*stack[-1][:2], True)
         elif stack and kind in _CLAUSES and not _may_hold_clause(stack[-1]):
-            _unclosed(stack[-1], token)
+            _unclosed(source, stack[-1], token)
     if stack:
-        _unclosed(stack[-1], None)
+        _unclosed(source, stack[-1], None)
 
 
 def _may_hold_clause(opened: tuple[Token, Token | None, bool]) -> bool:
@@ -206,7 +216,7 @@ def _too_deep(token: Token, title: str, label: str) -> NoReturn:
         Diagnostic(
             "DPQ105",
             title,
-            Span(token.start, token.end + 1),
+            span_of(token),
             label,
             ("texts of this shape are refused before they are parsed.",),
             ("write the query with less nesting",),
@@ -214,41 +224,36 @@ def _too_deep(token: Token, title: str, label: str) -> NoReturn:
     )
 
 
-def _unopened(token: Token) -> NoReturn:
+def _unopened(source: Source, token: Token) -> NoReturn:
     raise SyntaxRefused(
         Diagnostic(
             "DPQ101",
             f"the bracket {token.text} closes nothing",
-            Span(token.start, token.end + 1),
+            span_of(token),
             "no such bracket is open here",
             ("the text is not a complete query.",),
-            ("remove it, or open it where it belongs",),
+            (mended(source, span_of(token), "", "remove it, or open it where it belongs"),),
         )
     )
 
 
-def _unclosed(opened: tuple[Token, Token | None, bool], found: Token | None) -> NoReturn:
+def _unclosed(
+    source: Source, opened: tuple[Token, Token | None, bool], found: Token | None
+) -> NoReturn:
     bracket, before, _ = opened
     closer = _OPENING[bracket.token_type]
     named = before is not None and before.token_type in {TokenType.VAR, TokenType.IDENTIFIER}
     after = f" opened after {before.text}" if named and before is not None else ""
     what = "parenthesis" if closer == ")" else "bracket"
-    span = Span(bracket.start, bracket.end + 1)
-    label = "opened here"
-    if found is not None:
-        span = Span(found.start, found.end + 1)
-        label = f"a {closer} is missing before this word"
+    end = len(source.text.rstrip()) if found is None else found.start
+    end = len(source.text[:end].rstrip())
     raise SyntaxRefused(
         Diagnostic(
             "DPQ101",
             f"the {what}{after} is not closed",
-            span,
-            label,
+            span_of(bracket if found is None else found),
+            "opened here" if found is None else f"a {closer} is missing before this word",
             ("the text is not a complete query.",),
-            (
-                f"put a {closer} before {found.text}"
-                if found is not None
-                else f"put a {closer} at the end",
-            ),
+            (mended(source, Span(end, end), closer, f"put a {closer} where it belongs"),),
         )
     )

@@ -26,7 +26,7 @@ FIELDS = {
     "salary": pa.int32(),
     "share": pa.float64(),
     "hired": pa.date32(),
-    "seen": pa.timestamp("ms"),
+    "seen": pa.timestamp("us"),
     "tags": pa.list_(pa.string()),
 }
 

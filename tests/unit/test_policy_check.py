@@ -101,7 +101,7 @@ def moments(*texts: str) -> list[datetime]:
         ),
         (
             "type = 'timestamp', bounds = [2020-01-01T00:00:00, 2020-01-02T00:00:00]",
-            pa.array(moments("2019-01-01", "2020-01-02", "2020-01-03"), pa.timestamp("ms")),
+            pa.array(moments("2019-01-01", "2020-01-02", "2020-01-03"), pa.timestamp("us")),
         ),
     ],
 )

@@ -56,8 +56,10 @@ class DuckDBEngine:
             self._connection = None
 
     def _read(self, scan: Scan, table: Table) -> dict[Measure, tuple[int, ...]]:
-        connection = self._started()
         before = fingerprint(table)
+        if isinstance(table.source, DatabaseTable) and self._verified.get(table.name) != before:
+            self.close()  # an attached file that was replaced would go on being read
+        connection = self._started()
         self._verify(connection, table, before)
         sql = render_scan(scan, table, _origin(table))
         row = connection.execute(sql).fetchone()

@@ -87,9 +87,8 @@ class PublicEngine:
                 policy, f"the public table {table.name} cannot be read as declared"
             ) from None
         if not unique:
-            raise _unfit(
-                policy, f"{repeated[0]} is not unique in the public table {table.name}"
-            )
+            what = ", ".join(table.unique)
+            raise _unfit(policy, f"{what} does not tell the rows of {table.name} apart")
         self._relations[table.name] = relation
         self._columns[table.name] = tuple(row[0] for row in described)
 

@@ -18,7 +18,6 @@ from dpquery.ir import (
     Arithmetic,
     ColumnRef,
     Compare,
-    Comparison,
     CountRows,
     Expr,
     Filter,
@@ -41,7 +40,8 @@ from dpquery.types import INT64, WIDEST_EXACT, Interval, Kind, Type
 __all__ = ["render_scan", "render_singleness"]
 
 NAN = "CAST('nan' AS DOUBLE)"
-_TRUE_OF_NAN = frozenset({Comparison.GT, Comparison.GE, Comparison.NE})
+SHORT_DIGITS = 18
+"""Decimals of so many digits are held in 64 bits."""
 
 
 def render_scan(scan: Scan, table: Table, origin: str) -> str:
@@ -115,9 +115,8 @@ class _Rows:
                 if not _inside_bounds(right, column):
                     return self.value(part)
                 raw = f"{quoted(name)} {operator} {literal(right)}"
-                # NaN is above everything in DuckDB, and NULL here.
-                nan = column.type.kind is Kind.DOUBLE and operator in _TRUE_OF_NAN
-                return f"{raw} AND NOT isnan({cast(quoted(name), 'DOUBLE')})" if nan else raw
+                number = f" AND NOT {is_nan(name)}" if column.type.kind is Kind.DOUBLE else ""
+                return raw + number
         return self.value(part)
 
     def count(self, measure: CountRows) -> str:
@@ -135,8 +134,8 @@ class _Rows:
                 return literal(expr)
             case Widen():
                 return self._widened(expr)
-            case Negate(operand=operand):
-                return f"(-{cast(self.value(operand), storage(expr.type, expr.domain))})"
+            case Negate():
+                return self._negated(expr)
             case Arithmetic():
                 return self._arithmetic(expr)
             case Compare(operator=operator, left=left, right=right):
@@ -170,7 +169,7 @@ class _Rows:
                 right = f"nullif({right}, 0)"
             return f"nullif({left} {expr.operator} {right}, {NAN})"
         if expr.type.kind is Kind.DECIMAL and expr.operator is Operator.MULTIPLY:
-            return cast(f"({self._narrow(expr.left)} * {self._narrow(expr.right)})", target)
+            return cast(self._product(expr.left, expr.right), target)
         wide = _operand_storage(expr, target)
         left, right = cast(left, wide), cast(right, wide)
         if expr.type.kind is Kind.DECIMAL:
@@ -185,13 +184,27 @@ class _Rows:
         DuckDB rounds twice from HUGEINT to DOUBLE, but once from a text.
         """
         operand = self.value(expr.operand)
-        if expr.type.kind is Kind.DOUBLE and _held(expr.operand) == "HUGEINT":
-            operand = cast(operand, "VARCHAR")
-        return cast(operand, storage(expr.type, expr.domain))
+        if expr.type.kind is Kind.DOUBLE and expr.operand.type.kind is Kind.INTEGER:
+            held = _held(expr.operand)
+            operand = cast(operand, "VARCHAR" if held == "HUGEINT" else held)
+        return cast(operand, _held(expr))
 
-    def _narrow(self, expr: Expr) -> str:
-        """Write a factor in the narrowest decimal that holds it: widths add up."""
-        return cast(self.value(expr), decimal_storage(expr.type.scale, expr.domain))
+    def _negated(self, expr: Negate) -> str:
+        operand = self.value(expr.operand)
+        if expr.type.kind is not Kind.DOUBLE:
+            operand = cast(operand, _widest([_held(expr), _held(expr.operand)]))
+        return f"(-{operand})"
+
+    def _product(self, *factors: Expr) -> str:
+        """Write factors in the narrowest decimals that hold them: widths add up.
+
+        Of factors that fit 64 bits DuckDB makes a product that has to fit them too, or raises;
+        one digit more in a factor, and it has its full width.
+        """
+        left, right = (decimal_storage(side.type.scale, side.domain) for side in factors)
+        if _digits(left) <= SHORT_DIGITS < _digits(left) + _digits(right):
+            left = f"DECIMAL({SHORT_DIGITS + 1}, {factors[0].type.scale})"
+        return f"({cast(self.value(factors[0]), left)} * {cast(self.value(factors[1]), right)})"
 
 
 def _held(expr: Expr) -> str:
@@ -237,9 +250,9 @@ def clamped(column: Column) -> str:
             return name
         case Kind.DOUBLE:
             raw = cast(name, "DOUBLE")
-            nan = f"WHEN isnan({raw}) THEN NULL "
+            nan = f"WHEN {is_nan(column.name)} THEN NULL "
             if column.bounds is None:
-                return f"nullif({raw}, {NAN})"
+                return f"(CASE {nan}ELSE {raw} END)"
         case _:
             raw, nan = cast(name, duckdb_name(column.type)), ""
     if column.bounds is None:
@@ -247,6 +260,15 @@ def clamped(column: Column) -> str:
     low, high = (_constant(end, column) for end in (column.bounds.low, column.bounds.high))
     outside = f"WHEN {raw} < {low} THEN {low} WHEN {raw} > {high} THEN {high}"
     return f"(CASE {nan}{outside} ELSE {raw} END)"
+
+
+def is_nan(name: str) -> str:
+    """Write whether a column of doubles holds NaN, where DuckDB cannot think that it knows.
+
+    The least and greatest value in a Parquet footer pass over NaN, and DuckDB takes from them
+    that no row is NaN: `isnan` would be false for all. It concludes nothing through TRY.
+    """
+    return f"isnan(TRY({cast(quoted(name), 'DOUBLE')}))"
 
 
 def _constant(value: int | Fraction | date, column: Column) -> str:
@@ -313,8 +335,12 @@ def decimal_storage(scale: int, domain: Interval) -> str:
 def _widest(storages: list[str]) -> str:
     """Pick the storage that holds the values of all: the longest decimal, or HUGEINT."""
     if storages[0].startswith("DECIMAL"):
-        return max(storages, key=lambda s: int(s[len("DECIMAL(") : s.index(",")]))
+        return max(storages, key=_digits)
     return "HUGEINT" if "HUGEINT" in storages else "BIGINT"
+
+
+def _digits(storage_: str) -> int:
+    return int(storage_[len("DECIMAL(") : storage_.index(",")])
 
 
 def cast(text_: str, storage_: str) -> str:

@@ -1,0 +1,163 @@
+"""What a refused construct is called, and where its words stand in the text.
+
+The list of what is accepted is in `parse.py`; here nothing is accepted. A construct without a
+name is called by its operator, or by the name of its node.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery.errors import Diagnostic, RuleRefused, SyntaxRefused
+from dpquery.source import Source, Span
+from dpquery.sql.literals import is_moment
+from dpquery.sql.mending import example, outside
+from dpquery.sql.spans import Spans
+
+__all__ = ["is_misused", "refuse_construct"]
+
+_WORDS: dict[type[exp.Expr], str] = {
+    exp.Join: "a join",
+    exp.With: "WITH",
+    exp.CTE: "WITH",
+    exp.Subquery: "a subquery",
+    exp.Union: "UNION",
+    exp.Except: "EXCEPT",
+    exp.Intersect: "INTERSECT",
+    exp.Group: "GROUP BY",
+    exp.Having: "HAVING",
+    exp.Distinct: "DISTINCT",
+    exp.Window: "a window",
+    exp.Case: "CASE",
+    exp.Lambda: "a lambda",
+    exp.Placeholder: "a parameter",
+    exp.Parameter: "a parameter",
+    exp.Hint: "a hint",
+    exp.TableSample: "a sample",
+    exp.Bracket: "an index in brackets",
+    exp.Tuple: "a row of values",
+    exp.Aliases: "a list of names",
+    exp.Cluster: "CLUSTER BY",
+    exp.Concat: "a text after a text",
+    exp.Distribute: "DISTRIBUTE BY",
+    exp.HistoricalData: "AT",
+    exp.IgnoreNulls: "IGNORE NULLS",
+    exp.Interval: "INTERVAL",
+    exp.RespectNulls: "RESPECT NULLS",
+    exp.Struct: "a struct",
+    exp.Version: "FOR SYSTEM_TIME",
+    exp.WithinGroup: "WITHIN GROUP",
+    exp.Select: "a subquery",
+    exp.PositionalColumn: "a column by number",
+    exp.Fetch: "FETCH",
+    exp.RawString: "a text in dollar quotes",
+    exp.ByteString: "a text of bytes",
+    exp.National: "a text with a prefix",
+}
+_SLOT_WORDS = {
+    "group": "GROUP BY",
+    "having": "HAVING",
+    "with_": "WITH",
+    "joins": "a join",
+    "distinct": "DISTINCT",
+    "qualify": "QUALIFY",
+    "sample": "a sample",
+    "query": "a subquery",
+    "windows": "a window",
+    "locks": "FOR UPDATE",
+    "into": "SELECT INTO",
+    "hint": "a hint",
+    "symmetric": "BETWEEN SYMMETRIC",
+    "limit_options": "LIMIT in percent",
+    "laterals": "LATERAL",
+    "pivots": "PIVOT",
+    "columns": "a list of column names",
+    "except_": "EXCLUDE",
+    "fetch": "FETCH",
+    "kind": "SELECT AS",
+    "only": "ONLY",
+    "order": "ORDER BY",
+    "rename": "RENAME",
+    "replace": "REPLACE",
+    "truncate": "a third argument of ROUND",
+    "connect": "CONNECT BY",
+}
+_KEYWORDS: dict[str, tuple[str, ...]] = {
+    "a window": ("OVER", "WINDOW"),
+    "a sample": ("TABLESAMPLE", "TABLE_SAMPLE", "USING"),
+    "a parameter": ("?", "$", "@"),
+    "FOR SYSTEM_TIME": ("FOR",),
+    "FOR UPDATE": ("FOR",),
+    "EXCLUDE": ("EXCLUDE", "EXCEPT"),
+    "SELECT AS": ("STRUCT", "VALUE"),
+    "SELECT INTO": ("INTO",),
+    "LIMIT in percent": ("PERCENT", "%"),
+    "BETWEEN SYMMETRIC": ("SYMMETRIC",),
+    "PIVOT": ("PIVOT", "UNPIVOT"),
+    "a column by number": ("#",),
+}
+"""The words by which a construct is found in the text, where they are not its name."""
+
+
+def is_misused(node: exp.Expr) -> bool:
+    """Say whether a node on the list is used for something it is not listed for."""
+    return _misused(node) is not None
+
+
+def refuse_construct(
+    source: Source, node: exp.Expr, spans: Spans, slot: str | None = None
+) -> NoReturn:
+    """Refuse a node, or what fills one of its slots, at the words that make it.
+
+    Raises:
+        SyntaxRefused: DPQ102.
+        RuleRefused: DPQ304 a join.
+    """
+    word, span = _word(source, node, spans)
+    word = _misused(node) or _SLOT_WORDS.get(slot or "") or word
+    if word == "a join":
+        raise RuleRefused(
+            Diagnostic(
+                "DPQ304",
+                "joins are not answered",
+                span,
+                "a second table",
+                ("this version reads one table in a query.",),
+                (example(source, spans.tokens),),
+            )
+        )
+    words = (word, word.split()[0]) if word.isupper() else ()
+    found = spans.word(*_KEYWORDS.get(word, words))
+    raise SyntaxRefused(
+        outside(word, found or span, "not understood", example(source, spans.tokens))
+    )
+
+
+def _word(source: Source, node: exp.Expr, spans: Spans) -> tuple[str, Span]:
+    """Name a construct in the words of SQL, and find the words that make it."""
+    name = next((word for kind, word in _WORDS.items() if isinstance(node, kind)), None)
+    sides = (node.args.get("this"), node.args.get("expression"))
+    if name is None and isinstance(node, exp.Binary) and None not in sides:
+        operator = Span(spans.of(node.this).end, spans.of(node.expression).start)
+        text = source.snippet(operator)
+        start = operator.start + len(text) - len(text.lstrip())
+        if text.strip():
+            return text.strip().upper(), Span(start, start + len(text.strip()))
+    return name or node.key.upper(), spans.of(node)
+
+
+def _misused(node: exp.Expr) -> str | None:
+    """Name what a node on the list is used for, where it is on the list for something else."""
+    match node:
+        case exp.Is(expression=exp.Expr() as right) if not isinstance(right, exp.Null):
+            return f"IS {right.sql().upper()}"
+        case exp.Order(this=exp.Expr()):
+            return "ORDER BY"
+        case exp.Cast() if not is_moment(node):
+            wanted = node.args.get("to")
+            return f"a conversion to {wanted.sql(dialect='duckdb') if wanted else 'nothing'}"
+        case exp.Var() if isinstance(node.parent, exp.Ordered | exp.Limit | exp.Offset):
+            return str(node.this).upper()
+    return None

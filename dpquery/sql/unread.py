@@ -1,0 +1,154 @@
+"""Every word of the text must stand in the tree, and every word of the tree in the text (I9).
+
+The parser is lenient: it drops `ALL`, reads `|> WHERE` and `BETWEEN 1 2`, takes `DIV` for `//`
+and a long s for an s. Counting the words on both sides finds all of that without naming any of
+it. Parentheses are not counted, because they are kept as nodes; the few words that may be left
+out are named here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from sqlglot import Token, TokenType
+from sqlglot import expressions as exp
+
+from dpquery.errors import Diagnostic, SyntaxRefused
+from dpquery.source import Source
+from dpquery.sql.literals import TIMESTAMPS
+from dpquery.sql.mending import example, mended, outside, span_of
+from dpquery.sql.names import fold
+from dpquery.sql.spans import Spans
+
+__all__ = ["check_all_read"]
+
+_UNCOUNTED = {"(", ")", "as", "asc", "cast", "::"}
+_SPELLINGS = {"!=": "<>"}
+_QUOTED = {TokenType.STRING, TokenType.IDENTIFIER}
+_PARTNERS = {"and": "BETWEEN", "where": "FILTER", "is": "NULL"}
+"""Where to point when a word is missing: at the word that calls for it."""
+_REPLACEMENTS = {"==": "=", "div": "//", "all": "", "asymmetric": ""}
+
+_WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Select: ("select",),
+    exp.From: ("from",),
+    exp.Where: ("where",),
+    exp.Order: ("order by",),
+    exp.Limit: ("limit",),
+    exp.Offset: ("offset",),
+    exp.Filter: ("filter",),
+    exp.Star: ("*",),
+    exp.Null: ("null",),
+    exp.And: ("and",),
+    exp.Or: ("or",),
+    exp.Not: ("not",),
+    exp.EQ: ("=",),
+    exp.NEQ: ("<>",),
+    exp.LT: ("<",),
+    exp.LTE: ("<=",),
+    exp.GT: (">",),
+    exp.GTE: (">=",),
+    exp.Is: ("is",),
+    exp.Between: ("between", "and"),
+    exp.In: ("in",),
+    exp.Add: ("+",),
+    exp.Sub: ("-",),
+    exp.Neg: ("-",),
+    exp.Mul: ("*",),
+    exp.Div: ("/",),
+    exp.IntDiv: ("//",),
+    exp.Mod: ("%",),
+    exp.Kwarg: ("=>",),
+    exp.PropertyEQ: (":=",),
+    exp.Array: ("[", "]"),
+    exp.Abs: ("abs",),
+    exp.Round: ("round",),
+    exp.Greatest: ("greatest",),
+    exp.Least: ("least",),
+    exp.Coalesce: ("coalesce",),
+}
+
+
+def check_all_read(source: Source, tree: exp.Expr, spans: Spans) -> None:
+    """Refuse a text with words that the tree does not hold, or the other way round.
+
+    Raises:
+        SyntaxRefused: DPQ101 a word is missing, DPQ102 a word was passed over.
+    """
+    written = list(_written(source, spans.tokens))
+    read = Counter(word for node in tree.walk() for word in _read(node))
+    passed_over = Counter(word for word, _ in written) - read
+    for word, token in written:
+        if word in passed_over:
+            raise SyntaxRefused(_passed_over(source, spans.tokens, word, token))
+    for word in read - Counter(word for word, _ in written):
+        raise SyntaxRefused(
+            Diagnostic(
+                "DPQ101",
+                f"{word.upper()} is missing",
+                spans.word(_PARTNERS.get(word, "")) or spans.of(tree),
+                "incomplete",
+                ("the text is not a complete query.",),
+                (example(source, spans.tokens),),
+            )
+        )
+
+
+def _written(source: Source, tokens: Sequence[Token]) -> Iterator[tuple[str, Token]]:
+    """Give the words of the text, folded; quoted ones are marked and stay as they are."""
+    before = ""
+    for number, token in enumerate(tokens):
+        if token.token_type in _QUOTED:
+            before = f"'{token.text}"
+        else:
+            before, last = fold(source.snippet(span_of(token))), before
+            before = " ".join(_SPELLINGS.get(before, before).split())
+            following = tokens[number + 1].text.upper() if number + 1 < len(tokens) else ""
+            ordering = before == "nulls" and following in {"FIRST", "LAST"}
+            ordering |= last == "nulls" and before in {"first", "last"}
+            if ordering or before in _UNCOUNTED:
+                continue
+        yield before, token
+
+
+def _read(node: exp.Expr) -> Iterator[str]:
+    """Give the words that a node stands for, its children's excepted."""
+    yield from _WORDS.get(type(node), ())
+    yield from _separators(node)
+    match node:
+        case exp.Literal():
+            yield f"'{node.this}" if node.is_string else fold(str(node.this))
+        case exp.Identifier():
+            yield f"'{node.this}" if node.quoted else fold(str(node.this))
+        case exp.Anonymous(this=str(name)) | exp.Var(this=str(name)):
+            yield fold(name)
+        case exp.Boolean():
+            yield "true" if node.this else "false"
+        case exp.Ordered() if node.args.get("desc"):
+            yield "desc"
+        case exp.DataType():
+            yield "timestamp" if node.this in TIMESTAMPS else fold(str(node.this.value))
+
+
+def _separators(node: exp.Expr) -> Iterator[str]:
+    """Give the commas of a list and the dots of a qualified name."""
+    match node:
+        case exp.Table() | exp.Column():
+            yield from ("." for slot in ("table", "db", "catalog") if node.args.get(slot))
+        case exp.Round():
+            yield from ("," for _ in range(node.args.get("decimals") is not None))
+        case exp.Greatest() | exp.Least() | exp.Coalesce():
+            yield from ("," for _ in node.expressions)
+        case _:
+            yield from ("," for _ in node.expressions[1:])
+
+
+def _passed_over(
+    source: Source, tokens: Sequence[Token], word: str, token: Token
+) -> Diagnostic:
+    span, shown = span_of(token), source.snippet(span_of(token))[:40]
+    remedy = example(source, tokens)
+    if word in _REPLACEMENTS:
+        remedy = mended(source, span, _REPLACEMENTS[word], remedy)
+    return outside(shown, span, "this word would be passed over", remedy)

@@ -1,0 +1,120 @@
+"""The files of grammar/: how a case is read, what it is compared with, how it is written again.
+
+A case is a comment, a query, `--`, and an expectation; cases are parted by `==`. The query of a
+refusal has « and » around the stretch under the caret, and the expectation is the code; that of
+an accepted query is what the plan states. Wording is pinned in tests/unit, and not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from dpquery.engine.duckdb.public import PublicEngine
+from dpquery.errors import QueryRefused
+from dpquery.plan import Plan, make_plan
+from dpquery.policy.load import load_policy
+from dpquery.policy.model import Policy
+from dpquery.source import Source, Span
+from dpquery.sql.bind import bind
+from dpquery.sql.check import check
+from dpquery.sql.parse import parse
+from tests.corpus.describe import described
+from tests.tasks import ROOT
+
+GRAMMAR = ROOT / "grammar"
+POLICY = ROOT / "datasets" / "policy.toml"
+OPEN, CLOSE = "«", "»"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case of a file."""
+
+    path: Path
+    line: int
+    comment: str
+    marked: str
+    expected: str
+
+    @property
+    def query(self) -> str:
+        return self.marked.replace(OPEN, "").replace(CLOSE, "")
+
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(GRAMMAR)}:{self.line}"
+
+
+def files() -> list[Path]:
+    return sorted(GRAMMAR.glob("*/*.test"))
+
+
+def read(path: Path) -> Iterator[Case]:
+    """Read the cases of a file."""
+    line = 1
+    for block in path.read_text("utf-8").split("\n==\n"):
+        asked, _, expected = block.partition("\n--\n")
+        lines = asked.strip("\n").splitlines()
+        comments = [text for text in lines if text.startswith("# ")]
+        query = "\n".join(lines[len(comments) :])
+        yield Case(path, line, "\n".join(comments), query, expected.strip("\n"))
+        line += block.count("\n") + 2
+
+
+def outcome(case: Case) -> Case:
+    """Run the stages that read nothing, and give the case as it should be written."""
+    try:
+        plan = planned(case.query)
+    except QueryRefused as refusal:
+        return replace(
+            case, marked=marked(case.query, refusal.span), expected=str(refusal.code)
+        )
+    return replace(case, marked=case.query, expected=described(plan))
+
+
+def marked(query: str, span: Span | None) -> str:
+    if span is None:
+        return query
+    before, inside, after = (
+        query[: span.start],
+        query[span.start : span.end],
+        query[span.end :],
+    )
+    return f"{before}{OPEN}{inside}{CLOSE}{after}"
+
+
+def planned(query: str) -> Plan:
+    policy, public = facts()
+    bound = bind(parse(Source(query)), policy, public)
+    return make_plan(check(bound, policy), public)
+
+
+def refusal(query: str) -> str:
+    """Give the whole text of a refusal, as a session would show it but for the budget."""
+    try:
+        planned(query)
+    except QueryRefused as refused:
+        refused.source = Source(query)
+        return str(refused)
+    raise AssertionError("the query is accepted")
+
+
+@cache
+def facts() -> tuple[Policy, PublicEngine]:
+    """Give the policy of the sample data, and its public tables."""
+    policy = load_policy(POLICY)
+    return policy, PublicEngine(policy)
+
+
+def written(cases: list[Case]) -> str:
+    """Write the text of a file."""
+    blocks = [f"{case.comment}\n{case.marked}\n--\n{case.expected}\n" for case in cases]
+    return "==\n".join(blocks)
+
+
+def rewrite() -> None:
+    """Write every expectation as it is now; the difference is for a person to read."""
+    for path in files():
+        path.write_text(written([outcome(case) for case in read(path)]), "utf-8")

@@ -1,0 +1,92 @@
+"""A plan as the corpus states it: what is charged, what is scanned, which columns come back."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpquery.events import Composed, Event, Gaussian, Pure
+from dpquery.ir import (
+    Arithmetic,
+    ColumnRef,
+    Compare,
+    Expr,
+    Filter,
+    In,
+    IsNull,
+    Literal,
+    Logic,
+    Measure,
+    Negate,
+    Not,
+    Relation,
+    Scan,
+    Widen,
+    table_of,
+)
+from dpquery.plan import Plan
+from dpquery.types import Kind, Type
+
+
+def described(plan: Plan) -> str:
+    """Give the lines of an expectation."""
+    lines = [f"charge: {charged(event)}" for event in plan.charge.events] or ["charge: none"]
+    for frontier in plan.frontiers:
+        lines += [f"scan: {scanned(frontier.scan, m)}" for m in frontier.scan.measures]
+    lines.append("columns: " + ", ".join(column.name for column in plan.above.columns))
+    shown = plan.above.sql
+    if not (plan.frontiers and shown.endswith(' FROM "f0"') and "(" not in shown):
+        lines.append(f"above: {shown}")
+    return "\n".join(lines)
+
+
+def charged(event: Event) -> str:
+    match event:
+        case Pure(epsilon):
+            return f"pure {epsilon}"
+        case Gaussian(_, epsilon, delta):
+            return f"gaussian {epsilon} {delta}"
+        case Composed(parts):
+            return " + ".join(map(charged, parts))
+
+
+def scanned(scan: Scan, measure: Measure) -> str:
+    parts = [table_of(scan.relation).table]
+    parts += [f"where {text(c)}" for c in conditions(scan.relation)]
+    parts += [f"k {measure.weight.limit}", f"W {measure.weight.scale}"]
+    counted = "count_rows"
+    if measure.condition is not None:
+        counted += f" where {text(measure.condition)}"
+    return ", ".join([*parts, counted])
+
+
+def conditions(relation: Relation) -> list[Expr]:
+    if isinstance(relation, Filter):
+        return [*conditions(relation.source), relation.condition]
+    return []
+
+
+def text(expr: Expr) -> str:
+    """Write an expression with every bracket and every type that is not a column's own."""
+    match expr:
+        case ColumnRef(name=name):
+            return name
+        case Literal(value=int() | Fraction() as value, type=Type(kind=Kind.DOUBLE)):
+            return f"double {float(value)!r}"
+        case Literal(value=value, type=type_):
+            return f"{type_.kind.value} {value}"
+        case Widen(operand=operand, type=type_):
+            return f"{type_.kind.value}({text(operand)})"
+        case Negate(operand=operand):
+            return f"(-{text(operand)})"
+        case Arithmetic(operator=operator, left=left, right=right):
+            return f"({text(left)} {operator} {text(right)})"
+        case Compare(operator=operator, left=left, right=right):
+            return f"({text(left)} {operator} {text(right)})"
+        case Logic(conjunction=conjunction, parts=parts):
+            return "(" + (" and " if conjunction else " or ").join(map(text, parts)) + ")"
+        case Not(operand=operand):
+            return f"not {text(operand)}"
+        case IsNull(operand=operand):
+            return f"({text(operand)} is null)"
+        case In(operand=operand, options=options):
+            return f"({text(operand)} in {', '.join(map(text, options))})"

@@ -1,0 +1,71 @@
+"""Every query of grammar/ has the outcome that its file states, and no rule is without one."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dpquery import functions
+from tests.corpus import cases
+from tests.corpus.cases import GRAMMAR, Case
+from tests.tasks import ROOT
+
+CASES = [case for path in cases.files() for case in cases.read(path)]
+STAGES = ("sql", "functions", "plan.py")
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_query_has_the_outcome_that_its_file_states(case: Case):
+    now = cases.outcome(case)
+    assert (now.expected, now.marked) == (case.expected, case.marked)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_case_says_why_it_is_there(case: Case):
+    assert case.comment
+
+
+@pytest.mark.parametrize("path", cases.files(), ids=lambda path: str(path.name))
+def test_a_file_is_written_as_update_would_write_it(path):
+    assert cases.written(list(cases.read(path))) == path.read_text("utf-8")
+
+
+def test_accepted_and_refused_queries_stand_apart():
+    for case in CASES:
+        refused = case.expected.startswith("DPQ")
+        assert case.path.parent.name in {"functions", "reject" if refused else "accept"}
+
+
+def test_no_query_stands_twice():
+    queries = [case.query for case in CASES]
+    assert sorted(queries) == sorted(set(queries))
+
+
+def test_every_code_of_the_stages_before_the_charge_has_a_refused_query():
+    sources = [
+        path for stage in STAGES for path in sorted((ROOT / "dpquery").glob(f"{stage}*"))
+    ]
+    texts = [
+        file.read_text("utf-8")
+        for path in sources
+        for file in ([path] if path.is_file() else sorted(path.glob("*.py")))
+    ]
+    raised = set(re.findall(r'"(DPQ[1-4]\d\d)"', "".join(texts)))
+    assert len(raised) >= 20
+    assert raised <= {case.expected for case in CASES}
+
+
+@pytest.mark.parametrize("function", functions.ALL, ids=lambda function: function.name)
+def test_every_function_has_accepted_and_refused_queries(function):
+    own = list(cases.read(GRAMMAR / "functions" / f"{function.name.lower()}.test"))
+    refused = [case for case in own if case.expected.startswith("DPQ")]
+    assert 0 < len(refused) < len(own)
+
+
+def test_a_changed_expectation_is_noticed():
+    """The comparison has teeth: another charge, another span, another code all differ."""
+    accepted = next(case for case in CASES if "charge: pure" in case.expected)
+    assert "pure 3/7" not in cases.outcome(accepted).expected
+    refused = next(case for case in CASES if cases.OPEN in case.marked)
+    assert cases.outcome(refused).marked != refused.query

@@ -1,0 +1,17 @@
+"""Every test of a backend runs on every backend; `--engine=NAME` picks one."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpquery.engine import ENGINES
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--engine", choices=sorted(ENGINES), help="test this backend only")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "engine" in metafunc.fixturenames:
+        picked = metafunc.config.getoption("--engine", default=None)
+        metafunc.parametrize("engine", [picked] if picked else sorted(ENGINES))

@@ -1,0 +1,137 @@
+"""What only the DuckDB engine has: pins that are locked, and tables in DuckDB files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpquery.engine.base import FaultLog
+from dpquery.engine.duckdb.connection import PINS
+from dpquery.engine.duckdb.private import DuckDBEngine
+from dpquery.errors import ScanFailed
+from dpquery.policy.model import Bounds, Column, DatabaseTable, Table
+from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from tests.worlds import World, policy_of, private_table, write
+
+ALL = "SELECT DP_COUNT(*, eps=1) FROM t"
+secret_of_the_host = 4711  # what a replacement scan would find among Python's variables
+
+
+@pytest.fixture
+def locked(tmp_path: Path):
+    """The connection of an engine that has scanned once."""
+    path = write(tmp_path / "t.parquet", unit=[1], x=[1])
+    write(tmp_path / "other.parquet", x=[1])
+    engine = DuckDBEngine(
+        policy_of(private_table([path], [Column("x", INTEGER)])), FaultLog(None)
+    )
+    yield engine._started()
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SET threads = 1",
+        "SET lock_configuration = false",
+        "RESET enable_external_access",
+        "SET allowed_paths = ['/etc/passwd']",
+        "PRAGMA enable_external_access",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SELECT * FROM read_parquet('{here}/other.parquet')",
+        "SELECT * FROM '{here}/other.parquet'",
+        "SELECT * FROM read_text('{here}/t.parquet.txt')",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM glob('{here}/*')",
+        "COPY (SELECT 1) TO '{here}/out.csv'",
+        "EXPORT DATABASE '{here}/out'",
+        "ATTACH '{here}/new.duckdb'",
+        "ATTACH '{here}/new.duckdb' (READ_ONLY)",
+        "SELECT * FROM secret_of_the_host",
+    ],
+)
+def test_the_lock_holds(locked: duckdb.DuckDBPyConnection, tmp_path: Path, sql: str):
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(duckdb.Error):
+        locked.execute(sql.format(here=tmp_path)).fetchall()
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(("name", "value"), PINS)
+def test_a_pin_is_set(locked: duckdb.DuckDBPyConnection, name: str, value: str):
+    (found,) = locked.execute(f"SELECT current_setting('{name}')").fetchone()
+    assert str(found).lower() == value.strip("'").lower()
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    path = tmp_path / "peo'ple.duckdb"
+    with duckdb.connect(path) as database:
+        database.execute(
+            'CREATE TABLE "peo""ple" AS SELECT * FROM (VALUES '
+            "(1, 5, 1.5, 2.25, 'abcd', true, '2020-02-02'::DATE, "
+            "'2020-02-02 01:02'::TIMESTAMP), "
+            "(1, -9, 'nan'::DOUBLE, 99.75, NULL, false, 'infinity'::DATE, "
+            "'-infinity'::TIMESTAMP), "
+            "(NULL, 7, 0, 0, 'x', NULL, NULL, NULL)) AS v(unit, i, d, m, s, b, day, \"at\")"
+        )
+        database.execute('ALTER TABLE "peo""ple" ALTER m TYPE DECIMAL(9, 2)')
+    return path
+
+
+COLUMNS = (
+    Column("i", INTEGER, Bounds(0, 100)),
+    Column("d", DOUBLE),
+    Column("m", Type(Kind.DECIMAL, 18, 2), Bounds(0, 50)),
+    Column("s", TEXT, max_length=3),
+    Column("b", BOOLEAN),
+    Column("day", DATE),
+    Column("at", TIMESTAMP),
+)
+
+
+def database_world(path: Path, *columns: Column, **settings: object) -> World:
+    listed = {column.name: column for column in columns}
+    source = DatabaseTable(path, 'peo"ple')
+    table = Table("t", source, (), listed, "unit", INTEGER, **settings)  # type: ignore[arg-type]
+    return World(table, DuckDBEngine(policy_of(table), FaultLog(None)))
+
+
+def test_a_table_of_a_duckdb_file_is_counted(people: Path):
+    small = database_world(people, *COLUMNS, max_rows_contributed=2)
+    conditions = {
+        "i = 0": 1, "d IS NULL": 1, "m = 50": 1, "s = 'abc'": 1, "b": 1, "i = 7": 0,
+        "day > '9999-12-31'": 1, "at < '0001-01-01'": 1, "at = '2020-02-02 01:02'": 1,
+    }  # fmt: skip
+    counts = small.counts(*conditions)
+    assert counts == [count * 2**32 for count in conditions.values()]
+    small.engine.close()
+
+
+def test_a_table_of_another_type_fails(people: Path):
+    small = database_world(people, Column("s", INTEGER))
+    with pytest.raises(ScanFailed):
+        small.exact(ALL)
+    small.engine.close()
+
+
+def test_a_database_that_was_replaced_is_read_anew(people: Path, tmp_path: Path):
+    small = database_world(people, Column("i", INTEGER))
+    assert small.exact(ALL) == [2 * (2**32 // 2)]
+    with duckdb.connect(tmp_path / "new.duckdb") as database:
+        database.execute(
+            'CREATE TABLE "peo""ple" AS SELECT range AS unit, 1 AS i FROM range(3)'
+        )
+    (tmp_path / "new.duckdb").replace(people)
+    assert small.exact(ALL) == [3 * 2**32]
+    small.engine.close()
+
+
+def test_a_declared_single_row_is_verified_in_a_database_too(people: Path):
+    small = database_world(people, Column("i", INTEGER), single=True)
+    with pytest.raises(ScanFailed):
+        small.exact(ALL)
+    small.engine.close()

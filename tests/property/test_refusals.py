@@ -1,0 +1,192 @@
+"""Refusals say the same on neighbouring data, and come before any private file is opened (I6).
+
+The queries are those of `grammar/reject/`, and more of each stage below. Where a query is
+refused, it is refused alike on the data, on the data without one unit, and on no data at all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpquery
+from dpquery.engine.base import Exact
+from dpquery.errors import QueryRefused
+from dpquery.session import Session
+from tests.tasks import ROOT
+
+POLICY = """
+[budget]
+epsilon = 2
+max_epsilon_per_query = 1.5
+[tables.staff]
+path = "staff.parquet"
+privacy_unit_column = "person_id"
+[tables.staff.columns]
+person_id = { type = "integer" }
+age = { type = "integer", bounds = [18, 70] }
+salary = { type = "integer" }
+rating = { type = "decimal(3,1)" }
+bonus = { type = "double" }
+dept = { type = "text" }
+hired = { type = "date" }
+remote = { type = "boolean" }
+"""
+OWN = [
+    "", ";", "SELECT", "SELECT 1; SELECT 2", "DELETE FROM staff", "SELECT DP_COUNT(*, eps=0.1",
+    "SELECT DP_COUNT(*, eps=0.1) FROM staff FOR UPDATE", "SELECT " + "(" * 60 + "1" + ")" * 60,
+    "SELECT DP_COUNT(*, eps=0.1) FROM nobody", "SELECT DP_COUNT(*, eps=0.1) FROM '/etc/passwd'",
+    "SELECT DP_COUNT(*, eps=0.1) FROM read_parquet('staff.parquet')",
+    "SELECT DP_COUNT(nothing, eps=0.1) FROM staff", "SELECT DP_COUNT(*) FROM staff",
+    "SELECT DP_COUNT(*, eps=0) FROM staff", "SELECT DP_COUNT(*, eps=1e-400) FROM staff",
+    "SELECT DP_COUNT(*, eps=age) FROM staff", "SELECT DP_COUNT(*, eps=0.1, seed=1) FROM staff",
+    "SELECT DP_CONT(*, eps=0.1) FROM staff", "SELECT COUNT(*) FROM staff",
+    "SELECT salary FROM staff", "SELECT * FROM staff", "SELECT staff FROM staff",
+    "SELECT DP_COUNT(*, eps=0.1), age FROM staff",
+    "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE age = 'a'",
+    "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE error(dept)",
+    "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE CAST(dept AS INTEGER) > 0",
+    "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE salary * salary * salary > 0",
+    f"SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE rating < {10**37}",
+    "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE DP_COUNT(*, eps=0.1) > 1",
+    "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE hired > '2020-02-30'",
+    "SELECT DP_COUNT(*, eps=0.1, mechanism='gaussian') FROM staff",
+    "SELECT DP_COUNT(*, eps=0.1, mechanism='gaussian', delta=1e-7) FROM staff",
+    "SELECT DP_COUNT(*, eps=0.1) + 'a' FROM staff", "SELECT DP_COUNT(*, eps=1.6) FROM staff",
+    "SELECT DP_COUNT(*, eps=1.5), DP_COUNT(*, eps=0.6) FROM staff",
+]  # fmt: skip
+FAMILIES = {"1", "2", "3", "4", "5"}
+"""First digits of the codes of refusals; each is met below."""
+
+
+def corpus() -> list[str]:
+    """Give the queries of `grammar/reject/`, without their notes and marks."""
+    cases = [
+        case
+        for file in sorted((ROOT / "grammar" / "reject").glob("*.test"))
+        for case in re.split(r"^==\n", file.read_text("utf-8"), flags=re.MULTILINE)
+    ]
+    return [query_of(case) for case in cases]
+
+
+def query_of(case: str) -> str:
+    lines = re.split(r"^--\n", case, flags=re.MULTILINE)[0].splitlines()
+    while lines and (lines[0].startswith("#") or not lines[0].strip()):
+        lines.pop(0)
+    return "\n".join(lines).translate({ord("«"): None, ord("»"): None})
+
+
+def people(units: list[int]) -> pa.Table:
+    """Hostile rows: a value that each refused query would meet, were it to be run."""
+    size = len(units)
+    return pa.table(
+        {
+            "person_id": pa.array(units, pa.int64()),
+            "age": pa.array([-1] * size, pa.int64()),
+            "salary": pa.array([2**62] * size, pa.int64()),
+            "rating": pa.array([None] * size, pa.decimal128(3, 1)),
+            "bonus": pa.array([float("nan")] * size, pa.float64()),
+            "dept": pa.array(["not a number"] * size, pa.string()),
+            "hired": pa.array([2**31 - 1] * size, pa.int32()).cast(pa.date32()),
+            "remote": pa.array([True] * size, pa.bool_()),
+        }
+    )
+
+
+def connected(directory: Path, units: list[int]) -> Session:
+    directory.mkdir()
+    (directory / "policy.toml").write_text(POLICY)
+    pq.write_table(people(units), directory / "staff.parquet")
+    return dpquery.connect(directory / "policy.toml")
+
+
+def refusal(session: Session, text: str) -> str | None:
+    """Give the whole text of a refusal; None where the query would be answered."""
+    before = session.budget
+    try:
+        plan = session._plan(text)
+        session._charge(plan)
+    except QueryRefused as refused:
+        assert session.budget == before
+        return str(refused)
+    return None
+
+
+class Untouchable:
+    """An engine for those who must not need one."""
+
+    def open(self, *_: object) -> Exact:
+        raise AssertionError("a private row was asked for")
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    def late(*_: object) -> None:
+        raise TimeoutError("a file was waited for")
+
+    old = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+
+
+def test_refusals_are_equal_on_neighbours_and_lose_nothing(tmp_path: Path):
+    worlds = {
+        name: connected(tmp_path / name, units)
+        for name, units in {"all": [1, 2, 2, 3], "one unit less": [1, 3], "none": []}.items()
+    }
+    for session in worlds.values():
+        session._engine = Untouchable()
+    codes: set[str] = set()
+    for text in OWN + corpus():
+        texts = [refusal(session, text) for session in worlds.values()]
+        assert len(set(texts)) == 1, text
+        if texts[0] is not None:
+            codes.add(texts[0].split("DPQ")[1][0])
+        assert text not in OWN or texts[0] is not None, text
+    assert codes == FAMILIES
+    for session in worlds.values():
+        session.close()
+
+
+def test_refusals_do_not_wait_for_the_private_file(tmp_path: Path):
+    """Opening a pipe without a writer blocks: whatever comes back has not opened it."""
+    session = connected(tmp_path / "pipe", [1, 2])
+    (tmp_path / "pipe" / "staff.parquet").unlink()
+    os.mkfifo(tmp_path / "pipe" / "staff.parquet")
+    with deadline(20):
+        assert None not in [refusal(session, text) for text in OWN]
+    with deadline(0.2), pytest.raises(TimeoutError):
+        (tmp_path / "pipe" / "staff.parquet").read_bytes()
+    session.close()
+
+
+def test_the_ledger_alone_decides_on_the_budget(tmp_path: Path):
+    """Spending is refused at the same query on neighbours, with the same text."""
+    sessions = [connected(tmp_path / name, units) for name, units in (("a", [1]), ("b", []))]
+    told: list[list[str]] = []
+    for session in sessions:
+        texts = []
+        for _ in range(4):
+            try:
+                session.sql("SELECT DP_COUNT(*, eps=0.7) FROM staff WHERE salary > 0")
+            except QueryRefused as refused:
+                texts.append(str(refused))
+        told.append(texts)
+        session.close()
+    assert told[0] == told[1]
+    assert len(told[0]) == 2

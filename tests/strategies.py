@@ -1,0 +1,199 @@
+"""Hypothesis strategies: hostile rows, neighbouring tables, and queries that are accepted.
+
+Queries are built as text, typed as they grow, over the columns below; what can still be refused
+is arithmetic that might overflow.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from dpquery.policy.model import Bounds, Column
+from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from tests.neighbours import Pair, Row, Units
+
+__all__ = ["COLUMNS", "SCHEMA", "pairs", "queries"]
+
+NAN, INF = float("nan"), float("inf")
+SCHEMA = pa.schema(
+    {
+        "unit": pa.int64(),
+        "i": pa.int32(),
+        "n": pa.int64(),
+        "d": pa.float64(),
+        "f": pa.float32(),
+        "m": pa.decimal128(9, 2),
+        "w": pa.decimal128(18, 4),
+        "s": pa.string(),
+        "b": pa.bool_(),
+        "day": pa.date32(),
+        "at": pa.timestamp("us"),
+    }
+)
+COLUMNS = (
+    Column("i", INTEGER, Bounds(-5, 100)),
+    Column("n", INTEGER),
+    Column("d", DOUBLE, Bounds(Fraction(-100), Fraction(1001, 10))),
+    Column("f", DOUBLE),
+    Column("m", Type(Kind.DECIMAL, 9, 2), Bounds(Fraction(1, 4), Fraction(50))),
+    Column("w", Type(Kind.DECIMAL, 18, 4)),
+    Column("s", TEXT, max_length=3),
+    Column("b", BOOLEAN),
+    Column("day", DATE, Bounds(date(2000, 1, 1), date(2020, 1, 1))),
+    Column(
+        "at",
+        TIMESTAMP,
+        Bounds(*map(datetime.fromisoformat, ("2000-01-01", "2020-01-01 12:00"))),
+    ),
+)
+
+_LONG = 2**63
+_CELLS: dict[str, list[object]] = {
+    "i": [-(2**31), -6, -5, -1, 0, 1, 7, 100, 101, 2**31 - 1],
+    "n": [-_LONG, -_LONG + 1, -(2**53) - 1, -1, 0, 1, 2, 2**53 + 1, _LONG - 1],
+    "d": [NAN, INF, -INF, -0.0, 0.0, 5e-324, 0.1, 100.1, -100.0, 1e308, -1e308, 2.5],
+    "f": [NAN, INF, -INF, -0.0, 0.0, 0.10000000149011612, 16777216.0, 3.0e38, -1.5],
+    "m": list(map(Decimal, ("-9999999.99", "0.24", "0.25", "3.14", "50", "9999999.99"))),
+    "w": list(map(Decimal, ("-99999999999999.9999", "-0.0001", "0", "1.5"))),
+    "s": ["", "a", "abc", "abcd", "ABC", "e\u0301", "\U0001f600", "x" * 1000, "a\0b"],
+    "b": [True, False],
+    "day": [-(2**31), -1, 10957, 10958, 15000, 18262, 2**31 - 1],
+    "at": [-_LONG, -_LONG + 1, 0, 946684800000000, 10**15, 1577880000000000, _LONG - 1],
+}  # fmt: skip
+
+ROWS: st.SearchStrategy[Row] = st.fixed_dictionaries(
+    {name: st.sampled_from([None, *cells]) for name, cells in _CELLS.items()}
+)
+
+
+@st.composite
+def _units(draw: st.DrawFn, single: bool) -> list[Row]:
+    """Draw the rows of one unit; now and then far more than any limit."""
+    if single:
+        return [draw(ROWS)]
+    rows = draw(st.lists(ROWS, min_size=1, max_size=3))
+    return rows * draw(st.sampled_from([1, 1, 1, 2, 50]))
+
+
+@st.composite
+def pairs(draw: st.DrawFn, single: bool = False, unitless: bool = False) -> Pair:
+    """Draw two tables that differ in one unit: added, removed, or exchanged."""
+    others: Units = draw(st.lists(_units(single), max_size=4))
+    one = [draw(_units(single))]
+    other = [draw(_units(single))] if draw(st.booleans()) else []
+    sides = [others + one, others + other]
+    if draw(st.booleans()):
+        sides.reverse()
+    loose = st.lists(ROWS, max_size=0 if unitless else 2)
+    return Pair(sides[0], sides[1], (draw(loose), draw(loose)))
+
+
+def _literal(values: list[object]) -> st.SearchStrategy[str]:
+    return st.sampled_from([str(value) for value in values])
+
+
+def _joined(
+    left: st.SearchStrategy[str], operators: list[str], right: st.SearchStrategy[str]
+) -> st.SearchStrategy[str]:
+    return st.builds("({} {} {})".format, left, st.sampled_from(operators), right)
+
+
+def _grown(base: st.SearchStrategy[str], operators: list[str]) -> st.SearchStrategy[str]:
+    return st.recursive(
+        base,
+        lambda inner: _joined(inner, operators, inner) | st.builds("(- {})".format, inner),
+        max_leaves=4,
+    )
+
+
+_INTEGERS = _grown(
+    st.sampled_from(["i", "n"]) | _literal([0, 1, -1, 2, 7, 100, 2**53 + 1, _LONG, 10**20]),
+    ["+", "-", "*", "//", "%"],
+)
+_DECIMALS = _grown(
+    st.sampled_from(["m", "w", "i"]) | _literal(["0.25", "3.14", "-0.0001", "49.999"]),
+    ["+", "-", "*"],
+)
+_DOUBLES = _grown(
+    st.sampled_from(["d", "f", "m", "w", "n"])
+    | _literal(["1e0", "-2.5e-1", "0e0", "1e308", "1.00100000000000001e2", "0.1"]),
+    ["+", "-", "*", "/"],
+)
+_NUMBERS = _INTEGERS | _DECIMALS | _DOUBLES
+_TEXTS = _literal(["''", "'a'", "'abc'", "'ABC'", "'e\u0301'", "'\U0001f600'", "'zz'"])
+_DAYS = _literal(["'2000-01-01'", "'2000-01-02'", "DATE '2011-01-26'", "'2020-01-01'"])
+_MOMENTS = _literal(["'2000-01-01'", "TIMESTAMP '2001-09-09 01:46:40'", "'2020-01-01 12:00'"])
+_COMPARISONS = ["=", "<>", "<", "<=", ">", ">="]
+_FAMILIES = [
+    (_NUMBERS, _NUMBERS),
+    (st.sampled_from(["i", "n", "d", "f", "m", "w"]), _literal([0, 7, 0.25, "1e-1", "100.1"])),
+    (st.just("s"), _TEXTS | st.just("s")),
+    (st.just("day"), _DAYS | st.just("day")),
+    (st.just("at"), _MOMENTS | st.just("at")),
+    (st.just("b"), _literal(["TRUE", "FALSE", "b"])),
+]
+_LITERALS = [
+    ("i", _literal([-5, 0, 100, 2**70])),
+    ("n", _literal([-_LONG, 0, "1.5"])),
+    ("d", _literal([0, "1e-1", "100.1"])),
+    ("w", _literal([0, "1.5", "-0.00010"])),
+    ("s", _TEXTS),
+    ("day", _DAYS),
+    ("at", _MOMENTS),
+]
+
+
+def _simple() -> st.SearchStrategy[str]:
+    compared = [_joined(left, _COMPARISONS, right) for left, right in _FAMILIES]
+    between = [
+        st.builds("({} BETWEEN {} AND {})".format, left, right, right)
+        for left, right in _FAMILIES
+    ]
+    member = [
+        st.builds(
+            "({} IN ({}))".format,
+            st.just(name),
+            st.lists(values, min_size=1, max_size=3).map(", ".join),
+        )
+        for name, values in _LITERALS
+    ]
+    missing = st.builds(
+        "({} {})".format,
+        _NUMBERS | st.sampled_from(["s", "b", "day", "at", "(i > 0)"]),
+        st.sampled_from(["IS NULL", "IS NOT NULL"]),
+    )
+    return st.one_of(*compared, *between, *member, missing, st.just("b"))
+
+
+CONDITIONS = st.recursive(
+    _simple(),
+    lambda inner: (
+        st.builds("(NOT {})".format, inner)
+        | st.lists(inner, min_size=2, max_size=3).map(lambda p: f"({' AND '.join(p)})")
+        | st.lists(inner, min_size=2, max_size=3).map(lambda p: f"({' OR '.join(p)})")
+    ),
+    max_leaves=4,
+)
+
+
+@st.composite
+def _calls(draw: st.DrawFn) -> str:
+    counted = draw(st.just("*") | st.sampled_from(list(_CELLS)) | _NUMBERS | CONDITIONS)
+    limit = draw(
+        st.sampled_from(["", "", ", max_rows_contributed=3", ", max_rows_contributed=60"])
+    )
+    kept = draw(st.just("") | st.builds(" FILTER (WHERE {})".format, CONDITIONS))
+    return f"DP_COUNT({counted}, eps=0.1{limit}){kept}"
+
+
+@st.composite
+def queries(draw: st.DrawFn, names: tuple[str, ...]) -> str:
+    """Draw a query over the columns above, of a table with these names."""
+    calls = ", ".join(draw(st.lists(_calls(), min_size=1, max_size=3)))
+    where = draw(st.just("") | st.builds(" WHERE {}".format, CONDITIONS))
+    return f"SELECT {calls} FROM {draw(st.sampled_from(names))}{where}"

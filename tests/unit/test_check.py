@@ -1,0 +1,76 @@
+"""The rules: an expression has a value for every row that the policy allows (I12)."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpquery.errors import RuleRefused
+from dpquery.sql.check import RULES
+from tests.corpus.cases import planned, refusal
+
+WORDING = [
+    (
+        "SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE person_id * person_id > 10",
+        """\
+refused[DPQ305]: this arithmetic can overflow
+  |
+1 | SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE person_id * person_id > 10
+  |                                              ^^^^^^^^^^^^^^^^^^^^^ too large for some values
+
+   why: an error that depends on one row would tell whether that row exists,
+        and the bounds of these columns allow results of more than 37 digits.
+   try: multiply by 1e0 to compute in doubles
+        or ask the data owner for bounds on the columns""",
+    ),
+]
+
+
+@pytest.mark.parametrize(("query", "text"), WORDING, ids=[q for q, _ in WORDING])
+def test_a_refusal_reads_as_it_was_written(query: str, text: str):
+    assert refusal(query) == text
+
+
+def test_there_is_one_rule():
+    assert [rule.__name__ for rule in RULES] == ["every_expression_is_total"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "fits"),
+    [
+        ("person_id + person_id", True),
+        ("person_id * 2", True),
+        ("person_id * 1e0 * person_id", True),
+        ("salary * salary", True),
+        (" * ".join(["salary"] * 7), True),
+        (" * ".join(["salary"] * 8), False),
+        ("- " * 2 + "person_id", True),
+        ("person_id * person_id", False),
+        ("person_id * person_id // 2", False),
+        ("person_id % 7 * (person_id % 7)", True),
+        ("rating * 0.0000000000000000000000000000000001", True),
+        ("rating * 0.000000000000000000000000000000000001 * 0.1", False),
+    ],
+)
+def test_exact_arithmetic_is_accepted_as_far_as_its_public_range_fits(
+    operation: str, fits: bool
+):
+    query = f"SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE {operation} > 1"
+    if fits:
+        planned(query)
+        return
+    with pytest.raises(RuleRefused) as caught:
+        planned(query)
+    assert caught.value.code == "DPQ305"
+
+
+def test_every_place_of_an_expression_is_checked():
+    overflow = "person_id * person_id"
+    for query in (
+        f"SELECT DP_COUNT({overflow}, eps=0.1) FROM staff",
+        f"SELECT DP_COUNT(*, eps=0.1) FILTER (WHERE {overflow} > 1) FROM staff",
+        f"SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE NOT ({overflow} IN (1, 2))",
+        f"SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE age > 3 OR {overflow} IS NULL",
+        f"SELECT DP_COUNT(*, eps=0.1) FROM staff ORDER BY DP_COUNT({overflow}, eps=0.1)",
+    ):
+        with pytest.raises(RuleRefused):
+            planned(query)

@@ -1,0 +1,104 @@
+"""From a checked tree to scans, releases and one charge (I7)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from dpquery.plan import explain
+from tests.corpus.cases import planned, refusal
+
+WORDING = [
+    (
+        "SELECT zone + 1 FROM regions",
+        """\
+refused[DPQ208]: the types in the result do not match
+  |
+1 | SELECT zone + 1 FROM regions
+  | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ somewhere here
+
+   why: counts are numbers; they are combined and compared with numbers only.
+   try: ROUND(DP_COUNT(*, eps=0.5) / 1000, 1)""",
+    ),
+    (
+        "SELECT DP_COUNT(*, eps=0.5, mechanism='gaussian') FROM staff",
+        """\
+refused[DPQ403]: DP_COUNT with mechanism='gaussian' needs delta
+  |
+1 | SELECT DP_COUNT(*, eps=0.5, mechanism='gaussian') FROM staff
+  |                                       ^^^^^^^^^^ delta is missing
+
+   why: Gaussian noise keeps its promise but for a small probability, delta.
+   try: add delta=1e-7 to the call, under a policy whose budget has a delta
+        or leave out mechanism=, which needs none""",
+    ),
+    (
+        "SELECT DP_COUNT(*, eps=0.5, delta=1e-7) FROM staff",
+        """\
+refused[DPQ403]: DP_COUNT with mechanism='laplace' has no use for a delta
+  |
+1 | SELECT DP_COUNT(*, eps=0.5, delta=1e-7) FROM staff
+  |                                   ^^^^ this would be passed over
+
+   why: Laplace noise keeps its promise without exception, so no delta is spent on it.
+   try: leave out delta=
+        or add mechanism='gaussian', under a policy whose budget has a delta""",
+    ),
+]
+
+
+@pytest.mark.parametrize(("query", "text"), WORDING, ids=[q for q, _ in WORDING])
+def test_a_refusal_reads_as_it_was_written(query: str, text: str):
+    assert refusal(query) == text
+
+
+def test_the_charge_is_what_the_releases_lose():
+    plan = planned("SELECT DP_COUNT(*, eps=0.1), DP_COUNT(bonus, eps=0.3) FROM staff")
+    events = [r.release.event() for f in plan.frontiers for r in f.releases]
+    assert list(plan.charge.events) == events
+    assert sum(event.epsilon for event in events) == Fraction(4, 10)
+    assert plan.charge.frontiers == 1
+
+
+def test_the_caret_of_a_charge_is_under_the_dearest_call():
+    query = "SELECT DP_COUNT(*, eps=0.1), DP_COUNT(*, eps=0.7), DP_COUNT(*, eps=0.2) FROM staff"
+    plan = planned(query)
+    assert plan.source.snippet(plan.charge.span) == "0.7"
+    assert plan.charge.retry is None
+
+
+def test_one_call_can_be_offered_again_with_another_epsilon():
+    charge = planned("SELECT DP_COUNT(age, eps=0.7) FILTER (WHERE remote) FROM staff").charge
+    assert charge.retry == ("DP_COUNT(age, eps=", ") FILTER (WHERE remote)")
+
+
+def test_a_query_over_public_tables_charges_nothing():
+    charge = planned("SELECT * FROM regions").charge
+    assert (charge.events, charge.frontiers) == ((), 0)
+
+
+def test_an_explanation_states_charge_noise_and_weights():
+    shown = str(explain(planned("SELECT DP_COUNT(*, eps=0.1) FROM visits"), "2 of 2 left"))
+    assert (
+        shown
+        == """\
+charge: 0.1
+DP_COUNT by laplace
+  sensitivity     10 rows
+  noise scale     100
+  expected error  ± 300 (95 %)
+  weights         limit 10 per unit, in 1/4294967296
+note: each person_id counts for at most 10 rows (max_rows_contributed); \
+further rows share that weight
+budget: 2 of 2 left"""
+    )
+
+
+def test_a_note_names_every_limit_of_the_query():
+    query = (
+        "SELECT DP_COUNT(*, eps=0.1, max_rows_contributed=1) AS a, DP_COUNT(*, eps=0.1) AS b "
+        "FROM visits"
+    )
+    (note,) = planned(query).notes
+    assert note.startswith("each person_id counts for at most 1 or 10 rows")

@@ -1,0 +1,144 @@
+"""Small private worlds: a Parquet table, its policy, and the exact integers of a query in it.
+
+Tests alone may look at exact integers: they go from the text of a query to the engine through
+the same stages as a session, with a ledger in memory and without the release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpquery.budget.charge import Account, Limits, Receipt
+from dpquery.budget.ledger import Ledger, open_ledger
+from dpquery.engine import open_engine
+from dpquery.engine.base import Engine, FaultLog
+from dpquery.errors import QueryRefused
+from dpquery.ir import Above, Measure
+from dpquery.plan import Plan, make_plan
+from dpquery.policy.model import Budget, Column, Files, LedgerSettings, Policy, Table
+from dpquery.privacy import Loss, Neighbours
+from dpquery.source import Source
+from dpquery.sql.bind import bind
+from dpquery.sql.check import check
+from dpquery.sql.parse import parse
+from dpquery.types import INTEGER, Type
+
+LIMITS = Limits(Loss(Fraction(10**9), Fraction(1, 2)))
+ALICE = Account("alice", "session of alice")
+
+
+class NoPublicTables:
+    """The public facts of a policy whose tables are all private."""
+
+    def columns(self, table: str) -> Sequence[str]:
+        raise AssertionError(f"{table} is private")
+
+    def relation(self, table: str) -> str:
+        raise AssertionError(f"{table} is private")
+
+    def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
+        return bool(above.sql) and bool(released)
+
+
+def private_table(
+    paths: Sequence[Path],
+    columns: Sequence[Column],
+    unit: str | None = "unit",
+    **settings: object,
+) -> Table:
+    """Give a table `t` over some files; its unit is an integer unless `unit_type` says else."""
+    listed = {column.name: column for column in columns}
+    kept = {"unit_type": INTEGER if unit else None, **settings}
+    return Table("t", Files(tuple(paths)), tuple(map(str, paths)), listed, unit, **kept)  # type: ignore[arg-type]
+
+
+def policy_of(table: Table) -> Policy:
+    return Policy(
+        name="policy.toml",
+        neighbours=Neighbours.ADD_REMOVE,
+        budget=Budget(LIMITS.policy),
+        tables={table.name: table},
+        ledger=LedgerSettings(None),
+    )
+
+
+def planned(policy: Policy, sql: str) -> Plan:
+    """Take a query through the stages that see no data; refusals know their text."""
+    source = Source(sql)
+    public = NoPublicTables()
+    try:
+        return make_plan(check(bind(parse(source), policy, public), policy), public)
+    except QueryRefused as refusal:
+        refusal.source = source
+        raise
+
+
+def receipt_for(plan: Plan, ledger: Ledger | None = None) -> Receipt:
+    """Charge a plan; without a ledger, to one of its own in memory."""
+    if ledger is not None:
+        return ledger.charge(plan.charge, LIMITS, ALICE)
+    ledger = open_ledger(LedgerSettings(None))
+    try:
+        return ledger.charge(plan.charge, LIMITS, ALICE)
+    finally:
+        ledger.close()
+
+
+def measured(engine: Engine, plan: Plan) -> list[tuple[Measure, int]]:
+    """Give the measures that a plan's releases read, in order, and their integers."""
+    receipt, found = receipt_for(plan), []
+    for number, frontier in enumerate(plan.frontiers):
+        with engine.open(frontier.scan, receipt, number) as exact:
+            for planned_release in frontier.releases:
+                for measure in planned_release.release.measures:
+                    (value,) = exact.values(measure)
+                    found.append((measure, value))
+    return found
+
+
+@dataclass
+class World:
+    """A table and an engine that has it open."""
+
+    table: Table
+    engine: Engine
+    policy: Policy = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.policy = policy_of(self.table)
+
+    def exact(self, sql: str) -> list[int]:
+        """Give the exact integers of a query, one per call, in units of 1/scale."""
+        return [value for _, value in measured(self.engine, planned(self.policy, sql))]
+
+    def counts(self, *conditions: str) -> list[int]:
+        """Count the rows that meet each condition, in one query."""
+        calls = ", ".join(f"DP_COUNT(*, eps=1) FILTER (WHERE {c})" for c in conditions)
+        return self.exact(f"SELECT {calls} FROM t")
+
+    def count(self, condition: str) -> int:
+        (value,) = self.exact(f"SELECT DP_COUNT(*, eps=1) FROM t WHERE {condition}")
+        return value
+
+
+@contextmanager
+def world(engine: str, table: Table, log: Path | None = None) -> Iterator[World]:
+    """Open an engine over one table."""
+    opened = open_engine(engine, policy_of(table), FaultLog(log))
+    try:
+        yield World(table, opened)
+    finally:
+        opened.close()
+
+
+def write(path: Path, **columns: object) -> Path:
+    """Write a Parquet file; lists and arrays both serve as columns."""
+    pq.write_table(pa.table(columns), path)
+    return path
