@@ -42,8 +42,8 @@ def _table(released: ReleasedTable) -> pa.Table:
         shown = [_shown(value, key.expr.type) for value in values]
         arrays[key.column] = pa.array(shown, arrow_type(key.expr.type))
     for column in released.columns:
-        values = [cell.value for cell in column.cells]
-        arrays[column.name] = pa.array(values, arrow_type(column.type))
+        noisy = [cell.value for cell in column.cells]
+        arrays[column.name] = pa.array(noisy, arrow_type(column.type))
     return pa.table(arrays)
 
 

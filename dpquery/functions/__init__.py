@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpquery.functions.base import DPFunction
 from dpquery.functions.count import COUNT, COUNT_IF
 from dpquery.functions.mean import AVG, PROPORTION
+from dpquery.functions.quantile import MEDIAN, QUANTILE
 from dpquery.functions.sum import SUM
 from dpquery.functions.variance import STDDEV_POP, STDDEV_SAMP, VAR_POP, VAR_SAMP
 
@@ -20,6 +21,8 @@ ALL: tuple[DPFunction, ...] = (
     VAR_SAMP,
     STDDEV_POP,
     STDDEV_SAMP,
+    QUANTILE,
+    MEDIAN,
 )
 
 _BY_NAME = {name: function for function in ALL for name in (function.name, *function.aliases)}

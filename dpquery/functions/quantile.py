@@ -91,7 +91,9 @@ class QuantileRelease:
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[QuantileCell]:
         """Draw one value per group."""
         return [
-            QuantileCell(self.mechanism.release(_Asked(exact, self.measure, group), randomness), self)
+            QuantileCell(
+                self.mechanism.release(_Asked(exact, self.measure, group), randomness), self
+            )
             for group in range(exact.groups)
         ]
 

@@ -9,9 +9,9 @@ so that the engine converts none of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from sqlglot import expressions as exp
 
@@ -27,7 +27,7 @@ from dpquery.sql.mending import outside
 from dpquery.sql.names import fold
 from dpquery.sql.spans import Spans
 
-__all__ = ["AboveBinder", "Item"]
+__all__ = ["AboveBinder", "Below", "Item"]
 
 MAX_LIMIT = 2**31 - 1
 
@@ -51,33 +51,38 @@ class Item:
     origin: tuple[int, str] | None
 
 
+class Below(Protocol):
+    """What a query above finds below it: a released table, a public one, or none."""
+
+    relation: str
+    """The engine's name of the table."""
+
+    def call(self, node: exp.Expr) -> tuple[str, str]:
+        """Bind a DP_ call; give its released column and its function's name."""
+        ...
+
+    def column(self, node: exp.Column) -> str:
+        """Give the engine's column for a key or a public column, or refuse."""
+        ...
+
+    def has(self, name: str) -> bool:
+        """Say whether a key or a public column is so called."""
+        ...
+
+
 class AboveBinder:
-    """Binds what stands outside the DP_ calls of one SELECT.
+    """Binds what stands outside the DP_ calls of one SELECT."""
 
-    Args:
-        source: the text, for the names of unnamed columns.
-        spans: the way from nodes to the text.
-        relation: the engine's name of the released or public table below.
-        call: binds a DP_ call and gives its released column and its function's name.
-        column: gives the engine's column for a public column, or refuses.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        spans: Spans,
-        relation: str,
-        call: Callable[[exp.Expr], tuple[str, str]],
-        column: Callable[[exp.Column], str],
-    ) -> None:
+    def __init__(self, source: Source, spans: Spans, below: Below) -> None:
         self.source = source
         self.spans = spans
-        self.relation = relation
-        self._call = call
-        self._column = column
+        self.relation = below.relation
+        self._below = below
         self._names: dict[str, str] = {}
+        self._values: dict[str, exp.Expr] = {}
         self._repeats: dict[str, int] = {}
         self._items: list[Item] = []
+        self._last_call = ("", "")
 
     def over_released(self, select: exp.Select) -> Above:
         """Write the query over a released table, with the hidden row number."""
@@ -98,25 +103,21 @@ class AboveBinder:
         sql = "SELECT " + ", ".join(columns)
         if self.relation:
             sql += f' FROM "{self.relation}"'
-        if where is not None:
-            sql += f" WHERE TRY(CAST({self._value(where.this).sql('duckdb')} AS BOOLEAN))"
-        sql += self._order(select) + self._rows(select, "limit") + self._rows(select, "offset")
+        for filtered in (where, select.args.get("having")):
+            if filtered is not None:
+                sql += f" WHERE {self._truth(filtered.this)}"
+        sql += self._order(select, numbered=numbered)
+        sql += self._rows(select, "limit") + self._rows(select, "offset")
         found = tuple(AboveColumn(item.name, item.origin) for item in self._items)
         return Above(sql, found, numbered)
 
-    def total(self, node: exp.Expr) -> str:
-        """Write an expression so that it cannot raise: NULL where DuckDB would stop."""
-        text: str = self._value(node).sql(dialect="duckdb", identify=True, comments=False)
-        inner = node.unnest()
-        plain = isinstance(inner, exp.Column | exp.Literal | exp.Boolean | exp.Null) or is_call(
-            inner
-        )
-        return text if plain else f"TRY({text})"
+    def _truth(self, node: exp.Expr) -> str:
+        return f"TRY(CAST({self._value(node).sql('duckdb')} AS BOOLEAN))"
 
     def _is_star(self, node: exp.Expr) -> bool:
         """Say whether an item is `*` or `t.*`; for the second, t has to be the table."""
         if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
-            self._column(node)
+            self._below.column(node)
             return True
         return isinstance(node, exp.Star)
 
@@ -126,16 +127,16 @@ class AboveBinder:
         inner = value.unnest()
         origin = None
         default = self.source.snippet(self.spans.of(value))
+        tree = self._value(value)
         if is_call(inner):
-            column, function = self._call(inner)
+            column, function = self._last_call
             origin, default = (0, column), function.lower()
-            sql = f'"{self.relation}"."{column}"'
-        else:
-            sql = self.total(value)
-            default = inner.name if isinstance(inner, exp.Column) else default
+        elif isinstance(inner, exp.Column):
+            default = inner.name
         name = self._unique(alias or default, explicit=bool(alias), span=self.spans.of(node))
         self._names[fold(name)] = f"c{len(self._items)}"
-        return Item(name, sql, origin)
+        self._values[fold(name)] = tree
+        return Item(name, _total(tree), origin)
 
     def _unique(self, name: str, explicit: bool, span: Span) -> str:
         if fold(name) not in self._names:
@@ -166,11 +167,11 @@ class AboveBinder:
             return node.copy()
         self._check_types(node)
         if is_call(node):
-            column, _ = self._call(node)
-            return exp.column(column, table=self.relation, quoted=True)
+            self._last_call = self._below.call(node)
+            return exp.column(self._last_call[0], table=self.relation, quoted=True)
         match node:
             case exp.Column(this=exp.Identifier()):
-                return exp.column(self._column(node), table=self.relation, quoted=True)
+                return self._named(node)
             case exp.And() | exp.Or():
                 return _joined(type(node), [self._value(part) for part in chain(node)])
             case exp.Div():
@@ -183,6 +184,16 @@ class AboveBinder:
         if type(node) in _REBUILT:
             return self._rebuilt(node)
         self._refuse(node, span)
+
+    def _named(self, node: exp.Column) -> exp.Expr:
+        """Resolve a column below, or else a name given before in the SELECT list."""
+        if (
+            not node.table
+            and fold(node.name) in self._values
+            and not self._below.has(node.name)
+        ):
+            return exp.Paren(this=self._values[fold(node.name)].copy())
+        return exp.column(self._below.column(node), table=self.relation, quoted=True)
 
     def _rebuilt(self, node: exp.Expr) -> exp.Expr:
         """Make a node of the same kind over its operands, and of nothing else in it."""
@@ -211,16 +222,18 @@ class AboveBinder:
             if isinstance(operand, exp.Literal) and operand.is_string:
                 mismatch(self.spans.of(operand), "a number is needed here", "a text")
 
-    def _order(self, select: exp.Select) -> str:
+    def _order(self, select: exp.Select, *, numbered: bool) -> str:
+        """Write ORDER BY; groups stand in the order of their keys where nothing else decides."""
         order = select.args.get("order")
+        last = [f'"{self.relation}"."row"'] if numbered else []
         if order is None:
-            return ""
+            return " ORDER BY " + last[0] if last else ""
         keys = []
         for item in order.expressions:
             direction = "DESC" if item.args.get("desc") else "ASC"
             nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
             keys.append(f"{self._sort_key(item.this)} {direction} NULLS {nulls}")
-        return " ORDER BY " + ", ".join(keys)
+        return " ORDER BY " + ", ".join(keys + last)
 
     def _sort_key(self, node: exp.Expr) -> str:
         """Resolve a column's number, then a name of the SELECT list, then an expression."""
@@ -239,7 +252,7 @@ class AboveBinder:
             return f'"c{int(node.this) - 1}"'
         if isinstance(node, exp.Column) and not node.table and fold(node.name) in self._names:
             return f'"{self._names[fold(node.name)]}"'
-        return self.total(node)
+        return _total(self._value(node))
 
     def _rows(self, select: exp.Select, slot: str) -> str:
         clause = select.args.get(slot)
@@ -303,6 +316,13 @@ def _is_number(node: exp.Expr) -> bool:
     """Say whether a value is a number by its form: a literal, arithmetic, or a DP_ call."""
     literal = isinstance(node, exp.Literal) and not node.is_string
     return literal or isinstance(node, _ARITHMETIC) or is_call(node)
+
+
+def _total(tree: exp.Expr) -> str:
+    """Write an expression so that it cannot raise: NULL where DuckDB would stop."""
+    text: str = tree.sql(dialect="duckdb", identify=True, comments=False)
+    plain = exp.Column | exp.Literal | exp.Boolean | exp.Null
+    return text if isinstance(tree.unnest(), plain) else f"TRY({text})"
 
 
 def _joined(kind: type[exp.Expr], parts: Sequence[exp.Expr]) -> exp.Expr:

@@ -6,20 +6,23 @@ they speak about, and what is computed above it from the released values.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from dataclasses import dataclass
 
 from sqlglot import expressions as exp
 
-from dpquery.errors import Diagnostic, RuleRefused
-from dpquery.ir import Bound, Filter, Frontier, Relation, TableScan
+from dpquery.errors import Diagnostic, RuleRefused, SyntaxRefused
+from dpquery.ir import Bound, ColumnRef, Filter, Frontier, Key, Relation, TableScan
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy, Table
 from dpquery.source import Span
 from dpquery.sql.above import AboveBinder, Item
 from dpquery.sql.calls import Calls
 from dpquery.sql.conditions import Conditions
+from dpquery.sql.keys import bind_keys
+from dpquery.sql.mending import outside
 from dpquery.sql.names import Scope, fold, resolve_table, unknown_column
 from dpquery.sql.parse import Parsed
+from dpquery.sql.spans import Spans
 
 __all__ = ["bind"]
 
@@ -54,86 +57,155 @@ def _over_private(parsed: Parsed, scope: Scope, span: Span) -> Bound:
     where = select.args.get("where")
     if where is not None:
         relation = Filter(spans.of(where.this), relation, rows.condition(where.this))
-    calls = Calls(parsed.source, rows)
-
-    def call(node: exp.Expr) -> tuple[str, str]:
-        added = calls.add(node)
-        return added.column, added.function
-
-    def column(node: exp.Column) -> str:
-        found = scope.column(node, spans.of(node))
-        _raw(found.name, scope.table, spans.of(node))
-
     for item in select.expressions:
         if isinstance(item, exp.Star) or (
             isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
         ):
-            _raw("*", scope.table, spans.of(item))
-    above = AboveBinder(parsed.source, spans, "f0", call, column).over_released(select)
-    if not calls.found:
+            raise _raw("*", scope.table, spans.of(item))
+    below = _Released(
+        scope, spans, bind_keys(select, relation, rows), Calls(parsed.source, rows)
+    )
+    above = AboveBinder(parsed.source, spans, below).over_released(select)
+    calls = tuple(below.calls.found)
+    if not calls:
         raise _unaskable(
             f"nothing is asked about {scope.table.name}", spans.of(select.expressions[0])
         )
-    return Bound(parsed.source, (Frontier(span, relation, tuple(calls.found)),), above)
+    return Bound(parsed.source, (Frontier(span, relation, calls, below.keys),), above)
+
+
+@dataclass(slots=True)
+class _Released:
+    """The released table of the one frontier: its keys, and a column for each call."""
+
+    scope: Scope
+    spans: Spans
+    keys: tuple[Key, ...]
+    calls: Calls
+    relation: str = "f0"
+
+    def call(self, node: exp.Expr) -> tuple[str, str]:
+        """Add a call to the frontier."""
+        added = self.calls.add(node)
+        return added.column, added.function
+
+    def column(self, node: exp.Column) -> str:
+        """Find a key; any other column of the table is private."""
+        found = self.scope.column(node, self.spans.of(node))
+        for key in self.keys:
+            if isinstance(key.expr, ColumnRef) and key.expr.name == found.name:
+                return key.column
+        raise _raw(found.name, self.scope.table, self.spans.of(node))
+
+    def has(self, name: str) -> bool:
+        """Say whether a key is so called."""
+        columns = (key.expr for key in self.keys)
+        return any(isinstance(c, ColumnRef) and fold(c.name) == fold(name) for c in columns)
 
 
 def _over_public(parsed: Parsed, scope: Scope, public: PublicFacts) -> Bound:
     """Bind a query over a public table: nothing private, nothing charged."""
-    names = public.columns(scope.table.name)
+    _refuse_groups(parsed)
+    names = tuple(public.columns(scope.table.name))
+    below = _Public(scope, parsed.spans, names, public.relation(scope.table.name))
+    stars = [
+        Item(
+            name,
+            f'"{below.relation}".{exp.to_identifier(name, quoted=True).sql("duckdb")}',
+            None,
+        )
+        for name in names
+    ]
+    above = AboveBinder(parsed.source, parsed.spans, below).over_public(parsed.query, stars)
+    return Bound(parsed.source, (), above)
 
-    def column(node: exp.Column) -> str:
-        scope.check_qualifier(node, parsed.spans.of(node))
-        if isinstance(node.this, exp.Star):
-            return ""
-        for name in names:
-            if fold(name) == fold(node.name):
-                return name
-        unknown_column(node.name, names, scope.table.name, parsed.spans.of(node))
 
-    def call(node: exp.Expr) -> tuple[str, str]:
+@dataclass(slots=True)
+class _Public:
+    """A public table, which is read as it is."""
+
+    scope: Scope
+    spans: Spans
+    names: tuple[str, ...]
+    relation: str
+
+    def call(self, node: exp.Expr) -> tuple[str, str]:
+        """Refuse: there is nothing to protect."""
         raise RuleRefused(
             Diagnostic(
                 "DPQ303",
-                f"{scope.table.name} is a public table",
-                parsed.spans.of(node),
+                f"{self.scope.table.name} is a public table",
+                self.spans.of(node),
                 "nothing to protect here",
                 ("DP_ functions ask private tables; public ones are read as they are.",),
-                (f"SELECT * FROM {scope.table.name}",),
+                (f"SELECT * FROM {self.scope.table.name}",),
             )
         )
 
-    relation = public.relation(scope.table.name)
-    stars = [
-        Item(name, f'"{relation}".{exp.to_identifier(name, quoted=True).sql("duckdb")}', None)
-        for name in names
-    ]
-    binder = AboveBinder(parsed.source, parsed.spans, relation, call, column)
-    return Bound(parsed.source, (), binder.over_public(parsed.query, stars))
+    def column(self, node: exp.Column) -> str:
+        """Find a column of the table."""
+        self.scope.check_qualifier(node, self.spans.of(node))
+        if isinstance(node.this, exp.Star):
+            return ""
+        for name in self.names:
+            if fold(name) == fold(node.name):
+                return name
+        unknown_column(node.name, self.names, self.scope.table.name, self.spans.of(node))
+
+    def has(self, name: str) -> bool:
+        """Say whether a column is so called."""
+        return any(fold(column) == fold(name) for column in self.names)
 
 
 def _without_table(parsed: Parsed) -> Bound:
     """Bind a query that reads no table, as `SELECT 1`."""
-
-    def column(node: exp.Column) -> str:
-        raise _unaskable(f"there is no table to find {node.name} in", parsed.spans.of(node))
-
-    def call(node: exp.Expr) -> tuple[str, str]:
-        raise _unaskable("a DP_ function needs a table to ask", parsed.spans.of(node))
-
-    binder = AboveBinder(parsed.source, parsed.spans, "", call, column)
-    return Bound(parsed.source, (), binder.over_public(parsed.query, []))
+    _refuse_groups(parsed)
+    above = AboveBinder(parsed.source, parsed.spans, _Nothing(parsed.spans))
+    return Bound(parsed.source, (), above.over_public(parsed.query, []))
 
 
-def _raw(name: str, table: Table, span: Span) -> NoReturn:
+@dataclass(slots=True)
+class _Nothing:
+    """No table: literals and arithmetic on them."""
+
+    spans: Spans
+    relation: str = ""
+
+    def call(self, node: exp.Expr) -> tuple[str, str]:
+        """Refuse: there are no rows."""
+        raise _unaskable("a DP_ function needs a table to ask", self.spans.of(node))
+
+    def column(self, node: exp.Column) -> str:
+        """Refuse: there are no columns."""
+        raise _unaskable(f"there is no table to find {node.name} in", self.spans.of(node))
+
+    def has(self, name: str) -> bool:
+        """Say that nothing is so called."""
+        return False
+
+
+def _refuse_groups(parsed: Parsed) -> None:
+    """Refuse GROUP BY and HAVING where there are no groups to be released."""
+    for slot, word in (("group", "GROUP BY"), ("having", "HAVING")):
+        clause = parsed.query.args.get(slot)
+        if clause is not None:
+            span = parsed.spans.of(clause)
+            remedy = "SELECT * FROM the_table"
+            raise SyntaxRefused(
+                outside(f"{word} of public rows", span, "nothing private", remedy)
+            )
+
+
+def _raw(name: str, table: Table, span: Span) -> RuleRefused:
     shown = "the rows" if name == "*" else name
-    raise RuleRefused(
+    return RuleRefused(
         Diagnostic(
             "DPQ301",
             f"{shown} cannot be shown row by row",
             span,
             "not inside a DP_ function",
             (
-                "a result may contain only DP_ functions;",
+                "a result may contain only DP_ functions and grouping columns;",
                 f"one person's {'row' if name == '*' else name} is what the session protects.",
             ),
             (f"SELECT {EXAMPLE} FROM {table.name}",),

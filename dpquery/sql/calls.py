@@ -9,14 +9,17 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery import functions
-from dpquery.errors import Diagnostic, NameRefused, RuleRefused, listed, nearest
-from dpquery.functions.base import DPFunction, Parameter
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused, listed, nearest
+from dpquery.functions.base import Argument, DPFunction, Parameter
 from dpquery.ir import Call, Expr, Options
 from dpquery.privacy import EPSILON_MAX, EPSILON_MIN, decimal_text, exact_number
 from dpquery.source import Source, Span
+from dpquery.sql.bounds import read_bounds
 from dpquery.sql.conditions import Conditions
+from dpquery.sql.expressions import mismatch
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import fold
+from dpquery.types import Kind
 
 __all__ = ["Calls", "is_call"]
 
@@ -28,6 +31,8 @@ _EXAMPLES = {
     "delta": "delta=1e-7",
     "max_rows_contributed": "max_rows_contributed=5",
     "mechanism": "mechanism='laplace'",
+    "bounds": "bounds=[0, 1000]",
+    "quantile": "0.5",
 }
 
 
@@ -59,9 +64,21 @@ class Calls:
             condition = self.rows.condition(node.expression.this)
             node = node.this
         function = self._function(node)
-        argument, named = self._arguments(function, node)
-        options = self._options(function, node, named)
-        call = Call(whole, f"a{len(self.found)}", function.name, argument, condition, options)
+        positional, named = self._arguments(function, node)
+        distinct, positional = self._distinct(function, positional)
+        order = self._order(function, node, positional)
+        argument = None if distinct else self._argument(function, node, positional)
+        options = self._options(function, node, argument, named)
+        call = Call(
+            span=whole,
+            column=f"a{len(self.found)}",
+            function=function.name,
+            argument=argument,
+            condition=condition,
+            options=options,
+            distinct=distinct,
+            order=order,
+        )
         self.found.append(call)
         return call
 
@@ -90,7 +107,7 @@ class Calls:
 
     def _arguments(
         self, function: DPFunction, node: exp.Expr
-    ) -> tuple[Expr | None, dict[str, tuple[exp.Expr, Span]]]:
+    ) -> tuple[list[exp.Expr], dict[str, tuple[exp.Expr, Span]]]:
         """Part positional from named arguments; `eps=`, `eps :=` and `eps =>` mean the same."""
         positional: list[exp.Expr] = []
         named: dict[str, tuple[exp.Expr, Span]] = {}
@@ -106,7 +123,42 @@ class Calls:
                 unwrapped(item.expression),
                 self.rows.spans.of(item.expression),
             )
-        return self._argument(function, node, positional), named
+        return positional, named
+
+    def _distinct(
+        self, function: DPFunction, positional: list[exp.Expr]
+    ) -> tuple[bool, list[exp.Expr]]:
+        """Read DISTINCT before the unit column: of other columns it is not answered."""
+        if not positional or not isinstance(positional[0], exp.Distinct):
+            return False, positional
+        node, unit = positional[0], self.rows.scope.table.unit
+        (inner,) = node.expressions
+        named = isinstance(inner, exp.Column) and unit is not None
+        if function.distinct and named and fold(inner.name) == fold(unit or ""):
+            self.rows.scope.check_qualifier(inner, self.rows.spans.of(inner))
+            return True, positional
+        raise PlanRefused(
+            Diagnostic(
+                "DPQ404",
+                "DISTINCT is answered for the privacy unit only",
+                self.rows.spans.of(node),
+                f"the unit is {unit}" if unit else "each row is its own unit here",
+                ("one person can have many different values, and no bound on them is stated.",),
+                (f"DP_COUNT(DISTINCT {unit}, eps=0.5)" if unit else "DP_COUNT(*, eps=0.5)",),
+            )
+        )
+
+    def _order(
+        self, function: DPFunction, node: exp.Expr, positional: list[exp.Expr]
+    ) -> Fraction | None:
+        """Read which quantile is asked for, and leave the argument alone."""
+        if not function.order:
+            return None
+        if len(positional) < 2:
+            self._missing(function, node, "a quantile", "which quantile is missing")
+        written = positional.pop(1)
+        span = self.rows.spans.of(written)
+        return _number("quantile", unwrapped(written), span, (Fraction(0), Fraction(1)))
 
     def _name_of(self, item: exp.Expr) -> str | None:
         """Give the name of a named argument; otherwise `column = value` is a comparison."""
@@ -171,10 +223,26 @@ class Calls:
                 )
             )
         if isinstance(positional[0], exp.Star):
+            if not function.star:
+                self._not_of_rows(function, positional[0])
             return None
         if is_call(positional[0]):
             self._nested(function, positional[0])
-        return self.rows.bind(positional[0])
+        argument = self.rows.bind(positional[0])
+        _check_kind(function, argument)
+        return argument
+
+    def _not_of_rows(self, function: DPFunction, node: exp.Expr) -> NoReturn:
+        raise NameRefused(
+            Diagnostic(
+                "DPQ208",
+                f"{function.name} needs a column, not *",
+                self.rows.spans.of(node),
+                "whole rows have no value",
+                (f"{function.name} is computed from the values of one expression.",),
+                (function.example,),
+            )
+        )
 
     def _named(self, function: DPFunction, positional: list[exp.Expr]) -> str:
         """Write the call anew, with a second number as its eps."""
@@ -195,10 +263,15 @@ class Calls:
         )
 
     def _options(
-        self, function: DPFunction, node: exp.Expr, named: dict[str, tuple[exp.Expr, Span]]
+        self,
+        function: DPFunction,
+        node: exp.Expr,
+        argument: Expr | None,
+        named: dict[str, tuple[exp.Expr, Span]],
     ) -> Options:
         if "eps" not in named:
             self._missing(function, node, "eps", "eps is missing")
+        bounds = named.pop("bounds", None)
         values = {name: self._option(name, *given, function) for name, given in named.items()}
         epsilon, rows = values["eps"], values.get("max_rows_contributed")
         delta, mechanism = values.get("delta"), values.get("mechanism")
@@ -210,6 +283,10 @@ class Calls:
             mechanism_span=named["mechanism"][1] if mechanism is not None else None,
             max_rows_contributed=None if rows is None else int(rows),
             delta_span=named["delta"][1] if delta is not None else None,
+            bounds=None
+            if bounds is None or argument is None
+            else read_bounds(argument, *bounds),
+            bounds_span=None if bounds is None else bounds[1],
         )
 
     def _option(
@@ -244,6 +321,19 @@ class Calls:
                 (remedy,),
             )
         )
+
+
+def _check_kind(function: DPFunction, argument: Expr) -> None:
+    """Refuse an argument of another kind than the function computes with."""
+    kind, wanted = argument.type.kind, function.argument
+    fits = {
+        Argument.VALUE: True,
+        Argument.NUMBER: argument.type.numeric,
+        Argument.ORDERED: argument.type.numeric or kind in {Kind.DATE, Kind.TIMESTAMP},
+        Argument.CONDITION: kind is Kind.BOOLEAN,
+    }
+    if not fits[wanted]:
+        mismatch(argument.span, f"{function.name} needs a {wanted}", f"a {kind.value}")
 
 
 def _number(

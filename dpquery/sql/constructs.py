@@ -155,6 +155,8 @@ def _misused(node: exp.Expr) -> str | None:
             return f"IS {right.sql().upper()}"
         case exp.Order(this=exp.Expr()):
             return "ORDER BY"
+        case exp.Distinct() if not isinstance(node.parent, exp.Anonymous):
+            return "DISTINCT"
         case exp.Cast() if not is_moment(node):
             wanted = node.args.get("to")
             return f"a conversion to {wanted.sql(dialect='duckdb') if wanted else 'nothing'}"

@@ -15,7 +15,19 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused
-from dpquery.ir import ColumnRef, Compare, Comparison, Expr, Filter, In, Key, Literal, Logic, Relation, Scalar
+from dpquery.ir import (
+    ColumnRef,
+    Compare,
+    Comparison,
+    Expr,
+    Filter,
+    In,
+    Key,
+    Literal,
+    Logic,
+    Relation,
+    Scalar,
+)
 from dpquery.policy.model import Column
 from dpquery.source import Span
 from dpquery.sql.calls import is_call
@@ -26,7 +38,9 @@ from dpquery.types import EPOCH, Kind
 __all__ = ["bind_keys"]
 
 MAX_CELLS = 1_000_000
-_LISTABLE = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.TEXT, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP})
+_LISTABLE = frozenset(
+    {Kind.INTEGER, Kind.DECIMAL, Kind.TEXT, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP}
+)
 
 
 def bind_keys(select: exp.Select, relation: Relation, rows: Conditions) -> tuple[Key, ...]:
@@ -56,7 +70,10 @@ def _items(
     select: exp.Select, group: exp.Group, rows: Conditions
 ) -> Iterator[tuple[exp.Expr, Span]]:
     """Give the grouping expressions: a column goes before an alias, a number counts columns."""
-    items = [(item.alias, item.this if isinstance(item, exp.Alias) else item) for item in select.expressions]
+    items = [
+        (item.alias, item.this if isinstance(item, exp.Alias) else item)
+        for item in select.expressions
+    ]
     if group.args.get("all"):
         for _, value in items:
             if not any(is_call(node) for node in value.walk()):
@@ -66,8 +83,12 @@ def _items(
         span = rows.spans.of(node)
         if isinstance(node, exp.Literal) and not node.is_string:
             yield _at(node, [value for _, value in items], span), span
-        elif isinstance(node, exp.Column) and not node.table and not rows.scope.knows(node.name):
-            aliased = [value for alias, value in items if alias and fold(alias) == fold(node.name)]
+        elif (
+            isinstance(node, exp.Column) and not node.table and not rows.scope.knows(node.name)
+        ):
+            aliased = [
+                value for alias, value in items if alias and fold(alias) == fold(node.name)
+            ]
             yield (aliased[0] if aliased else node), span
         else:
             yield node, span
@@ -125,7 +146,11 @@ def _restricted(expr: ColumnRef, relation: Relation) -> list[Scalar] | None:
             match part:
                 case In(operand=ColumnRef(name=expr.name), options=options):
                     return [option.value for option in options]
-                case Compare(operator=Comparison.EQ, left=ColumnRef(name=expr.name), right=Literal() as right):
+                case Compare(
+                    operator=Comparison.EQ,
+                    left=ColumnRef(name=expr.name),
+                    right=Literal() as right,
+                ):
                     return [right.value]
         relation = relation.source
     return None

@@ -29,7 +29,7 @@ __all__ = ["ALLOWED", "RESERVED", "Parsed", "parse"]
 
 E = TypeVar("E", bound=exp.Expr)
 
-_CLAUSES = ("FROM", "LIMIT", "OFFSET", "ORDER", "WHERE")
+_CLAUSES = ("FROM", "GROUP", "HAVING", "LIMIT", "OFFSET", "ORDER", "WHERE")
 
 MAX_TREE_DEPTH = 200
 """A chain of operators nests to the left; deeper ones would exhaust the stages that recurse."""
@@ -41,11 +41,16 @@ _PAIR = frozenset({"this", "expression"})
 _ONE = frozenset({"this"})
 
 ALLOWED: dict[type[exp.Expr], frozenset[str]] = {
-    exp.Select: frozenset({"expressions", "from_", "where", "order", "limit", "offset"}),
+    exp.Select: frozenset(
+        {"expressions", "from_", "where", "group", "having", "order", "limit", "offset"}
+    ),
     exp.From: _ONE,
     exp.Where: _ONE,
     exp.Table: frozenset({"this", "db", "catalog", "alias"}),
     exp.TableAlias: _ONE,
+    exp.Group: frozenset({"expressions", "all"}),
+    exp.Having: _ONE,
+    exp.Distinct: frozenset({"expressions"}),
     exp.Order: frozenset({"expressions"}),
     exp.Ordered: frozenset({"this", "desc", "nulls_first"}),
     exp.Limit: frozenset({"expression"}),
@@ -154,6 +159,12 @@ class _Parser(DuckDBParser):
         TokenType.DASH: lambda self: self.prefixed(exp.Neg, self._prev, _Parser._parse_unary),
         TokenType.NOT: lambda self: self.prefixed(exp.Not, self._prev, _Parser._parse_equality),
     }
+
+    def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
+        """Read DISTINCT as belonging to one argument: options by name may follow it."""
+        if self._match(TokenType.DISTINCT):
+            return self.expression(exp.Distinct(expressions=[self._parse_disjunction()]))
+        return super()._parse_lambda(alias)
 
     def prefixed(
         self, kind: type[E], sign: Token, operand: Callable[[_Parser], exp.Expr | None]

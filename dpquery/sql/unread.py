@@ -34,6 +34,9 @@ _WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Select: ("select",),
     exp.From: ("from",),
     exp.Where: ("where",),
+    exp.Group: ("group by",),
+    exp.Having: ("having",),
+    exp.Distinct: ("distinct",),
     exp.Order: ("order by",),
     exp.Limit: ("limit",),
     exp.Offset: ("offset",),
@@ -127,6 +130,8 @@ def _read(node: exp.Expr) -> Iterator[str]:
             yield "true" if node.this else "false"
         case exp.Ordered() if node.args.get("desc"):
             yield "desc"
+        case exp.Group() if node.args.get("all"):
+            yield "all"
         case exp.DataType():
             yield "timestamp" if node.this in TIMESTAMPS else fold(str(node.this.value))
 

@@ -60,6 +60,8 @@ _AFTER_A_LIST = {
     TokenType.R_BRACE,
     TokenType.FROM,
     TokenType.WHERE,
+    TokenType.GROUP_BY,
+    TokenType.HAVING,
     TokenType.ORDER_BY,
     TokenType.LIMIT,
     TokenType.OFFSET,
@@ -162,7 +164,7 @@ class _Words:
             self._outside("an index in brackets", span_of(self.tokens[at]))
 
     def distinct(self, at: int) -> None:
-        if self.kind(at - 1) is not TokenType.IS and self.kind(at - 1) is not TokenType.NOT:
+        if self.kind(at - 1) not in {TokenType.IS, TokenType.NOT, TokenType.L_PAREN}:
             self._outside("DISTINCT", span_of(self.tokens[at]))
 
     def with_(self, at: int) -> None:

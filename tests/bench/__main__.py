@@ -47,7 +47,44 @@ CASES = (
         "SELECT sum(least(n, 20)) FROM "
         "(SELECT count(*) n FROM visits WHERE spent < 50 GROUP BY user_id)",
     ),
+    Case("sum", "SELECT DP_SUM(salary, eps=1) FROM people", "SELECT sum(salary) FROM people", 2.0),
+    Case("mean", "SELECT DP_AVG(salary, eps=1) FROM people", "SELECT avg(salary) FROM people", 2.0),
+    Case(
+        "count and mean by 20 keys",
+        "SELECT dept, DP_COUNT(*, eps=1), DP_AVG(salary, eps=1) FROM people GROUP BY dept",
+        "SELECT dept, count(*), avg(salary) FROM people GROUP BY dept",
+        2.0,
+    ),
+    Case(
+        "median",
+        "SELECT DP_MEDIAN(salary, eps=1) FROM people",
+        "SELECT quantile_cont(salary, 0.5) FROM people",
+        1.0,
+    ),
+    Case(
+        "count of units",
+        "SELECT DP_COUNT(DISTINCT user_id, eps=1) FROM visits",
+        "SELECT count(DISTINCT user_id) FROM visits",
+        1.3,
+    ),
+    Case(
+        "median by 20 keys",
+        "SELECT dept, DP_MEDIAN(salary, eps=1) FROM people GROUP BY dept",
+        "SELECT dept, quantile_cont(salary, 0.5) FROM people GROUP BY dept",
+    ),
+    Case(
+        "sum and count per day, bounded",
+        "SELECT day, DP_COUNT(*, eps=1), DP_SUM(spent, eps=1) FROM visits GROUP BY day",
+        "SELECT day, count(*), sum(least(greatest(spent, 0), 1000)) FROM (SELECT day, spent, "
+        "row_number() OVER (PARTITION BY user_id ORDER BY day, spent) AS r FROM visits) "
+        "WHERE r <= 20 GROUP BY day",
+        0.4,
+    ),
 )
+
+
+def _aim(case: Case) -> str:
+    return "" if case.limit is None else f" (at most {case.limit})"
 
 
 def timed(action) -> float:
@@ -78,11 +115,12 @@ def compare(policy: Path, rounds: int) -> list[dict]:
             "duckdb_ms": statistics.median(theirs) * 1000,
             "ratio": statistics.median(ours) / statistics.median(theirs),
             "first_ms": first * 1000,
+            "limit": case.limit,
         }
         found.append(row)
         print(
             f"{row['case']:<28} {row['ours_ms']:9.1f} ms   duckdb {row['duckdb_ms']:9.1f} ms   "
-            f"ratio {row['ratio']:6.2f}   (first {row['first_ms']:.0f} ms)"
+            f"ratio {row['ratio']:6.2f}{_aim(case)}   (first {row['first_ms']:.0f} ms)"
         )
     session.close()
     return found

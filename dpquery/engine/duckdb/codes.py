@@ -41,7 +41,12 @@ def _inside(code: Code) -> bool:
     """Whether the expression's own range is that of the code."""
     domain = code.expr.domain
     low, high = code.low * code.grid, code.high * code.grid
-    return domain.low is not None and domain.high is not None and low <= domain.low and domain.high <= high
+    return (
+        domain.low is not None
+        and domain.high is not None
+        and low <= domain.low
+        and domain.high <= high
+    )
 
 
 def _clamp(value: str, code: Code, type_: Type) -> str:

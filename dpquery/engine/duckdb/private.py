@@ -11,7 +11,8 @@ import duckdb
 from dpquery.budget.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, opened
 from dpquery.engine.duckdb.connection import lock, quoted, start, text
-from dpquery.engine.duckdb.render import render_scan, render_singleness
+from dpquery.engine.duckdb.ranges import DuckDBRanges
+from dpquery.engine.duckdb.scan import ScanSQL
 from dpquery.engine.duckdb.schema import database_types
 from dpquery.engine.files import (
     DataChanged,
@@ -20,7 +21,7 @@ from dpquery.engine.files import (
     require_columns,
     require_types,
 )
-from dpquery.ir import Measure, Scan, table_of
+from dpquery.ir import Scan, table_of
 from dpquery.policy.model import DatabaseTable, Files, Policy, Table
 
 __all__ = ["DuckDBEngine"]
@@ -47,7 +48,7 @@ class DuckDBEngine:
         receipt.open(frontier)
         table = self._tables[table_of(scan.relation).table]
         with opened(self._log):
-            return Exact(self._read(scan, table))
+            return self._read(scan, table)
 
     def close(self) -> None:
         """Let go of the instance."""
@@ -55,19 +56,22 @@ class DuckDBEngine:
             self._connection.close()
             self._connection = None
 
-    def _read(self, scan: Scan, table: Table) -> dict[Measure, tuple[int, ...]]:
+    def _read(self, scan: Scan, table: Table) -> Exact:
         before = fingerprint(table)
         if isinstance(table.source, DatabaseTable) and self._verified.get(table.name) != before:
             self.close()  # an attached file that was replaced would go on being read
         connection = self._started()
-        self._verify(connection, table, before)
-        sql = render_scan(scan, table, _origin(table))
-        row = connection.execute(sql).fetchone()
-        if row is None or fingerprint(table) != before:
+        sql = ScanSQL(scan, table, _origin(table))
+        self._verify(connection, sql, before)
+        values = {measure: [0] * scan.cells for measure in sql.summed}
+        if sql.summed:
+            for cell, *sums in connection.execute(sql.sums()).fetchall():
+                for measure, value in zip(sql.summed, sums, strict=True):
+                    values[measure][cell] = int(value)
+        if fingerprint(table) != before:
             raise DataChanged(f"the files of {table.name!r} changed while they were read")
-        return {
-            measure: (int(value),) for measure, value in zip(scan.measures, row, strict=True)
-        }
+        ranges = DuckDBRanges(connection, sql, before, self._log)
+        return Exact({m: tuple(cells) for m, cells in values.items()}, scan.cells, ranges)
 
     def _started(self) -> duckdb.DuckDBPyConnection:
         """Open DuckDB on first use, so that connecting touches no private file."""
@@ -88,9 +92,10 @@ class DuckDBEngine:
         return self._connection
 
     def _verify(
-        self, connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerprint
+        self, connection: duckdb.DuckDBPyConnection, sql: ScanSQL, state: Fingerprint
     ) -> None:
         """Hold a new state of the files against the policy: types, and rows per unit."""
+        table = sql.table
         if self._verified.get(table.name) == state:
             return
         if isinstance(table.source, DatabaseTable):
@@ -98,7 +103,7 @@ class DuckDBEngine:
         else:
             require_types(table)
         if table.single and table.unit is not None:
-            row = connection.execute(render_singleness(table, _origin(table))).fetchone()
+            row = connection.execute(sql.single()).fetchone()
             if row is None or row[0] is not True:
                 raise DataChanged(
                     f"a unit of {table.name!r} has several rows against rows_per_unit = 1"

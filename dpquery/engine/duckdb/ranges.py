@@ -7,6 +7,8 @@ files are still what they were when the scan was opened: one release sees one st
 
 from __future__ import annotations
 
+from itertools import count
+
 import duckdb
 import numpy as np
 
@@ -18,6 +20,8 @@ from dpquery.mechanisms.exponential import Integers
 
 __all__ = ["DuckDBRanges"]
 
+_NUMBERS = count()
+"""Names of held tables: several scans may be open at once."""
 Span = tuple[int, int, int]
 """Lowest code, the code after the highest, and the width of a range."""
 
@@ -86,7 +90,7 @@ class DuckDBRanges:
         if measure.weight.plain:
             return f"({rows})"
         if measure not in self._held:
-            name = f"held{len(self._held)}"
+            name = f"held{next(_NUMBERS)}"
             self._connection.execute(f"CREATE TEMP TABLE {name} AS {rows}")
             self._held[measure] = name
         return self._held[measure]

@@ -37,51 +37,14 @@ from dpquery.ir import (
 from dpquery.policy.model import Column, Table
 from dpquery.types import INT64, WIDEST_EXACT, Interval, Kind, Type
 
-__all__ = ["render_scan", "render_singleness"]
+__all__ = ["Rows", "cast", "constant", "storage"]
 
 NAN = "CAST('nan' AS DOUBLE)"
 SHORT_DIGITS = 18
 """Decimals of so many digits are held in 64 bits."""
 
 
-def render_scan(scan: Scan, table: Table, origin: str) -> str:
-    """Write the one query that answers all measures of a scan, as one row of integers.
-
-    Args:
-        scan: the relation and the measures.
-        table: the table it reads.
-        origin: what stands after FROM for that table's rows.
-    """
-    rows = _Rows(table, origin)
-    source = rows.relation(scan.relation)
-    if all(measure.weight.plain for measure in scan.measures):
-        counts = ", ".join(rows.count(measure) for measure in scan.measures)
-        return f"SELECT {counts} FROM {source}"
-    counts = ", ".join(
-        f"{rows.count(measure)} AS m{i}" for i, measure in enumerate(scan.measures)
-    )
-    unit = quoted(table.unit or "")
-    per_unit = f"SELECT count(*) AS n, {counts} FROM {source} GROUP BY {unit}"
-    sums = ", ".join(_weighted(i, measure) for i, measure in enumerate(scan.measures))
-    return f"SELECT {sums} FROM ({per_unit})"
-
-
-def _weighted(index: int, measure: Measure) -> str:
-    """Add up counts per unit with that unit's weight; a product stays below limit * scale."""
-    weight = measure.weight
-    return (
-        f"coalesce(sum(m{index} * CASE WHEN n <= {weight.limit} THEN {weight.scale} "
-        f"ELSE {weight.total} // n END), 0)"
-    )
-
-
-def render_singleness(table: Table, origin: str) -> str:
-    """Write the query that says whether each unit has one row at most."""
-    unit = quoted(table.unit or "")
-    return f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {origin}"
-
-
-class _Rows:
+class Rows:
     """Renders expressions over the rows of one table."""
 
     def __init__(self, table: Table, origin: str) -> None:
@@ -118,12 +81,6 @@ class _Rows:
                 number = f" AND NOT {is_nan(name)}" if column.type.kind is Kind.DOUBLE else ""
                 return raw + number
         return self.value(part)
-
-    def count(self, measure: CountRows) -> str:
-        """Count rows, by CASE: a FILTER clause would not guard its argument."""
-        if measure.condition is None:
-            return "count(*)"
-        return f"count(CASE WHEN {self.value(measure.condition)} THEN 1 END)"
 
     def value(self, expr: Expr) -> str:
         """Write an expression; every operand is in brackets or atomic."""

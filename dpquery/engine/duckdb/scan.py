@@ -11,9 +11,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from dpquery.engine.duckdb.codes import code_sql, key_sql
 from dpquery.engine.duckdb.connection import quoted
 from dpquery.engine.duckdb.render import Rows, constant
-from dpquery.ir import Code, CountRows, CountUnits, Expr, Histogram, Key, Measure, Scan, SumCodes, Weight
+from dpquery.ir import (
+    Code,
+    CountRows,
+    CountUnits,
+    Expr,
+    Histogram,
+    Key,
+    Measure,
+    Scan,
+    SumCodes,
+    Weight,
+)
 from dpquery.policy.model import Table
 from dpquery.types import INT64, Interval, Kind, ordinal
 
@@ -58,7 +70,9 @@ class ScanSQL:
             rows = f"SELECT r.*, {_weight('n', measure.weight)} AS w FROM ({self._rows}) r JOIN ({counted}) USING (u)"
         return f"SELECT {cell} AS cell, {code} AS v, w FROM ({rows}) {self._joins}{where}"
 
-    def ranges(self, measure: Histogram, source: str, cell: int | None, span: tuple[int, int, int]) -> str:
+    def ranges(
+        self, measure: Histogram, source: str, cell: int | None, span: tuple[int, int, int]
+    ) -> str:
         """Write the query that adds up weights by ranges of codes, for one group or for all.
 
         The width is a power of two. Weights of all rows together fit 64 bits: the plan saw to it.
@@ -93,9 +107,13 @@ class ScanSQL:
     def _rows(self) -> str:
         """Write the rows: after WHERE, with a unit, in engine-made columns."""
         rows = Rows(self.table, self.origin)
-        columns = ["1 AS one"] if self.table.unit is None else [f"{quoted(self.table.unit)} AS u"]
-        columns += [f"{rows.key(key.expr)} AS g{i}" for i, key in enumerate(self.scan.keys)]
-        columns += [f"{rows.code(code)} AS v{i}" for i, code in enumerate(self._codes)]
+        columns = (
+            ["1 AS one"] if self.table.unit is None else [f"{quoted(self.table.unit)} AS u"]
+        )
+        columns += [
+            f"{key_sql(rows, self.table, key)} AS g{i}" for i, key in enumerate(self.scan.keys)
+        ]
+        columns += [f"{code_sql(rows, code)} AS v{i}" for i, code in enumerate(self._codes)]
         columns += [f"{rows.value(c)} AS b{i}" for i, c in enumerate(self._conditions)]
         return f"SELECT {', '.join(columns)} FROM {rows.relation(self.scan.relation)}"
 
@@ -110,7 +128,11 @@ class ScanSQL:
         condition = self._condition(measure.condition)
         match measure:
             case CountRows():
-                return "count(*)" if condition is None else f"count(CASE WHEN {condition} THEN 1 END)"
+                return (
+                    "count(*)"
+                    if condition is None
+                    else f"count(CASE WHEN {condition} THEN 1 END)"
+                )
             case SumCodes(code=code, degree=degree):
                 value = self._power(code, degree)
                 if condition is not None:
@@ -169,9 +191,7 @@ class ScanSQL:
 
     def _weighted_groups(self) -> str:
         """Count rows per unit over all groups, declared or not; then add up by group."""
-        declared = (
-            f"SELECT u, {self._cell()} AS cell, {self._names()} FROM parts {self._joins}{self._where()}"
-        )
+        declared = f"SELECT u, {self._cell()} AS cell, {self._names()} FROM parts {self._joins}{self._where()}"
         totals = "SELECT u, sum(n)::BIGINT AS n FROM parts GROUP BY u"
         sums = ", ".join(self._unit_sum(i, m, "n") for i, m in enumerate(self.summed))
         spread = self._spread()
@@ -187,7 +207,10 @@ class ScanSQL:
         if not counted:
             return "", ""
         present = " OR ".join(f"m{i} > 0" for i in counted)
-        return f", spread AS (SELECT u, count(*) AS k FROM d WHERE {present} GROUP BY u)", " LEFT JOIN spread USING (u)"
+        return (
+            f", spread AS (SELECT u, count(*) AS k FROM d WHERE {present} GROUP BY u)",
+            " LEFT JOIN spread USING (u)",
+        )
 
     def _names(self) -> str:
         return ", ".join(f"m{i}" for i in range(len(self.summed)))
@@ -200,7 +223,9 @@ class ScanSQL:
     @property
     def _joins(self) -> str:
         """Write the joins that number keys which are listed one by one."""
-        return " ".join(_join(i, key) for i, key in enumerate(self.scan.keys) if not _dense(key))
+        return " ".join(
+            _join(i, key) for i, key in enumerate(self.scan.keys) if not _dense(key)
+        )
 
     def _cell(self) -> str:
         """Write the number of a row's group: the last key runs fastest."""

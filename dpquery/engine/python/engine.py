@@ -15,7 +15,18 @@ from dpquery.engine.base import Exact, FaultLog, opened
 from dpquery.engine.files import DataChanged, Fingerprint, fingerprint, require_types
 from dpquery.engine.python.evaluate import evaluate
 from dpquery.engine.python.rows import Row, Value, read_rows
-from dpquery.ir import Expr, Filter, Measure, Relation, Scan, Weight, columns_of, table_of
+from dpquery.engine.python.totals import Totals
+from dpquery.ir import (
+    Expr,
+    Filter,
+    Histogram,
+    Measure,
+    Relation,
+    Scan,
+    SumCodes,
+    columns_of,
+    table_of,
+)
 from dpquery.policy.model import Policy, Table
 
 __all__ = ["PythonEngine"]
@@ -42,10 +53,13 @@ class PythonEngine:
         with opened(self._log):
             before = fingerprint(table)
             self._verify(table, before)
-            totals = _totals(scan, table)
+            totals = Totals(scan, list(_kept(scan, table)))
+            sums: dict[Measure, tuple[int, ...]] = {
+                m: totals.of(m) for m in scan.measures if not isinstance(m, Histogram)
+            }
             if fingerprint(table) != before:
                 raise DataChanged(f"the files of {table.name!r} changed while they were read")
-            return Exact(totals)
+            return Exact(sums, scan.cells, totals)
 
     def close(self) -> None:
         """Forget which files were verified; nothing else is held."""
@@ -65,37 +79,24 @@ class PythonEngine:
         self._verified[table.name] = state
 
 
-def _totals(scan: Scan, table: Table) -> dict[Measure, tuple[int, ...]]:
-    """Add up each measure over the units, each unit's rows with that unit's weight."""
-    rows_of: dict[Value, int] = {}
-    met_of: dict[tuple[Value, Measure], int] = {}
-    for unit, row in _kept(scan, table):
-        rows_of[unit] = rows_of.get(unit, 0) + 1
-        for measure in scan.measures:
-            met = measure.condition is None or evaluate(measure.condition, row) is True
-            met_of[unit, measure] = met_of.get((unit, measure), 0) + met
-    return {
-        measure: (
-            sum(row_weight(measure.weight, n) * met_of[u, measure] for u, n in rows_of.items()),
-        )
-        for measure in scan.measures
-    }
-
-
-def row_weight(weight: Weight, rows: int) -> int:
-    """Give floor(scale * min(1, limit / rows)): what each row of a unit counts."""
-    return min(weight.scale, weight.scale * weight.limit // rows)
-
-
 def _kept(scan: Scan, table: Table) -> Iterator[tuple[Value, Row]]:
     """Give each row that passes every filter, and its unit: where none is named, itself."""
     conditions = _conditions(scan.relation)
-    wanted = columns_of(*conditions, *(measure.condition for measure in scan.measures))
+    keys = (key.expr for key in scan.keys)
+    wanted = columns_of(
+        *conditions, *keys, *(part for measure in scan.measures for part in _read_by(measure))
+    )
     numbers = count()
     for unit, row in read_rows(table, list(wanted)):
         owner = next(numbers) if table.unit is None else unit
         if owner is not None and all(evaluate(c, row) is True for c in conditions):
             yield owner, row
+
+
+def _read_by(measure: Measure) -> Iterator[Expr | None]:
+    yield measure.condition
+    if isinstance(measure, SumCodes | Histogram):
+        yield measure.code.expr
 
 
 def _conditions(relation: Relation) -> list[Expr]:

@@ -1,0 +1,92 @@
+"""Reads `bounds=[low, high]`: two literals of the argument's kind, as an exact range."""
+
+from __future__ import annotations
+
+from datetime import date
+from fractions import Fraction
+from typing import NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery.errors import Diagnostic, NameRefused
+from dpquery.ir import Expr, Literal
+from dpquery.source import Span
+from dpquery.sql.literals import as_moment, read_literal, unwrapped
+from dpquery.types import Interval, Kind, ordinal
+
+__all__ = ["read_bounds"]
+
+
+def read_bounds(argument: Expr, node: exp.Expr, span: Span) -> Interval:
+    """Read bounds: numbers, or days and microseconds since 1970 where the argument is a moment.
+
+    Raises:
+        NameRefused: DPQ205 the wrong way round, DPQ207 not two literals, DPQ208 of another kind.
+    """
+    if not isinstance(node, exp.Array) or len(node.expressions) != 2:
+        _not_two(span)
+    low, high = (_end(argument, unwrapped(end), span) for end in node.expressions)
+    if low > high:
+        raise NameRefused(
+            Diagnostic(
+                "DPQ205",
+                "the lower bound is above the upper one",
+                span,
+                "the wrong way round",
+                ("bounds say where values are clamped: the lowest first.",),
+                (f"bounds=[{', '.join(end.sql() for end in reversed(node.expressions))}]",),
+            )
+        )
+    return Interval(low, high)
+
+
+def _end(argument: Expr, node: exp.Expr, span: Span) -> Fraction:
+    literal = read_literal(node, span)
+    if literal is None:
+        _not_two(span)
+    if argument.type.kind in {Kind.DATE, Kind.TIMESTAMP}:
+        return _moment(argument, literal)
+    if not isinstance(literal.value, int | Fraction) or isinstance(literal.value, bool):
+        _not_of_kind(argument, span)
+    if argument.type.kind is Kind.INTEGER and Fraction(literal.value).denominator != 1:
+        _not_of_kind(argument, span)
+    return Fraction(literal.value)
+
+
+def _moment(argument: Expr, literal: Literal) -> Fraction:
+    if isinstance(literal.value, str):
+        literal = as_moment(literal.value, argument.type, literal.span)
+    if literal.type != argument.type or not isinstance(literal.value, date):
+        _not_of_kind(argument, literal.span)
+    return Fraction(ordinal(literal.value))
+
+
+def _not_of_kind(argument: Expr, span: Span) -> NoReturn:
+    kind = argument.type.kind
+    example = {
+        Kind.DATE: "bounds=['2020-01-01', '2024-12-31']",
+        Kind.TIMESTAMP: "bounds=['2020-01-01 00:00:00', '2024-12-31 23:59:59']",
+    }
+    raise NameRefused(
+        Diagnostic(
+            "DPQ208",
+            f"the bounds of a {kind.value} are two of its values",
+            span,
+            f"not a {kind.value}",
+            ("values are clamped to the bounds, so both have to be values of the argument.",),
+            (example.get(kind, "bounds=[0, 1000]"),),
+        )
+    )
+
+
+def _not_two(span: Span) -> NoReturn:
+    raise NameRefused(
+        Diagnostic(
+            "DPQ207",
+            "bounds are two literals in brackets",
+            span,
+            "not a lower and an upper bound",
+            ("they are read from the text, before anything is computed.",),
+            ("bounds=[0, 1000]",),
+        )
+    )
