@@ -128,6 +128,7 @@ _NUMBERS = _INTEGERS | _DECIMALS | _DOUBLES
 _TEXTS = _literal(["''", "'a'", "'abc'", "'ABC'", "'e\u0301'", "'\U0001f600'", "'zz'"])
 _DAYS = _literal(["'2000-01-01'", "'2000-01-02'", "DATE '2011-01-26'", "'2020-01-01'"])
 _MOMENTS = _literal(["'2000-01-01'", "TIMESTAMP '2001-09-09 01:46:40'", "'2020-01-01 12:00'"])
+_TRUTHS = st.just("b")
 _COMPARISONS = ["=", "<>", "<", "<=", ">", ">="]
 _FAMILIES = [
     (_NUMBERS, _NUMBERS),
@@ -135,7 +136,7 @@ _FAMILIES = [
     (st.just("s"), _TEXTS | st.just("s")),
     (st.just("day"), _DAYS | st.just("day")),
     (st.just("at"), _MOMENTS | st.just("at")),
-    (st.just("b"), _literal(["TRUE", "FALSE", "b"])),
+    (_TRUTHS, _literal(["TRUE", "FALSE", "b"])),
 ]
 _LITERALS = [
     ("i", _literal([-5, 0, 100, 2**70])),
@@ -153,6 +154,7 @@ def _simple() -> st.SearchStrategy[str]:
     between = [
         st.builds("({} BETWEEN {} AND {})".format, left, right, right)
         for left, right in _FAMILIES
+        if left is not _TRUTHS
     ]
     member = [
         st.builds(

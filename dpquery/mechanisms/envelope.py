@@ -99,12 +99,12 @@ class _Bounds:
 
         2^-least - 2^-most is larger for a smaller least, and among equals for a larger most.
         """
-        order = np.where(
+        ranking = np.where(
             self.table.open & (self.most > self.least),
             self.least * (DEEPEST + 1) + DEEPEST - self.most,
             DEEPEST * (DEEPEST + 2),
         )
-        place = int(order.argmin())
+        place = int(ranking.argmin())
         gap = (1 << DEEPEST - int(self.least[place])) - (1 << DEEPEST - int(self.most[place]))
         return place, gap * self.table.size(place) if self.table.open[place] else 0
 

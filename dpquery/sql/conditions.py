@@ -94,6 +94,10 @@ class Conditions:
 
     def _between(self, node: exp.Between, span: Span) -> Expr:
         value = self.bind(node.this)
+        if (
+            value.type.kind is Kind.BOOLEAN
+        ):  # it stands in two comparisons: nesting would double
+            mismatch(value.span, "BETWEEN needs values in an order", "a boolean")
         low = compare(span, Comparison.GE, value, self.bind(node.args["low"]))
         high = compare(span, Comparison.LE, value, self.bind(node.args["high"]))
         return Logic(span, True, (low, high))

@@ -295,6 +295,25 @@ def test_a_wide_integer_widens_to_the_nearest_double(engine, tmp_path: Path):
         assert small.count(f"(x - x + {huge}) * 1e0 = {float(huge)!r}") == len(values)
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "x" + " + 1e0 * x" * 25 + " > 0",
+        "x / (" * 28 + "x" + ")" * 28 + " > 0",
+        "-(" * 28 + "x" + ")" * 28 + " > 0",
+        "i" + " // 1 % 7" * 25 + " > 0",
+        "i // (" * 28 + "i" + ")" * 28 + " > 0",
+        "NOT (" * 14 + "i > 0" + ")" * 14,
+    ],
+)
+def test_nesting_takes_no_more_than_its_length(engine, tmp_path: Path, condition: str):
+    """An operand that is written twice at each level would take hours here, and memory."""
+    path = write(tmp_path / "t.parquet", x=[1.0], i=[1])
+    columns = [Column("x", DOUBLE), Column("i", INTEGER)]
+    with world(engine, private_table([path], columns, unit=None)) as small:
+        assert small.count(condition) == 1
+
+
 def test_two_files_may_hold_a_column_in_two_widths(engine, tmp_path: Path):
     """The first file's type must not be forced upon the values of the second."""
     files = [

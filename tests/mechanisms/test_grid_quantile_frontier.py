@@ -239,6 +239,16 @@ def test_draws_share_a_frontier_and_hold_no_more_than_they_may() -> None:
     assert histogram.asked < 60 * 4
 
 
+@pytest.mark.parametrize("law", LAWS)
+def test_a_draw_that_may_keep_nothing_between_attempts_ends(law: str) -> None:
+    """What makes an attempt likely to succeed is asked for again before each one."""
+    mechanism = GridQuantile(HALF, 2**44, Fraction(1), 2**36, 2**10, 2**10)
+    histogram = Law(10**9, 2**44, LAWS[law])
+    for seed in range(10):
+        mechanism.release(histogram, Seeded(seed))
+    assert histogram.asked < 10 * 40
+
+
 HARD = {
     "each row twice as far": ({2**k: 1 for k in range(63)}, "0"),
     "both ways": ({2**62 + s * 2**k: 1 for k in range(61) for s in (-1, 1)}, "1/2"),

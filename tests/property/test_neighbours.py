@@ -111,7 +111,7 @@ def test_integers_move_by_no_more_than_claimed_and_engines_agree(case):
 
 
 @pytest.mark.slow
-@settings(max_examples=3000)
+@settings(max_examples=1000)
 @given(cases())
 def test_integers_move_by_no_more_than_claimed_and_engines_agree_at_length(case):
     require_promise(*case)

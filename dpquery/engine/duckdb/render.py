@@ -91,10 +91,12 @@ class Rows:
                 return literal(expr)
             case Widen():
                 return self._widened(expr)
+            case Negate() | Arithmetic() if expr.type.kind is Kind.DOUBLE:
+                return f"nullif({self._number(expr)}, {NAN})"
             case Negate():
                 return self._negated(expr)
             case Arithmetic():
-                return self._arithmetic(expr)
+                return self._exact(expr)
             case Compare(operator=operator, left=left, right=right):
                 left_text, right_text = self._stored(left, right)
                 return f"({left_text} {operator} {right_text})"
@@ -117,23 +119,35 @@ class Rows:
         wide = _widest([storage(operand.type, operand.domain) for operand in operands])
         return [cast(text_, wide) for text_ in texts]
 
-    def _arithmetic(self, expr: Arithmetic) -> str:
-        """Write an operation so that it cannot raise: in a storage that holds every result."""
+    def _number(self, expr: Expr) -> str:
+        """Write a double in which NaN may stand for NULL, as it does inside arithmetic.
+
+        No operand is written twice, as `nullif` does it: texts would double at each level.
+        """
+        match expr:
+            case Negate(operand=operand):
+                return f"(-{self._number(operand)})"
+            case Arithmetic(operator=Operator.DIVIDE, left=left, right=right):
+                divisor = f"list_filter([{self._number(right)}], lambda v: v <> 0)[1]"
+                if isinstance(right, ColumnRef | Literal):  # short, and much faster
+                    divisor = f"nullif({self.value(right)}, 0)"
+                return f"({self._number(left)} / {divisor})"
+            case Arithmetic(operator=operator, left=left, right=right):
+                return f"({self._number(left)} {operator} {self._number(right)})"
+        return self.value(expr)
+
+    def _exact(self, expr: Arithmetic) -> str:
+        """Write an operation so that it cannot raise: in a storage that holds every result.
+
+        Division by zero gives NULL, which is a pin of the connection.
+        """
         target = storage(expr.type, expr.domain)
-        left, right = self.value(expr.left), self.value(expr.right)
-        if expr.type.kind is Kind.DOUBLE:
-            if expr.operator is Operator.DIVIDE:
-                right = f"nullif({right}, 0)"
-            return f"nullif({left} {expr.operator} {right}, {NAN})"
         if expr.type.kind is Kind.DECIMAL and expr.operator is Operator.MULTIPLY:
             return cast(self._product(expr.left, expr.right), target)
         wide = _operand_storage(expr, target)
-        left, right = cast(left, wide), cast(right, wide)
-        if expr.type.kind is Kind.DECIMAL:
-            return cast(f"({left} {expr.operator} {right})", target)
-        if expr.operator in {Operator.QUOTIENT, Operator.REMAINDER}:
-            right = f"nullif({right}, 0)"
-        return f"({left} {expr.operator} {right})"
+        left, right = (cast(self.value(side), wide) for side in (expr.left, expr.right))
+        result = f"({left} {expr.operator} {right})"
+        return cast(result, target) if expr.type.kind is Kind.DECIMAL else result
 
     def _widened(self, expr: Widen) -> str:
         """Write a wider number; a double is the nearest one.
