@@ -7,7 +7,6 @@ charge is the sum of what its mechanisms lose for the sensitivities of their mea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from math import prod
 
 from dpquery import functions

@@ -3,9 +3,10 @@
 A property of the measures alone, so that functions and mechanisms need not know about weights.
 Every number here is held against enumeration by the property tests.
 
-Adding or removing a unit moves a measure by what the unit contributes, over all groups together.
-Replacing one takes a contribution away and adds another. Without groups both lie in one range, and
-the measure moves by no more than its width; with groups the two can stand in different ones.
+Adding or removing a unit moves a measure by what the unit contributes, over all groups
+together. Replacing one takes a contribution away and adds another. Without groups both lie in
+one range, and the measure moves by no more than its width; with groups the two can stand in
+different ones.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Ledger:
         self._store = store
 
     def charge(self, charge: Charge, limits: Limits, account: Account) -> Receipt:
-        """Make a charge durable, if it keeps every limit; one that loses nothing leaves no trace.
+        """Make a charge durable, if it keeps every limit; one of nothing leaves no trace.
 
         Raises:
             BudgetRefused: a limit would be passed; nothing was written.

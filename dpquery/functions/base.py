@@ -22,13 +22,13 @@ from dpquery.privacy import Neighbours
 from dpquery.types import WIDEST_EXACT, Type
 
 __all__ = [
-    "Argument",
     "BOUNDS",
     "COMMON",
     "DELTA",
     "EPS",
     "MAX_ROWS",
     "MECHANISM",
+    "Argument",
     "DPFunction",
     "Facts",
     "Measured",

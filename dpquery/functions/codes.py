@@ -114,7 +114,7 @@ def _unbounded(call: Call, argument: Expr) -> PlanRefused:
             ),
             (
                 f"{call.function}({_named(argument)}, bounds=[0, 1000], eps=0.5)",
-                f"or ask the data owner to add bounds for {', '.join(loose) or 'it'} to the policy",
+                f"or ask the data owner for bounds of {', '.join(loose) or 'it'} in the policy",
             ),
         )
     )

@@ -28,7 +28,7 @@ class Mean:
     def range(
         self, box: Box, width: Fraction, low: Fraction, rows: Fraction
     ) -> tuple[float, float]:
-        """Give the means at the two corners: the share rises with one sum and falls with the other."""
+        """Give the means at two corners: the share rises with one sum, falls with the other."""
         (below0, below1), (above0, above1) = box
         least = above0 / (above0 + below1) if above0 + below1 else Fraction(0)
         most = above1 / (above1 + below0) if above1 + below0 else Fraction(1)
@@ -53,7 +53,7 @@ AVG = DPFunction(
 
 PROPORTION = DPFunction(
     name="DP_PROPORTION",
-    summary="The share of rows for which a condition is true, among those where it is not NULL.",
+    summary="The share of rows for which a condition is true, where it is not NULL.",
     star=False,
     argument=Argument.CONDITION,
     parameters=COMMON,

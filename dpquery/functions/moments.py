@@ -1,10 +1,11 @@
 """Means and variances from Bernstein sums: vectors that one unit moves by one row's weight.
 
-With codes k in 0..K, the sums of (K - k), k (degree 1), or of (K - k)^2, 2k(K - k), k^2 (degree 2)
-are nonnegative and add up to K^degree for every row. So one unit moves the whole vector by at most
-its weight times K^degree in L1 norm, whatever its values: each sum gets noise for the whole
-epsilon, and nothing is split. The scale of the noise is added to what is divided by, so that an
-empty input gives the middle of the bounds and nothing is divided by zero (`calculus.md` 3.2).
+With codes k in 0..K, the sums of (K - k), k (degree 1), or of (K - k)^2, 2k(K - k), k^2
+(degree 2) are nonnegative and add up to K^degree for every row. So one unit moves the whole
+vector by at most its weight times K^degree in L1 norm, whatever its values: each sum gets
+noise for the whole epsilon, and nothing is split. The scale of the noise is added to what is
+divided by, so that an empty input gives the middle of the bounds and nothing is divided by
+zero (`calculus.md` 3.2).
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ class BernsteinCell:
     def interval(self, confidence: Fraction) -> tuple[float, float]:
         """Give a range that holds the exact value when every sum lies in its own.
 
-        The noises are independent, so each sum's range is asked for at a root of the confidence.
+        The noises are independent, so each sum's range is asked for at a root of the
+        confidence.
         """
         each = _root(confidence, len(self.noisy))
         ranges = [self.release.noise.interval(part, each) for part in self.noisy]

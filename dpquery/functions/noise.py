@@ -1,7 +1,7 @@
 """Additive noise by name, calibrated to a sensitivity, and the releases made with it.
 
-One integer per group gets noise and is turned into a value of the column's type afterwards, which
-is post-processing: counts and sums differ in their measure and their unit only.
+One integer per group gets noise and is turned into a value of the column's type afterwards,
+which is post-processing: counts and sums differ in their measure and their unit only.
 """
 
 from __future__ import annotations

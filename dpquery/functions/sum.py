@@ -1,8 +1,8 @@
 """DP_SUM: the sum of values clamped to their bounds, exact on their grid before the noise.
 
-Sensitivity: a unit's weights add up to at most limit * scale and each code is at most `size` in
-size, so the sum moves by no more than the product. A sum of doubles would depend on the order of
-rows; a sum of codes does not.
+Sensitivity: a unit's weights add up to at most limit * scale and each code is at most `size`
+in size, so the sum moves by no more than the product. A sum of doubles would depend on the
+order of rows; a sum of codes does not.
 """
 
 from __future__ import annotations

@@ -223,7 +223,7 @@ class AboveBinder:
                 mismatch(self.spans.of(operand), "a number is needed here", "a text")
 
     def _order(self, select: exp.Select, *, numbered: bool) -> str:
-        """Write ORDER BY; groups stand in the order of their keys where nothing else decides."""
+        """Write ORDER BY; where nothing else decides, groups stand in the order of keys."""
         order = select.args.get("order")
         last = [f'"{self.relation}"."row"'] if numbered else []
         if order is None:

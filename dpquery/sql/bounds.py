@@ -21,7 +21,8 @@ def read_bounds(argument: Expr, node: exp.Expr, span: Span) -> Interval:
     """Read bounds: numbers, or days and microseconds since 1970 where the argument is a moment.
 
     Raises:
-        NameRefused: DPQ205 the wrong way round, DPQ207 not two literals, DPQ208 of another kind.
+        NameRefused: DPQ205 the wrong way round, DPQ207 not two literals, DPQ208 of another
+        kind.
     """
     if not isinstance(node, exp.Array) or len(node.expressions) != 2:
         _not_two(span)

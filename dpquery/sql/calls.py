@@ -11,29 +11,16 @@ from sqlglot import expressions as exp
 from dpquery import functions
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused, listed, nearest
 from dpquery.functions.base import Argument, DPFunction, Parameter
-from dpquery.ir import Call, Expr, Options
-from dpquery.privacy import EPSILON_MAX, EPSILON_MIN, decimal_text, exact_number
+from dpquery.ir import Call, Expr
 from dpquery.source import Source, Span
-from dpquery.sql.bounds import read_bounds
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.expressions import mismatch
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import fold
+from dpquery.sql.options import EXAMPLES, read_number_between, read_options
 from dpquery.types import Kind
 
 __all__ = ["Calls", "is_call"]
-
-MAX_ROWS = 2**20
-"""More rows of one unit do not count in full, so that sums fit the engine's integers."""
-
-_EXAMPLES = {
-    "eps": "eps=0.5",
-    "delta": "delta=1e-7",
-    "max_rows_contributed": "max_rows_contributed=5",
-    "mechanism": "mechanism='laplace'",
-    "bounds": "bounds=[0, 1000]",
-    "quantile": "0.5",
-}
 
 
 def is_call(node: exp.Expr) -> bool:
@@ -68,7 +55,9 @@ class Calls:
         distinct, positional = self._distinct(function, positional)
         order = self._order(function, node, positional)
         argument = None if distinct else self._argument(function, node, positional)
-        options = self._options(function, node, argument, named)
+        if "eps" not in named:
+            self._missing(function, node, "eps", "eps is missing")
+        options = read_options(function, argument, named)
         call = Call(
             span=whole,
             column=f"a{len(self.found)}",
@@ -158,7 +147,9 @@ class Calls:
             self._missing(function, node, "a quantile", "which quantile is missing")
         written = positional.pop(1)
         span = self.rows.spans.of(written)
-        return _number("quantile", unwrapped(written), span, (Fraction(0), Fraction(1)))
+        return read_number_between(
+            "quantile", unwrapped(written), span, (Fraction(0), Fraction(1))
+        )
 
     def _name_of(self, item: exp.Expr) -> str | None:
         """Give the name of a named argument; otherwise `column = value` is a comparison."""
@@ -190,7 +181,7 @@ class Calls:
                 self.rows.spans.of(item),
                 "unknown argument",
                 (f"it takes {listed(known, near)}.",),
-                (_EXAMPLES[near or "eps"],),
+                (EXAMPLES[near or "eps"],),
             )
         )
 
@@ -262,49 +253,6 @@ class Calls:
             )
         )
 
-    def _options(
-        self,
-        function: DPFunction,
-        node: exp.Expr,
-        argument: Expr | None,
-        named: dict[str, tuple[exp.Expr, Span]],
-    ) -> Options:
-        if "eps" not in named:
-            self._missing(function, node, "eps", "eps is missing")
-        bounds = named.pop("bounds", None)
-        values = {name: self._option(name, *given, function) for name, given in named.items()}
-        epsilon, rows = values["eps"], values.get("max_rows_contributed")
-        delta, mechanism = values.get("delta"), values.get("mechanism")
-        return Options(
-            epsilon=Fraction(epsilon),
-            epsilon_span=named["eps"][1],
-            delta=None if delta is None else Fraction(delta),
-            mechanism=None if mechanism is None else str(mechanism),
-            mechanism_span=named["mechanism"][1] if mechanism is not None else None,
-            max_rows_contributed=None if rows is None else int(rows),
-            delta_span=named["delta"][1] if delta is not None else None,
-            bounds=None
-            if bounds is None or argument is None
-            else read_bounds(argument, *bounds),
-            bounds_span=None if bounds is None else bounds[1],
-        )
-
-    def _option(
-        self, name: str, node: exp.Expr, span: Span, function: DPFunction
-    ) -> Fraction | str:
-        match name:
-            case "eps":
-                return _number(name, node, span, (EPSILON_MIN, EPSILON_MAX))
-            case "delta":
-                return _number(name, node, span, (Fraction(1, 10**30), Fraction(1, 10)))
-            case "max_rows_contributed":
-                rows = _number(name, node, span, (Fraction(1), Fraction(MAX_ROWS)))
-                if rows.denominator != 1:
-                    _out_of_range(name, span, "a whole number", decimal_text(rows))
-                return rows
-            case _:
-                return _mechanism(function, node, span)
-
     def _missing(self, function: DPFunction, node: exp.Expr, what: str, label: str) -> NoReturn:
         call = self.source.snippet(self.rows.spans.of(node))
         remedy = f"{call[:-1]}, eps=0.5)" if what == "eps" else f"{function.name}(*, eps=0.5)"
@@ -334,73 +282,3 @@ def _check_kind(function: DPFunction, argument: Expr) -> None:
     }
     if not fits[wanted]:
         mismatch(argument.span, f"{function.name} needs a {wanted}", f"a {kind.value}")
-
-
-def _number(
-    name: str, node: exp.Expr, span: Span, bounds: tuple[Fraction, Fraction]
-) -> Fraction:
-    """Read an option as an exact number from its literal: no expression, no column, no cast."""
-    sign = 1
-    if isinstance(node, exp.Neg):
-        sign, node = -1, node.this
-    if not isinstance(node, exp.Literal) or node.is_string:
-        raise NameRefused(
-            Diagnostic(
-                "DPQ207",
-                f"{name} must be written as a number",
-                span,
-                "not a number",
-                (f"{name} is read exactly from the text, before anything is computed.",),
-                (_EXAMPLES[name],),
-            )
-        )
-    try:
-        value = sign * exact_number(str(node.this))
-    except ValueError as error:
-        _out_of_range(name, span, "a plain number of at most 30 digits", str(error))
-    if not bounds[0] <= value <= bounds[1]:
-        low, high = (decimal_text(bound) for bound in bounds)
-        _out_of_range(name, span, f"between {low} and {high}", str(node.this)[:40])
-    return value
-
-
-def _out_of_range(name: str, span: Span, wanted: str, given: str) -> NoReturn:
-    raise NameRefused(
-        Diagnostic(
-            "DPQ205",
-            f"{name} must be {wanted}",
-            span,
-            f"given as {given}" if not given.startswith(("not", "more", "out")) else given,
-            ("outside this range the promise means nothing, or cannot be computed exactly.",),
-            (_EXAMPLES[name],),
-        )
-    )
-
-
-def _mechanism(function: DPFunction, node: exp.Expr, span: Span) -> str:
-    names = listed(function.mechanisms)
-    if not isinstance(node, exp.Literal) or not node.is_string:
-        raise NameRefused(
-            Diagnostic(
-                "DPQ207",
-                "mechanism must be written as a text",
-                span,
-                "not a text",
-                (f"{function.name} takes {names}.",),
-                (f"mechanism='{function.mechanisms[0]}'",),
-            )
-        )
-    name = fold(str(node.this))
-    if name not in function.mechanisms:
-        near = nearest(name, function.mechanisms) or function.mechanisms[0]
-        raise NameRefused(
-            Diagnostic(
-                "DPQ205",
-                f"{function.name} has no mechanism {str(node.this)[:40]!r}",
-                span,
-                "unknown mechanism",
-                (f"{function.name} takes {names}.",),
-                (f"mechanism='{near}'",),
-            )
-        )
-    return name

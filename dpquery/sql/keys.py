@@ -1,7 +1,7 @@
 """Group keys: grouping expressions whose values are public before any data is read.
 
-The rows of an answer come from here and never from the data (I5): every declared value is shown,
-also those that no row has. A column whose values only the data know is refused.
+The rows of an answer come from here and never from the data (I5): every declared value is
+shown, also those that no row has. A column whose values only the data know is refused.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _private(expr: Expr, span: Span, table: str) -> NoReturn:
             span,
             "private grouping column",
             (
-                f"a value of {name} that appears in the answer would show that somebody has it,",
+                f"a value of {name} that appears in the answer shows that somebody has it,",
                 "so the groups have to be known before the data is read.",
             ),
             (

@@ -47,8 +47,15 @@ CASES = (
         "SELECT sum(least(n, 20)) FROM "
         "(SELECT count(*) n FROM visits WHERE spent < 50 GROUP BY user_id)",
     ),
-    Case("sum", "SELECT DP_SUM(salary, eps=1) FROM people", "SELECT sum(salary) FROM people", 2.0),
-    Case("mean", "SELECT DP_AVG(salary, eps=1) FROM people", "SELECT avg(salary) FROM people", 2.0),
+    Case(
+        "sum", "SELECT DP_SUM(salary, eps=1) FROM people", "SELECT sum(salary) FROM people", 2.0
+    ),
+    Case(
+        "mean",
+        "SELECT DP_AVG(salary, eps=1) FROM people",
+        "SELECT avg(salary) FROM people",
+        2.0,
+    ),
     Case(
         "count and mean by 20 keys",
         "SELECT dept, DP_COUNT(*, eps=1), DP_AVG(salary, eps=1) FROM people GROUP BY dept",

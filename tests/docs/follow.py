@@ -8,7 +8,7 @@ from dpquery.budget.charge import Account, Limits
 from dpquery.budget.ledger import open_ledger
 from dpquery.engine.duckdb.private import _origin
 from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.engine.duckdb.render import render_scan
+from dpquery.engine.duckdb.scan import ScanSQL
 from dpquery.events import encode
 from dpquery.ir import table_of
 from dpquery.plan import make_plan
@@ -31,11 +31,11 @@ def followed() -> str:
     parsed = parse(Source(QUERY))
     bound = bind(parsed, policy, public)
     checked = check(bound, policy)
-    plan = make_plan(checked, public)
+    plan = make_plan(checked, policy, public)
     public.close()
     scan = plan.frontiers[0].scan
     table = policy.tables[table_of(scan.relation).table]
-    sql = render_scan(scan, table, _origin(table)).replace(str(sample_directory()), "…")
+    sql = ScanSQL(scan, table, _origin(table)).sums().replace(str(sample_directory()), "…")
     call, contribution = bound.frontiers[0].calls[0], checked.frontiers[0][1]
     released = plan.frontiers[0].releases[0].release
     return "\n".join(
@@ -53,9 +53,9 @@ def followed() -> str:
                 encode(_receipt(policy, plan).charge.events[0]),
             ),
             _stage("open: the scan's SQL", sql),
-            "The scan gives one integer, the total weight in units of 1/2³². `release` compares the",
-            "mechanism's loss with the receipt, draws the noise and divides by 2³²; `finish` runs what",
-            "is above over a table of one row.",
+            "The scan gives one integer, the total weight in units of 1/2³². `release` compares",
+            "the mechanism's loss with the receipt, draws the noise and divides by 2³²; `finish`",
+            "runs what is above over a table of one row.",
         ]
     )
 

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from dpquery.mechanisms import AdditiveNoise, DiscreteGaussian, DiscreteLaplace
-from dpquery.privacy import root_above
-from dpquery.privacy import Neighbours
+from dpquery.privacy import Neighbours, root_above
 from tests.mechanisms.cases import DELTA, EPSILONS, WRONG_SPREADS, W
 from tests.mechanisms.laws import hockey_stick, log_ratio, pmf_vector, renyi
 

@@ -51,7 +51,12 @@ def _inside(code: Code) -> bool:
 
 def _clamp(value: str, code: Code, type_: Type) -> str:
     low, high = (_end(end, code, type_) for end in (code.low, code.high))
-    return f"(CASE WHEN {value} < {low} THEN {low} WHEN {value} > {high} THEN {high} ELSE {value} END)"
+    return _cut(value, low, high)
+
+
+def _cut(value: str, low: object, high: object) -> str:
+    outside = f"WHEN {value} < {low} THEN {low} WHEN {value} > {high} THEN {high}"
+    return f"(CASE {outside} ELSE {value} END)"
 
 
 def _end(end: int, code: Code, type_: Type) -> str:
@@ -73,8 +78,7 @@ def _on_grid(value: str, code: Code) -> str:
     number = f"CAST(floor({value} {operator} CAST('{step!r}' AS DOUBLE) + 5e-1) AS BIGINT)"
     if not _rounds_outwards(code):
         return number
-    low, high = code.low, code.high
-    return f"(CASE WHEN {number} < {low} THEN {low} WHEN {number} > {high} THEN {high} ELSE {number} END)"
+    return _cut(number, code.low, code.high)
 
 
 def _rounds_outwards(code: Code) -> bool:

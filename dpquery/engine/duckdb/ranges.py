@@ -1,8 +1,9 @@
 """Histograms of an open scan: each request one query, over the files or over held codes.
 
-Rows with weights are held once, because a weight takes a pass over all rows; without weights the
-files are read again, and DuckDB skips what a request does not need. Each request checks that the
-files are still what they were when the scan was opened: one release sees one state of the data.
+Rows with weights are held once, because a weight takes a pass over all rows; without weights
+the files are read again, and DuckDB skips what a request does not need. Each request checks
+that the files are still what they were when the scan was opened: one release sees one state of
+the data.
 """
 
 from __future__ import annotations

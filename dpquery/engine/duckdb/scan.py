@@ -1,13 +1,13 @@
 """Whole scans as SQL: rows, groups, weights, measures. Every result is an integer.
 
 The rows of a scan are one subquery with engine-made columns: u the unit, g0, g1, ... the keys,
-v0, ... the codes, b0, ... the conditions. What is summed over them is summed once per unit where
-units are weighted, because a unit's weight depends on how many rows it has.
+v0, ... the codes, b0, ... the conditions. What is summed over them is summed once per unit
+where units are weighted, because a unit's weight depends on how many rows it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -67,7 +67,8 @@ class ScanSQL:
             rows = f"SELECT *, 1 AS w FROM ({self._rows})"
         else:
             counted = f"SELECT u, count(*) AS n FROM ({self._rows}) GROUP BY u"
-            rows = f"SELECT r.*, {_weight('n', measure.weight)} AS w FROM ({self._rows}) r JOIN ({counted}) USING (u)"
+            weighted = f"SELECT r.*, {_weight('n', measure.weight)} AS w"
+            rows = f"{weighted} FROM ({self._rows}) AS r JOIN ({counted}) USING (u)"
         return f"SELECT {cell} AS cell, {code} AS v, w FROM ({rows}) {self._joins}{where}"
 
     def ranges(
@@ -75,7 +76,8 @@ class ScanSQL:
     ) -> str:
         """Write the query that adds up weights by ranges of codes, for one group or for all.
 
-        The width is a power of two. Weights of all rows together fit 64 bits: the plan saw to it.
+        The width is a power of two. Weights of all rows together fit 64 bits: the plan saw to
+        it.
         """
         low, high, width = span
         limits = [f"v >= {low}", f"v < {high}"] + ([] if cell is None else [f"cell = {cell}"])
@@ -162,9 +164,10 @@ class ScanSQL:
         """Number the groups; those that are not declared are dropped here."""
         if not self.scan.keys:
             return sums
-        names = ", ".join(f"m{i}" for i in range(len(self.summed)))
+        names = ", ".join(self._names)
         keys = ", ".join(f"g{i}" for i in range(len(self.scan.keys)))
-        return f"SELECT {self._cell()}, {names} FROM ({sums}) AS t({keys}, {names}) {self._joins}{self._where()}"
+        source = f"({sums}) AS t({keys}, {names})"
+        return f"SELECT {self._cell()}, {names} FROM {source} {self._joins}{self._where()}"
 
     def _per_unit(self) -> str:
         """Write each unit's sums, per group where there are groups, and its rows there."""
@@ -179,41 +182,38 @@ class ScanSQL:
         return self._over_rows(measure)
 
     def _over_units(self) -> str:
-        return ", ".join(self._unit_sum(i, m, "n") for i, m in enumerate(self.summed))
+        return ", ".join(self._unit_sum(i, m) for i, m in enumerate(self.summed))
 
-    def _unit_sum(self, index: int, measure: Measure, rows: str) -> str:
-        """Add up what units have, each by its weight; sums of codes need the widest integers."""
+    def _unit_sum(self, index: int, measure: Measure) -> str:
+        """Add up what units have, each by its weight; codes need the widest integers."""
         if isinstance(measure, CountUnits):
-            weight = _weight("k", measure.weight) if not measure.weight.plain else "1"
+            weight = _weight(f"k{index}", measure.weight)
             return f"coalesce(sum(CASE WHEN m{index} > 0 THEN {weight} ELSE 0 END), 0)"
         amount = f"CAST(m{index} AS HUGEINT)" if isinstance(measure, SumCodes) else f"m{index}"
-        return f"coalesce(sum({amount} * {_weight(rows, measure.weight)}), 0)"
+        return f"coalesce(sum({amount} * {_weight('n', measure.weight)}), 0)"
 
     def _weighted_groups(self) -> str:
         """Count rows per unit over all groups, declared or not; then add up by group."""
-        declared = f"SELECT u, {self._cell()} AS cell, {self._names()} FROM parts {self._joins}{self._where()}"
-        totals = "SELECT u, sum(n)::BIGINT AS n FROM parts GROUP BY u"
-        sums = ", ".join(self._unit_sum(i, m, "n") for i, m in enumerate(self.summed))
-        spread = self._spread()
+        names = ", ".join([f"{self._cell()} AS cell", *self._names])
+        declared = f"SELECT u, {names} FROM parts {self._joins}{self._where()}"
+        sums = ", ".join(self._unit_sum(i, m) for i, m in enumerate(self.summed))
         return (
             f"WITH parts AS MATERIALIZED ({self._per_unit()}), "
-            f"d AS MATERIALIZED ({declared}), totals AS ({totals}){spread[0]} "
-            f"SELECT cell, {sums} FROM d JOIN totals USING (u){spread[1]} GROUP BY cell"
+            "totals AS (SELECT u, CAST(sum(n) AS BIGINT) AS n FROM parts GROUP BY u), "
+            f"declared AS MATERIALIZED ({declared}), spread AS ({self._spread()}) "
+            f"SELECT cell, {sums} FROM declared JOIN totals USING (u) JOIN spread USING (u) "
+            "GROUP BY cell"
         )
 
-    def _spread(self) -> tuple[str, str]:
-        """Count the groups of each unit, where units are counted by weight."""
-        counted = [i for i, m in enumerate(self.summed) if isinstance(m, CountUnits)]
-        if not counted:
-            return "", ""
-        present = " OR ".join(f"m{i} > 0" for i in counted)
-        return (
-            f", spread AS (SELECT u, count(*) AS k FROM d WHERE {present} GROUP BY u)",
-            " LEFT JOIN spread USING (u)",
-        )
+    def _spread(self) -> str:
+        """Count each unit's groups, for measures that count units."""
+        counted = (i for i, m in enumerate(self.summed) if isinstance(m, CountUnits))
+        groups = "".join(f", count(CASE WHEN m{i} > 0 THEN 1 END) AS k{i}" for i in counted)
+        return f"SELECT u{groups} FROM declared GROUP BY u"
 
-    def _names(self) -> str:
-        return ", ".join(f"m{i}" for i in range(len(self.summed)))
+    @property
+    def _names(self) -> list[str]:
+        return [f"m{i}" for i in range(len(self.summed))]
 
     def _where(self, *more: str | None) -> str:
         conditions = [part for part in more if part is not None]
@@ -240,7 +240,8 @@ def _weight(rows: str, weight: Weight) -> str:
     """Write floor(scale * min(1, limit / rows))."""
     if weight.plain:
         return "1"
-    return f"CASE WHEN {rows} <= {weight.limit} THEN {weight.scale} ELSE {weight.total} // {rows} END"
+    shared = f"{weight.total} // {rows}"
+    return f"CASE WHEN {rows} <= {weight.limit} THEN {weight.scale} ELSE {shared} END"
 
 
 def _dense(key: Key) -> bool:

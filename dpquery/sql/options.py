@@ -1,0 +1,149 @@
+"""Reads the options of a DP_ call: literals, exactly, each inside a range with a meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery.errors import Diagnostic, NameRefused, listed, nearest
+from dpquery.functions.base import DPFunction
+from dpquery.ir import Expr, Options
+from dpquery.privacy import EPSILON_MAX, EPSILON_MIN, decimal_text, exact_number
+from dpquery.source import Span
+from dpquery.sql.bounds import read_bounds
+from dpquery.sql.names import fold
+
+__all__ = ["EXAMPLES", "Given", "read_number_between", "read_options"]
+
+MAX_ROWS = 2**20
+"""More rows of one unit do not count in full, so that sums fit the engine's integers."""
+
+EXAMPLES = {
+    "eps": "eps=0.5",
+    "delta": "delta=1e-7",
+    "max_rows_contributed": "max_rows_contributed=5",
+    "mechanism": "mechanism='laplace'",
+    "bounds": "bounds=[0, 1000]",
+    "quantile": "0.5",
+}
+"""How each option is written."""
+
+Given = Mapping[str, tuple[exp.Expr, Span]]
+"""What stands after the name of each option, and where."""
+
+
+def read_options(function: DPFunction, argument: Expr | None, given: Given) -> Options:
+    """Read the options of a call, of which eps is one.
+
+    Raises:
+        NameRefused: DPQ205 out of range, DPQ207 not a literal, DPQ208 bounds of another kind.
+    """
+    values = {
+        name: _option(name, *written, function)
+        for name, written in given.items()
+        if name != "bounds"
+    }
+    spans = {name: span for name, (_, span) in given.items()}
+    rows, delta, mechanism = (
+        values.get(name) for name in ("max_rows_contributed", "delta", "mechanism")
+    )
+    bounds = given.get("bounds")
+    return Options(
+        epsilon=Fraction(values["eps"]),
+        epsilon_span=spans["eps"],
+        delta=None if delta is None else Fraction(delta),
+        delta_span=spans.get("delta"),
+        mechanism=None if mechanism is None else str(mechanism),
+        mechanism_span=spans.get("mechanism"),
+        max_rows_contributed=None if rows is None else int(rows),
+        bounds=None if bounds is None or argument is None else read_bounds(argument, *bounds),
+        bounds_span=spans.get("bounds"),
+    )
+
+
+def _option(name: str, node: exp.Expr, span: Span, function: DPFunction) -> Fraction | str:
+    match name:
+        case "eps":
+            return read_number_between(name, node, span, (EPSILON_MIN, EPSILON_MAX))
+        case "delta":
+            return read_number_between(name, node, span, (Fraction(1, 10**30), Fraction(1, 10)))
+        case "max_rows_contributed":
+            rows = read_number_between(name, node, span, (Fraction(1), Fraction(MAX_ROWS)))
+            if rows.denominator != 1:
+                _out_of_range(name, span, "a whole number", decimal_text(rows))
+            return rows
+        case _:
+            return _mechanism(function, node, span)
+
+
+def read_number_between(
+    name: str, node: exp.Expr, span: Span, bounds: tuple[Fraction, Fraction]
+) -> Fraction:
+    """Read an option as an exact number from its literal: no expression, no column, no cast."""
+    sign = 1
+    if isinstance(node, exp.Neg):
+        sign, node = -1, node.this
+    if not isinstance(node, exp.Literal) or node.is_string:
+        raise NameRefused(
+            Diagnostic(
+                "DPQ207",
+                f"{name} must be written as a number",
+                span,
+                "not a number",
+                (f"{name} is read exactly from the text, before anything is computed.",),
+                (EXAMPLES[name],),
+            )
+        )
+    try:
+        value = sign * exact_number(str(node.this))
+    except ValueError as error:
+        _out_of_range(name, span, "a plain number of at most 30 digits", str(error))
+    if not bounds[0] <= value <= bounds[1]:
+        low, high = (decimal_text(bound) for bound in bounds)
+        _out_of_range(name, span, f"between {low} and {high}", str(node.this)[:40])
+    return value
+
+
+def _out_of_range(name: str, span: Span, wanted: str, given: str) -> NoReturn:
+    raise NameRefused(
+        Diagnostic(
+            "DPQ205",
+            f"{name} must be {wanted}",
+            span,
+            f"given as {given}" if not given.startswith(("not", "more", "out")) else given,
+            ("outside this range the promise means nothing, or cannot be computed exactly.",),
+            (EXAMPLES[name],),
+        )
+    )
+
+
+def _mechanism(function: DPFunction, node: exp.Expr, span: Span) -> str:
+    names = listed(function.mechanisms)
+    if not isinstance(node, exp.Literal) or not node.is_string:
+        raise NameRefused(
+            Diagnostic(
+                "DPQ207",
+                "mechanism must be written as a text",
+                span,
+                "not a text",
+                (f"{function.name} takes {names}.",),
+                (f"mechanism='{function.mechanisms[0]}'",),
+            )
+        )
+    name = fold(str(node.this))
+    if name not in function.mechanisms:
+        near = nearest(name, function.mechanisms) or function.mechanisms[0]
+        raise NameRefused(
+            Diagnostic(
+                "DPQ205",
+                f"{function.name} has no mechanism {str(node.this)[:40]!r}",
+                span,
+                "unknown mechanism",
+                (f"{function.name} takes {names}.",),
+                (f"mechanism='{near}'",),
+            )
+        )
+    return name
