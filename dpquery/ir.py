@@ -1,10 +1,8 @@
 """The query tree: our own, small and typed, every node with its span.
 
 sqlglot's tree ends at binding. What this tree cannot say cannot reach the engine, so adding a
-node here is a decision about the promise, and each backend has to render it (I9). Expressions
-are total (I12): `sql/check.py` shows it from the public domains that the nodes carry.
-Expressions that differ in their place alone are equal, so that a measure asked for twice is
-counted once.
+node is a decision about the promise, and each backend has to render it (I9). Expressions are
+total (I12), as `sql/check.py` shows; those that differ in their place alone are equal.
 
 A relation below the frontier is private: its rows each belong to one privacy unit. A
 `Frontier` is where bounded integers are taken from it, and `Above` is what happens to the
