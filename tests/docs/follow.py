@@ -53,9 +53,9 @@ def followed() -> str:
                 encode(_receipt(policy, plan).charge.events[0]),
             ),
             _stage("open: the scan's SQL", sql),
-            "The scan gives one integer, the total weight in units of 1/2³². `release` compares",
-            "the mechanism's loss with the receipt, draws the noise and divides by 2³²; `finish`",
-            "runs what is above over a table of one row.",
+            "The scan gives one integer, the total weight in units of 1/2³². `release`",
+            "compares the mechanism's loss with the receipt, draws the noise and divides by",
+            "2³²; `finish` runs what is above over a table of one row.",
         ]
     )
 
