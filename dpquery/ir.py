@@ -133,6 +133,8 @@ class Call:
     distinct: bool = False
     order: Fraction | None = None
     """Which quantile, between 0 and 1."""
+    text: str = ""
+    """How it is written, without its FILTER: refusals offer it again, mended."""
 
 
 @dataclass(frozen=True, slots=True)

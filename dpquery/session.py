@@ -137,12 +137,13 @@ class Session:
 
     def close(self) -> None:
         """End the session; closing twice is fine, and answers outlive it."""
+        if self._process != os.getpid():
+            return
         with self._lock:
-            if self._process == os.getpid():
-                self._engine.close()
-                self._public.close()
-                self._ledger.close()
             self._process = None
+            self._engine.close()
+            self._public.close()
+            self._ledger.close()
 
     def __enter__(self) -> Session:
         return self
@@ -199,10 +200,14 @@ class Session:
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
+        self._require_own()  # before the lock: over a fork, it may be held for ever
         with self._lock:
-            if self._process != os.getpid():
-                raise SessionUnusable(_unusable(self._process is None))
+            self._require_own()
             yield
+
+    def _require_own(self) -> None:
+        if self._process != os.getpid():
+            raise SessionUnusable(_unusable(self._process is None))
 
 
 def _log_path(policy: Policy) -> Path | None:

@@ -7,16 +7,23 @@ out, putting one in, or exchanging one, with all of its rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpquery.ir import Measure
+from dpquery.engine.base import Engine, Exact
+from dpquery.functions.moments import BernsteinRelease
+from dpquery.functions.noise import AdditiveRelease
+from dpquery.functions.quantile import QuantileRelease
+from dpquery.mechanisms.base import Distance
+from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan import Plan
-from dpquery.sensitivity import sensitivity
+from tests.worlds import receipt_for
 
 Row = dict[str, object]
 Units = list[list[Row]]
@@ -51,24 +58,96 @@ def save(
     return paths
 
 
-def claims(plan: Plan) -> list[int]:
-    """Give what the plan says each exact integer moves by at most, in units of 1/scale."""
-    found = []
-    for frontier in plan.frontiers:
-        for planned in frontier.releases:
-            step = planned.release.step(planned.column)
-            (measure,) = planned.release.measures
-            assert step.sensitivity * step.weight.scale == sensitivity(measure)
-            found.append(int(step.sensitivity * step.weight.scale))
+@dataclass(frozen=True)
+class Seen:
+    """Stands in for the mechanism of a release, and keeps what noise would be added to.
+
+    Of a quantile it sees the whole grid in ranges, group by group, and a part of it.
+    """
+
+    given: list[list[int]] = field(default_factory=list)
+    cells: int = 1
+
+    def release(self, exact: Any, randomness: object) -> Sequence[int]:
+        if not callable(exact):
+            self.given.append(list(exact))
+            return list(exact)
+        width = 1 << max(0, (self.cells - 1).bit_length() - 10)
+        self.given.append(exact(0, self.cells, width).tolist())
+        self.given.append(exact(self.cells // 4, self.cells // 3 + 1, width).tolist())
+        return [0]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One release, and the exact integers that its mechanism is given."""
+
+    release: AdditiveRelease | BernsteinRelease | QuantileRelease
+    given: list[list[int]]
+
+    @property
+    def histograms(self) -> list[list[int]]:
+        """The whole grid of each group, of a quantile."""
+        return self.given[::2]
+
+
+def drawn(engine: Engine, plan: Plan) -> list[Drawn]:
+    """Run every release of a plan with a mechanism that adds nothing and remembers all."""
+    receipt, found = receipt_for(plan), []
+    for number, frontier in enumerate(plan.frontiers):
+        with engine.open(frontier.scan, receipt, number) as exact:
+            found += [_drawn(planned.release, exact) for planned in frontier.releases]
     return found
 
 
-def require_bounded_move(
-    claimed: Sequence[int],
-    before: Sequence[tuple[Measure, int]],
-    after: Sequence[tuple[Measure, int]],
-) -> None:
-    """Hold two neighbours' exact integers against the claims: the heart of the promise."""
-    assert [measure for measure, _ in before] == [measure for measure, _ in after]
-    for claim, (measure, a), (_, b) in zip(claimed, before, after, strict=True):
-        assert abs(a - b) <= claim, f"{measure} moved by {abs(a - b)}, and {claim} was claimed"
+def _drawn(release: Any, exact: Exact) -> Drawn:
+    quantile = isinstance(release, QuantileRelease)
+    seen = Seen(cells=release.mechanism.cells if quantile else 1)
+    replace(release, **{"mechanism" if quantile else "noise": seen}).run(exact, Randomness())
+    return Drawn(release, seen.given)
+
+
+def squared(distance: Distance) -> Fraction:
+    return Fraction(distance) ** 2
+
+
+def move(before: Drawn, after: Drawn) -> tuple[Fraction, Fraction]:
+    """Give how far a release moved and how far it may, both squared.
+
+    Additive noise: in the norm of its loss, over all groups and sums together. Quantiles: the
+    rank score of the cell that moves furthest in each group, added up over the groups.
+    """
+    release = before.release
+    if isinstance(release, QuantileRelease):
+        order = release.mechanism.order
+        pairs = zip(before.histograms, after.histograms, strict=True)
+        total = sum((score_move(a, b, order) for a, b in pairs), Fraction(0))
+        return total**2, squared(release.distance)
+    (a,), (b,) = before.given, after.given
+    sizes = [abs(x - y) for x, y in zip(a, b, strict=True)]
+    if release.noise.norm == 1:
+        return squared(sum(sizes)), squared(release.distance)
+    return Fraction(sum(size * size for size in sizes)), squared(release.distance)
+
+
+def score_move(before: Sequence[int], after: Sequence[int], order: Fraction) -> Fraction:
+    """Give the largest change of a cell's score between two histograms."""
+    a, b = (scores(weights, order) for weights in (before, after))
+    return max(abs(x - y) for x, y in zip(a, b, strict=True))
+
+
+def scores(weights: Sequence[int], order: Fraction) -> list[Fraction]:
+    """Give each cell's distance in rank from an order: the definition of the mechanism."""
+    target, found, below = order * sum(weights), [], 0
+    for weight in weights:
+        found.append(max(Fraction(0), below - target, target - below - weight))
+        below += weight
+    return found
+
+
+def require_bounded_move(before: Sequence[Drawn], after: Sequence[Drawn]) -> None:
+    """Hold what two neighbours' releases are given against the claims: the heart of it all."""
+    assert [one.release for one in before] == [one.release for one in after]
+    for a, b in zip(before, after, strict=True):
+        moved, claimed = move(a, b)
+        assert moved <= claimed, f"{a.release} moved by √{moved}, and √{claimed} was claimed"

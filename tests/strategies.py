@@ -14,6 +14,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from dpquery.policy.model import Bounds, Column
+from dpquery.privacy import Neighbours
 from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from tests.neighbours import Pair, Row, Units
 
@@ -33,12 +34,15 @@ SCHEMA = pa.schema(
         "b": pa.bool_(),
         "day": pa.date32(),
         "at": pa.timestamp("us"),
+        "k": pa.string(),
+        "j": pa.int8(),
+        "c": pa.date32(),
     }
 )
 COLUMNS = (
     Column("i", INTEGER, Bounds(-5, 100)),
     Column("n", INTEGER),
-    Column("d", DOUBLE, Bounds(Fraction(-100), Fraction(1001, 10))),
+    Column("d", DOUBLE, Bounds(Fraction(-100), Fraction(1001, 10)), grid=Fraction(3, 10)),
     Column("f", DOUBLE),
     Column("m", Type(Kind.DECIMAL, 9, 2), Bounds(Fraction(1, 4), Fraction(50))),
     Column("w", Type(Kind.DECIMAL, 18, 4)),
@@ -50,6 +54,9 @@ COLUMNS = (
         TIMESTAMP,
         Bounds(*map(datetime.fromisoformat, ("2000-01-01", "2020-01-01 12:00"))),
     ),
+    Column("k", TEXT, keys=("b", "a", "abc", ""), max_length=3),
+    Column("j", INTEGER, Bounds(-1, 2)),
+    Column("c", DATE, Bounds(date(1999, 12, 31), date(2000, 1, 1))),
 )
 
 _LONG = 2**63
@@ -64,6 +71,9 @@ _CELLS: dict[str, list[object]] = {
     "b": [True, False],
     "day": [-(2**31), -1, 10957, 10958, 15000, 18262, 2**31 - 1],
     "at": [-_LONG, -_LONG + 1, 0, 946684800000000, 10**15, 1577880000000000, _LONG - 1],
+    "k": ["a", "b", "abc", "abcd", "A", "", "none"],
+    "j": [-128, -1, 0, 1, 2, 127],
+    "c": [-(2**31), 10956, 10957, 10958, 2**31 - 1],
 }  # fmt: skip
 
 ROWS: st.SearchStrategy[Row] = st.fixed_dictionaries(
@@ -81,11 +91,13 @@ def _units(draw: st.DrawFn, single: bool) -> list[Row]:
 
 
 @st.composite
-def pairs(draw: st.DrawFn, single: bool = False, unitless: bool = False) -> Pair:
-    """Draw two tables that differ in one unit: added, removed, or exchanged."""
+def pairs(
+    draw: st.DrawFn, neighbours: Neighbours, single: bool = False, unitless: bool = False
+) -> Pair:
+    """Draw two tables that differ in one unit: there or not, or exchanged for another."""
     others: Units = draw(st.lists(_units(single), max_size=4))
     one = [draw(_units(single))]
-    other = [draw(_units(single))] if draw(st.booleans()) else []
+    other = [draw(_units(single))] if neighbours is Neighbours.SUBSTITUTE else []
     sides = [others + one, others + other]
     if draw(st.booleans()):
         sides.reverse()
@@ -183,19 +195,82 @@ CONDITIONS = st.recursive(
 )
 
 
+_NUMBER_COLUMNS = st.sampled_from(["i", "d", "m", "j"])
+_BOUNDED = _NUMBER_COLUMNS | st.builds(
+    "{}, bounds=[{}, {}]".format,
+    _NUMBERS | st.sampled_from(["n", "f", "w", *"idm"]),
+    st.sampled_from(["-7", "0", "5"]),
+    st.sampled_from(["5", "30", "1000"]),
+)
+_ORDERED = (
+    _BOUNDED
+    | st.sampled_from(["day", "at", "c"])
+    | st.just("day, bounds=['2011-01-01', '2012-06-30']")
+)
+_ORDERS = st.sampled_from(["0", "0.1", "0.5", "0.75", "0.999", "1"])
+_VARIANCES = st.sampled_from(
+    ["VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV_POP", "STDDEV_SAMP", "STDDEV"]
+)
+_MECHANISMS = st.sampled_from(
+    ["", "", ", mechanism='laplace'", ", mechanism='gaussian', delta=1e-6"]
+)
+_COUNTED = st.just("*") | st.sampled_from(list(_CELLS)) | _NUMBERS | CONDITIONS
+
+
+def _additive(draw: st.DrawFn) -> str:
+    """Draw a call of a function that adds noise, up to its options."""
+    call = draw(
+        st.builds("COUNT({}".format, _COUNTED)
+        | st.just("COUNT(DISTINCT unit")
+        | st.builds("COUNT_IF({}".format, CONDITIONS)
+        | st.builds("SUM({}".format, _BOUNDED)
+        | st.builds("{}({}".format, st.sampled_from(["AVG", "MEAN"]), _BOUNDED)
+        | st.builds("PROPORTION({}".format, CONDITIONS)
+        | st.builds("{}({}".format, _VARIANCES, _BOUNDED)
+    )
+    return call + draw(_MECHANISMS)
+
+
+def _ranked(draw: st.DrawFn) -> str:
+    """Draw a quantile, up to its options."""
+    argument, _, bounds = draw(_ORDERED).partition(", ")
+    if draw(st.booleans()):
+        return ", ".join(filter(None, [f"MEDIAN({argument}", bounds]))
+    return ", ".join(filter(None, [f"QUANTILE({argument}", draw(_ORDERS), bounds]))
+
+
 @st.composite
 def _calls(draw: st.DrawFn) -> str:
-    counted = draw(st.just("*") | st.sampled_from(list(_CELLS)) | _NUMBERS | CONDITIONS)
+    call = _ranked(draw) if draw(st.integers(0, 3)) == 0 else _additive(draw)
     limit = draw(
         st.sampled_from(["", "", ", max_rows_contributed=3", ", max_rows_contributed=60"])
     )
     kept = draw(st.just("") | st.builds(" FILTER (WHERE {})".format, CONDITIONS))
-    return f"DP_COUNT({counted}, eps=0.1{limit}){kept}"
+    return f"DP_{call}, eps=0.1{limit}){kept}"
+
+
+_KEYS = {
+    **dict.fromkeys("bkjc", ""),
+    "s": "s IN ('a', 'abc', 'no')",
+    "i": "i IN (100, -5, 1)",
+    "n": f"n IN (0, {_LONG - 1})",
+    "m": "m = 50",
+    "w": "w IN (0, -0.0001)",
+    "day": "day IN ('2000-01-01', '2011-01-26')",
+    "at": "at = '2001-09-09 01:46:40'",
+}
+"""Columns that can be groups, with what WHERE has to say of them."""
 
 
 @st.composite
-def queries(draw: st.DrawFn, names: tuple[str, ...]) -> str:
+def queries(draw: st.DrawFn, names: tuple[str, ...], unitless: bool = False) -> str:
     """Draw a query over the columns above, of a table with these names."""
-    calls = ", ".join(draw(st.lists(_calls(), min_size=1, max_size=3)))
-    where = draw(st.just("") | st.builds(" WHERE {}".format, CONDITIONS))
-    return f"SELECT {calls} FROM {draw(st.sampled_from(names))}{where}"
+    calls = draw(st.lists(_calls(), min_size=1, max_size=3))
+    if unitless:
+        calls = [call.replace("DISTINCT unit", "*") for call in calls]
+    keys = draw(st.lists(st.sampled_from(list(_KEYS)), max_size=2, unique=True))
+    conditions = [_KEYS[key] for key in keys if _KEYS[key]]
+    conditions += draw(st.lists(CONDITIONS, max_size=1))
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    groups = f" GROUP BY {', '.join(keys)}" if keys else ""
+    return f"SELECT {', '.join(calls)} FROM {draw(st.sampled_from(names))}{where}{groups}"

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 from dpquery.budget.charge import Account, Limits, Receipt
 from dpquery.budget.ledger import Ledger, open_ledger
 from dpquery.engine import open_engine
-from dpquery.engine.base import Engine, FaultLog
+from dpquery.engine.base import Engine, Exact, FaultLog
 from dpquery.errors import QueryRefused
-from dpquery.ir import Above, Measure
-from dpquery.plan import Plan, make_plan
+from dpquery.ir import Above, Histogram, Measure
+from dpquery.plan import FrontierPlan, Plan, make_plan
 from dpquery.policy.model import Budget, Column, Files, LedgerSettings, Policy, Table
 from dpquery.privacy import Loss, Neighbours
 from dpquery.source import Source
@@ -59,10 +59,10 @@ def private_table(
     return Table("t", Files(tuple(paths)), tuple(map(str, paths)), listed, unit, **kept)  # type: ignore[arg-type]
 
 
-def policy_of(table: Table) -> Policy:
+def policy_of(table: Table, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Policy:
     return Policy(
         name="policy.toml",
-        neighbours=Neighbours.ADD_REMOVE,
+        neighbours=neighbours,
         budget=Budget(LIMITS.policy),
         tables={table.name: table},
         ledger=LedgerSettings(None),
@@ -74,7 +74,7 @@ def planned(policy: Policy, sql: str) -> Plan:
     source = Source(sql)
     public = NoPublicTables()
     try:
-        return make_plan(check(bind(parse(source), policy, public), policy), public)
+        return make_plan(check(bind(parse(source), policy, public), policy), policy, public)
     except QueryRefused as refusal:
         refusal.source = source
         raise
@@ -91,16 +91,21 @@ def receipt_for(plan: Plan, ledger: Ledger | None = None) -> Receipt:
         ledger.close()
 
 
-def measured(engine: Engine, plan: Plan) -> list[tuple[Measure, int]]:
-    """Give the measures that a plan's releases read, in order, and their integers."""
-    receipt, found = receipt_for(plan), []
-    for number, frontier in enumerate(plan.frontiers):
-        with engine.open(frontier.scan, receipt, number) as exact:
-            for planned_release in frontier.releases:
-                for measure in planned_release.release.measures:
-                    (value,) = exact.values(measure)
-                    found.append((measure, value))
-    return found
+def ranges(measure: Histogram, bins: int = 256) -> tuple[int, int, int]:
+    """Give the request for a whole grid in so many ranges at most."""
+    cells = measure.code.cells
+    return 0, cells, 1 << max(0, (cells - 1).bit_length() - bins.bit_length() + 1)
+
+
+def integers(exact: Exact, measure: Measure) -> list[int]:
+    """Give the integers of a measure group by group; of a histogram, all ranges of each."""
+    if not isinstance(measure, Histogram):
+        return list(exact.values(measure))
+    return [
+        weight
+        for group in range(exact.groups)
+        for weight in exact.histogram(measure, group, *ranges(measure)).tolist()
+    ]
 
 
 @dataclass
@@ -114,9 +119,23 @@ class World:
     def __post_init__(self) -> None:
         self.policy = policy_of(self.table)
 
+    @contextmanager
+    def open(self, sql: str) -> Iterator[tuple[FrontierPlan, Exact]]:
+        """Open the one scan of a query, charged to a ledger of its own."""
+        plan = planned(self.policy, sql)
+        (frontier,) = plan.frontiers
+        with self.engine.open(frontier.scan, receipt_for(plan), 0) as exact:
+            yield frontier, exact
+
+    def groups(self, sql: str) -> list[list[int]]:
+        """Give the exact integers of a query: per measure of each call, one per group."""
+        with self.open(sql) as (frontier, exact):
+            measures = [m for one in frontier.releases for m in one.release.measures]
+            return [integers(exact, measure) for measure in measures]
+
     def exact(self, sql: str) -> list[int]:
-        """Give the exact integers of a query, one per call, in units of 1/scale."""
-        return [value for _, value in measured(self.engine, planned(self.policy, sql))]
+        """Give the same without groups, one integer per measure, in units of 1/scale."""
+        return [value for (value,) in self.groups(sql)]
 
     def counts(self, *conditions: str) -> list[int]:
         """Count the rows that meet each condition, in one query."""

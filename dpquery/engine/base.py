@@ -11,18 +11,19 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, TypeVar
 
 from dpquery.budget.charge import Receipt
 from dpquery.errors import Diagnostic, DPQueryError, ScanFailed, internal
 from dpquery.ir import Histogram, Measure, Scan
 from dpquery.mechanisms.exponential import Integers
 
-__all__ = ["Engine", "Exact", "FaultLog", "Ranges", "opened"]
+__all__ = ["Engine", "Exact", "FaultLog", "Ranges", "guarded"]
+
+T = TypeVar("T")
 
 
 class Ranges(Protocol):
@@ -134,18 +135,18 @@ class FaultLog:
         return reference
 
 
-@contextmanager
-def opened(log: FaultLog) -> Iterator[None]:
-    """Turn whatever a backend raises while reading into the one constant failure."""
+def guarded(log: FaultLog, read: Callable[[], T]) -> T:
+    """Give what a backend reads; whatever it raises becomes the one constant failure.
+
+    The failure is raised when the fault is no longer being handled: it would be its context.
+    """
     try:
-        yield
+        return read()
     except DPQueryError:
         raise
     except Exception as fault:  # noqa: BLE001 - no kind of fault may pass: its text can quote rows
         reference = _noted(log, fault)
-    else:
-        return
-    raise ScanFailed(_failure(reference)) from None
+    raise ScanFailed(_failure(reference))
 
 
 def _noted(log: FaultLog, fault: Exception) -> str:

@@ -96,16 +96,23 @@ def from_code(code: int, grid: Fraction, type_: Type) -> object:
             return float(value)
 
 
-def _named(argument: Expr) -> str:
-    return argument.name if isinstance(argument, ColumnRef) else "..."
+def _bounds_text(argument: Expr, low: Fraction, high: Fraction) -> str:
+    """Write bounds as a query would state them."""
+    ends = [from_code(int(end), Fraction(1), argument.type) for end in (low, high)]
+    if argument.type.numeric:
+        return f"bounds=[{decimal_text(low)}, {decimal_text(high)}]"
+    return f"bounds=['{ends[0]}', '{ends[1]}']"
 
 
 def _unbounded(call: Call, argument: Expr) -> PlanRefused:
     loose = [name for name, column in columns_of(argument).items() if not column.bounded]
+    start = argument.span.start - call.span.start
+    written = call.text[start : start + argument.span.end - argument.span.start]
+    example = {Kind.DATE: (18_262, 20_088), Kind.TIMESTAMP: (1_577_836_800_000_000,) * 2}
     return PlanRefused(
         Diagnostic(
             "DPQ401",
-            f"{call.function}({_named(argument)}) has no bounds",
+            f"{call.function}({written}) has no bounds",
             argument.span,
             "no bounds in the query or the policy",
             (

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from dpquery.errors import listed, nearest
 from dpquery.policy.columns import ascii_folded, refuse_unit_type
-from dpquery.policy.files import find_files
+from dpquery.policy.files import find_files, unlinked
 from dpquery.policy.model import Bounds, Budget, Column, Files, LedgerSettings, Policy, Table
 from dpquery.policy.schema import Schema, read_schema
 from dpquery.policy.unfit import Unfit, unknown, written
@@ -77,7 +77,7 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
         neighbours=_read("neighbours", read_neighbours, neighbours),
         budget=Budget(limit),
         tables=tables,
-        ledger=LedgerSettings(None if ledger is None else Path(ledger).resolve()),
+        ledger=LedgerSettings(None if ledger is None else unlinked(Path(ledger))),
     )
     return policy, tuple(notes)
 

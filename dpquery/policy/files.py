@@ -12,7 +12,9 @@ from pathlib import Path
 
 from dpquery.policy.unfit import Unfit, written
 
-__all__ = ["find_file", "find_files"]
+__all__ = ["find_file", "find_files", "unlinked"]
+
+_PATTERN = frozenset("*?[]{}")
 
 
 def find_files(paths: Sequence[str], directory: Path) -> tuple[Path, ...]:
@@ -22,6 +24,8 @@ def find_files(paths: Sequence[str], directory: Path) -> tuple[Path, ...]:
         Unfit: DPQ601 a path names no file; DPQ607 a file is named twice.
     """
     found = [file for path in paths for file in _matches(path, directory)]
+    for file in found:
+        _refuse_pattern(file)
     seen: set[Path] = set()
     for file in found:
         if file not in seen:
@@ -34,6 +38,14 @@ def find_files(paths: Sequence[str], directory: Path) -> tuple[Path, ...]:
             code="DPQ607",
         )
     return tuple(found)
+
+
+def _refuse_pattern(file: Path) -> None:
+    """Refuse a name that a reader would take for a pattern, and read other files by it."""
+    if _PATTERN.intersection(str(file)):
+        what = f"names a file whose name could be read as a pattern: {written(str(file))}"
+        why = "a name with one of * ? [ ] { } in it can stand for other files."
+        raise Unfit(what, why, "rename the file, or the directory it is in", code="DPQ601")
 
 
 def _matches(path: str, directory: Path) -> list[Path]:
@@ -64,6 +76,11 @@ def find_file(path: str, directory: Path) -> Path:
         what = f"names a directory: {written(path)}"
         raise Unfit(what, why, written(f"{path.rstrip('/')}/*.parquet"), code="DPQ601")
     raise _missing(f"names no file: {written(path)}", directory)
+
+
+def unlinked(path: Path) -> Path:
+    """Give an absolute path whose last part is as written: a ledger must not be a link."""
+    return path.parent.resolve() / path.name
 
 
 def _missing(what: str, directory: Path) -> Unfit:

@@ -13,7 +13,7 @@ from pathlib import Path
 from dpquery.errors import listed, nearest
 from dpquery.policy.columns import read_columns, read_unit, refuse_alike
 from dpquery.policy.document import Section, read_document
-from dpquery.policy.files import find_file, find_files
+from dpquery.policy.files import find_file, find_files, unlinked
 from dpquery.policy.model import (
     Budget,
     DatabaseTable,
@@ -66,6 +66,7 @@ def load_policy(path: str | Path) -> Policy:
     tables = _tables(root.child("tables"))
     privacy = root.child("privacy").only(("neighbours",))
     _refuse_public_private(root.child("tables"), tables)
+    _refuse_two_units(root.child("tables"), tables)
     return Policy(
         name=document.name,
         neighbours=privacy.read("neighbours", read_neighbours, Neighbours.ADD_REMOVE),
@@ -105,8 +106,8 @@ def _ledger(section: Section) -> LedgerSettings:
     policy = section.document.path
     path = policy.parent / section.read("path", read_text, f"{policy.stem}.ledger")
     high_water = section.read("high_water", read_text, None)
-    mark = None if high_water is None else (policy.parent / high_water).resolve()
-    ledger = path.resolve()
+    mark = None if high_water is None else unlinked(policy.parent / high_water)
+    ledger = unlinked(path)
     for key, file, others in (
         ("path", ledger, [policy]),
         ("high_water", mark, [policy, ledger]),
@@ -234,6 +235,20 @@ def _refuse_public_private(section: Section, tables: Mapping[str, Table]) -> Non
             remedy = "public = true for both, or for neither"
             unfit = Unfit("is also a private table's data", why, remedy, code="DPQ607")
             raise section.child(table.name).refuse("public", unfit)
+
+
+def _refuse_two_units(section: Section, tables: Mapping[str, Table]) -> None:
+    """Refuse a file under two private tables that protect different units."""
+    units: dict[object, Table] = {}
+    for table in tables.values():
+        for place in () if table.public else _places(table):
+            other = units.setdefault(place, table)
+            if other.unit != table.unit:
+                what = f"protects another unit than {other.name} does in the same file"
+                why = "whoever may ask about the one could see what the other protects."
+                remedy = "name the same privacy_unit_column for both"
+                unfit = Unfit(what, why, remedy, code="DPQ607")
+                raise section.child(table.name).refuse("privacy_unit_column", unfit)
 
 
 def _places(table: Table) -> set[object]:

@@ -30,6 +30,8 @@ from dpquery.sql.spans import Spans
 __all__ = ["AboveBinder", "Below", "Item"]
 
 MAX_LIMIT = 2**31 - 1
+MAX_SIZE = 30_000
+"""Nodes of an expression with everything written as often as the engine will write it."""
 
 _REBUILT = (
     exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Mod, exp.Neg, exp.Paren,
@@ -160,6 +162,23 @@ class AboveBinder:
         return f"{name}_{number}"
 
     def _value(self, node: exp.Expr) -> exp.Expr:
+        """Bind an expression, as long as what the engine makes of it stays of a decent size."""
+        tree = self._built(node)
+        tree.meta["size"] = size = _expanded(tree)
+        if size > MAX_SIZE:
+            raise SyntaxRefused(
+                Diagnostic(
+                    "DPQ105",
+                    "this expression grows too large",
+                    self.spans.of(node),
+                    "written out in full, its parts repeat too often",
+                    ("expressions that repeat their parts double with each level.",),
+                    ("compute with fewer levels of aliases, IN, BETWEEN and division",),
+                )
+            )
+        return tree
+
+    def _built(self, node: exp.Expr) -> exp.Expr:
         span = self.spans.of(node)
         if isinstance(node, exp.Literal) and node.is_string:
             return exp.cast(node.copy(), exp.DType.VARCHAR)
@@ -197,6 +216,10 @@ class AboveBinder:
 
     def _rebuilt(self, node: exp.Expr) -> exp.Expr:
         """Make a node of the same kind over its operands, and of nothing else in it."""
+        if isinstance(node, exp.Greatest | exp.Least):
+            # The parser's own node would be written as CASE, with each operand several times.
+            operands = [self._value(part) for part in (node.this, *node.expressions)]
+            return exp.Anonymous(this=node.key.upper(), expressions=operands)
         slots: dict[str, exp.Expr | list[exp.Expr]] = {}
         for slot, value in node.args.items():
             if isinstance(value, list):
@@ -260,7 +283,8 @@ class AboveBinder:
             return ""
         node = clause.expression
         digits = str(node.this) if isinstance(node, exp.Literal) and not node.is_string else ""
-        if not digits.isdigit() or int(digits[:12]) > MAX_LIMIT:
+        digits = digits.lstrip("0") or digits[:1]
+        if not digits.isdigit() or len(digits) > 10 or int(digits) > MAX_LIMIT:
             raise NameRefused(
                 Diagnostic(
                     "DPQ207",
@@ -323,6 +347,18 @@ def _total(tree: exp.Expr) -> str:
     text: str = tree.sql(dialect="duckdb", identify=True, comments=False)
     plain = exp.Column | exp.Literal | exp.Boolean | exp.Null
     return text if isinstance(tree.unnest(), plain) else f"TRY({text})"
+
+
+def _expanded(tree: exp.Expr) -> int:
+    """Count the nodes of a tree as the engine expands it; what was counted is not opened."""
+    size = 1
+    for child in tree.iter_expressions():
+        known = child.meta.get("size")
+        size += _expanded(child) if known is None else known
+    match tree:
+        case exp.Between() | exp.Nullif():  # the engine writes their operand twice
+            size += tree.this.meta.get("size", 1)
+    return size
 
 
 def _joined(kind: type[exp.Expr], parts: Sequence[exp.Expr]) -> exp.Expr:

@@ -13,12 +13,12 @@ from sqlglot import expressions as exp
 from dpquery.errors import Diagnostic, RuleRefused, SyntaxRefused
 from dpquery.ir import Bound, ColumnRef, Filter, Frontier, Key, Relation, TableScan
 from dpquery.policy.facts import PublicFacts
-from dpquery.policy.model import Policy, Table
+from dpquery.policy.model import Column, Policy, Table
 from dpquery.source import Span
 from dpquery.sql.above import AboveBinder, Item
 from dpquery.sql.calls import Calls
 from dpquery.sql.conditions import Conditions
-from dpquery.sql.keys import bind_keys
+from dpquery.sql.keys import bind_keys, has_listed_groups
 from dpquery.sql.mending import outside
 from dpquery.sql.names import Scope, fold, resolve_table, unknown_column
 from dpquery.sql.parse import Parsed
@@ -61,7 +61,7 @@ def _over_private(parsed: Parsed, scope: Scope, span: Span) -> Bound:
         if isinstance(item, exp.Star) or (
             isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
         ):
-            raise _raw("*", scope.table, spans.of(item))
+            raise _raw("*", scope.table, spans.of(item), EXAMPLE)
     below = _Released(
         scope, spans, bind_keys(select, relation, rows), Calls(parsed.source, rows)
     )
@@ -95,7 +95,16 @@ class _Released:
         for key in self.keys:
             if isinstance(key.expr, ColumnRef) and key.expr.name == found.name:
                 return key.column
-        raise _raw(found.name, self.scope.table, self.spans.of(node))
+        raise _raw(found.name, self.scope.table, self.spans.of(node), *self._instead(found))
+
+    def _instead(self, column: Column) -> tuple[str, ...]:
+        """Give the items of a query that shows something of a column: as a group, or noisy."""
+        groups = [key.expr.name for key in self.keys if isinstance(key.expr, ColumnRef)]
+        if has_listed_groups(column):
+            return (*groups, column.name, EXAMPLE)
+        if column.bounds is not None:
+            return (*groups, f"DP_QUANTILE({column.name}, 0.5, eps=0.5)")
+        return (*groups, EXAMPLE)
 
     def has(self, name: str) -> bool:
         """Say whether a key is so called."""
@@ -196,7 +205,10 @@ def _refuse_groups(parsed: Parsed) -> None:
             )
 
 
-def _raw(name: str, table: Table, span: Span) -> RuleRefused:
+def _raw(name: str, table: Table, span: Span, *instead: str) -> RuleRefused:
+    """Refuse a column by itself; offer a query of groups, if any, and one DP_ call."""
+    *groups, _ = instead
+    grouped = f" GROUP BY {', '.join(groups)}" if groups else ""
     shown = "the rows" if name == "*" else name
     return RuleRefused(
         Diagnostic(
@@ -208,7 +220,7 @@ def _raw(name: str, table: Table, span: Span) -> RuleRefused:
                 "a result may contain only DP_ functions and grouping columns;",
                 f"one person's {'row' if name == '*' else name} is what the session protects.",
             ),
-            (f"SELECT {EXAMPLE} FROM {table.name}",),
+            (f"SELECT {', '.join(instead)} FROM {table.name}{grouped}",),
         )
     )
 

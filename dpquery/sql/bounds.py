@@ -11,6 +11,7 @@ from sqlglot import expressions as exp
 from dpquery.errors import Diagnostic, NameRefused
 from dpquery.ir import Expr, Literal
 from dpquery.source import Span
+from dpquery.sql.expressions import with_article
 from dpquery.sql.literals import as_moment, read_literal, unwrapped
 from dpquery.types import Interval, Kind, ordinal
 
@@ -63,7 +64,7 @@ def _moment(argument: Expr, literal: Literal) -> Fraction:
 
 
 def _not_of_kind(argument: Expr, span: Span) -> NoReturn:
-    kind = argument.type.kind
+    kind, named = argument.type.kind, with_article(argument.type)
     example = {
         Kind.DATE: "bounds=['2020-01-01', '2024-12-31']",
         Kind.TIMESTAMP: "bounds=['2020-01-01 00:00:00', '2024-12-31 23:59:59']",
@@ -71,9 +72,9 @@ def _not_of_kind(argument: Expr, span: Span) -> NoReturn:
     raise NameRefused(
         Diagnostic(
             "DPQ208",
-            f"the bounds of a {kind.value} are two of its values",
+            f"the bounds of {named} are two of its values",
             span,
-            f"not a {kind.value}",
+            f"not {named}",
             ("values are clamped to the bounds, so both have to be values of the argument.",),
             (example.get(kind, "bounds=[0, 1000]"),),
         )

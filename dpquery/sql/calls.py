@@ -14,7 +14,7 @@ from dpquery.functions.base import Argument, DPFunction, Parameter
 from dpquery.ir import Call, Expr
 from dpquery.source import Source, Span
 from dpquery.sql.conditions import Conditions
-from dpquery.sql.expressions import mismatch
+from dpquery.sql.expressions import with_article
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import fold
 from dpquery.sql.options import EXAMPLES, read_number_between, read_options
@@ -67,14 +67,16 @@ class Calls:
             options=options,
             distinct=distinct,
             order=order,
+            text=self.source.snippet(self.rows.spans.of(node)),
         )
         self.found.append(call)
         return call
 
     def _function(self, node: exp.Expr) -> DPFunction:
-        name = str(node.this).upper()
+        name = str(node.this)
         function = functions.find(name)
         if function is None:
+            name = name.upper() if name.isascii() else name
             near = nearest(name, functions.names())
             raise NameRefused(
                 Diagnostic(
@@ -201,12 +203,13 @@ class Calls:
         self, function: DPFunction, node: exp.Expr, positional: list[exp.Expr]
     ) -> Expr | None:
         if not positional:
-            self._missing(function, node, "an argument", "what to count is missing")
+            self._missing(function, node, "an argument", "what to ask about is missing")
         if len(positional) > 1:
+            takes = "an argument and a quantile" if function.order else "one argument"
             raise NameRefused(
                 Diagnostic(
                     "DPQ206",
-                    f"{function.name} takes one argument, and options by name",
+                    f"{function.name} takes {takes}, and options by name",
                     self.rows.spans.of(positional[1]),
                     "which option is this?",
                     ("options are named, so that no number is taken for another.",),
@@ -220,7 +223,7 @@ class Calls:
         if is_call(positional[0]):
             self._nested(function, positional[0])
         argument = self.rows.bind(positional[0])
-        _check_kind(function, argument)
+        self._check_kind(function, argument)
         return argument
 
     def _not_of_rows(self, function: DPFunction, node: exp.Expr) -> NoReturn:
@@ -239,7 +242,8 @@ class Calls:
         """Write the call anew, with a second number as its eps."""
         first, second = (self.source.snippet(self.rows.spans.of(p)) for p in positional[:2])
         number = isinstance(positional[1], exp.Literal) and not positional[1].is_string
-        return f"{function.name}({first}, eps={second if number else '0.5'})"
+        order = f", {EXAMPLES['quantile']}" if function.order else ""
+        return f"{function.name}({first}{order}, eps={second if number else '0.5'})"
 
     def _nested(self, function: DPFunction, inner: exp.Expr) -> NoReturn:
         raise RuleRefused(
@@ -255,7 +259,7 @@ class Calls:
 
     def _missing(self, function: DPFunction, node: exp.Expr, what: str, label: str) -> NoReturn:
         call = self.source.snippet(self.rows.spans.of(node))
-        remedy = f"{call[:-1]}, eps=0.5)" if what == "eps" else f"{function.name}(*, eps=0.5)"
+        remedy = f"{call[:-1]}, eps=0.5)" if what == "eps" else function.example
         raise NameRefused(
             Diagnostic(
                 "DPQ203",
@@ -270,15 +274,28 @@ class Calls:
             )
         )
 
-
-def _check_kind(function: DPFunction, argument: Expr) -> None:
-    """Refuse an argument of another kind than the function computes with."""
-    kind, wanted = argument.type.kind, function.argument
-    fits = {
-        Argument.VALUE: True,
-        Argument.NUMBER: argument.type.numeric,
-        Argument.ORDERED: argument.type.numeric or kind in {Kind.DATE, Kind.TIMESTAMP},
-        Argument.CONDITION: kind is Kind.BOOLEAN,
-    }
-    if not fits[wanted]:
-        mismatch(argument.span, f"{function.name} needs a {wanted}", f"a {kind.value}")
+    def _check_kind(self, function: DPFunction, argument: Expr) -> None:
+        """Refuse an argument of another kind than the function computes with."""
+        type_, wanted = argument.type, function.argument
+        fits = {
+            Argument.VALUE: True,
+            Argument.NUMBER: type_.numeric,
+            Argument.ORDERED: type_.numeric or type_.kind in {Kind.DATE, Kind.TIMESTAMP},
+            Argument.CONDITION: type_.kind is Kind.BOOLEAN,
+        }
+        if fits[wanted]:
+            return
+        written = self.source.snippet(argument.span)
+        remedy = f"DP_COUNT({written}, eps=0.5)          how many values there are"
+        if wanted is Argument.CONDITION:
+            remedy = f"{function.name}({written} IS NOT NULL, eps=0.5)"
+        raise NameRefused(
+            Diagnostic(
+                "DPQ208",
+                f"{function.name} needs a {wanted}",
+                argument.span,
+                f"{with_article(type_)} here",
+                ("values are never converted silently: a conversion can fail on one row.",),
+                (remedy,),
+            )
+        )

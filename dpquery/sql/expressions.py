@@ -28,7 +28,7 @@ from dpquery.source import Span
 from dpquery.sql.literals import as_moment
 from dpquery.types import DOUBLE, INTEGER, TIMESTAMP, UNKNOWN, Interval, Kind, Type
 
-__all__ = ["arithmetic", "compare", "member", "mismatch", "negate"]
+__all__ = ["arithmetic", "compare", "member", "mismatch", "negate", "with_article"]
 
 
 def compare(span: Span, operator: Comparison, left: Expr, right: Expr) -> Compare:
@@ -55,7 +55,7 @@ def arithmetic(span: Span, operator: Operator, left: Expr, right: Expr) -> Arith
     """
     for operand in (left, right):
         if not operand.type.numeric:
-            mismatch(operand.span, f"{operator} needs numbers", _a(operand.type))
+            mismatch(operand.span, f"{operator} needs numbers", with_article(operand.type))
     match operator:
         case Operator.DIVIDE:
             left, right = to_double(left), to_double(right)
@@ -63,7 +63,7 @@ def arithmetic(span: Span, operator: Operator, left: Expr, right: Expr) -> Arith
         case Operator.QUOTIENT | Operator.REMAINDER:
             for operand in (left, right):
                 if operand.type != INTEGER:
-                    mismatch(operand.span, f"{operator} needs integers", _a(operand.type))
+                    mismatch(operand.span, f"{operator} needs integers", with_article(operand.type))
             return Arithmetic(
                 span, operator, left, right, INTEGER, _divided(operator, left, right)
             )
@@ -84,7 +84,7 @@ def arithmetic(span: Span, operator: Operator, left: Expr, right: Expr) -> Arith
 def negate(span: Span, operand: Expr) -> Negate:
     """Change a number's sign."""
     if not operand.type.numeric:
-        mismatch(operand.span, "- needs a number", _a(operand.type))
+        mismatch(operand.span, "- needs a number", with_article(operand.type))
     return Negate(span, operand, operand.type)
 
 
@@ -117,7 +117,7 @@ def _alike(span: Span, exprs: list[Expr]) -> list[Expr]:
         other = next(expr for expr in exprs if expr.type.kind is not first.kind)
         mismatch(
             span,
-            f"{_a(first)} cannot be compared with {_a(other.type)}",
+            f"{with_article(first)} cannot be compared with {with_article(other.type)}",
             "types differ",
         )
     return exprs
@@ -160,10 +160,10 @@ def _moment(expr: Expr, others: list[Expr]) -> Expr:
     return expr
 
 
-def _a(type_: Type) -> str:
+def with_article(type_: Type) -> str:
     """Name a type in a sentence.
 
-    >>> _a(INTEGER), _a(DOUBLE)
+    >>> with_article(INTEGER), with_article(DOUBLE)
     ('an integer', 'a double')
     """
     return f"{'an' if type_.kind is Kind.INTEGER else 'a'} {type_.kind.value}"

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused, listed
 from dpquery.ir import (
     ColumnRef,
     Compare,
@@ -28,14 +28,14 @@ from dpquery.ir import (
     Relation,
     Scalar,
 )
-from dpquery.policy.model import Column
+from dpquery.policy.model import Column, Table
 from dpquery.source import Span
 from dpquery.sql.calls import is_call
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.names import fold
 from dpquery.types import EPOCH, Kind
 
-__all__ = ["bind_keys"]
+__all__ = ["bind_keys", "has_listed_groups"]
 
 MAX_CELLS = 1_000_000
 _LISTABLE = frozenset(
@@ -76,22 +76,25 @@ def _items(
     ]
     if group.args.get("all"):
         for _, value in items:
-            if not any(is_call(node) for node in value.walk()):
+            if not _has_call(value) and value.find(exp.Column) is not None:
                 yield value, rows.spans.of(value)
         return
     for node in group.expressions:
-        span = rows.spans.of(node)
+        span, value = rows.spans.of(node), node
         if isinstance(node, exp.Literal) and not node.is_string:
-            yield _at(node, [value for _, value in items], span), span
+            value = _at(node, [value for _, value in items], span)
         elif (
             isinstance(node, exp.Column) and not node.table and not rows.scope.knows(node.name)
         ):
-            aliased = [
-                value for alias, value in items if alias and fold(alias) == fold(node.name)
-            ]
-            yield (aliased[0] if aliased else node), span
-        else:
-            yield node, span
+            aliased = (v for alias, v in items if alias and fold(alias) == fold(node.name))
+            value = next(aliased, node)
+        if value is not node and _has_call(value):
+            _computed(span)
+        yield value, span
+
+
+def _has_call(value: exp.Expr) -> bool:
+    return any(is_call(node) for node in value.walk())
 
 
 def _at(node: exp.Literal, values: Sequence[exp.Expr], span: Span) -> exp.Expr:
@@ -107,19 +110,20 @@ def _at(node: exp.Literal, values: Sequence[exp.Expr], span: Span) -> exp.Expr:
                 ("GROUP BY 1",),
             )
         )
-    value = values[int(text) - 1]
-    if any(is_call(inner) for inner in value.walk()):
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ303",
-                "a DP_ function cannot be a group",
-                span,
-                "this column is computed from the groups",
-                ("groups have to be known before anything is released.",),
-                ("GROUP BY the column that parts the rows",),
-            )
+    return values[int(text) - 1]
+
+
+def _computed(span: Span) -> NoReturn:
+    raise RuleRefused(
+        Diagnostic(
+            "DPQ303",
+            "a DP_ function cannot be a group",
+            span,
+            "this column is computed from the groups",
+            ("groups have to be known before anything is released.",),
+            ("GROUP BY ALL          groups by the columns that hold no DP_ function",),
         )
-    return value
+    )
 
 
 def _domain(expr: Expr, span: Span, relation: Relation, rows: Conditions) -> tuple[Scalar, ...]:
@@ -136,7 +140,7 @@ def _domain(expr: Expr, span: Span, relation: Relation, rows: Conditions) -> tup
         values = _between(column)
         if values is not None:
             return values
-    _private(expr, span, rows.scope.table.name)
+    _private(expr, span, rows.scope.table)
 
 
 def _restricted(expr: ColumnRef, relation: Relation) -> list[Scalar] | None:
@@ -179,29 +183,55 @@ def _between(column: Column) -> tuple[Scalar, ...] | None:
     return tuple(range(low, high + 1))
 
 
+def has_listed_groups(column: Column) -> bool:
+    """Say whether a few values of a column are public by the policy: a group to offer."""
+    return column.keys is not None or column.type.kind is Kind.BOOLEAN
+
+
 def _order(value: Scalar) -> int | Fraction | str | date:
     return value
 
 
-def _private(expr: Expr, span: Span, table: str) -> NoReturn:
-    name = expr.name if isinstance(expr, ColumnRef) else "this expression"
-    literals = "'a', 'b'" if expr.type.kind is Kind.TEXT else "1, 2"
+_NAMED = {
+    Kind.INTEGER: "1, 2",
+    Kind.DECIMAL: "1.5, 2.5",
+    Kind.TEXT: "'a', 'b'",
+    Kind.DATE: "'2024-12-30', '2024-12-31'",
+    Kind.TIMESTAMP: "'2024-12-31 00:00:00', '2024-12-31 12:00:00'",
+}
+
+
+def _private(expr: Expr, span: Span, table: Table) -> NoReturn:
+    column = expr.name if isinstance(expr, ColumnRef) else None
+    what, label, remedy = column, "private grouping column", _public_column(table)
+    if column is None:
+        what, label = "this expression", "not a column"
+    elif expr.type.kind in _NAMED:
+        remedy = (
+            f"WHERE {column} IN ({_NAMED[expr.type.kind]})     to name the groups yourself",
+            f"or ask the data owner to list the keys of {table.name}.{column} in the policy",
+        )
     raise PlanRefused(
         Diagnostic(
             "DPQ402",
-            f"the groups of {name} are not public",
+            f"the groups of {what} are not public",
             span,
-            "private grouping column",
+            label,
             (
-                f"a value of {name} that appears in the answer shows that somebody has it,",
+                f"a value of {what} that appears in the answer shows that somebody has it,",
                 "so the groups have to be known before the data is read.",
             ),
-            (
-                f"WHERE {name} IN ({literals})     to name the groups yourself",
-                f"or ask the data owner to list the keys of {table}.{name} in the policy",
-            ),
+            remedy,
         )
     )
+
+
+def _public_column(table: Table) -> tuple[str, ...]:
+    """Offer a column whose groups are public."""
+    known = [name for name, column in table.columns.items() if has_listed_groups(column)]
+    if not known:
+        return ("ask the data owner to list the keys of a column in the policy",)
+    return (f"GROUP BY {known[0]}          public groups here: {listed(known)}",)
 
 
 def _too_many(cells: int, keys: Sequence[Key]) -> NoReturn:

@@ -28,6 +28,8 @@ __all__ = [
     "unwrapped",
 ]
 
+LONGEST = 400
+"""Signs of a number, leading zeros included; more would make reading it slow, or fail."""
 _DECIMAL = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
 _SCIENTIFIC = re.compile(r"(\d+(\.\d*)?|\.\d+)[eE][+-]?\d{1,4}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -74,6 +76,8 @@ def read_literal(node: exp.Expr, span: Span) -> Literal | None:
 
 def read_number(text: str, span: Span) -> Literal:
     """Read an unsigned number as SQL types it: integer, exact decimal, or double."""
+    if len(text) > LONGEST:
+        _unreadable(span, f"a number has at most {LONGEST} signs", "too many digits")
     if _DECIMAL.fullmatch(text):
         whole, _, places = text.partition(".")
         if len(whole.lstrip("0")) + len(places) > DECIMAL_DIGITS:

@@ -31,6 +31,10 @@ EXAMPLES = {
 }
 """How each option is written."""
 
+_PROMISE = "outside this range the promise means nothing, or cannot be computed exactly."
+_RANGES = {"quantile": "a quantile is a share of the rows: 0.1 is the tenth percentile."}
+"""Why an option has the range it has."""
+
 Given = Mapping[str, tuple[exp.Expr, Span]]
 """What stands after the name of each option, and where."""
 
@@ -103,7 +107,8 @@ def read_number_between(
         _out_of_range(name, span, "a plain number of at most 30 digits", str(error))
     if not bounds[0] <= value <= bounds[1]:
         low, high = (decimal_text(bound) for bound in bounds)
-        _out_of_range(name, span, f"between {low} and {high}", str(node.this)[:40])
+        written = f"{'-' if sign < 0 else ''}{node.this}"[:40]
+        _out_of_range(name, span, f"between {low} and {high}", written)
     return value
 
 
@@ -114,7 +119,7 @@ def _out_of_range(name: str, span: Span, wanted: str, given: str) -> NoReturn:
             f"{name} must be {wanted}",
             span,
             f"given as {given}" if not given.startswith(("not", "more", "out")) else given,
-            ("outside this range the promise means nothing, or cannot be computed exactly.",),
+            (_RANGES.get(name, _PROMISE),),
             (EXAMPLES[name],),
         )
     )

@@ -88,7 +88,7 @@ def marked(query: str, span: Span | None) -> str:
 def planned(query: str) -> Plan:
     policy, public = facts()
     bound = bind(parse(Source(query)), policy, public)
-    return make_plan(check(bound, policy), public)
+    return make_plan(check(bound, policy), policy, public)
 
 
 def refusal(query: str) -> str:

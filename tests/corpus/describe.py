@@ -7,12 +7,17 @@ from fractions import Fraction
 from dpquery.events import Composed, Event, Gaussian, Pure
 from dpquery.ir import (
     Arithmetic,
+    Code,
     ColumnRef,
     Compare,
+    CountRows,
+    CountUnits,
     Expr,
     Filter,
+    Histogram,
     In,
     IsNull,
+    Key,
     Literal,
     Logic,
     Measure,
@@ -20,6 +25,7 @@ from dpquery.ir import (
     Not,
     Relation,
     Scan,
+    SumCodes,
     Widen,
     table_of,
 )
@@ -34,7 +40,7 @@ def described(plan: Plan) -> str:
         lines += [f"scan: {scanned(frontier.scan, m)}" for m in frontier.scan.measures]
     lines.append("columns: " + ", ".join(column.name for column in plan.above.columns))
     shown = plan.above.sql
-    if not (plan.frontiers and shown.endswith(' FROM "f0"') and "(" not in shown):
+    if "(" in shown or not shown.endswith(' FROM "f0" ORDER BY "f0"."row"'):
         lines.append(f"above: {shown}")
     return "\n".join(lines)
 
@@ -52,11 +58,38 @@ def charged(event: Event) -> str:
 def scanned(scan: Scan, measure: Measure) -> str:
     parts = [table_of(scan.relation).table]
     parts += [f"where {text(c)}" for c in conditions(scan.relation)]
+    parts += [f"by {grouped(key)}" for key in scan.keys]
     parts += [f"k {measure.weight.limit}", f"W {measure.weight.scale}"]
-    counted = "count_rows"
+    asked = measured(measure)
     if measure.condition is not None:
-        counted += f" where {text(measure.condition)}"
-    return ", ".join([*parts, counted])
+        asked += f" where {text(measure.condition)}"
+    return ", ".join([*parts, asked])
+
+
+def grouped(key: Key) -> str:
+    """Write a key and its values; of many values, the first, the last, and their number."""
+    values = list(map(str, key.values))
+    if len(values) > 8:
+        values = [f"{values[0]} to {values[-1]} ({len(values)})"]
+    return f"{text(key.expr)} in {', '.join(values)}"
+
+
+def measured(measure: Measure) -> str:
+    match measure:
+        case CountRows():
+            return "count_rows"
+        case CountUnits():
+            return "count_units"
+        case SumCodes(code=code, degree=degree):
+            return f"sum_grid {coded(code)}" + (f" ^ {degree}" if degree > 1 else "")
+        case Histogram(code=code):
+            return f"histogram {coded(code)}"
+
+
+def coded(code: Code) -> str:
+    """Write a code: the grid, the clamp in steps of it, and the origin where it is not 0."""
+    origin = f" from {code.origin}" if code.origin else ""
+    return f"{text(code.expr)} / {code.grid} in {code.low} to {code.high}{origin}"
 
 
 def conditions(relation: Relation) -> list[Expr]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import duckdb
 
 from dpquery.budget.charge import Receipt
-from dpquery.engine.base import Exact, FaultLog, opened
+from dpquery.engine.base import Exact, FaultLog, guarded
 from dpquery.engine.duckdb.connection import lock, quoted, start, text
 from dpquery.engine.duckdb.ranges import DuckDBRanges
 from dpquery.engine.duckdb.scan import ScanSQL
@@ -47,8 +47,7 @@ class DuckDBEngine:
         """
         receipt.open(frontier)
         table = self._tables[table_of(scan.relation).table]
-        with opened(self._log):
-            return self._read(scan, table)
+        return guarded(self._log, lambda: self._read(scan, table))
 
     def close(self) -> None:
         """Let go of the instance."""

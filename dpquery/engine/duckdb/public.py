@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Timer
 
 import duckdb
 import pyarrow as pa
@@ -51,7 +52,7 @@ class PublicEngine:
         """Say whether a query fits its tables' types, by binding it over empty ones."""
         empty = [_schema(columns).empty_table() for columns in released]
         try:
-            with _Registered(self._connection, empty):
+            with _Registered(self._connection, empty), _Deadline(self._connection):
                 return bool(self._connection.sql(above.sql).columns)
         except duckdb.Error:
             return False
@@ -63,7 +64,7 @@ class PublicEngine:
             ScanFailed: DPQ702 time or memory ran out.
         """
         try:
-            with _Registered(self._connection, released):
+            with _Registered(self._connection, released), _Deadline(self._connection):
                 return self._connection.sql(above.sql).to_arrow_table()
         except (duckdb.OutOfMemoryException, duckdb.InterruptException, MemoryError):
             failure = ScanFailed(_exhausted())
@@ -118,6 +119,21 @@ class _Registered:
     def __exit__(self, *_: object) -> None:
         for number in range(len(self._tables)):
             self._connection.unregister(f"f{number}")
+
+
+class _Deadline:
+    """Interrupts a query after its time: the engine's own limit leaves out planning."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._timer = Timer(SECONDS, connection.interrupt)
+
+    def __enter__(self) -> None:
+        self._timer.daemon = True
+        self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        self._timer.join()
 
 
 def _listed(table: Table) -> str:

@@ -13,7 +13,7 @@ from itertools import count
 import duckdb
 import numpy as np
 
-from dpquery.engine.base import FaultLog, opened
+from dpquery.engine.base import FaultLog, guarded
 from dpquery.engine.duckdb.scan import ScanSQL
 from dpquery.engine.files import DataChanged, Fingerprint, fingerprint
 from dpquery.ir import Histogram
@@ -49,12 +49,7 @@ class DuckDBRanges:
     ) -> Integers:
         """Give the weight of each range of codes of one group."""
         span = (low, high, width)
-        with opened(self._log):
-            if high - low == measure.code.cells:
-                found = self._of_all(measure, span)
-            else:
-                found = self._ask(measure, group, span)
-            return found.get(group, np.zeros(_ranges(span), dtype=np.int64))
+        return guarded(self._log, lambda: self._of(measure, group, span))
 
     def close(self) -> None:
         """Drop the codes that are held."""
@@ -62,6 +57,13 @@ class DuckDBRanges:
             self._connection.execute(f"DROP TABLE IF EXISTS {name}")
         self._held.clear()
         self._whole.clear()
+
+    def _of(self, measure: Histogram, group: int, span: Span) -> Integers:
+        if span[1] - span[0] == measure.code.cells:
+            found = self._of_all(measure, span)
+        else:
+            found = self._ask(measure, group, span)
+        return found.get(group, np.zeros(_ranges(span), dtype=np.int64))
 
     def _of_all(self, measure: Histogram, span: Span) -> dict[int, Integers]:
         """Ask for the whole grid once, for all groups together."""

@@ -223,11 +223,23 @@ def clamped(column: Column) -> str:
                 return f"(CASE {nan}ELSE {raw} END)"
         case _:
             raw, nan = cast(name, duckdb_name(column.type)), ""
-    if column.bounds is None:
+    bounds = column.bounds
+    if bounds is None and column.type.kind is not Kind.DECIMAL:
         return raw
-    low, high = (_constant(end, column) for end in (column.bounds.low, column.bounds.high))
+    # A decimal in a file can be wider than its type says; the plan relies on its type.
+    low, high = (
+        _constant(end, column)
+        for end in ((bounds.low, bounds.high) if bounds else _ends(column))
+    )
     outside = f"WHEN {raw} < {low} THEN {low} WHEN {raw} > {high} THEN {high}"
     return f"(CASE {nan}{outside} ELSE {raw} END)"
+
+
+def _ends(column: Column) -> tuple[Fraction, Fraction]:
+    domain = column.interval
+    assert domain.low is not None  # noqa: S101 - decimals have a least and a greatest value
+    assert domain.high is not None  # noqa: S101
+    return domain.low, domain.high
 
 
 def is_nan(name: str) -> str:

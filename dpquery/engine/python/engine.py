@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import count
 
 from dpquery.budget.charge import Receipt
-from dpquery.engine.base import Exact, FaultLog, opened
+from dpquery.engine.base import Exact, FaultLog, guarded
 from dpquery.engine.files import DataChanged, Fingerprint, fingerprint, require_types
 from dpquery.engine.python.evaluate import evaluate
 from dpquery.engine.python.rows import Row, Value, read_rows
@@ -50,16 +50,18 @@ class PythonEngine:
         """
         receipt.open(frontier)
         table = self._tables[table_of(scan.relation).table]
-        with opened(self._log):
-            before = fingerprint(table)
-            self._verify(table, before)
-            totals = Totals(scan, list(_kept(scan, table)))
-            sums: dict[Measure, tuple[int, ...]] = {
-                m: totals.of(m) for m in scan.measures if not isinstance(m, Histogram)
-            }
-            if fingerprint(table) != before:
-                raise DataChanged(f"the files of {table.name!r} changed while they were read")
-            return Exact(sums, scan.cells, totals)
+        return guarded(self._log, lambda: self._read(scan, table))
+
+    def _read(self, scan: Scan, table: Table) -> Exact:
+        before = fingerprint(table)
+        self._verify(table, before)
+        totals = Totals(scan, list(_kept(scan, table)))
+        sums: dict[Measure, tuple[int, ...]] = {
+            m: totals.of(m) for m in scan.measures if not isinstance(m, Histogram)
+        }
+        if fingerprint(table) != before:
+            raise DataChanged(f"the files of {table.name!r} changed while they were read")
+        return Exact(sums, scan.cells, totals)
 
     def close(self) -> None:
         """Forget which files were verified; nothing else is held."""

@@ -1,0 +1,280 @@
+"""What a planned release loses, from its exact law on all small tables and their neighbours.
+
+No sampling: the largest log-ratio is at most epsilon and at least what is known to be
+attained, so noise that is too large is noticed as well as noise that is too small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+
+from dpquery import functions
+from dpquery.functions.base import Release
+from dpquery.functions.moments import BernsteinRelease
+from dpquery.functions.quantile import QuantileRelease
+from dpquery.privacy import Neighbours
+from dpquery.sensitivity import sensitivity, simplex_sensitivity
+from tests.functions.tables import (
+    ADD_REMOVE,
+    SUBSTITUTE,
+    Vector,
+    World,
+    call,
+    plan,
+    vectors,
+)
+from tests.mechanisms.laws import log_ratio
+
+BOOLEANS = (None, False, True)
+RANGES = {"0..1": (0, 1), "0..2": (0, 2), "0..3": (0, 3), "-2..1": (-2, 1), "-3..-1": (-3, -1)}
+
+
+def values(name: str) -> tuple[object, ...]:
+    if name == "booleans":
+        return BOOLEANS
+    low, high = RANGES[name]
+    return (None, *range(low, high + 1))
+
+
+QUERIES = [
+    ("DP_COUNT", "0..1"),
+    ("DP_COUNT DISTINCT", "0..1"),
+    ("DP_COUNT_IF", "booleans"),
+    ("DP_PROPORTION", "booleans"),
+    *(("DP_SUM", name) for name in RANGES),
+    *(("DP_AVG", name) for name in ("0..1", "0..2", "0..3", "-3..-1")),
+    *(("DP_VAR_POP", name) for name in ("0..1", "0..2", "0..3")),
+]
+BOUNDING = {"one row per unit": (1, False), "limit 1": (1, True), "limit 2": (2, True)}
+
+
+def release(query: str, world: World, relation: Neighbours) -> Release:
+    name, _, distinct = query.partition(" ")
+    asked = call(name, world.argument, distinct=bool(distinct))
+    return plan(asked, world.facts(relation))
+
+
+def other_rows(world: World) -> int:
+    """How many rows the units have that stay: five or six with those of the one that moves."""
+    if not world.weighted:
+        return 4 if world.groups == 1 or len(world.values) == 3 else 3
+    return 2 if world.groups == 1 else 1
+
+
+def shifts(release: Release, world: World) -> dict[Neighbours, set[Vector]]:
+    """By how much the exact integers of all neighbours differ."""
+    found: dict[Neighbours, set[Vector]] = {relation: set() for relation in Neighbours}
+    for handed in vectors(release, world, other_rows(world)):
+        with_unit = np.array(sorted(set(handed)), dtype=object)
+        found[ADD_REMOVE].update(map(tuple, with_unit - np.array(handed[0], dtype=object)))
+        moved = with_unit[:, None] - with_unit[None]
+        found[SUBSTITUTE].update(map(tuple, moved.reshape(-1, moved.shape[-1])))
+    return found
+
+
+def losses(query: str, world: World) -> dict[Neighbours, float]:
+    """The largest log-ratio of the joint law of the noisy vector, by relation.
+
+    Its parts are independent and their law is even, so the largest ratios multiply.
+    """
+    found = {}
+    moved = shifts(release(query, world, ADD_REMOVE), world)
+    for relation in Neighbours:
+        noise = release(query, world, relation).noise
+        of_each = {abs(part) for shift in moved[relation] for part in shift}
+        ratio = {part: log_ratio(noise, (part,), (0,)) for part in of_each}
+        found[relation] = max(
+            sum(ratio[abs(part)] for part in shift) for shift in moved[relation]
+        )
+    return found
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("bounding", BOUNDING)
+@pytest.mark.parametrize(("query", "name"), QUERIES)
+def test_noise_loses_exactly_its_epsilon(
+    query: str, name: str, bounding: str, groups: int
+) -> None:
+    world = World(values(name), groups, *BOUNDING[bounding])
+    for relation, worst in losses(query, world).items():
+        # A unit in both of two groups has nowhere else to go when it is replaced.
+        cramped = (query, bounding, groups) == ("DP_COUNT DISTINCT", "limit 2", 2)
+        attained = 0.5 if cramped and relation is SUBSTITUTE else 1
+        assert attained * (1 - 1e-12) <= worst <= attained * (1 + 1e-12)
+
+
+def single_even_if_replaced(
+    measure: object, neighbours: Neighbours, degree: int = 1, *, grouped: bool = False
+) -> int:
+    """No doubling under substitution."""
+    if degree == 1 and grouped:
+        return sensitivity(measure, ADD_REMOVE, grouped=grouped)
+    return simplex_sensitivity(measure, ADD_REMOVE, degree)
+
+
+def ungrouped_even_in_groups(
+    measure: object, neighbours: Neighbours, *, grouped: bool
+) -> int:
+    """A replaced unit is taken to stay in its group."""
+    return sensitivity(measure, neighbours, grouped=False)
+
+
+def of_degree_one(measure: object, neighbours: Neighbours, degree: int) -> int:
+    """K instead of K^2."""
+    return simplex_sensitivity(measure, neighbours, 1)
+
+
+def without_negatives(measure: object, neighbours: Neighbours, *, grouped: bool) -> int:
+    """The upper bound alone."""
+    return measure.weight.total * abs(measure.code.high)
+
+
+def power_sums(self: BernsteinRelease, moments: tuple[int, ...]) -> list[int]:
+    """Sums of 1, k, k^2 at the noise of the simplex: epsilon is not split between them."""
+    return list(moments)
+
+
+SIMPLEX = "dpquery.functions.moments.simplex_sensitivity"
+ADDITIVE = "dpquery.functions.noise.sensitivity"
+MISTAKES = [
+    (SIMPLEX, single_even_if_replaced, "DP_AVG", "0..2", 1, SUBSTITUTE),
+    (SIMPLEX, single_even_if_replaced, "DP_PROPORTION", "booleans", 1, SUBSTITUTE),
+    (SIMPLEX, single_even_if_replaced, "DP_VAR_POP", "0..2", 1, SUBSTITUTE),
+    (SIMPLEX, of_degree_one, "DP_VAR_POP", "0..2", 1, ADD_REMOVE),
+    (ADDITIVE, ungrouped_even_in_groups, "DP_SUM", "0..2", 2, SUBSTITUTE),
+    (ADDITIVE, ungrouped_even_in_groups, "DP_COUNT", "0..1", 2, SUBSTITUTE),
+    (ADDITIVE, without_negatives, "DP_SUM", "-2..1", 1, ADD_REMOVE),
+    (
+        "dpquery.functions.moments.BernsteinRelease._bernstein",
+        power_sums,
+        "DP_AVG",
+        "0..1",
+        1,
+        ADD_REMOVE,
+    ),
+    (
+        "dpquery.functions.moments.BernsteinRelease._bernstein",
+        power_sums,
+        "DP_VAR_POP",
+        "0..1",
+        1,
+        ADD_REMOVE,
+    ),
+]
+
+
+@pytest.mark.parametrize(("place", "mistake", "query", "name", "groups", "relation"), MISTAKES)
+def test_a_wrong_sensitivity_fails_the_law(
+    place: str,
+    mistake: Callable[..., object],
+    query: str,
+    name: str,
+    groups: int,
+    relation: Neighbours,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(place, mistake)
+    assert losses(query, World(values(name), groups))[relation] > 1.4
+
+
+def test_weights_that_do_not_fall_with_the_rows_fail_the_law(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(values("0..1"), 1, 1, True)
+    monkeypatch.setattr(
+        "dpquery.engine.python.totals.row_weight", lambda weight, rows: weight.scale
+    )
+    assert losses("DP_AVG", world)[ADD_REMOVE] > 1.9
+
+
+ORDERS = ["0", "0.1", "0.5", "0.75", "0.99", "1"]
+CODES = (None, 0, 1, 2, 3)
+GRIDS = {
+    "ungrouped": World(CODES),
+    "ungrouped, limit 1": World(CODES, 1, 1, True),
+    "ungrouped, limit 2": World(CODES, 1, 2, True),
+    "two groups": World((0, 1, 2), 2),
+    "two groups, limit 1": World((0, 1, 2), 2, 1, True),
+    "two groups, limit 2": World((0, 2), 2, 2, True),
+}
+ROWS = {"ungrouped": 5, "two groups": 4}
+
+
+def quantile(order: str, name: str, relation: Neighbours) -> QuantileRelease:
+    world = GRIDS[name]
+    asked = call("DP_QUANTILE", world.argument, order=order)
+    return plan(asked, world.facts(relation))
+
+
+@cache
+def histograms(name: str, scale: int) -> list[list[Vector]]:
+    """What a quantile reads: the same for all orders that leave rows the same weight."""
+    order = next(o for o in ORDERS if scale_of(o, name) == scale)
+    return list(vectors(quantile(order, name, ADD_REMOVE), GRIDS[name], ROWS.get(name, 2)))
+
+
+def scale_of(order: str, name: str) -> int:
+    return quantile(order, name, ADD_REMOVE).measure.weight.scale
+
+
+def quantile_loss(order: str, name: str, relation: Neighbours) -> float:
+    """The largest log-ratio over all neighbours, at the worst output in each group."""
+    mechanism = quantile(order, name, relation).mechanism
+
+    @cache
+    def law(handed: Vector) -> np.ndarray:
+        parts = np.array(handed, dtype=object).reshape(GRIDS[name].groups, -1)
+        return np.log([mechanism.pmf(part) for part in parts.tolist()])
+
+    def worst(handed: list[Vector]) -> float:
+        there = np.array([law(vector) for vector in sorted(set(handed))])
+        here = there if relation is SUBSTITUTE else law(handed[0])[None]
+        moved = here[:, None] - there[None]
+        return max(
+            moved.max(axis=-1).sum(axis=-1).max(), (-moved).max(axis=-1).sum(axis=-1).max()
+        )
+
+    return max(map(worst, histograms(name, scale_of(order, name))))
+
+
+@pytest.mark.parametrize("relation", Neighbours)
+@pytest.mark.parametrize("name", GRIDS)
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_quantile_loses_at_most_its_epsilon(
+    order: str, name: str, relation: Neighbours
+) -> None:
+    assert 0.3 <= quantile_loss(order, name, relation) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("order", "relation"),
+    [("0", ADD_REMOVE), ("0.1", ADD_REMOVE), ("0.75", ADD_REMOVE), ("0.99", ADD_REMOVE)]
+    + [(order, SUBSTITUTE) for order in ("0.1", "0.5", "0.75")],
+)
+@pytest.mark.parametrize("name", ["ungrouped", "ungrouped, limit 2"])
+def test_epsilon_as_the_rate_of_a_quantile_fails_the_law(
+    order: str, relation: Neighbours, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """exp(-epsilon |rank - p n|), as in print."""
+    monkeypatch.setattr(
+        functions.quantile, "rank_range", lambda order, total, **_: functions.quantile.HALF * total
+    )
+    assert quantile_loss(order, name, relation) > 1.05
+
+
+def test_the_distance_of_one_group_fails_the_law_of_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right = functions.quantile.rank_range
+    monkeypatch.setattr(
+        functions.quantile,
+        "rank_range",
+        lambda order, total, *, substitution, grouped: right(
+            order, total, substitution=substitution, grouped=False
+        ),
+    )
+    assert quantile_loss("0.99", "two groups", SUBSTITUTE) > 1.05
