@@ -74,6 +74,7 @@ __all__ = [
     "Widen",
     "children",
     "columns_of",
+    "columns_read",
     "decimal",
     "grid_step",
     "on_grid",
@@ -338,6 +339,20 @@ def on_grid(value: float, grid: Fraction) -> int:
     """
     operator, step = grid_step(grid)
     return floor((value * step if operator == "*" else value / step) + 0.5)
+
+
+def columns_read(scan: Scan) -> dict[str, ColumnRef]:
+    """Give the columns that a scan reads, by name."""
+    exprs: list[Expr | None] = [key.expr for key in scan.keys]
+    relation = scan.relation
+    while isinstance(relation, Filter):
+        exprs.append(relation.condition)
+        relation = relation.source
+    for measure in scan.measures:
+        exprs.append(measure.condition)
+        if isinstance(measure, SumCodes | Histogram):
+            exprs.append(measure.code.expr)
+    return columns_of(*exprs)
 
 
 def table_of(relation: Relation) -> TableScan:

@@ -133,7 +133,7 @@ def _unfit(checked: Checked) -> NameRefused:
             "the types in the result do not match",
             Span(0, len(checked.source.text)),
             "somewhere here",
-            ("counts are numbers; they are combined and compared with numbers only.",),
+            ("values are combined and compared with values of their own type only.",),
             ("ROUND(DP_COUNT(*, eps=0.5) / 1000, 1)",),
         )
     )

@@ -16,7 +16,7 @@ from fractions import Fraction
 from dpquery.ir import CountRows, CountUnits, Measure, SumCodes
 from dpquery.privacy import Neighbours, root_above
 
-__all__ = ["l2_sensitivity", "sensitivity", "simplex_sensitivity"]
+__all__ = ["l2_sensitivity", "sensitivity", "simplex_l2_sensitivity", "simplex_sensitivity"]
 
 
 def sensitivity(
@@ -47,17 +47,16 @@ def l2_sensitivity(
 ) -> int | Fraction:
     """Give the same in the L2 norm, rounded up where it is irrational.
 
-    Rows of one sign are moved furthest with all weight in one group; with groups, a replaced
-    unit's two contributions stand at a right angle. Units spread evenly over their groups.
+    Units spread evenly over their groups. All else is moved furthest with the whole weight in
+    one group, or with groups, where a unit is replaced, in two at a right angle.
     """
-    l1 = sensitivity(measure, neighbours, grouped=grouped)
     right_angle = grouped and neighbours is Neighbours.SUBSTITUTE
-    match measure:
-        case CountUnits(weight=weight):
-            return weight.scale * root_above(weight.limit * (2 if right_angle else 1))
-        case SumCodes(code=code) if right_angle and code.low < code.origin < code.high:
-            return l1
-    return Fraction(l1, 2) * root_above(2) if right_angle else l1
+    if isinstance(measure, CountUnits):
+        weight = measure.weight
+        return weight.scale * root_above(weight.limit * (2 if right_angle else 1))
+    if right_angle:
+        return max(sensitivity(measure, neighbours), root_above(2) * sensitivity(measure))
+    return sensitivity(measure, neighbours)
 
 
 def simplex_sensitivity(measure: SumCodes, neighbours: Neighbours, degree: int) -> int:
@@ -68,3 +67,11 @@ def simplex_sensitivity(measure: SumCodes, neighbours: Neighbours, degree: int) 
     """
     twice = 2 if neighbours is Neighbours.SUBSTITUTE else 1
     return twice * measure.weight.total * int(max(measure.code.size, 1) ** degree)
+
+
+def simplex_l2_sensitivity(
+    measure: SumCodes, neighbours: Neighbours, degree: int
+) -> int | Fraction:
+    """Give the same in the L2 norm: of two nonnegative vectors, the right angle is widest."""
+    l1 = simplex_sensitivity(measure, Neighbours.ADD_REMOVE, degree)
+    return root_above(2) * l1 if neighbours is Neighbours.SUBSTITUTE else l1

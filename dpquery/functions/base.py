@@ -109,7 +109,7 @@ def _too_large(call: Call) -> PlanRefused:
             call.span,
             "too many steps between the bounds",
             ("sums are exact integers, and these could pass the widest there are.",),
-            ("narrow the bounds: bounds=[0, 1000]", "or lower max_rows_contributed"),
+            ("bounds=[0, 1000]          with fewer steps between them",),
         )
     )
 

@@ -13,10 +13,13 @@ from fractions import Fraction
 
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused
 from dpquery.ir import Call, Code, ColumnRef, Expr, columns_of
+from dpquery.privacy import decimal_text
 from dpquery.types import BOOLEAN, EPOCH, Kind, Type
 
-__all__ = ["code_of", "flag_code", "from_code", "number_type"]
+__all__ = ["code_of", "example_bounds", "flag_code", "from_code", "number_type"]
 
+HUGE = Fraction(10**308)
+"""Doubles are clamped here at the latest, so that a step further is a double too."""
 STEPS = 10**9
 """A double without a grid of its own gets about this many steps between its bounds."""
 
@@ -52,6 +55,8 @@ def _bounds(call: Call, argument: Expr) -> tuple[Fraction, Fraction]:
         raise _unbounded(call, argument)
     low = max(r.low for r in ranges if r.low is not None)
     high = min(r.high for r in ranges if r.high is not None)
+    if argument.type.kind is Kind.DOUBLE:
+        low, high = max(low, -HUGE), min(high, HUGE)
     if low > high:
         raise _outside(call, argument)
     return low, high
@@ -96,19 +101,34 @@ def from_code(code: int, grid: Fraction, type_: Type) -> object:
             return float(value)
 
 
-def _bounds_text(argument: Expr, low: Fraction, high: Fraction) -> str:
-    """Write bounds as a query would state them."""
-    ends = [from_code(int(end), Fraction(1), argument.type) for end in (low, high)]
+def example_bounds(type_: Type) -> str:
+    """Write bounds of a type as a query could state them."""
+    match type_.kind:
+        case Kind.DATE:
+            return "bounds=['2020-01-01', '2024-12-31']"
+        case Kind.TIMESTAMP:
+            return "bounds=['2020-01-01 00:00:00', '2024-12-31 23:59:59']"
+        case _:
+            return "bounds=[0, 1000]"
+
+
+def _own_bounds(argument: Expr) -> str:
+    """Write the bounds that the policy states."""
+    low, high = argument.domain.low, argument.domain.high
+    assert low is not None  # noqa: S101 - the caller has compared them
+    assert high is not None  # noqa: S101
     if argument.type.numeric:
         return f"bounds=[{decimal_text(low)}, {decimal_text(high)}]"
-    return f"bounds=['{ends[0]}', '{ends[1]}']"
+    ends = (from_code(int(end), Fraction(1), argument.type) for end in (low, high))
+    return "bounds=['{}', '{}']".format(*ends)
 
 
 def _unbounded(call: Call, argument: Expr) -> PlanRefused:
     loose = [name for name, column in columns_of(argument).items() if not column.bounded]
     start = argument.span.start - call.span.start
     written = call.text[start : start + argument.span.end - argument.span.start]
-    example = {Kind.DATE: (18_262, 20_088), Kind.TIMESTAMP: (1_577_836_800_000_000,) * 2}
+    retry = f"{call.text.removesuffix(')')}, {example_bounds(argument.type)})"
+    owner = f"or ask the data owner to add bounds for {', '.join(loose)} to the policy"
     return PlanRefused(
         Diagnostic(
             "DPQ401",
@@ -119,10 +139,7 @@ def _unbounded(call: Call, argument: Expr) -> PlanRefused:
                 "the noise is scaled to the largest change one person can make,",
                 "so values must be clamped to bounds chosen without looking at the data.",
             ),
-            (
-                f"{call.function}({_named(argument)}, bounds=[0, 1000], eps=0.5)",
-                f"or ask the data owner for bounds of {', '.join(loose) or 'it'} in the policy",
-            ),
+            (retry, owner) if loose else (retry,),
         )
     )
 
@@ -135,6 +152,6 @@ def _outside(call: Call, argument: Expr) -> NameRefused:
             call.options.bounds_span or argument.span,
             "nothing of the column is left",
             ("the policy clamps first; a query can narrow its bounds, not move past them.",),
-            ("leave out bounds=, or choose them inside the policy's",),
+            (f"{_own_bounds(argument)}          the column's own",),
         )
     )

@@ -23,9 +23,10 @@ from dpquery.functions.conditions import both, present
 from dpquery.functions.noise import LEVEL, additive_noise, spread
 from dpquery.ir import Call, CountRows, Measure, SumCodes
 from dpquery.mechanisms import AdditiveNoise
+from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import decimal_text, root_above
-from dpquery.sensitivity import simplex_sensitivity
+from dpquery.sensitivity import simplex_l2_sensitivity, simplex_sensitivity
 from dpquery.types import DOUBLE, Type
 
 __all__ = ["BernsteinCell", "BernsteinRelease", "Box", "Shape", "bernstein"]
@@ -92,7 +93,8 @@ class BernsteinRelease:
     shape: Shape
     sums: tuple[SumCodes, ...]
     rows: CountRows
-    distance: int
+    distance: Distance
+    """In the norm of the noise."""
     noise: AdditiveNoise
     low: Fraction
     width: Fraction
@@ -172,8 +174,10 @@ def bernstein(call: Call, facts: Facts, shape: Shape, degree: int) -> BernsteinR
     weight = facts.weight(call, max(code.size, 1) ** degree)
     sums = tuple(SumCodes(weight, code, power + 1, call.condition) for power in range(degree))
     rows = CountRows(weight, both(present(code.expr), call.condition))
-    distance = simplex_sensitivity(sums[0], facts.neighbours, degree)
-    noise = additive_noise(call, distance, distance)
+    l1 = simplex_sensitivity(sums[0], facts.neighbours, degree)
+    l2 = simplex_l2_sensitivity(sums[0], facts.neighbours, degree)
+    noise = additive_noise(call, l1, l2)
+    distance = l1 if noise.norm == 1 else l2
     low, width = code.low * code.grid, (code.high - code.low) * code.grid
     return BernsteinRelease(call.function, shape, sums, rows, distance, noise, low, width)
 

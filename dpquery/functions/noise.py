@@ -6,6 +6,7 @@ which is post-processing: counts and sums differ in their measure and their unit
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -28,6 +29,7 @@ __all__ = [
     "AdditiveRelease",
     "additive",
     "additive_noise",
+    "double",
     "in_type",
     "spread",
 ]
@@ -35,6 +37,7 @@ __all__ = [
 ADDITIVE = ("laplace", "gaussian")
 LEVEL = Fraction(95, 100)
 """The confidence at which errors are shown."""
+LARGEST = Fraction(sys.float_info.max)
 
 
 def additive(
@@ -121,7 +124,12 @@ def in_type(value: Fraction, type_: Type) -> int | Decimal | float:
                 -type_.scale
             )
         case _:
-            return float(value)
+            return double(value)
+
+
+def double(value: Fraction) -> float:
+    """Give the nearest double; sums and squares can pass the largest, where they stay."""
+    return float(max(-LARGEST, min(LARGEST, value)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.events import Event
 from dpquery.functions.base import (
     BOUNDS,
@@ -32,6 +33,7 @@ from dpquery.functions.codes import code_of, from_code
 from dpquery.functions.noise import LEVEL
 from dpquery.ir import Call, Histogram, Measure, Weight
 from dpquery.mechanisms import GridQuantile, rank_range
+from dpquery.mechanisms.grid_quantile import LARGEST_GRID
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Neighbours, decimal_text
 from dpquery.types import Type
@@ -127,6 +129,8 @@ class _Asked:
 def _plan(call: Call, facts: Facts) -> QuantileRelease:
     order = HALF if call.order is None else call.order
     code = code_of(call, origin_at_low=True)
+    if code.cells > LARGEST_GRID:
+        raise _too_fine(call)
     weight = _weight(call, facts, order)
     substitution = facts.neighbours is Neighbours.SUBSTITUTE
     distance = rank_range(order, weight.total, substitution=substitution, grouped=facts.grouped)
@@ -134,6 +138,19 @@ def _plan(call: Call, facts: Facts) -> QuantileRelease:
     mechanism = GridQuantile.calibrated(order, code.cells, most, distance, call.options.epsilon)
     measure = Histogram(weight, code, call.condition)
     return QuantileRelease(call.function, measure, distance, mechanism, code.expr.type)
+
+
+def _too_fine(call: Call) -> PlanRefused:
+    return PlanRefused(
+        Diagnostic(
+            "DPQ404",
+            f"{call.function} has too many values to draw from between these bounds",
+            call.options.bounds_span or call.span,
+            "more than 2^63 values",
+            ("a quantile is one of the values that lie on a grid between the bounds.",),
+            ("narrow the bounds: bounds=[0, 1000]",),
+        )
+    )
 
 
 def _weight(call: Call, facts: Facts, order: Fraction) -> Weight:

@@ -14,7 +14,7 @@ from math import sqrt
 
 from dpquery.functions.base import BOUNDS, COMMON, Argument, DPFunction, Facts
 from dpquery.functions.moments import BernsteinRelease, Box, bernstein
-from dpquery.functions.noise import ADDITIVE
+from dpquery.functions.noise import ADDITIVE, double
 from dpquery.ir import Call
 
 __all__ = ["STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP"]
@@ -36,7 +36,7 @@ class Spread:
         total = sum(sums, Fraction(0))
         mean = (sums[1] / 2 + sums[2]) / total
         share = min(max(sums[2] / total - mean * mean, Fraction(0)), QUARTER)
-        return self._shown(share * width * width, total / rows)
+        return self._shown(share, width, total / rows)
 
     def range(
         self, box: Box, width: Fraction, low: Fraction, rows: Fraction
@@ -47,24 +47,26 @@ class Spread:
         side: the true range is narrower.
         """
         if not any(high for _, high in box):
-            return self._shown(Fraction(0), Fraction(2)), self._shown(
-                QUARTER * width * width, Fraction(2)
-            )
+            two = Fraction(2)
+            return self._shown(Fraction(0), width, two), self._shown(QUARTER, width, two)
         square0, square1 = _share(box, (0, 0, 1))
         mean0, mean1 = _share(box, (0, Fraction(1, 2), 1))
         least = max(square0 - mean1 * mean1, Fraction(0))
         most = min(max(square1 - mean0 * mean0, Fraction(0)), QUARTER)
         total0, total1 = (sum((side[end] for side in box), Fraction(0)) for end in (0, 1))
         return (
-            self._shown(least * width * width, total1 / rows),
-            self._shown(most * width * width, total0 / rows),
+            self._shown(least, width, total1 / rows),
+            self._shown(most, width, total0 / rows),
         )
 
-    def _shown(self, variance: Fraction, count: Fraction) -> float:
-        """Correct for a sample's size, never by more than a sample of two; take the root."""
+    def _shown(self, share: Fraction, width: Fraction, count: Fraction) -> float:
+        """Correct for a sample's size, never by more than a sample of two; take the root.
+
+        The share is of the squared width, which itself may be larger than any double.
+        """
         if self.sample:
-            variance *= count / (count - 1) if count > 2 else 2
-        return sqrt(variance) if self.root else float(variance)
+            share *= count / (count - 1) if count > 2 else 2
+        return sqrt(4 * share) * float(width / 2) if self.root else double(share * width**2)
 
 
 def _share(box: Box, values: Sequence[Fraction | int]) -> tuple[Fraction, Fraction]:

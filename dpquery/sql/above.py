@@ -30,6 +30,9 @@ from dpquery.sql.spans import Spans
 __all__ = ["AboveBinder", "Below", "Item"]
 
 MAX_LIMIT = 2**31 - 1
+MAX_WRITTEN_OUT = 20_000
+"""Nodes that names of the SELECT list may stand for, in all."""
+MAX_DEPTH = 200
 MAX_SIZE = 30_000
 """Nodes of an expression with everything written as often as the engine will write it."""
 
@@ -82,6 +85,7 @@ class AboveBinder:
         self._below = below
         self._names: dict[str, str] = {}
         self._values: dict[str, exp.Expr] = {}
+        self._written_out = 0
         self._repeats: dict[str, int] = {}
         self._items: list[Item] = []
         self._last_call = ("", "")
@@ -130,6 +134,8 @@ class AboveBinder:
         origin = None
         default = self.source.snippet(self.spans.of(value))
         tree = self._value(value)
+        if _depth(tree) > MAX_DEPTH:
+            self._refuse_size(self.spans.of(value))
         if is_call(inner):
             column, function = self._last_call
             origin, default = (0, column), function.lower()
@@ -211,8 +217,24 @@ class AboveBinder:
             and fold(node.name) in self._values
             and not self._below.has(node.name)
         ):
-            return exp.Paren(this=self._values[fold(node.name)].copy())
+            tree = self._values[fold(node.name)]
+            self._written_out += sum(1 for _ in tree.walk())
+            if self._written_out > MAX_WRITTEN_OUT:
+                self._refuse_size(self.spans.of(node))
+            return exp.Paren(this=tree.copy())
         return exp.column(self._below.column(node), table=self.relation, quoted=True)
+
+    def _refuse_size(self, span: Span) -> NoReturn:
+        raise SyntaxRefused(
+            Diagnostic(
+                "DPQ105",
+                "the names of the SELECT list stand for too much",
+                span,
+                "written out, it is too large",
+                ("a name of the SELECT list is replaced by all that it stands for.",),
+                ("use fewer of these names inside one another",),
+            )
+        )
 
     def _rebuilt(self, node: exp.Expr) -> exp.Expr:
         """Make a node of the same kind over its operands, and of nothing else in it."""
@@ -334,6 +356,14 @@ class AboveBinder:
                 (remedy,),
             )
         )
+
+
+def _depth(tree: exp.Expr) -> int:
+    """Measure nesting, level by level."""
+    level, depth = [tree], 0
+    while level:
+        level, depth = [part for node in level for part in node.iter_expressions()], depth + 1
+    return depth
 
 
 def _is_number(node: exp.Expr) -> bool:

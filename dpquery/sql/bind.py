@@ -13,7 +13,7 @@ from sqlglot import expressions as exp
 from dpquery.errors import Diagnostic, RuleRefused, SyntaxRefused
 from dpquery.ir import Bound, ColumnRef, Filter, Frontier, Key, Relation, TableScan
 from dpquery.policy.facts import PublicFacts
-from dpquery.policy.model import Column, Policy, Table
+from dpquery.policy.model import Column, Policy
 from dpquery.source import Span
 from dpquery.sql.above import AboveBinder, Item
 from dpquery.sql.calls import Calls
@@ -61,16 +61,15 @@ def _over_private(parsed: Parsed, scope: Scope, span: Span) -> Bound:
         if isinstance(item, exp.Star) or (
             isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
         ):
-            raise _raw("*", scope.table, spans.of(item), EXAMPLE)
+            raise _raw("*", f"SELECT {EXAMPLE} FROM {scope.table.name}", spans.of(item))
     below = _Released(
         scope, spans, bind_keys(select, relation, rows), Calls(parsed.source, rows)
     )
     above = AboveBinder(parsed.source, spans, below).over_released(select)
     calls = tuple(below.calls.found)
     if not calls:
-        raise _unaskable(
-            f"nothing is asked about {scope.table.name}", spans.of(select.expressions[0])
-        )
+        name, first = scope.table.name, spans.of(select.expressions[0])
+        raise _unaskable(f"nothing is asked about {name}", first, below.query(EXAMPLE))
     return Bound(parsed.source, (Frontier(span, relation, calls, below.keys),), above)
 
 
@@ -95,16 +94,21 @@ class _Released:
         for key in self.keys:
             if isinstance(key.expr, ColumnRef) and key.expr.name == found.name:
                 return key.column
-        raise _raw(found.name, self.scope.table, self.spans.of(node), *self._instead(found))
+        raise _raw(found.name, self._instead(found), self.spans.of(node))
 
-    def _instead(self, column: Column) -> tuple[str, ...]:
-        """Give the items of a query that shows something of a column: as a group, or noisy."""
-        groups = [key.expr.name for key in self.keys if isinstance(key.expr, ColumnRef)]
+    def _instead(self, column: Column) -> str:
+        """Write a query that shows something of a column: as a group, or noisy."""
         if has_listed_groups(column):
-            return (*groups, column.name, EXAMPLE)
-        if column.bounds is not None:
-            return (*groups, f"DP_QUANTILE({column.name}, 0.5, eps=0.5)")
-        return (*groups, EXAMPLE)
+            return self.query(EXAMPLE, column.name)
+        quantile = f"DP_QUANTILE({column.name}, 0.5, eps=0.5)"
+        return self.query(EXAMPLE if column.bounds is None else quantile)
+
+    def query(self, call: str, *more: str) -> str:
+        """Write a query with the groups of this one, and more, around a call."""
+        groups = [key.expr.name for key in self.keys if isinstance(key.expr, ColumnRef)]
+        groups += more
+        grouped = f" GROUP BY {', '.join(groups)}" if groups else ""
+        return f"SELECT {', '.join([*groups, call])} FROM {self.scope.table.name}{grouped}"
 
     def has(self, name: str) -> bool:
         """Say whether a key is so called."""
@@ -114,7 +118,7 @@ class _Released:
 
 def _over_public(parsed: Parsed, scope: Scope, public: PublicFacts) -> Bound:
     """Bind a query over a public table: nothing private, nothing charged."""
-    _refuse_groups(parsed)
+    _refuse_groups(parsed, f"SELECT * FROM {scope.table.name}")
     names = tuple(public.columns(scope.table.name))
     below = _Public(scope, parsed.spans, names, public.relation(scope.table.name))
     stars = [
@@ -168,7 +172,7 @@ class _Public:
 
 def _without_table(parsed: Parsed) -> Bound:
     """Bind a query that reads no table, as `SELECT 1`."""
-    _refuse_groups(parsed)
+    _refuse_groups(parsed, "SELECT 1 + 1")
     above = AboveBinder(parsed.source, parsed.spans, _Nothing(parsed.spans))
     return Bound(parsed.source, (), above.over_public(parsed.query, []))
 
@@ -193,22 +197,17 @@ class _Nothing:
         return False
 
 
-def _refuse_groups(parsed: Parsed) -> None:
+def _refuse_groups(parsed: Parsed, remedy: str) -> None:
     """Refuse GROUP BY and HAVING where there are no groups to be released."""
     for slot, word in (("group", "GROUP BY"), ("having", "HAVING")):
         clause = parsed.query.args.get(slot)
         if clause is not None:
-            span = parsed.spans.of(clause)
-            remedy = "SELECT * FROM the_table"
-            raise SyntaxRefused(
-                outside(f"{word} of public rows", span, "nothing private", remedy)
-            )
+            span = parsed.spans.word(word) or parsed.spans.of(clause)
+            label = "only private rows are put into groups"
+            raise SyntaxRefused(outside(f"{word} of public rows", span, label, remedy))
 
 
-def _raw(name: str, table: Table, span: Span, *instead: str) -> RuleRefused:
-    """Refuse a column by itself; offer a query of groups, if any, and one DP_ call."""
-    *groups, _ = instead
-    grouped = f" GROUP BY {', '.join(groups)}" if groups else ""
+def _raw(name: str, instead: str, span: Span) -> RuleRefused:
     shown = "the rows" if name == "*" else name
     return RuleRefused(
         Diagnostic(
@@ -220,12 +219,14 @@ def _raw(name: str, table: Table, span: Span, *instead: str) -> RuleRefused:
                 "a result may contain only DP_ functions and grouping columns;",
                 f"one person's {'row' if name == '*' else name} is what the session protects.",
             ),
-            (f"SELECT {', '.join(instead)} FROM {table.name}{grouped}",),
+            (instead,),
         )
     )
 
 
-def _unaskable(title: str, span: Span) -> RuleRefused:
+def _unaskable(
+    title: str, span: Span, remedy: str = f"SELECT {EXAMPLE} FROM a_table"
+) -> RuleRefused:
     return RuleRefused(
         Diagnostic(
             "DPQ302",
@@ -233,6 +234,6 @@ def _unaskable(title: str, span: Span) -> RuleRefused:
             span,
             "no DP_ function over a private table",
             ("a private table is only ever counted and summed, with noise.",),
-            (f"SELECT {EXAMPLE} FROM a_table",),
+            (remedy,),
         )
     )

@@ -9,6 +9,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused
+from dpquery.functions.codes import example_bounds
 from dpquery.ir import Expr, Literal
 from dpquery.source import Span
 from dpquery.sql.expressions import with_article
@@ -64,11 +65,7 @@ def _moment(argument: Expr, literal: Literal) -> Fraction:
 
 
 def _not_of_kind(argument: Expr, span: Span) -> NoReturn:
-    kind, named = argument.type.kind, with_article(argument.type)
-    example = {
-        Kind.DATE: "bounds=['2020-01-01', '2024-12-31']",
-        Kind.TIMESTAMP: "bounds=['2020-01-01 00:00:00', '2024-12-31 23:59:59']",
-    }
+    named = with_article(argument.type)
     raise NameRefused(
         Diagnostic(
             "DPQ208",
@@ -76,7 +73,7 @@ def _not_of_kind(argument: Expr, span: Span) -> NoReturn:
             span,
             f"not {named}",
             ("values are clamped to the bounds, so both have to be values of the argument.",),
-            (example.get(kind, "bounds=[0, 1000]"),),
+            (example_bounds(argument.type),),
         )
     )
 

@@ -12,6 +12,7 @@ from dpquery import functions
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused, listed, nearest
 from dpquery.functions.base import Argument, DPFunction, Parameter
 from dpquery.ir import Call, Expr
+from dpquery.privacy import decimal_text
 from dpquery.source import Source, Span
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.expressions import with_article
@@ -21,6 +22,13 @@ from dpquery.sql.options import EXAMPLES, read_number_between, read_options
 from dpquery.types import Kind
 
 __all__ = ["Calls", "is_call"]
+
+_OFFERED = {
+    Kind.BOOLEAN: "DP_PROPORTION",
+    Kind.DATE: "DP_MEDIAN",
+    Kind.TIMESTAMP: "DP_MEDIAN",
+}
+"""What can be asked about values that are no numbers; of others, how many there are."""
 
 
 def is_call(node: exp.Expr) -> bool:
@@ -54,9 +62,10 @@ class Calls:
         positional, named = self._arguments(function, node)
         distinct, positional = self._distinct(function, positional)
         order = self._order(function, node, positional)
-        argument = None if distinct else self._argument(function, node, positional)
+        argument = self._argument(function, node, positional, distinct=distinct)
         if "eps" not in named:
-            self._missing(function, node, "eps", "eps is missing")
+            text = self.source.snippet(self.rows.spans.of(node))
+            self._missing(function, node, "eps", "eps is missing", f"{text[:-1]}, eps=0.5)")
         options = read_options(function, argument, named)
         call = Call(
             span=whole,
@@ -123,9 +132,9 @@ class Calls:
         if not positional or not isinstance(positional[0], exp.Distinct):
             return False, positional
         node, unit = positional[0], self.rows.scope.table.unit
-        (inner,) = node.expressions
-        named = isinstance(inner, exp.Column) and unit is not None
-        if function.distinct and named and fold(inner.name) == fold(unit or ""):
+        inner = unwrapped(node.expressions[0])
+        unnamed = unit is None or fold(inner.name) != fold(unit)
+        if function.distinct and isinstance(inner, exp.Column) and not unnamed:
             self.rows.scope.check_qualifier(inner, self.rows.spans.of(inner))
             return True, positional
         raise PlanRefused(
@@ -146,12 +155,29 @@ class Calls:
         if not function.order:
             return None
         if len(positional) < 2:
-            self._missing(function, node, "a quantile", "which quantile is missing")
+            shown = [self.source.snippet(self.rows.spans.of(first)) for first in positional]
+            remedy = f"{function.name}({shown[0]}, 0.5, eps=0.5)" if shown else function.example
+            self._missing(function, node, "a quantile", "it does not say which one", remedy)
         written = positional.pop(1)
-        span = self.rows.spans.of(written)
+        span, number = self.rows.spans.of(written), unwrapped(written)
+        remedy = self._with_share(node, span, number)
+        if isinstance(unwrapped(positional[0]), exp.Literal):
+            first, second = (
+                self.source.snippet(self.rows.spans.of(p)) for p in (written, positional[0])
+            )
+            remedy = f"{function.name}({first}, {second}, eps=0.5)"
         return read_number_between(
-            "quantile", unwrapped(written), span, (Fraction(0), Fraction(1))
+            "the quantile", number, span, (Fraction(0), Fraction(1)), remedy
         )
+
+    def _with_share(self, node: exp.Expr, span: Span, number: exp.Expr) -> str:
+        """Write a call with another quantile: a percentage becomes a share."""
+        percent = str(number.this) if isinstance(number, exp.Literal) else ""
+        share = "0.5"
+        if percent.isdigit() and len(percent) < 4 and int(percent) <= 100:
+            share = decimal_text(Fraction(int(percent), 100))
+        call, text = self.rows.spans.of(node), self.source.text
+        return text[call.start : span.start] + share + text[span.end : call.end]
 
     def _name_of(self, item: exp.Expr) -> str | None:
         """Give the name of a named argument; otherwise `column = value` is a comparison."""
@@ -200,10 +226,17 @@ class Calls:
         )
 
     def _argument(
-        self, function: DPFunction, node: exp.Expr, positional: list[exp.Expr]
+        self,
+        function: DPFunction,
+        node: exp.Expr,
+        positional: list[exp.Expr],
+        *,
+        distinct: bool,
     ) -> Expr | None:
+        """Bind what is asked about; None stands for all rows, or for the units."""
         if not positional:
-            self._missing(function, node, "an argument", "what to ask about is missing")
+            label = "what to ask about is missing"
+            self._missing(function, node, "an argument", label, function.example)
         if len(positional) > 1:
             takes = "an argument and a quantile" if function.order else "one argument"
             raise NameRefused(
@@ -216,6 +249,8 @@ class Calls:
                     (self._named(function, positional),),
                 )
             )
+        if distinct:
+            return None
         if isinstance(positional[0], exp.Star):
             if not function.star:
                 self._not_of_rows(function, positional[0])
@@ -242,7 +277,7 @@ class Calls:
         """Write the call anew, with a second number as its eps."""
         first, second = (self.source.snippet(self.rows.spans.of(p)) for p in positional[:2])
         number = isinstance(positional[1], exp.Literal) and not positional[1].is_string
-        order = f", {EXAMPLES['quantile']}" if function.order else ""
+        order = ", 0.5" if function.order else ""
         return f"{function.name}({first}{order}, eps={second if number else '0.5'})"
 
     def _nested(self, function: DPFunction, inner: exp.Expr) -> NoReturn:
@@ -257,9 +292,9 @@ class Calls:
             )
         )
 
-    def _missing(self, function: DPFunction, node: exp.Expr, what: str, label: str) -> NoReturn:
-        call = self.source.snippet(self.rows.spans.of(node))
-        remedy = f"{call[:-1]}, eps=0.5)" if what == "eps" else function.example
+    def _missing(
+        self, function: DPFunction, node: exp.Expr, what: str, label: str, remedy: str
+    ) -> NoReturn:
         raise NameRefused(
             Diagnostic(
                 "DPQ203",
@@ -286,7 +321,7 @@ class Calls:
         if fits[wanted]:
             return
         written = self.source.snippet(argument.span)
-        remedy = f"DP_COUNT({written}, eps=0.5)          how many values there are"
+        remedy = f"{_OFFERED.get(type_.kind, 'DP_COUNT')}({written}, eps=0.5)"
         if wanted is Argument.CONDITION:
             remedy = f"{function.name}({written} IS NOT NULL, eps=0.5)"
         raise NameRefused(

@@ -27,6 +27,7 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.Except: "EXCEPT",
     exp.Intersect: "INTERSECT",
     exp.Group: "GROUP BY",
+    exp.GroupingSets: "GROUPING SETS",
     exp.Having: "HAVING",
     exp.Distinct: "DISTINCT",
     exp.Window: "a window",

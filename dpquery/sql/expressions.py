@@ -63,7 +63,9 @@ def arithmetic(span: Span, operator: Operator, left: Expr, right: Expr) -> Arith
         case Operator.QUOTIENT | Operator.REMAINDER:
             for operand in (left, right):
                 if operand.type != INTEGER:
-                    mismatch(operand.span, f"{operator} needs integers", with_article(operand.type))
+                    mismatch(
+                        operand.span, f"{operator} needs integers", with_article(operand.type)
+                    )
             return Arithmetic(
                 span, operator, left, right, INTEGER, _divided(operator, left, right)
             )

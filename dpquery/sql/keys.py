@@ -193,6 +193,7 @@ def _order(value: Scalar) -> int | Fraction | str | date:
 
 
 _NAMED = {
+    Kind.BOOLEAN: "true",
     Kind.INTEGER: "1, 2",
     Kind.DECIMAL: "1.5, 2.5",
     Kind.TEXT: "'a', 'b'",
@@ -235,7 +236,9 @@ def _public_column(table: Table) -> tuple[str, ...]:
 
 
 def _too_many(cells: int, keys: Sequence[Key]) -> NoReturn:
-    counts = " x ".join(str(len(key.values)) for key in keys)
+    counts = " x ".join(f"{len(key.values):,}" for key in keys)
+    most = max(keys, key=lambda key: len(key.values)).expr
+    assert isinstance(most, ColumnRef)  # noqa: S101 - others have no values
     raise PlanRefused(
         Diagnostic(
             "DPQ405",
@@ -243,6 +246,6 @@ def _too_many(cells: int, keys: Sequence[Key]) -> NoReturn:
             keys[-1].span,
             f"{counts} values",
             (f"every declared group is shown, and at most {MAX_CELLS:,} can be.",),
-            ("name fewer groups: WHERE a_column IN (1, 2)",),
+            (f"WHERE {most.name} IN ({_NAMED[most.type.kind]})     to name fewer groups",),
         )
     )

@@ -27,12 +27,11 @@ EXAMPLES = {
     "max_rows_contributed": "max_rows_contributed=5",
     "mechanism": "mechanism='laplace'",
     "bounds": "bounds=[0, 1000]",
-    "quantile": "0.5",
 }
 """How each option is written."""
 
 _PROMISE = "outside this range the promise means nothing, or cannot be computed exactly."
-_RANGES = {"quantile": "a quantile is a share of the rows: 0.1 is the tenth percentile."}
+_RANGES = {"the quantile": "a quantile is a share of the rows: 0.1 is the tenth percentile."}
 """Why an option has the range it has."""
 
 Given = Mapping[str, tuple[exp.Expr, Span]]
@@ -77,16 +76,21 @@ def _option(name: str, node: exp.Expr, span: Span, function: DPFunction) -> Frac
         case "max_rows_contributed":
             rows = read_number_between(name, node, span, (Fraction(1), Fraction(MAX_ROWS)))
             if rows.denominator != 1:
-                _out_of_range(name, span, "a whole number", decimal_text(rows))
+                _out_of_range(name, span, "a whole number", decimal_text(rows), EXAMPLES[name])
             return rows
         case _:
             return _mechanism(function, node, span)
 
 
 def read_number_between(
-    name: str, node: exp.Expr, span: Span, bounds: tuple[Fraction, Fraction]
+    name: str,
+    node: exp.Expr,
+    span: Span,
+    bounds: tuple[Fraction, Fraction],
+    remedy: str = "",
 ) -> Fraction:
-    """Read an option as an exact number from its literal: no expression, no column, no cast."""
+    """Read a number exactly from its literal: no expression, no column, no cast."""
+    remedy = remedy or EXAMPLES[name]
     sign = 1
     if isinstance(node, exp.Neg):
         sign, node = -1, node.this
@@ -98,21 +102,21 @@ def read_number_between(
                 span,
                 "not a number",
                 (f"{name} is read exactly from the text, before anything is computed.",),
-                (EXAMPLES[name],),
+                (remedy,),
             )
         )
     try:
         value = sign * exact_number(str(node.this))
     except ValueError as error:
-        _out_of_range(name, span, "a plain number of at most 30 digits", str(error))
+        _out_of_range(name, span, "a plain number of at most 30 digits", str(error), remedy)
     if not bounds[0] <= value <= bounds[1]:
         low, high = (decimal_text(bound) for bound in bounds)
         written = f"{'-' if sign < 0 else ''}{node.this}"[:40]
-        _out_of_range(name, span, f"between {low} and {high}", written)
+        _out_of_range(name, span, f"between {low} and {high}", written, remedy)
     return value
 
 
-def _out_of_range(name: str, span: Span, wanted: str, given: str) -> NoReturn:
+def _out_of_range(name: str, span: Span, wanted: str, given: str, remedy: str) -> NoReturn:
     raise NameRefused(
         Diagnostic(
             "DPQ205",
@@ -120,7 +124,7 @@ def _out_of_range(name: str, span: Span, wanted: str, given: str) -> NoReturn:
             span,
             f"given as {given}" if not given.startswith(("not", "more", "out")) else given,
             (_RANGES.get(name, _PROMISE),),
-            (EXAMPLES[name],),
+            (remedy,),
         )
     )
 

@@ -93,7 +93,13 @@ class Spans:
                 return call if span is None else span | call
         if span is not None and isinstance(node, exp.Cast):
             span = self._with_type(span)
-        return None if span is None else self._closed(span)
+        if span is None:
+            return None
+        span = self._closed(span)
+        if isinstance(node, exp.Array):
+            for number in list(self._around(self._at(span.start)))[:1]:
+                span |= self._bracket(number)
+        return span
 
     def _with_type(self, span: Span) -> Span:
         """Add the type of `DATE '2024-12-31'` or `x::DATE`: it has no node with a position."""

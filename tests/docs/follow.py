@@ -6,8 +6,9 @@ from pathlib import Path
 
 from dpquery.budget.charge import Account, Limits
 from dpquery.budget.ledger import open_ledger
-from dpquery.engine.duckdb.private import _origin
+from dpquery.engine.duckdb.private import _files
 from dpquery.engine.duckdb.public import PublicEngine
+from dpquery.engine.duckdb.render import Origin
 from dpquery.engine.duckdb.scan import ScanSQL
 from dpquery.events import encode
 from dpquery.ir import table_of
@@ -35,7 +36,11 @@ def followed() -> str:
     public.close()
     scan = plan.frontiers[0].scan
     table = policy.tables[table_of(scan.relation).table]
-    sql = ScanSQL(scan, table, _origin(table)).sums().replace(str(sample_directory()), "…")
+    sql = (
+        ScanSQL(scan, table, Origin(_files(table), held=False))
+        .sums()
+        .replace(str(sample_directory()), "…")
+    )
     call, contribution = bound.frontiers[0].calls[0], checked.frontiers[0][1]
     released = plan.frontiers[0].releases[0].release
     return "\n".join(

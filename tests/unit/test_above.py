@@ -108,8 +108,8 @@ def test_what_is_accepted_over_public_tables_can_be_computed(query: str):
 def test_no_word_of_the_query_reaches_the_engine():
     plan = planned("SELECT DP_COUNT(*, eps=0.1) AS \"x' ; --\", 'a''b' AS \"f(\" FROM staff")
     assert plan.above.sql == (
-        'SELECT "f0"."a0" AS "c0", CAST(\'a\'\'b\' AS TEXT) AS "c1", '
-        '"f0"."row" AS "row" FROM "f0"'
+        'SELECT "f0"."a0" AS "c0", TRY(CAST(\'a\'\'b\' AS TEXT)) AS "c1", '
+        '"f0"."row" AS "row" FROM "f0" ORDER BY "f0"."row"'
     )
     assert [column.name for column in plan.above.columns] == ["x' ; --", "f("]
 

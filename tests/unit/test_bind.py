@@ -40,7 +40,8 @@ refused[DPQ202]: there is no function DP_CUONT
 1 | SELECT DP_CUONT(age, eps=0.5) FROM staff
   |        ^^^^^^^^ unknown function
 
-   why: this build has DP_COUNT.
+   why: this build has DP_COUNT, DP_AVG, DP_COUNTIF, DP_COUNT_IF, DP_MEAN, DP_MEDIAN, \
+DP_PROPORTION, DP_QUANTILE, DP_STDDEV, DP_STDDEV_POP, ….
    try: DP_COUNT(age, eps=0.5)""",
     ),
     (
@@ -166,9 +167,9 @@ refused[DPQ301]: salary cannot be shown row by row
 1 | SELECT salary FROM staff
   |        ^^^^^^ not inside a DP_ function
 
-   why: a result may contain only DP_ functions;
+   why: a result may contain only DP_ functions and grouping columns;
         one person's salary is what the session protects.
-   try: SELECT DP_COUNT(*, eps=0.5) FROM staff""",
+   try: SELECT DP_QUANTILE(salary, 0.5, eps=0.5) FROM staff""",
     ),
     (
         "SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE DP_COUNT(*, eps=0.5) > 10",

@@ -23,4 +23,9 @@ def test_without_bounds_the_type_is_the_range() -> None:
 
 def test_what_is_no_number_has_no_range() -> None:
     assert not Column("x", TEXT).interval.bounded
-    assert not Column("x", DATE, Bounds(date(2000, 1, 1), date(2001, 1, 1))).interval.bounded
+
+
+def test_the_range_of_dates_is_in_days_since_1970() -> None:
+    column = Column("x", DATE, Bounds(date(1970, 1, 1), date(1971, 1, 1)))
+    assert column.interval == Interval(Fraction(0), Fraction(365))
+    assert not Column("x", DATE).interval.bounded

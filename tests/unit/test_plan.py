@@ -18,7 +18,7 @@ refused[DPQ208]: the types in the result do not match
 1 | SELECT zone + 1 FROM regions
   | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ somewhere here
 
-   why: counts are numbers; they are combined and compared with numbers only.
+   why: values are combined and compared with values of their own type only.
    try: ROUND(DP_COUNT(*, eps=0.5) / 1000, 1)""",
     ),
     (
@@ -85,7 +85,7 @@ def test_an_explanation_states_charge_noise_and_weights():
         == """\
 charge: 0.1
 DP_COUNT by laplace
-  sensitivity     10 rows
+  sensitivity     10
   noise scale     100
   expected error  ± 300 (95 %)
   weights         limit 10 per unit, in 1/4294967296

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
 
 from dpquery.engine.duckdb.connection import quoted
-from dpquery.engine.duckdb.render import Rows, cast, constant, storage
-from dpquery.ir import Code, ColumnRef, Key, Scalar, grid_step, on_grid
-from dpquery.policy.model import Table
-from dpquery.types import EPOCH, Interval, Kind, Type
+from dpquery.engine.duckdb.render import (
+    SHORT_DIGITS,
+    Rows,
+    cast,
+    constant,
+    kept_key,
+    storage,
+)
+from dpquery.ir import (
+    Code,
+    ColumnRef,
+    Key,
+    Scalar,
+    Scan,
+    columns_of,
+    columns_read,
+    grid_step,
+    on_grid,
+)
+from dpquery.policy.model import Column, Table
+from dpquery.types import DECIMAL_DIGITS, EPOCH, INTEGER, Interval, Kind, Type
 
-__all__ = ["code_sql", "key_sql"]
+__all__ = ["code_sql", "key_sql", "wanted_columns"]
 
 EPOCH_DAY = "CAST('1970-01-01' AS DATE)"
 
@@ -31,18 +49,34 @@ def code_sql(rows: Rows, code: Code) -> str:
         case Kind.DOUBLE:
             number = _on_grid(value, code)
         case Kind.DECIMAL:
-            number = _unscaled(value, code, type_.scale)
+            return _unscaled(value, code, type_.scale)
         case _:
-            number = cast(value, _storage(code))
-    return f"({number} - {code.origin})" if code.origin else number
+            number = cast(value, _storage(code.low, code.high))
+    return _less_origin(number, code)
+
+
+def _less_origin(number: str, code: Code) -> str:
+    """Subtract the origin, in integers that hold all differences."""
+    if not code.origin:
+        return number
+    ends = (code.low, code.high, code.low - code.origin, code.high - code.origin)
+    wide = _storage(min(ends), max(ends))
+    if wide == "BIGINT":
+        return f"({number} - {code.origin})"
+    difference = f"({cast(number, wide)} - {code.origin})"
+    return cast(difference, _storage(min(ends[2:]), max(ends[2:])))
 
 
 def _inside(code: Code) -> bool:
-    """Whether the expression's own range is that of the code."""
+    """Whether the expression's own range is that of the code.
+
+    Computed doubles are rounded, which can take them out of their range.
+    """
     domain = code.expr.domain
     low, high = code.low * code.grid, code.high * code.grid
     return (
-        domain.low is not None
+        (code.expr.type.kind is not Kind.DOUBLE or isinstance(code.expr, ColumnRef))
+        and domain.low is not None
         and domain.high is not None
         and low <= domain.low
         and domain.high <= high
@@ -75,7 +109,9 @@ def _end(end: int, code: Code, type_: Type) -> str:
 def _on_grid(value: str, code: Code) -> str:
     """Write floor(x / grid + 1/2) in doubles, cut where doubles round an end outwards."""
     operator, step = grid_step(code.grid)
-    number = f"CAST(floor({value} {operator} CAST('{step!r}' AS DOUBLE) + 5e-1) AS BIGINT)"
+    # Doubles round: beside the ends of its type, a code is computed in the wider one.
+    held = _storage(2 * min(code.low, 0), 2 * max(code.high, 0))
+    number = f"CAST(floor({value} {operator} CAST('{step!r}' AS DOUBLE) + 5e-1) AS {held})"
     if not _rounds_outwards(code):
         return number
     return _cut(number, code.low, code.high)
@@ -92,23 +128,60 @@ def _rounds_outwards(code: Code) -> bool:
 
 
 def _unscaled(value: str, code: Code, scale: int) -> str:
-    """Write a decimal's digits as an integer: the product is whole, so the cast is exact."""
-    digits = len(str(code.size)) + scale + 1
-    wide = f"DECIMAL({18 if digits <= 18 else 38}, {scale})"
-    return cast(f"({cast(value, wide)} * {10**scale})", _storage(code))
+    """Write a decimal's digits as an integer: each product is whole, so its cast is exact."""
+    if max(len(str(abs(end))) for end in (code.low, code.high)) + scale < SHORT_DIGITS:
+        short = cast(value, f"DECIMAL({SHORT_DIGITS}, {scale})")
+        return _less_origin(cast(f"({short} * {10**scale})", "BIGINT"), code)
+    number = cast(value, f"DECIMAL({DECIMAL_DIGITS}, {scale})")
+    if code.origin:
+        ends = Interval(code.low * code.grid, code.high * code.grid)
+        number = f"({number} - {constant(code.origin * code.grid, code.expr.type, ends)})"
+    room = DECIMAL_DIGITS - 1 - len(str(code.size))
+    while scale:  # a product has the digits of its zeros too, until the cast takes them away
+        step = min(room, scale)
+        scale -= step
+        number = cast(f"({number} * {10**step})", f"DECIMAL({DECIMAL_DIGITS}, {scale})")
+    return cast(number, _storage(code.low - code.origin, code.high - code.origin))
 
 
-def _storage(code: Code) -> str:
-    return storage(Type(Kind.INTEGER), Interval(Fraction(code.low), Fraction(code.high)))
+def _storage(low: int, high: int) -> str:
+    return storage(INTEGER, Interval(Fraction(low), Fraction(high)))
 
 
 def key_sql(rows: Rows, table: Table, key: Key) -> str:
-    """Write a key: a day as its number; a text uncut where no key is as long as the cut."""
+    """Write a key: a day as its number; a text as what is kept of it, or uncut."""
     expr = key.expr
     if expr.type.kind is Kind.DATE:
         return f"({rows.value(expr)} - {EPOCH_DAY})"
-    if expr.type.kind is Kind.TEXT and isinstance(expr, ColumnRef):
-        longest = max((len(str(value)) for value in key.values), default=0)
-        if longest < table.columns[expr.name].max_length:
-            return quoted(expr.name)
+    column = uncut(table, key)
+    if column is not None and not rows.origin.held:
+        return quoted(column.name)
+    if column is not None and listed(column, key):
+        return kept_key(column.name)
     return rows.value(expr)
+
+
+def uncut(table: Table, key: Key) -> Column | None:
+    """Give the text column of a key, where no value of the key is as long as the cut."""
+    if key.expr.type.kind is not Kind.TEXT or not isinstance(key.expr, ColumnRef):
+        return None
+    column = table.columns[key.expr.name]
+    longest = max((len(str(value)) for value in key.values), default=0)
+    return column if longest < column.max_length else None
+
+
+def listed(column: Column, key: Key) -> bool:
+    """Whether all values of a key are among those that the policy lists."""
+    return column.keys is not None and set(key.values) <= set(column.keys)
+
+
+def wanted_columns(scan: Scan, table: Table) -> frozenset[str]:
+    """Give what a scan wants kept: columns, and the listed values of key columns."""
+    names = {f"c:{name}" for name in columns_read(replace(scan, keys=()))}
+    for key in scan.keys:
+        column = uncut(table, key)
+        if column is not None and listed(column, key):
+            names.add(f"k:{column.name}")
+        else:
+            names |= {f"c:{name}" for name in columns_of(key.expr)}
+    return frozenset(names)

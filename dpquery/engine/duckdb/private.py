@@ -10,8 +10,11 @@ import duckdb
 
 from dpquery.budget.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, guarded
+from dpquery.engine.duckdb.codes import wanted_columns
 from dpquery.engine.duckdb.connection import lock, quoted, start, text
+from dpquery.engine.duckdb.held import Held
 from dpquery.engine.duckdb.ranges import DuckDBRanges
+from dpquery.engine.duckdb.render import Origin
 from dpquery.engine.duckdb.scan import ScanSQL
 from dpquery.engine.duckdb.schema import database_types
 from dpquery.engine.files import (
@@ -21,7 +24,7 @@ from dpquery.engine.files import (
     require_columns,
     require_types,
 )
-from dpquery.ir import Scan, table_of
+from dpquery.ir import Histogram, Scan, table_of
 from dpquery.policy.model import DatabaseTable, Files, Policy, Table
 
 __all__ = ["DuckDBEngine"]
@@ -37,6 +40,7 @@ class DuckDBEngine:
         self._log = log
         self._threads = threads
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._held: Held | None = None
         self._verified: dict[str, Fingerprint] = {}
 
     def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
@@ -60,8 +64,10 @@ class DuckDBEngine:
         if isinstance(table.source, DatabaseTable) and self._verified.get(table.name) != before:
             self.close()  # an attached file that was replaced would go on being read
         connection = self._started()
-        sql = ScanSQL(scan, table, _origin(table))
-        self._verify(connection, sql, before)
+        self._verify(
+            connection, ScanSQL(scan, table, Origin(_files(table), held=False)), before
+        )
+        sql = ScanSQL(scan, table, self._origin(scan, table, before))
         values = {measure: [0] * scan.cells for measure in sql.summed}
         if sql.summed:
             for cell, *sums in connection.execute(sql.sums()).fetchall():
@@ -71,6 +77,13 @@ class DuckDBEngine:
             raise DataChanged(f"the files of {table.name!r} changed while they were read")
         ranges = DuckDBRanges(connection, sql, before, self._log)
         return Exact({m: tuple(cells) for m, cells in values.items()}, scan.cells, ranges)
+
+    def _origin(self, scan: Scan, table: Table, state: Fingerprint) -> Origin:
+        """Give where the scan reads: from memory what was asked for before."""
+        assert self._held is not None  # noqa: S101 - made with the connection
+        names = wanted_columns(scan, table)
+        often = any(isinstance(measure, Histogram) for measure in scan.measures)
+        return self._held.origin(table, _files(table), state, names, often=often)
 
     def _started(self) -> duckdb.DuckDBPyConnection:
         """Open DuckDB on first use, so that connecting touches no private file."""
@@ -88,6 +101,7 @@ class DuckDBEngine:
                 connection.execute(f"SET threads = {self._threads}")
             lock(connection, paths)
             self._connection = connection
+            self._held = Held(connection)
         return self._connection
 
     def _verify(
@@ -98,7 +112,7 @@ class DuckDBEngine:
         if self._verified.get(table.name) == state:
             return
         if isinstance(table.source, DatabaseTable):
-            require_columns(table, database_types(connection, _origin(table)))
+            require_columns(table, database_types(connection, _files(table)))
         else:
             require_types(table)
         if table.single and table.unit is not None:
@@ -110,7 +124,7 @@ class DuckDBEngine:
         self._verified[table.name] = state
 
 
-def _origin(table: Table) -> str:
+def _files(table: Table) -> str:
     """Write what stands after FROM for a table's rows."""
     if isinstance(table.source, DatabaseTable):
         return f"{quoted(str(table.source.database))}.main.{quoted(table.source.table)}"

@@ -8,6 +8,7 @@ same integers.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
 from typing import Any
@@ -34,19 +35,49 @@ from dpquery.ir import (
 from dpquery.policy.model import Column, Table
 from dpquery.types import INT64, WIDEST_EXACT, Interval, Kind, Type
 
-__all__ = ["Rows", "cast", "constant", "storage"]
+__all__ = ["Origin", "Rows", "cast", "clamped", "constant", "held_name", "kept_key", "storage"]
 
 NAN = "CAST('nan' AS DOUBLE)"
 SHORT_DIGITS = 18
 """Decimals of so many digits are held in 64 bits."""
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a table's rows are read: from its files, or from columns kept in memory.
+
+    What is kept is clamped, and rows without a unit are not among it.
+    """
+
+    sql: str
+    """What stands after FROM."""
+    held: bool
+
+    def unit(self, table: Table) -> str:
+        """Write the unit column."""
+        return "u" if self.held else quoted(table.unit or "")
+
+    def column(self, column: Column) -> str:
+        """Write a column in its domain."""
+        return held_name(column.name) if self.held else clamped(column)
+
+
+def held_name(name: str) -> str:
+    """Name a column that is kept: no name from a policy is also the unit's."""
+    return quoted(f"c:{name}")
+
+
+def kept_key(name: str) -> str:
+    """Name what is kept of a text column for grouping: its listed values, as an enumeration."""
+    return quoted(f"k:{name}")
+
+
 class Rows:
     """Renders expressions over the rows of one table."""
 
-    def __init__(self, table: Table, origin: str) -> None:
+    def __init__(self, table: Table, origin: Origin) -> None:
         self._table = table
-        self._origin = origin
+        self.origin = origin
 
     def relation(self, relation: Relation) -> str:
         """Write FROM and WHERE; rows without a unit are dropped."""
@@ -55,10 +86,10 @@ class Rows:
             conditions[:0] = [self._filter(part) for part in _conjuncts(relation.condition)]
             relation = relation.source
         assert isinstance(relation, TableScan)  # noqa: S101 - the tree has no other relation
-        if self._table.unit is not None:
+        if self._table.unit is not None and not self.origin.held:
             conditions.insert(0, f"{quoted(self._table.unit)} IS NOT NULL")
         where = " WHERE " + " AND ".join(f"({c})" for c in conditions) if conditions else ""
-        return f"{self._origin}{where}"
+        return f"{self.origin.sql}{where}"
 
     def _filter(self, part: Expr) -> str:
         """Write one part of WHERE: on the raw column where the clamp cannot change its truth.
@@ -72,7 +103,7 @@ class Rows:
                 operator=operator, left=ColumnRef(name=name), right=Literal() as right
             ):
                 column = self._table.columns[name]
-                if not _inside_bounds(right, column):
+                if self.origin.held or not _inside_bounds(right, column):
                     return self.value(part)
                 raw = f"{quoted(name)} {operator} {literal(right)}"
                 number = f" AND NOT {is_nan(name)}" if column.type.kind is Kind.DOUBLE else ""
@@ -83,7 +114,7 @@ class Rows:
         """Write an expression; every operand is in brackets or atomic."""
         match expr:
             case ColumnRef(name=name):
-                return clamped(self._table.columns[name])
+                return self.origin.column(self._table.columns[name])
             case Literal():
                 return literal(expr)
             case Widen():

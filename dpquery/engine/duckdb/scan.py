@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dpquery.engine.duckdb.codes import code_sql, key_sql
-from dpquery.engine.duckdb.connection import quoted
-from dpquery.engine.duckdb.render import Rows, constant
+from dpquery.engine.duckdb.render import Origin, Rows, constant
 from dpquery.ir import (
     Code,
     CountRows,
@@ -38,7 +37,7 @@ class ScanSQL:
 
     scan: Scan
     table: Table
-    origin: str
+    origin: Origin
 
     @property
     def summed(self) -> tuple[Measure, ...]:
@@ -56,8 +55,8 @@ class ScanSQL:
 
     def single(self) -> str:
         """Write the query that says whether each unit has one row at most."""
-        unit = quoted(self.table.unit or "")
-        return f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {self.origin}"
+        unit = self.origin.unit(self.table)
+        return f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {self.origin.sql}"
 
     def held(self, measure: Histogram) -> str:
         """Write the rows that a histogram counts: group, code, weight."""
@@ -82,7 +81,7 @@ class ScanSQL:
         low, high, width = span
         limits = [f"v >= {low}", f"v < {high}"] + ([] if cell is None else [f"cell = {cell}"])
         total = "count(*)" if measure.weight.plain else "CAST(sum(w) AS BIGINT)"
-        place = f"(v - {low}) >> {width.bit_length() - 1}"
+        place = f"CAST(v - {low} AS BIGINT) >> {width.bit_length() - 1}"
         return (
             f"SELECT cell, {place} AS b, {total} AS t FROM {source} AS r "
             f"WHERE {' AND '.join(limits)} GROUP BY ALL"
@@ -92,8 +91,7 @@ class ScanSQL:
 
     @property
     def _weighted(self) -> bool:
-        contribution = self.scan.contribution
-        return contribution.unit is not None and not contribution.single
+        return any(not measure.weight.plain for measure in self.summed)
 
     @cached_property
     def _codes(self) -> list[Code]:
@@ -109,9 +107,9 @@ class ScanSQL:
     def _rows(self) -> str:
         """Write the rows: after WHERE, with a unit, in engine-made columns."""
         rows = Rows(self.table, self.origin)
-        columns = (
-            ["1 AS one"] if self.table.unit is None else [f"{quoted(self.table.unit)} AS u"]
-        )
+        columns = ["1 AS one"]
+        if self.table.unit is not None:
+            columns = [f"{self.origin.unit(self.table)} AS u"]
         columns += [
             f"{key_sql(rows, self.table, key)} AS g{i}" for i, key in enumerate(self.scan.keys)
         ]
@@ -267,5 +265,7 @@ def _join(index: int, key: Key) -> str:
 
 
 def _written(key: Key, value: object) -> str:
+    if key.expr.type.kind is Kind.DATE:
+        return str(_place(value))
     domain = key.expr.domain
     return constant(value, key.expr.type, domain)  # type: ignore[arg-type]

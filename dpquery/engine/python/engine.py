@@ -23,8 +23,7 @@ from dpquery.ir import (
     Measure,
     Relation,
     Scan,
-    SumCodes,
-    columns_of,
+    columns_read,
     table_of,
 )
 from dpquery.policy.model import Policy, Table
@@ -84,21 +83,12 @@ class PythonEngine:
 def _kept(scan: Scan, table: Table) -> Iterator[tuple[Value, Row]]:
     """Give each row that passes every filter, and its unit: where none is named, itself."""
     conditions = _conditions(scan.relation)
-    keys = (key.expr for key in scan.keys)
-    wanted = columns_of(
-        *conditions, *keys, *(part for measure in scan.measures for part in _read_by(measure))
-    )
+    wanted = columns_read(scan)
     numbers = count()
     for unit, row in read_rows(table, list(wanted)):
         owner = next(numbers) if table.unit is None else unit
         if owner is not None and all(evaluate(c, row) is True for c in conditions):
             yield owner, row
-
-
-def _read_by(measure: Measure) -> Iterator[Expr | None]:
-    yield measure.condition
-    if isinstance(measure, SumCodes | Histogram):
-        yield measure.code.expr
 
 
 def _conditions(relation: Relation) -> list[Expr]:

@@ -1,0 +1,120 @@
+"""Columns kept in memory between scans: clamped, by state of the files, within a share.
+
+What is kept are the columns as every expression sees them, so a scan over them gives the same
+integers as one over the files. A column is kept when it is asked for a second time, or at once
+where one scan asks several times: that depends on the queries, and never on what rows hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass, field
+
+import duckdb
+
+from dpquery.engine.duckdb.connection import quoted, text
+from dpquery.engine.duckdb.render import Origin, clamped, held_name, kept_key
+from dpquery.engine.files import Fingerprint
+from dpquery.policy.model import Table
+from dpquery.types import Kind
+
+__all__ = ["Held"]
+
+SHARE = 1 << 30
+"""Bytes that kept columns may take, by the estimate below."""
+_NUMBER, _TEXT = 8, 32
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is known of one table in one state of its files."""
+
+    state: Fingerprint
+    rows: int
+    bytes: int = 0
+    asked: set[str] = field(default_factory=set)
+    kept: set[str] = field(default_factory=set)
+    name: str = ""
+
+
+class Held:
+    """The kept columns of one engine."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._entries: dict[str, _Entry] = {}
+        self._made = self._types = 0
+
+    def origin(
+        self, table: Table, files: str, state: Fingerprint, names: Set[str], *, often: bool
+    ) -> Origin:
+        """Give where a scan reads its columns: from memory if they are kept, or are now.
+
+        Args:
+            table: the table.
+            files: what stands after FROM for its files.
+            state: the state of the files.
+            names: what the scan reads: `c:` and a column, or `k:` and a key column.
+            often: whether it will ask several times.
+        """
+        entry = self._entry(table, files, state)
+        if names <= entry.kept and entry.name:
+            return Origin(entry.name, held=True)
+        if (often or names <= entry.asked) and self._fits(table, entry, names):
+            self._keep(table, files, entry, names)
+            return Origin(entry.name, held=True)
+        entry.asked |= names
+        return Origin(files, held=False)
+
+    def _entry(self, table: Table, files: str, state: Fingerprint) -> _Entry:
+        entry = self._entries.get(table.name)
+        if entry is None or entry.state != state:
+            if entry is not None:
+                self._drop(entry)
+            row = self._connection.execute(f"SELECT count(*) FROM {files}").fetchone()
+            entry = self._entries[table.name] = _Entry(state, row[0] if row else 0)
+        return entry
+
+    def _fits(self, table: Table, entry: _Entry, names: Set[str]) -> bool:
+        """Say whether all kept columns together would stay within the share."""
+        others = sum(e.bytes for e in self._entries.values() if e is not entry)
+        return others + entry.rows * _width(table, entry.kept | names) <= SHARE
+
+    def _keep(self, table: Table, files: str, entry: _Entry, names: Set[str]) -> None:
+        """Read the columns once more, with those that were kept before."""
+        self._drop(entry)
+        self._made += 1
+        name, wanted = f"kept{self._made}", sorted(entry.kept | names)
+        read = Origin(files, held=False)
+        columns = [self._column(table, token) for token in wanted]
+        where = ""
+        if table.unit is not None:
+            columns.insert(0, f"{read.unit(table)} AS u")
+            where = f" WHERE {read.unit(table)} IS NOT NULL"
+        listed = ", ".join(columns) or "1 AS one"
+        self._connection.execute(f"CREATE TABLE {name} AS SELECT {listed} FROM {files}{where}")
+        entry.name, entry.kept = name, set(wanted)
+        entry.bytes = entry.rows * _width(table, entry.kept)
+
+    def _column(self, table: Table, token: str) -> str:
+        """Write a column to keep: clamped, or for grouping as an enumeration of its keys."""
+        column = table.columns[token[2:]]
+        if token.startswith("c:"):
+            return f"{clamped(column)} AS {held_name(column.name)}"
+        self._types += 1
+        values = ", ".join(text(str(key)) for key in column.keys or ())
+        self._connection.execute(f"CREATE TYPE keys{self._types} AS ENUM ({values})")
+        return (
+            f"TRY_CAST({quoted(column.name)} AS keys{self._types}) AS {kept_key(column.name)}"
+        )
+
+    def _drop(self, entry: _Entry) -> None:
+        if entry.name:
+            self._connection.execute(f"DROP TABLE {entry.name}")
+            entry.name, entry.bytes = "", 0
+
+
+def _width(table: Table, names: Set[str]) -> int:
+    """Estimate the bytes of a row: its unit, numbers, and texts, taken to be short."""
+    texts = (n for n in names if n[:2] == "c:" and table.columns[n[2:]].type.kind is Kind.TEXT)
+    return _TEXT + _NUMBER * len(names) + (_TEXT - _NUMBER) * sum(1 for _ in texts)
