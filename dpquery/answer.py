@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Cell"]
 
 _SHOWN_CONFIDENCE = Fraction(95, 100)
+_SHOWN_ROWS = 40
+"""As many as DuckDB's shell shows; `to_text()` and the formats for programs give all."""
+_LARGE = 10**15
+"""Larger doubles are shown with an exponent."""
 _NUMBERS = int | float | Decimal | Fraction
 
 
@@ -127,15 +131,33 @@ class Answer:
         return frame
 
     def __str__(self) -> str:
-        shown: list[TextColumn] = []
+        return self.to_text(max_rows=_SHOWN_ROWS)
+
+    def to_text(self, max_rows: int | None = None) -> str:
+        """Give the answer as a table for people: of long ones, the first and the last rows."""
+        left_out = 0 if max_rows is None else max(0, len(self) - max_rows)
+        if not left_out or max_rows is None:
+            return lay_out(self._text_columns())
+        tail = max_rows // 2
+        head = max_rows - tail
+        places = [*range(head), *range(len(self) - tail, len(self))]
+        cells = [self.cells[place] for place in places] if self.cells else ()
+        lines = lay_out(Answer(self.table.take(places), self.loss, cells)._text_columns())
+        above, below = lines.splitlines()[: head + 1], lines.splitlines()[head + 1 :]
+        return "\n".join([*above, f" … {left_out:,} more rows …", *below])
+
+    def _text_columns(self) -> list[TextColumn]:
+        """Write each column, and beside a noisy one its margins."""
+        columns: list[TextColumn] = []
         for at, name in enumerate(self.columns):
             values = [row[at] for row in self.rows]
-            shown.append(TextColumn(name, [cell_text(v) for v in values], _numeric(values)))
             intervals = self._intervals(at, _SHOWN_CONFIDENCE)
-            margins = [_margin(v, i) for v, i in zip(values, intervals, strict=True)]
+            shown = _as_precise(values, intervals)
+            columns.append(TextColumn(name, [cell_text(v) for v in shown], _numeric(values)))
+            margins = [_margin(v, i) for v, i in zip(shown, intervals, strict=True)]
             if any(margins):
-                shown.append(TextColumn("95% within", margins))
-        return lay_out(shown)
+                columns.append(TextColumn("95% within", margins))
+        return columns
 
     def __repr__(self) -> str:
         return f"<Answer: {len(self)} x {len(self.columns)}, loss {self.loss}>"
@@ -149,6 +171,35 @@ def _load(package: str) -> Any:
         return importlib.import_module(package)
     except ImportError:
         raise ImportError(f"to_{package}() needs {package}: pip install {package}") from None
+
+
+def _as_precise(values: list[Any], intervals: list[tuple[Any, Any] | None]) -> list[Any]:
+    """Round noisy doubles to the places that the noise leaves meaningful, alike in a column."""
+    pairs = zip(values, intervals, strict=True)
+    places = [_places(value, interval) for value, interval in pairs]
+    finest = max((found for found in places if found is not None), default=None)
+    if finest is None:
+        return values
+    return [
+        value if found is None else _to_places(value, finest)
+        for value, found in zip(values, places, strict=True)
+    ]
+
+
+def _places(value: Any, interval: tuple[Any, Any] | None) -> int | None:
+    """Give the places of a double's margin at three digits; None where no noise is known."""
+    if interval is None or not isinstance(value, float) or abs(value) >= _LARGE:
+        return None
+    if not all(math.isfinite(number) for number in (value, *interval)):
+        return None
+    half = max(value - interval[0], interval[1] - value)
+    return max(0, 2 - math.floor(math.log10(half))) if half > 0 else None
+
+
+def _to_places(value: float, places: int) -> Decimal:
+    exact = Decimal(value)
+    step = Decimal(1).scaleb(-places)
+    return exact.quantize(step, context=Context(prec=400))
 
 
 def _numeric(values: list[Any]) -> bool:
@@ -174,7 +225,8 @@ def _margin(value: Any, interval: tuple[Any, Any] | None) -> str:
 
 
 def _rounded_up(half: Fraction) -> str:
-    if half.denominator == 1:
+    if half.denominator == 1 and half < _LARGE**2:
         return str(half)
     three_digits = Context(prec=3, rounding=ROUND_CEILING)
-    return format(three_digits.divide(Decimal(half.numerator), Decimal(half.denominator)), "f")
+    rounded = three_digits.divide(Decimal(half.numerator), Decimal(half.denominator))
+    return str(rounded) if half >= _LARGE else format(rounded, "f")

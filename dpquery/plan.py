@@ -104,11 +104,12 @@ def _charge(checked: Checked, frontiers: tuple[FrontierPlan, ...]) -> Charge:
     calls = [call for frontier, _ in checked.frontiers for call in frontier.calls]
     query = checked.source.text.strip()
     if not calls:
-        return Charge((), 0, query)
+        return Charge((), (), query)
     dearest = max(calls, key=lambda call: call.options.epsilon)
     where, text = dearest.options.epsilon_span, checked.source.text
     retry = (text[dearest.span.start : where.start], text[where.end : dearest.span.end])
-    return Charge(events, len(frontiers), query, where, retry if len(calls) == 1 else None)
+    scans = tuple(frontier.scan for frontier in frontiers)
+    return Charge(events, scans, query, where, retry if len(calls) == 1 else None)
 
 
 def _notes(contribution: Contribution, frontiers: tuple[FrontierPlan, ...]) -> list[str]:

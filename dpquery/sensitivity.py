@@ -55,7 +55,8 @@ def l2_sensitivity(
         weight = measure.weight
         return weight.scale * root_above(weight.limit * (2 if right_angle else 1))
     if right_angle:
-        return max(sensitivity(measure, neighbours), root_above(2) * sensitivity(measure))
+        corner = root_above(2) * sensitivity(measure)
+        return max(corner, Fraction(sensitivity(measure, neighbours)))
     return sensitivity(measure, neighbours)
 
 

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from dpquery.errors import internal
 from dpquery.events import Event
+from dpquery.ir import Scan
 from dpquery.privacy import Loss
 from dpquery.source import Span
 
@@ -24,8 +25,8 @@ class Charge:
 
     events: tuple[Event, ...]
     """One per release, in the order of the plan."""
-    frontiers: int
-    """How many scans the receipt will open."""
+    scans: tuple[Scan, ...]
+    """What the receipt will open, each once."""
     query: str
     """The statement as the analyst typed it, for their ledger."""
     span: Span | None = None
@@ -91,13 +92,14 @@ class Receipt:
         self.id = identity
         self._opened: set[int] = set()
 
-    def open(self, frontier: int) -> None:
-        """Use up the right to scan for one frontier.
+    def open(self, frontier: int, scan: Scan) -> None:
+        """Use up the right to one scan.
 
         Raises:
             InternalError: the frontier is not covered, or was opened before.
         """
-        if not 0 <= frontier < self.charge.frontiers:
+        scans = self.charge.scans
+        if not 0 <= frontier < len(scans) or scans[frontier] != scan:
             raise internal("a scan needs a receipt that covers it (I3)")
         if frontier in self._opened:
             raise internal("a receipt opens each frontier once (I3)")

@@ -156,14 +156,15 @@ class AdditiveCell:
         low, high = self.noise.interval(self.noisy, confidence)
         shown = Fraction(self.value)
         margin = max(shown - low * self.unit, high * self.unit - shown)
-        step = _step(self.type)
-        margin = -(-margin // step) * step if step else margin
+        margin = _in_steps(margin, self.type)
         return in_type(shown - margin, self.type), in_type(shown + margin, self.type)
 
 
-def _step(type_: Type) -> Fraction:
-    """Give the step between neighbouring values of an exact type; 0 for doubles."""
-    return Fraction(0) if type_.kind is Kind.DOUBLE else Fraction(1, 10**type_.scale)
+def _in_steps(margin: Fraction, type_: Type) -> Fraction:
+    """Round a margin up to a multiple of the step between values of an exact type."""
+    if type_.kind is Kind.DOUBLE:
+        return margin
+    return Fraction(-(-margin * 10**type_.scale // 1), 10**type_.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +196,10 @@ class AdditiveRelease:
     def step(self, column: str) -> Step:
         """Describe the release in units of the value."""
         _, high = self.noise.interval(0, LEVEL)
+        margin = _in_steps(high * self.unit, self.type)
         details = (
             ("sensitivity", decimal_text(self.distance * self.unit, 4)),
             ("noise scale", decimal_text(spread(self.noise) * self.unit, 4)),
-            ("expected error", f"± {decimal_text(high * self.unit, 4)} (95 %)"),
+            ("expected error", f"± {decimal_text(margin, 4)} (95 %)"),
         )
         return Step(column, self.function, self.noise.name, details, self.measure.weight)

@@ -13,5 +13,6 @@ __all__ = ["write"]
 
 
 def write(answer: Answer, stream: IO[bytes]) -> None:
-    """Write the answer as a table of text."""
-    stream.write(f"{answer}\n".encode(errors="replace"))
+    """Write the answer as a table of text; a terminal gets the ends of a long one."""
+    text = str(answer) if stream.isatty() else answer.to_text()
+    stream.write(f"{text}\n".encode(errors="replace"))

@@ -46,7 +46,9 @@ def test_a_variance_stays_inside_what_bounds_allow(b0, b1, b2, bounds):
     b0, b1, b2 = (max(b, 0) + scale for b in (b0, b1, b2))
     total = b0 + b1 + b2
     share = b2 / total - ((b1 / 2 + b2) / total) ** 2
-    assert found == pytest.approx(float((high - low) ** 2 * max(0, min(share, Fraction(1, 4)))), rel=1e-9)
+    assert found == pytest.approx(
+        float((high - low) ** 2 * max(0, min(share, Fraction(1, 4)))), rel=1e-9
+    )
 
 
 @given(NOISY, NOISY, NOISY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
@@ -21,6 +21,7 @@ from dpquery.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    EPOCH,
     INTEGER,
     TIMESTAMP,
     Interval,
@@ -68,7 +69,7 @@ def test_the_policy_may_choose_the_grid_of_a_double():
         (INTEGER, -3, 120, (-3, 120)),
         (MONEY, Fraction(-1, 2), Fraction("10.25"), (-50, 1025)),
         (DATE, ordinal(date(1969, 12, 31)), ordinal(date(2000, 1, 1)), (-1, 10957)),
-        (TIMESTAMP, 0, ordinal(datetime(1970, 1, 1, 0, 0, 1)), (0, 10**6)),
+        (TIMESTAMP, 0, ordinal(EPOCH + timedelta(seconds=1)), (0, 10**6)),
     ],
 )
 def test_exact_types_stand_on_their_own_grid(type_, low, high, codes):
@@ -129,7 +130,7 @@ def test_what_the_type_can_hold_is_no_bound_that_somebody_chose():
         (-3, Fraction(1), INTEGER, -3),
         (1025, Fraction(1, 100), MONEY, Decimal("10.25")),
         (-1, Fraction(1), DATE, date(1969, 12, 31)),
-        (1, Fraction(1), TIMESTAMP, datetime(1970, 1, 1, 0, 0, 0, 1)),
+        (1, Fraction(1), TIMESTAMP, EPOCH + timedelta(microseconds=1)),
         (3, Fraction(1, 10), DOUBLE, 0.3),
     ],
 )

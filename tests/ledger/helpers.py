@@ -35,11 +35,11 @@ def limits(policy="10", analyst=None, session=None, query=None, delta=0) -> Limi
 def pure(*epsilons: object) -> Charge:
     """A statement with one call for each epsilon; the caret stands under the first."""
     events = tuple(Pure(Fraction(epsilon)) for epsilon in epsilons)
-    return Charge(events, 1, "SELECT ...", Span(19, 26), ("DP_COUNT(*, eps=", ")"))
+    return Charge(events, (), "SELECT ...", Span(19, 26), ("DP_COUNT(*, eps=", ")"))
 
 
 def gaussian(epsilon: object, delta: object) -> Charge:
-    return Charge((Gaussian(Fraction(1), Fraction(epsilon), Fraction(delta)),), 1, "SELECT ...")
+    return Charge((Gaussian(Fraction(1), Fraction(epsilon), Fraction(delta)),), (), "SELECT ...")
 
 
 def open_at(path: Path | None, high_water: Path | None = None) -> Ledger:

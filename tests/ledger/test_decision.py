@@ -73,7 +73,7 @@ def test_the_limit_of_one_query_has_its_own_code():
 
 
 def test_a_charge_without_a_call_to_print_still_has_a_remedy():
-    charge = Charge((Pure(Fraction(3)),), 1, "")
+    charge = Charge((Pure(Fraction(3)),), (), "")
     assert refusal(charge, limits(query=2), Totals()).diagnostic.remedy
     assert "session" in refusal(charge, limits(session=2), Totals()).diagnostic.remedy[0]
     assert "data owner" in refusal(charge, limits(2), Totals()).diagnostic.remedy[0]
@@ -144,4 +144,4 @@ def test_a_limit_lowered_below_what_is_spent_leaves_nothing_and_free_queries_pas
     before = totals("5", delta="1e-3")
     assert binding(limits(2), before).left == loss(0)
     assert refusal(pure("1e-9"), limits(2), before).left == 0
-    require_within(Charge((), 0, "SELECT 1"), basic, limits(2), before)
+    require_within(Charge((), (), "SELECT 1"), basic, limits(2), before)

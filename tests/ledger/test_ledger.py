@@ -7,6 +7,7 @@ import os
 import sqlite3
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 
@@ -18,6 +19,8 @@ from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Account, Charge
 from dpquery.errors import BudgetRefused, InternalError
 from dpquery.events import Composed, Pure
+from dpquery.ir import Contribution, Scan, TableScan
+from dpquery.source import Span
 from tests.ledger.helpers import ALICE, BOB, gaussian, limits, loss, open_at, pure, spent
 
 
@@ -50,11 +53,18 @@ def test_a_refusal_writes_nothing(ledger):
 
 
 def test_receipts_differ_and_carry_their_charge(ledger):
-    charge = pure("0.1")
+    scan = Scan(TableScan(Span(0, 1), "t"), Contribution(None, False, 1), ())
+    charge = replace(pure("0.1"), scans=(scan,))
     receipts = [ledger.charge(charge, limits(), ALICE) for _ in range(3)]
     assert len({receipt.id for receipt in receipts}) == 3
     assert receipts[0].charge is charge
-    receipts[0].open(0)
+    other = replace(scan, contribution=Contribution(None, False, 2))
+    for frontier, wrong in ((0, other), (1, scan), (-1, scan)):
+        with pytest.raises(InternalError, match="I3"):
+            receipts[0].open(frontier, wrong)
+    receipts[0].open(0, scan)
+    with pytest.raises(InternalError, match="once"):
+        receipts[0].open(0, scan)
 
 
 def test_every_limit_holds_at_once(ledger):
@@ -94,8 +104,8 @@ def test_delta_is_summed_beside_epsilon(ledger):
 def test_an_analyst_sees_only_their_own_entries(ledger):
     before = datetime.now(UTC)
     parts = (Pure(Fraction(1, 3)), Composed((Pure(Fraction(1, 6)),)))
-    ledger.charge(Charge(parts, 1, "SELECT 'mine'"), limits(), ALICE)
-    ledger.charge(Charge((Pure(Fraction(1)),), 1, "SELECT 'not yours'"), limits(), BOB)
+    ledger.charge(Charge(parts, (), "SELECT 'mine'"), limits(), ALICE)
+    ledger.charge(Charge((Pure(Fraction(1)),), (), "SELECT 'not yours'"), limits(), BOB)
     [entry] = ledger.entries("alice")
     assert entry.query == "SELECT 'mine'"
     assert (entry.events, entry.loss, entry.session) == (parts, loss("0.5"), ALICE.session)
@@ -105,7 +115,7 @@ def test_an_analyst_sees_only_their_own_entries(ledger):
 
 def test_odd_names_and_texts_are_kept_apart(ledger):
     odd = Account("al'ice\"; --", "s\x00é")
-    ledger.charge(Charge((Pure(Fraction(1)),), 1, "a\x00b \udcff é"), limits(), odd)
+    ledger.charge(Charge((Pure(Fraction(1)),), (), "a\x00b \udcff é"), limits(), odd)
     assert ledger.entries(odd.analyst)[0].query == "a\x00b \\udcff é"
     assert ledger.standing(limits(5, analyst=1, session=1), ALICE).left.epsilon == 1
 
@@ -248,7 +258,8 @@ def test_no_sequence_of_charges_passes_a_limit_and_totals_are_sums(wishes, ceili
                 for total, limit in scopes(accepted, ceiling, account)
             ) or (ceiling.query is not None and asked.epsilon > ceiling.query)
         else:
-            accepted.append((charge, account))
+            if charge.events:  # a charge of nothing leaves no trace
+                accepted.append((charge, account))
         for total, limit in scopes(accepted, ceiling, account):
             assert total.within(limit)
         totals = ledger._store.totals(account)

@@ -82,6 +82,17 @@ def test_what_a_terminal_shows_cannot_drive_it(form: str):
     assert all(char.isprintable() for char in text)
 
 
+def test_a_table_is_written_whole_but_for_terminals():
+    class Terminal(io.BytesIO):
+        def isatty(self) -> bool:
+            return True
+
+    long, terminal = Answer(pa.table({"n": list(range(100))}), AWKWARD.loss), Terminal()
+    FORMATS["table"](long, terminal)
+    assert len(written("table", long).splitlines()) == 101
+    assert b"60 more rows" in terminal.getvalue()
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_stream_that_only_writes_is_enough(form: str):
     class Pipe(io.RawIOBase):

@@ -7,11 +7,11 @@ two by as much. Mistakes in weights, sums and claims are then caught one by one.
 
 from __future__ import annotations
 
+import pkgutil
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 from itertools import combinations, product
 from pathlib import Path
 from random import Random
@@ -23,10 +23,8 @@ from dpquery import sensitivity as claims
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.private import DuckDBEngine
 from dpquery.engine.python import engine as oracle
-from dpquery.engine.python import totals
 from dpquery.engine.python.totals import Totals
 from dpquery.ir import CountUnits, Measure, Weight
-from dpquery.mechanisms import rank_range
 from dpquery.policy.model import Bounds, Column, Policy
 from dpquery.privacy import Neighbours
 from dpquery.types import BOOLEAN, INTEGER, TEXT
@@ -61,7 +59,7 @@ CALLS = [
         "VAR_POP(x, ": "",
         "STDDEV_SAMP(y, ": "",
     }.items()
-] + [f"DP_QUANTILE(x, {order}, eps=1)" for order in ("0", "0.1", "0.5", "0.75", "1")]
+] + [f"DP_QUANTILE(x, {order}, eps=1)" for order in ("0", "0.1", "0.5", "0.9", "1")]
 WORLDS = list(product(Neighbours, [False, True], ["weights", "one row per unit"]))
 LIMIT = 2
 
@@ -71,11 +69,13 @@ def rows(**cells: tuple[object, ...]) -> list[Row]:
     return [dict(zip(cells, row, strict=True)) for row in product(*cells.values())]
 
 
-CROWD: Units = [[row] for row in rows(g=("a", "b", "c", "d"), x=(-5,) * 15 + (7,) * 5)]
+CROWD: Units = [[row] for row in rows(g=("a", "b", "c", "d"), x=(-5,) * 6 + (7,) * 2)]
 """Enough low values that the rank of each order lies inside the crowd."""
-CORNERS = rows(g=("a", "b"), x=(-5, 7), y=(2, 9, None), b=(True, False))[::2] + rows(
-    g=("a", "b"), x=(-5, 7), y=(9,), b=(True,)
-)
+CORNERS = [
+    {"g": group, "x": x, "y": y, "b": b}
+    for group in "ab"
+    for x, y, b in ((-5, 2, False), (-5, 9, True), (7, 2, True), (7, None, False))
+]
 NOBODY: Row = {"g": "a", "x": None, "y": None, "b": None}
 SPREAD: Units = [
     [{"g": group, "x": 7, "y": 9, "b": True} for group in groups]
@@ -138,16 +138,118 @@ def furthest(seen: Seen, neighbours: Neighbours, index: int) -> tuple[Fraction, 
     return max(moved for moved, _ in moves), claimed
 
 
-@cache
-def truth(neighbours: Neighbours, grouped: bool, kind: str) -> Seen:
-    return looked_at(neighbours, grouped, kind, CALLS, by_both)
-
-
 @pytest.mark.parametrize(("neighbours", "grouped", "kind"), WORLDS)
 def test_a_sensitivity_is_attained_and_never_passed(neighbours, grouped, kind):
     """Roots are rounded up to a multiple of 2^-32: their squares by less than one in 2^30."""
-    seen = truth(neighbours, grouped, kind)
+    seen = looked_at(neighbours, grouped, kind, CALLS, by_both)
     for index, call in enumerate(CALLS):
         moved, claimed = furthest(seen, neighbours, index)
         assert moved <= claimed, call
         assert moved >= claimed * (1 - Fraction(1, 2**30)), call
+
+
+def half(claim: Callable[..., int | Fraction]) -> Callable[..., int | Fraction]:
+    """Claim half, which would halve the noise."""
+    return lambda *args, **facts: -(-claim(*args, **facts) // 2)
+
+
+def as_if_ungrouped(claim: Callable[..., int | Fraction]) -> Callable[..., int | Fraction]:
+    """Forget that a replaced unit leaves one group and enters another."""
+    return lambda *args, **facts: claim(*args, **{**facts, "grouped": False})
+
+
+def as_if_added(claim: Callable[..., int | Fraction]) -> Callable[..., int | Fraction]:
+    """Forget that a replaced unit is two."""
+    return lambda measure, _, *rest, **facts: claim(
+        measure, Neighbours.ADD_REMOVE, *rest, **facts
+    )
+
+
+def of_degree_one(measure: Measure, neighbours: Neighbours, degree: int) -> int:
+    """Claim K where vectors of degree two move by K^2."""
+    assert degree == 2
+    return claims.simplex_sensitivity(measure, neighbours, 1)
+
+
+def scale_from_the_data(self: Totals, measure: Measure) -> tuple[int, ...]:
+    """A file whose units happen to have one row each is counted without weights."""
+    cells = TOTAL(self, measure)
+    if max(self._count.values()) > 1:
+        return cells
+    return tuple(cell // measure.weight.scale for cell in cells)
+
+
+def no_limit(weight: Weight, rows: int) -> int:
+    """Each row of a unit counts in full, however many there are."""
+    assert rows
+    return weight.scale
+
+
+def rounded_up(weight: Weight, rows: int) -> int:
+    """Weights that add up to a little more than the limit."""
+    return min(weight.scale, -(-weight.scale * weight.limit // rows))
+
+
+def unspread(self: Totals, measure: CountUnits, sums: list[int]) -> None:
+    """Count a unit in full in each of its groups."""
+    pairs = {(unit, group) for unit, group, _ in self._met(measure.condition)}
+    for _, group in pairs:
+        sums[group] += measure.weight.scale
+
+
+TOTAL = Totals.of
+ADD, SUBSTITUTE = Neighbours
+L1, L2 = (f"dpquery.functions.noise.{name}" for name in ("sensitivity", "l2_sensitivity"))
+VECTOR, VECTOR_L2 = (
+    f"dpquery.functions.moments.{name}"
+    for name in ("simplex_sensitivity", "simplex_l2_sensitivity")
+)
+RANK = "dpquery.functions.quantile.rank_range"
+WEIGHT, TOTALS, SPREADING = (
+    f"dpquery.engine.python.totals.{name}"
+    for name in ("row_weight", "Totals.of", "Totals._add_units")
+)
+ROWS, UNITS = "DP_COUNT(*, eps=1)", "DP_COUNT(DISTINCT unit, eps=1)"
+NOISY_ROWS, NOISY_SUM, NOISY_SPREAD = (
+    f"DP_{call}, {GAUSSIAN} eps=1)" for call in ("COUNT(*", "SUM(y", "STDDEV(x")
+)
+SUM, MEAN, VARIANCE, HIGH = (
+    f"DP_{call}, eps=1)" for call in ("SUM(x", "AVG(x", "VAR_POP(x", "QUANTILE(x, 0.9")
+)
+MISTAKES = {
+    # what is wrong: where, how, in which query, of which neighbours, with groups or without
+    "half of a count": (L1, half, ROWS, ADD, False),
+    "half of a sum": (L1, half, SUM, SUBSTITUTE, False),
+    "half of a norm": (L2, half, NOISY_SUM, ADD, True),
+    "half of a vector": (VECTOR, half, MEAN, ADD, False),
+    "half of a rank": (RANK, half, HIGH, ADD, True),
+    "K for K^2": (VECTOR, lambda _: of_degree_one, VARIANCE, ADD, False),
+    "groups of a count": (L1, as_if_ungrouped, ROWS, SUBSTITUTE, True),
+    "groups of a sum": (L1, as_if_ungrouped, SUM, SUBSTITUTE, True),
+    "groups of units": (L1, as_if_ungrouped, UNITS, SUBSTITUTE, True),
+    "groups of a norm": (L2, as_if_ungrouped, NOISY_ROWS, SUBSTITUTE, True),
+    "groups of a rank": (RANK, as_if_ungrouped, HIGH, SUBSTITUTE, True),
+    "a replaced unit is two": (VECTOR, as_if_added, MEAN, SUBSTITUTE, False),
+    "a replaced unit is two, by norm": (VECTOR_L2, as_if_added, NOISY_SPREAD, SUBSTITUTE, True),
+    "scale from the data": (TOTALS, lambda _: scale_from_the_data, ROWS, ADD, False),
+    "no limit": (WEIGHT, lambda _: no_limit, SUM, ADD, False),
+    "no limit of a rank": (WEIGHT, lambda _: no_limit, HIGH, ADD, True),
+    "weights rounded up": (WEIGHT, lambda _: rounded_up, ROWS, ADD, True),
+    "units in full in each group": (SPREADING, lambda _: unspread, UNITS, ADD, True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "call", "neighbours", "grouped"), MISTAKES.values(), ids=MISTAKES.keys()
+)
+def test_a_mistake_is_caught(monkeypatch, name, wrong, call, neighbours, grouped):
+    """The same tables pass as things are, and fail with the mistake in place."""
+
+    def passes() -> bool:
+        seen = looked_at(neighbours, grouped, "weights", [call], by_oracle)
+        moved, claimed = furthest(seen, neighbours, 0)
+        return moved <= claimed
+
+    assert passes()
+    monkeypatch.setattr(name, wrong(pkgutil.resolve_name(name)))
+    assert not passes()

@@ -125,5 +125,3 @@ def test_releases_move_by_no_more_than_claimed_and_engines_agree(case: Case):
 @given(cases())
 def test_releases_move_by_no_more_than_claimed_and_engines_agree_at_length(case: Case):
     require_promise(case)
-
-

@@ -147,7 +147,7 @@ def charge_half(policy: Path) -> None:
     from dpquery.privacy import Loss
 
     ledger = open_ledger(load_policy(policy).ledger)
-    charge = Charge((Pure(Fraction(1, 2)),), 1, "SELECT\n 1")
+    charge = Charge((Pure(Fraction(1, 2)),), (), "SELECT\n 1")
     ledger.charge(charge, Limits(Loss(Fraction(2))), Account("default", "s"))
     ledger.close()
 

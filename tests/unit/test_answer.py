@@ -1,5 +1,6 @@
 """What an analyst can do with an answer."""
 
+import math
 import pickle
 import sys
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ def test_a_table_shows_margins_beside_noisy_values():
         (2, 0, 8, "0 … 8"),
         (0.5, 0.25, 0.75, "± 0.25"),
         (1 / 3, Fraction(0), Fraction(2, 3), "± 0.334"),
-        (100.5, Fraction(-900), Fraction(1101), "± 1010"),
+        (100.5, Fraction(-900), Fraction(1101), "± 1001"),
         (10**18, 10**18 - 123457, 10**18 + 123457, "± 123457"),
         (Decimal("1.50"), Decimal("1.25"), Decimal("1.75"), "± 0.25"),
         (date(2020, 1, 5), date(2020, 1, 1), date(2020, 1, 9), "2020-01-01 … 2020-01-09"),
@@ -97,6 +98,49 @@ def test_a_margin_is_rounded_up_and_lopsided_ones_show_both_ends(value, low, hig
     text = str(answer({"x": [value]}, (Noise(low, high),)))
     assert text.splitlines()[1].strip().removeprefix(str(value)).strip().endswith(margin)
     assert ("95% within" in text) == bool(margin)
+
+
+@pytest.mark.parametrize(
+    ("values", "halves", "lines"),
+    [
+        ([80903.92123456789], [1.957], [" 80903.92   ± 1.96"]),
+        (
+            [4.25, 1234.56789],
+            [0.01234, 1.957],
+            ["    4.2500   ± 0.0124", " 1234.5679   ± 1.96"],
+        ),
+        ([1e300], [1e299], [" 1e+300   ± 1.01E+299"]),
+        ([math.inf], [1.0], [" inf   inf … inf"]),
+    ],
+)
+def test_a_noisy_double_is_shown_as_precisely_as_its_noise_allows(values, halves, lines):
+    noises = [(Noise(v - h, v + h),) for v, h in zip(values, halves, strict=True)]
+    shown = answer({"x": values}, *noises)
+    assert str(shown).splitlines()[1:] == lines
+    assert [row[0] for row in shown.rows] == values
+
+
+@pytest.mark.parametrize(
+    "value", [80903.92123456789, 0.1 + 0.2, -1e-7 / 3, 99999.99999, 5e-324]
+)
+@pytest.mark.parametrize("half", [1.957, 0.0101, 1e-9, 3e7])
+def test_what_is_shown_holds_as_often_as_the_interval_does(value: float, half: float):
+    """Rounding the value moves it, so the margin beside it has to reach both ends."""
+    low, high = Fraction(value) - Fraction(half), Fraction(value) + Fraction(half)
+    line = str(answer({"x": [value]}, (Noise(float(low), float(high)),))).splitlines()[1]
+    shown, margin = (Fraction(text) for text in line.split("±"))
+    assert shown - margin <= Fraction(float(low))
+    assert Fraction(float(high)) <= shown + margin
+
+
+def test_a_long_answer_shows_its_ends_and_says_how_much_is_left_out():
+    rows = 1_000
+    long = answer({"n": list(range(rows))}, *[(Noise(n - 6, n + 6),) for n in range(rows)])
+    lines = str(long).splitlines()
+    assert (len(lines), lines[1], lines[-1]) == (42, "   0   ± 6", " 999   ± 6")
+    assert lines[21] == " … 960 more rows …"
+    assert len(long.to_text().splitlines()) == rows + 1
+    assert str(answer({"n": list(range(40))})) == answer({"n": list(range(40))}).to_text()
 
 
 def test_the_html_of_a_notebook_is_escaped():

@@ -14,7 +14,8 @@ CODES = [page.code for page in PAGES]
 
 
 def raised() -> set[str]:
-    files = [path for path in (ROOT / "dpquery").rglob("*.py") if path.name != "codes.py"]
+    pages = ROOT / "dpquery" / "codes.py"
+    files = [path for path in (ROOT / "dpquery").rglob("*.py") if path != pages]
     return {code for path in files for code in re.findall(r'"(DPQ\d{3})"', path.read_text())}
 
 

@@ -58,7 +58,7 @@ def test_the_charge_is_what_the_releases_lose():
     events = [r.release.event() for f in plan.frontiers for r in f.releases]
     assert list(plan.charge.events) == events
     assert sum(event.epsilon for event in events) == Fraction(4, 10)
-    assert plan.charge.frontiers == 1
+    assert plan.charge.scans == tuple(frontier.scan for frontier in plan.frontiers)
 
 
 def test_the_caret_of_a_charge_is_under_the_dearest_call():
@@ -75,7 +75,7 @@ def test_one_call_can_be_offered_again_with_another_epsilon():
 
 def test_a_query_over_public_tables_charges_nothing():
     charge = planned("SELECT * FROM regions").charge
-    assert (charge.events, charge.frontiers) == ((), 0)
+    assert (charge.events, charge.scans) == ((), ())
 
 
 def test_an_explanation_states_charge_noise_and_weights():

@@ -49,7 +49,7 @@ class DuckDBEngine:
         Raises:
             ScanFailed: DPQ701.
         """
-        receipt.open(frontier)
+        receipt.open(frontier, scan)
         table = self._tables[table_of(scan.relation).table]
         return guarded(self._log, lambda: self._read(scan, table))
 

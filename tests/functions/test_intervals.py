@@ -1,0 +1,136 @@
+"""Stated intervals hold the exact value as often as they say, on what the functions release.
+
+Two bounds on chance, both at 1e-6 for one test: right intervals pass, since they may miss one
+time in 20 at most; and intervals that are computed for half the noise there is are caught.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from scipy import stats
+
+from dpquery.functions.base import Facts, Release
+from dpquery.ir import Contribution, Measure
+from dpquery.privacy import Neighbours
+from dpquery.types import INTEGER
+from tests.functions.tables import ALONE, Held, World, call, column, plan
+from tests.mechanisms.sources import Seeded
+
+DRAWS = 2000
+LEVEL = Fraction(95, 100)
+MOST_MISSES = int(stats.binom.isf(1e-6, DRAWS, float(1 - LEVEL)))
+"""P[more misses] < 1e-6 where each draw misses with probability 1/20 or less: 150 of 2000."""
+ROWS = [3, 5, 5, 6, 9, *([4] * 30), *([0] * 15)]
+
+
+class Repeated:
+    """The same exact integers in many groups: as many independent draws."""
+
+    groups = DRAWS
+
+    def __init__(self, held: Held) -> None:
+        self.held = held
+
+    def values(self, measure: Measure) -> tuple[int, ...]:
+        return self.held.values(measure) * DRAWS
+
+
+def draws(release: Release, rows: list[int], wider: int = 1) -> list:
+    """Draw cells; `wider` noise than the release knows of is a mistake to be caught."""
+    world = World((0, 10))
+    held = Held(world, tuple(((0, row),) for row in rows))
+    truthful = release.noise
+    cells = replace(release, noise=type(truthful)(truthful.scale * wider)).run(
+        Repeated(held), Seeded(20261118)
+    )
+    if wider == 1:
+        return cells
+    return [
+        replace(cell, noise=truthful)
+        if hasattr(cell, "noise")
+        else replace(cell, release=release)
+        for cell in cells
+    ]
+
+
+def misses(cells: list, exact: float) -> int:
+    intervals = [cell.interval(LEVEL) for cell in cells]
+    assert all(
+        low <= cell.value <= high for cell, (low, high) in zip(cells, intervals, strict=True)
+    )
+    return sum(not low <= exact <= high for low, high in intervals)
+
+
+EXACT: dict[str, Callable[[list[int]], float]] = {
+    "DP_COUNT": len,
+    "DP_SUM": sum,
+    "DP_AVG": statistics.mean,
+    "DP_VAR_POP": statistics.pvariance,
+    "DP_VAR_SAMP": statistics.variance,
+    "DP_STDDEV_POP": statistics.pstdev,
+}
+WEIGHTED = Facts(Contribution("unit", False, 2), Neighbours.SUBSTITUTE, 1, False)
+
+
+@pytest.mark.parametrize("facts", [ALONE, WEIGHTED], ids=["rows", "weights"])
+@pytest.mark.parametrize("eps", ["1/10", "3"])
+@pytest.mark.parametrize("name", EXACT)
+def test_an_interval_holds_the_exact_value_as_often_as_stated(
+    name: str, eps: str, facts: Facts
+) -> None:
+    release = plan(call(name, column(INTEGER, 0, 10), eps=eps), facts)
+    assert misses(draws(release, ROWS), EXACT[name](ROWS)) <= MOST_MISSES
+
+
+@pytest.mark.parametrize("name", ["DP_COUNT", "DP_SUM"])
+def test_the_interval_of_a_number_is_no_wider_than_it_must_be(name: str) -> None:
+    """It misses 1 time in 20 less what rounding takes: with 1 in 25, P[fewer] < 1e-6."""
+    release = plan(call(name, column(INTEGER, 0, 1000), eps="1/50"), ALONE)
+    least = stats.binom.ppf(1e-6, DRAWS, 1 / 25)
+    assert misses(draws(release, ROWS), EXACT[name](ROWS)) >= least
+
+
+@pytest.mark.parametrize(
+    ("name", "wider"), [("DP_COUNT", 2), ("DP_SUM", 2), ("DP_AVG", 4), ("DP_VAR_POP", 8)]
+)
+def test_an_interval_for_less_noise_than_there_is_is_caught(name: str, wider: int) -> None:
+    """Ranges of means and variances are on the safe side, so that they bear more."""
+    release = plan(call(name, column(INTEGER, 0, 10), eps=3), ALONE)
+    rows = ROWS * 20
+    assert misses(draws(release, rows, wider), EXACT[name](rows)) > MOST_MISSES
+
+
+@pytest.mark.parametrize("name", ["DP_AVG", "DP_VAR_POP"])
+@pytest.mark.parametrize("rows", [[], [10], [0, 10]], ids=str)
+def test_few_rows_give_an_interval_all_the_same(name: str, rows: list[int]) -> None:
+    release = plan(call(name, column(INTEGER, 0, 10)), ALONE)
+    exact = EXACT[name](rows) if rows else 0
+    assert misses(draws(release, rows), exact) <= MOST_MISSES
+
+
+@pytest.mark.parametrize("order", ["0", "0.1", "0.5", "0.99", "1"])
+@pytest.mark.parametrize("facts", [ALONE, WEIGHTED], ids=["rows", "weights"])
+@pytest.mark.parametrize("eps", ["1/10", "1"])
+def test_a_quantile_says_how_many_rows_it_is_off_at_most(
+    order: str, eps: str, facts: Facts
+) -> None:
+    """No sampling: the probability of every cell, on rows with a large atom or without."""
+    for weights in ([30, *[0] * 400, 200, 0, 1, *[0] * 400, 30], [1] * 1000):
+        release = plan(
+            call("DP_QUANTILE", column(INTEGER, 0, len(weights) - 1), eps=eps, order=order),
+            facts,
+        )
+        whole, total = release.measure.weight.scale, sum(weights)
+        law = release.mechanism.pmf([weight * whole for weight in weights])
+        off = release.rows_off(LEVEL)
+        below, beyond = 0, 0.0
+        for probability, weight in zip(law, weights, strict=True):
+            target = Fraction(order) * total
+            beyond += probability * (max(below - target, target - below - weight) > off)
+            below += weight
+        assert beyond <= 0.05 + 1e-9
