@@ -7,7 +7,7 @@ WORKERS ?= 2
 k ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test slow corpus corpus-update fix docs data demo bench clean
+.PHONY: help setup check test slow corpus corpus-update fix docs data demo bench study clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 18
@@ -53,6 +53,9 @@ demo: $(STAMP)  ## set up, then two counts and a refusal on the sample data
 
 bench: $(STAMP)  ## ratios to DuckDB's own answer, side by side in one run
 	$(BIN)/python -m tests.bench
+
+study: $(STAMP)  ## accuracy of released values, against closed forms and exact laws
+	$(BIN)/python -m tests.study
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

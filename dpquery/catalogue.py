@@ -10,13 +10,14 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from dpquery.budget.charge import Entry
+from dpquery import functions as registry
+from dpquery.budget.charge import Entry, Standing
 from dpquery.errors import Diagnostic, NameRefused, listed, nearest
 from dpquery.policy.model import Column, Policy, Table
 from dpquery.privacy import decimal_text
 from dpquery.sql.names import fold
 
-__all__ = ["charges", "columns", "find_table", "tables"]
+__all__ = ["budget", "charges", "columns", "find_table", "functions", "lines", "tables"]
 
 
 def tables(policy: Policy) -> pa.Table:
@@ -109,6 +110,35 @@ def charges(entries: Sequence[Entry]) -> pa.Table:
         ("query", pa.string()),
     ]
     return pa.Table.from_pylist(rows, pa.schema(fields))
+
+
+def budget(standing: Standing) -> pa.Table:
+    """Show the limit that binds: how much it is, what is spent against it, what is left."""
+    parts = {"limit": standing.limit, "spent": standing.spent, "left": standing.left}
+    row = {"of": standing.name}
+    row |= {name: decimal_text(loss.epsilon) for name, loss in parts.items()}
+    row |= {f"{name}_delta": decimal_text(loss.delta) for name, loss in parts.items()}
+    return pa.Table.from_pylist([row], pa.schema([(name, pa.string()) for name in row]))
+
+
+def functions() -> pa.Table:
+    """List the DP_ functions with how they are asked."""
+    rows = [
+        {
+            "function": function.name,
+            "also": ", ".join(function.aliases) or None,
+            "options": ", ".join(parameter.name for parameter in function.parameters),
+            "mechanisms": ", ".join(function.mechanisms),
+            "summary": function.summary,
+        }
+        for function in registry.ALL
+    ]
+    return pa.Table.from_pylist(rows, pa.schema([(name, pa.string()) for name in rows[0]]))
+
+
+def lines(name: str, text: str) -> pa.Table:
+    """Give a text as a table of one column, a row a line."""
+    return pa.table({name: pa.array(text.splitlines(), pa.string())})
 
 
 def _shown(value: object) -> str:

@@ -49,15 +49,17 @@ The text is empty, or holds comments and semicolons only.
 Send a statement, such as SELECT DP_COUNT(*, eps=0.5) FROM staff.
 
 DPQ105 a text that is too large, nested too deeply, or holds control characters
-Such a text is turned away before it is parsed: it could exhaust the parser, or look different
-on the screen from what it does.
+Such a text could exhaust the parser, or look different on the screen from what it does. Names
+of the SELECT list inside one another count as what they stand for.
 > SELECT ((((((((((((((((((((((((((((((((((((1))))))))))))))))))))))))))))))))))))
-Shorten the query, or split it into common table expressions.
+Shorten the query, or ask in several queries. IN takes a long list of values without nesting.
 
 DPQ106 a statement other than SELECT
-Queries read. They cannot change tables, settings, files or the ledger.
-> DELETE FROM staff
-Ask with SELECT. A session lists its tables and charges: session.tables(), session.ledger().
+Queries read. They cannot change tables, settings, files or the ledger. What SHOW, DESCRIBE and
+EXPLAIN say elsewhere is said by methods of the session and costs nothing there.
+> SHOW TABLES
+Ask with SELECT; or call session.tables(), session.describe("staff"), session.explain(query),
+session.ledger().
 
 DPQ201 a table that the policy does not name
 Queries reach only the tables of the policy. No other file can be opened, by path or by URL.
@@ -85,7 +87,8 @@ The message lists the columns; the data owner can add one to the policy.
 DPQ205 an argument out of range
 The argument has the right kind, but not a value that has a meaning here.
 > SELECT DP_COUNT(*, eps=0) FROM staff
-Give a value in the range that the message states.
+Give a value in the range that the message states; a number in GROUP BY or ORDER BY counts the
+columns of the result.
 
 DPQ206 an unknown argument
 The function has no argument of that name. A name that is not understood is refused and never
@@ -103,7 +106,7 @@ DPQ208 types that do not match
 The two sides of an operator, or a function and its argument, have types that do not go
 together. Nothing is converted without being asked, because a conversion may fail on some rows.
 > SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE dept > 3
-Compare with a value of the column's own type, or convert by TRY_CAST.
+Compare with a value of the column's own type: dept = 'eng'.
 
 DPQ209 an argument given twice
 Two values for one argument: one of them would have to be passed over.
@@ -113,7 +116,7 @@ Keep one of the two; epsilon is another name for eps.
 DPQ210 a literal that cannot be read
 The number, date or text is not written in a way that has exactly one meaning.
 > SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE hired > DATE '2020-13-01'
-Write dates as DATE '2020-01-31', and numbers with at most 30 digits.
+Write dates as DATE '2020-01-31', and numbers with at most 38 digits.
 
 DPQ211 a name used twice, or one that could mean two things
 Two tables or columns in reach have this name, or two columns of a result would.
@@ -121,10 +124,11 @@ Two tables or columns in reach have this name, or two columns of a result would.
 Put the table's name before a column, as in staff.person_id, or choose another alias.
 
 DPQ301 a raw column in the result
-A result may contain only what DP_ functions release. A raw column would show the values of
-single people.
-> SELECT salary FROM staff
-Put the column into a DP_ function.
+A result may contain only what DP_ functions release, and columns of GROUP BY. A raw column
+would show the values of single people.
+> SELECT dept, DP_COUNT(*, eps=0.5) FROM staff
+Put the column into a DP_ function; or, where its values are public, group by it: SELECT dept,
+DP_COUNT(*, eps=0.5) FROM staff GROUP BY dept.
 
 DPQ302 nothing private is released
 The query reads a private table without a DP_ function, or by an aggregate that adds no noise.
@@ -133,14 +137,16 @@ An exact count tells whether one person is in the table.
 Use the function of the same name with DP_ in front: DP_COUNT(*, eps=0.5).
 
 DPQ303 a DP_ function in the wrong place
-DP_ functions stand in the SELECT list over one private relation. Elsewhere it would not be
-clear what they are computed from, or they would read what is released already.
+DP_ functions stand in the SELECT list, HAVING and ORDER BY of a query over a private table.
+Among the rows that they count, as a group, or inside one another, it would not be clear what
+they are computed from.
 > SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE DP_COUNT(*, eps=0.5) > 10
-Compute it in a common table expression, and use its name in the query above.
+Give the call a name in the SELECT list, and use that name in HAVING: SELECT DP_COUNT(*,
+eps=0.5) AS n FROM staff HAVING n > 10.
 
 DPQ304 a join
-A query reads one table. Joined, one person could be matched with any number of rows, and there
-would be no bound on what they add to the answer.
+A query reads one table. A join on other columns than the unit could match one person with any
+number of rows, and there would be no bound on what they add; this version answers no joins.
 > SELECT DP_COUNT(*, eps=0.5) FROM staff AS a JOIN visits AS b ON a.dept = b.dept
 Ask about one table at a time.
 
@@ -148,12 +154,42 @@ DPQ305 an expression that can fail or overflow
 An error that depends on one row would tell whether that row exists. So every expression below
 a DP_ function must have a value for every row that the policy allows.
 > SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE person_id * person_id * person_id > 10
-Use columns whose bounds in the policy leave room, or a form that gives NULL, as TRY_CAST does.
+Use columns whose bounds in the policy leave room, or multiply by 1e0: doubles reach infinity
+and do not fail.
 
-DPQ403 a mechanism that needs a delta
-This mechanism keeps its promise except with probability delta, and the session has none.
+DPQ401 no bounds
+The noise is scaled to the largest change that one person can make, and without bounds there is
+no largest one. Bounds are never taken from the data, because they would tell about it.
+> SELECT DP_SUM(person_id, eps=0.5) FROM staff
+State them in the call: DP_SUM(person_id, eps=0.5, bounds=[0, 1000]). Values outside count as
+the nearest bound. The data owner can state bounds of the column in the policy.
+
+DPQ402 groups that are not public
+A group in the answer would show that somebody belongs to it. So the groups are known before the
+data is read: the keys that the policy lists, the values of a bounded integer or date, true and
+false, or the values that WHERE names.
+> SELECT person_id, DP_COUNT(*, eps=0.5) FROM visits GROUP BY person_id
+Name the groups, as in WHERE person_id IN (1, 2), or group by another column. The data owner can
+list the keys of a column in the policy.
+
+DPQ403 a delta that is missing, or of no use
+Gaussian noise keeps its promise except with probability delta, so it needs one. Other
+mechanisms keep it always, and a delta given to them would be passed over.
 > SELECT DP_COUNT(*, eps=0.5, mechanism='gaussian') FROM staff
-Leave the mechanism out, or open a session whose budget has a delta.
+Write both mechanism='gaussian' and delta=1e-7, under a policy whose budget has a delta; or
+neither of the two.
+
+DPQ404 a question that cannot be computed exactly with a stated bound
+DISTINCT is answered for the unit column only: of other columns, one person can have any number
+of values. And sums must fit the engine's exact integers for every table.
+> SELECT DP_COUNT(DISTINCT region, eps=0.5) FROM visits
+Count units: DP_COUNT(DISTINCT person_id, eps=0.5). For sums, choose narrower bounds.
+
+DPQ405 too many groups
+Every group that could be there is in the answer, whether or not rows have it, and there would
+be more than a million.
+> SELECT salary, dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY salary, dept
+Group by fewer columns, or name the groups: WHERE salary IN (1000, 2000).
 
 DPQ501 a limit on epsilon would be passed
 Policy, analyst and session each have a limit, and all of them hold. What has been spent does

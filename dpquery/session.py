@@ -32,6 +32,7 @@ from dpquery.policy.model import Policy
 from dpquery.privacy import NO_LOSS, Loss, decimal_text
 from dpquery.release import ReleasedTable, release
 from dpquery.source import Source
+from dpquery.sql.asides import Describe, Explain, Show, Subject, read_aside
 from dpquery.sql.bind import bind
 from dpquery.sql.check import check
 from dpquery.sql.parse import parse
@@ -77,10 +78,10 @@ class Session:
         self._randomness = Randomness()
 
     def sql(self, text: str, *, refresh: bool = False) -> Answer:
-        """Answer one query.
+        """Answer one statement.
 
         Args:
-            text: one SELECT.
+            text: one SELECT; or EXPLAIN, SHOW or DESCRIBE, which cost nothing.
             refresh: ask anew and pay, even where an earlier answer could be repeated free.
 
         Raises:
@@ -88,7 +89,10 @@ class Session:
             ScanFailed: reading broke off; the charge stays.
         """
         with self._usable():
-            plan = self._plan(text)
+            aside = self._aside(text)
+            if aside is not None:
+                return self._free(aside)
+            plan = self._plan(Source(text))
             receipt = self._charge(plan)  # nothing above this line has seen a private row
             with self._spent(plan):
                 released: list[ReleasedTable] = []
@@ -107,7 +111,7 @@ class Session:
     def explain(self, text: str) -> Explanation:
         """Say what a query would lose and how it would be answered; costs nothing."""
         with self._usable():
-            return explain(self._plan(text), self._balance())
+            return self._explain(Source(text))
 
     @property
     def budget(self) -> Budget:
@@ -151,9 +155,32 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _plan(self, text: str) -> Plan:
-        """Take a text through the stages that look at no data."""
+    def _aside(self, text: str) -> pa.Table | None:
+        """Answer EXPLAIN, SHOW and DESCRIBE, which ask no data; None for anything else."""
         source = Source(text)
+        try:
+            match read_aside(source):
+                case Explain(query):
+                    return catalogue.lines("explanation", str(self._explain(query)))
+                case Describe(table):
+                    return catalogue.columns(catalogue.find_table(self._policy, table))
+                case Show(Subject.TABLES):
+                    return catalogue.tables(self._policy)
+                case Show(Subject.LEDGER):
+                    return catalogue.charges(self._ledger.entries(self._account.analyst))
+                case Show(Subject.BUDGET):
+                    return catalogue.budget(self._standing())
+                case Show(Subject.FUNCTIONS):
+                    return catalogue.functions()
+        except QueryRefused as refusal:
+            raise self._told(refusal, source) from None
+        return None
+
+    def _explain(self, source: Source) -> Explanation:
+        return explain(self._plan(source), self._balance())
+
+    def _plan(self, source: Source) -> Plan:
+        """Take a text through the stages that look at no data."""
         try:
             parsed = parse(source)
             bound = bind(parsed, self._policy, self._public)

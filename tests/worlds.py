@@ -6,9 +6,10 @@ the same stages as a session, with a ledger in memory and without the release.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -129,9 +130,28 @@ class World:
 
     def groups(self, sql: str) -> list[list[int]]:
         """Give the exact integers of a query: per measure of each call, one per group."""
-        with self.open(sql) as (frontier, exact):
-            measures = [m for one in frontier.releases for m in one.release.measures]
-            return [integers(exact, measure) for measure in measures]
+        return self._read(planned(self.policy, sql))
+
+    def over(self, sql: str, *measures: Measure) -> list[list[int]]:
+        """Ask other measures of the rows and groups of a query."""
+        plan = planned(self.policy, sql)
+        (frontier,) = plan.frontiers
+        scan = replace(frontier.scan, measures=measures)
+        charge = replace(plan.charge, scans=(scan,))
+        return self._read(
+            replace(plan, charge=charge, frontiers=(replace(frontier, scan=scan),)), measures
+        )
+
+    def _read(self, plan: Plan, measures: Sequence[Measure] = ()) -> list[list[int]]:
+        """Read twice: what an engine keeps from the first time must not change anything."""
+        (frontier,) = plan.frontiers
+        wanted = measures or [m for one in frontier.releases for m in one.release.measures]
+        found = []
+        for _ in range(2):
+            with self.engine.open(frontier.scan, receipt_for(plan), 0) as exact:
+                found.append([integers(exact, measure) for measure in wanted])
+        assert found[0] == found[1]
+        return found[0]
 
     def exact(self, sql: str) -> list[int]:
         """Give the same without groups, one integer per measure, in units of 1/scale."""
@@ -155,6 +175,22 @@ def world(engine: str, table: Table, log: Path | None = None) -> Iterator[World]
         yield World(table, opened)
     finally:
         opened.close()
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in what takes longer; nothing that waits in a C library is woken."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"not done in {seconds} s")
+
+    old = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
 
 
 def write(path: Path, **columns: object) -> Path:

@@ -283,7 +283,8 @@ class AboveBinder:
     def _sort_key(self, node: exp.Expr) -> str:
         """Resolve a column's number, then a name of the SELECT list, then an expression."""
         if isinstance(node, exp.Literal):
-            if not node.this.isdigit() or not 1 <= int(node.this[:9]) <= len(self._items):
+            text = node.this if len(node.this) <= 9 and node.this.isdigit() else "0"
+            if not 1 <= int(text) <= len(self._items):
                 raise NameRefused(
                     Diagnostic(
                         "DPQ205",

@@ -132,9 +132,8 @@ class Calls:
         if not positional or not isinstance(positional[0], exp.Distinct):
             return False, positional
         node, unit = positional[0], self.rows.scope.table.unit
-        inner = unwrapped(node.expressions[0])
-        unnamed = unit is None or fold(inner.name) != fold(unit)
-        if function.distinct and isinstance(inner, exp.Column) and not unnamed:
+        inner = unwrapped(node.expressions[0] or node)
+        if function.distinct and isinstance(inner, exp.Column) and self._is_unit(inner):
             self.rows.scope.check_qualifier(inner, self.rows.spans.of(inner))
             return True, positional
         raise PlanRefused(
@@ -147,6 +146,10 @@ class Calls:
                 (f"DP_COUNT(DISTINCT {unit}, eps=0.5)" if unit else "DP_COUNT(*, eps=0.5)",),
             )
         )
+
+    def _is_unit(self, column: exp.Column) -> bool:
+        unit = self.rows.scope.table.unit
+        return unit is not None and fold(column.name) == fold(unit)
 
     def _order(
         self, function: DPFunction, node: exp.Expr, positional: list[exp.Expr]

@@ -99,7 +99,7 @@ def _has_call(value: exp.Expr) -> bool:
 
 def _at(node: exp.Literal, values: Sequence[exp.Expr], span: Span) -> exp.Expr:
     text = str(node.this)
-    if not text.isdigit() or not 1 <= int(text[:9]) <= len(values):
+    if not text.isdigit() or len(text) > 9 or not 1 <= int(text) <= len(values):
         raise NameRefused(
             Diagnostic(
                 "DPQ205",

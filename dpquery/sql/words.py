@@ -167,6 +167,15 @@ class _Words:
         if self.kind(at - 1) not in {TokenType.IS, TokenType.NOT, TokenType.L_PAREN}:
             self._outside("DISTINCT", span_of(self.tokens[at]))
 
+    def group(self, at: int) -> None:
+        """GROUP BY with nothing after it, or with ALL and more: the parser reads on."""
+        span, first = span_of(self.tokens[at]), self.kind(at + 1)
+        if first is None or first in _AFTER_A_LIST:
+            remedy = mended(self.source, span, "GROUP BY ALL", "GROUP BY ALL")
+            self._incomplete("GROUP BY does not say by what", span, "by what?", remedy)
+        if first is TokenType.ALL and self.kind(at + 2) is TokenType.COMMA:
+            self._outside("ALL beside a column", span_of(self.tokens[at + 1]))
+
     def with_(self, at: int) -> None:
         self._outside("WITH", span_of(self.tokens[at]))
 
@@ -209,6 +218,7 @@ _CHECKS: dict[TokenType, Callable[[_Words, int], None]] = {
     TokenType.L_PAREN: _Words.bracket,
     TokenType.L_BRACKET: _Words.index,
     TokenType.DISTINCT: _Words.distinct,
+    TokenType.GROUP_BY: _Words.group,
     TokenType.WITH: _Words.with_,
     TokenType.COLON: _Words.colon,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
@@ -134,4 +135,46 @@ def test_a_declared_single_row_is_verified_in_a_database_too(people: Path):
     small = database_world(people, Column("i", INTEGER), single=True)
     with pytest.raises(ScanFailed):
         small.exact(ALL)
+    small.engine.close()
+
+
+@pytest.mark.parametrize("settings", [{}, {"unit": None}, {"single": True}])
+def test_a_histogram_of_files_that_changed_fails(tmp_path: Path, settings):
+    """Weights are held from the first request on, yet the second one looks at the files."""
+    path = write(tmp_path / "t.parquet", unit=[1, 2], x=[1, 2])
+    table = private_table([path], [Column("x", INTEGER, Bounds(0, 7))], **settings)
+    small = World(table, DuckDBEngine(policy_of(table), FaultLog(None)))
+    with small.open("SELECT DP_MEDIAN(x, eps=1) FROM t") as (frontier, exact):
+        (measure,) = frontier.scan.measures
+        exact.histogram(measure, 0, 0, 8, 1)
+        write(path, unit=[1, 2, 3], x=[1, 2, 3])
+        with pytest.raises(ScanFailed) as caught:
+            exact.histogram(measure, 0, 0, 4, 1)
+        assert caught.value.code == "DPQ701"
+    small.engine.close()
+
+
+def held_tables(small: World) -> int:
+    (found,) = (
+        small.engine._started()
+        .execute("SELECT count(*) FROM duckdb_tables() WHERE temporary")
+        .fetchone()
+    )
+    return found
+
+
+def test_what_a_scan_holds_is_dropped_when_it_is_closed(tmp_path: Path):
+    path = write(tmp_path / "t.parquet", unit=[1, 1, 2], x=[1, 2, 3])
+    table = private_table([path], [Column("x", INTEGER, Bounds(0, 7))])
+    small = World(table, DuckDBEngine(policy_of(table), FaultLog(None)))
+    sql = "SELECT DP_MEDIAN(x, eps=1), DP_MEDIAN(x + 1, eps=1) FROM t"
+    for broken in (False, True):
+        with suppress(ScanFailed), small.open(sql) as (frontier, exact):
+            for number, measure in enumerate(frontier.scan.measures):
+                exact.histogram(measure, 0, 0, 8, 1)
+                assert held_tables(small) == number + 1
+            if broken:
+                path.unlink()
+                exact.histogram(measure, 0, 0, 4, 1)
+        assert held_tables(small) == 0
     small.engine.close()

@@ -40,7 +40,7 @@ def failure_of(call) -> ScanFailed:
         call()
     assert caught.value.code == "DPQ701"
     assert caught.value.__cause__ is None
-    assert caught.value.__suppress_context__
+    assert caught.value.__context__ is None
     return caught.value
 
 

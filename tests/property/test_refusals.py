@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +19,7 @@ from dpquery.engine.base import Exact
 from dpquery.errors import QueryRefused
 from dpquery.session import Session
 from tests.tasks import ROOT
+from tests.worlds import deadline
 
 POLICY = """
 [budget]
@@ -130,20 +128,6 @@ class Untouchable:
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-@contextmanager
-def deadline(seconds: float) -> Iterator[None]:
-    def late(*_: object) -> None:
-        raise TimeoutError("a file was waited for")
-
-    old = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, old)
 
 
 def test_refusals_are_equal_on_neighbours_and_lose_nothing(tmp_path: Path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 from dpquery.engine.duckdb.codes import code_sql, key_sql
@@ -21,12 +22,13 @@ from dpquery.ir import (
     Histogram,
     Key,
     Measure,
+    Scalar,
     Scan,
     SumCodes,
     Weight,
 )
 from dpquery.policy.model import Table
-from dpquery.types import INT64, Interval, Kind, ordinal
+from dpquery.types import INT64, UNKNOWN, Interval, Kind, ordinal
 
 __all__ = ["ScanSQL"]
 
@@ -264,8 +266,10 @@ def _join(index: int, key: Key) -> str:
     return f"JOIN (VALUES {listed}) AS l{index}(i, v) ON g{index} = l{index}.v"
 
 
-def _written(key: Key, value: object) -> str:
-    if key.expr.type.kind is Kind.DATE:
+def _written(key: Key, value: Scalar) -> str:
+    """Write a key's value as it is compared; it may be one that the column never has."""
+    type_ = key.expr.type
+    if type_.kind is Kind.DATE:
         return str(_place(value))
-    domain = key.expr.domain
-    return constant(value, key.expr.type, domain)  # type: ignore[arg-type]
+    domain = Interval.point(value) if isinstance(value, int | Fraction) else UNKNOWN
+    return constant(value, type_, domain)

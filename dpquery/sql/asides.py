@@ -1,0 +1,101 @@
+"""Statements that ask no data: EXPLAIN, SHOW and DESCRIBE, read before the parser sees them.
+
+The parser would take them for opaque commands. What they answer comes from the policy, the
+ledger and the functions of this build, so they cost nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dpquery.errors import Diagnostic, SyntaxRefused, listed, nearest
+from dpquery.source import Source, Span
+
+__all__ = ["Aside", "Describe", "Explain", "Show", "Subject", "read_aside"]
+
+LONGEST = 64 * 1024
+_LEAD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*", re.DOTALL)
+_VERB = re.compile(r"(EXPLAIN|SHOW|DESCRIBE|DESC)\b", re.IGNORECASE | re.ASCII)
+_NAME = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\W\d]\w*))\s*;*\s*', re.ASCII)
+
+
+class Subject(StrEnum):
+    """What SHOW can show."""
+
+    TABLES = "TABLES"
+    BUDGET = "BUDGET"
+    LEDGER = "LEDGER"
+    FUNCTIONS = "FUNCTIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """A query to be planned and not run; it stands where it stood, the verb blanked out."""
+
+    query: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """A list from the policy, the ledger or the functions."""
+
+    subject: Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """The columns of a table."""
+
+    table: str
+
+
+Aside = Explain | Show | Describe
+
+
+def read_aside(source: Source) -> Aside | None:
+    """Read a statement that is not a query; None where the text is something else.
+
+    Raises:
+        SyntaxRefused: DPQ106 SHOW or DESCRIBE of something that there is not.
+    """
+    text = source.text[:LONGEST]
+    lead = _LEAD.match(text)
+    start = lead.end() if lead else 0
+    verb = _VERB.match(text, start)
+    if verb is None:
+        return None
+    if verb[1].upper() == "EXPLAIN":
+        blanked = source.text[:start] + " " * len(verb[1]) + source.text[verb.end() :]
+        return Explain(Source(blanked, source.name))
+    name = _NAME.fullmatch(text, verb.end())
+    if name is None:
+        raise _refused(source, verb[1].upper(), Span(start, len(source.text.rstrip())), "")
+    written = name[1].replace('""', '"') if name[1] is not None else name[2]
+    if verb[1].upper() != "SHOW":
+        return Describe(written)
+    if written.upper() not in Subject.__members__:
+        span = Span(name.start(1) if name[1] is not None else name.start(2), name.end(2))
+        raise _refused(source, "SHOW", span, written)
+    return Show(Subject(written.upper()))
+
+
+def _refused(source: Source, verb: str, span: Span, written: str) -> SyntaxRefused:
+    subjects = [subject.value for subject in Subject]
+    near = nearest(written, subjects) or subjects[0]
+    remedy = f"SHOW {near}" if verb == "SHOW" else "DESCRIBE a_table"
+    shown = f"{verb} {written[:40]}".rstrip()
+    return SyntaxRefused(
+        Diagnostic(
+            "DPQ106",
+            f"{shown} is not a statement here",
+            span,
+            "one name is expected" if not written else "nothing of that name",
+            (
+                f"there are SHOW {listed(subjects, near)}; DESCRIBE with a table; EXPLAIN SELECT.",
+            ),
+            (remedy,),
+        ),
+        source,
+    )
