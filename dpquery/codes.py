@@ -54,12 +54,11 @@ of the SELECT list inside one another count as what they stand for.
 > SELECT ((((((((((((((((((((((((((((((((((((1))))))))))))))))))))))))))))))))))))
 Shorten the query, or ask in several queries. IN takes a long list of values without nesting.
 
-DPQ106 a statement other than SELECT
-Queries read. They cannot change tables, settings, files or the ledger. What SHOW, DESCRIBE and
-EXPLAIN say elsewhere is said by methods of the session and costs nothing there.
-> SHOW TABLES
-Ask with SELECT; or call session.tables(), session.describe("staff"), session.explain(query),
-session.ledger().
+DPQ106 a statement that is not answered
+Statements read. They cannot change tables, settings, files or the ledger.
+> DELETE FROM staff
+Ask with SELECT. EXPLAIN SELECT, DESCRIBE staff, SHOW TABLES, SHOW BUDGET, SHOW LEDGER and SHOW
+FUNCTIONS are answered too, and cost nothing.
 
 DPQ201 a table that the policy does not name
 Queries reach only the tables of the policy. No other file can be opened, by path or by URL.

@@ -1,6 +1,7 @@
-"""`dpquery demo`: two counts and a refusal, on a copy of the sample data with its own ledger.
+"""`dpquery demo`: groups, a quantile and a refusal, on a copy of the sample data.
 
-Everything goes to standard output, refusals too: here the refusal is part of the show.
+The copy has a ledger of its own. Everything goes to standard output, refusals too: here the
+refusal is part of the show.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from dpquery.shell.ask import Asked, Connect, show
 __all__ = ["demo"]
 
 _QUERIES = (
-    "SELECT DP_COUNT(*, eps=0.5) AS people FROM staff",
-    "SELECT DP_COUNT(*, eps=0.5) AS engineers FROM staff WHERE dept = 'eng'",
-    "SELECT dept, salary FROM staff",
+    "SELECT dept, DP_COUNT(*, eps=0.5) AS n, DP_AVG(salary, eps=0.5) AS pay "
+    "FROM staff GROUP BY dept",
+    "SELECT DP_QUANTILE(salary, 0.1, eps=0.5) AS tenth FROM staff",
+    "SELECT dept, salary FROM staff GROUP BY dept",
 )
 
 

@@ -170,7 +170,7 @@ def _check_verb(source: Source, tokens: list[Token]) -> None:
             else f"{verb.text[:40].upper()} is not a statement here",
             span_of(verb),
             "only SELECT is answered",
-            ("data and settings cannot be changed or listed through queries.",),
+            ("queries read; they change no data, settings or files.",),
             (example(source, tokens),),
         )
     )

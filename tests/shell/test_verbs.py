@@ -152,7 +152,7 @@ def charge_half(policy: Path) -> None:
     ledger.close()
 
 
-def test_the_demo_shows_two_counts_and_a_refusal(run, monkeypatch):
+def test_the_demo_shows_groups_a_quantile_and_a_refusal(run, monkeypatch):
     session = FakeSession()
     refused = demo._QUERIES[-1]
     monkeypatch.setitem(FakeSession.replies, refused, FakeSession.replies["dear"])
@@ -170,8 +170,10 @@ def test_the_demo_of_the_whole_program_ends_well():
         out, err = process.communicate()
     assert (process.returncode, err) == (0, b"")
     assert out.count(b"95% within") == 2
+    assert b"\n legal " in out
+    assert b" tenth\n" in out
     assert b"refused[DPQ301]" in out
-    assert out.endswith(b"budget: unchanged; 1 of 2 left\n\n")
+    assert out.endswith(b"budget: unchanged; 0.5 of 2 left\n\n")
 
 
 def test_one_query_from_the_shell_is_charged_and_shown_in_the_ledger(tmp_path: Path):

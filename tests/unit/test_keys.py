@@ -15,7 +15,7 @@ from dpquery.source import Source
 from dpquery.sql.bind import bind
 from dpquery.sql.keys import MAX_CELLS
 from dpquery.sql.parse import parse
-from dpquery.types import BOOLEAN, DATE, INTEGER, TEXT, Type
+from dpquery.types import BOOLEAN, DATE, INTEGER, TEXT, Kind, Type
 from tests.corpus.cases import facts, refusal
 
 WORDING = [
@@ -171,6 +171,26 @@ def test_as_many_keys_as_are_shown_are_listed_and_one_more_is_not_public():
     with pytest.raises(PlanRefused) as caught:
         counted("x", INTEGER, bounds=Bounds(0, MAX_CELLS))
     assert caught.value.code == "DPQ402"
+
+
+@pytest.mark.parametrize(
+    ("type_", "named"),
+    [
+        (TEXT, "'a', 'b'"),
+        (INTEGER, "1, 2"),
+        (DATE, "'2024-12-30', '2024-12-31'"),
+        (Type(Kind.DECIMAL, 5, 1), "1.5, 2.5"),
+    ],
+)
+def test_a_column_without_keys_can_be_named_by_where(type_: Type, named: str):
+    with pytest.raises(PlanRefused) as caught:
+        counted("x", type_)
+    remedy = f"WHERE x IN ({named})"
+    assert caught.value.diagnostic.remedy[0].startswith(remedy)
+    (values,) = keys(
+        f"SELECT DP_COUNT(*, eps=1) FROM t {remedy} GROUP BY x", Column("x", type_)
+    )
+    assert len(values) == 2
 
 
 def test_without_any_public_column_the_owner_is_asked():

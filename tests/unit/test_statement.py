@@ -110,7 +110,7 @@ refused[DPQ106]: DELETE is not a statement here
 1 | DELETE FROM staff
   | ^^^^^^ only SELECT is answered
 
-   why: data and settings cannot be changed or listed through queries.
+   why: queries read; they change no data, settings or files.
    try: SELECT DP_COUNT(*, eps=0.5) AS n FROM staff""",
     ),
     (
