@@ -1,12 +1,19 @@
-"""How far one privacy unit can move each measure: the table of `calculus.md` 3, in code.
+"""How far one privacy unit can move each measure, over all groups together.
+
+Weights. A unit with n rows in a relation, counted after WHERE, gives each row the weight
+w = floor(scale * min(1, limit / n)), so its rows weigh n w <= limit * scale together, whatever
+they hold. Scale and limit come from plan and policy: the law of a release never follows the
+file. Adding or removing the unit adds or removes exactly its own rows, because below the
+frontier every row depends on its own unit's rows alone; no other unit's n, and so no other
+weight, moves. Each measure then adds up, over the unit's rows, the weight times a number whose
+size is known, and the sum of all that is at most limit * scale times the largest such number.
+
+Replacing a unit takes one contribution away and adds another. Without groups both lie in one
+range, and the measure moves by no more than its width; with groups the two can stand in
+different ones, and both count.
 
 A property of the measures alone, so that functions and mechanisms need not know about weights.
 Every number here is held against enumeration by the property tests.
-
-Adding or removing a unit moves a measure by what the unit contributes, over all groups
-together. Replacing one takes a contribution away and adds another. Without groups both lie in
-one range, and the measure moves by no more than its width; with groups the two can stand in
-different ones.
 """
 
 from __future__ import annotations

@@ -24,7 +24,13 @@ from dpquery.budget.ledger import Ledger, open_ledger
 from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, FaultLog
 from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.errors import Diagnostic, DPQueryError, QueryRefused, SessionUnusable
+from dpquery.errors import (
+    Diagnostic,
+    DPQueryError,
+    QueryRefused,
+    SessionUnusable,
+    SyntaxRefused,
+)
 from dpquery.finish import finish
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan import Explanation, Plan, explain, make_plan
@@ -89,10 +95,11 @@ class Session:
             ScanFailed: reading broke off; the charge stays.
         """
         with self._usable():
-            aside = self._aside(text)
+            source = self._source(text)
+            aside = self._aside(source)
             if aside is not None:
                 return self._free(aside)
-            plan = self._plan(Source(text))
+            plan = self._plan(source)
             receipt = self._charge(plan)  # nothing above this line has seen a private row
             with self._spent(plan):
                 released: list[ReleasedTable] = []
@@ -111,7 +118,7 @@ class Session:
     def explain(self, text: str) -> Explanation:
         """Say what a query would lose and how it would be answered; costs nothing."""
         with self._usable():
-            return self._explain(Source(text))
+            return self._explain(self._source(text))
 
     @property
     def budget(self) -> Budget:
@@ -155,9 +162,15 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _aside(self, text: str) -> pa.Table | None:
+    def _source(self, text: str) -> Source:
+        if isinstance(text, str):
+            return Source(text)
+        title = f"a statement is a text, not {type(text).__name__}"
+        nothing = Diagnostic("DPQ104", title, remedy=("session.sql('SHOW TABLES')",))
+        raise self._told(SyntaxRefused(nothing), Source(""))
+
+    def _aside(self, source: Source) -> pa.Table | None:
         """Answer EXPLAIN, SHOW and DESCRIBE, which ask no data; None for anything else."""
-        source = Source(text)
         try:
             match read_aside(source):
                 case Explain(query):
@@ -201,12 +214,16 @@ class Session:
         try:
             yield
         except DPQueryError as fault:
-            spent = basic(plan.charge.events)
-            fault.budget = (
-                f"{spent} spent; {self._balance()} "
-                "(a charge is never returned once reading has begun)"
-            )
+            fault.budget = f"{basic(plan.charge.events)} spent; {self._left()}"
             raise
+
+    def _left(self) -> str:
+        """Say what is left after a fault, even where the ledger cannot be read either."""
+        kept = "(a charge is never returned once reading has begun)"
+        try:
+            return f"{self._balance()} {kept}"
+        except DPQueryError:
+            return kept
 
     def _told(self, refusal: QueryRefused, source: Source) -> QueryRefused:
         """Add to a refusal the text it points into, and the balance."""

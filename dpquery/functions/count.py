@@ -1,6 +1,6 @@
 """DP_COUNT and DP_COUNT_IF: how many rows, how many with a value, how many units.
 
-Sensitivity: a unit's rows have a total weight of at most limit * scale (`calculus.md` 3), and
+Sensitivity: a unit's rows have a total weight of at most limit * scale (`sensitivity.py`), and
 each row is counted with its weight or not at all, so adding, removing or replacing one unit
 moves the weighted count by at most that much; units are counted once, or spread over the
 groups they are in.

@@ -25,6 +25,10 @@ class Mean:
         below, above = sums
         return float(low + width * above / (below + above))
 
+    def unit(self, width: Fraction) -> tuple[str, Fraction]:
+        """A mean runs from bound to bound."""
+        return "", width
+
     def range(
         self, box: Box, width: Fraction, low: Fraction, rows: Fraction
     ) -> tuple[float, float]:

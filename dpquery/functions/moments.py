@@ -5,7 +5,7 @@ With codes k in 0..K, the sums of (K - k), k (degree 1), or of (K - k)^2, 2k(K -
 vector by at most its weight times K^degree in L1 norm, whatever its values: each sum gets
 noise for the whole epsilon, and nothing is split. The scale of the noise is added to what is
 divided by, so that an empty input gives the middle of the bounds and nothing is divided by
-zero (`calculus.md` 3.2).
+zero.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ class Shape(Protocol):
         self, sums: Sequence[Fraction], width: Fraction, low: Fraction, rows: Fraction
     ) -> float:
         """Give the value; `rows` is what one row adds to the sums together."""
+        ...
+
+    def unit(self, width: Fraction) -> tuple[str, Fraction]:
+        """Name what the sums give, and say how much a share of 1 is of it."""
         ...
 
     def range(
@@ -157,15 +161,18 @@ class BernsteinRelease:
     def step(self, column: str) -> Step:
         """Describe the release in rows."""
         details = (
-            ("sensitivity", f"{decimal_text(self.distance / self._row, 4)} rows, for all sums"),
-            ("noise scale", f"{decimal_text(self.damping / self._row, 4)} rows"),
-            ("expected error", f"{self._error()} of a mean over n rows (95 %)"),
+            ("sensitivity", f"{decimal_text(self.distance / self._row, 4)} in rows, all sums"),
+            ("noise scale", f"{decimal_text(self.damping / self._row, 4)} in rows, each sum"),
+            ("expected error", self._error()),
         )
         return Step(column, self.function, self.noise.name, details, self.rows.weight)
 
     def _error(self) -> str:
+        """Say what the noise does to a mean or variance of a thousand rows."""
         _, high = self.noise.interval(0, LEVEL)
-        return f"about {decimal_text(high / self._row * self.width, 4)}/n"
+        what, unit = self.shape.unit(self.width)
+        error = round(high / self._row * unit / 1000, 2)
+        return f"± {decimal_text(error)}{what} over 1,000 rows (95 %)"
 
 
 def bernstein(call: Call, facts: Facts, shape: Shape, degree: int) -> BernsteinRelease:

@@ -1,7 +1,7 @@
 """DP_QUANTILE and DP_MEDIAN: a value of the column's own grid, drawn near the rank asked for.
 
 Sensitivity: one unit has a total weight of at most limit * scale in the histogram, so it moves
-the rank score of every cell by no more than `rank_range` says (`calculus.md` 3). The
+the rank score of every cell by no more than `rank_range` says. The
 exponential mechanism on that score loses twice its rate per such range; values that many rows
 share are found exactly, because every cell that covers the rank scores zero.
 """

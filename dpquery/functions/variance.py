@@ -38,6 +38,10 @@ class Spread:
         share = min(max(sums[2] / total - mean * mean, Fraction(0)), QUARTER)
         return self._shown(share, width, total / rows)
 
+    def unit(self, width: Fraction) -> tuple[str, Fraction]:
+        """A variance goes with the square of the distance between the bounds."""
+        return " of the variance", width * width
+
     def range(
         self, box: Box, width: Fraction, low: Fraction, rows: Fraction
     ) -> tuple[float, float]:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from dpquery.policy.unfit import Unfit
 
-__all__ = ["sample_directory"]
+__all__ = ["copy_samples", "sample_directory"]
+
+
+def copy_samples(place: Path) -> Path:
+    """Copy the samples to a new directory, and give their policy there, with no ledger yet."""
+    without = shutil.ignore_patterns("*.ledger*")
+    return Path(shutil.copytree(sample_directory(), place, ignore=without)) / "policy.toml"
 
 
 def sample_directory() -> Path:

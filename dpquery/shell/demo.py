@@ -6,7 +6,6 @@ refusal is part of the show.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -25,13 +24,14 @@ _QUERIES = (
 
 def demo(connect: Connect) -> int:
     """Ask the sample data each query, and print what comes back."""
-    from dpquery.policy.samples import sample_directory
+    from dpquery.policy.samples import copy_samples
 
-    with tempfile.TemporaryDirectory(prefix="dpquery-demo-") as place:
-        copy = shutil.copytree(sample_directory(), Path(place) / "samples")
-        with connect(str(copy / "policy.toml")) as session:
-            for query in _QUERIES:
-                show(f"dp> {query};\n{_reply(query, session)}\n")
+    with (
+        tempfile.TemporaryDirectory(prefix="dpquery-demo-") as place,
+        connect(str(copy_samples(Path(place) / "samples"))) as session,
+    ):
+        for query in _QUERIES:
+            show(f"dp> {query};\n{_reply(query, session)}\n")
     return ExitCode.ANSWER
 
 

@@ -63,6 +63,8 @@ class Frame:
     """What stands inside one pair of brackets, so far."""
 
     opener: str = ""
+    """The word before the bracket."""
+    nested: bool = False
     subject: str = ""
     """The word before IN, where the brackets hold its list."""
     clause: str = ""
@@ -131,7 +133,7 @@ def _frame(words: Sequence[Word]) -> Frame:
         if word.text in {"(", "["}:
             frames.append(_opened(before, frames[-1]))
         elif word.text in _ENDS:
-            del frames[1:][-1:], frames[max(1, len(frames) - 1) :]
+            del frames[max(1, len(frames) - 1) :]
         else:
             _enter(frames[-1], word, before)
     return frames[-1]
@@ -141,10 +143,10 @@ def _opened(before: Sequence[Word], outer: Frame) -> Frame:
     opener = before[-1].upper if before and before[-1].kind == "name" else ""
     if opener == "IN":
         subject = [word for word in before[:-1] if word.upper != "NOT"][-1:]
-        return Frame("IN", subject[0].text if subject else "", outer.clause)
+        return Frame("IN", True, subject[0].text if subject else "", outer.clause)
     if opener in _BEFORE_OPERAND:
         opener = ""
-    return Frame(opener, clause="" if opener == "FILTER" else outer.clause)
+    return Frame(opener, True, clause="" if opener == "FILTER" else outer.clause)
 
 
 def _enter(frame: Frame, word: Word, before: Sequence[Word]) -> None:
@@ -167,6 +169,6 @@ def _ends_operand(words: Sequence[Word]) -> bool:
     word = words[-1]
     if word.kind in {"text", "quoted", "number"} or word.text in _ENDS:
         return True
-    if word.text == "*":  # of a product only where an operand stands before it
-        return not _ends_operand(words[:-1]) if len(words) > 1 else False
+    if word.text == "*":  # all rows, or a product where an operand stands before it
+        return not (len(words) > 1 and _ends_operand(words[:-1]))
     return word.kind == "name" and word.upper not in _BEFORE_OPERAND

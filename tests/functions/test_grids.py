@@ -168,12 +168,14 @@ def test_a_call_sets_its_own_limit_where_units_have_several_rows():
 
 
 @pytest.mark.parametrize("facts", [ALONE, WEIGHTED])
-def test_a_variance_of_a_billion_steps_fits(facts):
-    release = plan(call("DP_VAR_POP", column(DOUBLE, 0, 10**9)), facts)
-    top, weight = release.sums[0].code.size, release.rows.weight
-    assert top == 10**9
-    assert 2**36 * weight.scale * top**2 < 2**126
-    assert {measure.weight for measure in release.measures} == {weight}
+@pytest.mark.parametrize(
+    ("name", "top", "degree"),
+    [("DP_SUM", 2**63 - 1, 1), ("DP_AVG", 2**63 - 1, 1), ("DP_VAR_POP", 10**9, 2)],
+)
+def test_the_widest_sums_of_a_plan_fit_the_engines_integers(facts, name, top, degree):
+    release = plan(call(name, column(INTEGER, 0, top)), facts)
+    (weight,) = {measure.weight for measure in release.measures}
+    assert 2**36 * weight.scale * top**degree < 2**126
 
 
 @pytest.mark.parametrize("order", ["1/2", "1/10", "999/1000"])

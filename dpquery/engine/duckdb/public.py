@@ -6,9 +6,8 @@ Public tables are loaded when it opens; then the file system is shut.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from threading import Timer
 
 import duckdb
 import pyarrow as pa
@@ -22,6 +21,8 @@ from dpquery.types import Kind, Type
 
 __all__ = ["PublicEngine", "arrow_type"]
 
+REMEMBERED = 256
+"""Queries whose fit is known: the same ones come again and again."""
 SECONDS = 60
 """A query over released tables that takes longer is stopped."""
 
@@ -33,6 +34,7 @@ class PublicEngine:
         self._connection = start()
         self._relations: dict[str, str] = {}
         self._columns: dict[str, tuple[str, ...]] = {}
+        self._accepted: dict[Hashable, bool] = {}
         public = [table for table in policy.tables.values() if table.public]
         for number, table in enumerate(public):
             self._load(table, f"p{number}", policy.name)
@@ -50,9 +52,17 @@ class PublicEngine:
 
     def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
         """Say whether a query fits its tables' types, by binding it over empty ones."""
+        question = (above.sql, tuple(tuple(columns.items()) for columns in released))
+        if question not in self._accepted:
+            if len(self._accepted) >= REMEMBERED:
+                self._accepted.clear()
+            self._accepted[question] = self._binds(above, released)
+        return self._accepted[question]
+
+    def _binds(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
         empty = [_schema(columns).empty_table() for columns in released]
         try:
-            with _Registered(self._connection, empty), _Deadline(self._connection):
+            with _Registered(self._connection, empty):
                 return bool(self._connection.sql(above.sql).columns)
         except duckdb.Error:
             return False
@@ -64,7 +74,7 @@ class PublicEngine:
             ScanFailed: DPQ702 time or memory ran out.
         """
         try:
-            with _Registered(self._connection, released), _Deadline(self._connection):
+            with _Registered(self._connection, released):
                 return self._connection.sql(above.sql).to_arrow_table()
         except (duckdb.OutOfMemoryException, duckdb.InterruptException, MemoryError):
             failure = ScanFailed(_exhausted())
@@ -119,21 +129,6 @@ class _Registered:
     def __exit__(self, *_: object) -> None:
         for number in range(len(self._tables)):
             self._connection.unregister(f"f{number}")
-
-
-class _Deadline:
-    """Interrupts a query after its time: the engine's own limit leaves out planning."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._timer = Timer(SECONDS, connection.interrupt)
-
-    def __enter__(self) -> None:
-        self._timer.daemon = True
-        self._timer.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-        self._timer.join()
 
 
 def _listed(table: Table) -> str:

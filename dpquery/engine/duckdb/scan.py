@@ -83,7 +83,7 @@ class ScanSQL:
         low, high, width = span
         limits = [f"v >= {low}", f"v < {high}"] + ([] if cell is None else [f"cell = {cell}"])
         total = "count(*)" if measure.weight.plain else "CAST(sum(w) AS BIGINT)"
-        place = f"CAST(v - {low} AS BIGINT) >> {width.bit_length() - 1}"
+        place = f"(v - {low}) >> {width.bit_length() - 1}"
         return (
             f"SELECT cell, {place} AS b, {total} AS t FROM {source} AS r "
             f"WHERE {' AND '.join(limits)} GROUP BY ALL"
