@@ -14,19 +14,17 @@ from dpquery.events import Event
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Loss
 
-__all__ = ["AdditiveNoise", "Distance"]
+__all__ = ["AdditiveNoise", "Distance", "Mechanism"]
 
 Distance = int | Fraction
 """How far one unit can move the exact values; an L2 norm is rounded up to a rational."""
 
 
-class AdditiveNoise(Protocol):
-    """Adds independent integer noise of one law to each of several exact integers."""
+class Mechanism(Protocol):
+    """A random map with a claim: what is lost when one unit moves the exact values so far."""
 
     name: ClassVar[str]
     """How queries ask for it, as in mechanism='laplace'."""
-    norm: ClassVar[int]
-    """In which norm the distance of the exact values is measured: 1 or 2."""
     weight_linear: ClassVar[bool]
     """Whether the loss is at most linear in a unit's weight: one charge covers all groups."""
 
@@ -37,6 +35,13 @@ class AdditiveNoise(Protocol):
     def event(self, distance: Distance) -> Event:
         """State the same for the ledger."""
         ...
+
+
+class AdditiveNoise(Mechanism, Protocol):
+    """Adds independent integer noise of one law to each of several exact integers."""
+
+    norm: ClassVar[int]
+    """In which norm the distance of the exact values is measured: 1 or 2."""
 
     def release(self, exact: Sequence[int], randomness: Randomness) -> list[int]:
         """Add fresh noise to each exact value."""

@@ -193,14 +193,18 @@ def _asked(place: Place, scope: _Scope, function: DPFunction) -> Iterator[tuple[
         yield "*", "all rows"
     if place.last() in _EQUAL:
         yield from _compared(place, scope)
-    fits: dict[Argument, Callable[[Column], bool]] = {
-        Argument.NUMBER: lambda column: column.numeric,
-        Argument.ORDERED: lambda column: column.ordered,
-    }
-    fit = fits.get(function.argument, lambda _: True)
-    yield from _columns(column for column in scope.columns() if fit(column))
+    yield from _columns(column for column in scope.columns() if _fits(column, function))
     if first and function.distinct:
         yield from _plain("DISTINCT")
+
+
+def _fits(column: Column, function: DPFunction) -> bool:
+    match function.argument:
+        case Argument.NUMBER:
+            return column.numeric
+        case Argument.ORDERED:
+            return column.ordered
+    return True
 
 
 def _compared(place: Place, scope: _Scope) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What can be named at the prompt: tables and columns from the policy, functions of the language.
+"""What can be named at the prompt: tables and columns of the policy, functions with arguments.
 
 All of it is what `SHOW TABLES` and `DESCRIBE` say, read once when the shell opens; nothing of
 the data is known here.
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dpquery.answer import Answer
-from dpquery.functions import ALL
 from dpquery.functions.base import Argument, DPFunction
 
 __all__ = ["Column", "Known", "known_to", "quoted", "signature"]
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_RESERVED = frozenset(
-    "all and as asc between by case cast desc distinct exists false from group having in is "
-    "limit not null offset on or order select table true union where with".split()
-)
+_RESERVED = frozenset({
+    "all", "and", "as", "asc", "between", "by", "case", "cast", "desc", "distinct", "exists",
+    "false", "from", "group", "having", "in", "is", "limit", "not", "null", "offset", "on", "or",
+    "order", "select", "table", "true", "union", "where", "with",
+})  # fmt: skip
 _ASKED = {
     Argument.VALUE: "x",
     Argument.NUMBER: "number",
@@ -100,7 +100,8 @@ def quoted(name: str) -> str:
 def signature(function: DPFunction) -> str:
     """Write how a function is asked.
 
-    >>> signature(ALL[0])
+    >>> from dpquery.functions.count import COUNT
+    >>> signature(COUNT)
     'DP_COUNT(* or x, eps=, delta=, max_rows_contributed=, mechanism=)'
     """
     asked = ("* or " if function.star else "") + _ASKED[function.argument]

@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from traceback import walk_tb
 
-from dpquery.errors import DPQueryError, ExitCode, InternalError, internal
+from dpquery.errors import DPQueryError, ExitCode
 from dpquery.shell.arguments import UsageError, query_parser, verb_parser
-from dpquery.shell.ask import Connect, ask, open_session, say
+from dpquery.shell.ask import Connect, ask, open_session, say, unexpected
 from dpquery.shell.demo import demo
 from dpquery.shell.verbs import FIRST_WORDS, run_verb
 
@@ -47,7 +46,7 @@ def main(argv: Sequence[str], connect: Connect = open_session) -> int:
     except BrokenPipeError:  # whoever read the output has had enough
         code = ExitCode.ANSWER
     except Exception as error:  # noqa: BLE001 - whatever it is, its text must not surface
-        say(_unexpected(error))
+        say(unexpected(error))
         code = ExitCode.INTERNAL
     return code
 
@@ -60,11 +59,3 @@ def _run(argv: list[str], connect: Connect) -> int:
         case [word, *_] if word in FIRST_WORDS:
             return run_verb(argv)
     return ask(query_parser().parse_args(argv), connect)
-
-
-def _unexpected(error: Exception) -> InternalError:
-    frames = [
-        (f.f_globals.get("__name__", ""), line) for f, line in walk_tb(error.__traceback__)
-    ]
-    module, line = [frame for frame in frames if frame[0].startswith("dpquery")][-1]
-    return internal(f"{type(error).__name__} in {module}, line {line}")

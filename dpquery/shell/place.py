@@ -25,10 +25,11 @@ _WORD = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_CLAUSES = frozenset(
-    "SELECT FROM WHERE GROUP HAVING ORDER LIMIT OFFSET EXPLAIN SHOW DESCRIBE DESC".split()
-)
-_BEFORE_OPERAND = frozenset("AND OR NOT IN BETWEEN IS AS BY DISTINCT".split()) | _CLAUSES
+_CLAUSES = frozenset({
+    "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "EXPLAIN", "SHOW",
+    "DESCRIBE", "DESC",
+})  # fmt: skip
+_BEFORE_OPERAND = _CLAUSES | {"AND", "OR", "NOT", "IN", "BETWEEN", "IS", "AS", "BY", "DISTINCT"}
 _COMPARES = frozenset({"=", "<>", "!=", "<", "<=", ">", ">=", "IN", "BETWEEN", "IS"})
 _ENDS = frozenset({")", "]"})
 

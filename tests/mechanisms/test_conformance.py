@@ -6,12 +6,20 @@ import subprocess
 import sys
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dpquery.events import Gaussian, Pure, decode, encode
-from dpquery.mechanisms import ALL, AdditiveNoise, DiscreteGaussian, DiscreteLaplace
+from dpquery.mechanisms import (
+    ADDITIVE,
+    ALL,
+    AdditiveNoise,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    GridQuantile,
+)
 from dpquery.privacy import Loss
 from tests.mechanisms.cases import DELTA, EPSILONS, NAMED, Case
 from tests.mechanisms.laws import pmf_vector
@@ -32,6 +40,20 @@ def test_docstring_has_the_headings_in_order(kind: type) -> None:
     assert [
         line[:-1] for line in lines if line[:-1] in HEADINGS and line.endswith(":")
     ] == HEADINGS
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_mechanism_of_another_kind_has_tests_of_its_law(kind: type) -> None:
+    own = {GridQuantile: "test_grid_quantile.py"}
+    assert kind in ADDITIVE or (Path(__file__).parent / own[kind]).exists()
+
+
+def test_a_quantile_loses_in_proportion_and_says_so() -> None:
+    mechanism = GridQuantile.calibrated(Fraction(1, 2), 8, 100, Fraction(3), Fraction(1))
+    assert mechanism.loss(0) == Loss(Fraction(0))
+    assert mechanism.loss(3) == Loss(Fraction(1))
+    assert mechanism.loss(4).epsilon > 1
+    assert decode(encode(mechanism.event(3))) == Pure(Fraction(1))
 
 
 def test_names_are_not_used_twice() -> None:
