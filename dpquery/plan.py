@@ -10,18 +10,16 @@ from dataclasses import dataclass
 from math import prod
 
 from dpquery import functions
-from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Charge
 from dpquery.errors import Diagnostic, NameRefused, internal
-from dpquery.functions.base import Facts, Release, Step
+from dpquery.functions.base import Facts, Release
 from dpquery.ir import Above, Call, Checked, Contribution, Frontier, Measure, Scan
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
-from dpquery.privacy import Loss
 from dpquery.source import Source, Span
 from dpquery.types import Type
 
-__all__ = ["Explanation", "FrontierPlan", "Plan", "PlannedRelease", "explain", "make_plan"]
+__all__ = ["FrontierPlan", "Plan", "PlannedRelease", "make_plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +27,7 @@ class PlannedRelease:
     """One call of the query, ready to draw."""
 
     column: str
+    call: Call
     release: Release
 
 
@@ -80,7 +79,7 @@ def _frontier(frontier: Frontier, contribution: Contribution, policy: Policy) ->
     cells = prod(len(key.values) for key in frontier.keys)
     facts = Facts(contribution, policy.neighbours, cells, grouped=bool(frontier.keys))
     releases = tuple(
-        PlannedRelease(call.column, _release(call, facts)) for call in frontier.calls
+        PlannedRelease(call.column, call, _release(call, facts)) for call in frontier.calls
     )
     measures: dict[Measure, None] = {}
     for planned in releases:
@@ -137,40 +136,4 @@ def _unfit(checked: Checked) -> NameRefused:
             ("values are combined and compared with values of their own type only.",),
             ("ROUND(DP_COUNT(*, eps=0.5) / 1000, 1)",),
         )
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """What a query would lose and how it would be answered; making one costs nothing."""
-
-    charge: Loss
-    steps: tuple[Step, ...]
-    notes: tuple[str, ...]
-    balance: str
-
-    def __str__(self) -> str:
-        lines = [f"charge: {self.charge}"]
-        for step in self.steps:
-            lines.append(f"{step.function} by {step.mechanism}")
-            details = step.details
-            if not step.weight.plain:
-                weights = f"limit {step.weight.limit} per unit, in 1/{step.weight.scale}"
-                details += (("weights", weights),)
-            lines += [f"  {name:<15} {text}" for name, text in details]
-        return "\n".join(
-            [*lines, *(f"note: {note}" for note in self.notes), f"budget: {self.balance}"]
-        )
-
-
-def explain(plan: Plan, balance: str) -> Explanation:
-    """Describe a plan."""
-    steps = tuple(
-        planned.release.step(planned.column) for f in plan.frontiers for planned in f.releases
-    )
-    return Explanation(
-        basic(plan.charge.events),
-        steps,
-        plan.notes,
-        balance,
     )

@@ -31,9 +31,10 @@ from dpquery.errors import (
     SessionUnusable,
     SyntaxRefused,
 )
+from dpquery.explain import Explanation, explain
 from dpquery.finish import finish
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.plan import Explanation, Plan, explain, make_plan
+from dpquery.plan import Plan, make_plan
 from dpquery.policy.model import Policy
 from dpquery.privacy import NO_LOSS, Loss, decimal_text
 from dpquery.release import ReleasedTable, release
@@ -190,7 +191,9 @@ class Session:
         return None
 
     def _explain(self, source: Source) -> Explanation:
-        return explain(self._plan(source), self._balance())
+        plan = self._plan(source)
+        scans = [self._engine.describe(frontier.scan) for frontier in plan.frontiers]
+        return explain(plan, self._policy, scans, self._standing().left)
 
     def _plan(self, source: Source) -> Plan:
         """Take a text through the stages that look at no data."""

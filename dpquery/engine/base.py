@@ -109,6 +109,10 @@ class Engine(Protocol):
         """
         ...
 
+    def describe(self, scan: Scan) -> str:
+        """Say what the engine would run for a scan; nothing is opened."""
+        ...
+
     def close(self) -> None:
         """Let go of files and memory; closing twice is fine."""
         ...

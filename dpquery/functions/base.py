@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from typing import Protocol
 
 from dpquery.answer import Cell
@@ -116,13 +117,15 @@ def _too_large(call: Call) -> PlanRefused:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One release as EXPLAIN shows it."""
+    """One release as EXPLAIN shows it; amounts are in the unit that their text names."""
 
-    column: str
     function: str
     mechanism: str
-    details: tuple[tuple[str, str], ...]
-    """Name and text of what is worth knowing, such as sensitivity and noise scale."""
+    epsilon: Fraction
+    sensitivity: str
+    noise_scale: str
+    expected_error: str
+    """How far noise takes the answer from the exact value, 95 times in 100."""
     weight: Weight
 
 
@@ -175,7 +178,7 @@ class Release(Protocol):
         """Draw the noisy values, one per group."""
         ...
 
-    def step(self, column: str) -> Step:
+    def step(self) -> Step:
         """Describe it for EXPLAIN."""
         ...
 

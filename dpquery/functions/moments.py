@@ -158,21 +158,24 @@ class BernsteinRelease:
         top = max(self.sums[0].code.size, 1)
         return Fraction(self.rows.weight.scale * top ** len(self.sums))
 
-    def step(self, column: str) -> Step:
+    def step(self) -> Step:
         """Describe the release in rows."""
-        details = (
-            ("sensitivity", f"{decimal_text(self.distance / self._row, 4)} in rows, all sums"),
-            ("noise scale", f"{decimal_text(self.damping / self._row, 4)} in rows, each sum"),
-            ("expected error", self._error()),
+        return Step(
+            function=self.function,
+            mechanism=self.noise.name,
+            epsilon=self.noise.loss(self.distance).epsilon,
+            sensitivity=f"{decimal_text(self.distance / self._row, 4)} in rows, all sums",
+            noise_scale=f"{decimal_text(self.damping / self._row, 4)} in rows, each sum",
+            expected_error=self._error(),
+            weight=self.rows.weight,
         )
-        return Step(column, self.function, self.noise.name, details, self.rows.weight)
 
     def _error(self) -> str:
         """Say what the noise does to a mean or variance of a thousand rows."""
         _, high = self.noise.interval(0, LEVEL)
         what, unit = self.shape.unit(self.width)
         error = round(high / self._row * unit / 1000, 2)
-        return f"± {decimal_text(error)}{what} over 1,000 rows (95 %)"
+        return f"± {decimal_text(error)}{what} over 1,000 rows"
 
 
 def bernstein(call: Call, facts: Facts, shape: Shape, degree: int) -> BernsteinRelease:

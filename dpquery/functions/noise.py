@@ -193,13 +193,16 @@ class AdditiveRelease:
         noisy = self.noise.release(exact.values(self.measure), randomness)
         return [AdditiveCell(value, self.unit, self.type, self.noise) for value in noisy]
 
-    def step(self, column: str) -> Step:
+    def step(self) -> Step:
         """Describe the release in units of the value."""
         _, high = self.noise.interval(0, LEVEL)
         margin = _in_steps(high * self.unit, self.type)
-        details = (
-            ("sensitivity", decimal_text(self.distance * self.unit, 4)),
-            ("noise scale", decimal_text(spread(self.noise) * self.unit, 4)),
-            ("expected error", f"± {decimal_text(margin, 4)} (95 %)"),
+        return Step(
+            function=self.function,
+            mechanism=self.noise.name,
+            epsilon=self.noise.loss(self.distance).epsilon,
+            sensitivity=decimal_text(self.distance * self.unit, 4),
+            noise_scale=decimal_text(spread(self.noise) * self.unit, 4),
+            expected_error=f"± {decimal_text(margin, 4)}",
+            weight=self.measure.weight,
         )
-        return Step(column, self.function, self.noise.name, details, self.measure.weight)

@@ -103,15 +103,18 @@ class QuantileRelease:
         """Give a bound on the error in rows of full weight."""
         return Fraction(self.mechanism.rank_interval(confidence), self.measure.weight.scale)
 
-    def step(self, column: str) -> Step:
+    def step(self) -> Step:
         """Describe the release in rows."""
-        details = (
-            ("order", decimal_text(self.mechanism.order)),
-            ("grid", f"{self.mechanism.cells:,} cells"),
-            ("sensitivity", f"{decimal_text(self.distance / self.measure.weight.scale)} rows"),
-            ("expected error", f"at most {decimal_text(self.rows_off(LEVEL), 1)} rows (95 %)"),
+        scale = self.measure.weight.scale
+        return Step(
+            function=self.function,
+            mechanism=self.mechanism.name,
+            epsilon=self.mechanism.loss(self.distance).epsilon,
+            sensitivity=f"{decimal_text(self.distance / scale, 4)} in ranks",
+            noise_scale=f"{decimal_text(1 / (self.mechanism.rate * scale), 4)} in ranks",
+            expected_error=f"at most {round(self.rows_off(LEVEL))} ranks",
+            weight=self.measure.weight,
         )
-        return Step(column, self.function, self.mechanism.name, details, self.measure.weight)
 
 
 @dataclass(frozen=True, slots=True)

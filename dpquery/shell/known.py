@@ -19,8 +19,8 @@ __all__ = ["Column", "Known", "known_to", "quoted", "signature"]
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _RESERVED = frozenset({
     "all", "and", "as", "asc", "between", "by", "case", "cast", "desc", "distinct", "exists",
-    "false", "from", "group", "having", "in", "is", "limit", "not", "null", "offset", "on", "or",
-    "order", "select", "table", "true", "union", "where", "with",
+    "false", "from", "group", "having", "in", "is", "limit", "not", "null", "offset", "on",
+    "or", "order", "select", "table", "true", "union", "where", "with",
 })  # fmt: skip
 _ASKED = {
     Argument.VALUE: "x",

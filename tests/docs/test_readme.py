@@ -66,7 +66,7 @@ def test_python_runs_and_its_comments_hold(samples, capsys):
     ((low, high),) = answer.interval("n", 0.95)
     assert low <= answer.scalar() <= high
     assert repr(answer.loss) == "Loss(epsilon=Fraction(1, 2), delta=Fraction(0, 1))"
-    assert "charge: 0.1" in capsys.readouterr().out
+    assert "charge       0.1" in capsys.readouterr().out
     assert session.budget.left.epsilon == 2 - answer.loss.epsilon
     session.close()
 

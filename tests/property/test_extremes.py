@@ -118,8 +118,9 @@ def require_right(rows: list[tuple[object, ...]], wanted: list[Wanted]) -> None:
             assert low <= value <= high, (value, low, high)
 
 
-@pytest.mark.parametrize("neighbours", Neighbours)
-@pytest.mark.parametrize("engine", sorted(ENGINES))
+@pytest.mark.parametrize(
+    ("engine", "neighbours"), zip(sorted(ENGINES), Neighbours, strict=True), ids=sorted(ENGINES)
+)
 @pytest.mark.parametrize("rows", DATA.values(), ids=DATA.keys())
 def test_every_function_answers(tmp_path: Path, rows, engine, neighbours):
     text = ", ".join(f"{call}, eps=1)" for call in CALLS)

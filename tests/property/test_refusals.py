@@ -18,6 +18,7 @@ import dpquery
 from dpquery.engine.base import Exact
 from dpquery.errors import QueryRefused
 from dpquery.session import Session
+from dpquery.source import Source
 from tests.tasks import ROOT
 from tests.worlds import deadline
 
@@ -112,7 +113,7 @@ def refusal(session: Session, text: str) -> str | None:
     """Give the whole text of a refusal; None where the query would be answered."""
     before = session.budget
     try:
-        plan = session._plan(text)
+        plan = session._plan(Source(text))
         session._charge(plan)
     except QueryRefused as refused:
         assert session.budget == before

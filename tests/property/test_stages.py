@@ -13,6 +13,7 @@ import pytest
 import dpquery
 from dpquery.engine.base import Exact
 from dpquery.session import Session
+from dpquery.source import Source
 from tests.tasks import ROOT
 
 ACCEPTED = [
@@ -65,7 +66,7 @@ def test_no_stage_before_the_scan_needs_the_private_engine(policy: Path):
     for name in ("staff.parquet", "visits.parquet"):
         (policy.parent / name).unlink()
     for text in ACCEPTED:
-        plan = session._plan(text)
+        plan = session._plan(Source(text))
         assert session._charge(plan).charge is plan.charge
         assert "charge" in str(session.explain(text))
     assert engine.opened == 0

@@ -70,7 +70,7 @@ def _less_origin(number: str, code: Code) -> str:
 def _inside(code: Code) -> bool:
     """Whether the expression's own range is that of the code.
 
-    Computed doubles are rounded, which can take them out of their range.
+    Computed doubles can reach infinity on the way, whatever their range.
     """
     domain = code.expr.domain
     low, high = code.low * code.grid, code.high * code.grid

@@ -53,6 +53,12 @@ class DuckDBEngine:
         table = self._tables[table_of(scan.relation).table]
         return guarded(self._log, lambda: self._read(scan, table))
 
+    def describe(self, scan: Scan) -> str:
+        """Write the query for a scan, with the table's name for its files."""
+        table = self._tables[table_of(scan.relation).table]
+        sql = ScanSQL(scan, table, Origin(quoted(table.name), held=False))
+        return sql.sums() if sql.summed else f"histograms of ({sql.rows})"
+
     def close(self) -> None:
         """Let go of the instance."""
         if self._connection is not None:

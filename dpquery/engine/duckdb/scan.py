@@ -50,7 +50,7 @@ class ScanSQL:
         """Write the query that gives one row per group that has rows: its number, its sums."""
         if not self._weighted:
             sums = ", ".join(self._over_rows(measure) for measure in self.summed)
-            return self._grouped(f"SELECT {self._list(sums)} FROM ({self._rows}) {self._by()}")
+            return self._grouped(f"SELECT {self._list(sums)} FROM ({self.rows}) {self._by()}")
         if not self.scan.keys:
             return f"SELECT 0, {self._over_units()} FROM ({self._per_unit()})"
         return self._weighted_groups()
@@ -65,11 +65,11 @@ class ScanSQL:
         code, cell = self._code(measure.code), self._cell()
         where = self._where(f"{code} IS NOT NULL", self._condition(measure.condition))
         if measure.weight.plain:
-            rows = f"SELECT *, 1 AS w FROM ({self._rows})"
+            rows = f"SELECT *, 1 AS w FROM ({self.rows})"
         else:
-            counted = f"SELECT u, count(*) AS n FROM ({self._rows}) GROUP BY u"
+            counted = f"SELECT u, count(*) AS n FROM ({self.rows}) GROUP BY u"
             weighted = f"SELECT r.*, {_weight('n', measure.weight)} AS w"
-            rows = f"{weighted} FROM ({self._rows}) AS r JOIN ({counted}) USING (u)"
+            rows = f"{weighted} FROM ({self.rows}) AS r JOIN ({counted}) USING (u)"
         return f"SELECT {cell} AS cell, {code} AS v, w FROM ({rows}) {self._joins}{where}"
 
     def ranges(
@@ -106,7 +106,7 @@ class ScanSQL:
         return list(dict.fromkeys(found))
 
     @cached_property
-    def _rows(self) -> str:
+    def rows(self) -> str:
         """Write the rows: after WHERE, with a unit, in engine-made columns."""
         rows = Rows(self.table, self.origin)
         columns = ["1 AS one"]
@@ -173,7 +173,7 @@ class ScanSQL:
         """Write each unit's sums, per group where there are groups, and its rows there."""
         sums = ", ".join(f"{self._of_unit(m)} AS m{i}" for i, m in enumerate(self.summed))
         keys = "".join(f"g{i}, " for i in range(len(self.scan.keys)))
-        return f"SELECT u, {keys}count(*) AS n, {sums} FROM ({self._rows}) {self._by('u')}"
+        return f"SELECT u, {keys}count(*) AS n, {sums} FROM ({self.rows}) {self._by('u')}"
 
     def _of_unit(self, measure: Measure) -> str:
         """Write a measure of one unit's rows; a unit is in a group when one row is."""
