@@ -119,7 +119,7 @@ def require_right(rows: list[tuple[object, ...]], wanted: list[Wanted]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "neighbours"), zip(sorted(ENGINES), Neighbours, strict=True), ids=sorted(ENGINES)
+    ("engine", "neighbours"), [*zip(sorted(ENGINES), Neighbours, strict=True)]
 )
 @pytest.mark.parametrize("rows", DATA.values(), ids=DATA.keys())
 def test_every_function_answers(tmp_path: Path, rows, engine, neighbours):

@@ -68,9 +68,18 @@ def test_no_stage_before_the_scan_needs_the_private_engine(policy: Path):
     for text in ACCEPTED:
         plan = session._plan(Source(text))
         assert session._charge(plan).charge is plan.charge
-        assert "charge" in str(session.explain(text))
     assert engine.opened == 0
     session.close()
+
+
+def test_explaining_needs_no_file(policy: Path):
+    """I1: the engine may say what it would run, and there is nothing for it to read."""
+    for name in ("staff.parquet", "visits.parquet"):
+        (policy.parent / name).unlink()
+    with dpquery.connect(policy) as session:
+        for text in ACCEPTED:
+            assert "charge" in str(session.explain(text))
+    assert spent(policy) == 0
 
 
 @pytest.mark.parametrize("text", ACCEPTED)

@@ -6,7 +6,6 @@ from fractions import Fraction
 
 import pytest
 
-from dpquery.plan import explain
 from tests.corpus.cases import planned, refusal
 
 WORDING = [
@@ -76,23 +75,6 @@ def test_one_call_can_be_offered_again_with_another_epsilon():
 def test_a_query_over_public_tables_charges_nothing():
     charge = planned("SELECT * FROM regions").charge
     assert (charge.events, charge.scans) == ((), ())
-
-
-def test_an_explanation_states_charge_noise_and_weights():
-    shown = str(explain(planned("SELECT DP_COUNT(*, eps=0.1) FROM visits"), "2 of 2 left"))
-    assert (
-        shown
-        == """\
-charge: 0.1
-DP_COUNT by laplace
-  sensitivity     10
-  noise scale     100
-  expected error  ± 300 (95 %)
-  weights         limit 10 per unit, in 1/4294967296
-note: each person_id counts for at most 10 rows (max_rows_contributed); \
-further rows share that weight
-budget: 2 of 2 left"""
-    )
 
 
 def test_a_note_names_every_limit_of_the_query():

@@ -1,0 +1,88 @@
+"""What EXPLAIN says: charge, unit, bounds and their origin, noise, scan, balance."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from dpquery.explain import Explanation, explain
+from dpquery.privacy import Loss
+from tests.corpus.cases import facts, planned
+
+
+def explained(query: str, left: str = "2") -> Explanation:
+    plan = planned(query)
+    scans = ["the scan"] * len(plan.frontiers)
+    return explain(plan, facts()[0], scans, Loss(Fraction(left)))
+
+
+def test_an_explanation_states_unit_weights_noise_and_balance():
+    shown = str(explained("SELECT DP_COUNT(*, eps=0.1) FROM visits"))
+    assert (
+        shown
+        == """\
+charge       0.1
+table        visits
+unit         person_id; neighbours add-remove
+DP_COUNT(*, eps=0.1)
+  mechanism  laplace, for a loss of 0.1
+  weights    10 row(s) of a unit in full (from the policy), in 1/4294967296
+  moved by   10
+  noise      100
+  error      ± 300 (95 %)
+scan         the scan
+note         each person_id counts for at most 10 rows (max_rows_contributed); \
+further rows share that weight
+budget       2 left; 1.9 after it"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "line"),
+    [
+        (
+            "SELECT dept, DP_COUNT(*, eps=1) FROM staff GROUP BY dept",
+            "groups       5 (5 of dept), all of them in the answer",
+        ),
+        (
+            "SELECT DP_SUM(salary, eps=1) FROM staff",
+            "  bounds     0 to 200000, in 200,001 steps (from the policy)",
+        ),
+        (
+            "SELECT DP_SUM(salary, eps=1, bounds=[0, 9]) FROM staff",
+            "  bounds     0 to 9, in 10 steps (from the query)",
+        ),
+        (
+            "SELECT DP_MEDIAN(hired, eps=1) FROM staff",
+            "  bounds     2000-01-01 to 2025-12-31, in 9,497 steps (from the policy)",
+        ),
+        (
+            "SELECT DP_AVG(salary, eps=1) FROM staff",
+            "  error      ± 599.15 over 1,000 rows (95 %)",
+        ),
+        ("SELECT DP_MEDIAN(salary, eps=1) FROM staff", "  noise      1 in ranks"),
+        (
+            "SELECT DP_COUNT(*, eps=1) FROM staff",
+            "unit         person_id, one row each (declared by the policy); neighbours add-remove",
+        ),
+        ("SELECT DP_COUNT(*, eps=3) FROM staff", "budget       2 left; too little for it"),
+    ],
+)
+def test_a_line_says_where_a_number_comes_from(query: str, line: str):
+    assert line in explained(query).lines
+
+
+def test_the_steps_are_data_too():
+    (step,) = explained("SELECT DP_COUNT(*, eps=0.5) FROM staff").steps
+    assert (step.function, step.mechanism, step.epsilon) == (
+        "DP_COUNT",
+        "laplace",
+        Fraction(1, 2),
+    )
+    assert (step.sensitivity, step.noise_scale, step.expected_error) == ("1", "2", "± 6")
+
+
+def test_a_query_over_public_tables_has_no_step():
+    explanation = explained("SELECT zone FROM regions")
+    assert (explanation.steps, explanation.charge) == ((), Loss(Fraction(0)))
