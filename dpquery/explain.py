@@ -65,7 +65,7 @@ def _unit(contribution: Contribution) -> str:
     if contribution.unit is None:
         return "each row"
     if contribution.single:
-        return f"{contribution.unit}, one row each (declared by the policy)"
+        return f"{contribution.unit}, one row each (declared)"
     return contribution.unit
 
 

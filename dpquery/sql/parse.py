@@ -21,11 +21,12 @@ from dpquery.errors import Diagnostic, SyntaxRefused, nearest
 from dpquery.source import Source, Span
 from dpquery.sql.constructs import is_misused, refuse_construct
 from dpquery.sql.mending import example, mended, span_of
+from dpquery.sql.names import RESERVED
 from dpquery.sql.spans import Spans
 from dpquery.sql.statement import read_statement
 from dpquery.sql.unread import check_all_read
 
-__all__ = ["ALLOWED", "RESERVED", "Parsed", "parse"]
+__all__ = ["ALLOWED", "Parsed", "parse"]
 
 E = TypeVar("E", bound=exp.Expr)
 
@@ -97,18 +98,6 @@ ALLOWED: dict[type[exp.Expr], frozenset[str]] = {
     exp.Coalesce: frozenset({"this", "expressions"}),
 }
 
-_RESERVED = (
-    "ALL ANALYSE ANALYZE AND ANY ARRAY AS ASC ASYMMETRIC BOTH CASE CAST CHECK COLLATE "
-    "COLUMN CONSTRAINT CREATE DEFAULT DEFERRABLE DESC DESCRIBE DISTINCT DO ELSE END EXCEPT "
-    "FALSE FETCH FOR FOREIGN FROM GROUP HAVING IN INITIALLY INTERSECT INTO LAMBDA LATERAL "
-    "LEADING LIMIT NOT NULL OFFSET ON ONLY OR ORDER PIVOT PLACING PRIMARY QUALIFY "
-    "REFERENCES RETURNING SELECT SHOW SOME SUMMARIZE SYMMETRIC TABLE THEN TO TRAILING TRUE "
-    "UNION UNIQUE UNPIVOT USING VARIADIC WHEN WHERE WINDOW WITH"
-)
-RESERVED = frozenset(_RESERVED.split())
-"""Names only in quotes, as in DuckDB; the parser would take `FROM t GROUP` for an alias."""
-
-
 @dataclass(frozen=True, slots=True)
 class Parsed:
     """One query whose every node is on the list, with the way back to the text."""
@@ -123,10 +112,11 @@ def parse(source: Source) -> Parsed:
 
     Raises:
         SyntaxRefused: DPQ101 to DPQ106.
+        NameRefused: DPQ210 a number is not written in digits.
         RuleRefused: DPQ304 a join.
     """
     tokens = read_statement(source)
-    spans = Spans(tokens)
+    spans = Spans(source, tokens)
     try:
         trees = _Parser(dialect=DuckDB()).parse(tokens, source.text)
     except ParseError as error:

@@ -64,7 +64,7 @@ budget       2 left; 1.9 after it"""
         ("SELECT DP_MEDIAN(salary, eps=1) FROM staff", "  noise      1 in ranks"),
         (
             "SELECT DP_COUNT(*, eps=1) FROM staff",
-            "unit         person_id, one row each (declared by the policy); neighbours add-remove",
+            "unit         person_id, one row each (declared); neighbours add-remove",
         ),
         ("SELECT DP_COUNT(*, eps=3) FROM staff", "budget       2 left; too little for it"),
     ],
