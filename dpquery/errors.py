@@ -240,7 +240,7 @@ def listed(names: Iterable[str], first: str | None = None) -> str:
 def without(call: str, start: int, end: int) -> str:
     """Take the argument that holds a stretch out of a call, with the comma before it.
 
-    >>> without("F(x, eps=1, delta=2)", 11, 12), without("F(eps=1, x)", 2, 7)
+    >>> without("F(x, eps=1, delta=2)", 9, 10), without("F(eps=1, x)", 2, 7)
     ('F(x, delta=2)', 'F(x)')
     """
     opened = max(call.rfind(",", 0, start), call.find("(") + 1)

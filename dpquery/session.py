@@ -218,7 +218,8 @@ class Session:
             yield
         except DPQueryError as fault:
             fault.budget = f"{basic(plan.charge.events)} spent; {self._left()}"
-            raise
+            # The frames below hold exact integers: nobody who walks the traceback may see them.
+            raise fault.with_traceback(None)  # noqa: B904 - the fault itself, without its frames
 
     def _left(self) -> str:
         """Say what is left after a fault, even where the ledger cannot be read either."""

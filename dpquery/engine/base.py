@@ -81,9 +81,9 @@ class Exact:
 
     def close(self) -> None:
         """Forget the integers, and let go of what the engine holds for them."""
-        if self._ranges is not None:
-            self._ranges.close()
-        self._values = self._ranges = None
+        ranges, self._values, self._ranges = self._ranges, None, None
+        if ranges is not None:
+            ranges.close()
 
     def __enter__(self) -> Exact:
         return self

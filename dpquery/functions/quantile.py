@@ -9,7 +9,7 @@ share are found exactly, because every cell that covers the rank scores zero.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -41,6 +41,10 @@ from dpquery.types import Type
 __all__ = ["MEDIAN", "QUANTILE"]
 
 HALF = Fraction(1, 2)
+MAX_GROUPS = 4096
+MOST_BINS = 1 << 13
+MOST_RANGES = 1 << 22
+"""Ranges of one histogram over all groups together."""
 NARROW = 2**62
 """Below this, scores are computed in 64 bits."""
 
@@ -138,7 +142,10 @@ def _plan(call: Call, facts: Facts) -> QuantileRelease:
     substitution = facts.neighbours is Neighbours.SUBSTITUTE
     distance = rank_range(order, weight.total, substitution=substitution, grouped=facts.grouped)
     most = MAX_ROWS_OF_TABLE * weight.scale
+    if facts.cells > MAX_GROUPS:
+        raise _too_many(call, facts.cells)
     mechanism = GridQuantile.calibrated(order, code.cells, most, distance, call.options.epsilon)
+    mechanism = replace(mechanism, bins=_bins(facts.cells))
     measure = Histogram(weight, code, call.condition)
     return QuantileRelease(call.function, measure, distance, mechanism, code.expr.type)
 
@@ -152,6 +159,27 @@ def _too_fine(call: Call) -> PlanRefused:
             "more than 2^63 values",
             ("a quantile is one of the values that lie on a grid between the bounds.",),
             ("narrow the bounds: bounds=[0, 1000]",),
+        )
+    )
+
+
+def _bins(groups: int) -> int:
+    """Give how finely a histogram parts the grid: all groups together stay within a bound."""
+    bins = MOST_BINS
+    while bins * groups > MOST_RANGES:
+        bins //= 2
+    return bins
+
+
+def _too_many(call: Call, groups: int) -> PlanRefused:
+    return PlanRefused(
+        Diagnostic(
+            "DPQ405",
+            f"{call.function} is answered for {MAX_GROUPS:,} groups at most",
+            call.span,
+            f"{groups:,} groups",
+            ("each group of a quantile takes scans of its own.",),
+            ("name fewer groups: WHERE a_column IN (1, 2)",),
         )
     )
 

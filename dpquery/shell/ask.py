@@ -15,13 +15,17 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_tb
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from dpquery.answer import Answer
 from dpquery.errors import DPQueryError, ExitCode, InternalError, internal
 from dpquery.present import BINARY, FORMATS
 from dpquery.shell.arguments import UsageError, connect_settings
 from dpquery.shell.split import Statement, statements
+
+if TYPE_CHECKING:
+    from dpquery.explain import Explanation
+    from dpquery.session import Budget
 
 __all__ = [
     "Asked",
@@ -43,6 +47,23 @@ class Asked(Protocol):
 
     def sql(self, text: str) -> Answer:
         """Answer one statement."""
+        ...
+
+    def explain(self, text: str) -> Explanation:
+        """Say what a query would lose."""
+        ...
+
+    @property
+    def budget(self) -> Budget:
+        """The limit that binds."""
+        ...
+
+    def tables(self) -> Answer:
+        """Give the tables."""
+        ...
+
+    def describe(self, name: str) -> Answer:
+        """Give the columns of one table."""
         ...
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpquery import codes
-from dpquery.errors import listed, nearest
+from dpquery.errors import nearest
 from dpquery.functions import find
 from dpquery.functions.base import DPFunction
 from dpquery.present import FORMATS
@@ -192,7 +192,7 @@ COMMANDS = (
     Command(".help", "[WORD]", "this list, or about a function, a command, a code", _help),
     Command(".tables", "", "the tables of the policy", _asking("SHOW TABLES")),
     Command(".describe", "TABLE", "the columns of a table", _asking("DESCRIBE")),
-    Command(".budget", "", "what may be spent, what is spent, what is left", _asking("SHOW BUDGET")),
+    Command(".budget", "", "what may be spent, is spent, is left", _asking("SHOW BUDGET")),
     Command(".ledger", "", "what has been charged so far", _asking("SHOW LEDGER")),
     Command(".explain", "SQL", "what a query would spend, and how it is answered; free",
             _asking("EXPLAIN")),
@@ -201,7 +201,7 @@ COMMANDS = (
     Command(".timer", "on|off", "how long each answer took", _timer, ("on", "off")),
     Command(".read", "FILE", "ask the statements of a file, up to the first failure", _read),
     Command(".output", "FILE|stdout", "where answers go", _output),
-    Command(".confirm", "SHARE|off", "ask before a query spends more of what is left", _confirm),
+    Command(".confirm", "SHARE|off", "ask before a query spends more of the rest", _confirm),
     Command(".quit", "", "leave; so does ctrl-D", _quit),
 )  # fmt: skip
 

@@ -12,54 +12,26 @@ from contextlib import contextmanager
 from fractions import Fraction
 from io import BytesIO
 from time import perf_counter
-from typing import Protocol
 
 from dpquery.answer import Answer
 from dpquery.errors import DPQueryError
-from dpquery.plan import Explanation
 from dpquery.present import BINARY, FORMATS
 from dpquery.privacy import NO_LOSS, Loss
-from dpquery.session import Budget
 from dpquery.shell.arguments import UsageError
-from dpquery.shell.ask import Output, unexpected, writing
+from dpquery.shell.ask import Asked, Output, unexpected, writing
 from dpquery.shell.console import Console
 from dpquery.shell.split import Statement
 from dpquery.source import visible
 
-__all__ = ["Desk", "Session"]
+__all__ = ["Desk"]
 
 DIM, REFUSED = "dim", "red"
-
-
-class Session(Protocol):
-    """What the prompt needs of a session."""
-
-    def sql(self, text: str) -> Answer:
-        """Answer one statement."""
-        ...
-
-    def explain(self, text: str) -> Explanation:
-        """Say what a query would lose."""
-        ...
-
-    @property
-    def budget(self) -> Budget:
-        """The limit that binds."""
-        ...
-
-    def tables(self) -> Answer:
-        """Give the tables."""
-        ...
-
-    def describe(self, name: str) -> Answer:
-        """Give the columns of one table."""
-        ...
 
 
 class Desk:
     """One analyst's session with the settings of the prompt."""
 
-    def __init__(self, session: Session, console: Console, mode: str = "table") -> None:
+    def __init__(self, session: Asked, console: Console, mode: str = "table") -> None:
         self.session = session
         self.console = console
         self.mode = mode

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Place", "Word", "place_of", "words_of"]
+__all__ = ["LANGUAGE", "Place", "Word", "place_of", "words_of"]
 
 _WORD = re.compile(
     r"""
@@ -30,6 +30,11 @@ _CLAUSES = frozenset({
     "DESCRIBE", "DESC",
 })  # fmt: skip
 _BEFORE_OPERAND = _CLAUSES | {"AND", "OR", "NOT", "IN", "BETWEEN", "IS", "AS", "BY", "DISTINCT"}
+LANGUAGE = _BEFORE_OPERAND | {
+    "ALL", "ASC", "DATE", "FALSE", "FILTER", "FIRST", "LAST", "NULL", "NULLS", "TIMESTAMP",
+    "TRUE",
+}  # fmt: skip
+"""The words that are not names."""
 _COMPARES = frozenset({"=", "<>", "!=", "<", "<=", ">", ">=", "IN", "BETWEEN", "IS"})
 _ENDS = frozenset({")", "]"})
 

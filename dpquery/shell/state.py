@@ -20,7 +20,9 @@ def history_file(environment: Mapping[str, str] = os.environ) -> Path | None:
         state = stated if stated.is_absolute() else Path.home() / ".local" / "state"
         file = state / "dpquery" / "history"
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(
+            file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600
+        )
     except (OSError, RuntimeError):  # a home that cannot be written, or none
         return None
     try:

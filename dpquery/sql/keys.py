@@ -33,7 +33,7 @@ from dpquery.source import Span
 from dpquery.sql.calls import is_call
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.names import fold
-from dpquery.types import EPOCH, Kind
+from dpquery.types import EPOCH, INT64, Kind
 
 __all__ = ["bind_keys", "has_listed_groups"]
 
@@ -131,6 +131,7 @@ def _domain(expr: Expr, span: Span, relation: Relation, rows: Conditions) -> tup
     if isinstance(expr, ColumnRef) and expr.type.kind in _LISTABLE:
         asked = _restricted(expr, relation)
         if asked is not None:
+            _check_shown(asked, span)
             return tuple(sorted(set(asked), key=_order))
         column = rows.scope.table.columns[expr.name]
         if column.keys is not None:
@@ -141,6 +142,22 @@ def _domain(expr: Expr, span: Span, relation: Relation, rows: Conditions) -> tup
         if values is not None:
             return values
     _private(expr, span, rows.scope.table)
+
+
+def _check_shown(values: Sequence[Scalar], span: Span) -> None:
+    """Refuse groups that no answer could show: whole numbers beyond the type of a column."""
+    for value in values:
+        if type(value) is int and not INT64[0] <= value <= INT64[1]:
+            raise NameRefused(
+                Diagnostic(
+                    "DPQ205",
+                    f"no row can be in the group {str(value)[:40]}",
+                    span,
+                    "beyond every whole number of a column",
+                    ("every group that is named is shown, and this one cannot be.",),
+                    (f"a number from {INT64[0]} to {INT64[1]}",),
+                )
+            )
 
 
 def _restricted(expr: ColumnRef, relation: Relation) -> list[Scalar] | None:

@@ -167,9 +167,7 @@ def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
     )
 
 
-def unknown_column(
-    node: exp.Column, known: Iterable[str], table: str, span: Span
-) -> NoReturn:
+def unknown_column(node: exp.Column, known: Iterable[str], table: str, span: Span) -> NoReturn:
     """Refuse a column that the policy does not list; in double quotes, a text was meant."""
     columns, name = list(known), node.name
     near = nearest(name, columns)

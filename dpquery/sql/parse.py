@@ -20,7 +20,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from dpquery.errors import Diagnostic, SyntaxRefused, nearest
 from dpquery.source import Source, Span
 from dpquery.sql.constructs import is_misused, refuse_construct
-from dpquery.sql.mending import example, mended, span_of
+from dpquery.sql.mending import example, mended, shown, span_of
 from dpquery.sql.names import RESERVED
 from dpquery.sql.spans import Spans
 from dpquery.sql.statement import read_statement
@@ -97,6 +97,7 @@ ALLOWED: dict[type[exp.Expr], frozenset[str]] = {
     exp.Least: frozenset({"this", "expressions", "ignore_nulls"}),
     exp.Coalesce: frozenset({"this", "expressions"}),
 }
+
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
@@ -175,6 +176,10 @@ class _Parser(DuckDBParser):
 
 def _misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Diagnostic:
     """Say where the parser stopped, in our words and not in its own."""
+    ticks = [token.start for token in tokens if token.token_type is TokenType.UNKNOWN]
+    ticks = [start for start in ticks if source.text[start] == "`"]
+    if ticks:
+        return _ticked(source, tokens, ticks)
     found = error.errors[0] if error.errors else {}
     marked = str(found.get("highlight") or "")
     line_start = 0
@@ -191,6 +196,18 @@ def _misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Diag
         else "this cannot be read to its end"
     )
     return _unfinished(source, tokens, title, Span(start, start + max(1, len(marked))))
+
+
+def _ticked(source: Source, tokens: Sequence[Token], ticks: Sequence[int]) -> Diagnostic:
+    text = "".join('"' if at in ticks else char for at, char in enumerate(source.text))
+    return Diagnostic(
+        "DPQ101",
+        "names stand in double quotes, or in none",
+        Span(ticks[0], ticks[0] + 1),
+        "no quote in this language",
+        ("the text is not a complete query.",),
+        (shown(text.strip(), example(source, tokens)),),
+    )
 
 
 def _mistyped(source: Source, tokens: Sequence[Token], token: Token, meant: str) -> Diagnostic:

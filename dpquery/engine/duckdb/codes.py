@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
@@ -29,7 +30,7 @@ from dpquery.ir import (
 from dpquery.policy.model import Column, Table
 from dpquery.types import DECIMAL_DIGITS, EPOCH, INTEGER, Interval, Kind, Type
 
-__all__ = ["code_sql", "key_sql", "wanted_columns"]
+__all__ = ["code_sql", "key_sql", "short_text", "wanted_columns"]
 
 EPOCH_DAY = "CAST('1970-01-01' AS DATE)"
 
@@ -155,10 +156,21 @@ def key_sql(rows: Rows, table: Table, key: Key) -> str:
         return f"({rows.value(expr)} - {EPOCH_DAY})"
     column = uncut(table, key)
     if column is not None and not rows.origin.held:
-        return quoted(column.name)
+        return short_text(column, key.values)
     if column is not None and listed(column, key):
         return kept_key(column.name)
     return rows.value(expr)
+
+
+def short_text(column: Column, keys: Sequence[Scalar]) -> str:
+    """Write a text as it is where it could be one of the keys, else NULL.
+
+    What is longer than every key is none of them, and does not travel any further; counting
+    bytes is far cheaper than cutting texts.
+    """
+    longest = max((len(str(key).encode()) for key in keys), default=0)
+    name = quoted(column.name)
+    return f"CASE WHEN strlen({name}) <= {longest} THEN {name} END"
 
 
 def uncut(table: Table, key: Key) -> Column | None:

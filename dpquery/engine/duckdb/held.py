@@ -2,17 +2,20 @@
 
 What is kept are the columns as every expression sees them, so a scan over them gives the same
 integers as one over the files. A column is kept when it is asked for a second time, or at once
-where one scan asks several times: that depends on the queries, and never on what rows hold.
+where one scan asks several times, as long as all fit a share of memory. How much fits depends
+on the number of rows, so the share has a secret random part: no number of rows is the limit.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Set
 from dataclasses import dataclass, field
 
 import duckdb
 
-from dpquery.engine.duckdb.connection import quoted, text
+from dpquery.engine.duckdb.codes import short_text
+from dpquery.engine.duckdb.connection import text
 from dpquery.engine.duckdb.render import Origin, clamped, held_name, kept_key
 from dpquery.engine.files import Fingerprint
 from dpquery.policy.model import Table
@@ -21,8 +24,8 @@ from dpquery.types import Kind
 __all__ = ["Held"]
 
 SHARE = 1 << 30
-"""Bytes that kept columns may take, by the estimate below."""
-_NUMBER, _TEXT = 8, 32
+"""Bytes that kept columns may take, by the estimate below, but for a random part."""
+_NUMBER, _SIGN = 8, 4
 
 
 @dataclass(slots=True)
@@ -35,6 +38,7 @@ class _Entry:
     asked: set[str] = field(default_factory=set)
     kept: set[str] = field(default_factory=set)
     name: str = ""
+    types: list[str] = field(default_factory=list)
 
 
 class Held:
@@ -44,6 +48,7 @@ class Held:
         self._connection = connection
         self._entries: dict[str, _Entry] = {}
         self._made = self._types = 0
+        self._share = SHARE // 2 + secrets.randbelow(SHARE // 2)
 
     def origin(
         self, table: Table, files: str, state: Fingerprint, names: Set[str], *, often: bool
@@ -60,8 +65,12 @@ class Held:
         entry = self._entry(table, files, state)
         if names <= entry.kept and entry.name:
             return Origin(entry.name, held=True)
-        if (often or names <= entry.asked) and self._fits(table, entry, names):
-            self._keep(table, files, entry, names)
+        wanted = often or names <= entry.asked
+        if (
+            wanted
+            and self._fits(table, entry, names)
+            and self._keep(table, files, entry, names)
+        ):
             return Origin(entry.name, held=True)
         entry.asked |= names
         return Origin(files, held=False)
@@ -78,25 +87,30 @@ class Held:
     def _fits(self, table: Table, entry: _Entry, names: Set[str]) -> bool:
         """Say whether all kept columns together would stay within the share."""
         others = sum(e.bytes for e in self._entries.values() if e is not entry)
-        return others + entry.rows * _width(table, entry.kept | names) <= SHARE
+        return others + entry.rows * _width(table, entry.kept | names) <= self._share
 
-    def _keep(self, table: Table, files: str, entry: _Entry, names: Set[str]) -> None:
-        """Read the columns once more, with those that were kept before."""
+    def _keep(self, table: Table, files: str, entry: _Entry, names: Set[str]) -> bool:
+        """Read the columns once more, with those kept before; say whether memory held them."""
         self._drop(entry)
         self._made += 1
         name, wanted = f"kept{self._made}", sorted(entry.kept | names)
         read = Origin(files, held=False)
-        columns = [self._column(table, token) for token in wanted]
+        columns = [self._column(table, entry, token) for token in wanted]
         where = ""
         if table.unit is not None:
             columns.insert(0, f"{read.unit(table)} AS u")
             where = f" WHERE {read.unit(table)} IS NOT NULL"
         listed = ", ".join(columns) or "1 AS one"
-        self._connection.execute(f"CREATE TABLE {name} AS SELECT {listed} FROM {files}{where}")
+        query = f"CREATE TABLE {name} AS SELECT {listed} FROM {files}{where}"
+        try:
+            self._connection.execute(query)
+        except duckdb.OutOfMemoryException:
+            return False
         entry.name, entry.kept = name, set(wanted)
         entry.bytes = entry.rows * _width(table, entry.kept)
+        return True
 
-    def _column(self, table: Table, token: str) -> str:
+    def _column(self, table: Table, entry: _Entry, token: str) -> str:
         """Write a column to keep: clamped, or for grouping as an enumeration of its keys."""
         column = table.columns[token[2:]]
         if token.startswith("c:"):
@@ -104,17 +118,21 @@ class Held:
         self._types += 1
         values = ", ".join(text(str(key)) for key in column.keys or ())
         self._connection.execute(f"CREATE TYPE keys{self._types} AS ENUM ({values})")
-        return (
-            f"TRY_CAST({quoted(column.name)} AS keys{self._types}) AS {kept_key(column.name)}"
-        )
+        entry.types.append(f"keys{self._types}")
+        written = short_text(column, column.keys or ())
+        return f"TRY_CAST({written} AS keys{self._types}) AS {kept_key(column.name)}"
 
     def _drop(self, entry: _Entry) -> None:
         if entry.name:
             self._connection.execute(f"DROP TABLE {entry.name}")
+            for type_ in entry.types:
+                self._connection.execute(f"DROP TYPE {type_}")
+            entry.types.clear()
             entry.name, entry.bytes = "", 0
 
 
 def _width(table: Table, names: Set[str]) -> int:
-    """Estimate the bytes of a row: its unit, numbers, and texts, taken to be short."""
-    texts = (n for n in names if n[:2] == "c:" and table.columns[n[2:]].type.kind is Kind.TEXT)
-    return _TEXT + _NUMBER * len(names) + (_TEXT - _NUMBER) * sum(1 for _ in texts)
+    """Give the most bytes that a row can take: its unit, numbers, and texts of full length."""
+    columns = [table.columns[name[2:]] for name in names if name.startswith("c:")]
+    texts = sum(_SIGN * c.max_length for c in columns if c.type.kind is Kind.TEXT)
+    return _NUMBER * (len(names) + 2) + texts

@@ -8,6 +8,8 @@ the data.
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 
 import duckdb
@@ -27,6 +29,22 @@ Span = tuple[int, int, int]
 """Lowest code, the code after the highest, and the width of a range."""
 
 
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Ranges with rows in them, of all groups, sorted by group: no more than there are rows."""
+
+    cells: Integers
+    places: Integers
+    weights: Integers
+
+    def of(self, group: int, ranges: int) -> Integers:
+        """Give the weights of one group's ranges, those without rows too."""
+        start, end = np.searchsorted(self.cells, [group, group + 1])
+        dense: Integers = np.zeros(ranges, dtype=self.weights.dtype)
+        dense[self.places[start:end]] = self.weights[start:end]
+        return dense
+
+
 class DuckDBRanges:
     """Answers histograms of one scan."""
 
@@ -42,7 +60,7 @@ class DuckDBRanges:
         self._state = state
         self._log = log
         self._held: dict[Histogram, str] = {}
-        self._whole: dict[Histogram, tuple[Span, dict[int, Integers]]] = {}
+        self._whole: dict[Histogram, tuple[Span, Groups]] = {}
 
     def __call__(
         self, measure: Histogram, group: int, low: int, high: int, width: int
@@ -54,7 +72,8 @@ class DuckDBRanges:
     def close(self) -> None:
         """Drop the codes that are held."""
         for name in self._held.values():
-            self._connection.execute(f"DROP TABLE IF EXISTS {name}")
+            with suppress(duckdb.Error):  # an instance that broke has nothing left to drop
+                self._connection.execute(f"DROP TABLE IF EXISTS {name}")
         self._held.clear()
         self._whole.clear()
 
@@ -63,9 +82,9 @@ class DuckDBRanges:
             found = self._of_all(measure, span)
         else:
             found = self._ask(measure, group, span)
-        return found.get(group, np.zeros(_ranges(span), dtype=np.int64))
+        return found.of(group, _ranges(span))
 
-    def _of_all(self, measure: Histogram, span: Span) -> dict[int, Integers]:
+    def _of_all(self, measure: Histogram, span: Span) -> Groups:
         """Ask for the whole grid once, for all groups together."""
         known = self._whole.get(measure)
         if known is None or known[0] != span:
@@ -73,19 +92,14 @@ class DuckDBRanges:
             self._whole[measure] = known
         return known[1]
 
-    def _ask(self, measure: Histogram, group: int | None, span: Span) -> dict[int, Integers]:
+    def _ask(self, measure: Histogram, group: int | None, span: Span) -> Groups:
         query = self._sql.ranges(measure, self._source(measure), group, span)
         found = self._connection.execute(query).fetchnumpy()
         if fingerprint(self._sql.table) != self._state:
             raise DataChanged(f"the files of {self._sql.table.name!r} changed while read")
         cells, places, weights = (np.asarray(found[name]) for name in ("cell", "b", "t"))
-        groups: dict[int, Integers] = {}
-        for cell in np.unique(cells).tolist():
-            of_cell = cells == cell
-            dense = np.zeros(_ranges(span), dtype=weights.dtype)
-            dense[places[of_cell]] = weights[of_cell]
-            groups[cell] = dense
-        return groups
+        order = np.argsort(cells, kind="stable")
+        return Groups(cells[order], places[order], weights[order])
 
     def _source(self, measure: Histogram) -> str:
         """Name the rows that a histogram counts, holding them first where they have weights."""
