@@ -12,11 +12,9 @@
     ├── SessionUnusable       8xx  closed, or carried over a fork
     └── InternalError         9xx  ours; prints no values
 
-The class says what kind of remedy helps, and the stage beside it is where most of its refusals
-are found: a name may be found wrong by the planner, a rule broken by the parser. One code per
-cause, and no code used for two. The text of a refusal is a function of query, policy and ledger
-(I6): nothing here ever sees a value from the data. Messages live where they are raised;
-`codes.py` holds the page behind each code.
+One class per stage, one code per cause, no code used twice for two causes. The text of a
+refusal is a function of query, policy and ledger (I6): nothing here ever sees a value from the
+data. Messages live where they are raised; `codes.py` holds the page behind each code.
 """
 
 from __future__ import annotations
@@ -125,29 +123,29 @@ class QueryRefused(DPQueryError):
 
 
 class SyntaxRefused(QueryRefused):
-    """The text is not a query of this language; mostly found by parse."""
+    """Parse: the text is not a query of this language."""
 
     sqlstate = "42601"
 
 
 class NameRefused(QueryRefused):
-    """A table, column, function, argument or value is unknown or misused; mostly bind."""
+    """Bind: a table, column, function or argument is unknown or misused."""
 
     sqlstate = "42703"
 
 
 class RuleRefused(QueryRefused):
-    """An answer would break the promise; found by parse, bind and check."""
+    """Check: an answer would break the promise."""
 
 
 class PlanRefused(QueryRefused):
-    """Policy and query state too little to answer with; found by bind and plan."""
+    """Plan: policy and query state too little to answer with."""
 
     sqlstate = "0A000"
 
 
 class BudgetRefused(QueryRefused):
-    """A limit would be passed; found by charge."""
+    """Charge: a limit would be passed."""
 
     exit_code = ExitCode.BUDGET
     sqlstate = "53400"
@@ -235,15 +233,3 @@ def listed(names: Iterable[str], first: str | None = None) -> str:
     """
     ordered = sorted(set(names), key=lambda name: (name != first, name))
     return ", ".join(ordered[:10]) + (", …" if len(ordered) > 10 else "")
-
-
-def without(call: str, start: int, end: int) -> str:
-    """Take the argument that holds a stretch out of a call, with the comma before it.
-
-    >>> without("F(x, eps=1, delta=2)", 9, 10), without("F(eps=1, x)", 2, 7)
-    ('F(x, delta=2)', 'F(x)')
-    """
-    opened = max(call.rfind(",", 0, start), call.find("(") + 1)
-    if call[opened] == ",":
-        return call[:opened] + call[end:]
-    return call[:opened] + call[end:].removeprefix(",").lstrip()

@@ -14,8 +14,7 @@ from dpquery.privacy import Neighbours
 __all__ = ["UsageError", "connect_settings", "query_parser", "verb_parser"]
 
 _MORE = """\
-Without -c or -f, the shell opens on a terminal; otherwise statements are read from standard
-input, parted by semicolons.
+Without -c or -f, statements are read from standard input, parted by semicolons.
 Standard output carries answers only; refusals, notes and the budget go to standard error.
 
 Other commands:

@@ -33,7 +33,7 @@ from dpquery.source import Span
 from dpquery.sql.calls import is_call
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.names import fold
-from dpquery.types import EPOCH, INT64, Kind
+from dpquery.types import EPOCH, INT64, INTEGER, Kind
 
 __all__ = ["bind_keys", "has_listed_groups"]
 
@@ -131,7 +131,8 @@ def _domain(expr: Expr, span: Span, relation: Relation, rows: Conditions) -> tup
     if isinstance(expr, ColumnRef) and expr.type.kind in _LISTABLE:
         asked = _restricted(expr, relation)
         if asked is not None:
-            _check_shown(asked, span)
+            if expr.type == INTEGER:
+                _check_shown(asked, span)
             return tuple(sorted(set(asked), key=_order))
         column = rows.scope.table.columns[expr.name]
         if column.keys is not None:

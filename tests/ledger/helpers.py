@@ -39,7 +39,9 @@ def pure(*epsilons: object) -> Charge:
 
 
 def gaussian(epsilon: object, delta: object) -> Charge:
-    return Charge((Gaussian(Fraction(1), Fraction(epsilon), Fraction(delta)),), (), "SELECT ...")
+    return Charge(
+        (Gaussian(Fraction(1), Fraction(epsilon), Fraction(delta)),), (), "SELECT ..."
+    )
 
 
 def open_at(path: Path | None, high_water: Path | None = None) -> Ledger:

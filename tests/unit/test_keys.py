@@ -199,3 +199,11 @@ def test_without_any_public_column_the_owner_is_asked():
     assert caught.value.diagnostic.remedy == (
         "ask the data owner to list the keys of a column in the policy",
     )
+
+
+def test_a_group_that_no_answer_could_show_is_refused():
+    text = refusal(
+        "SELECT age, DP_COUNT(*, eps=1) FROM staff WHERE age IN (30, 100000000000000000000) "
+        "GROUP BY age"
+    )
+    assert text.startswith("refused[DPQ205]: no row can be in the group 100000000000000000000")

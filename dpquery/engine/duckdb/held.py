@@ -65,12 +65,8 @@ class Held:
         entry = self._entry(table, files, state)
         if names <= entry.kept and entry.name:
             return Origin(entry.name, held=True)
-        wanted = often or names <= entry.asked
-        if (
-            wanted
-            and self._fits(table, entry, names)
-            and self._keep(table, files, entry, names)
-        ):
+        wanted = (often or names <= entry.asked) and self._fits(table, entry, names)
+        if wanted and self._keep(table, files, entry, names):
             return Origin(entry.name, held=True)
         entry.asked |= names
         return Origin(files, held=False)
