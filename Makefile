@@ -48,7 +48,7 @@ docs: $(STAMP)  ## regenerate what is generated: grammar/functions.md, grammar/e
 data: $(STAMP)  ## regenerate the sample data and compare checksums
 	$(BIN)/python datasets/make.py
 
-demo: $(STAMP)  ## set up, then two counts and a refusal on the sample data
+demo: $(STAMP)  ## set up, then groups, a quantile and a refusal on the sample data
 	@$(BIN)/dpquery demo
 
 bench: $(STAMP)  ## ratios to DuckDB's own answer, side by side in one run

@@ -14,11 +14,12 @@ from dpquery.privacy import Neighbours
 __all__ = ["UsageError", "connect_settings", "query_parser", "verb_parser"]
 
 _MORE = """\
-Without -c or -f, statements are read from standard input, parted by semicolons.
+Without -c or -f, the shell opens on a terminal; otherwise statements are read from standard
+input, parted by semicolons.
 Standard output carries answers only; refusals, notes and the budget go to standard error.
 
 Other commands:
-  dpquery demo                  two counts and a refusal on the sample data
+  dpquery demo                  groups, a quantile and a refusal on the sample data
   dpquery explain CODE          what a code such as DPQ301 means
   dpquery policy init FILE      draft a policy from the schema of a Parquet file
   dpquery policy check FILE     check a policy against its data (for the data owner)

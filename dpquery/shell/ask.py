@@ -14,15 +14,32 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol
+from traceback import walk_tb
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from dpquery.answer import Answer
-from dpquery.errors import DPQueryError, ExitCode
+from dpquery.errors import DPQueryError, ExitCode, InternalError, internal
 from dpquery.present import BINARY, FORMATS
 from dpquery.shell.arguments import UsageError, connect_settings
 from dpquery.shell.split import Statement, statements
 
-__all__ = ["Asked", "Connect", "ask", "open_session", "say", "show"]
+if TYPE_CHECKING:
+    from dpquery.explain import Explanation
+    from dpquery.session import Budget
+
+__all__ = [
+    "Asked",
+    "Connect",
+    "Output",
+    "ask",
+    "open_output",
+    "open_session",
+    "read_file",
+    "say",
+    "show",
+    "unexpected",
+    "writing",
+]
 
 
 class Asked(Protocol):
@@ -30,6 +47,23 @@ class Asked(Protocol):
 
     def sql(self, text: str) -> Answer:
         """Answer one statement."""
+        ...
+
+    def explain(self, text: str) -> Explanation:
+        """Say what a query would lose."""
+        ...
+
+    @property
+    def budget(self) -> Budget:
+        """The limit that binds."""
+        ...
+
+    def tables(self) -> Answer:
+        """Give the tables."""
+        ...
+
+    def describe(self, name: str) -> Answer:
+        """Give the columns of one table."""
         ...
 
 
@@ -50,7 +84,7 @@ def say(text: object) -> None:
 
 def show(text: object) -> None:
     """Write a line to standard output."""
-    with _writing():
+    with writing():
         print(text, flush=True)
 
 
@@ -66,8 +100,17 @@ def ask(options: Namespace, connect: Connect) -> int:
         return _ask_each(script, session, output)
 
 
+def unexpected(error: Exception) -> InternalError:
+    """Name a mistake of ours by its type and place: its own text could hold values (I11)."""
+    frames = [
+        (f.f_globals.get("__name__", ""), line) for f, line in walk_tb(error.__traceback__)
+    ]
+    module, line = [frame for frame in frames if frame[0].startswith("dpquery")][-1]
+    return internal(f"{type(error).__name__} in {module}, line {line}")
+
+
 @contextmanager
-def _writing() -> Iterator[None]:
+def writing() -> Iterator[None]:
     """Report output that cannot be written; a reader that left is no fault."""
     try:
         yield
@@ -81,11 +124,16 @@ def _script(options: Namespace) -> list[Statement]:
     """Read what to ask; a text without any statement is the session's to refuse."""
     if options.command is not None:
         return [Statement(_decoded(os.fsencode(options.command), "the text after -c"), 1)]
-    text = _read_file(options.file) if options.file is not None else _read_stdin()
+    text = read_file(options.file) if options.file is not None else _read_stdin()
     return statements(text) or [Statement(text, 1)]
 
 
-def _read_file(file: str) -> str:
+def read_file(file: str) -> str:
+    """Read a file of statements.
+
+    Raises:
+        UsageError: it cannot be read, or is not UTF-8.
+    """
     try:
         return _decoded(Path(file).read_bytes(), file)
     except OSError as error:
@@ -106,22 +154,31 @@ def _decoded(data: bytes, name: str) -> str:
 
 
 @contextmanager
-def _output(options: Namespace) -> Iterator[_Output]:
+def _output(options: Namespace) -> Iterator[Output]:
     """Open where answers go, without touching what stands there already."""
     if options.out is None:
         if options.format in BINARY and sys.stdout.isatty():
             raise UsageError(f"{options.format} is not for terminals: name a file with -o")
-        yield _Output(options.format, sys.stdout.buffer)
+        yield Output(options.format, sys.stdout.buffer)
         return
+    output = open_output(options.out, options.format)
     try:
-        stream = open(options.out, "wb", opener=_open_as_it_is)  # noqa: SIM115
-    except OSError as error:
-        raise UsageError(f"cannot write {options.out}: {error.strerror}") from None
-    try:
-        yield _Output(options.format, stream, stat.S_ISREG(os.fstat(stream.fileno()).st_mode))
+        yield output
     finally:
-        with suppress(OSError):  # each answer was flushed, and a full disk is reported by then
-            stream.close()
+        output.close()
+
+
+def open_output(file: str, form: str) -> Output:
+    """Open a file for answers.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    try:
+        stream = open(file, "wb", opener=_open_as_it_is)  # noqa: SIM115
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror}") from None
+    return Output(form, stream, stat.S_ISREG(os.fstat(stream.fileno()).st_mode))
 
 
 def _open_as_it_is(path: str, flags: int) -> int:
@@ -129,7 +186,7 @@ def _open_as_it_is(path: str, flags: int) -> int:
 
 
 @dataclass
-class _Output:
+class Output:
     """Writes one answer after the other; an older file gives way when the first one comes."""
 
     form: str
@@ -138,6 +195,7 @@ class _Output:
     written: bool = False
 
     def write(self, answer: Answer) -> None:
+        """Write one answer, apart from the one before it."""
         if self.replaces and not self.written:
             self.stream.truncate(0)
         elif self.written:
@@ -146,8 +204,13 @@ class _Output:
         self.stream.flush()
         self.written = True
 
+    def close(self) -> None:
+        """Close the file; each answer was flushed, and a full disk is reported by then."""
+        with suppress(OSError):
+            self.stream.close()
 
-def _ask_each(script: list[Statement], session: Asked, output: _Output) -> int:
+
+def _ask_each(script: list[Statement], session: Asked, output: Output) -> int:
     noted: set[str] = set()
     for at, statement in enumerate(script):
         try:
@@ -159,7 +222,7 @@ def _ask_each(script: list[Statement], session: Asked, output: _Output) -> int:
                     f"dpquery: stopped at line {statement.line}: {at} of {len(script)} answered"
                 )
             return error.exit_code
-        with _writing():
+        with writing():
             output.write(answer)
         _comment(answer, noted)
     return ExitCode.ANSWER

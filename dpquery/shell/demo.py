@@ -1,7 +1,7 @@
 """`dpquery demo`: groups, a quantile and a refusal, on a copy of the sample data.
 
-The copy has a ledger of its own. Everything goes to standard output, refusals too: here the
-refusal is part of the show.
+The copy has a ledger of its own; on a terminal the shell opens on another one. Everything goes
+to standard output, refusals too: here the refusal is part of the show.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dpquery.errors import ExitCode, QueryRefused
 from dpquery.shell.ask import Asked, Connect, show
+from dpquery.shell.interactive import at_terminal, converse
 
 __all__ = ["demo"]
 
@@ -26,12 +27,14 @@ def demo(connect: Connect) -> int:
     """Ask the sample data each query, and print what comes back."""
     from dpquery.policy.samples import copy_samples
 
-    with (
-        tempfile.TemporaryDirectory(prefix="dpquery-demo-") as place,
-        connect(str(copy_samples(Path(place) / "samples"))) as session,
-    ):
-        for query in _QUERIES:
-            show(f"dp> {query};\n{_reply(query, session)}\n")
+    with tempfile.TemporaryDirectory(prefix="dpquery-demo-") as place:
+        with connect(str(copy_samples(Path(place) / "shown"))) as session:
+            for query in _QUERIES:
+                show(f"dp> {query};\n{_reply(query, session)}\n")
+        if at_terminal():
+            show("Your turn, on a fresh copy of the samples with its whole budget.")
+            with connect(str(copy_samples(Path(place) / "samples"))) as session:
+                converse(session, None)
     return ExitCode.ANSWER
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from traceback import walk_tb
 
-from dpquery.errors import DPQueryError, ExitCode, InternalError, internal
-from dpquery.shell.arguments import UsageError, query_parser, verb_parser
-from dpquery.shell.ask import Connect, ask, open_session, say
+from dpquery.errors import DPQueryError, ExitCode
+from dpquery.shell.arguments import UsageError, connect_settings, query_parser, verb_parser
+from dpquery.shell.ask import Connect, ask, open_session, say, unexpected
 from dpquery.shell.demo import demo
+from dpquery.shell.interactive import at_terminal, converse
 from dpquery.shell.verbs import FIRST_WORDS, run_verb
 
 __all__ = ["entry", "main"]
@@ -47,7 +47,7 @@ def main(argv: Sequence[str], connect: Connect = open_session) -> int:
     except BrokenPipeError:  # whoever read the output has had enough
         code = ExitCode.ANSWER
     except Exception as error:  # noqa: BLE001 - whatever it is, its text must not surface
-        say(_unexpected(error))
+        say(unexpected(error))
         code = ExitCode.INTERNAL
     return code
 
@@ -59,12 +59,9 @@ def _run(argv: list[str], connect: Connect) -> int:
             return demo(connect)
         case [word, *_] if word in FIRST_WORDS:
             return run_verb(argv)
-    return ask(query_parser().parse_args(argv), connect)
-
-
-def _unexpected(error: Exception) -> InternalError:
-    frames = [
-        (f.f_globals.get("__name__", ""), line) for f, line in walk_tb(error.__traceback__)
-    ]
-    module, line = [frame for frame in frames if frame[0].startswith("dpquery")][-1]
-    return internal(f"{type(error).__name__} in {module}, line {line}")
+    options = query_parser().parse_args(argv)
+    if options.command is None and options.file is None and at_terminal():
+        with connect(options.source, **connect_settings(options)) as session:
+            converse(session, options.analyst, options.format, options.out)
+        return ExitCode.ANSWER
+    return ask(options, connect)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Statement", "statements"]
+__all__ = ["Statement", "ended", "statements"]
 
 _PIECE = re.compile(
     r"""
@@ -42,6 +42,16 @@ def statements(script: str) -> list[Statement]:
     ["SELECT ';'", 'SHOW TABLES']
     """
     return list(_statements(script))
+
+
+def ended(script: str) -> bool:
+    """Say whether a semicolon ends the last statement.
+
+    >>> ended("SELECT 1; -- done"), ended("SELECT ';")
+    (True, False)
+    """
+    kinds = [kind for kind, *_ in _pieces(script) if kind not in {"blank", "comment"}]
+    return kinds[-1:] == ["end"]
 
 
 def _statements(script: str) -> Iterator[Statement]:

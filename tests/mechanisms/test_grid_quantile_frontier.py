@@ -209,19 +209,15 @@ def test_a_billion_rows_take_a_few_histograms_and_little_memory(
     """Twelve draws; none took more than nine histograms in a hundred times as many."""
     p, cells, rows = Fraction(order), 2**44, 10**9
     mechanism = GridQuantile(p, cells, Fraction(epsilon) / (2 * max(p, 1 - p)), 2**36)
-    taken = []
     for seed in range(12):
         histogram = Law(rows, cells, LAWS[law])
-        start = time.process_time()
         frontier = mechanism.frontier(histogram)
         cell = mechanism.draw(frontier, Seeded(seed))
-        taken.append(time.process_time() - start)
         assert frontier.size <= 2**16
         assert histogram.asked <= 16
         below, up_to = np.floor(rows * LAWS[law](np.array([cell, cell + 1]) / cells))
         error = max(0, below - p * rows, p * rows - up_to)
         assert error <= mechanism.rank_interval(1 - Fraction(1, 10**7))
-    assert sorted(taken)[6] < 0.05
 
 
 def test_draws_share_a_frontier_and_hold_no_more_than_they_may() -> None:

@@ -1,0 +1,324 @@
+"""Suggestions for the text before the cursor: pure functions of the text and of what is known.
+
+They follow the grammar clause by clause and offer only what the language takes there. The
+worst that a wrong suggestion can lead to is a refusal; nothing here asks the session anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from dpquery.functions import ALL, find
+from dpquery.functions.base import Argument, DPFunction
+from dpquery.shell.known import Column, Known, quoted, signature
+from dpquery.shell.place import Place, Word, place_of, words_of
+
+__all__ = ["Suggestion", "matching", "suggestions"]
+
+_SCALARS = ("ABS", "COALESCE", "GREATEST", "LEAST", "ROUND")
+_SHOWN = ("TABLES", "BUDGET", "LEDGER", "FUNCTIONS")
+_AFTER = {
+    "FROM": ("WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "AS"),
+    "WHERE": ("GROUP BY", "HAVING", "ORDER BY", "LIMIT"),
+    "GROUP": ("HAVING", "ORDER BY", "LIMIT"),
+    "HAVING": ("ORDER BY", "LIMIT"),
+    "ORDER": ("ASC", "DESC", "NULLS FIRST", "NULLS LAST", "LIMIT"),
+    "LIMIT": ("OFFSET",),
+    "OFFSET": ("LIMIT",),
+}
+"""What may follow a clause that is complete."""
+
+_JOINING = ("AND", "OR")
+_COMPARING = ("IN", "BETWEEN", "IS NULL", "IS NOT NULL", "NOT IN")
+_EQUAL = frozenset({"=", "<>", "!="})
+_SET = frozenset({"=", ":=", "=>"})
+
+Candidates = Iterable[tuple[str, str]]
+"""Texts to insert, each with a note that stands beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A text that can take the place of what has been typed since `start`."""
+
+    text: str
+    start: int
+    note: str = ""
+
+
+def suggestions(before: str, after: str, known: Known) -> list[Suggestion]:
+    """Suggest what may stand where a query is cut in two: at the cursor.
+
+    >>> [s.text for s in suggestions("SELECT dept FROM st", "", {"staff": ()})]
+    ['staff']
+    """
+    place = place_of(before)
+    if place is None:
+        return []
+    scope = _Scope(known, [*words_of(before), *words_of(after)])
+    found = _in_text(place, scope) if place.in_text else _words(place, scope)
+    return matching(found, place.typed, place.start)
+
+
+def matching(candidates: Candidates, typed: str, start: int) -> list[Suggestion]:
+    """Keep what begins as typed, in any case; words of the language keep the case typed."""
+    lower = typed.islower()
+    kept: dict[str, Suggestion] = {}
+    for text, note in candidates:
+        if text.lower().startswith(typed.lower()) and text != typed:
+            shown = text.lower() if lower and note == _WORD else text
+            kept.setdefault(shown, Suggestion(shown, start, "" if note == _WORD else note))
+    return list(kept.values())
+
+
+_WORD = "word"
+"""Marks a word of the language until it is suggested: such words go without a note."""
+
+
+def _plain(*words: str) -> Iterator[tuple[str, str]]:
+    return ((word, _WORD) for word in words)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """The tables that a statement reads, or all of them while it names none."""
+
+    known: Known
+    words: Sequence[Word]
+
+    def tables(self) -> Iterator[tuple[str, str]]:
+        """Give the tables after FROM, each with the name the statement calls it by."""
+        by_name = {name.lower(): name for name in self.known}
+        for at, (first, second) in enumerate(pairwise(self.words)):
+            name = by_name.get(second.text.strip('"').lower())
+            if first.upper == "FROM" and name is not None:
+                following = [word for word in self.words[at + 2 : at + 4] if word.upper != "AS"]
+                yield name, following[0].text if following else name
+
+    def columns(self) -> list[Column]:
+        """Give the columns in reach."""
+        read = [table for table, _ in self.tables()] or list(self.known)
+        return [column for table in read for column in self.known[table]]
+
+    def of(self, qualifier: str) -> list[Column]:
+        """Give the columns of the table that a name before a point stands for."""
+        called = qualifier.strip('"').lower()
+        for table, alias in [*self.tables(), *((name, name) for name in self.known)]:
+            if called in {table.lower(), alias.lower()}:
+                return list(self.known[table])
+        return []
+
+    def column(self, name: str) -> Column | None:
+        """Find a column by the name typed."""
+        called = name.strip('"').lower()
+        return next((c for c in self.columns() if c.name.lower() == called), None)
+
+    def aliases(self) -> list[str]:
+        """Give the names after AS in the SELECT list."""
+        tables = {alias for _, alias in self.tables()}
+        named = [b.text for a, b in pairwise(self.words) if a.upper == "AS"]
+        return [name for name in named if name not in tables]
+
+
+def _in_text(place: Place, scope: _Scope) -> Candidates:
+    """Suggest texts in quotes: keys of the column compared, or names of mechanisms."""
+    function = find(place.frame.opener)
+    if function and place.last() in _SET and place.last(2) == "MECHANISM":
+        return _mechanisms(function)
+    if place.frame.opener == "IN":
+        return _keys(scope.column(place.frame.subject))
+    if place.last() in _EQUAL and len(place.before) > 1:
+        return _keys(scope.column(place.before[-2].text))
+    return ()
+
+
+def _keys(column: Column | None) -> Iterator[tuple[str, str]]:
+    for key in column.keys if column else ():
+        yield "'" + key.replace("'", "''") + "'", "key"
+
+
+def _mechanisms(function: DPFunction) -> Iterator[tuple[str, str]]:
+    for name in function.mechanisms:
+        yield f"'{name}'", "default" if name == function.mechanisms[0] else "mechanism"
+
+
+def _words(place: Place, scope: _Scope) -> Candidates:
+    """Suggest outside of quotes."""
+    if place.last() == ".":
+        return _columns(scope.of(place.before[-2].text if len(place.before) > 1 else ""))
+    function = find(place.frame.opener)
+    if function is not None:
+        return _in_call(place, scope, function)
+    if place.frame.opener == "IN":
+        return _in_text(place, scope)
+    if place.frame.opener == "FILTER" and place.frame.clause == "":
+        return _plain("WHERE")
+    return _CLAUSES[place.frame.clause](place, scope)
+
+
+def _columns(columns: Iterable[Column]) -> Iterator[tuple[str, str]]:
+    return ((quoted(column.name), column.type) for column in columns)
+
+
+def _functions() -> Iterator[tuple[str, str]]:
+    for function in ALL:
+        yield f"{function.name}(", signature(function)
+        yield from ((f"{alias}(", f"same as {function.name}") for alias in function.aliases)
+
+
+def _in_call(place: Place, scope: _Scope, function: DPFunction) -> Candidates:
+    """Suggest inside a call: what is asked about, then options that are not yet given."""
+    if place.last() in _SET and place.last(2) == "MECHANISM":
+        return _mechanisms(function)
+    if place.frame.commas and place.last() == ",":
+        given = place.frame.options
+        return (
+            (f"{option.name}=", option.summary)
+            for option in function.parameters
+            if not {option.name, *option.aliases} & set(given)
+        )
+    if place.frame.commas:
+        return ()
+    if place.complete:
+        condition = function.argument is Argument.CONDITION
+        return _operators(place, scope) if condition else ()
+    return _asked(place, scope, function)
+
+
+def _asked(place: Place, scope: _Scope, function: DPFunction) -> Iterator[tuple[str, str]]:
+    first = place.last() == "("
+    if first and function.star:
+        yield "*", "all rows"
+    if place.last() in _EQUAL:
+        yield from _compared(place, scope)
+    yield from _columns(column for column in scope.columns() if _fits(column, function))
+    if first and function.distinct:
+        yield from _plain("DISTINCT")
+
+
+def _fits(column: Column, function: DPFunction) -> bool:
+    match function.argument:
+        case Argument.NUMBER:
+            return column.numeric
+        case Argument.ORDERED:
+            return column.ordered
+    return True
+
+
+def _compared(place: Place, scope: _Scope) -> Iterator[tuple[str, str]]:
+    """Suggest what a column can be compared with."""
+    column = scope.column(place.before[-2].text) if len(place.before) > 1 else None
+    if column is not None and column.type == "boolean":
+        yield from _plain("TRUE", "FALSE")
+    yield from _keys(column)
+
+
+def _operators(place: Place, scope: _Scope) -> Iterator[tuple[str, str]]:
+    """Suggest what follows an operand of a condition."""
+    column = scope.column(place.last())
+    if not place.frame.compared:
+        yield from _plain(*_COMPARING)
+    if place.frame.compared or column is None or column.type == "boolean":
+        yield from _plain(*_JOINING)
+
+
+def _statement(place: Place, _: _Scope) -> Candidates:
+    if place.before:
+        return ()
+    return _plain("SELECT", "EXPLAIN", "SHOW", "DESCRIBE")
+
+
+def _first(*words: str) -> Callable[[Place, _Scope], Candidates]:
+    """Suggest words right after the one that begins the clause, and nothing later."""
+    return lambda place, _: () if place.complete else _plain(*words)
+
+
+def _tables(place: Place, scope: _Scope) -> Candidates:
+    if not place.complete:
+        return ((quoted(name), "table") for name in scope.known)
+    return _plain(*_AFTER.get(place.frame.clause, ()))
+
+
+def _select(place: Place, scope: _Scope) -> Candidates:
+    if place.complete and place.frame.nested:
+        return ()
+    if place.complete:
+        return _plain("FROM", "AS", *(("FILTER (WHERE",) if place.last() == ")" else ()))
+    if place.last() == "AS":
+        return ()
+    return [*_columns(scope.columns()), *_functions(), *_scalars()]
+
+
+def _scalars() -> Iterator[tuple[str, str]]:
+    return ((f"{name}(", "of released values") for name in _SCALARS)
+
+
+def _condition(place: Place, scope: _Scope) -> Iterator[tuple[str, str]]:
+    if place.complete:
+        operators = list(_operators(place, scope))
+        yield from operators
+        if not place.frame.nested and (_JOINING[0], _WORD) in operators:
+            yield from _plain(*_AFTER["WHERE"])
+        return
+    if place.last() in _EQUAL:
+        yield from _compared(place, scope)
+    if place.last() == "IS":
+        yield from _plain("NULL", "NOT NULL")
+        return
+    yield from _columns(scope.columns())
+    yield from _plain("NOT")
+
+
+def _group(place: Place, scope: _Scope) -> Candidates:
+    if place.last() == "GROUP":
+        return _plain("BY")
+    if place.complete:
+        return _plain(*_AFTER["GROUP"])
+    columns = sorted(scope.columns(), key=lambda column: not column.groups)
+    return [*_columns(columns), *_plain("ALL")]
+
+
+def _having(place: Place, scope: _Scope) -> Candidates:
+    if place.complete:
+        following = () if place.frame.nested else _AFTER["HAVING"]
+        return [*_operators(place, scope), *_plain(*following)]
+    return [*_released(scope), *_functions(), *_scalars()]
+
+
+def _released(scope: _Scope) -> Candidates:
+    """Suggest what a SELECT list has named, and the columns."""
+    named = ((quoted(name), "in this query") for name in scope.aliases())
+    return [*named, *_columns(scope.columns())]
+
+
+def _order(place: Place, scope: _Scope) -> Candidates:
+    if place.last() == "ORDER":
+        return _plain("BY")
+    if place.last() == "NULLS":
+        return _plain("FIRST", "LAST")
+    if place.complete:
+        return _plain(*_AFTER["ORDER"])
+    return [*_released(scope), *_functions()]
+
+
+def _limit(place: Place, _: _Scope) -> Candidates:
+    return _plain(*_AFTER[place.frame.clause]) if place.complete else ()
+
+
+_CLAUSES: dict[str, Callable[[Place, _Scope], Candidates]] = {
+    "": _statement,
+    "EXPLAIN": _first("SELECT"),
+    "SHOW": _first(*_SHOWN),
+    "DESCRIBE": _tables,
+    "DESC": _tables,
+    "SELECT": _select,
+    "FROM": _tables,
+    "WHERE": _condition,
+    "GROUP": _group,
+    "HAVING": _having,
+    "ORDER": _order,
+    "LIMIT": _limit,
+    "OFFSET": _limit,
+}
