@@ -58,7 +58,7 @@ DPQ106 a statement that is not answered
 Statements read. They cannot change tables, settings, files or the ledger.
 > DELETE FROM staff
 Ask with SELECT. EXPLAIN SELECT, DESCRIBE staff, SHOW TABLES, SHOW BUDGET, SHOW LEDGER and SHOW
-FUNCTIONS are answered too, and cost nothing.
+FUNCTIONS are answered too, and spend nothing.
 
 DPQ201 a table that the policy does not name
 Queries reach only the tables of the policy. No other file can be opened, by path or by URL.

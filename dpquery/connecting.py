@@ -20,6 +20,7 @@ from dpquery.session import Session
 __all__ = ["connect"]
 
 DEFAULT_ANALYST = "default"
+_EXACT = "a session's ceiling is read exactly, and has to mean something."
 Paths = str | Path | Sequence[str]
 
 
@@ -62,11 +63,12 @@ def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by 
         _nothing_of(own)
         policy = load_policy(Path(source))
         return Session(policy, _analyst(policy, analyst), _ceiling(policy, epsilon, delta))
+    _nobody_else(analyst)
     given = {name: value for name, value in own.items() if value is not None}
     policy, notes = adhoc_policy(
         source, epsilon=epsilon, delta=0 if delta is None else delta, **given
     )
-    return Session(policy, _analyst(policy, analyst), None, notes)
+    return Session(policy, DEFAULT_ANALYST, None, notes)
 
 
 def _nothing_of(own: Mapping[str, object]) -> None:
@@ -80,6 +82,16 @@ def _nothing_of(own: Mapping[str, object]) -> None:
         )
 
 
+def _nobody_else(analyst: str | None) -> None:
+    """Refuse an analyst's name where no policy lists any."""
+    if analyst not in {None, DEFAULT_ANALYST}:
+        raise _unfit(
+            "analyst= cannot be given without a policy",
+            "a policy lists analysts and their budgets; one's own files have one analyst.",
+            "leave out analyst=, or write a policy: dpquery policy init",
+        )
+
+
 def _analyst(policy: Policy, name: str | None) -> str:
     known = list(policy.analysts) or [DEFAULT_ANALYST]
     if name is None and not policy.analysts:
@@ -90,7 +102,8 @@ def _analyst(policy: Policy, name: str | None) -> str:
         raise _unfit(
             missing if name is None else f"the policy lists no analyst {name[:80]!r}",
             "each analyst has a budget of their own, so a session has to know whose it spends.",
-            f"analyst={near or known[0]!r}          analysts here: {listed(known, near)}",
+            f"analyst={near or known[0]!r}",
+            f"analysts here: {listed(known, near)}",
         )
     return name
 
@@ -100,24 +113,37 @@ def _ceiling(policy: Policy, epsilon: object, delta: object) -> Loss | None:
         return None
     limit = policy.budget.limit
     return Loss(
-        limit.epsilon if epsilon is None else _read("epsilon", epsilon, BUDGET_MAX),
-        limit.delta if delta is None else _read("delta", delta, Fraction(1)),
+        limit.epsilon if epsilon is None else _epsilon(epsilon),
+        limit.delta if delta is None else _delta(delta),
     )
 
 
-def _read(name: str, value: object, most: Fraction) -> Fraction:
-    try:
-        number = exact_number(value)
-    except ValueError:
-        number = Fraction(-1)
-    if number < 0 or number > most or (name == "epsilon" and number == 0):
-        raise _unfit(
-            f"{name}= must be a number above 0 and at most {decimal_text(most)}",
-            "a session's ceiling is read exactly, and has to mean something.",
-            f"{name}={'1.0' if name == 'epsilon' else '1e-7'}",
-        )
+def _epsilon(value: object) -> Fraction:
+    number = _number(value)
+    if number is None or not 0 < number <= BUDGET_MAX:
+        wanted = f"epsilon= must be a number above 0 and at most {decimal_text(BUDGET_MAX)}"
+        raise _unfit(f"{wanted}, not {_shown(value)}", _EXACT, "epsilon=1")
     return number
 
 
-def _unfit(title: str, why: str, remedy: str) -> PolicyInvalid:
-    return PolicyInvalid(Diagnostic("DPQ608", title, why=(why,), remedy=(remedy,)))
+def _delta(value: object) -> Fraction:
+    number = _number(value)
+    if number is None or not 0 <= number < 1:
+        wanted = "delta= must be a number from 0 to below 1"
+        raise _unfit(f"{wanted}, not {_shown(value)}", _EXACT, "delta=1e-7")
+    return number
+
+
+def _number(value: object) -> Fraction | None:
+    try:
+        return exact_number(value)
+    except ValueError:
+        return None
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:40]
+
+
+def _unfit(title: str, why: str, *remedy: str) -> PolicyInvalid:
+    return PolicyInvalid(Diagnostic("DPQ608", title, why=(why,), remedy=remedy))

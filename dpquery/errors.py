@@ -12,9 +12,11 @@
     ├── SessionUnusable       8xx  closed, or carried over a fork
     └── InternalError         9xx  ours; prints no values
 
-One class per stage, one code per cause, no code used twice for two causes. The text of a
-refusal is a function of query, policy and ledger (I6): nothing here ever sees a value from the
-data. Messages live where they are raised; `codes.py` holds the page behind each code.
+The class says what kind of remedy helps, and the stage beside it is where most of its refusals
+are found: a name may be found wrong by the planner, a rule broken by the parser. One code per
+cause, and no code used for two. The text of a refusal is a function of query, policy and ledger
+(I6): nothing here ever sees a value from the data. Messages live where they are raised;
+`codes.py` holds the page behind each code.
 """
 
 from __future__ import annotations
@@ -123,29 +125,29 @@ class QueryRefused(DPQueryError):
 
 
 class SyntaxRefused(QueryRefused):
-    """Parse: the text is not a query of this language."""
+    """The text is not a query of this language; mostly found by parse."""
 
     sqlstate = "42601"
 
 
 class NameRefused(QueryRefused):
-    """Bind: a table, column, function or argument is unknown or misused."""
+    """A table, column, function, argument or value is unknown or misused; mostly bind."""
 
     sqlstate = "42703"
 
 
 class RuleRefused(QueryRefused):
-    """Check: an answer would break the promise."""
+    """An answer would break the promise; found by parse, bind and check."""
 
 
 class PlanRefused(QueryRefused):
-    """Plan: policy and query state too little to answer with."""
+    """Policy and query state too little to answer with; found by bind and plan."""
 
     sqlstate = "0A000"
 
 
 class BudgetRefused(QueryRefused):
-    """Charge: a limit would be passed."""
+    """A limit would be passed; found by charge."""
 
     exit_code = ExitCode.BUDGET
     sqlstate = "53400"
@@ -233,3 +235,15 @@ def listed(names: Iterable[str], first: str | None = None) -> str:
     """
     ordered = sorted(set(names), key=lambda name: (name != first, name))
     return ", ".join(ordered[:10]) + (", …" if len(ordered) > 10 else "")
+
+
+def without(call: str, start: int, end: int) -> str:
+    """Take the argument that holds a stretch out of a call, with the comma before it.
+
+    >>> without("F(x, eps=1, delta=2)", 9, 10), without("F(eps=1, x)", 2, 7)
+    ('F(x, delta=2)', 'F(x)')
+    """
+    opened = max(call.rfind(",", 0, start), call.find("(") + 1)
+    if call[opened] == ",":
+        return call[:opened] + call[end:]
+    return call[:opened] + call[end:].removeprefix(",").lstrip()

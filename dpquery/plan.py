@@ -108,7 +108,7 @@ def _charge(checked: Checked, frontiers: tuple[FrontierPlan, ...]) -> Charge:
     where, text = dearest.options.epsilon_span, checked.source.text
     retry = (text[dearest.span.start : where.start], text[where.end : dearest.span.end])
     scans = tuple(frontier.scan for frontier in frontiers)
-    return Charge(events, scans, query, where, retry if len(calls) == 1 else None)
+    return Charge(events, scans, query, where, retry)
 
 
 def _notes(contribution: Contribution, frontiers: tuple[FrontierPlan, ...]) -> list[str]:

@@ -32,7 +32,7 @@ class Charge:
     span: Span | None = None
     """The epsilon that asks for most, for the caret of a refusal."""
     retry: tuple[str, str] | None = None
-    """A call before and after its epsilon, so that a refusal can print one that would fit."""
+    """Its call before and after that epsilon, so that a refusal can print one that fits."""
 
 
 @dataclass(frozen=True, slots=True)

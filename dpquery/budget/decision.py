@@ -85,7 +85,7 @@ class _Request:
         asked, limit = decimal_text(self.asked.epsilon), decimal_text(cap)
         diagnostic = Diagnostic(
             "DPQ502",
-            f"this query would cost {asked}, and one query may cost {limit}",
+            f"this query would spend {asked}, and one query may spend {limit}",
             self.charge.span,
             f"asks for {decimal_text(self.largest)}",
             (f"the policy limits every query to {limit}, however much is left.",),
@@ -97,7 +97,7 @@ class _Request:
         asked, left = decimal_text(self.asked.epsilon), decimal_text(limit.left.epsilon)
         diagnostic = Diagnostic(
             "DPQ501",
-            f"this query would cost {asked}, and {left} is left",
+            f"this query would spend {asked}, and {left} is left",
             self.charge.span,
             f"asks for {decimal_text(self.largest)}",
             (_spending(limit, "budget", limit.limit.epsilon, limit.spent.epsilon),),
@@ -118,12 +118,13 @@ class _Request:
         return BudgetRefused(diagnostic, self.asked.delta, limit.left.delta)
 
     def _offer(self) -> tuple[str, ...]:
-        """Print the call under the caret with the largest epsilon that would fit now."""
+        """Print the call under the caret with the largest epsilon that fits beside the rest."""
         fitting = self.most - (self.asked.epsilon - self.largest)
         if self.charge.retry is None or not self.delta_fits or fitting < EPSILON_MIN:
             return ()
         before, after = self.charge.retry
-        return (f"{before}{_pasted(fitting)}{after}   the most that can still be asked for",)
+        beside = "" if fitting == self.most else " beside the other calls"
+        return (f"{before}{_pasted(fitting)}{after}", f"that is the most that fits{beside}")
 
 
 def _pasted(number: Fraction) -> str:
@@ -148,4 +149,4 @@ def _spending(limit: Standing, what: str, ceiling: Fraction, spent: Fraction) ->
 def _more(limit: Standing, what: str) -> tuple[str, ...]:
     if limit.name == "session":
         return (f"open a session with a larger {what}, as far as the policy allows",)
-    return (f"ask the data owner to raise the {limit.name}'s {what} in the policy",)
+    return (f"ask the data owner to raise the {limit.name}'s {what}",)

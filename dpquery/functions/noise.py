@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from dpquery.errors import Diagnostic, PlanRefused, internal
+from dpquery.errors import Diagnostic, PlanRefused, internal, without
 from dpquery.events import Event
 from dpquery.functions.base import Facts, Measured, Step
 from dpquery.ir import Call, Measure
@@ -68,7 +68,7 @@ def additive_noise(call: Call, l1: int, l2: Distance) -> AdditiveNoise:
     options = call.options
     if options.mechanism != "gaussian":
         if options.delta is not None:
-            raise _needless(call.function, options.delta_span)
+            raise _needless(call, options.delta_span)
         return DiscreteLaplace.calibrated(l1, options.epsilon)
     if options.delta is None:
         raise PlanRefused(
@@ -79,28 +79,34 @@ def additive_noise(call: Call, l1: int, l2: Distance) -> AdditiveNoise:
                 "delta is missing",
                 ("Gaussian noise keeps its promise but for a small probability, delta.",),
                 (
-                    "add delta=1e-7 to the call, under a policy whose budget has a delta",
-                    "or leave out mechanism=, which needs none",
+                    _leaving_out(call, options.mechanism_span),
+                    "or add delta=1e-7 to the call, under a policy whose budget has a delta",
                 ),
             )
         )
     return DiscreteGaussian.calibrated(l2, options.epsilon, options.delta)
 
 
-def _needless(function: str, span: Span | None) -> PlanRefused:
+def _needless(call: Call, span: Span | None) -> PlanRefused:
     return PlanRefused(
         Diagnostic(
             "DPQ403",
-            f"{function} with mechanism='laplace' has no use for a delta",
+            f"{call.function} with mechanism='laplace' has no use for a delta",
             span,
             "this would be passed over",
             ("Laplace noise keeps its promise without exception, so no delta is spent on it.",),
             (
-                "leave out delta=",
+                _leaving_out(call, span),
                 "or add mechanism='gaussian', under a policy whose budget has a delta",
             ),
         )
     )
+
+
+def _leaving_out(call: Call, span: Span | None) -> str:
+    """Write a call without the option whose value stands there."""
+    assert span is not None  # noqa: S101 - the option was given, and is refused
+    return without(call.text, span.start - call.span.start, span.end - call.span.start)
 
 
 def spread(noise: AdditiveNoise) -> Fraction:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
@@ -21,10 +22,9 @@ from dpquery.policy.columns import ascii_folded, refuse_unit_type
 from dpquery.policy.files import find_files, unlinked
 from dpquery.policy.model import Bounds, Budget, Column, Files, LedgerSettings, Policy, Table
 from dpquery.policy.schema import Schema, read_schema
-from dpquery.policy.unfit import Unfit, unknown, written
+from dpquery.policy.unfit import Unfit, written
 from dpquery.policy.values import (
     read_bounds,
-    read_count,
     read_delta,
     read_epsilon,
     read_name,
@@ -38,6 +38,19 @@ __all__ = ["adhoc_policy"]
 T = TypeVar("T")
 Paths = str | Path | Sequence[str | Path]
 Units = str | Mapping[str, str | None] | None
+
+
+_REMEDIES = {
+    "delta": "delta=1e-7",
+    "epsilon": "epsilon=1",
+    "neighbours": 'neighbours="add-remove"',
+    "unit": 'unit="user_id"',
+}
+"""How an argument is written; the readers of values speak of the owner's file."""
+_EXAMPLES = {
+    Kind.DATE: '("2020-01-01", "2024-12-31")',
+    Kind.TIMESTAMP: '("2020-01-01 00:00:00", "2024-12-31 23:59:59")',
+}
 
 
 def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
@@ -83,10 +96,12 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
 
 
 def _read(key: str, reader: Callable[[object], T], value: object) -> T:
-    """Read an argument of connect; a refusal names it."""
+    """Read an argument of connect; a refusal names it, and offers Python."""
     try:
         return reader(value)
     except Unfit as unfit:
+        if unfit.code == "DPQ604" and key in _REMEDIES:
+            unfit = Unfit(unfit.what, unfit.why, _REMEDIES[key])
         raise unfit.at(key) from None
 
 
@@ -174,7 +189,9 @@ def _units(unit: object, paths: Mapping[str, object]) -> dict[str, str | None]:
     for name in unit:
         if name not in paths:
             what = f"names a table that is not connected: {name}"
-            raise unknown(what, "each table has its own unit column.", str(name), list(paths))
+            near = nearest(str(name), paths) or next(iter(paths))
+            remedy = (f"unit={{{written(near)}: ...}}", f"tables here: {listed(paths, near)}")
+            raise Unfit(what, "each table has its own unit column.", *remedy, code="DPQ603")
     for name in paths:
         if name not in unit:
             what = f"says nothing of the table {name}"
@@ -186,11 +203,20 @@ def _units(unit: object, paths: Mapping[str, object]) -> dict[str, str | None]:
 def _single(rows_per_unit: int | None, units: Mapping[str, str | None]) -> bool:
     if rows_per_unit is None:
         return False
-    _read("rows_per_unit", read_count(1, 1), rows_per_unit)
+    if type(rows_per_unit) is not int or rows_per_unit != 1:
+        raise _several(rows_per_unit).at("rows_per_unit")
     if not any(units.values()):
         why = "without a unit column each row is its own privacy unit."
         raise Unfit("needs unit", why, 'unit="user_id"', code="DPQ608").at("rows_per_unit")
     return True
+
+
+def _several(rows: object) -> Unfit:
+    """Refuse another number of rows: a query says how many count, and the noise follows."""
+    why = "one row per unit is verified in the file; without it, rows of a unit share a weight."
+    more = type(rows) is int and rows > 1
+    remedy = f"DP_COUNT(*, eps=0.5, max_rows_contributed={rows})" if more else "rows_per_unit=1"
+    return Unfit(f"must be 1 or left out, not {rows!r}", why, remedy)
 
 
 def _table(name: str, texts: tuple[str, ...]) -> tuple[Table, Schema]:
@@ -251,13 +277,37 @@ def _bounded(key: str, tables: Mapping[str, Table], ends: object) -> dict[str, T
     ]
     if not places:
         known = {column for table in tables.values() for column in table.columns}
-        raise unknown("names no column", "bounds belong to a column.", key, known)
+        near = nearest(key, known)
+        remedy = f"bounds={{{written(near or min(known))}: (0, 100)}}"
+        here, why = f"columns here: {listed(known, near)}", "bounds belong to a column."
+        raise Unfit("names no column", why, remedy, here, code="DPQ603")
     changed: dict[str, Table] = {}
     for table, name in places:
-        column = replace(table.columns[name], bounds=_bounds(ends, table.columns[name].type))
+        column = table.columns[name]
+        column = replace(column, bounds=_chosen(key, ends, column.type))
         current = changed.get(table.name, table)
         changed[table.name] = replace(current, columns={**current.columns, name: column})
     return changed
+
+
+def _chosen(key: str, ends: object, type_: Type) -> Bounds:
+    """Read the bounds of a column; what is refused is offered as an argument."""
+    try:
+        return _bounds(ends, type_)
+    except Unfit as unfit:
+        remedy = f"bounds={{{written(key)}: {_ends(ends, type_)}}}"
+        if unfit.code == "DPQ607":
+            remedy = f"leave {key} out of bounds="
+        raise Unfit(unfit.what, unfit.why, remedy, code=unfit.code) from None
+
+
+def _ends(ends: object, type_: Type) -> str:
+    """Write bounds that could be meant: the same the other way round, or any of the type."""
+    if isinstance(ends, list | tuple) and len(ends) == 2:
+        with suppress(Unfit):
+            _bounds(ends[::-1], type_)
+            return f"({ends[1]!r}, {ends[0]!r})"
+    return _EXAMPLES.get(type_.kind, "(0, 100)")
 
 
 def _bounds(ends: object, type_: Type) -> Bounds:

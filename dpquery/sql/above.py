@@ -9,27 +9,25 @@ so that the engine converts none of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from sqlglot import expressions as exp
 
-from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused, nearest
-from dpquery.functions import find
+from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
 from dpquery.ir import Above, AboveColumn
-from dpquery.source import Source, Span
-from dpquery.sql.calls import is_call
+from dpquery.source import Span
+from dpquery.sql.above_trees import depth, expanded, joined, row_count, total
 from dpquery.sql.conditions import chain
-from dpquery.sql.expressions import mismatch
 from dpquery.sql.literals import read_literal, unwrapped
 from dpquery.sql.mending import outside
-from dpquery.sql.names import fold
+from dpquery.sql.mismatches import mismatch
+from dpquery.sql.names import fold, is_call, written_name
 from dpquery.sql.spans import Spans
+from dpquery.types import NUMERIC, Kind
 
-__all__ = ["AboveBinder", "Below", "Item"]
+__all__ = ["FUNCTIONS", "AboveBinder", "Below", "Item"]
 
-MAX_LIMIT = 2**31 - 1
 MAX_WRITTEN_OUT = 20_000
 """Nodes that names of the SELECT list may stand for, in all."""
 MAX_DEPTH = 200
@@ -38,12 +36,13 @@ MAX_SIZE = 30_000
 
 _REBUILT = (
     exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Mod, exp.Neg, exp.Paren,
-    exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Not, exp.Between,
+    exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between,
     exp.Abs, exp.Round, exp.Greatest, exp.Least, exp.Coalesce,
 )  # fmt: skip
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between)
 _ZERO = exp.Literal.number(0)
+_CASTS = {exp.DType.VARCHAR: Kind.TEXT, exp.DType.DATE: Kind.DATE}
 FUNCTIONS = ("ABS", "COALESCE", "GREATEST", "LEAST", "ROUND")
 
 
@@ -66,6 +65,14 @@ class Below(Protocol):
         """Bind a DP_ call; give its released column and its function's name."""
         ...
 
+    def kind(self, column: str) -> Kind | None:
+        """Give the kind of one of the engine's columns, where it is known before planning."""
+        ...
+
+    def refuse_function(self, call: exp.Func, name: str) -> NoReturn:
+        """Refuse a function that results do not have; offer what was meant."""
+        ...
+
     def column(self, node: exp.Column) -> str:
         """Give the engine's column for a key or a public column, or refuse."""
         ...
@@ -78,8 +85,7 @@ class Below(Protocol):
 class AboveBinder:
     """Binds what stands outside the DP_ calls of one SELECT."""
 
-    def __init__(self, source: Source, spans: Spans, below: Below) -> None:
-        self.source = source
+    def __init__(self, spans: Spans, below: Below) -> None:
         self.spans = spans
         self.relation = below.relation
         self._below = below
@@ -88,7 +94,6 @@ class AboveBinder:
         self._written_out = 0
         self._repeats: dict[str, int] = {}
         self._items: list[Item] = []
-        self._last_call = ("", "")
 
     def over_released(self, select: exp.Select) -> Above:
         """Write the query over a released table, with the hidden row number."""
@@ -111,14 +116,33 @@ class AboveBinder:
             sql += f' FROM "{self.relation}"'
         for filtered in (where, select.args.get("having")):
             if filtered is not None:
-                sql += f" WHERE {self._truth(filtered.this)}"
+                sql += (
+                    f" WHERE TRY(CAST({self._truth(filtered.this).sql('duckdb')} AS BOOLEAN))"
+                )
         sql += self._order(select, numbered=numbered)
         sql += self._rows(select, "limit") + self._rows(select, "offset")
         found = tuple(AboveColumn(item.name, item.origin) for item in self._items)
         return Above(sql, found, numbered)
 
-    def _truth(self, node: exp.Expr) -> str:
-        return f"TRY(CAST({self._value(node).sql('duckdb')} AS BOOLEAN))"
+    def _truth(self, node: exp.Expr) -> exp.Expr:
+        """Bind a condition; a number or a text is none, though the engine would make it one."""
+        tree = self._value(node)
+        kind = self._kind(tree.unnest())
+        if kind in {None, Kind.BOOLEAN}:
+            return tree
+        number = kind in NUMERIC
+        remedy = f"{self.spans.text(node)} {'> 0' if number else 'IS NOT NULL'}"
+        label = f"a {'number' if number else kind} here"
+        mismatch(self.spans.of(node), "a condition must be true or false", label, remedy)
+
+    def _kind(self, tree: exp.Expr) -> Kind | None:
+        """Give the kind of a bound value by its form; None where the form does not tell."""
+        match tree:
+            case exp.Column():
+                return self._below.kind(tree.name)
+            case exp.Cast():
+                return _CASTS.get(tree.to.this, Kind.TIMESTAMP)
+        return Kind.INTEGER if _is_number(tree) else None
 
     def _is_star(self, node: exp.Expr) -> bool:
         """Say whether an item is `*` or `t.*`; for the second, t has to be the table."""
@@ -132,19 +156,21 @@ class AboveBinder:
         value = node.this if isinstance(node, exp.Alias) else node
         inner = value.unnest()
         origin = None
-        default = self.source.snippet(self.spans.of(value))
-        tree = self._value(value)
-        if _depth(tree) > MAX_DEPTH:
-            self._refuse_size(self.spans.of(value))
+        default = inner.name if isinstance(inner, exp.Column) else self.spans.text(value)
         if is_call(inner):
-            column, function = self._last_call
-            origin, default = (0, column), function.lower()
-        elif isinstance(inner, exp.Column):
-            default = inner.name
+            column, function = self._below.call(inner)
+            origin, default, tree = (0, column), function.lower(), self._column(column)
+        else:
+            tree = self._value(value)
+        if depth(tree) > MAX_DEPTH:
+            self._refuse_size(self.spans.of(value))
         name = self._unique(alias or default, explicit=bool(alias), span=self.spans.of(node))
         self._names[fold(name)] = f"c{len(self._items)}"
         self._values[fold(name)] = tree
-        return Item(name, _total(tree), origin)
+        return Item(name, total(tree), origin)
+
+    def _column(self, name: str) -> exp.Expr:
+        return exp.column(name, table=self.relation, quoted=True)
 
     def _unique(self, name: str, explicit: bool, span: Span) -> str:
         if fold(name) not in self._names:
@@ -158,7 +184,7 @@ class AboveBinder:
                     span,
                     "the second one",
                     ("columns of an answer are found by their names.",),
-                    (f"AS {name}_2",),
+                    (f"AS {written_name(f'{name}_2')}",),
                 )
             )
         number = self._repeats.get(fold(name), 0) + 1
@@ -170,7 +196,7 @@ class AboveBinder:
     def _value(self, node: exp.Expr) -> exp.Expr:
         """Bind an expression, as long as what the engine makes of it stays of a decent size."""
         tree = self._built(node)
-        tree.meta["size"] = size = _expanded(tree)
+        tree.meta["size"] = size = expanded(tree)
         if size > MAX_SIZE:
             raise SyntaxRefused(
                 Diagnostic(
@@ -192,13 +218,15 @@ class AboveBinder:
             return node.copy()
         self._check_types(node)
         if is_call(node):
-            self._last_call = self._below.call(node)
-            return exp.column(self._last_call[0], table=self.relation, quoted=True)
+            column, _ = self._below.call(node)
+            return self._column(column)
         match node:
             case exp.Column(this=exp.Identifier()):
                 return self._named(node)
             case exp.And() | exp.Or():
-                return _joined(type(node), [self._value(part) for part in chain(node)])
+                return joined(type(node), [self._truth(part) for part in chain(node)])
+            case exp.Not():
+                return exp.Not(this=self._truth(node.this))
             case exp.Div():
                 divisor = exp.Nullif(this=self._value(node.expression), expression=_ZERO)
                 return exp.Div(this=self._value(node.this), expression=divisor)
@@ -222,7 +250,7 @@ class AboveBinder:
             if self._written_out > MAX_WRITTEN_OUT:
                 self._refuse_size(self.spans.of(node))
             return exp.Paren(this=tree.copy())
-        return exp.column(self._below.column(node), table=self.relation, quoted=True)
+        return self._column(self._below.column(node))
 
     def _refuse_size(self, span: Span) -> NoReturn:
         raise SyntaxRefused(
@@ -254,7 +282,7 @@ class AboveBinder:
         """Write IN as comparisons: in a list, the engine would convert one value to another."""
         value = self._value(node.this)
         options = [exp.EQ(this=value, expression=self._value(e)) for e in node.expressions]
-        return exp.Paren(this=_joined(exp.Or, options))
+        return exp.Paren(this=joined(exp.Or, options))
 
     def _check_types(self, node: exp.Expr) -> None:
         """Refuse a text in arithmetic or beside a number: the engine would convert it."""
@@ -265,7 +293,8 @@ class AboveBinder:
             return
         for operand in operands:
             if isinstance(operand, exp.Literal) and operand.is_string:
-                mismatch(self.spans.of(operand), "a number is needed here", "a text")
+                title, span = "a number is needed here", self.spans.of(operand)
+                mismatch(span, title, "a text", _number_in(str(operand.this)))
 
     def _order(self, select: exp.Select, *, numbered: bool) -> str:
         """Write ORDER BY; where nothing else decides, groups stand in the order of keys."""
@@ -298,103 +327,29 @@ class AboveBinder:
             return f'"c{int(node.this) - 1}"'
         if isinstance(node, exp.Column) and not node.table and fold(node.name) in self._names:
             return f'"{self._names[fold(node.name)]}"'
-        return _total(self._value(node))
+        return total(self._value(node))
 
     def _rows(self, select: exp.Select, slot: str) -> str:
         clause = select.args.get(slot)
-        if clause is None:
-            return ""
-        node = clause.expression
-        digits = str(node.this) if isinstance(node, exp.Literal) and not node.is_string else ""
-        digits = digits.lstrip("0") or digits[:1]
-        if not digits.isdigit() or len(digits) > 10 or int(digits) > MAX_LIMIT:
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ207",
-                    f"{slot.upper()} must be a whole number",
-                    self.spans.of(node),
-                    "not a whole number",
-                    ("it is read from the text before anything is computed.",),
-                    (f"{slot.upper()} 10",),
-                )
-            )
-        return f" {slot.upper()} {int(digits)}"
+        return "" if clause is None else f" {row_count(clause.expression, slot, self.spans)}"
 
     def _refuse(self, node: exp.Expr, span: Span) -> NoReturn:
         call = node.this if isinstance(node, exp.Filter) else node
-        if isinstance(call, exp.AggFunc):
-            self._refuse_exact(call, span)
-        if not isinstance(node, exp.Func) or not self.spans.written_as_call(node):
-            raise SyntaxRefused(
-                outside(self.source.snippet(span)[:40], span, "not understood", "ABS(-1)")
-            )
-        name = self.source.snippet(self.spans.name(node))
-        raise NameRefused(
-            Diagnostic(
-                "DPQ202",
-                f"there is no function {name.upper()}",
-                self.spans.name(node),
-                "unknown function",
-                (f"on results there are {', '.join(FUNCTIONS)} and arithmetic.",),
-                (nearest(name, FUNCTIONS) or "ROUND(DP_COUNT(*, eps=0.5) / 1000, 1)",),
-            )
-        )
-
-    def _refuse_exact(self, call: exp.Expr, span: Span) -> NoReturn:
-        """Refuse an aggregate without noise; offer the one with noise, where there is one."""
-        name = self.source.snippet(self.spans.name(call)).upper()
-        written = self.source.snippet(self.spans.of(call))
-        remedy = "DP_COUNT(*, eps=0.5)"
-        if find(f"DP_{name}") is not None and written.endswith(")"):
-            remedy = f"DP_{name}{written[len(name) : -1]}, eps=0.5)"
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ302",
-                f"{name} would be exact",
-                span,
-                "no noise is added here",
-                ("an exact result shows, when one person is added, that they were.",),
-                (remedy,),
-            )
-        )
-
-
-def _depth(tree: exp.Expr) -> int:
-    """Measure nesting, level by level."""
-    level, depth = [tree], 0
-    while level:
-        level, depth = [part for node in level for part in node.iter_expressions()], depth + 1
-    return depth
+        named = isinstance(call, exp.AggFunc) or self.spans.written_as_call(call)
+        if isinstance(call, exp.Func) and named:
+            name = self.spans.source.snippet(self.spans.name(call))
+            self._below.refuse_function(call, name.upper())
+        word = self.spans.source.snippet(span)[:40]
+        raise SyntaxRefused(outside(word, span, "not understood", "ABS(-1)"))
 
 
 def _is_number(node: exp.Expr) -> bool:
     """Say whether a value is a number by its form: a literal, arithmetic, or a DP_ call."""
     literal = isinstance(node, exp.Literal) and not node.is_string
-    return literal or isinstance(node, _ARITHMETIC) or is_call(node)
+    return literal or isinstance(node, (*_ARITHMETIC, exp.Abs, exp.Round)) or is_call(node)
 
 
-def _total(tree: exp.Expr) -> str:
-    """Write an expression so that it cannot raise: NULL where DuckDB would stop."""
-    text: str = tree.sql(dialect="duckdb", identify=True, comments=False)
-    plain = exp.Column | exp.Literal | exp.Boolean | exp.Null
-    return text if isinstance(tree.unnest(), plain) else f"TRY({text})"
-
-
-def _expanded(tree: exp.Expr) -> int:
-    """Count the nodes of a tree as the engine expands it; what was counted is not opened."""
-    size = 1
-    for child in tree.iter_expressions():
-        known = child.meta.get("size")
-        size += _expanded(child) if known is None else known
-    match tree:
-        case exp.Between() | exp.Nullif():  # the engine writes their operand twice
-            size += tree.this.meta.get("size", 1)
-    return size
-
-
-def _joined(kind: type[exp.Expr], parts: Sequence[exp.Expr]) -> exp.Expr:
-    """Write AND or OR of many parts as a tree of little depth, because engines recurse too."""
-    if len(parts) == 1:
-        return parts[0]
-    half = len(parts) // 2
-    return kind(this=_joined(kind, parts[:half]), expression=_joined(kind, parts[half:]))
+def _number_in(text: str) -> str:
+    """Give the number that a text holds; where it holds none, any number."""
+    plain = text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 30
+    return text if plain and text[0] != "." else "0"

@@ -1,7 +1,7 @@
 """Statements that ask no data: EXPLAIN, SHOW and DESCRIBE, read before the parser sees them.
 
 The parser would take them for opaque commands. What they answer comes from the policy, the
-ledger and the functions of this build, so they cost nothing.
+ledger and the functions of this build, so they spend nothing.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def read_aside(source: Source) -> Aside | None:
 def _refused(source: Source, verb: str, span: Span, written: str) -> SyntaxRefused:
     subjects = [subject.value for subject in Subject]
     near = nearest(written, subjects) or subjects[0]
-    remedy = f"SHOW {near}" if verb == "SHOW" else "DESCRIBE a_table"
+    remedy = f"SHOW {near}" if verb == "SHOW" else "SHOW TABLES"
     shown = f"{verb} {written[:40]}".rstrip()
     return SyntaxRefused(
         Diagnostic(
@@ -92,7 +92,7 @@ def _refused(source: Source, verb: str, span: Span, written: str) -> SyntaxRefus
             f"{shown} is not a statement here",
             span,
             "one name is expected" if not written else "nothing of that name",
-            (f"there are SHOW {listed(subjects, near)}, DESCRIBE a_table, EXPLAIN SELECT.",),
+            (f"there are SHOW {listed(subjects, near)}; DESCRIBE a table; EXPLAIN SELECT.",),
             (remedy,),
         ),
         source,

@@ -12,8 +12,8 @@ from dpquery.errors import Diagnostic, NameRefused
 from dpquery.functions.codes import example_bounds
 from dpquery.ir import Expr, Literal
 from dpquery.source import Span
-from dpquery.sql.expressions import with_article
 from dpquery.sql.literals import as_moment, read_literal, unwrapped
+from dpquery.sql.mismatches import with_article
 from dpquery.types import Interval, Kind, ordinal
 
 __all__ = ["read_bounds"]
@@ -27,7 +27,7 @@ def read_bounds(argument: Expr, node: exp.Expr, span: Span) -> Interval:
         kind.
     """
     if not isinstance(node, exp.Array) or len(node.expressions) != 2:
-        _not_two(span)
+        _not_two(argument, span)
     low, high = (_end(argument, unwrapped(end), span) for end in node.expressions)
     if low > high:
         raise NameRefused(
@@ -46,7 +46,7 @@ def read_bounds(argument: Expr, node: exp.Expr, span: Span) -> Interval:
 def _end(argument: Expr, node: exp.Expr, span: Span) -> Fraction:
     literal = read_literal(node, span)
     if literal is None:
-        _not_two(span)
+        _not_two(argument, span)
     if argument.type.kind in {Kind.DATE, Kind.TIMESTAMP}:
         return _moment(argument, literal)
     if not isinstance(literal.value, int | Fraction) or isinstance(literal.value, bool):
@@ -78,7 +78,7 @@ def _not_of_kind(argument: Expr, span: Span) -> NoReturn:
     )
 
 
-def _not_two(span: Span) -> NoReturn:
+def _not_two(argument: Expr, span: Span) -> NoReturn:
     raise NameRefused(
         Diagnostic(
             "DPQ207",
@@ -86,6 +86,6 @@ def _not_two(span: Span) -> NoReturn:
             span,
             "not a lower and an upper bound",
             ("they are read from the text, before anything is computed.",),
-            ("bounds=[0, 1000]",),
+            (example_bounds(argument.type),),
         )
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NoReturn
@@ -9,41 +10,34 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery import functions
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused, listed, nearest
+from dpquery.errors import (
+    Diagnostic,
+    NameRefused,
+    PlanRefused,
+    RuleRefused,
+    listed,
+    nearest,
+    without,
+)
 from dpquery.functions.base import Argument, DPFunction, Parameter
 from dpquery.ir import Call, Expr
 from dpquery.privacy import decimal_text
-from dpquery.source import Source, Span
+from dpquery.source import Span
 from dpquery.sql.conditions import Conditions
-from dpquery.sql.expressions import with_article
 from dpquery.sql.literals import unwrapped
-from dpquery.sql.names import fold
-from dpquery.sql.options import EXAMPLES, read_number_between, read_options
-from dpquery.types import Kind
+from dpquery.sql.meant import is_share, meant_call, nearest_function
+from dpquery.sql.mismatches import mismatch, with_article
+from dpquery.sql.names import fold, is_call, written_name
+from dpquery.sql.offers import fits, other_call, sample_call
+from dpquery.sql.options import read_number_between, read_options
 
-__all__ = ["Calls", "is_call"]
-
-_OFFERED = {
-    Kind.BOOLEAN: "DP_PROPORTION",
-    Kind.DATE: "DP_MEDIAN",
-    Kind.TIMESTAMP: "DP_MEDIAN",
-}
-"""What can be asked about values that are no numbers; of others, how many there are."""
-
-
-def is_call(node: exp.Expr) -> bool:
-    """Say whether a node is written as a DP_ function, known or not."""
-    inner = node.this if isinstance(node, exp.Filter) else node
-    return isinstance(inner, exp.Anonymous) and str(inner.this).upper().startswith(
-        ("DP_", "LDP_")
-    )
+__all__ = ["Calls"]
 
 
 @dataclass(slots=True)
 class Calls:
     """Collects the DP_ calls of a query, each of which is a release of its own."""
 
-    source: Source
     rows: Conditions
     found: list[Call] = field(default_factory=list)
 
@@ -51,7 +45,10 @@ class Calls:
         """Bind a call and give it the next column.
 
         Raises:
-            NameRefused: DPQ202, DPQ203, DPQ205, DPQ206, DPQ207, DPQ209.
+            NameRefused: DPQ202 to DPQ210.
+            PlanRefused: DPQ404 DISTINCT of another column than the unit.
+            RuleRefused: DPQ303 a DP_ function inside the call.
+            SyntaxRefused: DPQ102 an operator that rows do not have.
         """
         condition = None
         whole = self.rows.spans.of(node)
@@ -60,11 +57,12 @@ class Calls:
             node = node.this
         function = self._function(node)
         positional, named = self._arguments(function, node)
-        distinct, positional = self._distinct(function, positional)
-        order = self._order(function, node, positional)
-        argument = self._argument(function, node, positional, distinct=distinct)
+        first, share = self._parted(function, node, positional)
+        distinct = self._distinct(function, first)
+        order = None if share is None else self._order(function, node, first, share)
+        argument = None if distinct else self._argument(function, first)
+        text = self.rows.spans.text(node)
         if "eps" not in named:
-            text = self.source.snippet(self.rows.spans.of(node))
             self._missing(function, node, "eps", "eps is missing", f"{text[:-1]}, eps=0.5)")
         options = read_options(function, argument, named)
         call = Call(
@@ -76,7 +74,7 @@ class Calls:
             options=options,
             distinct=distinct,
             order=order,
-            text=self.source.snippet(self.rows.spans.of(node)),
+            text=text,
         )
         self.found.append(call)
         return call
@@ -85,25 +83,37 @@ class Calls:
         name = str(node.this)
         function = functions.find(name)
         if function is None:
-            name = name.upper() if name.isascii() else name
-            near = nearest(name, functions.names())
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ202",
-                    f"there is no function {name}",
-                    self.rows.spans.name(node),
-                    "unknown function",
-                    (f"this build has {listed(functions.names(), near)}.",),
-                    (self._nearest(node, near),),
-                )
-            )
+            self._unknown(node, name)
         return function
 
-    def _nearest(self, node: exp.Expr, near: str | None) -> str:
-        """Write the call under the nearest name that there is."""
-        if near is None:
-            return f"{functions.names()[0]}(*, eps=0.5)"
-        return near + self.source.snippet(self.rows.spans.of(node))[len(str(node.this)) :]
+    def _unknown(self, node: exp.Expr, name: str) -> NoReturn:
+        """Refuse an unknown function; offer the one that was meant, or is a slip away."""
+        name = name.upper() if name.isascii() else name
+        near = nearest_function(name)
+        remedy = self.meant(name, node)
+        if remedy is None and near is not None:
+            remedy = near + self.rows.spans.text(node)[len(name) :]
+        known = ", ".join(sorted(function.name for function in functions.ALL))
+        raise NameRefused(
+            Diagnostic(
+                "DPQ202",
+                f"there is no function {name}",
+                self.rows.spans.name(node),
+                "unknown function",
+                (f"this build has {known}.",),
+                (remedy or sample_call(functions.ALL[0], self.rows.scope.table),),
+            )
+        )
+
+    def meant(self, name: str, node: exp.Expr) -> str | None:
+        """Write the DP_ call that a function of another name means, with its own options."""
+        parts = node.args.get("expressions") if isinstance(node, exp.Anonymous) else None
+        given = list(node.iter_expressions()) if parts is None else parts
+        named = [self.rows.spans.text(part) for part in given if self._name_of(part)]
+        if not any(text.lower().startswith("eps") for text in named):
+            named.append("eps=0.5")
+        positional = [part for part in given if not self._name_of(part)]
+        return meant_call(name, positional, self.rows, ", ".join(named))
 
     def _arguments(
         self, function: DPFunction, node: exp.Expr
@@ -116,34 +126,67 @@ class Calls:
             if name is None:
                 positional.append(item)
                 continue
-            parameter = self._parameter(function, name, item)
+            parameter = self._parameter(function, name, node, item)
             if parameter.name in named:
-                self._twice(parameter, item)
+                self._twice(parameter, node, item)
             named[parameter.name] = (
                 unwrapped(item.expression),
                 self.rows.spans.of(item.expression),
             )
         return positional, named
 
-    def _distinct(
-        self, function: DPFunction, positional: list[exp.Expr]
-    ) -> tuple[bool, list[exp.Expr]]:
+    def _parted(
+        self, function: DPFunction, node: exp.Expr, positional: Sequence[exp.Expr]
+    ) -> tuple[exp.Expr, exp.Expr | None]:
+        """Give what is asked about, and the quantile that is asked for, if one is."""
+        taken = 2 if function.order else 1
+        if len(positional) > taken:
+            self._refuse_surplus(function, positional)
+        if not positional:
+            label = "what to ask about is missing"
+            offered = sample_call(function, self.rows.scope.table)
+            self._missing(function, node, "an argument", label, offered)
+        if len(positional) < taken:
+            remedy = f"{function.name}({self.rows.spans.text(positional[0])}, 0.5, eps=0.5)"
+            self._missing(function, node, "a quantile", "it does not say which one", remedy)
+        return positional[0], positional[1] if function.order else None
+
+    def _refuse_surplus(self, function: DPFunction, positional: Sequence[exp.Expr]) -> NoReturn:
+        taken = 2 if function.order else 1
+        takes = "an argument and a quantile" if function.order else "one argument"
+        surplus = positional[taken]
+        number = isinstance(surplus, exp.Literal) and not surplus.is_string
+        texts = [self.rows.spans.text(part) for part in positional[:taken]]
+        texts.append(f"eps={self.rows.spans.text(surplus) if number else '0.5'}")
+        raise NameRefused(
+            Diagnostic(
+                "DPQ206",
+                f"{function.name} takes {takes}, and options by name",
+                self.rows.spans.of(surplus),
+                "which option is this?",
+                ("options are named, so that no number is taken for another.",),
+                (f"{function.name}({', '.join(texts)})",),
+            )
+        )
+
+    def _distinct(self, function: DPFunction, first: exp.Expr) -> bool:
         """Read DISTINCT before the unit column: of other columns it is not answered."""
-        if not positional or not isinstance(positional[0], exp.Distinct):
-            return False, positional
-        node, unit = positional[0], self.rows.scope.table.unit
-        inner = unwrapped(node.expressions[0] or node)
+        if not isinstance(first, exp.Distinct):
+            return False
+        unit = self.rows.scope.table.unit
+        inner = unwrapped(first.expressions[0] or first)
         if function.distinct and isinstance(inner, exp.Column) and self._is_unit(inner):
             self.rows.scope.check_qualifier(inner, self.rows.spans.of(inner))
-            return True, positional
+            return True
+        counted = "*" if unit is None else f"DISTINCT {written_name(unit)}"
         raise PlanRefused(
             Diagnostic(
                 "DPQ404",
                 "DISTINCT is answered for the privacy unit only",
-                self.rows.spans.of(node),
+                self.rows.spans.of(first),
                 f"the unit is {unit}" if unit else "each row is its own unit here",
                 ("one person can have many different values, and no bound on them is stated.",),
-                (f"DP_COUNT(DISTINCT {unit}, eps=0.5)" if unit else "DP_COUNT(*, eps=0.5)",),
+                (f"DP_COUNT({counted}, eps=0.5)",),
             )
         )
 
@@ -152,34 +195,24 @@ class Calls:
         return unit is not None and fold(column.name) == fold(unit)
 
     def _order(
-        self, function: DPFunction, node: exp.Expr, positional: list[exp.Expr]
-    ) -> Fraction | None:
-        """Read which quantile is asked for, and leave the argument alone."""
-        if not function.order:
-            return None
-        if len(positional) < 2:
-            shown = [self.source.snippet(self.rows.spans.of(first)) for first in positional]
-            remedy = f"{function.name}({shown[0]}, 0.5, eps=0.5)" if shown else function.example
-            self._missing(function, node, "a quantile", "it does not say which one", remedy)
-        written = positional.pop(1)
-        span, number = self.rows.spans.of(written), unwrapped(written)
+        self, function: DPFunction, node: exp.Expr, first: exp.Expr, share: exp.Expr
+    ) -> Fraction:
+        """Read which quantile is asked for."""
+        span, number = self.rows.spans.of(share), unwrapped(share)
         remedy = self._with_share(node, span, number)
-        if isinstance(unwrapped(positional[0]), exp.Literal):
-            first, second = (
-                self.source.snippet(self.rows.spans.of(p)) for p in (written, positional[0])
-            )
-            remedy = f"{function.name}({first}, {second}, eps=0.5)"
-        return read_number_between(
-            "the quantile", number, span, (Fraction(0), Fraction(1)), remedy
-        )
+        if isinstance(unwrapped(first), exp.Literal):
+            swapped = f"{self.rows.spans.text(share)}, {self.rows.spans.text(first)}"
+            remedy = f"{function.name}({swapped}, eps=0.5)"
+        range_ = (Fraction(0), Fraction(1))
+        return read_number_between("the quantile", number, span, range_, remedy)
 
     def _with_share(self, node: exp.Expr, span: Span, number: exp.Expr) -> str:
         """Write a call with another quantile: a percentage becomes a share."""
         percent = str(number.this) if isinstance(number, exp.Literal) else ""
-        share = "0.5"
-        if percent.isdigit() and len(percent) < 4 and int(percent) <= 100:
+        share = percent if is_share(percent) else "0.5"
+        if percent.isdigit() and len(percent) < 4 and 1 < int(percent) <= 100:
             share = decimal_text(Fraction(int(percent), 100))
-        call, text = self.rows.spans.of(node), self.source.text
+        call, text = self.rows.spans.of(node), self.rows.spans.source.text
         return text[call.start : span.start] + share + text[span.end : call.end]
 
     def _name_of(self, item: exp.Expr) -> str | None:
@@ -199,7 +232,9 @@ class Calls:
                 return str(left.name) if known or not is_column else None
         return None
 
-    def _parameter(self, function: DPFunction, name: str, item: exp.Expr) -> Parameter:
+    def _parameter(
+        self, function: DPFunction, name: str, node: exp.Expr, item: exp.Expr
+    ) -> Parameter:
         for parameter in function.parameters:
             if fold(name) in (parameter.name, *parameter.aliases):
                 return parameter
@@ -212,11 +247,21 @@ class Calls:
                 self.rows.spans.of(item),
                 "unknown argument",
                 (f"it takes {listed(known, near)}.",),
-                (EXAMPLES[near or "eps"],),
+                (self._mended(function, node, item, near),),
             )
         )
 
-    def _twice(self, parameter: Parameter, item: exp.Expr) -> NoReturn:
+    def _mended(
+        self, function: DPFunction, node: exp.Expr, item: exp.Expr, near: str | None
+    ) -> str:
+        """Write what an unknown argument was meant to be; or the call without it."""
+        if near is not None:
+            return f"{near}={self.rows.spans.text(item.expression)}"
+        if function.order and item in node.expressions[1:2]:
+            return self._with_share(node, self.rows.spans.of(item), unwrapped(item.expression))
+        return self._without(node, item)
+
+    def _twice(self, parameter: Parameter, node: exp.Expr, item: exp.Expr) -> NoReturn:
         raise NameRefused(
             Diagnostic(
                 "DPQ209",
@@ -224,44 +269,27 @@ class Calls:
                 self.rows.spans.of(item),
                 "given before",
                 ("each argument has one value.",),
-                ("keep one of the two",),
+                (self._without(node, item),),
             )
         )
 
-    def _argument(
-        self,
-        function: DPFunction,
-        node: exp.Expr,
-        positional: list[exp.Expr],
-        *,
-        distinct: bool,
-    ) -> Expr | None:
-        """Bind what is asked about; None stands for all rows, or for the units."""
-        if not positional:
-            label = "what to ask about is missing"
-            self._missing(function, node, "an argument", label, function.example)
-        if len(positional) > 1:
-            takes = "an argument and a quantile" if function.order else "one argument"
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ206",
-                    f"{function.name} takes {takes}, and options by name",
-                    self.rows.spans.of(positional[1]),
-                    "which option is this?",
-                    ("options are named, so that no number is taken for another.",),
-                    (self._named(function, positional),),
-                )
-            )
-        if distinct:
-            return None
-        if isinstance(positional[0], exp.Star):
+    def _without(self, node: exp.Expr, item: exp.Expr) -> str:
+        """Write a call without one of its arguments."""
+        call, part = self.rows.spans.of(node), self.rows.spans.of(item)
+        text = self.rows.spans.source.snippet(call)
+        return without(text, part.start - call.start, part.end - call.start)
+
+    def _argument(self, function: DPFunction, node: exp.Expr) -> Expr | None:
+        """Bind what is asked about; None stands for all rows."""
+        if isinstance(node, exp.Star):
             if not function.star:
-                self._not_of_rows(function, positional[0])
+                self._not_of_rows(function, node)
             return None
-        if is_call(positional[0]):
-            self._nested(function, positional[0])
-        argument = self.rows.bind(positional[0])
-        self._check_kind(function, argument)
+        if is_call(node):
+            self._nested(function, node)
+        argument = self.rows.bind(node)
+        if not fits(function, argument.type):
+            self._refuse_kind(function, argument)
         return argument
 
     def _not_of_rows(self, function: DPFunction, node: exp.Expr) -> NoReturn:
@@ -272,16 +300,9 @@ class Calls:
                 self.rows.spans.of(node),
                 "whole rows have no value",
                 (f"{function.name} is computed from the values of one expression.",),
-                (function.example,),
+                (sample_call(function, self.rows.scope.table),),
             )
         )
-
-    def _named(self, function: DPFunction, positional: list[exp.Expr]) -> str:
-        """Write the call anew, with a second number as its eps."""
-        first, second = (self.source.snippet(self.rows.spans.of(p)) for p in positional[:2])
-        number = isinstance(positional[1], exp.Literal) and not positional[1].is_string
-        order = ", 0.5" if function.order else ""
-        return f"{function.name}({first}{order}, eps={second if number else '0.5'})"
 
     def _nested(self, function: DPFunction, inner: exp.Expr) -> NoReturn:
         raise RuleRefused(
@@ -291,7 +312,7 @@ class Calls:
                 self.rows.spans.of(inner),
                 "a DP_ function inside a DP_ function",
                 ("what is released already has no rows to count.",),
-                (self.source.snippet(self.rows.spans.of(inner)),),
+                (self.rows.spans.text(inner),),
             )
         )
 
@@ -312,28 +333,12 @@ class Calls:
             )
         )
 
-    def _check_kind(self, function: DPFunction, argument: Expr) -> None:
+    def _refuse_kind(self, function: DPFunction, argument: Expr) -> NoReturn:
         """Refuse an argument of another kind than the function computes with."""
-        type_, wanted = argument.type, function.argument
-        fits = {
-            Argument.VALUE: True,
-            Argument.NUMBER: type_.numeric,
-            Argument.ORDERED: type_.numeric or type_.kind in {Kind.DATE, Kind.TIMESTAMP},
-            Argument.CONDITION: type_.kind is Kind.BOOLEAN,
-        }
-        if fits[wanted]:
-            return
-        written = self.source.snippet(argument.span)
-        remedy = f"{_OFFERED.get(type_.kind, 'DP_COUNT')}({written}, eps=0.5)"
-        if wanted is Argument.CONDITION:
+        written = self.rows.spans.source.snippet(argument.span)
+        remedy = other_call(argument, written)
+        if function.argument is Argument.CONDITION:
             remedy = f"{function.name}({written} IS NOT NULL, eps=0.5)"
-        raise NameRefused(
-            Diagnostic(
-                "DPQ208",
-                f"{function.name} needs a {wanted}",
-                argument.span,
-                f"{with_article(type_)} here",
-                ("values are never converted silently: a conversion can fail on one row.",),
-                (remedy,),
-            )
-        )
+        title = f"{function.name} needs a {function.argument}"
+        label = f"{with_article(argument.type)} here"
+        mismatch(argument.span, title, label, remedy)

@@ -97,6 +97,8 @@ def _expressions(frontier: Frontier) -> Iterator[Expr]:
         for root in (call.argument, call.condition):
             if root is not None:
                 yield from _inside(root)
+    for key in frontier.keys:
+        yield from _inside(key.expr)
     yield from _of_relation(frontier.relation)
 
 

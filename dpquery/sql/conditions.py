@@ -6,7 +6,7 @@ deterministic and total, and each node that is accepted was shown to be so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from sqlglot import expressions as exp
@@ -14,10 +14,12 @@ from sqlglot import expressions as exp
 from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused
 from dpquery.ir import Comparison, Expr, IsNull, Literal, Logic, Not, Operator
 from dpquery.source import Span
-from dpquery.sql.expressions import arithmetic, compare, member, mismatch, negate
+from dpquery.sql.expressions import Remedy, arithmetic, compare, member, negate
 from dpquery.sql.literals import read_literal, unwrapped
 from dpquery.sql.mending import outside
-from dpquery.sql.names import Scope
+from dpquery.sql.mismatches import as_compared, mismatch, no_null
+from dpquery.sql.names import Scope, is_call, written_name
+from dpquery.sql.offers import COUNT, query_about, sample_condition
 from dpquery.sql.spans import Spans
 from dpquery.types import Kind
 
@@ -52,12 +54,16 @@ class Conditions:
         """Bind an expression that must be true or false.
 
         Raises:
-            NameRefused: DPQ2xx.
+            NameRefused: DPQ201 or DPQ204 an unknown name, DPQ202 an unknown function, DPQ207 no
+                literal in a list, DPQ208 types that differ, DPQ210 an unreadable literal.
             RuleRefused: DPQ303 a DP_ function inside.
+            SyntaxRefused: DPQ102 an operator that rows do not have.
         """
         bound = self.bind(node)
         if bound.type.kind is not Kind.BOOLEAN:
-            mismatch(bound.span, "a condition must be true or false", f"{bound.type.kind} here")
+            remedy = self._meant(bound.span, Comparison.EQ, bound)()
+            label = f"{bound.type.kind} here"
+            mismatch(bound.span, "a condition must be true or false", label, remedy)
         return bound
 
     def bind(self, node: exp.Expr) -> Expr:
@@ -70,10 +76,12 @@ class Conditions:
         kind = type(node)
         if kind in _COMPARISONS:
             left, right = self.bind(node.this), self.bind(node.expression)
-            return compare(span, _COMPARISONS[kind], left, right)
+            operator = _COMPARISONS[kind]
+            meant = self._meant(span, operator, left, right)
+            return compare(span, operator, left, right, meant)
         if kind in _OPERATORS:
             left, right = self.bind(node.this), self.bind(node.expression)
-            return arithmetic(span, _OPERATORS[kind], left, right)
+            return arithmetic(span, _OPERATORS[kind], left, right, self._number)
         match node:
             case exp.Column(this=exp.Identifier()):
                 return self.scope.reference(node, span)
@@ -83,7 +91,7 @@ class Conditions:
             case exp.Not():
                 return Not(span, self.condition(node.this))
             case exp.Neg():
-                return negate(span, self.bind(node.this))
+                return negate(span, self.bind(node.this), self._number)
             case exp.Is(expression=exp.Null()):
                 return IsNull(span, self.bind(node.this))
             case exp.Between():
@@ -92,48 +100,81 @@ class Conditions:
                 return self._in(node, span)
         self._refuse(node, span)
 
+    def _meant(self, span: Span, operator: Comparison | None, *exprs: Expr) -> Remedy:
+        return lambda: as_compared(self.spans.source, span, operator, exprs)
+
+    def _number(self) -> str:
+        """Write a number of the table: an integer column, or the number 1."""
+        columns = self.scope.table.columns.values()
+        numbers = [written_name(c.name) for c in columns if c.type.kind is Kind.INTEGER]
+        return numbers[-1] if numbers else "1"
+
     def _between(self, node: exp.Between, span: Span) -> Expr:
         value = self.bind(node.this)
-        if (
-            value.type.kind is Kind.BOOLEAN
-        ):  # it stands in two comparisons: nesting would double
-            mismatch(value.span, "BETWEEN needs values in an order", "a boolean")
-        low = compare(span, Comparison.GE, value, self.bind(node.args["low"]))
-        high = compare(span, Comparison.LE, value, self.bind(node.args["high"]))
-        return Logic(span, True, (low, high))
+        if value.type.kind is Kind.BOOLEAN:  # it would stand in two comparisons, and double
+            remedy = self._meant(span, Comparison.EQ, value)()
+            mismatch(value.span, "BETWEEN needs values in an order", "a boolean", remedy)
+        low, high = self.bind(node.args["low"]), self.bind(node.args["high"])
+        meant = self._meant(span, None, value, low, high)
+        return Logic(
+            span,
+            True,
+            (
+                compare(span, Comparison.GE, value, low, meant),
+                compare(span, Comparison.LE, value, high, meant),
+            ),
+        )
 
     def _in(self, node: exp.In, span: Span) -> Expr:
         options = [self.bind(option) for option in node.expressions]
-        for option in options:
-            if not isinstance(option, Literal):
-                raise NameRefused(
-                    Diagnostic(
-                        "DPQ207",
-                        "the values after IN must be literals",
-                        option.span,
-                        "not a literal",
-                        ("the list is the analyst's own knowledge, not a part of the data.",),
-                        ("IN (1, 2, 3)", "or write x = a OR x = b to compare two columns"),
-                    )
-                )
-        return member(
-            span, self.bind(node.this), [o for o in options if isinstance(o, Literal)]
+        if not all(isinstance(option, Literal) for option in options):
+            self._not_listed(node, options)
+        operand = self.bind(node.this)
+        literals = [option for option in options if isinstance(option, Literal)]
+        return member(span, operand, literals, self._meant(span, None, operand, *literals))
+
+    def _not_listed(self, node: exp.In, options: Sequence[Expr]) -> NoReturn:
+        value = self.spans.text(node.this)
+        meant = " OR ".join(f"{value} = {self.spans.text(part)}" for part in node.expressions)
+        raise NameRefused(
+            Diagnostic(
+                "DPQ207",
+                "the values after IN must be literals",
+                next(option.span for option in options if not isinstance(option, Literal)),
+                "not a literal",
+                ("the list is the analyst's own knowledge, not a part of the data.",),
+                (meant,),
+            )
         )
 
     def _refuse(self, node: exp.Expr, span: Span) -> NoReturn:
         if isinstance(node, exp.Null):
-            mismatch(span, "nothing equals NULL, and nothing differs from it", "use IS NULL")
+            self._refuse_null(node, span)
         if isinstance(node, exp.Func | exp.Filter):
             self._refuse_function(node)
         word = node.sql(dialect="duckdb")[:40]
-        remedy = "a_column > 10 AND other_column IN ('a', 'b')"
+        remedy = sample_condition(self.scope.table)
         raise SyntaxRefused(outside(word, span, "not understood", remedy))
+
+    def _refuse_null(self, node: exp.Null, span: Span) -> NoReturn:
+        """Refuse a comparison with NULL; IS NULL asks what it was meant to ask."""
+        match around := node.parent:
+            case exp.EQ() | exp.NEQ():
+                value = around.expression if around.this is node else around.this
+                test = "IS NULL" if isinstance(around, exp.EQ) else "IS NOT NULL"
+                whole = self.spans.of(around)
+                no_null(whole, f"use {test}", f"{self.spans.text(value)} {test}")
+            case exp.In():
+                value = self.spans.text(around.this)
+                no_null(self.spans.of(around), "use IS NULL", f"{value} IS NULL")
+        first = written_name(next(iter(self.scope.table.columns)))
+        no_null(span, "not a value", first)
 
     def _refuse_function(self, node: exp.Func | exp.Filter) -> NoReturn:
         call = node.this if isinstance(node, exp.Filter) else node
         name = str(call.this) if isinstance(call, exp.Anonymous) else call.sql_name()
         span = self.spans.name(call)
-        if name.upper().startswith(("DP_", "LDP_")):
+        if is_call(call):
             raise RuleRefused(
                 Diagnostic(
                     "DPQ303",
@@ -141,7 +182,7 @@ class Conditions:
                     span,
                     "among the rows it would count",
                     ("it asks about all rows at once, so it stands in the SELECT list.",),
-                    (f"SELECT {name.upper()}(*, eps=0.5) FROM {self.scope.table.name}",),
+                    (query_about(self.scope.table, COUNT),),
                 )
             )
         raise NameRefused(
@@ -154,7 +195,7 @@ class Conditions:
                     "a function that failed on one row would tell whether that row exists;",
                     "there are comparisons, AND, OR, NOT, BETWEEN, IN, IS NULL, + - * / // %.",
                 ),
-                ("a_column > 10 AND other_column IN ('a', 'b')",),
+                (sample_condition(self.scope.table),),
             )
         )
 

@@ -13,7 +13,7 @@ from sqlglot import expressions as exp
 from dpquery.errors import Diagnostic, RuleRefused, SyntaxRefused
 from dpquery.source import Source, Span
 from dpquery.sql.literals import is_moment
-from dpquery.sql.mending import example, outside
+from dpquery.sql.mending import example, mended, outside
 from dpquery.sql.spans import Spans
 
 __all__ = ["is_misused", "refuse_construct"]
@@ -130,10 +130,30 @@ def refuse_construct(
             )
         )
     words = (word, word.split()[0]) if word.isupper() else ()
-    found = spans.word(*_KEYWORDS.get(word, words))
-    raise SyntaxRefused(
-        outside(word, found or span, "not understood", example(source, spans.tokens))
-    )
+    found = spans.word(*_KEYWORDS.get(word, words)) or span
+    remedy = _instead(node, spans, word, found) or example(source, spans.tokens)
+    raise SyntaxRefused(outside(word, found, "not understood", remedy))
+
+
+def _instead(node: exp.Expr, spans: Spans, word: str, found: Span) -> str | None:
+    """Write what means the same in this language, where something does."""
+    match node:
+        case exp.Tuple(expressions=[low, high]) if _is_bounds(node.parent):
+            ends = f"[{spans.text(low)}, {spans.text(high)}]"
+            return mended(spans.source, spans.of(node), ends, f"bounds={ends}")
+        case exp.Cast(this=exp.Expr() as inner):
+            return mended(spans.source, spans.of(node), spans.text(inner), "") or None
+        case exp.WithinGroup(this=exp.Expr() as call, expression=exp.Order() as order):
+            share, *_ = *call.iter_expressions(), exp.Literal.number("0.5")
+            column = spans.text(order.expressions[0].this)
+            quantile = f"DP_QUANTILE({column}, {spans.text(share)}, eps=0.5)"
+            return mended(spans.source, spans.of(node), quantile, quantile)
+    return mended(spans.source, found, "AND", "AND") if word == "&&" else None
+
+
+def _is_bounds(option: exp.Expr | None) -> bool:
+    named = isinstance(option, exp.EQ | exp.Kwarg | exp.PropertyEQ)
+    return named and option is not None and option.this.name.lower() == "bounds"
 
 
 def _word(source: Source, node: exp.Expr, spans: Spans) -> tuple[str, Span]:
@@ -156,7 +176,7 @@ def _misused(node: exp.Expr) -> str | None:
             return f"IS {right.sql().upper()}"
         case exp.Order(this=exp.Expr()):
             return "ORDER BY"
-        case exp.Distinct() if not isinstance(node.parent, exp.Anonymous):
+        case exp.Distinct() if not isinstance(node.parent, exp.Anonymous | exp.Count):
             return "DISTINCT"
         case exp.Cast() if not is_moment(node):
             wanted = node.args.get("to")

@@ -6,12 +6,11 @@ narrow enough to be computed is the business of `check.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime, time
 from fractions import Fraction
-from typing import NoReturn
 
-from dpquery.errors import Diagnostic, NameRefused
 from dpquery.ir import (
     Arithmetic,
     Compare,
@@ -26,28 +25,36 @@ from dpquery.ir import (
 )
 from dpquery.source import Span
 from dpquery.sql.literals import as_moment
-from dpquery.types import DOUBLE, INTEGER, TIMESTAMP, UNKNOWN, Interval, Kind, Type
+from dpquery.sql.mismatches import mismatch, with_article
+from dpquery.types import DOUBLE, INTEGER, TIMESTAMP, UNKNOWN, Interval, Kind
 
-__all__ = ["arithmetic", "compare", "member", "mismatch", "negate", "with_article"]
+__all__ = ["Remedy", "arithmetic", "compare", "member", "negate"]
+
+Remedy = Callable[[], str]
+"""What to write instead, computed where values turn out not to match."""
 
 
-def compare(span: Span, operator: Comparison, left: Expr, right: Expr) -> Compare:
+def compare(
+    span: Span, operator: Comparison, left: Expr, right: Expr, remedy: Remedy
+) -> Compare:
     """Compare two values of one family.
 
     Raises:
         NameRefused: DPQ208 the types do not match.
     """
-    left, right = _alike(span, [left, right])
+    left, right = _alike(span, [left, right], remedy)
     return Compare(span, operator, left, right)
 
 
-def member(span: Span, operand: Expr, options: list[Literal]) -> In:
+def member(span: Span, operand: Expr, options: list[Literal], remedy: Remedy) -> In:
     """Ask whether a value is one of several literals."""
-    operand, *alike = _alike(span, [operand, *options])
+    operand, *alike = _alike(span, [operand, *options], remedy)
     return In(span, operand, tuple(option for option in alike if isinstance(option, Literal)))
 
 
-def arithmetic(span: Span, operator: Operator, left: Expr, right: Expr) -> Arithmetic:
+def arithmetic(
+    span: Span, operator: Operator, left: Expr, right: Expr, remedy: Remedy
+) -> Arithmetic:
     """Combine two numbers; the result's range follows from theirs.
 
     Raises:
@@ -55,7 +62,8 @@ def arithmetic(span: Span, operator: Operator, left: Expr, right: Expr) -> Arith
     """
     for operand in (left, right):
         if not operand.type.numeric:
-            mismatch(operand.span, f"{operator} needs numbers", with_article(operand.type))
+            named = with_article(operand.type)
+            mismatch(operand.span, f"{operator} needs numbers", named, remedy())
     match operator:
         case Operator.DIVIDE:
             left, right = to_double(left), to_double(right)
@@ -63,16 +71,15 @@ def arithmetic(span: Span, operator: Operator, left: Expr, right: Expr) -> Arith
         case Operator.QUOTIENT | Operator.REMAINDER:
             for operand in (left, right):
                 if operand.type != INTEGER:
-                    mismatch(
-                        operand.span, f"{operator} needs integers", with_article(operand.type)
-                    )
+                    named = with_article(operand.type)
+                    mismatch(operand.span, f"{operator} needs integers", named, remedy())
             return Arithmetic(
                 span, operator, left, right, INTEGER, _divided(operator, left, right)
             )
         case Operator.MULTIPLY if left.type.kind is not Kind.DOUBLE is not right.type.kind:
             type_ = decimal(left.type.scale + right.type.scale)
             return Arithmetic(span, operator, left, right, type_, left.domain * right.domain)
-    left, right = _alike(span, [left, right])
+    left, right = _one_number_type([left, right])
     match operator:
         case Operator.ADD:
             domain = left.domain + right.domain
@@ -83,10 +90,10 @@ def arithmetic(span: Span, operator: Operator, left: Expr, right: Expr) -> Arith
     return Arithmetic(span, operator, left, right, left.type, domain)
 
 
-def negate(span: Span, operand: Expr) -> Negate:
+def negate(span: Span, operand: Expr, remedy: Remedy) -> Negate:
     """Change a number's sign."""
     if not operand.type.numeric:
-        mismatch(operand.span, "- needs a number", with_article(operand.type))
+        mismatch(operand.span, "- needs a number", with_article(operand.type), remedy())
     return Negate(span, operand, operand.type)
 
 
@@ -105,7 +112,7 @@ def _largest(domain: Interval) -> Fraction | None:
     return max(abs(domain.low), abs(domain.high))
 
 
-def _alike(span: Span, exprs: list[Expr]) -> list[Expr]:
+def _alike(span: Span, exprs: list[Expr], remedy: Remedy) -> list[Expr]:
     """Bring values to one type, by widening numbers and reading literals; or refuse."""
     if all(expr.type.numeric for expr in exprs):
         return _one_number_type(exprs)
@@ -121,6 +128,7 @@ def _alike(span: Span, exprs: list[Expr]) -> list[Expr]:
             span,
             f"{with_article(first)} cannot be compared with {with_article(other.type)}",
             "types differ",
+            remedy(),
         )
     return exprs
 
@@ -160,29 +168,3 @@ def _moment(expr: Expr, others: list[Expr]) -> Expr:
     ):
         return Literal(expr.span, datetime.combine(expr.value, time.min), TIMESTAMP)
     return expr
-
-
-def with_article(type_: Type) -> str:
-    """Name a type in a sentence.
-
-    >>> with_article(INTEGER), with_article(DOUBLE)
-    ('an integer', 'a double')
-    """
-    return f"{'an' if type_.kind is Kind.INTEGER else 'a'} {type_.kind.value}"
-
-
-def mismatch(span: Span, title: str, label: str) -> NoReturn:
-    """Refuse values whose types do not match."""
-    raise NameRefused(
-        Diagnostic(
-            "DPQ208",
-            title,
-            span,
-            label,
-            (
-                "values are never converted silently: a conversion can fail on one row,",
-                "and a failure would tell whether that row exists.",
-            ),
-            ("compare numbers with numbers, texts with 'texts', dates with DATE '2024-12-31'",),
-        )
-    )

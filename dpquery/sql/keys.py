@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused, listed
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused
 from dpquery.ir import (
     ColumnRef,
     Compare,
@@ -30,9 +30,9 @@ from dpquery.ir import (
 )
 from dpquery.policy.model import Column, Table
 from dpquery.source import Span
-from dpquery.sql.calls import is_call
 from dpquery.sql.conditions import Conditions
-from dpquery.sql.names import fold
+from dpquery.sql.literals import unwrapped
+from dpquery.sql.names import fold, is_call, listed_names, written_name
 from dpquery.types import EPOCH, INT64, INTEGER, Kind
 
 __all__ = ["bind_keys", "has_listed_groups"]
@@ -48,22 +48,37 @@ def bind_keys(select: exp.Select, relation: Relation, rows: Conditions) -> tuple
 
     Raises:
         PlanRefused: DPQ402 the groups are not public, DPQ405 there are too many.
-        NameRefused: DPQ205 a number that counts no column.
+        NameRefused: DPQ204 no such column, DPQ205 a number that counts no column, or a group
+            that no row can be in.
         RuleRefused: DPQ303 a DP_ function as a key.
     """
     group = select.args.get("group")
     if group is None:
         return ()
+    where = _where(select, rows)
     keys: list[Key] = []
     for node, shown in _items(select, group, rows):
         expr = rows.bind(node)
         if any(key.expr == expr for key in keys):
             continue
-        keys.append(Key(shown, f"k{len(keys)}", expr, _domain(expr, shown, relation, rows)))
+        values = _domain(expr, shown, relation, rows)
+        if values is None:
+            _private(expr, shown, rows.scope.table, where)
+        keys.append(Key(shown, f"k{len(keys)}", expr, values))
     cells = prod(len(key.values) for key in keys)
     if cells > MAX_CELLS:
-        _too_many(cells, keys)
+        _too_many(cells, keys, where)
     return tuple(keys)
+
+
+def _where(select: exp.Select, rows: Conditions) -> str:
+    """Give the condition on rows as typed, ready to be joined to another; empty if none."""
+    where = select.args.get("where")
+    if where is None:
+        return ""
+    condition = unwrapped(where.this)
+    text = rows.spans.text(condition)
+    return f" AND ({text})" if isinstance(condition, exp.Or) else f" AND {text}"
 
 
 def _items(
@@ -121,12 +136,14 @@ def _computed(span: Span) -> NoReturn:
             span,
             "this column is computed from the groups",
             ("groups have to be known before anything is released.",),
-            ("GROUP BY ALL          groups by the columns that hold no DP_ function",),
+            ("GROUP BY ALL", "it groups by the columns that hold no DP_ function"),
         )
     )
 
 
-def _domain(expr: Expr, span: Span, relation: Relation, rows: Conditions) -> tuple[Scalar, ...]:
+def _domain(
+    expr: Expr, span: Span, relation: Relation, rows: Conditions
+) -> tuple[Scalar, ...] | None:
     """Give the public values of a key, in order: from the query, then from the policy."""
     if isinstance(expr, ColumnRef) and expr.type.kind in _LISTABLE:
         asked = _restricted(expr, relation)
@@ -139,10 +156,8 @@ def _domain(expr: Expr, span: Span, relation: Relation, rows: Conditions) -> tup
             return tuple(sorted(column.keys, key=_order))
         if column.type.kind is Kind.BOOLEAN:
             return (False, True)
-        values = _between(column)
-        if values is not None:
-            return values
-    _private(expr, span, rows.scope.table)
+        return _between(column)
+    return None
 
 
 def _check_shown(values: Sequence[Scalar], span: Span) -> None:
@@ -220,16 +235,20 @@ _NAMED = {
 }
 
 
-def _private(expr: Expr, span: Span, table: Table) -> NoReturn:
-    column = expr.name if isinstance(expr, ColumnRef) else None
-    what, label, remedy = column, "private grouping column", _public_column(table)
-    if column is None:
-        what, label = "this expression", "not a column"
-    elif expr.type.kind in _NAMED:
-        remedy = (
-            f"WHERE {column} IN ({_NAMED[expr.type.kind]})     to name the groups yourself",
-            f"or ask the data owner to list the keys of {table.name}.{column} in the policy",
-        )
+def _named_groups(column: ColumnRef, where: str) -> str:
+    """Write a WHERE that names the groups of a column, and keeps what it said before."""
+    return f"WHERE {written_name(column.name)} IN ({_NAMED[column.type.kind]}){where}"
+
+
+def _private(expr: Expr, span: Span, table: Table, where: str) -> NoReturn:
+    what, label, remedy = "this expression", "not a column", _public_column(table)
+    if isinstance(expr, ColumnRef):
+        what, label = expr.name, "private grouping column"
+        if expr.type.kind in _NAMED:
+            remedy = (
+                _named_groups(expr, where),
+                f"or ask the data owner to list the keys of {table.name}.{what} in the policy",
+            )
     raise PlanRefused(
         Diagnostic(
             "DPQ402",
@@ -250,20 +269,20 @@ def _public_column(table: Table) -> tuple[str, ...]:
     known = [name for name, column in table.columns.items() if has_listed_groups(column)]
     if not known:
         return ("ask the data owner to list the keys of a column in the policy",)
-    return (f"GROUP BY {known[0]}          public groups here: {listed(known)}",)
+    return (f"GROUP BY {written_name(known[0])}", f"public groups here: {listed_names(known)}")
 
 
-def _too_many(cells: int, keys: Sequence[Key]) -> NoReturn:
+def _too_many(cells: int, keys: Sequence[Key], where: str) -> NoReturn:
     counts = " x ".join(f"{len(key.values):,}" for key in keys)
-    most = max(keys, key=lambda key: len(key.values)).expr
-    assert isinstance(most, ColumnRef)  # noqa: S101 - others have no values
+    most = max(keys, key=lambda key: len(key.values))
+    assert isinstance(most.expr, ColumnRef)  # noqa: S101 - others have no values
     raise PlanRefused(
         Diagnostic(
             "DPQ405",
             f"this would make {cells:,} groups",
-            keys[-1].span,
+            most.span,
             f"{counts} values",
             (f"every declared group is shown, and at most {MAX_CELLS:,} can be.",),
-            (f"WHERE {most.name} IN ({_NAMED[most.type.kind]})     to name fewer groups",),
+            (_named_groups(most.expr, where),),
         )
     )

@@ -14,7 +14,7 @@ from sqlglot import Token, TokenType
 from dpquery.errors import Diagnostic
 from dpquery.source import Source, Span, width
 
-__all__ = ["example", "mended", "outside", "span_of"]
+__all__ = ["example", "mended", "outside", "shown", "span_of"]
 
 _WIDEST = 88
 """Longer queries are not repeated: the place of the change would be lost in them."""
@@ -34,18 +34,21 @@ def mended(source: Source, span: Span, text: str, otherwise: str) -> str:
     before, after = source.text[: span.start], source.text[span.end :]
     if not text and before.endswith(" "):
         after = after.lstrip()
-    query = (before + text + after).strip()
+    return shown((before + text + after).strip(), otherwise)
+
+
+def shown(query: str, otherwise: str) -> str:
+    """Give a query if it is one short line, and else what tells enough of it."""
     return query if width(query) <= _WIDEST and "\n" not in query else otherwise
 
 
 def example(source: Source, tokens: Sequence[Token]) -> str:
-    """Give a query that is accepted, over the table that this one names."""
-    table = "a_table"
+    """Give a statement that is accepted: over the table that this one names, if it does."""
     for token, following in pairwise(tokens):
         if token.token_type is TokenType.FROM and following.token_type in _NAMES:
             table = source.snippet(span_of(following))
-            break
-    return f"SELECT DP_COUNT(*, eps=0.5) AS n FROM {table}"
+            return f"SELECT DP_COUNT(*, eps=0.5) AS n FROM {table}"
+    return "SHOW TABLES"
 
 
 def outside(word: str, span: Span, label: str, remedy: str) -> Diagnostic:

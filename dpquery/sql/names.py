@@ -10,7 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
+from sqlglot import TokenType
 from sqlglot import expressions as exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import TokenError
 
 from dpquery.errors import Diagnostic, NameRefused, listed, nearest
 from dpquery.ir import ColumnRef, decimal
@@ -18,7 +21,27 @@ from dpquery.policy.model import Column, Policy, Table
 from dpquery.source import Span
 from dpquery.types import Kind
 
-__all__ = ["Scope", "fold", "resolve_table", "unknown_column"]
+__all__ = [
+    "RESERVED",
+    "Scope",
+    "fold",
+    "is_call",
+    "listed_names",
+    "resolve_table",
+    "unknown_column",
+    "written_name",
+]
+
+_RESERVED = (
+    "ALL ANALYSE ANALYZE AND ANY ARRAY AS ASC ASYMMETRIC BOTH CASE CAST CHECK COLLATE "
+    "COLUMN CONSTRAINT CREATE DEFAULT DEFERRABLE DESC DESCRIBE DISTINCT DO ELSE END EXCEPT "
+    "FALSE FETCH FOR FOREIGN FROM GROUP HAVING IN INITIALLY INTERSECT INTO LAMBDA LATERAL "
+    "LEADING LIMIT NOT NULL OFFSET ON ONLY OR ORDER PIVOT PLACING PRIMARY QUALIFY "
+    "REFERENCES RETURNING SELECT SHOW SOME SUMMARIZE SYMMETRIC TABLE THEN TO TRAILING TRUE "
+    "UNION UNIQUE UNPIVOT USING VARIADIC WHEN WHERE WINDOW WITH"
+)
+RESERVED = frozenset(_RESERVED.split())
+"""Names only in quotes, as in DuckDB; the parser would take `FROM t GROUP` for an alias."""
 
 _ASCII = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 
@@ -30,6 +53,35 @@ def fold(name: str) -> str:
     ('staff', 'É')
     """
     return name.translate(_ASCII)
+
+
+def is_call(node: exp.Expr) -> bool:
+    """Say whether a node is written as a DP_ function, known or not."""
+    inner = node.this if isinstance(node, exp.Filter) else node
+    return isinstance(inner, exp.Anonymous) and str(inner.this).upper().startswith(
+        ("DP_", "LDP_")
+    )
+
+
+def written_name(name: str) -> str:
+    """Write a name as a query has to: in quotes, unless it reads as a name alone.
+
+    >>> written_name("dept"), written_name("first name"), written_name("select")
+    ('dept', '"first name"', '"select"')
+    """
+    try:
+        tokens = DuckDB().tokenize(name)
+    except TokenError:
+        tokens = []
+    bare = [(token.token_type, token.text) for token in tokens] == [(TokenType.VAR, name)]
+    if bare and name.isidentifier() and name.upper() not in RESERVED:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def listed_names(names: Iterable[str], first: str | None = None) -> str:
+    """Join names as queries write them: the nearest first, then sorted, ten at most."""
+    return listed(map(written_name, names), None if first is None else written_name(first))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +102,7 @@ class Scope:
         for name, column in self.table.columns.items():
             if fold(name) == wanted:
                 return column
-        unknown_column(node.name, self.table.columns, self.table.name, span)
+        unknown_column(node, self.table.columns, self.table.name, span)
 
     def knows(self, name: str) -> bool:
         """Say whether the table has a column of that name."""
@@ -79,7 +131,7 @@ class Scope:
                     span,
                     f"the table here is {self.alias}",
                     ("a column is named alone, or after the name its table has in the query.",),
-                    (f"{self.alias}.{node.name}",),
+                    (f"{written_name(self.alias)}.{written_name(node.name)}",),
                 )
             )
 
@@ -103,6 +155,7 @@ def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
     if node.args.get("db"):
         shown = ".".join(part.name for part in node.parts)[:80]
     near = nearest(written, policy.tables)
+    offered = near or next(iter(policy.tables), "")
     raise NameRefused(
         Diagnostic(
             "DPQ201",
@@ -116,24 +169,29 @@ def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
                 "no other file can be opened, by path or by a function.",
             ),
             (
-                f"FROM {near or next(iter(policy.tables), 'a_table')}          "
-                f"tables here: {listed(policy.tables, near)}",
+                f"FROM {written_name(offered)}",
+                f"tables here: {listed_names(policy.tables, near)}",
             ),
         )
     )
 
 
-def unknown_column(name: str, known: Iterable[str], table: str, span: Span) -> NoReturn:
-    """Refuse a column that the policy does not list."""
-    columns = list(known)
+def unknown_column(node: exp.Column, known: Iterable[str], table: str, span: Span) -> NoReturn:
+    """Refuse a column that the policy does not list; in double quotes, a text was meant."""
+    columns, name = list(known), node.name
     near = nearest(name, columns)
+    offered = written_name(near or columns[0])
+    why = "columns that the policy does not list do not exist for queries."
+    if near is None and node.this.quoted:
+        offered = "'" + name.replace("'", "''") + "'"
+        why = "in double quotes stands a name; a text stands in single ones."
     raise NameRefused(
         Diagnostic(
             "DPQ204",
             f"there is no column {name[:80]!r} in {table}",
             span,
             "not in the policy",
-            ("columns that the policy does not list do not exist for queries.",),
-            (f"{near or 'one of the columns'}          columns here: {listed(columns, near)}",),
+            (why,),
+            (offered, f"columns here: {listed_names(columns, near)}"),
         )
     )

@@ -16,19 +16,17 @@ from dpquery.source import Span
 from dpquery.sql.bounds import read_bounds
 from dpquery.sql.names import fold
 
-__all__ = ["EXAMPLES", "Given", "read_number_between", "read_options"]
+__all__ = ["Given", "read_number_between", "read_options"]
 
 MAX_ROWS = 2**20
 """More rows of one unit do not count in full, so that sums fit the engine's integers."""
 
-EXAMPLES = {
+_EXAMPLES = {
     "eps": "eps=0.5",
     "delta": "delta=1e-7",
     "max_rows_contributed": "max_rows_contributed=5",
-    "mechanism": "mechanism='laplace'",
-    "bounds": "bounds=[0, 1000]",
 }
-"""How each option is written."""
+"""How each number is written."""
 
 _PROMISE = "outside this range the promise means nothing, or cannot be computed exactly."
 _RANGES = {"the quantile": "a quantile is a share of the rows: 0.1 is the tenth percentile."}
@@ -42,7 +40,8 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
     """Read the options of a call, of which eps is one.
 
     Raises:
-        NameRefused: DPQ205 out of range, DPQ207 not a literal, DPQ208 bounds of another kind.
+        NameRefused: DPQ205 out of range, DPQ207 not a literal, DPQ208 bounds of another kind,
+            DPQ210 a bound that cannot be read.
     """
     values = {
         name: _option(name, *written, function)
@@ -76,7 +75,7 @@ def _option(name: str, node: exp.Expr, span: Span, function: DPFunction) -> Frac
         case "max_rows_contributed":
             rows = read_number_between(name, node, span, (Fraction(1), Fraction(MAX_ROWS)))
             if rows.denominator != 1:
-                _out_of_range(name, span, "a whole number", decimal_text(rows), EXAMPLES[name])
+                _out_of_range(name, span, "a whole number", decimal_text(rows), _EXAMPLES[name])
             return rows
         case _:
             return _mechanism(function, node, span)
@@ -90,7 +89,7 @@ def read_number_between(
     remedy: str = "",
 ) -> Fraction:
     """Read a number exactly from its literal: no expression, no column, no cast."""
-    remedy = remedy or EXAMPLES[name]
+    remedy = remedy or _EXAMPLES[name]
     sign = 1
     if isinstance(node, exp.Neg):
         sign, node = -1, node.this

@@ -20,12 +20,13 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from dpquery.errors import Diagnostic, SyntaxRefused, nearest
 from dpquery.source import Source, Span
 from dpquery.sql.constructs import is_misused, refuse_construct
-from dpquery.sql.mending import example, mended, span_of
+from dpquery.sql.mending import example, mended, shown, span_of
+from dpquery.sql.names import RESERVED
 from dpquery.sql.spans import Spans
 from dpquery.sql.statement import read_statement
 from dpquery.sql.unread import check_all_read
 
-__all__ = ["ALLOWED", "RESERVED", "Parsed", "parse"]
+__all__ = ["ALLOWED", "Parsed", "parse"]
 
 E = TypeVar("E", bound=exp.Expr)
 
@@ -97,17 +98,6 @@ ALLOWED: dict[type[exp.Expr], frozenset[str]] = {
     exp.Coalesce: frozenset({"this", "expressions"}),
 }
 
-_RESERVED = (
-    "ALL ANALYSE ANALYZE AND ANY ARRAY AS ASC ASYMMETRIC BOTH CASE CAST CHECK COLLATE "
-    "COLUMN CONSTRAINT CREATE DEFAULT DEFERRABLE DESC DESCRIBE DISTINCT DO ELSE END EXCEPT "
-    "FALSE FETCH FOR FOREIGN FROM GROUP HAVING IN INITIALLY INTERSECT INTO LAMBDA LATERAL "
-    "LEADING LIMIT NOT NULL OFFSET ON ONLY OR ORDER PIVOT PLACING PRIMARY QUALIFY "
-    "REFERENCES RETURNING SELECT SHOW SOME SUMMARIZE SYMMETRIC TABLE THEN TO TRAILING TRUE "
-    "UNION UNIQUE UNPIVOT USING VARIADIC WHEN WHERE WINDOW WITH"
-)
-RESERVED = frozenset(_RESERVED.split())
-"""Names only in quotes, as in DuckDB; the parser would take `FROM t GROUP` for an alias."""
-
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
@@ -123,10 +113,11 @@ def parse(source: Source) -> Parsed:
 
     Raises:
         SyntaxRefused: DPQ101 to DPQ106.
+        NameRefused: DPQ210 a number is not written in digits.
         RuleRefused: DPQ304 a join.
     """
     tokens = read_statement(source)
-    spans = Spans(tokens)
+    spans = Spans(source, tokens)
     try:
         trees = _Parser(dialect=DuckDB()).parse(tokens, source.text)
     except ParseError as error:
@@ -185,6 +176,10 @@ class _Parser(DuckDBParser):
 
 def _misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Diagnostic:
     """Say where the parser stopped, in our words and not in its own."""
+    ticks = [token.start for token in tokens if token.token_type is TokenType.UNKNOWN]
+    ticks = [start for start in ticks if source.text[start] == "`"]
+    if ticks:
+        return _ticked(source, tokens, ticks)
     found = error.errors[0] if error.errors else {}
     marked = str(found.get("highlight") or "")
     line_start = 0
@@ -201,6 +196,18 @@ def _misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Diag
         else "this cannot be read to its end"
     )
     return _unfinished(source, tokens, title, Span(start, start + max(1, len(marked))))
+
+
+def _ticked(source: Source, tokens: Sequence[Token], ticks: Sequence[int]) -> Diagnostic:
+    text = "".join('"' if at in ticks else char for at, char in enumerate(source.text))
+    return Diagnostic(
+        "DPQ101",
+        "names stand in double quotes, or in none",
+        Span(ticks[0], ticks[0] + 1),
+        "no quote in this language",
+        ("the text is not a complete query.",),
+        (shown(text.strip(), example(source, tokens)),),
+    )
 
 
 def _mistyped(source: Source, tokens: Sequence[Token], token: Token, meant: str) -> Diagnostic:

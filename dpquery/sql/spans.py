@@ -9,11 +9,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
 
-from dpquery.source import Span
+from dpquery.source import Source, Span
 from dpquery.sql.mending import span_of
 
 __all__ = ["Spans"]
@@ -22,6 +23,22 @@ _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 _DCOLON = TokenType.DCOLON
 _TYPES = {TokenType.DATE, TokenType.TIMESTAMP, TokenType.TIMESTAMPTZ}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
+_CLAUSES = {
+    TokenType.SELECT,
+    TokenType.FROM,
+    TokenType.WHERE,
+    TokenType.GROUP_BY,
+    TokenType.HAVING,
+    TokenType.ORDER_BY,
+    TokenType.LIMIT,
+    TokenType.OFFSET,
+}
+_OTHER_NAMES: dict[type[exp.Expr], str] = {
+    exp.GroupConcat: "STRING_AGG",
+    exp.PercentileCont: "QUANTILE_CONT",
+    exp.PercentileDisc: "QUANTILE_DISC",
+}
+"""Names of functions that the parser reads, and its nodes do not know."""
 
 
 @dataclass(slots=True)
@@ -36,7 +53,8 @@ class _Bracket:
 class Spans:
     """Finds the stretch of text behind a node."""
 
-    def __init__(self, tokens: Sequence[Token]) -> None:
+    def __init__(self, source: Source, tokens: Sequence[Token]) -> None:
+        self.source = source
         self.tokens = tokens
         self._starts = [token.start for token in tokens]
         self._brackets: list[_Bracket] = []
@@ -50,6 +68,22 @@ class Spans:
             node = node.parent
             found = self._own(node)
         return found or span_of(self.tokens[0], self.tokens[-1])
+
+    def text(self, node: exp.Expr) -> str:
+        """Give the text behind a node, as it was typed."""
+        return self.source.snippet(self.of(node))
+
+    def clause(self, word: TokenType) -> Span | None:
+        """Give the span of a clause of the query: its word, and all before the next clause."""
+        starts = [
+            number
+            for number, token in enumerate(self.tokens)
+            if self._inside[number] is None and token.token_type in _CLAUSES
+        ]
+        for start, end in pairwise([*starts, len(self.tokens)]):
+            if self.tokens[start].token_type is word:
+                return span_of(self.tokens[start], self.tokens[end - 1])
+        return None
 
     def name(self, node: exp.Expr) -> Span:
         """Give the span of a call's name alone."""
@@ -91,12 +125,12 @@ class Spans:
             call = self._call_around(node)
             if call is not None:
                 return call if span is None else span | call
-        if span is not None and isinstance(node, exp.Cast):
-            span = self._with_type(span)
         if span is None:
             return None
         span = self._closed(span)
-        if isinstance(node, exp.Array):
+        if isinstance(node, exp.Cast):
+            span = self._with_type(span)
+        if isinstance(node, exp.Array | exp.Tuple):
             for number in list(self._around(self._at(span.start)))[:1]:
                 span |= self._bracket(number)
         return span
@@ -132,7 +166,8 @@ class Spans:
         leaf = next((at for at in map(_position, node.walk()) if at is not None), None)
         if leaf is None:
             return None
-        names = {*type(node).sql_names(), type(node).__name__.upper()}
+        kind = type(node)
+        names = {*kind.sql_names(), kind.__name__.upper(), _OTHER_NAMES.get(kind, "")}
         for number in self._around(self._at(leaf.start)):
             opened = self._brackets[number].opened
             if opened and self.tokens[opened - 1].text.upper() in names:

@@ -28,7 +28,14 @@ _SPELLINGS = {"!=": "<>"}
 _QUOTED = {TokenType.STRING, TokenType.IDENTIFIER}
 _PARTNERS = {"and": "BETWEEN", "where": "FILTER", "is": "NULL"}
 """Where to point when a word is missing: at the word that calls for it."""
-_REPLACEMENTS = {"==": "=", "div": "//", "all": "", "asymmetric": ""}
+_REPLACEMENTS = {
+    "==": "=",
+    "div": "//",
+    "all": "",
+    "asymmetric": "",
+    "ifnull": "COALESCE",
+    "nvl": "COALESCE",
+}
 
 _WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Select: ("select",),

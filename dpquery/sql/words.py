@@ -132,11 +132,22 @@ class _Words:
         leading = at == 0 or self.kind(at - 1) in _BEFORE_A_LIST
         trailing = at + 1 == len(self.tokens) or self.kind(at + 1) in _AFTER_A_LIST
         if self.kind(at - 2) is TokenType.LIMIT:
-            self._outside("LIMIT with a comma", span_of(self.tokens[at]))
+            self._limit_with_comma(at)
         if leading or trailing:
             side, span = "before" if leading else "after", span_of(self.tokens[at])
             remedy = mended(self.source, span, "", "remove the comma")
             self._incomplete(f"nothing stands {side} this comma", span, "one too many", remedy)
+
+    def _limit_with_comma(self, at: int) -> NoReturn:
+        """Refuse `LIMIT 5, 10`, which skips five rows elsewhere."""
+        rest = self.tokens[at + 1 : at + 2]
+        remedy = example(self.source, self.tokens)
+        if rest and rest[0].token_type is TokenType.NUMBER:
+            rows = f"{rest[0].text} OFFSET {self.tokens[at - 1].text}"
+            span = span_of(self.tokens[at - 1], rest[0])
+            remedy = mended(self.source, span, rows, f"LIMIT {rows}")
+        what = outside("LIMIT with a comma", span_of(self.tokens[at]), "not understood", remedy)
+        raise SyntaxRefused(what)
 
     def plus(self, at: int) -> None:
         """A plus before a value: the parser has no node for it."""

@@ -130,7 +130,8 @@ refused[DPQ208]: DP_AVG needs a number
 1 | SELECT DP_AVG(remote, eps=0.5) FROM staff
   |               ^^^^^^ a boolean here
 
-   why: values are never converted silently: a conversion can fail on one row.
+   why: values are never converted silently: a conversion can fail on one row,
+        and a failure would tell whether that row exists.
    try: DP_PROPORTION(remote, eps=0.5)""",
     ),
     (
@@ -141,7 +142,8 @@ refused[DPQ208]: DP_COUNT_IF needs a condition
 1 | SELECT DP_COUNT_IF(age, eps=0.5) FROM staff
   |                    ^^^ an integer here
 
-   why: values are never converted silently: a conversion can fail on one row.
+   why: values are never converted silently: a conversion can fail on one row,
+        and a failure would tell whether that row exists.
    try: DP_COUNT_IF(age IS NOT NULL, eps=0.5)""",
     ),
     (
@@ -153,7 +155,7 @@ refused[DPQ208]: DP_SUM needs a column, not *
   |               ^ whole rows have no value
 
    why: DP_SUM is computed from the values of one expression.
-   try: SELECT DP_SUM(salary, eps=0.5) AS pay FROM staff""",
+   try: DP_SUM(age, eps=0.5)""",
     ),
 ]
 

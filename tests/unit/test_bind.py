@@ -18,7 +18,8 @@ refused[DPQ201]: there is no table 'other.parquet' in this session
 
    why: queries reach only the tables that the policy names;
         no other file can be opened, by path or by a function.
-   try: FROM staff          tables here: regions, staff, visits""",
+   try: FROM staff
+        tables here: regions, staff, visits""",
     ),
     (
         "SELECT DP_COUNT(*, eps=0.5) FROM read_parquet('staff.parquet')",
@@ -30,7 +31,8 @@ refused[DPQ201]: a function cannot be asked like a table
 
    why: queries reach only the tables that the policy names;
         no other file can be opened, by path or by a function.
-   try: FROM staff          tables here: regions, staff, visits""",
+   try: FROM staff
+        tables here: regions, staff, visits""",
     ),
     (
         "SELECT DP_CUONT(age, eps=0.5) FROM staff",
@@ -40,8 +42,8 @@ refused[DPQ202]: there is no function DP_CUONT
 1 | SELECT DP_CUONT(age, eps=0.5) FROM staff
   |        ^^^^^^^^ unknown function
 
-   why: this build has DP_COUNT, DP_AVG, DP_COUNTIF, DP_COUNT_IF, DP_MEAN, DP_MEDIAN, \
-DP_PROPORTION, DP_QUANTILE, DP_STDDEV, DP_STDDEV_POP, ….
+   why: this build has DP_AVG, DP_COUNT, DP_COUNT_IF, DP_MEDIAN, DP_PROPORTION, \
+DP_QUANTILE, DP_STDDEV_POP, DP_STDDEV_SAMP, DP_SUM, DP_VAR_POP, DP_VAR_SAMP.
    try: DP_COUNT(age, eps=0.5)""",
     ),
     (
@@ -54,7 +56,7 @@ refused[DPQ202]: there is no function LOWER for rows
 
    why: a function that failed on one row would tell whether that row exists;
         there are comparisons, AND, OR, NOT, BETWEEN, IN, IS NULL, + - * / // %.
-   try: a_column > 10 AND other_column IN ('a', 'b')""",
+   try: dept = 'eng'""",
     ),
     (
         "SELECT DP_COUNT(bonus) FROM staff",
@@ -77,8 +79,8 @@ refused[DPQ204]: there is no column 'salery' in staff
   |                 ^^^^^^ not in the policy
 
    why: columns that the policy does not list do not exist for queries.
-   try: salary          columns here: salary, age, bonus, dept, hired, person_id, rating, \
-remote""",
+   try: salary
+        columns here: salary, age, bonus, dept, hired, person_id, rating, remote""",
     ),
     (
         "SELECT DP_COUNT(*, eps=0) FROM staff",
@@ -134,7 +136,7 @@ refused[DPQ208]: an integer cannot be compared with a text
 
    why: values are never converted silently: a conversion can fail on one row,
         and a failure would tell whether that row exists.
-   try: compare numbers with numbers, texts with 'texts', dates with DATE '2024-12-31'""",
+   try: age = 3""",
     ),
     (
         "SELECT DP_COUNT(*, eps=0.5, epsilon=1) FROM staff",
@@ -145,7 +147,7 @@ refused[DPQ209]: eps is given twice
   |                             ^^^^^^^^^ given before
 
    why: each argument has one value.
-   try: keep one of the two""",
+   try: DP_COUNT(*, eps=0.5)""",
     ),
     (
         "SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE hired > DATE '2020-13-01'",
@@ -179,8 +181,8 @@ refused[DPQ303]: DP_COUNT cannot stand here
 1 | SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE DP_COUNT(*, eps=0.5) > 10
   |                                              ^^^^^^^^ among the rows it would count
 
-   why: it asks about all rows at once, so it stands in the SELECT list.
-   try: SELECT DP_COUNT(*, eps=0.5) FROM staff""",
+   why: WHERE chooses rows, before anything is counted; HAVING chooses results.
+   try: SELECT DP_COUNT(*, eps=0.5) FROM staff HAVING DP_COUNT(*, eps=0.5) > 10""",
     ),
 ]
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dpquery.errors import RuleRefused
-from dpquery.sql.check import RULES
-from tests.corpus.cases import planned, refusal
+from dpquery.ir import Key
+from dpquery.source import Source
+from dpquery.sql.bind import bind
+from dpquery.sql.check import RULES, check
+from dpquery.sql.parse import parse
+from tests.corpus.cases import facts, planned, refusal
 
 WORDING = [
     (
@@ -28,6 +34,22 @@ refused[DPQ305]: this arithmetic can overflow
 @pytest.mark.parametrize(("query", "text"), WORDING, ids=[q for q, _ in WORDING])
 def test_a_refusal_reads_as_it_was_written(query: str, text: str):
     assert refusal(query) == text
+
+
+def test_the_expressions_of_groups_are_checked_too():
+    """A key that overflowed would fail on one row, as any other expression would (I12)."""
+    policy, public = facts()
+    query = "SELECT DP_COUNT(*, eps=1), DP_COUNT(person_id * person_id, eps=1) FROM staff"
+    bound = bind(parse(Source(query)), policy, public)
+    (frontier,) = bound.frontiers
+    plain, product = frontier.calls
+    assert product.argument is not None
+    key = Key(product.span, "k0", product.argument, (1,))
+    grouped = replace(frontier, calls=(plain,), keys=(key,))
+    with pytest.raises(RuleRefused) as caught:
+        check(replace(bound, frontiers=(grouped,)), policy)
+    assert caught.value.code == "DPQ305"
+    check(replace(bound, frontiers=(replace(grouped, keys=()),)), policy)
 
 
 def test_there_is_one_rule():

@@ -124,6 +124,49 @@ def test_an_analyst_has_a_budget_of_their_own_and_shares_the_whole(shared: Path)
         assert (len(alice.ledger().rows), len(bob.ledger().rows)) == (3, 1)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said", "remedy"),
+    [
+        ({"delta": -1}, "delta must be at least 0 and below 1, not -1", "delta=1e-7"),
+        ({"epsilon": True}, "epsilon is not a number: true", "epsilon=1"),
+        ({"neighbours": "both"}, "none of add-remove, substitute", 'neighbours="add-remove"'),
+        ({"unit": 3}, "unit must be a text, not 3", 'unit="user_id"'),
+        ({"rows_per_unit": 0}, "must be 1 or left out, not 0", "rows_per_unit=1"),
+        (
+            {"unit": "person_id", "rows_per_unit": 2},
+            "must be 1 or left out, not 2",
+            "DP_COUNT(*, eps=0.5, max_rows_contributed=2)",
+        ),
+        ({"bounds": {"age": (5, 1)}}, "above its high end", 'bounds={"age": (1, 5)}'),
+        ({"bounds": {"age": 3}}, "must be two values", 'bounds={"age": (0, 100)}'),
+        ({"bounds": {"dept": (1, 2)}}, "type text", "leave dept out of bounds="),
+        ({"bounds": {"agee": (1, 2)}}, "names no column", 'bounds={"age": (0, 100)}'),
+        ({"unit": {"stff": "person_id"}}, "not connected: stff", 'unit={"staff": ...}'),
+        ({"analyst": "alice"}, "cannot be given without a policy", "leave out analyst="),
+    ],
+    ids=str,
+)
+def test_without_a_policy_what_is_offered_is_written_in_python(arguments, said, remedy):
+    refusal = told(ROOT / "datasets" / "staff.parquet", **{"epsilon": 1, **arguments})
+    assert said in refusal.diagnostic.title
+    assert refusal.diagnostic.remedy[0].startswith(remedy)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "title"),
+    [
+        ({"delta": -1}, "delta= must be a number from 0 to below 1, not -1"),
+        (
+            {"epsilon": True},
+            "epsilon= must be a number above 0 and at most 9000000000, not True",
+        ),
+    ],
+    ids=str,
+)
+def test_a_ceiling_that_means_nothing_is_shown(policy: Path, arguments, title):
+    assert told(policy, **arguments).diagnostic.title == title
+
+
 def test_an_analyst_has_to_be_named_where_there_are_any(shared: Path):
     assert "none was named" in str(told(shared))
     assert "analyst='alice'" in str(told(shared, analyst="alcie"))

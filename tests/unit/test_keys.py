@@ -42,7 +42,7 @@ column
 
    why: a value of person_id that appears in the answer shows that somebody has it,
         so the groups have to be known before the data is read.
-   try: WHERE person_id IN (1, 2)     to name the groups yourself
+   try: WHERE person_id IN (1, 2)
         or ask the data owner to list the keys of visits.person_id in the policy""",
     ),
     (
@@ -55,7 +55,8 @@ refused[DPQ402]: the groups of this expression are not public
 
    why: a value of this expression that appears in the answer shows that somebody has it,
         so the groups have to be known before the data is read.
-   try: GROUP BY dept          public groups here: dept, remote""",
+   try: GROUP BY dept
+        public groups here: dept, remote""",
     ),
     (
         "SELECT salary, dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY salary, dept",
@@ -63,11 +64,10 @@ refused[DPQ402]: the groups of this expression are not public
 refused[DPQ405]: this would make 1,000,005 groups
   |
 1 | SELECT salary, dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY salary, dept
-  |                                                                       ^^^^ 200,001 x 5 \
-values
+  |                                                               ^^^^^^ 200,001 x 5 values
 
    why: every declared group is shown, and at most 1,000,000 can be.
-   try: WHERE salary IN (1, 2)     to name fewer groups""",
+   try: WHERE salary IN (1, 2)""",
     ),
     (
         "SELECT DP_COUNT(*, eps=0.5) FROM staff GROUP BY 2",
@@ -90,7 +90,8 @@ refused[DPQ303]: a DP_ function cannot be a group
 groups
 
    why: groups have to be known before anything is released.
-   try: GROUP BY ALL          groups by the columns that hold no DP_ function""",
+   try: GROUP BY ALL
+        it groups by the columns that hold no DP_ function""",
     ),
     (
         "SELECT zone FROM regions GROUP BY zone",
@@ -111,7 +112,7 @@ refused[DPQ302]: nothing is asked about staff
 1 | SELECT dept FROM staff GROUP BY dept
   |        ^^^^ no DP_ function over a private table
 
-   why: a private table is only ever counted and summed, with noise.
+   why: a private table is asked by DP_ functions only, which add noise.
    try: SELECT dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY dept""",
     ),
     (

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from typing import NoReturn
 
 import pytest
+from sqlglot import TokenType
 from sqlglot import expressions as exp
 from sqlglot.dialects.duckdb import DuckDB
 
 from dpquery.errors import QueryRefused
 from dpquery.source import Source, Span
 from dpquery.sql.above import AboveBinder
+from dpquery.sql.below import Nothing
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.mending import mended
-from dpquery.sql.names import Scope
-from dpquery.sql.parse import ALLOWED, RESERVED, _check_nodes, parse
+from dpquery.sql.names import RESERVED, Scope
+from dpquery.sql.parse import ALLOWED, _check_nodes, parse
 from dpquery.sql.spans import Spans
 from tests.corpus.cases import facts, planned, refusal
 
@@ -79,7 +80,7 @@ refused[DPQ304]: joins are not answered
 
 TEXT = "SELECT f(1)"
 SOURCE = Source(TEXT)
-SPANS = Spans(DuckDB().tokenize(TEXT))
+SPANS = Spans(SOURCE, DuckDB().tokenize(TEXT))
 CLASSES = sorted(
     {
         kind
@@ -106,21 +107,6 @@ def refused(node: exp.Expr) -> bool:
     return False
 
 
-class Nothing:
-    """A table below without calls or columns, which nothing should look for."""
-
-    relation = ""
-
-    def call(self, node: exp.Expr) -> NoReturn:
-        raise AssertionError(node)
-
-    def column(self, node: exp.Expr) -> NoReturn:
-        raise AssertionError(node)
-
-    def has(self, name: str) -> bool:
-        return False
-
-
 def test_there_are_as_many_classes_as_sqlglot_is_known_to_have():
     assert len(CLASSES) > 900
     assert set(ALLOWED) <= set(CLASSES)
@@ -139,7 +125,7 @@ def test_a_slot_that_is_not_on_the_list_is_refused(value: object):
 def test_a_function_by_name_is_left_to_binding_which_refuses_all_it_does_not_know():
     policy, _ = facts()
     rows = Conditions(Scope(policy.tables["staff"], "staff"), SPANS)
-    above = AboveBinder(SOURCE, SPANS, Nothing())
+    above = AboveBinder(SPANS, Nothing(SPANS, "SHOW TABLES"))
     for kind in OTHERS:
         if not issubclass(kind, exp.Func) or issubclass(kind, exp.Case | exp.Connector):
             continue
@@ -172,6 +158,9 @@ def test_a_word_of_sql_is_no_name(word: str):
         ("SELECT x.y.z", "x.y.z"),
         ("SELECT DATE '2020-01-01'", "DATE '2020-01-01'"),
         ("SELECT x::INTEGER", "x::INTEGER"),
+        ("SELECT f(x, 1)::INTEGER", "f(x, 1)::INTEGER"),
+        ("SELECT (1, x)", "(1, x)"),
+        ("SELECT QUANTILE_CONT(x, 0.5)", "QUANTILE_CONT(x, 0.5)"),
         ("SELECT MIN(x)", "MIN(x)"),
         ("SELECT - x", "- x"),
         ("SELECT 数 + 1", "数 + 1"),
@@ -179,7 +168,7 @@ def test_a_word_of_sql_is_no_name(word: str):
     ],
 )
 def test_a_span_is_whole_words_and_whole_brackets(query: str, marked: str):
-    spans = Spans(DuckDB().tokenize(query))
+    spans = Spans(Source(query), DuckDB().tokenize(query))
     tree = DuckDB().parser().parse(DuckDB().tokenize(query), query)[0]
     node = tree.expressions[0]
     node = node.this if marked.startswith("f((") else node
@@ -190,6 +179,20 @@ def test_a_span_is_whole_words_and_whole_brackets(query: str, marked: str):
         assert source.snippet(parsed.spans.of(parsed.query.expressions[0])) == marked
     else:
         assert Source(query).snippet(spans.of(node)) == marked
+
+
+def test_a_clause_is_its_words_up_to_the_next_one():
+    query = "SELECT f(x) FILTER (WHERE y) FROM t WHERE (a) GROUP BY b ORDER BY c LIMIT 3;"
+    parsed = parse(Source(query))
+    clauses = {
+        TokenType.WHERE: "WHERE (a)",
+        TokenType.SELECT: "SELECT f(x) FILTER (WHERE y)",
+        TokenType.ORDER_BY: "ORDER BY c",
+        TokenType.LIMIT: "LIMIT 3",
+    }
+    for word, text in clauses.items():
+        assert parsed.source.snippet(parsed.spans.clause(word)) == text
+    assert parsed.spans.clause(TokenType.HAVING) is None
 
 
 def test_a_mended_query_is_shown_if_it_is_short():

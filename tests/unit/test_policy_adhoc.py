@@ -163,7 +163,7 @@ def test_the_nearest_name_is_offered() -> None:
     assert unit.diagnostic.remedy == ('unit="user_id"',)
     bounds = {"salry": (0, 1)}
     column = refusal(lambda: adhoc_policy("people.parquet", epsilon=1, bounds=bounds))
-    assert column.diagnostic.remedy[0] == "salary"
+    assert column.diagnostic.remedy[0] == 'bounds={"salary": (0, 100)}'
     missing = refusal(lambda: adhoc_policy("people.parquet", unit="user_id"))
     assert missing.diagnostic.remedy == (
         'dpquery.connect("people.parquet", unit="user_id", epsilon=1)',

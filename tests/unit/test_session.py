@@ -66,13 +66,14 @@ def test_a_charge_above_what_is_left_is_refused_with_a_query_that_fits(session: 
     assert (
         str(caught.value)
         == """\
-refused[DPQ501]: this query would cost 1.5, and 1.3 is left
+refused[DPQ501]: this query would spend 1.5, and 1.3 is left
   |
 1 | SELECT DP_COUNT(*, eps=1.5) FROM staff
   |                        ^^^ asks for 1.5
 
    why: the policy's budget is 2; 0.7 is spent by 1 earlier query.
-   try: DP_COUNT(*, eps=1.3)   the most that can still be asked for
+   try: DP_COUNT(*, eps=1.3)
+        that is the most that fits
 budget: unchanged; 1.3 of 2 left"""
     )
     session.sql("SELECT DP_COUNT(*, eps=1.3) FROM staff")

@@ -89,7 +89,7 @@ refused[DPQ103]: there is more than one statement
         """\
 refused[DPQ104]: there is nothing to run
    why: the text holds no statement.
-   try: SELECT DP_COUNT(*, eps=0.5) AS n FROM a_table""",
+   try: SHOW TABLES""",
     ),
     (
         "SELECT (((((((((((((((((((((((((((((((((1)))))))))))))))))))))))))))))))))",

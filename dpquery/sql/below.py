@@ -1,0 +1,237 @@
+"""What stands below the query above: released groups and calls, a public table, or nothing.
+
+Each knows its columns, binds the DP_ calls that it can answer, and refuses the rest in its own
+words. Nothing here reads a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused
+from dpquery.functions import find
+from dpquery.functions.base import Argument
+from dpquery.ir import Call, ColumnRef, Key
+from dpquery.policy.model import Column
+from dpquery.source import Span
+from dpquery.sql.above import FUNCTIONS
+from dpquery.sql.calls import Calls
+from dpquery.sql.keys import has_listed_groups
+from dpquery.sql.meant import a_slip_away, is_aggregate, nearest_function
+from dpquery.sql.mending import outside
+from dpquery.sql.names import Scope, fold, unknown_column, written_name
+from dpquery.sql.offers import COUNT, query_about
+from dpquery.sql.spans import Spans
+from dpquery.types import Kind
+
+__all__ = ["Nothing", "Public", "Released", "raw", "unaskable"]
+
+
+@dataclass(slots=True)
+class Released:
+    """The released table of the one frontier: its keys, and a column for each call."""
+
+    scope: Scope
+    spans: Spans
+    keys: tuple[Key, ...]
+    calls: Calls
+    relation: str = "f0"
+
+    def call(self, node: exp.Expr) -> tuple[str, str]:
+        """Add a call to the frontier."""
+        added = self.calls.add(node)
+        return added.column, added.function
+
+    def column(self, node: exp.Column) -> str:
+        """Find a key; any other column of the table is private."""
+        found = self.scope.column(node, self.spans.of(node))
+        for key in self.keys:
+            if isinstance(key.expr, ColumnRef) and key.expr.name == found.name:
+                return key.column
+        raise raw(found.name, self._instead(found), self.spans.of(node))
+
+    def _instead(self, column: Column) -> str:
+        """Write a query that shows something of a column: as a group, or noisy."""
+        if has_listed_groups(column):
+            return self.query(COUNT, column.name)
+        quantile = f"DP_QUANTILE({written_name(column.name)}, 0.5, eps=0.5)"
+        return self.query(COUNT if column.bounds is None else quantile)
+
+    def query(self, call: str, *more: str) -> str:
+        """Write a query with the groups of this one, and more, around a call."""
+        groups = [key.expr.name for key in self.keys if isinstance(key.expr, ColumnRef)]
+        return query_about(self.scope.table, call, groups=[*groups, *more])
+
+    def has(self, name: str) -> bool:
+        """Say whether a key is so called."""
+        columns = (key.expr for key in self.keys)
+        return any(isinstance(c, ColumnRef) and fold(c.name) == fold(name) for c in columns)
+
+    def kind(self, column: str) -> Kind:
+        """Give the kind of a key, or of what a call releases."""
+        for key in self.keys:
+            if key.column == column:
+                return key.expr.type.kind
+        return _kind(next(call for call in self.calls.found if call.column == column))
+
+    def refuse_function(self, call: exp.Func, name: str) -> NoReturn:
+        """Refuse an exact aggregate, or an unknown function."""
+        if not is_aggregate(call, name):
+            near = nearest_function(name)
+            meant = None if near is None else self.calls.meant(near, call)
+            rounded = f"ROUND({COUNT} / 1000, 1)"
+            raise _unknown(call, name, self.spans, meant or rounded)
+        raise RuleRefused(
+            Diagnostic(
+                "DPQ302",
+                f"{name} would be exact",
+                self.spans.of(call),
+                "no noise is added here",
+                ("an exact result shows, when one person is added, that they were.",),
+                (self.calls.meant(name, call) or COUNT,),
+            )
+        )
+
+
+def _kind(call: Call) -> Kind:
+    """Give the kind of what a call releases: a value of its argument, or else a number."""
+    function = find(call.function)
+    ordered = function is not None and function.argument is Argument.ORDERED
+    return call.argument.type.kind if ordered and call.argument is not None else Kind.DOUBLE
+
+
+@dataclass(slots=True)
+class Public:
+    """A public table, which is read as it is."""
+
+    scope: Scope
+    spans: Spans
+    names: tuple[str, ...]
+    relation: str
+
+    @property
+    def query(self) -> str:
+        """A query that is answered: the whole table."""
+        return f"SELECT * FROM {written_name(self.scope.table.name)}"
+
+    def call(self, node: exp.Expr) -> tuple[str, str]:
+        """Refuse: there is nothing to protect."""
+        raise RuleRefused(
+            Diagnostic(
+                "DPQ303",
+                f"{self.scope.table.name} is a public table",
+                self.spans.of(node),
+                "nothing to protect here",
+                ("DP_ functions ask private tables; public ones are read as they are.",),
+                (self.query,),
+            )
+        )
+
+    def column(self, node: exp.Column) -> str:
+        """Find a column of the table."""
+        self.scope.check_qualifier(node, self.spans.of(node))
+        if isinstance(node.this, exp.Star):
+            return ""
+        for name in self.names:
+            if fold(name) == fold(node.name):
+                return name
+        unknown_column(node, self.names, self.scope.table.name, self.spans.of(node))
+
+    def has(self, name: str) -> bool:
+        """Say whether a column is so called."""
+        return any(fold(column) == fold(name) for column in self.names)
+
+    def kind(self, column: str) -> None:
+        """Give nothing: the engine reads the file, and turns what it cannot use into NULL."""
+
+    def refuse_function(self, call: exp.Func, name: str) -> NoReturn:
+        """Refuse: of public rows there are no aggregates."""
+        if not is_aggregate(call, name):
+            raise _unknown(call, name, self.spans, self.query)
+        label = "aggregates of public rows are not answered yet"
+        span = self.spans.of(call)
+        raise SyntaxRefused(outside(f"{name} of public rows", span, label, self.query))
+
+
+@dataclass(slots=True)
+class Nothing:
+    """No table: literals and arithmetic on them."""
+
+    spans: Spans
+    query: str
+    """A query that names a table."""
+    relation: str = ""
+
+    def call(self, node: exp.Expr) -> tuple[str, str]:
+        """Refuse: there are no rows."""
+        raise self._without_table("a DP_ function needs a table to ask", node)
+
+    def column(self, node: exp.Column) -> str:
+        """Refuse: there are no columns."""
+        raise self._without_table(f"there is no table to find {node.name} in", node)
+
+    def has(self, name: str) -> bool:
+        """Say that nothing is so called."""
+        return False
+
+    def kind(self, column: str) -> None:
+        """Give nothing: there are no columns."""
+
+    def refuse_function(self, call: exp.Func, name: str) -> NoReturn:
+        """Refuse: there is nothing to aggregate."""
+        if is_aggregate(call, name):
+            raise self._without_table(f"{name} needs a table to ask", call)
+        raise _unknown(call, name, self.spans, "SELECT 1 + 1")
+
+    def _without_table(self, title: str, node: exp.Expr) -> RuleRefused:
+        return unaskable(title, self.spans.of(node), "FROM is missing", self.query)
+
+
+def _unknown(call: exp.Func, name: str, spans: Spans, otherwise: str) -> NameRefused:
+    """Refuse a function of no meaning here; offer the one that is a slip away."""
+    near = a_slip_away(name, FUNCTIONS)
+    return NameRefused(
+        Diagnostic(
+            "DPQ202",
+            f"there is no function {name}",
+            spans.name(call),
+            "unknown function",
+            (f"on results there are {', '.join(FUNCTIONS)} and arithmetic.",),
+            (otherwise if near is None else near + spans.text(call)[len(name) :],),
+        )
+    )
+
+
+def raw(name: str, instead: str, span: Span) -> RuleRefused:
+    """Refuse a private column that would be shown as it is."""
+    shown = "the rows" if name == "*" else name
+    return RuleRefused(
+        Diagnostic(
+            "DPQ301",
+            f"{shown} cannot be shown row by row",
+            span,
+            "not inside a DP_ function",
+            (
+                "a result may contain only DP_ functions and grouping columns;",
+                f"one person's {'row' if name == '*' else name} is what the session protects.",
+            ),
+            (instead,),
+        )
+    )
+
+
+def unaskable(title: str, span: Span, label: str, remedy: str) -> RuleRefused:
+    """Refuse a query that asks nothing of a private table."""
+    return RuleRefused(
+        Diagnostic(
+            "DPQ302",
+            title,
+            span,
+            label,
+            ("a private table is asked by DP_ functions only, which add noise.",),
+            (remedy,),
+        )
+    )

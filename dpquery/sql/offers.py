@@ -1,0 +1,130 @@
+"""Calls, conditions and queries that a refusal offers, about the table that was asked.
+
+Everything here is made of the policy and the query, so that it can be pasted. It refuses
+nothing and decides nothing: what is offered is bound again when it is typed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from dpquery.functions.base import BOUNDS, Argument, DPFunction
+from dpquery.functions.codes import example_bounds, from_code
+from dpquery.ir import Expr, columns_of
+from dpquery.policy.model import Column, Policy, Table
+from dpquery.privacy import decimal_text
+from dpquery.sql.names import written_name
+from dpquery.types import Kind, Type
+
+__all__ = [
+    "COUNT",
+    "call_about",
+    "fits",
+    "is_bounded",
+    "other_call",
+    "query_about",
+    "query_of_policy",
+    "sample_call",
+    "sample_condition",
+]
+
+COUNT = "DP_COUNT(*, eps=0.5)"
+
+_OFFERED = {
+    Kind.BOOLEAN: "DP_PROPORTION",
+    Kind.DATE: "DP_MEDIAN",
+    Kind.TIMESTAMP: "DP_MEDIAN",
+}
+"""What can be asked about values that are no numbers; of others, how many there are."""
+
+
+def is_bounded(expr: Expr) -> bool:
+    """Say whether somebody chose what bounds the values of an expression."""
+    columns = columns_of(expr).values()
+    return expr.domain.bounded and all(column.bounded for column in columns)
+
+
+def other_call(expr: Expr, written: str) -> str:
+    """Write a call about values that a function does not take."""
+    function = _OFFERED.get(expr.type.kind, "DP_COUNT")
+    if function == "DP_MEDIAN" and not is_bounded(expr):
+        function = "DP_COUNT"
+    return f"{function}({written}, eps=0.5)"
+
+
+def sample_call(
+    function: DPFunction, table: Table, share: str = "0.5", options: str = "eps=0.5"
+) -> str:
+    """Write a call of a function about a table: its first column that fits, bounded if any."""
+    if function.star:
+        return f"{function.name}(*, {options})"
+    columns = [c for c in table.columns.values() if c.name != table.unit]
+    fitting = [c for c in columns if fits(function, c.type)]
+    if function.argument is Argument.CONDITION and not fitting:
+        return f"{function.name}({_any(table)} IS NOT NULL, {options})"
+    if not fitting:
+        return COUNT
+    column = min(fitting, key=lambda column: column.bounds is None)
+    loose = column.type if column.bounds is None else None
+    return call_about(function, written_name(column.name), loose, share, options)
+
+
+def _any(table: Table) -> str:
+    return written_name(next(iter(table.columns)))
+
+
+def call_about(
+    function: DPFunction, written: str, loose: Type | None, share: str, options: str
+) -> str:
+    """Write a call; with bounds, where they are needed and neither policy nor call has any."""
+    parts = [written, share] if function.order else [written]
+    if loose is not None and BOUNDS in function.parameters and "bounds" not in options:
+        options += f", {example_bounds(loose)}"
+    return f"{function.name}({', '.join([*parts, options])})"
+
+
+def fits(function: DPFunction, type_: Type) -> bool:
+    """Say whether a function can be asked about values of a type."""
+    match function.argument:
+        case Argument.VALUE:
+            return True
+        case Argument.NUMBER:
+            return type_.numeric
+        case Argument.ORDERED:
+            return type_.numeric or type_.kind in {Kind.DATE, Kind.TIMESTAMP}
+        case Argument.CONDITION:
+            return type_.kind is Kind.BOOLEAN
+
+
+def sample_condition(table: Table) -> str:
+    """Write a condition about a table's rows."""
+    columns = [c for c in table.columns.values() if c.name != table.unit]
+    if not columns:
+        return f"{_any(table)} IS NOT NULL"
+    column = min(columns, key=lambda column: column.keys is None and column.bounds is None)
+    return f"{written_name(column.name)} {_compared(column)}"
+
+
+def _compared(column: Column) -> str:
+    low = column.interval.low
+    if column.keys is not None and isinstance(column.keys[0], str):
+        return "= '" + column.keys[0].replace("'", "''") + "'"
+    if column.bounds is None or low is None:
+        return "IS NOT NULL"
+    if column.type.numeric:
+        return f"> {decimal_text(low)}"
+    return f"> '{from_code(int(low), Fraction(1), column.type)}'"
+
+
+def query_about(table: Table, *shown: str, groups: Sequence[str] = ()) -> str:
+    """Write a query over a table: its groups, and what is shown beside them."""
+    written = [written_name(group) for group in groups]
+    grouped = f" GROUP BY {', '.join(written)}" if written else ""
+    return f"SELECT {', '.join([*written, *shown])} FROM {written_name(table.name)}{grouped}"
+
+
+def query_of_policy(policy: Policy) -> str:
+    """Write a query over the first private table of a policy."""
+    tables = [table for table in policy.tables.values() if not table.public]
+    return query_about(tables[0], COUNT) if tables else "SHOW TABLES"

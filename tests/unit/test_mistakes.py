@@ -1,0 +1,232 @@
+"""What analysts get wrong, and that the first line after `try:` is right when it is pasted.
+
+A remedy is pasted in place of the query, of what stands over the caret, or of the part of the
+query that is named beside it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dpquery
+from dpquery.errors import QueryRefused
+from dpquery.session import Session
+from tests.tasks import ROOT
+
+WHOLE, CARET = None, ""
+STAFF = "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE "
+MISTAKES = [
+    # slips of the pen
+    ("SELECT DP_CUONT(*, eps=0.1) FROM staff", "DP_CUONT(*, eps=0.1)"),
+    ("SELECT CUONT(bonus) FROM staff", "CUONT(bonus)"),
+    ("SELECT DP_SUM(salery, eps=0.1) FROM staff", "salery"),
+    ("SELECT DP_COUNT(*, eps=0.1) FORM staff", WHOLE),
+    ("SELECT DP_COUNT(*, eps=0.1) FROM stuff", "FROM stuff"),
+    ("SELECT DP_COUNT(*, eps=0.1 FROM staff", WHOLE),
+    ("SELECT DP_COUNT(*, eps=0.1) AS n, FROM staff", WHOLE),
+    ("SELECT DP_COUNT(*, epsilom=0.1) FROM staff", "epsilom=0.1"),
+    ("SELECT RUOND(DP_COUNT(*, eps=0.1), 1) FROM staff", "RUOND(DP_COUNT(*, eps=0.1), 1)"),
+    # a forgotten or a wrong epsilon, options and bounds
+    ("SELECT DP_COUNT(*) FROM staff", "DP_COUNT(*)"),
+    ("SELECT DP_AVG(salary, 0.1) FROM staff", "DP_AVG(salary, 0.1)"),
+    ("SELECT DP_COUNT(*, eps='0.1') FROM staff", "eps='0.1'"),
+    ("SELECT DP_COUNT(*, eps=0.1, epsilon=1) FROM staff", "DP_COUNT(*, eps=0.1, epsilon=1)"),
+    ("SELECT DP_SUM(age, eps=0.1, bounds=(0, 100)) FROM staff", WHOLE),
+    ("SELECT DP_SUM(age, eps=0.1, bounds=[100, 0]) FROM staff", "bounds=[100, 0]"),
+    (
+        "SELECT DP_COUNT(*, eps=0.1, bounds=[0, 9]) FROM staff",
+        "DP_COUNT(*, eps=0.1, bounds=[0, 9])",
+    ),
+    ("SELECT DP_SUM(person_id, eps=0.1) FROM staff", "DP_SUM(person_id, eps=0.1)"),
+    (
+        "SELECT DP_COUNT(*, eps=0.1, mechanism='gaussian') FROM staff",
+        "DP_COUNT(*, eps=0.1, mechanism='gaussian')",
+    ),
+    (
+        "SELECT DP_COUNT(*, delta=1e-7, eps=0.1) FROM staff",
+        "DP_COUNT(*, delta=1e-7, eps=0.1)",
+    ),
+    ("SELECT DP_SUM(eps=0.1) FROM visits", "DP_SUM(eps=0.1)"),
+    ("SELECT DP_MEDIAN(*, eps=0.1) FROM visits", "DP_MEDIAN(*, eps=0.1)"),
+    ("SELECT DP_QUANTILE(salary, eps=0.1) FROM staff", "DP_QUANTILE(salary, eps=0.1)"),
+    ("SELECT DP_QUANTILE(salary, 95, eps=0.1) FROM staff", "DP_QUANTILE(salary, 95, eps=0.1)"),
+    (
+        "SELECT DP_QUANTILE(salary, q=0.5, eps=0.1) FROM staff",
+        "DP_QUANTILE(salary, q=0.5, eps=0.1)",
+    ),
+    ("SELECT DP_AVG(dept, eps=0.1) FROM staff", "DP_AVG(dept, eps=0.1)"),
+    # functions of other engines
+    ("SELECT COUNT(*) FROM staff", "COUNT(*)"),
+    ("SELECT COUNT(DISTINCT person_id) FROM visits", "COUNT(DISTINCT person_id)"),
+    ("SELECT APPROX_COUNT_DISTINCT(region) FROM visits", "APPROX_COUNT_DISTINCT(region)"),
+    ("SELECT MAX(salary) FROM staff", "MAX(salary)"),
+    ("SELECT MIN(hired) FROM staff", "MIN(hired)"),
+    ("SELECT MAX(dept) FROM staff", "MAX(dept)"),
+    ("SELECT DP_MAX(bonus, eps=0.1) FROM staff", "DP_MAX(bonus, eps=0.1)"),
+    ("SELECT DP_MIN(spent, eps=0.1) FROM visits", "DP_MIN(spent, eps=0.1)"),
+    ("SELECT QUANTILE_CONT(salary, 0.9) FROM staff", "QUANTILE_CONT(salary, 0.9)"),
+    ("SELECT PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY salary) FROM staff", WHOLE),
+    ("SELECT MEDIAN(age) FROM staff", "MEDIAN(age)"),
+    ("SELECT AVG(rating) FROM staff", "AVG(rating)"),
+    ("SELECT SUM(person_id) FROM staff", "SUM(person_id)"),
+    ("SELECT STDDEV(salary) FROM staff", "STDDEV(salary)"),
+    ("SELECT STD(salary) FROM staff", "STD(salary)"),
+    ("SELECT VARIANCE(salary) FROM staff", "VARIANCE(salary)"),
+    ("SELECT COUNTIF(remote) FROM staff", "COUNTIF(remote)"),
+    ("SELECT SUM(remote) FROM staff", "SUM(remote)"),
+    ("SELECT STRING_AGG(dept) FROM staff", "STRING_AGG(dept)"),
+    ("SELECT COUNT(*) FROM regions", WHOLE),
+    ("SELECT UPPER(zone) FROM regions", WHOLE),
+    ("SELECT COUNT(*)", WHOLE),
+    ("SELECT NOW()", WHOLE),
+    ("SELECT IFNULL(DP_COUNT(*, eps=0.1), 0) FROM staff", WHOLE),
+    ("SELECT DP_COUNT(*, eps=0.1)::DOUBLE FROM staff", WHOLE),
+    # MySQL and BigQuery
+    ("SELECT `dept`, DP_COUNT(*, eps=0.1) FROM `staff` GROUP BY `dept`", WHOLE),
+    ("SELECT dept, DP_COUNT(*, eps=0.1) FROM staff GROUP BY dept LIMIT 1, 2", WHOLE),
+    (f"{STAFF}remote && age > 30", WHOLE),
+    (f"{STAFF}age == 30", WHOLE),
+    (f'{STAFF}dept = "eng"', '"eng"'),
+    (f"{STAFF}dept LIKE 'e%'", WHOLE),
+    (f"{STAFF}YEAR(hired) = 2020", "YEAR(hired) = 2020"),
+    ("SELECT DP_COUNT(*, eps=0.1) FROM proj.staff", "FROM proj.staff"),
+    # types
+    (f"{STAFF}age > '40'", "age > '40'"),
+    (f"{STAFF}age > 'old'", "age > 'old'"),
+    (f"{STAFF}'40' < bonus", "'40' < bonus"),
+    (f"{STAFF}dept = 3", "dept = 3"),
+    (f"{STAFF}remote = 1", "remote = 1"),
+    (f"{STAFF}remote <> 'no'", "remote <> 'no'"),
+    (f"{STAFF}bonus = NULL", "bonus = NULL"),
+    (f"{STAFF}bonus <> NULL", "bonus <> NULL"),
+    (f"{STAFF}age IN (30, NULL)", "age IN (30, NULL)"),
+    (f"{STAFF}hired > 2020", "hired > 2020"),
+    (f"{STAFF}2020 <= hired", "2020 <= hired"),
+    (f"{STAFF}hired = 2020", "hired = 2020"),
+    (f"{STAFF}hired BETWEEN 2019 AND 2020", "hired BETWEEN 2019 AND 2020"),
+    (f"{STAFF}age IN ('30', '40')", "age IN ('30', '40')"),
+    (f"{STAFF}age IN (salary, 30)", "age IN (salary, 30)"),
+    (f"{STAFF}dept + 1 > 3", "dept"),
+    (f"{STAFF}-dept = 3", "dept"),
+    (f"{STAFF}age", "age"),
+    (f"{STAFF}age = dept", "age = dept"),
+    ("SELECT DP_COUNT(*, eps=0.1) FROM visits WHERE at > 2024", "at > 2024"),
+    # results among the rows, rows among the results
+    ("SELECT DP_COUNT(*, eps=0.1) AS n FROM staff WHERE n > 10", WHOLE),
+    (f"{STAFF}(remote OR age > 30) AND DP_COUNT(*, eps=0.1) > 10", WHOLE),
+    (
+        "SELECT dept, DP_COUNT(*, eps=0.1) AS n FROM staff WHERE n > 10 AND age > 30 "
+        "GROUP BY dept ORDER BY n LIMIT 3",
+        WHOLE,
+    ),
+    ("SELECT DP_COUNT(*, eps=0.1) AS n FROM staff HAVING n", CARET),
+    ("SELECT DP_COUNT(*, eps=0.1) AS n FROM staff HAVING n > 3 OR 5", CARET),
+    ("SELECT DP_COUNT(*, eps=0.1) AS n FROM staff HAVING NOT 'x'", CARET),
+    ("SELECT DP_MEDIAN(hired, eps=0.1) AS at FROM staff HAVING at", CARET),
+    ("SELECT dept, DP_COUNT(*, eps=0.1) FROM staff GROUP BY dept HAVING dept", CARET),
+    ("SELECT DP_COUNT(*, eps=0.1) + '3' FROM staff", CARET),
+    ("SELECT dept, DP_COUNT(*, eps=0.1) FROM staff", WHOLE),
+    ("SELECT salary FROM staff", WHOLE),
+    ("SELECT * FROM staff", WHOLE),
+    (
+        "SELECT DP_COUNT(*, eps=0.1) FROM visits WHERE minutes > 3 GROUP BY person_id",
+        "WHERE minutes > 3",
+    ),
+    (
+        "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE remote OR age > 3 GROUP BY salary, dept",
+        "WHERE remote OR age > 3",
+    ),
+    ("SELECT DP_COUNT(*, eps=0.1) FROM staff GROUP BY age // 10", "GROUP BY age // 10"),
+    ("SELECT DP_COUNT(*, eps=0.1) AS n FROM staff GROUP BY n", "GROUP BY n"),
+    ("SELECT DP_COUNT(*, eps=0.1) AS n FROM staff ORDER BY 2", "ORDER BY 2"),
+    ("SELECT DP_COUNT(*, eps=0.1) AS n FROM staff LIMIT ALL", WHOLE),
+    ("SELECT visits.dept, DP_COUNT(*, eps=0.1) FROM staff GROUP BY dept", CARET),
+    ("SELECT DP_COUNT(DISTINCT dept, eps=0.1) FROM staff", "DP_COUNT(DISTINCT dept, eps=0.1)"),
+]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    place = shutil.copytree(ROOT / "datasets", tmp_path_factory.mktemp("mistakes") / "data")
+    with dpquery.connect(Path(place) / "policy.toml") as opened:
+        yield opened
+
+
+def refused(session: Session, query: str) -> QueryRefused:
+    with pytest.raises(QueryRefused) as caught:
+        session.explain(query)
+    return caught.value
+
+
+@pytest.mark.parametrize(("query", "part"), MISTAKES, ids=[query for query, _ in MISTAKES])
+def test_what_is_offered_first_is_accepted_when_it_is_pasted(session, query, part):
+    refusal = refused(session, query)
+    remedy, span = refusal.diagnostic.remedy[0], refusal.span
+    mended = remedy
+    if part == CARET and span is not None:
+        mended = query[: span.start] + remedy + query[span.end :]
+    elif part:
+        mended = query.replace(part, remedy, 1)
+    session.explain(mended)
+
+
+@pytest.mark.parametrize(
+    ("query", "remedy"),
+    [
+        ("SELECT MAX(salary) FROM staff", "DP_QUANTILE(salary, 0.99, eps=0.5)"),
+        ("SELECT DP_MIN(salary, eps=0.3) FROM staff", "DP_QUANTILE(salary, 0.01, eps=0.3)"),
+        ("SELECT MEAN(age) FROM staff", "DP_AVG(age, eps=0.5)"),
+        ("SELECT SUM(person_id) FROM staff", "DP_SUM(person_id, eps=0.5, bounds=[0, 1000])"),
+        (
+            "SELECT COUNT(DISTINCT person_id) FROM visits",
+            "DP_COUNT(DISTINCT person_id, eps=0.5)",
+        ),
+        ("SELECT DP_SUM(*, eps=0.1) FROM visits", "DP_SUM(minutes, eps=0.5)"),
+        ("SELECT name FROM staff", "person_id"),
+        (f'{STAFF}dept = "eng"', "'eng'"),
+        (f"{STAFF}age > '40'", "age > 40"),
+        (f"{STAFF}remote = 1", "remote = TRUE"),
+        (f"{STAFF}bonus = NULL", "bonus IS NULL"),
+        (f"{STAFF}hired > 2020", "hired > DATE '2020-12-31'"),
+        (f"{STAFF}hired >= 2020", "hired >= DATE '2020-01-01'"),
+        (f"{STAFF}2020 < hired", "DATE '2020-12-31' < hired"),
+        (f"{STAFF}hired <> 2020", "hired NOT BETWEEN DATE '2020-01-01' AND DATE '2020-12-31'"),
+        (
+            "SELECT DP_COUNT(*, eps=1) AS n FROM staff WHERE n > 10 AND (remote OR age > 3)",
+            "SELECT DP_COUNT(*, eps=1) AS n FROM staff WHERE (remote OR age > 3) HAVING n > 10",
+        ),
+        (
+            "SELECT DP_SUM(age, eps=0.1, bounds=(0, 100)) FROM staff",
+            "SELECT DP_SUM(age, eps=0.1, bounds=[0, 100]) FROM staff",
+        ),
+        ("SELECT DP_COUNT(*, eps=0.1, bounds=[0, 9]) FROM staff", "DP_COUNT(*, eps=0.1)"),
+        ("SELECT DP_COUNT(*, delta=1e-7, eps=0.1) FROM staff", "DP_COUNT(*, eps=0.1)"),
+        ("SELECT COUNT(*) FROM regions", "SELECT * FROM regions"),
+        ("SELECT COUNT(*)", "SELECT DP_COUNT(*, eps=0.5) FROM staff"),
+    ],
+)
+def test_a_remedy_is_made_from_the_query(session, query, remedy):
+    assert refused(session, query).diagnostic.remedy[0] == remedy
+
+
+def test_a_function_is_near_only_if_two_letters_differ(session):
+    names = ("DP_MODE", "DP_TOP_K", "DP_CORR", "LDP_MEAN")
+    for name in names:
+        refusal = refused(session, f"SELECT {name}(age, eps=0.1) FROM staff")
+        assert refusal.diagnostic.remedy[0] == "DP_COUNT(*, eps=0.5)"
+        assert "DP_COUNTIF" not in refusal.diagnostic.why[0]
+
+
+def test_of_several_calls_the_dearest_is_offered_with_what_the_others_leave(session):
+    query = "SELECT DP_COUNT(*, eps=0.5) AS n, DP_AVG(age, eps=4) AS a FROM staff"
+    with pytest.raises(QueryRefused) as caught:
+        session.sql(query)
+    assert caught.value.diagnostic.remedy == (
+        "DP_AVG(age, eps=1.5)",
+        "that is the most that fits beside the other calls",
+    )
+    session.sql(query.replace("DP_AVG(age, eps=4)", caught.value.diagnostic.remedy[0]))
