@@ -1,4 +1,8 @@
-"""Which function of this language was meant by another name: of other engines, or mistyped."""
+"""Which function of this language was meant by another name: of other engines, or mistyped.
+
+It writes calls for refusals to offer, about columns that the query names or, where these do not
+fit, about one that does. It accepts nothing: what it writes is bound anew when it is typed.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +42,8 @@ _MEANT = {
 """What functions of other engines are called here, where the name alone does not tell."""
 _SHARES = {"MAX": "0.99", "MIN": "0.01"}
 """The largest value is one person's: the quantile beside it is what can be told."""
+_LONGEST = 40
+"""Letters of a name that are compared; no function's name is as long."""
 
 
 def meant_call(
@@ -106,7 +112,7 @@ def nearest_function(name: str) -> str | None:
 
 def a_slip_away(name: str, known: Iterable[str]) -> str | None:
     """Give the known word from which a word differs in two letters at most."""
-    apart = {word: _letters_apart(name, word) for word in known}
+    apart = {word: _letters_apart(name[:_LONGEST], word) for word in known}
     near = min(apart, key=lambda word: (apart[word], word))
     return near if apart[near] <= 2 else None
 

@@ -72,10 +72,10 @@ def test_every_function_has_accepted_and_refused_queries(function):
 def test_a_remedy_that_reads_like_a_query_or_a_call_is_accepted(case: Case):
     with pytest.raises(QueryRefused) as refused:
         cases.planned(case.query)
-    remedy = refused.value.diagnostic.remedy[0].split("     ")[0]
+    remedy = refused.value.diagnostic.remedy[0]
     if remedy.startswith("DP_"):
         remedy = f"SELECT {remedy} FROM {'visits' if 'FROM visits' in case.query else 'staff'}"
-    if remedy.startswith("SELECT") and "a_table" not in remedy and "regions" not in remedy:
+    if remedy.startswith("SELECT") and case.expected != "DPQ304":  # parse knows no policy
         cases.planned(remedy)
 
 
