@@ -143,11 +143,11 @@ they are computed from.
 Give the call a name in the SELECT list, and use that name in HAVING: SELECT DP_COUNT(*,
 eps=0.5) AS n FROM staff HAVING n > 10.
 
-DPQ304 a join
-A query reads one table. A join on other columns than the unit could match one person with any
-number of rows, and there would be no bound on what they add; this version answers no joins.
-> SELECT DP_COUNT(*, eps=0.5) FROM staff AS a JOIN visits AS b ON a.dept = b.dept
-Ask about one table at a time.
+DPQ304 a join that is not on the privacy unit
+Two private tables are joined where their rows belong to one unit: on the unit's column. Any
+other join makes rows that depend on two units at once, and bounding one bounds nothing.
+> SELECT DP_COUNT(*, eps=0.5) FROM staff JOIN visits ON staff.age = visits.minutes
+Join on the unit, as in ON staff.person_id = visits.person_id, and put the rest into WHERE.
 
 DPQ305 an expression that can fail or overflow
 An error that depends on one row would tell whether that row exists. So every expression below
@@ -155,6 +155,26 @@ a DP_ function must have a value for every row that the policy allows.
 > SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE person_id * person_id * person_id > 10
 Use columns whose bounds in the policy leave room, or multiply by 1e0: doubles reach infinity
 and do not fail.
+
+DPQ306 a join with a public table that is not on its key
+A private row may meet one public row at most, or it would count several times. So the join
+equates all columns that the policy declares unique in the public table; and public rows that no
+private row meets cannot be kept, because they belong to no unit.
+> SELECT DP_COUNT(*, eps=0.5) FROM visits v JOIN regions r ON v.region = r.zone
+Join on the unique columns, or ask the data owner to declare what is unique in the table.
+
+DPQ307 rows of one unit that would decide about rows of another
+Below the DP_ functions a row depends on the rows of its own unit alone: one unit then changes
+its own rows and nothing else. LIMIT, ORDER BY for a choice, DISTINCT, GROUP BY, windows and
+subqueries across units break that; with the unit among their keys they do not.
+> SELECT DP_COUNT(*, eps=0.5) FROM (SELECT * FROM visits LIMIT 100)
+Leave the clause out, or put the unit into it: GROUP BY person_id, PARTITION BY person_id.
+
+DPQ308 units that cannot be compared
+Rows of two tables belong to one unit only where the unit's column has the same name and the
+same declared type in both: else equal values might stand for different people.
+> SELECT DP_COUNT(*, eps=0.5) FROM staff JOIN logins ON staff.person_id = logins.account
+Ask the data owner to name and declare the unit's column alike in both tables.
 
 DPQ401 no bounds
 The noise is scaled to the largest change that one person can make, and without bounds there is

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from dpquery.budget.accountant import basic
 from dpquery.functions.base import Step
 from dpquery.functions.codes import from_code
-from dpquery.ir import Code, Contribution, Histogram, Scan, SumCodes, columns_of, table_of
+from dpquery.ir import Code, Contribution, Histogram, Scan, SumCodes, columns_of
 from dpquery.plan import FrontierPlan, Plan, PlannedRelease
 from dpquery.policy.model import Policy
 from dpquery.privacy import Loss, decimal_text
+from dpquery.relations import tables_of
 from dpquery.types import BOOLEAN
 
 __all__ = ["Explanation", "explain"]
@@ -52,8 +53,8 @@ def explain(plan: Plan, policy: Policy, scans: Sequence[str], left: Loss) -> Exp
 
 
 def _frontier(frontier: FrontierPlan, policy: Policy) -> Iterator[str]:
-    table = table_of(frontier.scan.relation).table
-    yield f"table        {table}"
+    tables = dict.fromkeys(one.table for one in tables_of(frontier.scan.relation))
+    yield f"table        {', '.join(tables)}"
     yield f"unit         {_unit(frontier.scan.contribution)}; neighbours {policy.neighbours}"
     if frontier.scan.keys:
         yield f"groups       {_groups(frontier.scan)}"
@@ -70,7 +71,7 @@ def _unit(contribution: Contribution) -> str:
 
 
 def _groups(scan: Scan) -> str:
-    names = [", ".join(columns_of(key.expr)) for key in scan.keys]
+    names = [", ".join(c.name for c in columns_of(key.expr).values()) for key in scan.keys]
     sizes = [len(key.values) for key in scan.keys]
     counts = " x ".join(f"{n} of {name}" for n, name in zip(sizes, names, strict=True))
     return f"{scan.cells:,} ({counts}), all of them in the answer"

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
 from fractions import Fraction
+from math import floor
 
 from dpquery.source import Span
 from dpquery.types import BOOLEAN, INTEGER, UNKNOWN, Interval, Kind, Type
 
 __all__ = [
     "Arithmetic",
+    "Code",
     "ColumnRef",
     "Compare",
     "Comparison",
@@ -33,6 +35,8 @@ __all__ = [
     "children",
     "columns_of",
     "decimal",
+    "grid_step",
+    "on_grid",
 ]
 
 Scalar = int | Fraction | str | bool | date | datetime
@@ -53,6 +57,10 @@ class ColumnRef:
     """Whether somebody chose the domain; otherwise it is only what the type can hold."""
     grid: Fraction | None = None
     """The step of a double's grid, where the policy states one."""
+    of: int = 0
+    """The number of the relation that gives it."""
+    keys: tuple[Scalar, ...] | None = None
+    """Its values that are public, in no order; None where they are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +224,14 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (operand,)
 
 
-def columns_of(*exprs: Expr | None) -> dict[str, ColumnRef]:
-    """Give the columns that expressions read, by name, in order of appearance."""
-    found: dict[str, ColumnRef] = {}
+def columns_of(*exprs: Expr | None) -> dict[tuple[int, str], ColumnRef]:
+    """Give the columns that expressions read, by relation and name, in order of appearance."""
+    found: dict[tuple[int, str], ColumnRef] = {}
     pending = [expr for expr in reversed(exprs) if expr is not None]
     while pending:
         expr = pending.pop()
         if isinstance(expr, ColumnRef):
-            found.setdefault(expr.name, expr)
+            found.setdefault((expr.of, expr.name), expr)
         pending.extend(reversed(children(expr)))
     return found
 
@@ -231,3 +239,55 @@ def columns_of(*exprs: Expr | None) -> dict[str, ColumnRef]:
 def decimal(scale: int) -> Type:
     """Give the type of decimals with so many places; the width follows from the domain."""
     return INTEGER if scale == 0 else Type(Kind.DECIMAL, 0, scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A value as an integer: clamped to bounds, put on a grid, counted from an origin.
+
+    The code of x is floor(x / grid + 1/2), cut to [low, high], less the origin; for a condition
+    it is 1 or 0. NULL has none.
+    """
+
+    expr: Expr
+    grid: Fraction
+    low: int
+    high: int
+    origin: int = 0
+
+    @property
+    def size(self) -> int:
+        """The largest size of a code."""
+        return max(abs(self.low - self.origin), abs(self.high - self.origin))
+
+    @property
+    def cells(self) -> int:
+        """How many different codes there are."""
+        return self.high - self.low + 1
+
+    def from_sum(self, total: int) -> float:
+        """Give a sum of codes in the measure of the values, as every engine computes it."""
+        operator, step = grid_step(self.grid)
+        return float(total) / step if operator == "*" else float(total) * step
+
+
+def grid_step(grid: Fraction) -> tuple[str, float]:
+    """Give how doubles are put on a grid: times a whole number where that is exact.
+
+    >>> grid_step(Fraction(1, 100)), grid_step(Fraction(1000))
+    (('*', 100.0), ('/', 1000.0))
+    """
+    inverse = 1 / grid
+    if inverse.denominator == 1 and inverse <= 2**53:
+        return "*", float(inverse)
+    return "/", float(grid)
+
+
+def on_grid(value: float, grid: Fraction) -> int:
+    """Give floor(value / grid + 1/2) as every engine computes it: in doubles, in this order.
+
+    >>> on_grid(0.005, Fraction(1, 100)), on_grid(-2.5, Fraction(1))
+    (1, -2)
+    """
+    operator, step = grid_step(grid)
+    return floor((value * step if operator == "*" else value / step) + 0.5)

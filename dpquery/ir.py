@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import floor, prod
+from math import prod
 
 from dpquery.expr import (
     Arithmetic,
+    Code,
     ColumnRef,
     Compare,
     Comparison,
@@ -33,7 +34,10 @@ from dpquery.expr import (
     children,
     columns_of,
     decimal,
+    grid_step,
+    on_grid,
 )
+from dpquery.relations import Filter, Relation, TableScan, columns_in
 from dpquery.source import Source, Span
 from dpquery.types import Interval
 
@@ -78,28 +82,7 @@ __all__ = [
     "decimal",
     "grid_step",
     "on_grid",
-    "table_of",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class TableScan:
-    """A table of the policy; rows without a unit are dropped."""
-
-    span: Span
-    table: str
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """The rows for which a condition is true."""
-
-    span: Span
-    source: Relation
-    condition: Expr
-
-
-Relation = TableScan | Filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,31 +229,6 @@ class CountRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
-    """A value as an integer: clamped to bounds, put on a grid, counted from an origin.
-
-    The code of x is floor(x / grid + 1/2), cut to [low, high], less the origin; for a condition
-    it is 1 or 0. NULL has none.
-    """
-
-    expr: Expr
-    grid: Fraction
-    low: int
-    high: int
-    origin: int = 0
-
-    @property
-    def size(self) -> int:
-        """The largest size of a code."""
-        return max(abs(self.low - self.origin), abs(self.high - self.origin))
-
-    @property
-    def cells(self) -> int:
-        """How many different codes there are."""
-        return self.high - self.low + 1
-
-
-@dataclass(frozen=True, slots=True)
 class SumCodes:
     """The sum of weight * code^degree over the rows that have a code and meet a condition."""
 
@@ -319,46 +277,11 @@ class Scan:
         return prod(len(key.values) for key in self.keys)
 
 
-def grid_step(grid: Fraction) -> tuple[str, float]:
-    """Give how doubles are put on a grid: times a whole number where that is exact.
-
-    >>> grid_step(Fraction(1, 100)), grid_step(Fraction(1000))
-    (('*', 100.0), ('/', 1000.0))
-    """
-    inverse = 1 / grid
-    if inverse.denominator == 1 and inverse <= 2**53:
-        return "*", float(inverse)
-    return "/", float(grid)
-
-
-def on_grid(value: float, grid: Fraction) -> int:
-    """Give floor(value / grid + 1/2) as every engine computes it: in doubles, in this order.
-
-    >>> on_grid(0.005, Fraction(1, 100)), on_grid(-2.5, Fraction(1))
-    (1, -2)
-    """
-    operator, step = grid_step(grid)
-    return floor((value * step if operator == "*" else value / step) + 0.5)
-
-
-def columns_read(scan: Scan) -> dict[str, ColumnRef]:
-    """Give the columns that a scan reads, by name."""
+def columns_read(scan: Scan) -> tuple[ColumnRef, ...]:
+    """Give the columns that a scan reads, each once."""
     exprs: list[Expr | None] = [key.expr for key in scan.keys]
-    relation = scan.relation
-    while isinstance(relation, Filter):
-        exprs.append(relation.condition)
-        relation = relation.source
     for measure in scan.measures:
         exprs.append(measure.condition)
         if isinstance(measure, SumCodes | Histogram):
             exprs.append(measure.code.expr)
-    return columns_of(*exprs)
-
-
-def table_of(relation: Relation) -> TableScan:
-    """Give the table that a relation reads."""
-    match relation:
-        case TableScan():
-            return relation
-        case Filter(source=source):
-            return table_of(source)
+    return columns_in(scan.relation, *exprs)

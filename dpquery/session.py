@@ -81,7 +81,9 @@ class Session:
         self._process: int | None = os.getpid()
         self._public = PublicEngine(policy)
         self._ledger: Ledger = open_ledger(policy.ledger)
-        self._engine: Engine = open_engine(engine, policy, FaultLog(_log_path(policy)))
+        self._engine: Engine = open_engine(
+            engine, policy, FaultLog(_log_path(policy)), self._public
+        )
         self._randomness = Randomness()
 
     def sql(self, text: str, *, refresh: bool = False) -> Answer:

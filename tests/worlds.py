@@ -44,6 +44,12 @@ class NoPublicTables:
     def relation(self, table: str) -> str:
         raise AssertionError(f"{table} is private")
 
+    def types(self, table: str) -> Mapping[str, Type]:
+        raise AssertionError(f"{table} is private")
+
+    def values(self, table: str, column: str) -> None:
+        raise AssertionError(f"{table} is private")
+
     def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
         return bool(above.sql) and bool(released)
 

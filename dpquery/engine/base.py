@@ -16,14 +16,32 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn, Protocol, TypeVar
 
+import pyarrow as pa
+
 from dpquery.budget.charge import Receipt
 from dpquery.errors import Diagnostic, DPQueryError, ScanFailed, internal
 from dpquery.ir import Histogram, Measure, Scan
 from dpquery.mechanisms.exponential import Integers
 
-__all__ = ["Engine", "Exact", "FaultLog", "Ranges", "guarded"]
+__all__ = ["Engine", "Exact", "FaultLog", "NoPublicRows", "PublicRows", "Ranges", "guarded"]
 
 T = TypeVar("T")
+
+
+class PublicRows(Protocol):
+    """Where an engine gets public tables, for joins: the rows that were loaded at connect."""
+
+    def rows(self, table: str) -> pa.Table:
+        """Give the columns of a public table that a policy's types can name; NaN is NULL."""
+        ...
+
+
+class NoPublicRows:
+    """The public tables of a policy that has none."""
+
+    def rows(self, table: str) -> pa.Table:
+        """Fail: there is no such table."""
+        raise internal(f"{table} is not among the public tables")
 
 
 class Ranges(Protocol):

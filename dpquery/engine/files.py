@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -17,7 +18,16 @@ from dpquery.policy.model import DatabaseTable, Table
 from dpquery.policy.schema import read_schema, widens
 from dpquery.types import INTEGER, TEXT, Type
 
-__all__ = ["DataChanged", "Fingerprint", "fingerprint", "require_types"]
+__all__ = [
+    "DataChanged",
+    "Fingerprint",
+    "State",
+    "fingerprint",
+    "require_columns",
+    "require_types",
+    "require_unchanged",
+    "state_of",
+]
 
 _FOOTER = 8
 _LARGEST_FOOTER = 2**26
@@ -42,6 +52,26 @@ def fingerprint(table: Table) -> Fingerprint:
     else:
         paths = list(table.source.paths)
     return Fingerprint(tuple(_of_file(path) for path in paths))
+
+
+State = dict[str, Fingerprint]
+"""What several tables' files are, by table."""
+
+
+def state_of(tables: Iterable[Table]) -> State:
+    """Take the fingerprints of several tables."""
+    return {table.name: fingerprint(table) for table in tables}
+
+
+def require_unchanged(tables: Sequence[Table], state: State) -> None:
+    """Hold files against what they were.
+
+    Raises:
+        DataChanged: one release would see two states of the data.
+    """
+    if state_of(tables) != state:
+        names = ", ".join(table.name for table in tables)
+        raise DataChanged(f"the files of {names} changed while they were read")
 
 
 def _of_file(path: Path) -> tuple[int, int, int, int, str]:

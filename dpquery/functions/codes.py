@@ -7,6 +7,7 @@ policy, or the range of the expression; without any there is nothing to scale th
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -14,9 +15,9 @@ from fractions import Fraction
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused
 from dpquery.ir import Call, Code, ColumnRef, Expr, columns_of
 from dpquery.privacy import decimal_text
-from dpquery.types import BOOLEAN, EPOCH, Kind, Type
+from dpquery.types import BOOLEAN, EPOCH, Interval, Kind, Type
 
-__all__ = ["code_of", "example_bounds", "flag_code", "from_code", "number_type"]
+__all__ = ["code_between", "code_of", "example_bounds", "flag_code", "from_code", "number_type"]
 
 HUGE = Fraction(10**308)
 """Doubles are clamped here at the latest, so that a step further is a double too."""
@@ -35,10 +36,18 @@ def code_of(call: Call, *, origin_at_low: bool) -> Code:
     assert argument is not None  # noqa: S101 - the binder refuses a star here
     if argument.type == BOOLEAN:
         return flag_code(argument)
-    low, high = _bounds(call, argument)
+    code = code_between(argument, Interval(*_bounds(call, argument)))
+    return replace(code, origin=code.low if origin_at_low else 0)
+
+
+def code_between(argument: Expr, range_: Interval) -> Code:
+    """Give the code of values clamped to a range with both ends, counted from zero."""
+    low, high = range_.low, range_.high
+    assert low is not None  # noqa: S101 - the callers looked
+    assert high is not None  # noqa: S101
     grid = _grid(argument, max(abs(low), abs(high)))
     first, last = (math.floor(end / grid + Fraction(1, 2)) for end in (low, high))
-    return Code(argument, grid, first, last, first if origin_at_low else 0)
+    return Code(argument, grid, first, last)
 
 
 def flag_code(condition: Expr) -> Code:
@@ -124,7 +133,7 @@ def _own_bounds(argument: Expr) -> str:
 
 
 def _unbounded(call: Call, argument: Expr) -> PlanRefused:
-    loose = [name for name, column in columns_of(argument).items() if not column.bounded]
+    loose = [c.name for c in columns_of(argument).values() if not c.bounded]
     start = argument.span.start - call.span.start
     written = call.text[start : start + argument.span.end - argument.span.start]
     retry = f"{call.text.removesuffix(')')}, {example_bounds(argument.type)})"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from dpquery.ir import Above
+from dpquery.ir import Above, Scalar
 from dpquery.types import Type
 
 __all__ = ["PublicFacts"]
@@ -20,6 +20,14 @@ class PublicFacts(Protocol):
 
     def columns(self, table: str) -> Sequence[str]:
         """Give the columns of a public table, in order."""
+        ...
+
+    def types(self, table: str) -> Mapping[str, Type]:
+        """Give the columns of a public table whose types a policy can name, in order."""
+        ...
+
+    def values(self, table: str, column: str) -> tuple[Scalar, ...] | None:
+        """Give the different values of a column, but for NULL; None of very many."""
         ...
 
     def relation(self, table: str) -> str:

@@ -58,8 +58,13 @@ class Item:
 class Below(Protocol):
     """What a query above finds below it: a released table, a public one, or none."""
 
-    relation: str
-    """The engine's name of the table."""
+    number: int
+    """Of the frontier that is released here; 0 where none is."""
+
+    @property
+    def relation(self) -> str:
+        """The engine's name of the table."""
+        ...
 
     def call(self, node: exp.Expr) -> tuple[str, str]:
         """Bind a DP_ call; give its released column and its function's name."""
@@ -159,7 +164,8 @@ class AboveBinder:
         default = inner.name if isinstance(inner, exp.Column) else self.spans.text(value)
         if is_call(inner):
             column, function = self._below.call(inner)
-            origin, default, tree = (0, column), function.lower(), self._column(column)
+            origin, default = (self._below.number, column), function.lower()
+            tree = self._column(column)
         else:
             tree = self._value(value)
         if depth(tree) > MAX_DEPTH:
@@ -280,6 +286,8 @@ class AboveBinder:
 
     def _in(self, node: exp.In) -> exp.Expr:
         """Write IN as comparisons: in a list, the engine would convert one value to another."""
+        if node.args.get("query") is not None:
+            self._refuse(node.args["query"], self.spans.of(node.args["query"]))
         value = self._value(node.this)
         options = [exp.EQ(this=value, expression=self._value(e)) for e in node.expressions]
         return exp.Paren(this=joined(exp.Or, options))
@@ -335,8 +343,9 @@ class AboveBinder:
 
     def _refuse(self, node: exp.Expr, span: Span) -> NoReturn:
         call = node.this if isinstance(node, exp.Filter) else node
-        named = isinstance(call, exp.AggFunc) or self.spans.written_as_call(call)
-        if isinstance(call, exp.Func) and named:
+        if isinstance(call, exp.AggFunc) or (
+            isinstance(call, exp.Func) and self.spans.written_as_call(call)
+        ):
             name = self.spans.source.snippet(self.spans.name(call))
             self._below.refuse_function(call, name.upper())
         word = self.spans.source.snippet(span)[:40]

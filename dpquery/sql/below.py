@@ -14,8 +14,7 @@ from sqlglot import expressions as exp
 from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused
 from dpquery.functions import find
 from dpquery.functions.base import Argument
-from dpquery.ir import Call, ColumnRef, Key
-from dpquery.policy.model import Column
+from dpquery.ir import Call, ColumnRef, Expr, Key
 from dpquery.source import Span
 from dpquery.sql.above import FUNCTIONS
 from dpquery.sql.calls import Calls
@@ -38,7 +37,13 @@ class Released:
     spans: Spans
     keys: tuple[Key, ...]
     calls: Calls
-    relation: str = "f0"
+    number: int = 0
+    """Of the frontier, among those of the statement."""
+
+    @property
+    def relation(self) -> str:
+        """The engine's name of the released table."""
+        return f"f{self.number}"
 
     def call(self, node: exp.Expr) -> tuple[str, str]:
         """Add a call to the frontier."""
@@ -47,28 +52,35 @@ class Released:
 
     def column(self, node: exp.Column) -> str:
         """Find a key; any other column of the table is private."""
-        found = self.scope.column(node, self.spans.of(node))
+        found = self.scope.reference(node, self.spans.of(node))
         for key in self.keys:
-            if isinstance(key.expr, ColumnRef) and key.expr.name == found.name:
+            if key.expr == found:
                 return key.column
-        raise raw(found.name, self._instead(found), self.spans.of(node))
+        raise raw(node.name, self._instead(found), self.spans.of(node))
 
-    def _instead(self, column: Column) -> str:
+    def _instead(self, found: Expr) -> str:
         """Write a query that shows something of a column: as a group, or noisy."""
-        if has_listed_groups(column):
-            return self.query(COUNT, column.name)
-        quantile = f"DP_QUANTILE({written_name(column.name)}, 0.5, eps=0.5)"
-        return self.query(COUNT if column.bounds is None else quantile)
+        if not isinstance(found, ColumnRef) or found.name not in self.scope.table.columns:
+            return self.query(COUNT)
+        if has_listed_groups(found):
+            return self.query(COUNT, found.name)
+        quantile = f"DP_QUANTILE({written_name(found.name)}, 0.5, eps=0.5)"
+        return self.query(quantile if found.bounded else COUNT)
 
     def query(self, call: str, *more: str) -> str:
         """Write a query with the groups of this one, and more, around a call."""
-        groups = [key.expr.name for key in self.keys if isinstance(key.expr, ColumnRef)]
+        columns = self.scope.table.columns
+        exprs = (key.expr for key in self.keys)
+        groups = [e.name for e in exprs if isinstance(e, ColumnRef) and e.name in columns]
         return query_about(self.scope.table, call, groups=[*groups, *more])
 
     def has(self, name: str) -> bool:
         """Say whether a key is so called."""
-        columns = (key.expr for key in self.keys)
-        return any(isinstance(c, ColumnRef) and fold(c.name) == fold(name) for c in columns)
+        if not self.scope.knows(name):
+            return False
+        node = exp.column(name, quoted=True)
+        found = self.scope.reference(node, self.spans.of(node))
+        return any(key.expr == found for key in self.keys)
 
     def kind(self, column: str) -> Kind:
         """Give the kind of a key, or of what a call releases."""
@@ -111,6 +123,7 @@ class Public:
     spans: Spans
     names: tuple[str, ...]
     relation: str
+    number: int = 0
 
     @property
     def query(self) -> str:
@@ -164,6 +177,7 @@ class Nothing:
     query: str
     """A query that names a table."""
     relation: str = ""
+    number: int = 0
 
     def call(self, node: exp.Expr) -> tuple[str, str]:
         """Refuse: there are no rows."""

@@ -175,8 +175,9 @@ class Calls:
             return False
         unit = self.rows.scope.table.unit
         inner = unwrapped(first.expressions[0] or first)
-        if function.distinct and isinstance(inner, exp.Column) and self._is_unit(inner):
+        if isinstance(inner, exp.Column):
             self.rows.scope.check_qualifier(inner, self.rows.spans.of(inner))
+        if function.distinct and self.rows.scope.owns(inner):
             return True
         counted = "*" if unit is None else f"DISTINCT {written_name(unit)}"
         raise PlanRefused(
@@ -189,10 +190,6 @@ class Calls:
                 (f"DP_COUNT({counted}, eps=0.5)",),
             )
         )
-
-    def _is_unit(self, column: exp.Column) -> bool:
-        unit = self.rows.scope.table.unit
-        return unit is not None and fold(column.name) == fold(unit)
 
     def _order(
         self, function: DPFunction, node: exp.Expr, first: exp.Expr, share: exp.Expr
@@ -221,9 +218,7 @@ class Calls:
             case exp.PropertyEQ() | exp.Kwarg():
                 return str(item.this.name)
             case exp.EQ(this=exp.Column(this=exp.Identifier()) as left) if not left.table:
-                is_column = any(
-                    fold(left.name) == fold(c) for c in self.rows.scope.table.columns
-                )
+                is_column = self.rows.scope.knows(left.name)
                 known = any(
                     fold(left.name) in (p.name, *p.aliases)
                     for f in functions.ALL

@@ -17,7 +17,6 @@ from dpquery.ir import (
     Checked,
     Contribution,
     Expr,
-    Filter,
     Frontier,
     Literal,
     Negate,
@@ -25,12 +24,12 @@ from dpquery.ir import (
     TableScan,
     Widen,
     children,
-    table_of,
 )
 from dpquery.policy.model import Policy
+from dpquery.relations import PerUnit, UnionAll, UnitJoin, expressions_of, walk
 from dpquery.types import DECIMAL_DIGITS, WIDEST_EXACT, Kind
 
-__all__ = ["RULES", "check"]
+__all__ = ["RULES", "check", "contribution"]
 
 
 def check(bound: Bound, policy: Policy) -> Checked:
@@ -42,14 +41,37 @@ def check(bound: Bound, policy: Policy) -> Checked:
     for frontier in bound.frontiers:
         for rule in RULES:
             rule(frontier)
-    checked = tuple((frontier, _contribution(frontier, policy)) for frontier in bound.frontiers)
+    checked = tuple(
+        (frontier, contribution(frontier.relation, policy)) for frontier in bound.frontiers
+    )
     return Checked(bound.source, checked, bound.above)
 
 
-def _contribution(frontier: Frontier, policy: Policy) -> Contribution:
-    """Read the bound from the policy: never from the file."""
-    table = policy.tables[table_of(frontier.relation).table]
-    return Contribution(table.unit, table.single, table.max_rows_contributed)
+def contribution(relation: Relation, policy: Policy) -> Contribution:
+    """Read what bounds a unit's rows from the policy and the operators: never from the file.
+
+    A unit has one row where it is declared or follows from GROUP BY the unit alone. It is lost
+    where rows meet: in a union, and in a join unless either side has one row per unit; rows
+    without a partner on both sides are two.
+    """
+    match relation:
+        case TableScan(table=name):
+            table = policy.tables[name]
+            return Contribution(table.unit, table.single, table.max_rows_contributed)
+        case PerUnit(source=source, one_row=one_row):
+            below = contribution(source, policy)
+            return Contribution(below.unit, one_row, 1 if one_row else below.limit)
+        case UnitJoin(left=left, right=right):
+            one, other = contribution(left, policy), contribution(right, policy)
+            apart = relation.keeps_left and relation.keeps_right
+            single = one.single and other.single
+            single = single and (relation.condition is None or not apart)
+            return Contribution(one.unit, single, max(one.limit, other.limit))
+        case UnionAll(parts=parts):
+            below_ = [contribution(part, policy) for part, _ in parts]
+            return Contribution(below_[0].unit, False, max(one.limit for one in below_))
+        case _:
+            return contribution(relation.source, policy)
 
 
 def every_expression_is_total(frontier: Frontier) -> None:
@@ -99,16 +121,9 @@ def _expressions(frontier: Frontier) -> Iterator[Expr]:
                 yield from _inside(root)
     for key in frontier.keys:
         yield from _inside(key.expr)
-    yield from _of_relation(frontier.relation)
-
-
-def _of_relation(relation: Relation) -> Iterator[Expr]:
-    match relation:
-        case TableScan():
-            return
-        case Filter(source=source, condition=condition):
-            yield from _of_relation(source)
-            yield from _inside(condition)
+    for node in reversed(list(walk(frontier.relation))):
+        for expr in expressions_of(node):
+            yield from _inside(expr)
 
 
 def _inside(root: Expr) -> Iterator[Expr]:

@@ -7,7 +7,7 @@ deterministic and total, and each node that is accepted was shown to be so.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from sqlglot import expressions as exp
 
@@ -43,12 +43,21 @@ _OPERATORS: dict[type[exp.Expr], Operator] = {
 }
 
 
-class Conditions:
-    """Binds expressions over the rows of one private table."""
+class Lists(Protocol):
+    """What gives the values of a subquery that reads public tables alone."""
 
-    def __init__(self, scope: Scope, spans: Spans) -> None:
+    def values(self, query: exp.Expr) -> list[Literal]:
+        """Give them, each once; or refuse a subquery of another kind."""
+        ...
+
+
+class Conditions:
+    """Binds expressions over the rows of private relations."""
+
+    def __init__(self, scope: Scope, spans: Spans, lists: Lists | None = None) -> None:
         self.scope = scope
         self.spans = spans
+        self._lists = lists
 
     def condition(self, node: exp.Expr) -> Expr:
         """Bind an expression that must be true or false.
@@ -109,6 +118,10 @@ class Conditions:
         numbers = [written_name(c.name) for c in columns if c.type.kind is Kind.INTEGER]
         return numbers[-1] if numbers else "1"
 
+    def equal(self, span: Span, left: Expr, right: Expr) -> Expr:
+        """Equate two values, as USING does."""
+        return compare(span, Comparison.EQ, left, right, self._meant(span, None, left, right))
+
     def _between(self, node: exp.Between, span: Span) -> Expr:
         value = self.bind(node.this)
         if value.type.kind is Kind.BOOLEAN:  # it would stand in two comparisons, and double
@@ -126,6 +139,15 @@ class Conditions:
         )
 
     def _in(self, node: exp.In, span: Span) -> Expr:
+        query = node.args.get("query")
+        if query is not None:
+            if self._lists is None:
+                what = outside(
+                    "a subquery", self.spans.of(query), "not understood", "IN (1, 2)"
+                )
+                raise SyntaxRefused(what)
+            operand, found = self.bind(node.this), self._lists.values(query)
+            return member(span, operand, found, self._meant(span, None, operand, *found))
         options = [self.bind(option) for option in node.expressions]
         if not all(isinstance(option, Literal) for option in options):
             self._not_listed(node, options)

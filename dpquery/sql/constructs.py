@@ -176,7 +176,9 @@ def _misused(node: exp.Expr) -> str | None:
             return f"IS {right.sql().upper()}"
         case exp.Order(this=exp.Expr()):
             return "ORDER BY"
-        case exp.Distinct() if not isinstance(node.parent, exp.Anonymous | exp.Count):
+        case exp.Distinct() if not isinstance(
+            node.parent, exp.Anonymous | exp.Count | exp.Select
+        ):
             return "DISTINCT"
         case exp.Cast() if not is_moment(node):
             wanted = node.args.get("to")

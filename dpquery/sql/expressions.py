@@ -28,7 +28,7 @@ from dpquery.sql.literals import as_moment
 from dpquery.sql.mismatches import mismatch, with_article
 from dpquery.types import DOUBLE, INTEGER, TIMESTAMP, UNKNOWN, Interval, Kind
 
-__all__ = ["Remedy", "arithmetic", "compare", "member", "negate"]
+__all__ = ["Remedy", "alike", "arithmetic", "compare", "member", "negate"]
 
 Remedy = Callable[[], str]
 """What to write instead, computed where values turn out not to match."""
@@ -110,6 +110,15 @@ def _largest(domain: Interval) -> Fraction | None:
     if domain.low is None or domain.high is None:
         return None
     return max(abs(domain.low), abs(domain.high))
+
+
+def alike(span: Span, exprs: list[Expr], remedy: Remedy | None = None) -> list[Expr]:
+    """Bring values that stand in one column to one type.
+
+    Raises:
+        NameRefused: DPQ208 the types do not match.
+    """
+    return _alike(span, exprs, remedy or (lambda: "give both sides columns of the same types"))
 
 
 def _alike(span: Span, exprs: list[Expr], remedy: Remedy) -> list[Expr]:

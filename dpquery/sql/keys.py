@@ -151,12 +151,11 @@ def _domain(
             if expr.type == INTEGER:
                 _check_shown(asked, span)
             return tuple(sorted(set(asked), key=_order))
-        column = rows.scope.table.columns[expr.name]
-        if column.keys is not None:
-            return tuple(sorted(column.keys, key=_order))
-        if column.type.kind is Kind.BOOLEAN:
+        if expr.keys is not None:
+            return tuple(sorted(expr.keys, key=_order))
+        if expr.type.kind is Kind.BOOLEAN:
             return (False, True)
-        return _between(column)
+        return _between(expr)
     return None
 
 
@@ -181,13 +180,13 @@ def _restricted(expr: ColumnRef, relation: Relation) -> list[Scalar] | None:
     while isinstance(relation, Filter):
         for part in _conjuncts(relation.condition):
             match part:
-                case In(operand=ColumnRef(name=expr.name), options=options):
+                case In(operand=ColumnRef() as column, options=options) if column == expr:
                     return [option.value for option in options]
                 case Compare(
                     operator=Comparison.EQ,
-                    left=ColumnRef(name=expr.name),
+                    left=ColumnRef() as column,
                     right=Literal() as right,
-                ):
+                ) if column == expr:
                     return [right.value]
         relation = relation.source
     return None
@@ -201,10 +200,10 @@ def _conjuncts(condition: Expr) -> Iterator[Expr]:
         yield condition
 
 
-def _between(column: Column) -> tuple[Scalar, ...] | None:
+def _between(column: ColumnRef) -> tuple[Scalar, ...] | None:
     """List the values of a bounded integer or date column, if they are few enough."""
-    domain = column.interval
-    if column.bounds is None or column.type.kind not in {Kind.INTEGER, Kind.DATE}:
+    domain = column.domain
+    if not column.bounded or column.type.kind not in {Kind.INTEGER, Kind.DATE}:
         return None
     assert domain.low is not None  # noqa: S101 - bounds have both ends
     assert domain.high is not None  # noqa: S101
@@ -216,7 +215,7 @@ def _between(column: Column) -> tuple[Scalar, ...] | None:
     return tuple(range(low, high + 1))
 
 
-def has_listed_groups(column: Column) -> bool:
+def has_listed_groups(column: Column | ColumnRef) -> bool:
     """Say whether a few values of a column are public by the policy: a group to offer."""
     return column.keys is not None or column.type.kind is Kind.BOOLEAN
 

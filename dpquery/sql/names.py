@@ -6,8 +6,8 @@ Python's `lower` would fold more, and the two would disagree about what a name m
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from sqlglot import TokenType
@@ -16,14 +16,16 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
 from dpquery.errors import Diagnostic, NameRefused, listed, nearest
-from dpquery.ir import ColumnRef, decimal
+from dpquery.ir import ColumnRef, Expr, decimal
 from dpquery.policy.model import Column, Policy, Table
 from dpquery.source import Span
 from dpquery.types import Kind
 
 __all__ = [
     "RESERVED",
+    "Member",
     "Scope",
+    "column_ref",
     "fold",
     "is_call",
     "listed_names",
@@ -85,55 +87,125 @@ def listed_names(names: Iterable[str], first: str | None = None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """The one table that a query reads, under the name by which the query calls it."""
+class Member:
+    """One relation of a FROM clause, under the name by which the query calls it."""
 
-    table: Table
     alias: str
+    columns: Mapping[str, Expr]
+    owners: frozenset[str] = frozenset()
+    """Folded names under which it gives the privacy unit, whether or not rows may show it."""
+    hidden: frozenset[str] = frozenset()
+    """Folded names that USING joined: alone they mean the column of a relation before."""
 
-    def column(self, node: exp.Column, span: Span) -> Column:
-        """Resolve a column.
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the names of a query over private rows mean."""
+
+    members: tuple[Member, ...]
+    table: Table
+    """The private table that refusals speak of and offer queries about."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of all columns, in order; one that two relations have stands twice."""
+        return [
+            name
+            for member in self.members
+            for name in member.columns
+            if fold(name) not in member.hidden
+        ]
+
+    def reference(self, node: exp.Column, span: Span) -> Expr:
+        """Resolve a column for use in an expression.
 
         Raises:
-            NameRefused: DPQ201 another table's name stands before it, DPQ204 no such column.
+            NameRefused: DPQ201 another table's name stands before it, DPQ204 no such column,
+                DPQ211 several relations have one.
         """
         self.check_qualifier(node, span)
-        wanted = fold(node.name)
-        for name, column in self.table.columns.items():
-            if fold(name) == wanted:
-                return column
-        unknown_column(node, self.table.columns, self.table.name, span)
+        found = [
+            (member, expr)
+            for member in self._meant(node)
+            for name, expr in member.columns.items()
+            if fold(name) == fold(node.name)
+        ]
+        if not found:
+            unknown_column(node, self.columns, self._called(node), span)
+        if len(found) > 1:
+            _ambiguous(node, [member.alias for member, _ in found], span)
+        expr = found[0][1]
+        return replace(expr, span=span) if isinstance(expr, ColumnRef) else expr
+
+    def owns(self, node: exp.Expr) -> bool:
+        """Say whether a node names the privacy unit of a relation here."""
+        return bool(self.owners_at(node))
+
+    def owners_at(self, node: exp.Expr) -> list[str]:
+        """Give the relations whose privacy unit a node names, by their aliases."""
+        if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
+            return []
+        return [m.alias for m in self._meant(node) if fold(node.name) in m.owners]
 
     def knows(self, name: str) -> bool:
-        """Say whether the table has a column of that name."""
-        return any(fold(name) == fold(column) for column in self.table.columns)
+        """Say whether a relation here has a column of that name."""
+        return any(fold(name) == fold(column) for column in self.columns)
 
-    def reference(self, node: exp.Column, span: Span) -> ColumnRef:
-        """Resolve a column of a private table for use in an expression."""
-        column = self.column(node, span)
-        type_ = column.type
-        if type_.kind is Kind.DECIMAL:
-            type_ = decimal(type_.scale)
-        bounded = column.bounds is not None
-        return ColumnRef(span, column.name, type_, column.interval, bounded, column.grid)
+    def _meant(self, node: exp.Column) -> Iterator[Member]:
+        """Give the relations that a column can be of."""
+        for member in self.members:
+            hidden = fold(node.name) in member.hidden
+            if fold(node.table) == fold(member.alias) if node.table else not hidden:
+                yield member
+
+    def _called(self, node: exp.Column) -> str:
+        aliases = [member.alias for member in self.members if member.alias]
+        if node.table or len(aliases) > 1:
+            return node.table or " or ".join(aliases)
+        return self.table.name
 
     def check_qualifier(self, node: exp.Column, span: Span) -> None:
-        """Refuse what stands before a column unless it is the table's name in this query."""
+        """Refuse what stands before a column unless it is a relation's name in this query."""
+        aliases = [member.alias for member in self.members if member.alias]
         if (
             node.args.get("db")
             or node.args.get("catalog")
-            or (node.table and fold(node.table) != fold(self.alias))
+            or (node.table and fold(node.table) not in map(fold, aliases))
         ):
+            offered = nearest(node.table, aliases) or aliases[0]
+            here = "the table here is" if len(aliases) == 1 else "here are"
             raise NameRefused(
                 Diagnostic(
                     "DPQ201",
                     f"there is no table {node.table!r} in this query",
                     span,
-                    f"the table here is {self.alias}",
+                    f"{here} {' and '.join(aliases)}",
                     ("a column is named alone, or after the name its table has in the query.",),
-                    (f"{written_name(self.alias)}.{written_name(node.name)}",),
+                    (f"{written_name(offered)}.{written_name(node.name)}",),
                 )
             )
+
+
+def column_ref(column: Column, number: int, span: Span) -> ColumnRef:
+    """Give a column of a private table for use in expressions."""
+    type_ = decimal(column.type.scale) if column.type.kind is Kind.DECIMAL else column.type
+    bounded = column.bounds is not None
+    return ColumnRef(
+        span, column.name, type_, column.interval, bounded, column.grid, number, column.keys
+    )
+
+
+def _ambiguous(node: exp.Column, aliases: Sequence[str], span: Span) -> NoReturn:
+    raise NameRefused(
+        Diagnostic(
+            "DPQ211",
+            f"{node.name[:80]} is a column of {' and of '.join(aliases)}",
+            span,
+            "which one?",
+            ("where several relations have a column, the name of one stands before it.",),
+            (f"{written_name(aliases[0])}.{written_name(node.name)}",),
+        )
+    )
 
 
 def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:

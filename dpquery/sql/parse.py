@@ -7,7 +7,7 @@ named for its class, is refused at its own span. Binding reads this tree and end
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
@@ -43,12 +43,36 @@ _ONE = frozenset({"this"})
 
 ALLOWED: dict[type[exp.Expr], frozenset[str]] = {
     exp.Select: frozenset(
-        {"expressions", "from_", "where", "group", "having", "order", "limit", "offset"}
+        {
+            *("expressions", "from_", "where", "group", "having", "order", "limit", "offset"),
+            *("with_", "joins", "distinct", "qualify"),
+        }
     ),
+    exp.With: frozenset({"expressions"}),
+    exp.CTE: frozenset({"this", "alias", "materialized"}),
+    exp.Subquery: frozenset({"this", "alias"}),
+    exp.Union: frozenset({"this", "expression"}),
+    exp.Join: frozenset({"this", "on", "using", "side", "kind"}),
+    exp.Exists: _ONE,
+    exp.Qualify: _ONE,
+    exp.Window: frozenset({"this", "partition_by", "order", "over"}),
+    exp.RowNumber: frozenset(),
+    exp.Rank: frozenset(),
+    exp.DenseRank: frozenset(),
+    exp.Lag: frozenset({"this", "offset"}),
+    exp.Lead: frozenset({"this", "offset"}),
+    exp.Count: frozenset({"this", "big_int"}),
+    exp.CountIf: _ONE,
+    exp.Sum: _ONE,
+    exp.Avg: _ONE,
+    exp.Min: _ONE,
+    exp.Max: _ONE,
+    exp.LogicalAnd: _ONE,
+    exp.LogicalOr: _ONE,
     exp.From: _ONE,
     exp.Where: _ONE,
     exp.Table: frozenset({"this", "db", "catalog", "alias"}),
-    exp.TableAlias: _ONE,
+    exp.TableAlias: frozenset({"this", "columns"}),
     exp.Group: frozenset({"expressions", "all"}),
     exp.Having: _ONE,
     exp.Distinct: frozenset({"expressions"}),
@@ -75,7 +99,7 @@ ALLOWED: dict[type[exp.Expr], frozenset[str]] = {
     exp.GTE: _PAIR,
     exp.Is: _PAIR,
     exp.Between: frozenset({"this", "low", "high"}),
-    exp.In: frozenset({"this", "expressions"}),
+    exp.In: frozenset({"this", "expressions", "query"}),
     exp.Add: _PAIR,
     exp.Sub: _PAIR,
     exp.Mul: _PAIR,
@@ -104,7 +128,7 @@ class Parsed:
     """One query whose every node is on the list, with the way back to the text."""
 
     source: Source
-    query: exp.Select
+    query: exp.Query
     spans: Spans
 
 
@@ -129,9 +153,9 @@ def parse(source: Source) -> Parsed:
         raise SyntaxRefused(_unfinished(source, tokens, "this is not a complete query"))
     _check_depth(tree)
     _check_nodes(source, tree, spans)
-    if not isinstance(tree, exp.Select):
+    if not isinstance(tree, exp.Select | exp.Union):
         refuse_construct(source, tree, spans)
-    if not tree.expressions:
+    if any(not select.expressions for select in tree.find_all(exp.Select)):
         raise SyntaxRefused(_unfinished(source, tokens, "nothing is selected"))
     if all(type(node) in ALLOWED for node in tree.walk()):
         check_all_read(source, tree, spans)  # else binding refuses a function by its name
@@ -156,6 +180,19 @@ class _Parser(DuckDBParser):
         if self._match(TokenType.DISTINCT):
             return self.expression(exp.Distinct(expressions=[self._parse_disjunction()]))
         return super()._parse_lambda(alias)
+
+    def _parse_join(
+        self,
+        skip_join_token: bool = False,
+        parse_bracket: bool = False,
+        alias_tokens: Collection[TokenType] | None = None,
+    ) -> exp.Join | None:
+        """Read a join, and keep whether a comma makes it."""
+        comma = self._curr is not None and self._curr.token_type is TokenType.COMMA
+        join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+        if join is not None:
+            join.meta["comma"] = comma
+        return join
 
     def prefixed(
         self, kind: type[E], sign: Token, operand: Callable[[_Parser], exp.Expr | None]
@@ -259,7 +296,7 @@ def _check_nodes(source: Source, tree: exp.Expr, spans: Spans) -> None:
     """Walk the tree in reading order and refuse the first thing that is not on the list."""
     for node in tree.dfs():
         slots = ALLOWED.get(type(node))
-        if slots is None or (isinstance(node, exp.Select) and node is not tree):
+        if slots is None or _hides(node, tree):
             if _is_function(node, spans):
                 continue  # a function by name: binding knows the list, and the nearest name
             refuse_construct(source, node, spans)
@@ -272,6 +309,16 @@ def _check_nodes(source: Source, tree: exp.Expr, spans: Spans) -> None:
                 refuse_construct(source, inner, spans, slot)
         if isinstance(node, exp.Identifier) and not node.quoted:
             _check_name(source, node, spans)
+
+
+def _hides(node: exp.Expr, tree: exp.Expr) -> bool:
+    """Say whether a query stands where there is no place for one."""
+    places = exp.Subquery | exp.CTE | exp.Exists | exp.Union
+    return (
+        isinstance(node, exp.Query)
+        and node is not tree
+        and not (isinstance(node, exp.Subquery) or isinstance(node.parent, places))
+    )
 
 
 def _is_function(node: exp.Expr, spans: Spans) -> bool:

@@ -130,7 +130,7 @@ class Spans:
         span = self._closed(span)
         if isinstance(node, exp.Cast):
             span = self._with_type(span)
-        if isinstance(node, exp.Array | exp.Tuple):
+        if isinstance(node, exp.Array | exp.Tuple | exp.Subquery):
             for number in list(self._around(self._at(span.start)))[:1]:
                 span |= self._bracket(number)
         return span

@@ -159,15 +159,17 @@ def _check_single(source: Source, tokens: list[Token]) -> None:
 
 def _check_verb(source: Source, tokens: list[Token]) -> None:
     verb = tokens[0]
-    if verb.token_type in {TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN}:
+    if verb.token_type in {
+        TokenType.SELECT,
+        TokenType.FROM,
+        TokenType.WITH,
+        TokenType.L_PAREN,
+    }:
         return
-    starts_late = verb.token_type is TokenType.FROM
     raise SyntaxRefused(
         Diagnostic(
             "DPQ106",
-            "a query starts with SELECT"
-            if starts_late
-            else f"{verb.text[:40].upper()} is not a statement here",
+            f"{verb.text[:40].upper()} is not a statement here",
             span_of(verb),
             "only SELECT is answered",
             ("queries read; they change no data, settings or files.",),

@@ -72,6 +72,11 @@ _WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Kwarg: ("=>",),
     exp.PropertyEQ: (":=",),
     exp.Array: ("[", "]"),
+    exp.With: ("with",),
+    exp.Exists: ("exists",),
+    exp.Qualify: ("qualify",),
+    exp.Window: ("over",),
+    exp.Union: ("union", "all"),
     exp.Abs: ("abs",),
     exp.Round: ("round",),
     exp.Greatest: ("greatest",),
@@ -87,7 +92,7 @@ def check_all_read(source: Source, tree: exp.Expr, spans: Spans) -> None:
         SyntaxRefused: DPQ101 a word is missing, DPQ102 a word was passed over.
     """
     written = list(_written(source, spans.tokens))
-    read = Counter(word for node in tree.walk() for word in _read(node))
+    read = Counter(word for node in tree.walk() for word in _read(node, spans))
     passed_over = Counter(word for word, _ in written) - read
     for word, token in written:
         if word in passed_over:
@@ -122,7 +127,7 @@ def _written(source: Source, tokens: Sequence[Token]) -> Iterator[tuple[str, Tok
         yield before, token
 
 
-def _read(node: exp.Expr) -> Iterator[str]:
+def _read(node: exp.Expr, spans: Spans) -> Iterator[str]:
     """Give the words that a node stands for, its children's excepted."""
     yield from _WORDS.get(type(node), ())
     yield from _separators(node)
@@ -139,8 +144,40 @@ def _read(node: exp.Expr) -> Iterator[str]:
             yield "desc"
         case exp.Group() if node.args.get("all"):
             yield "all"
+        case exp.Join():
+            yield from _of_join(node)
+        case exp.Window() if node.args.get("partition_by"):
+            yield "partition by"
+        case exp.CTE() if node.args.get("materialized") is not None:
+            yield from (["not"] if not node.args["materialized"] else [])
+            yield "materialized"
+        case (
+            exp.AggFunc()
+            | exp.RowNumber()
+            | exp.Rank()
+            | exp.DenseRank()
+            | exp.Lag()
+            | exp.Lead()
+        ):
+            name = fold(spans.source.snippet(spans.name(node)))
+            yield name if name.upper() in type(node).sql_names() else node.key
         case exp.DataType():
             yield "timestamp" if node.this in TIMESTAMPS else fold(str(node.this.value))
+
+
+def _of_join(join: exp.Expr) -> Iterator[str]:
+    """Give the words of a join: a comma alone, or JOIN with what stands around it."""
+    if join.meta.get("comma"):
+        yield ","
+        return
+    yield "join"
+    for slot in ("side", "kind"):
+        if join.args.get(slot):
+            yield fold(str(join.args[slot]))
+    if join.args.get("on") is not None:
+        yield "on"
+    if join.args.get("using"):
+        yield "using"
 
 
 def _separators(node: exp.Expr) -> Iterator[str]:
@@ -148,6 +185,14 @@ def _separators(node: exp.Expr) -> Iterator[str]:
     match node:
         case exp.Table() | exp.Column():
             yield from ("." for slot in ("table", "db", "catalog") if node.args.get(slot))
+        case exp.TableAlias():
+            yield from ("," for _ in (node.args.get("columns") or ())[1:])
+        case exp.Join():
+            yield from ("," for _ in (node.args.get("using") or ())[1:])
+        case exp.Window():
+            yield from ("," for _ in (node.args.get("partition_by") or ())[1:])
+        case exp.Lag() | exp.Lead():
+            yield from ("," for _ in range(node.args.get("offset") is not None))
         case exp.Round():
             yield from ("," for _ in range(node.args.get("decimals") is not None))
         case exp.Greatest() | exp.Least() | exp.Coalesce():

@@ -165,17 +165,14 @@ class _Words:
             span = span_of(self.tokens[at + 1], self.tokens[at + 2])
             self._incomplete("the list after IN is empty", span, "no value", "IN (1, 2, 3)")
 
-    def bracket(self, at: int) -> None:
-        if self.kind(at + 1) in QUERIES:
-            self._outside("a subquery", span_of(self.tokens[at], self._closing(at)))
-
     def index(self, at: int) -> None:
         """A bracket after a value: many of them in a row would take the parser long."""
         if self.kind(at - 1) in _ENDS_A_VALUE:
             self._outside("an index in brackets", span_of(self.tokens[at]))
 
     def distinct(self, at: int) -> None:
-        if self.kind(at - 1) not in {TokenType.IS, TokenType.NOT, TokenType.L_PAREN}:
+        before = {TokenType.IS, TokenType.NOT, TokenType.L_PAREN, TokenType.SELECT}
+        if self.kind(at - 1) not in before:
             self._outside("DISTINCT", span_of(self.tokens[at]))
 
     def group(self, at: int) -> None:
@@ -187,21 +184,8 @@ class _Words:
         if first is TokenType.ALL and self.kind(at + 2) is TokenType.COMMA:
             self._outside("ALL beside a column", span_of(self.tokens[at + 1]))
 
-    def with_(self, at: int) -> None:
-        self._outside("WITH", span_of(self.tokens[at]))
-
     def colon(self, at: int) -> None:
         self._outside("a colon", span_of(self.tokens[at]))
-
-    def _closing(self, at: int) -> Token:
-        """Find the parenthesis that closes one; that each is closed was checked before."""
-        depth = 0
-        for token in self.tokens[at:]:
-            depth += token.token_type is TokenType.L_PAREN
-            depth -= token.token_type is TokenType.R_PAREN
-            if depth == 0:
-                return token
-        return self.tokens[-1]
 
     def _outside(self, word: str, span: Span) -> NoReturn:
         raise SyntaxRefused(
@@ -226,10 +210,8 @@ _CHECKS: dict[TokenType, Callable[[_Words, int], None]] = {
     TokenType.DOT: _Words.dot,
     TokenType.PLUS: _Words.plus,
     TokenType.IN: _Words.in_list,
-    TokenType.L_PAREN: _Words.bracket,
     TokenType.L_BRACKET: _Words.index,
     TokenType.DISTINCT: _Words.distinct,
     TokenType.GROUP_BY: _Words.group,
-    TokenType.WITH: _Words.with_,
     TokenType.COLON: _Words.colon,
 }

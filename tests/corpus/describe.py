@@ -27,9 +27,21 @@ from dpquery.ir import (
     Scan,
     SumCodes,
     Widen,
-    table_of,
 )
 from dpquery.plan import Plan
+from dpquery.relations import (
+    Output,
+    PerUnit,
+    Project,
+    PublicJoin,
+    SemiJoin,
+    UnionAll,
+    UnitAggregate,
+    UnitJoin,
+    WindowColumn,
+    Windowed,
+    only_table,
+)
 from dpquery.types import Kind, Type
 
 
@@ -56,7 +68,7 @@ def charged(event: Event) -> str:
 
 
 def scanned(scan: Scan, measure: Measure) -> str:
-    parts = [table_of(scan.relation).table]
+    parts = [written(scan.relation)]
     parts += [f"where {text(c)}" for c in conditions(scan.relation)]
     parts += [f"by {grouped(key)}" for key in scan.keys]
     parts += [f"k {measure.weight.limit}", f"W {measure.weight.scale}"]
@@ -64,6 +76,66 @@ def scanned(scan: Scan, measure: Measure) -> str:
     if measure.condition is not None:
         asked += f" where {text(measure.condition)}"
     return ", ".join([*parts, asked])
+
+
+def written(relation: Relation) -> str:
+    """Write a relation; what only filters a table is that table, its conditions apart."""
+    if (table := only_table(relation)) is not None:
+        return table.table
+    match relation:
+        case Filter(source=source, condition=condition):
+            return f"{nested(source)} where {text(condition)}"
+        case Project(source=source, outputs=outputs):
+            return f"({nested(source)}) as {columns(outputs)}"
+        case PublicJoin(source=source, table=table_name, condition=condition, keeps=keeps):
+            kind = "left join" if keeps else "join"
+            return f"{nested(source)} {kind} public {table_name} on {text(condition)}"
+        case UnitJoin(left=left, right=right, condition=condition):
+            sides = {(True, True): "full ", (True, False): "left ", (False, True): "right "}
+            kind = sides.get((relation.keeps_left, relation.keeps_right), "")
+            on = "" if condition is None else f" and {text(condition)}"
+            limit = "" if relation.limit is None else f" (at most {relation.limit} rows each)"
+            return f"({nested(left)} {kind}join {nested(right)} on the unit{on}{limit})"
+        case SemiJoin(source=source, other=other, negated=negated):
+            return f"({nested(source)} {'anti' if negated else 'semi'} join {nested(other)})"
+        case UnionAll(parts=parts):
+            arms = (f"{nested(part)} as {columns(outputs)}" for part, outputs in parts)
+            return f"({' union all '.join(arms)})"
+        case PerUnit(source=source, keys=keys, aggregates=aggregates):
+            made = [aggregated(one) for one in aggregates]
+            return f"({nested(source)} per unit {columns(keys)}{' '.join(['', *made])})"
+        case Windowed(source=source, columns=found):
+            return f"({nested(source)} with {' '.join(windowed(one) for one in found)})"
+    raise AssertionError(relation)
+
+
+def nested(relation: Relation) -> str:
+    """Write a relation inside another, with its conditions."""
+    parts = [written(relation)]
+    if only_table(relation) is not None:
+        parts += [f"where {text(c)}" for c in conditions(relation)]
+    return " ".join(parts)
+
+
+def columns(outputs: tuple[Output, ...]) -> str:
+    return "[" + ", ".join(f"{output.name} {text(output.expr)}" for output in outputs) + "]"
+
+
+def aggregated(one: UnitAggregate) -> str:
+    argument = "*" if one.argument is None else text(one.argument)
+    kept = "" if one.condition is None else f" where {text(one.condition)}"
+    return f"{one.name} {one.function}({argument}{kept})"
+
+
+def windowed(one: WindowColumn) -> str:
+    if one.aggregate is not None:
+        return aggregated(one.aggregate)
+    order = [f"{text(key.expr)}{' desc' if key.descending else ''}" for key in one.order]
+    argument = "" if one.argument is None else f"{text(one.argument)}, {one.offset}"
+    parts = [text(part) for part in one.parts]
+    return (
+        f"{one.name} {one.function}({argument}) over ({', '.join(parts)}; {', '.join(order)})"
+    )
 
 
 def grouped(key: Key) -> str:
@@ -93,7 +165,7 @@ def coded(code: Code) -> str:
 
 
 def conditions(relation: Relation) -> list[Expr]:
-    if isinstance(relation, Filter):
+    if isinstance(relation, Filter) and only_table(relation) is not None:
         return [*conditions(relation.source), relation.condition]
     return []
 

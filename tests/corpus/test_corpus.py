@@ -54,7 +54,8 @@ def test_every_code_of_the_stages_before_the_charge_has_a_refused_query():
     ]
     raised = set(re.findall(r'"(DPQ[1-4]\d\d)"', "".join(texts)))
     assert len(raised) >= 20
-    assert raised <= {case.expected for case in CASES}
+    elsewhere = {"DPQ308"}  # the sample has one domain of units: tests/unit/test_relations.py
+    assert raised - elsewhere <= {case.expected for case in CASES}
 
 
 @pytest.mark.parametrize("function", functions.ALL, ids=lambda function: function.name)

@@ -8,10 +8,9 @@ from dpquery.budget.charge import Account, Limits
 from dpquery.budget.ledger import open_ledger
 from dpquery.engine.duckdb.private import _files
 from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.engine.duckdb.render import Origin
+from dpquery.engine.duckdb.render import Origin, Place
 from dpquery.engine.duckdb.scan import ScanSQL
 from dpquery.events import encode
-from dpquery.ir import table_of
 from dpquery.plan import make_plan
 from dpquery.policy.load import load_policy
 from dpquery.policy.samples import sample_directory
@@ -35,9 +34,9 @@ def followed() -> str:
     plan = make_plan(checked, policy, public)
     public.close()
     scan = plan.frontiers[0].scan
-    table = policy.tables[table_of(scan.relation).table]
+    table = policy.tables["visits"]
     sql = (
-        ScanSQL(scan, table, Origin(_files(table), held=False))
+        ScanSQL(scan, {table.name: Place(table, Origin(_files(table), held=False))}, {})
         .sums()
         .replace(str(sample_directory()), "…")
     )

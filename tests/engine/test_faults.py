@@ -139,11 +139,7 @@ def test_a_type_that_does_not_widen_fails_whatever_the_query(
 
 def test_a_file_that_changes_during_the_scan_fails(engine, tmp_path: Path, monkeypatch):
     path = write(tmp_path / "t.parquet", unit=[1], x=[1])
-    module = importlib.import_module(
-        {"duckdb": "dpquery.engine.duckdb.private", "python": "dpquery.engine.python.engine"}[
-            engine
-        ]
-    )
+    module = importlib.import_module("dpquery.engine.files")
     taken = []
 
     def fingerprint(table: Table) -> object:

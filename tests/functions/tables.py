@@ -131,7 +131,7 @@ class Held:
         self.groups = world.groups
         self._totals = Totals(
             scan,
-            [(n, {"g": g, "x": x}) for n, rows in enumerate(units) for g, x in rows],
+            [(n, {(0, "g"): g, (0, "x"): x}) for n, rows in enumerate(units) for g, x in rows],
         )
 
     def values(self, measure: Measure) -> Vector:

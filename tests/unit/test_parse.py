@@ -15,7 +15,7 @@ from dpquery.sql.above import AboveBinder
 from dpquery.sql.below import Nothing
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.mending import mended
-from dpquery.sql.names import RESERVED, Scope
+from dpquery.sql.names import RESERVED, Member, Scope
 from dpquery.sql.parse import ALLOWED, _check_nodes, parse
 from dpquery.sql.spans import Spans
 from tests.corpus.cases import facts, planned, refusal
@@ -66,15 +66,16 @@ refused[DPQ102]: ROLLUP is not part of the language here
    try: SELECT DP_COUNT(*, eps=0.5) AS n FROM staff""",
     ),
     (
-        "SELECT DP_COUNT(*, eps=0.5) FROM staff JOIN visits USING (person_id)",
+        "SELECT DP_COUNT(*, eps=0.5) FROM staff JOIN visits ON age = minutes",
         """\
-refused[DPQ304]: joins are not answered
+refused[DPQ304]: this join would pair the rows of different units
   |
-1 | SELECT DP_COUNT(*, eps=0.5) FROM staff JOIN visits USING (person_id)
-  |                                             ^^^^^^^^^^^^^^^^^^^^^^^^ a second table
+1 | SELECT DP_COUNT(*, eps=0.5) FROM staff JOIN visits ON age = minutes
+  |                                             ^^^^^^^^^^^^^^^^^^^^^^^ not joined on person_id
 
-   why: this version reads one table in a query.
-   try: SELECT DP_COUNT(*, eps=0.5) AS n FROM staff""",
+   why: a row then depends on two units at once, and no bound on one of them holds;
+        private tables are joined on the privacy unit.
+   try: ON staff.person_id = visits.person_id""",
     ),
 ]
 
@@ -124,7 +125,7 @@ def test_a_slot_that_is_not_on_the_list_is_refused(value: object):
 
 def test_a_function_by_name_is_left_to_binding_which_refuses_all_it_does_not_know():
     policy, _ = facts()
-    rows = Conditions(Scope(policy.tables["staff"], "staff"), SPANS)
+    rows = Conditions(Scope((Member("staff", {}),), policy.tables["staff"]), SPANS)
     above = AboveBinder(SPANS, Nothing(SPANS, "SHOW TABLES"))
     for kind in OTHERS:
         if not issubclass(kind, exp.Func) or issubclass(kind, exp.Case | exp.Connector):

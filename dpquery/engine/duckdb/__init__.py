@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpquery.engine.base import Engine, FaultLog
+from dpquery.engine.base import Engine, FaultLog, PublicRows
 from dpquery.engine.duckdb.private import DuckDBEngine
 from dpquery.engine.duckdb.public import PublicEngine
 from dpquery.policy.model import Policy
@@ -10,6 +10,6 @@ from dpquery.policy.model import Policy
 __all__ = ["DuckDBEngine", "PublicEngine", "start"]
 
 
-def start(policy: Policy, log: FaultLog) -> Engine:
+def start(policy: Policy, log: FaultLog, public: PublicRows) -> Engine:
     """Make the private engine of a session; it opens no file yet."""
-    return DuckDBEngine(policy, log)
+    return DuckDBEngine(policy, log, public)

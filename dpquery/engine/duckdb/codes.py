@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
@@ -10,6 +10,7 @@ from fractions import Fraction
 from dpquery.engine.duckdb.connection import quoted
 from dpquery.engine.duckdb.render import (
     SHORT_DIGITS,
+    Expressions,
     Rows,
     cast,
     constant,
@@ -28,6 +29,7 @@ from dpquery.ir import (
     on_grid,
 )
 from dpquery.policy.model import Column, Table
+from dpquery.relations import only_table, tables_of
 from dpquery.types import DECIMAL_DIGITS, EPOCH, INTEGER, Interval, Kind, Type
 
 __all__ = ["code_sql", "key_sql", "short_text", "wanted_columns"]
@@ -35,7 +37,7 @@ __all__ = ["code_sql", "key_sql", "short_text", "wanted_columns"]
 EPOCH_DAY = "CAST('1970-01-01' AS DATE)"
 
 
-def code_sql(rows: Rows, code: Code) -> str:
+def code_sql(rows: Expressions, code: Code) -> str:
     """Write the code of an expression: NULL where it is NULL, else an integer in its range."""
     value, type_ = rows.value(code.expr), code.expr.type
     if type_.kind is Kind.BOOLEAN:
@@ -149,16 +151,17 @@ def _storage(low: int, high: int) -> str:
     return storage(INTEGER, Interval(Fraction(low), Fraction(high)))
 
 
-def key_sql(rows: Rows, table: Table, key: Key) -> str:
+def key_sql(rows: Expressions, key: Key) -> str:
     """Write a key: a day as its number; a text as what is kept of it, or uncut."""
     expr = key.expr
     if expr.type.kind is Kind.DATE:
         return f"({rows.value(expr)} - {EPOCH_DAY})"
-    column = uncut(table, key)
-    if column is not None and not rows.origin.held:
-        return short_text(column, key.values)
-    if column is not None and listed(column, key):
-        return kept_key(column.name)
+    column = uncut(rows.table, key) if isinstance(rows, Rows) else None
+    if isinstance(rows, Rows) and column is not None:
+        if not rows.origin.held:
+            return short_text(column, key.values)
+        if listed(column, key):
+            return kept_key(column.name)
     return rows.value(expr)
 
 
@@ -189,11 +192,19 @@ def listed(column: Column, key: Key) -> bool:
 
 def wanted_columns(scan: Scan, table: Table) -> frozenset[str]:
     """Give what a scan wants kept: columns, and the listed values of key columns."""
-    names = {f"c:{name}" for name in columns_read(replace(scan, keys=()))}
+    if only_table(scan.relation) is None:
+        return frozenset(f"c:{ref.name}" for ref in _of_table(scan, table))
+    names = {f"c:{ref.name}" for ref in columns_read(replace(scan, keys=()))}
     for key in scan.keys:
         column = uncut(table, key)
         if column is not None and listed(column, key):
             names.add(f"k:{column.name}")
         else:
-            names |= {f"c:{name}" for name in columns_of(key.expr)}
+            names |= {f"c:{ref.name}" for ref in columns_of(key.expr).values()}
     return frozenset(names)
+
+
+def _of_table(scan: Scan, table: Table) -> Iterator[ColumnRef]:
+    """Give the columns of one table that a scan of several relations reads."""
+    numbers = {one.number for one in tables_of(scan.relation) if one.table == table.name}
+    return (ref for ref in columns_read(scan) if ref.of in numbers)

@@ -9,23 +9,26 @@ from __future__ import annotations
 import duckdb
 
 from dpquery.budget.charge import Receipt
-from dpquery.engine.base import Exact, FaultLog, guarded
+from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
 from dpquery.engine.duckdb.codes import wanted_columns
 from dpquery.engine.duckdb.connection import lock, quoted, start, text
 from dpquery.engine.duckdb.held import Held
 from dpquery.engine.duckdb.ranges import DuckDBRanges
-from dpquery.engine.duckdb.render import Origin
+from dpquery.engine.duckdb.render import Origin, Place
 from dpquery.engine.duckdb.scan import ScanSQL
 from dpquery.engine.duckdb.schema import database_types
 from dpquery.engine.files import (
     DataChanged,
     Fingerprint,
-    fingerprint,
+    State,
     require_columns,
     require_types,
+    require_unchanged,
+    state_of,
 )
-from dpquery.ir import Histogram, Scan, table_of
+from dpquery.ir import Histogram, Scan
 from dpquery.policy.model import DatabaseTable, Files, Policy, Table
+from dpquery.relations import tables_of
 
 __all__ = ["DuckDBEngine"]
 
@@ -33,15 +36,23 @@ __all__ = ["DuckDBEngine"]
 class DuckDBEngine:
     """Reads Parquet files and DuckDB files through DuckDB."""
 
-    def __init__(self, policy: Policy, log: FaultLog, threads: int | None = None) -> None:
-        self._tables = {
-            name: table for name, table in policy.tables.items() if not table.public
-        }
+    def __init__(
+        self,
+        policy: Policy,
+        log: FaultLog,
+        public: PublicRows | None = None,
+        threads: int | None = None,
+    ) -> None:
+        tables = policy.tables.values()
+        self._tables = {table.name: table for table in tables if not table.public}
+        names = (table.name for table in tables if table.public)
+        self._publics = {name: f"p{number}" for number, name in enumerate(names)}
+        self._public = public or NoPublicRows()
         self._log = log
         self._threads = threads
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._held: Held | None = None
-        self._verified: dict[str, Fingerprint] = {}
+        self._verified: State = {}
 
     def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
         """Count what a scan asks for.
@@ -50,13 +61,15 @@ class DuckDBEngine:
             ScanFailed: DPQ701.
         """
         receipt.open(frontier, scan)
-        table = self._tables[table_of(scan.relation).table]
-        return guarded(self._log, lambda: self._read(scan, table))
+        return guarded(self._log, lambda: self._read(scan))
 
     def describe(self, scan: Scan) -> str:
-        """Write the query for a scan, with the table's name for its files."""
-        table = self._tables[table_of(scan.relation).table]
-        sql = ScanSQL(scan, table, Origin(quoted(table.name), held=False))
+        """Write the query for a scan, with each table's name for its files."""
+        places = {
+            table.name: Place(table, Origin(quoted(table.name), held=False))
+            for table in self._read_by(scan)
+        }
+        sql = ScanSQL(scan, places, {name: quoted(name) for name in self._publics})
         return sql.sums() if sql.summed else f"histograms of ({sql.rows})"
 
     def close(self) -> None:
@@ -65,22 +78,32 @@ class DuckDBEngine:
             self._connection.close()
             self._connection = None
 
-    def _read(self, scan: Scan, table: Table) -> Exact:
-        before = fingerprint(table)
-        if isinstance(table.source, DatabaseTable) and self._verified.get(table.name) != before:
-            self.close()  # an attached file that was replaced would go on being read
+    def _read_by(self, scan: Scan) -> list[Table]:
+        """Give the tables that a scan reads, each once."""
+        names = dict.fromkeys(one.table for one in tables_of(scan.relation))
+        return [self._tables[name] for name in names]
+
+    def _read(self, scan: Scan) -> Exact:
+        tables = self._read_by(scan)
+        before = state_of(tables)
+        for table in tables:
+            attached = isinstance(table.source, DatabaseTable)
+            if attached and self._verified.get(table.name) != before[table.name]:
+                self.close()  # an attached file that was replaced would go on being read
         connection = self._started()
-        self._verify(
-            connection, ScanSQL(scan, table, Origin(_files(table), held=False)), before
-        )
-        sql = ScanSQL(scan, table, self._origin(scan, table, before))
+        for table in tables:
+            self._verify(connection, table, before[table.name])
+        places = {
+            table.name: Place(table, self._origin(scan, table, before[table.name]))
+            for table in tables
+        }
+        sql = ScanSQL(scan, places, self._publics)
         values = {measure: [0] * scan.cells for measure in sql.summed}
         if sql.summed:
             for cell, *sums in connection.execute(sql.sums()).fetchall():
                 for measure, value in zip(sql.summed, sums, strict=True):
                     values[measure][cell] = int(value)
-        if fingerprint(table) != before:
-            raise DataChanged(f"the files of {table.name!r} changed while they were read")
+        require_unchanged(tables, before)
         ranges = DuckDBRanges(connection, sql, before, self._log)
         return Exact({m: tuple(cells) for m, cells in values.items()}, scan.cells, ranges)
 
@@ -105,16 +128,19 @@ class DuckDBEngine:
                 connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
             if self._threads is not None:
                 connection.execute(f"SET threads = {self._threads}")
+            for name, relation in self._publics.items():
+                connection.register("given", self._public.rows(name))
+                connection.execute(f"CREATE TABLE {relation} AS SELECT * FROM given")
+                connection.unregister("given")
             lock(connection, paths)
             self._connection = connection
             self._held = Held(connection)
         return self._connection
 
     def _verify(
-        self, connection: duckdb.DuckDBPyConnection, sql: ScanSQL, state: Fingerprint
+        self, connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerprint
     ) -> None:
         """Hold a new state of the files against the policy: types, and rows per unit."""
-        table = sql.table
         if self._verified.get(table.name) == state:
             return
         if isinstance(table.source, DatabaseTable):
@@ -122,7 +148,9 @@ class DuckDBEngine:
         else:
             require_types(table)
         if table.single and table.unit is not None:
-            row = connection.execute(sql.single()).fetchone()
+            unit = quoted(table.unit)
+            different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {_files(table)}"
+            row = connection.execute(different).fetchone()
             if row is None or row[0] is not True:
                 raise DataChanged(
                     f"a unit of {table.name!r} has several rows against rows_per_unit = 1"

@@ -7,15 +7,16 @@ Public tables are loaded when it opens; then the file system is shut.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
 from dpquery.engine.duckdb.connection import lock, quoted, start, text
-from dpquery.engine.duckdb.schema import duckdb_name
+from dpquery.engine.duckdb.schema import database_types, duckdb_name
 from dpquery.errors import Diagnostic, PolicyInvalid, ScanFailed, internal
-from dpquery.ir import Above
+from dpquery.ir import Above, Scalar, decimal
 from dpquery.policy.model import Files, Policy, Table
 from dpquery.types import Kind, Type
 
@@ -23,6 +24,8 @@ __all__ = ["PublicEngine", "arrow_type"]
 
 REMEMBERED = 256
 """Queries whose fit is known: the same ones come again and again."""
+MOST_VALUES = 100_000
+"""Values of a public column that are listed: more make no groups."""
 SECONDS = 60
 """A query over released tables that takes longer is stopped."""
 
@@ -34,6 +37,8 @@ class PublicEngine:
         self._connection = start()
         self._relations: dict[str, str] = {}
         self._columns: dict[str, tuple[str, ...]] = {}
+        self._types: dict[str, dict[str, Type]] = {}
+        self._values: dict[tuple[str, str], tuple[Scalar, ...] | None] = {}
         self._accepted: dict[Hashable, bool] = {}
         public = [table for table in policy.tables.values() if table.public]
         for number, table in enumerate(public):
@@ -49,6 +54,40 @@ class PublicEngine:
     def relation(self, table: str) -> str:
         """Give the engine's own name of a public table."""
         return self._relations[table]
+
+    def types(self, table: str) -> Mapping[str, Type]:
+        """Give the columns of a public table whose types a policy can name, in order."""
+        return self._types[table]
+
+    def values(self, table: str, column: str) -> tuple[Scalar, ...] | None:
+        """Give the different values of a column, but for NULL; None of very many."""
+        if (table, column) not in self._values:
+            self._values[table, column] = self._distinct(table, column)
+        return self._values[table, column]
+
+    def _distinct(self, table: str, column: str) -> tuple[Scalar, ...] | None:
+        type_, name = self._types[table][column], quoted(column)
+        if type_.kind is Kind.DOUBLE:
+            return None
+        rows = self._connection.execute(
+            f"SELECT DISTINCT {name} FROM {self._relations[table]} WHERE {name} IS NOT NULL "
+            f"ORDER BY {name} LIMIT {MOST_VALUES + 1}"
+        ).fetchall()
+        if len(rows) > MOST_VALUES:
+            return None
+        exact = type_.kind is Kind.DECIMAL
+        return tuple(Fraction(value) if exact else value for (value,) in rows)
+
+    def rows(self, table: str) -> pa.Table:
+        """Give the columns of a public table that a policy's types can name; NaN is NULL."""
+        columns = [
+            f"{_plain(quoted(name), type_)} AS {quoted(name)}"
+            for name, type_ in self._types[table].items()
+        ]
+        listed = ", ".join(columns) or "1 AS one"
+        return self._connection.sql(
+            f"SELECT {listed} FROM {self._relations[table]}"
+        ).to_arrow_table()
 
     def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
         """Say whether a query fits its tables' types, by binding it over empty ones."""
@@ -101,6 +140,13 @@ class PublicEngine:
             what = ", ".join(table.unique)
             raise _unfit(policy, f"{what} does not tell the rows of {table.name} apart")
         self._relations[table.name] = relation
+        declared = {column.name: column.type for column in table.columns.values()}
+        found = database_types(self._connection, relation)
+        types = {name: declared.get(name, type_) for name, type_ in found.items()}
+        self._types[table.name] = {
+            name: decimal(type_.scale) if type_.kind is Kind.DECIMAL else type_
+            for name, type_ in types.items()
+        }
         self._columns[table.name] = tuple(row[0] for row in described)
 
     def _unique(self, relation: str, columns: Sequence[str]) -> bool:
@@ -111,6 +157,13 @@ class PublicEngine:
         sql = f"SELECT count(*) = (SELECT count(*) FROM ({different})) FROM {relation}"
         row = self._connection.execute(sql).fetchone()
         return row is not None and row[0] is True
+
+
+def _plain(name: str, type_: Type) -> str:
+    """Write a public value as private ones are held: in 64 bits, and NaN as NULL."""
+    if type_.kind is Kind.DOUBLE:
+        return f"nullif(CAST({name} AS DOUBLE), CAST('nan' AS DOUBLE))"
+    return f"CAST({name} AS BIGINT)" if type_.kind is Kind.INTEGER else name
 
 
 class _Registered:

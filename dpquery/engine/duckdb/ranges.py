@@ -17,7 +17,7 @@ import numpy as np
 
 from dpquery.engine.base import FaultLog, guarded
 from dpquery.engine.duckdb.scan import ScanSQL
-from dpquery.engine.files import DataChanged, Fingerprint, fingerprint
+from dpquery.engine.files import State, require_unchanged
 from dpquery.ir import Histogram
 from dpquery.mechanisms.exponential import Integers
 
@@ -52,7 +52,7 @@ class DuckDBRanges:
         self,
         connection: duckdb.DuckDBPyConnection,
         sql: ScanSQL,
-        state: Fingerprint,
+        state: State,
         log: FaultLog,
     ) -> None:
         self._connection = connection
@@ -95,8 +95,7 @@ class DuckDBRanges:
     def _ask(self, measure: Histogram, group: int | None, span: Span) -> Groups:
         query = self._sql.ranges(measure, self._source(measure), group, span)
         found = self._connection.execute(query).fetchnumpy()
-        if fingerprint(self._sql.table) != self._state:
-            raise DataChanged(f"the files of {self._sql.table.name!r} changed while read")
+        require_unchanged(self._sql.tables, self._state)
         cells, places, weights = (np.asarray(found[name]) for name in ("cell", "b", "t"))
         order = np.argsort(cells, kind="stable")
         return Groups(cells[order], places[order], weights[order])

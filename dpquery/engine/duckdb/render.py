@@ -2,8 +2,7 @@
 
 Each private column is forced into its policy domain before any expression sees it: NULL stays
 NULL, NaN becomes NULL, the rest is clamped. What each node means is fixed by the tree, not by
-DuckDB's defaults; the Python engine is written against the same meaning, and both give the
-same integers.
+DuckDB's defaults; the Python engine has the same meaning, and both give the same integers.
 """
 
 from __future__ import annotations
@@ -35,7 +34,19 @@ from dpquery.ir import (
 from dpquery.policy.model import Column, Table
 from dpquery.types import INT64, WIDEST_EXACT, Interval, Kind, Type
 
-__all__ = ["Origin", "Rows", "cast", "clamped", "constant", "held_name", "kept_key", "storage"]
+__all__ = [
+    "Expressions",
+    "Origin",
+    "Place",
+    "Rows",
+    "cast",
+    "clamped",
+    "column_name",
+    "constant",
+    "held_name",
+    "kept_key",
+    "storage",
+]
 
 NAN = "CAST('nan' AS DOUBLE)"
 SHORT_DIGITS = 18
@@ -67,54 +78,41 @@ def held_name(name: str) -> str:
     return quoted(f"c:{name}")
 
 
+def column_name(ref: ColumnRef) -> str:
+    """Name a column that a relation gives: by number and name, so that none meet."""
+    return quoted(f"{ref.of}.{ref.name}")
+
+
 def kept_key(name: str) -> str:
     """Name what is kept of a text column for grouping: its listed values, as an enumeration."""
     return quoted(f"k:{name}")
 
 
-class Rows:
-    """Renders expressions over the rows of one table."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A private table, and where its rows are read."""
 
-    def __init__(self, table: Table, origin: Origin) -> None:
-        self._table = table
-        self.origin = origin
+    table: Table
+    origin: Origin
 
-    def relation(self, relation: Relation) -> str:
-        """Write FROM and WHERE; rows without a unit are dropped."""
-        conditions: list[str] = []
-        while isinstance(relation, Filter):
-            conditions[:0] = [self._filter(part) for part in _conjuncts(relation.condition)]
-            relation = relation.source
-        assert isinstance(relation, TableScan)  # noqa: S101 - the tree has no other relation
-        if self._table.unit is not None and not self.origin.held:
-            conditions.insert(0, f"{quoted(self._table.unit)} IS NOT NULL")
-        where = " WHERE " + " AND ".join(f"({c})" for c in conditions) if conditions else ""
-        return f"{self.origin.sql}{where}"
+    @property
+    def unit(self) -> str:
+        """Write the unit column."""
+        return self.origin.unit(self.table)
 
-    def _filter(self, part: Expr) -> str:
-        """Write one part of WHERE: on the raw column where the clamp cannot change its truth.
 
-        For a literal strictly inside the bounds, a value and its clamped value stand on the
-        same side of it, and a filter does not tell false from NULL. Then row groups can be
-        skipped.
-        """
-        match part:
-            case Compare(
-                operator=operator, left=ColumnRef(name=name), right=Literal() as right
-            ):
-                column = self._table.columns[name]
-                if self.origin.held or not _inside_bounds(right, column):
-                    return self.value(part)
-                raw = f"{quoted(name)} {operator} {literal(right)}"
-                number = f" AND NOT {is_nan(name)}" if column.type.kind is Kind.DOUBLE else ""
-                return raw + number
-        return self.value(part)
+class Expressions:
+    """Renders expressions; how a column is written is for each kind of rows to say."""
+
+    def column(self, ref: ColumnRef) -> str:
+        """Write a column in its domain."""
+        return column_name(ref)
 
     def value(self, expr: Expr) -> str:
         """Write an expression; every operand is in brackets or atomic."""
         match expr:
-            case ColumnRef(name=name):
-                return self.origin.column(self._table.columns[name])
+            case ColumnRef():
+                return self.column(expr)
             case Literal():
                 return literal(expr)
             case Widen():
@@ -204,6 +202,49 @@ class Rows:
         if _digits(left) <= SHORT_DIGITS < _digits(left) + _digits(right):
             left = f"DECIMAL({SHORT_DIGITS + 1}, {factors[0].type.scale})"
         return f"({cast(self.value(factors[0]), left)} * {cast(self.value(factors[1]), right)})"
+
+
+class Rows(Expressions):
+    """Renders expressions over the rows of one table, as they are read."""
+
+    def __init__(self, place: Place) -> None:
+        self.table = place.table
+        self.origin = place.origin
+
+    def column(self, ref: ColumnRef) -> str:
+        """Write a column in its domain."""
+        return self.origin.column(self.table.columns[ref.name])
+
+    def relation(self, relation: Relation) -> str:
+        """Write FROM and WHERE; rows without a unit are dropped."""
+        conditions: list[str] = []
+        while isinstance(relation, Filter):
+            conditions[:0] = [self._filter(part) for part in _conjuncts(relation.condition)]
+            relation = relation.source
+        assert isinstance(relation, TableScan)  # noqa: S101 - the tree has no other relation
+        if self.table.unit is not None and not self.origin.held:
+            conditions.insert(0, f"{quoted(self.table.unit)} IS NOT NULL")
+        where = " WHERE " + " AND ".join(f"({c})" for c in conditions) if conditions else ""
+        return f"{self.origin.sql}{where}"
+
+    def _filter(self, part: Expr) -> str:
+        """Write one part of WHERE: on the raw column where the clamp cannot change its truth.
+
+        For a literal strictly inside the bounds, a value and its clamped value stand on the
+        same side of it, and a filter does not tell false from NULL. Then row groups can be
+        skipped.
+        """
+        match part:
+            case Compare(
+                operator=operator, left=ColumnRef(name=name), right=Literal() as right
+            ):
+                column = self.table.columns[name]
+                if self.origin.held or not _inside_bounds(right, column):
+                    return self.value(part)
+                raw = f"{quoted(name)} {operator} {literal(right)}"
+                number = f" AND NOT {is_nan(name)}" if column.type.kind is Kind.DOUBLE else ""
+                return raw + number
+        return self.value(part)
 
 
 def _held(expr: Expr) -> str:

@@ -7,13 +7,14 @@ where units are weighted, because a unit's weight depends on how many rows it ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 from dpquery.engine.duckdb.codes import code_sql, key_sql
-from dpquery.engine.duckdb.render import Origin, Rows, constant
+from dpquery.engine.duckdb.relations import Nested
+from dpquery.engine.duckdb.render import Expressions, Place, Rows, constant
 from dpquery.ir import (
     Code,
     CountRows,
@@ -26,8 +27,10 @@ from dpquery.ir import (
     Scan,
     SumCodes,
     Weight,
+    columns_read,
 )
 from dpquery.policy.model import Table
+from dpquery.relations import only_table
 from dpquery.types import INT64, UNKNOWN, Interval, Kind, ordinal
 
 __all__ = ["ScanSQL"]
@@ -35,11 +38,18 @@ __all__ = ["ScanSQL"]
 
 @dataclass(frozen=True)
 class ScanSQL:
-    """Writes the queries of one scan over what stands after FROM for its table's rows."""
+    """Writes the queries of one scan over what stands after FROM for its tables' rows."""
 
     scan: Scan
-    table: Table
-    origin: Origin
+    places: Mapping[str, Place]
+    """Each private table that the scan reads, by name."""
+    publics: Mapping[str, str]
+    """What the engine calls each public table."""
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The private tables that the scan reads, each once."""
+        return tuple(place.table for place in self.places.values())
 
     @property
     def summed(self) -> tuple[Measure, ...]:
@@ -54,11 +64,6 @@ class ScanSQL:
         if not self.scan.keys:
             return f"SELECT 0, {self._over_units()} FROM ({self._per_unit()})"
         return self._weighted_groups()
-
-    def single(self) -> str:
-        """Write the query that says whether each unit has one row at most."""
-        unit = self.origin.unit(self.table)
-        return f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {self.origin.sql}"
 
     def held(self, measure: Histogram) -> str:
         """Write the rows that a histogram counts: group, code, weight."""
@@ -108,16 +113,25 @@ class ScanSQL:
     @cached_property
     def rows(self) -> str:
         """Write the rows: after WHERE, with a unit, in engine-made columns."""
-        rows = Rows(self.table, self.origin)
+        rows, unit, source = self._opened()
         columns = ["1 AS one"]
-        if self.table.unit is not None:
-            columns = [f"{self.origin.unit(self.table)} AS u"]
-        columns += [
-            f"{key_sql(rows, self.table, key)} AS g{i}" for i, key in enumerate(self.scan.keys)
-        ]
+        if self.scan.contribution.unit is not None:
+            columns = [f"{unit} AS u"]
+        columns += [f"{key_sql(rows, key)} AS g{i}" for i, key in enumerate(self.scan.keys)]
         columns += [f"{code_sql(rows, code)} AS v{i}" for i, code in enumerate(self._codes)]
         columns += [f"{rows.value(c)} AS b{i}" for i, c in enumerate(self._conditions)]
-        return f"SELECT {', '.join(columns)} FROM {rows.relation(self.scan.relation)}"
+        return f"SELECT {', '.join(columns)} FROM {source}"
+
+    def _opened(self) -> tuple[Expressions, str, str]:
+        """Give what writes expressions over the rows, their unit, and what follows FROM."""
+        relation = self.scan.relation
+        table = only_table(relation)
+        if table is None:
+            nested = Nested(self.places, self.publics, columns_read(self.scan))
+            return nested, "u", nested.source(relation)
+        place = self.places[table.table]
+        rows = Rows(place)
+        return rows, place.unit, rows.relation(relation)
 
     def _code(self, code: Code) -> str:
         return f"v{self._codes.index(code)}"

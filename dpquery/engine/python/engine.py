@@ -7,26 +7,22 @@ file is one of these things, for only DuckDB reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import count
-
 from dpquery.budget.charge import Receipt
-from dpquery.engine.base import Exact, FaultLog, guarded
-from dpquery.engine.files import DataChanged, Fingerprint, fingerprint, require_types
-from dpquery.engine.python.evaluate import evaluate
-from dpquery.engine.python.rows import Row, Value, read_rows
-from dpquery.engine.python.totals import Totals
-from dpquery.ir import (
-    Expr,
-    Filter,
-    Histogram,
-    Measure,
-    Relation,
-    Scan,
-    columns_read,
-    table_of,
+from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
+from dpquery.engine.files import (
+    DataChanged,
+    Fingerprint,
+    State,
+    require_types,
+    require_unchanged,
+    state_of,
 )
+from dpquery.engine.python.relations import Relations
+from dpquery.engine.python.rows import read_rows
+from dpquery.engine.python.totals import Totals
+from dpquery.ir import Histogram, Measure, Scan, columns_read
 from dpquery.policy.model import Policy, Table
+from dpquery.relations import tables_of
 
 __all__ = ["PythonEngine"]
 
@@ -34,12 +30,13 @@ __all__ = ["PythonEngine"]
 class PythonEngine:
     """Reads Parquet files through pyarrow, and computes in Python's own exact numbers."""
 
-    def __init__(self, policy: Policy, log: FaultLog) -> None:
+    def __init__(self, policy: Policy, log: FaultLog, public: PublicRows | None = None) -> None:
         self._tables = {
             name: table for name, table in policy.tables.items() if not table.public
         }
+        self._public = public or NoPublicRows()
         self._log = log
-        self._verified: dict[str, Fingerprint] = {}
+        self._verified: State = {}
 
     def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
         """Count what a scan asks for.
@@ -48,23 +45,24 @@ class PythonEngine:
             ScanFailed: DPQ701.
         """
         receipt.open(frontier, scan)
-        table = self._tables[table_of(scan.relation).table]
-        return guarded(self._log, lambda: self._read(scan, table))
+        return guarded(self._log, lambda: self._read(scan))
 
-    def _read(self, scan: Scan, table: Table) -> Exact:
-        before = fingerprint(table)
-        self._verify(table, before)
-        totals = Totals(scan, list(_kept(scan, table)))
+    def _read(self, scan: Scan) -> Exact:
+        tables = [self._tables[name] for name in _names(scan)]
+        before = state_of(tables)
+        for table in tables:
+            self._verify(table, before[table.name])
+        relations = Relations(self._tables, self._public, columns_read(scan))
+        totals = Totals(scan, relations.rows(scan.relation))
         sums: dict[Measure, tuple[int, ...]] = {
             m: totals.of(m) for m in scan.measures if not isinstance(m, Histogram)
         }
-        if fingerprint(table) != before:
-            raise DataChanged(f"the files of {table.name!r} changed while they were read")
+        require_unchanged(tables, before)
         return Exact(sums, scan.cells, totals)
 
     def describe(self, scan: Scan) -> str:
         """Say that rows are counted one by one."""
-        return f"{table_of(scan.relation).table}, row by row"
+        return f"{', '.join(_names(scan))}, row by row"
 
     def close(self) -> None:
         """Forget which files were verified; nothing else is held."""
@@ -84,20 +82,6 @@ class PythonEngine:
         self._verified[table.name] = state
 
 
-def _kept(scan: Scan, table: Table) -> Iterator[tuple[Value, Row]]:
-    """Give each row that passes every filter, and its unit: where none is named, itself."""
-    conditions = _conditions(scan.relation)
-    wanted = columns_read(scan)
-    numbers = count()
-    for unit, row in read_rows(table, list(wanted)):
-        owner = next(numbers) if table.unit is None else unit
-        if owner is not None and all(evaluate(c, row) is True for c in conditions):
-            yield owner, row
-
-
-def _conditions(relation: Relation) -> list[Expr]:
-    conditions = []
-    while isinstance(relation, Filter):
-        conditions.append(relation.condition)
-        relation = relation.source
-    return conditions
+def _names(scan: Scan) -> list[str]:
+    """Give the private tables that a scan reads, each once."""
+    return list(dict.fromkeys(one.table for one in tables_of(scan.relation)))

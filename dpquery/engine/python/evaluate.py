@@ -45,8 +45,8 @@ _COMPARE: Mapping[Comparison, Callable[[Value, Value], bool]] = {
 def evaluate(expr: Expr, row: Row) -> Value:
     """Give the value of an expression for one row of clamped columns."""
     match expr:
-        case ColumnRef(name=name):
-            return row[name]
+        case ColumnRef(of=number, name=name):
+            return row[number, name]
         case Literal(value=value, type=type_):
             return constant(value, type_)
         case IsNull(operand=operand):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,18 +22,21 @@ from dpquery.ir import Scalar
 from dpquery.policy.model import Column, DatabaseTable, Table
 from dpquery.types import Kind, Type
 
-__all__ = ["Row", "Value", "constant", "read_rows"]
+__all__ = ["Row", "Value", "constant", "plain_rows", "read_rows"]
 
 Value = Any
 """None, bool, int, float, Fraction or str, as the type of its column or expression says."""
-Row = Mapping[str, Value]
+Row = Mapping[tuple[int, str], Value]
+"""Values by relation and name of their column."""
 
 _DAY_ZERO = date(1970, 1, 1)
 _MOMENT_ZERO = datetime(1970, 1, 1)  # noqa: DTZ001 - timestamps have no time zone here
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def read_rows(table: Table, names: Sequence[str]) -> Iterator[tuple[Value, Row]]:
+def read_rows(
+    table: Table, names: Sequence[str]
+) -> Iterator[tuple[Value, Mapping[str, Value]]]:
     """Give each row as its unit, unclamped, and the columns named, clamped.
 
     Raises:
@@ -49,7 +53,7 @@ def read_rows(table: Table, names: Sequence[str]) -> Iterator[tuple[Value, Row]]
 
 def _rows_of(
     path: Path, unit: str | None, columns: Sequence[Column]
-) -> Iterator[tuple[Value, Row]]:
+) -> Iterator[tuple[Value, Mapping[str, Value]]]:
     wanted = {column.name for column in columns} | ({unit} if unit is not None else set())
     with pq.ParquetFile(path) as file:
         data, length = file.read(columns=sorted(wanted)), file.metadata.num_rows
@@ -58,6 +62,17 @@ def _rows_of(
     names = [column.name for column in columns]
     for owner, *values in zip(units, *cells, strict=True):
         yield owner, dict(zip(names, values, strict=True))
+
+
+def plain_rows(table: pa.Table) -> Iterator[Mapping[str, Value]]:
+    """Give the rows of a public table, by column."""
+    cells = [map(_exact, _plain(table.column(name))) for name in table.column_names]
+    for values in zip(*cells, strict=True):
+        yield dict(zip(table.column_names, values, strict=True))
+
+
+def _exact(cell: Value) -> Value:
+    return Fraction(cell) if isinstance(cell, Decimal) else cell
 
 
 def _plain(column: pa.ChunkedArray) -> list[Value]:

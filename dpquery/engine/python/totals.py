@@ -10,8 +10,8 @@ import numpy as np
 
 from dpquery.engine.python.evaluate import evaluate
 from dpquery.engine.python.rows import Row, Value, constant
+from dpquery.engine.python.values import code_of
 from dpquery.ir import (
-    Code,
     CountRows,
     CountUnits,
     Expr,
@@ -20,10 +20,8 @@ from dpquery.ir import (
     Scan,
     SumCodes,
     Weight,
-    on_grid,
 )
 from dpquery.mechanisms.exponential import Integers
-from dpquery.types import Kind
 
 __all__ = ["Totals", "code_of", "row_weight"]
 
@@ -31,22 +29,6 @@ __all__ = ["Totals", "code_of", "row_weight"]
 def row_weight(weight: Weight, rows: int) -> int:
     """Give floor(scale * min(1, limit / rows)): what each row of a unit counts."""
     return min(weight.scale, weight.scale * weight.limit // rows)
-
-
-def code_of(code: Code, row: Row) -> int | None:
-    """Give the code of a row, or None where the expression is NULL."""
-    value = evaluate(code.expr, row)
-    if value is None:
-        return None
-    match code.expr.type.kind:
-        case Kind.DOUBLE:
-            low, high = float(code.low * code.grid), float(code.high * code.grid)
-            number = on_grid(min(max(value, low), high), code.grid)
-        case Kind.DECIMAL:
-            number = int(value / code.grid)
-        case _:
-            number = int(value)
-    return min(max(number, code.low), code.high) - code.origin
 
 
 class Totals:

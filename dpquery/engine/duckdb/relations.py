@@ -1,0 +1,262 @@
+"""Relations as SQL: each node a SELECT whose rows carry their owner and engine-made columns.
+
+The owner of a row is the column u. A column that a relation gives is named by the number of
+the relation and a name, so that nothing an analyst writes is ever a name here. Only columns in
+use are written. What is computed per unit does not depend on the order of rows: integers,
+decimals and codes are added up, ties are broken by every column in use, and a zero has no sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from dpquery.engine.duckdb.codes import code_sql
+from dpquery.engine.duckdb.connection import quoted
+from dpquery.engine.duckdb.render import (
+    Expressions,
+    Place,
+    Rows,
+    cast,
+    column_name,
+    storage,
+)
+from dpquery.ir import ColumnRef, Expr, Filter, Relation, TableScan, grid_step
+from dpquery.relations import (
+    Aggregate,
+    Output,
+    PerUnit,
+    Project,
+    PublicJoin,
+    SemiJoin,
+    Sorted,
+    UnionAll,
+    UnitAggregate,
+    UnitJoin,
+    WindowColumn,
+    Windowed,
+    WindowFunction,
+    numbers,
+    only_table,
+    tables_of,
+)
+from dpquery.types import Kind, Type
+
+__all__ = ["Nested"]
+
+ZERO = "CAST('0.0' AS DOUBLE)"
+
+
+@dataclass
+class Nested(Expressions):
+    """Writes relations over the tables of one scan, each read at its place."""
+
+    places: Mapping[str, Place]
+    publics: Mapping[str, str]
+    """What the engine calls each public table."""
+    used: Iterable[ColumnRef]
+    _by_number: dict[int, list[ColumnRef]] = field(init=False)
+    _made: int = 0
+
+    def __post_init__(self) -> None:
+        self._by_number = {}
+        for ref in self.used:
+            self._by_number.setdefault(ref.of, []).append(ref)
+
+    def source(self, relation: Relation) -> str:
+        """Write what stands after FROM for a relation's rows."""
+        return f"({self._select(relation)}) AS r"
+
+    def _select(self, relation: Relation) -> str:
+        """Write a relation as a query; all nodes below it are written first, in turn."""
+        if only_table(relation) is not None:
+            return self._table(relation)
+        match relation:
+            case Filter(source=source, condition=condition):
+                return f"SELECT * FROM ({self._select(source)}) WHERE {self.value(condition)}"
+            case Project(source=source, number=number, outputs=outputs):
+                return self._projected(source, number, outputs)
+            case PublicJoin():
+                return self._public(relation)
+            case UnitJoin():
+                return self._joined(relation)
+            case SemiJoin(source=source, other=other, negated=negated):
+                found = f"SELECT 1 FROM ({self._select(other)}) AS b WHERE b.u = a.u"
+                which = "NOT EXISTS" if negated else "EXISTS"
+                return f"SELECT a.* FROM ({self._select(source)}) AS a WHERE {which} ({found})"
+            case UnionAll(number=number, parts=parts):
+                selects = (self._projected(part, number, outputs) for part, outputs in parts)
+                return " UNION ALL ".join(selects)
+            case PerUnit():
+                return self._per_unit(relation)
+            case Windowed():
+                columns = "".join(f", {self._window(relation, c)}" for c in relation.columns)
+                return f"SELECT *{columns} FROM ({self._select(relation.source)})"
+        raise AssertionError(relation)  # the tree has no other relation
+
+    def _columns(self, *of: int) -> list[ColumnRef]:
+        return [ref for number in sorted(of) for ref in self._by_number.get(number, [])]
+
+    def _owned(self, relation: Relation) -> bool:
+        """Whether rows have owners with several rows: all tables have a unit, or none has."""
+        return self.places[tables_of(relation)[0].table].table.unit is not None
+
+    def _row(self, relation: Relation, columns: Iterable[str]) -> str:
+        """List the columns of a row: its owner first, where it has one."""
+        owner = ["u"] if self._owned(relation) else []
+        return ", ".join([*owner, *columns]) or "1 AS one"
+
+    def _table(self, relation: Relation) -> str:
+        """Write a table's rows; that a zero has no sign is seen to here."""
+        scan = only_table(relation)
+        assert isinstance(scan, TableScan)  # noqa: S101 - the caller looked
+        place = self.places[scan.table]
+        rows = Rows(place)
+        columns = [
+            f"{_settled(rows.value(ref), ref.type)} AS {column_name(ref)}"
+            for ref in self._columns(scan.number)
+        ]
+        if place.table.unit is not None:
+            columns.insert(0, f"{place.unit} AS u")
+        return f"SELECT {', '.join(columns) or '1 AS one'} FROM {rows.relation(relation)}"
+
+    def _projected(self, source: Relation, number: int, outputs: Iterable[Output]) -> str:
+        """Write computed columns, in the one storage that all parts of a union share."""
+        made = {output.name: output.expr for output in outputs}
+        columns = [
+            f"{self._stored_as(made[ref.name], ref)} AS {column_name(ref)}"
+            for ref in self._columns(number)
+        ]
+        return f"SELECT {self._row(source, columns)} FROM ({self._select(source)})"
+
+    def _stored_as(self, expr: Expr, ref: ColumnRef) -> str:
+        value = self.value(expr)
+        exact = ref.type.kind in {Kind.INTEGER, Kind.DECIMAL}
+        return cast(value, storage(ref.type, ref.domain)) if exact else value
+
+    def _public(self, join: PublicJoin) -> str:
+        """Write a join with a public table: NaN is NULL there, as everywhere."""
+        given = self._columns(join.number)
+        columns = ", ".join(f"{quoted(ref.name)} AS {column_name(ref)}" for ref in given)
+        public = f"SELECT {columns or '1 AS one'} FROM {self.publics[join.table]}"
+        names = [f"a.{column_name(ref)}" for ref in self._columns(*numbers(join.source))]
+        names += [column_name(ref) for ref in given]
+        owner = ["a.u"] if self._owned(join.source) else []
+        kind = "LEFT JOIN" if join.keeps else "JOIN"
+        return (
+            f"SELECT {', '.join([*owner, *names]) or '1 AS one'} "
+            f"FROM ({self._select(join.source)}) AS a {kind} ({public}) AS p "
+            f"ON {self.value(join.condition)}"
+        )
+
+    def _joined(self, join: UnitJoin) -> str:
+        left, right = (self._side(join, side) for side in (join.left, join.right))
+        kinds = {(True, True): "FULL", (True, False): "LEFT", (False, True): "RIGHT"}
+        kind = kinds.get((join.keeps_left, join.keeps_right), "INNER")
+        names = [column_name(ref) for ref in self._columns(*numbers(join))]
+        on = "" if join.condition is None else f" AND {self.value(join.condition)}"
+        return (
+            f"SELECT {', '.join(['coalesce(a.u, b.u) AS u', *names])} "
+            f"FROM ({left}) AS a {kind} JOIN ({right}) AS b ON a.u = b.u{on}"
+        )
+
+    def _side(self, join: UnitJoin, side: Relation) -> str:
+        """Write a side of a join with no more rows of a unit than are paired.
+
+        Few units have more, so only their rows are put in order.
+        """
+        rows = self._select(side)
+        if join.limit is None:
+            return rows
+        self._made += 1
+        name, heavy = f"s{self._made}", f"h{self._made}"
+        order = self._order_of_all(side)
+        return (
+            f"WITH {name} AS MATERIALIZED ({rows}), {heavy} AS (SELECT u FROM {name} "
+            f"GROUP BY u HAVING count(*) > {join.limit}) "
+            f"SELECT * FROM {name} AS s WHERE NOT EXISTS "
+            f"(SELECT 1 FROM {heavy} AS h WHERE h.u = s.u) UNION ALL "
+            f"SELECT * FROM (SELECT s.* FROM {name} AS s JOIN {heavy} AS h ON h.u = s.u "
+            f"QUALIFY row_number() OVER (PARTITION BY s.u{order}) <= {join.limit})"
+        )
+
+    def _order_of_all(self, relation: Relation, *first: str) -> str:
+        names = [column_name(ref) for ref in self._columns(*numbers(relation))]
+        order = [*first, *(f"{name} ASC NULLS LAST" for name in names)]
+        return f" ORDER BY {', '.join(order)}" if order else ""
+
+    def _per_unit(self, node: PerUnit) -> str:
+        keys = {key.name: key.expr for key in node.keys}
+        aggregates = {one.name: one for one in node.aggregates}
+        columns, groups = ["u"], ["u"]
+        groups += [_settled(self.value(expr), expr.type) for expr in keys.values()]
+        for ref in self._columns(node.number):
+            if ref.name in keys:
+                value = _settled(self._stored_as(keys[ref.name], ref), ref.type)
+            else:
+                value = self._aggregate(aggregates[ref.name])
+            columns.append(f"{value} AS {column_name(ref)}")
+        source = self._select(node.source)
+        return f"SELECT {', '.join(columns)} FROM ({source}) GROUP BY {', '.join(groups)}"
+
+    def _aggregate(self, one: UnitAggregate, over: str = "") -> str:
+        """Write an aggregate of one unit's rows in the storage of its range."""
+        value = "*" if one.argument is None else self.value(one.argument)
+        kept = "" if one.condition is None else f" FILTER (WHERE {self.value(one.condition)})"
+        match one.function:
+            case Aggregate.COUNT:
+                return f"count({value}){kept}{over}"
+            case Aggregate.COUNT_DISTINCT:
+                return f"count(DISTINCT {value}){kept}{over}"
+            case Aggregate.SUM | Aggregate.AVG:
+                return self._sum(one, value, kept + over)
+            case _:
+                found = f"{one.function}({value}){kept}{over}"
+                return _settled(found, one.type)
+
+    def _sum(self, one: UnitAggregate, value: str, rest: str) -> str:
+        """Write a sum, or a mean as one division of it; of doubles, over codes."""
+        if one.code is not None:
+            value = code_sql(self, one.code)
+        total = f"sum({value}){rest}"
+        if one.type.kind is not Kind.DOUBLE:
+            return cast(total, storage(one.type, one.domain))
+        number = cast(cast(total, "VARCHAR"), "DOUBLE")
+        if one.code is not None:
+            operator, step = grid_step(one.code.grid)
+            back = "/" if operator == "*" else "*"
+            number = f"({number} {back} CAST('{step!r}' AS DOUBLE))"
+        if one.function is Aggregate.AVG:
+            number = f"({number} / count({value}){rest})"
+        return number
+
+    def _window(self, node: Windowed, column: WindowColumn) -> str:
+        parts = ", ".join(["u", *(_settled(self.value(e), e.type) for e in column.parts)])
+        order = [
+            f"{_settled(self.value(key.expr), key.expr.type)} {_direction(key)}"
+            for key in column.order
+        ]
+        name = column_name(ColumnRef(node.span, column.name, column.type, of=node.number))
+        ranked = column.function in {WindowFunction.RANK, WindowFunction.DENSE_RANK}
+        if column.aggregate is not None:
+            found = self._aggregate(column.aggregate, f" OVER (PARTITION BY {parts})")
+            return f"{found} AS {name}"
+        by = (
+            f" ORDER BY {', '.join(order)}"
+            if ranked
+            else self._order_of_all(node.source, *order)
+        )
+        argument = ""
+        if column.argument is not None:
+            argument = f"{self.value(column.argument)}, {column.offset}"
+        return f"{column.function}({argument}) OVER (PARTITION BY {parts}{by}) AS {name}"
+
+
+def _direction(key: Sorted) -> str:
+    nulls = "FIRST" if key.nulls_first else "LAST"
+    return f"{'DESC' if key.descending else 'ASC'} NULLS {nulls}"
+
+
+def _settled(value: str, type_: Type) -> str:
+    """Write a double whose zero has no sign: which of two equal zeros stays is chance."""
+    return f"({value} + {ZERO})" if type_.kind is Kind.DOUBLE else value

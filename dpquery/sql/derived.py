@@ -1,0 +1,376 @@
+"""A SELECT over private rows that releases nothing: again a relation, by rows or by units.
+
+Its columns are expressions, written out where they are used. GROUP BY and DISTINCT keep the
+unit among their keys, because rows of different units would else become one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused
+from dpquery.expr import Expr
+from dpquery.relations import Filter, Output, PerUnit, UnionAll
+from dpquery.source import Span
+from dpquery.sql.conditions import Conditions
+from dpquery.sql.expressions import alike
+from dpquery.sql.literals import unwrapped
+from dpquery.sql.mending import outside
+from dpquery.sql.names import Scope, fold, written_name
+from dpquery.sql.per_unit import Aggregates, PerUnitRows, is_exact_aggregate
+from dpquery.sql.sources import Context, Derived, Private, derived_ref
+from dpquery.sql.unitwise import Windows
+
+__all__ = ["derive", "union_all"]
+
+_ACROSS_UNITS = {
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+    "order": "ORDER BY",
+}
+
+
+def derive(context: Context, select: exp.Select, rows: Private) -> Derived:
+    """Bind a SELECT whose rows stay private.
+
+    Raises:
+        RuleRefused: DPQ307 one unit's rows would decide about another's.
+    """
+    for slot, word in _ACROSS_UNITS.items():
+        clause = select.args.get(slot)
+        if clause is not None:
+            _refuse_across(context, context.spans.of(clause), word, slot, rows.scope)
+    grouped = select.args.get("group") is not None
+    if grouped or any(is_exact_aggregate(node) for node in _own_nodes(select)):
+        found = _per_unit(context, select, rows)
+    else:
+        found = _row_by_row(context, select, rows)
+    return _distinct(context, select, found) if select.args.get("distinct") else found
+
+
+def _own_nodes(select: exp.Select) -> list[exp.Expr]:
+    """Give the nodes of the SELECT list and HAVING that are not inside a window or subquery."""
+    roots = [*select.expressions, select.args.get("having"), select.args.get("qualify")]
+    found: list[exp.Expr] = []
+    pending = [root for root in roots if root is not None]
+    while pending:
+        node = pending.pop()
+        found.append(node)
+        if not isinstance(node, exp.Window | exp.Query):
+            pending.extend(node.iter_expressions())
+    return found
+
+
+def _row_by_row(context: Context, select: exp.Select, rows: Private) -> Derived:
+    """Bind a projection, with the windows in it."""
+    windows = Windows(context, rows.relation, rows.scope)
+    bound = windows.rows
+    columns, owners = _items(context, select, rows.scope, bound)
+    qualify = select.args.get("qualify")
+    kept = None if qualify is None else windows.qualified(qualify.this, select)
+    relation = windows.relation
+    if kept is not None and qualify is not None:
+        relation = Filter(context.spans.of(qualify.this), relation, kept)
+    return Derived(relation, columns, owners, rows.scope.table)
+
+
+def _items(
+    context: Context, select: exp.Select, scope: Scope, rows: Conditions
+) -> tuple[dict[str, Expr], frozenset[str]]:
+    """Bind the SELECT list: columns by name, and the names under which it gives the unit."""
+    columns: dict[str, Expr] = {}
+    owners: set[str] = set()
+    for node in select.expressions:
+        if _is_star(node):
+            _star(context, node, scope, columns, owners)
+            continue
+        value = node.this if isinstance(node, exp.Alias) else node
+        inner = unwrapped(value)
+        name = node.alias or (inner.name if isinstance(inner, exp.Column) else "")
+        name = name or context.spans.text(value)
+        owned = scope.owns(inner)
+        if owned:
+            owners.add(fold(name))
+        hidden = owned and isinstance(inner, exp.Column) and not scope.knows(inner.name)
+        if not hidden:
+            _named(context, columns, name, rows.bind(value), context.spans.of(node))
+    return columns, frozenset(owners)
+
+
+def _is_star(node: exp.Expr) -> bool:
+    qualified = isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
+    return qualified or isinstance(node, exp.Star)
+
+
+def _star(
+    context: Context, node: exp.Expr, scope: Scope, columns: dict[str, Expr], owners: set[str]
+) -> None:
+    """Add all columns, or those of one relation; what USING joined stands once."""
+    table = node.table if isinstance(node, exp.Column) else ""
+    span = context.spans.of(node)
+    if isinstance(node, exp.Column):
+        scope.check_qualifier(node, span)
+    for member in scope.members:
+        if table and fold(table) != fold(member.alias):
+            continue
+        for name, expr in member.columns.items():
+            if table or fold(name) not in member.hidden:
+                _named(context, columns, name, expr, span)
+        owners |= member.owners
+
+
+def _named(
+    context: Context, columns: dict[str, Expr], name: str, expr: Expr, span: Span
+) -> None:
+    if any(fold(name) == fold(other) for other in columns):
+        raise NameRefused(
+            Diagnostic(
+                "DPQ211",
+                f"two columns are called {name[:80]}",
+                span,
+                "the second one",
+                ("the query around finds columns by their names.",),
+                (f"AS {written_name(f'{name[:80]}_2')}",),
+            )
+        )
+    columns[name] = expr
+
+
+def _distinct(context: Context, select: exp.Select, found: Derived) -> Derived:
+    """Keep one of equal rows of a unit."""
+    node = select.args["distinct"]
+    if node.args.get("on") is not None:
+        what = outside(
+            "DISTINCT ON", context.spans.of(node), "not understood", "SELECT DISTINCT"
+        )
+        raise SyntaxRefused(what)
+    if not found.owners:
+        _refuse_without_unit(
+            context, context.spans.of(select.expressions[0]), "DISTINCT", found
+        )
+    return _grouped_by_columns(context, found, context.spans.of(select))
+
+
+def _grouped_by_columns(context: Context, found: Derived, span: Span) -> Derived:
+    number = context.numbers()
+    outputs = [Output(f"x{i}", expr) for i, expr in enumerate(found.columns.values())]
+    columns = {
+        name: derived_ref(output, number)
+        for name, output in zip(found.columns, outputs, strict=True)
+    }
+    own = (
+        o.name for n, o in zip(found.columns, outputs, strict=True) if fold(n) in found.owners
+    )
+    relation = PerUnit(span, found.relation, number, tuple(outputs), (), frozenset(own))
+    return Derived(relation, columns, found.owners, found.table)
+
+
+def _per_unit(context: Context, select: exp.Select, rows: Private) -> Derived:
+    """Bind GROUP BY with the unit: order-free aggregates of each unit's rows."""
+    span, scope = context.spans.of(select), rows.scope
+    base = Conditions(scope, context.spans)
+    nodes = list(_group_nodes(context, select, scope))
+    if not any(scope.owns(unwrapped(node)) for node in nodes):
+        first = next((n for n in _own_nodes(select) if is_exact_aggregate(n)), select)
+        _refuse_group(context, context.spans.of(first), nodes, scope)
+    number = context.numbers()
+    keyed = [n for n in nodes if not _hidden_unit(scope, n)]
+    keys = [Output(f"x{i}", base.bind(node)) for i, node in enumerate(keyed)]
+    own = frozenset(
+        k.name for k, n in zip(keys, keyed, strict=True) if scope.owns(unwrapped(n))
+    )
+    aggregates = Aggregates(context, base, rows.relation, number)
+    bound = PerUnitRows(scope, context.spans, keys, aggregates, number)
+    columns, owners = _items(context, select, scope, bound)
+    having = select.args.get("having")
+    kept = None if having is None else bound.condition(_aliases_out(having.this, select, scope))
+    relation = PerUnit(span, rows.relation, number, tuple(keys), tuple(aggregates.found), own)
+    if kept is None or having is None:
+        return Derived(relation, columns, owners, scope.table)
+    filtered = Filter(context.spans.of(having.this), relation, kept)
+    return Derived(filtered, columns, owners, scope.table)
+
+
+def _hidden_unit(scope: Scope, node: exp.Expr) -> bool:
+    inner = unwrapped(node)
+    return scope.owns(inner) and isinstance(inner, exp.Column) and not scope.knows(inner.name)
+
+
+def _aliases_out(node: exp.Expr, select: exp.Select, scope: Scope) -> exp.Expr:
+    """Write out names of the SELECT list, where no column below has the name."""
+    aliased = {
+        fold(item.alias): item.this
+        for item in select.expressions
+        if isinstance(item, exp.Alias) and not scope.knows(item.alias)
+    }
+
+    def written(part: exp.Expr) -> exp.Expr:
+        if isinstance(part, exp.Column) and not part.table and fold(part.name) in aliased:
+            return exp.Paren(this=aliased[fold(part.name)].copy())
+        return part
+
+    return node.copy().transform(written)
+
+
+def _group_nodes(context: Context, select: exp.Select, scope: Scope) -> list[exp.Expr]:
+    """Give the grouping expressions: a number counts columns, ALL takes all but aggregates."""
+    group = select.args.get("group")
+    items = [i.this if isinstance(i, exp.Alias) else i for i in select.expressions]
+    if group is None:
+        return []
+    if group.args.get("all"):
+        return [i for i in items if not any(is_exact_aggregate(n) for n in i.walk())]
+    aliases = {fold(i.alias): i.this for i in select.expressions if isinstance(i, exp.Alias)}
+    found = []
+    for node in group.expressions:
+        number = int(node.this) if _is_ordinal(node) else 0
+        if 1 <= number <= len(items):
+            found.append(items[number - 1])
+        elif isinstance(node, exp.Column) and not node.table and not scope.knows(node.name):
+            owned = scope.owns(node)
+            found.append(node if owned else aliases.get(fold(node.name), node))
+        else:
+            found.append(node)
+    return found
+
+
+def _is_ordinal(node: exp.Expr) -> bool:
+    text = str(node.this) if isinstance(node, exp.Literal) and not node.is_string else ""
+    return text.isdigit() and len(text) < 6
+
+
+def union_all(
+    context: Context, span: Span, parts: Sequence[Derived], check: object = None
+) -> Derived:
+    """Put the rows of several relations together: columns by place, of types that match.
+
+    Raises:
+        NameRefused: DPQ208 another number of columns, or types that do not match.
+    """
+    first, *others = parts
+    for other in others:
+        if len(other.columns) != len(first.columns):
+            raise NameRefused(
+                Diagnostic(
+                    "DPQ208",
+                    f"UNION ALL of {len(first.columns)} and {len(other.columns)} columns",
+                    span,
+                    "another number of columns",
+                    ("columns are put together by their places.",),
+                    ("give both sides the same number of columns",),
+                )
+            )
+    number = context.numbers()
+    rows = [list(part.columns.values()) for part in parts]
+    aligned = [alike(span, list(column)) for column in zip(*rows, strict=True)]
+    outputs = [
+        tuple(Output(f"x{i}", column[place]) for i, column in enumerate(aligned))
+        for place in range(len(parts))
+    ]
+    columns = {}
+    for i, name in enumerate(first.columns):
+        columns[name] = merged_ref([made[i] for made in outputs], number)
+    owners = {
+        name
+        for name in map(fold, first.columns)
+        if all(_owner_at(part, [*map(fold, first.columns)].index(name)) for part in parts)
+    }
+    hidden = first.owners - set(map(fold, first.columns))
+    owners |= {o for o in hidden if all(o in part.owners for part in parts)}
+    pairs = tuple((part.relation, made) for part, made in zip(parts, outputs, strict=True))
+    return Derived(UnionAll(span, number, pairs), columns, frozenset(owners), first.table)
+
+
+def _owner_at(part: Derived, place: int) -> bool:
+    return fold(list(part.columns)[place]) in part.owners
+
+
+def merged_ref(outputs: Sequence[Output], number: int) -> Expr:
+    """Give a column that holds the values of any of several expressions."""
+    from dataclasses import replace
+
+    from dpquery.types import Interval
+
+    refs = [derived_ref(output, number) for output in outputs]
+    lows = [ref.domain.low for ref in refs]
+    highs = [ref.domain.high for ref in refs]
+    domain = Interval(
+        None if None in lows else min(low for low in lows if low is not None),
+        None if None in highs else max(high for high in highs if high is not None),
+    )
+    keys = None
+    if all(ref.keys is not None for ref in refs):
+        keys = tuple(dict.fromkeys(key for ref in refs for key in ref.keys or ()))
+    grids = {ref.grid for ref in refs}
+    return replace(
+        refs[0],
+        domain=domain,
+        bounded=all(ref.bounded for ref in refs),
+        grid=grids.pop() if len(grids) == 1 else None,
+        keys=keys,
+    )
+
+
+def _refuse_across(
+    context: Context, span: Span, word: str, slot: str, scope: Scope
+) -> NoReturn:
+    raise RuleRefused(
+        Diagnostic(
+            "DPQ307",
+            f"{word} over private rows would let one unit decide about another",
+            span,
+            "chooses among the rows of all units",
+            (
+                "which rows are kept would depend on rows of other units, and nothing would",
+                "bound what one unit changes.",
+            ),
+            ("leave the clause out", _numbered(scope)),
+        )
+    )
+
+
+def _numbered(scope: Scope) -> str:
+    """Say how rows of each unit are chosen, where there are units."""
+    unit = scope.table.unit
+    if unit is None:
+        return "each row is a unit of its own here"
+    by = f"OVER (PARTITION BY {written_name(unit)})"
+    return f"or choose among the rows of each unit: QUALIFY row_number() {by} = 1"
+
+
+def _refuse_without_unit(context: Context, span: Span, word: str, found: Derived) -> NoReturn:
+    unit = found.table.unit
+    raise RuleRefused(
+        Diagnostic(
+            "DPQ307",
+            f"{word} of private rows needs the unit among its columns",
+            span,
+            "rows of different units would become one" if unit else "each row is a unit here",
+            ("a row that stands for several units belongs to none of them.",),
+            (f"put {written_name(unit)} among them" if unit else "leave DISTINCT out",),
+        )
+    )
+
+
+def _refuse_group(
+    context: Context, span: Span, nodes: Sequence[exp.Expr], scope: Scope
+) -> NoReturn:
+    unit = scope.table.unit
+    others = [context.spans.text(node) for node in nodes]
+    by = ", ".join([written_name(unit or "unit"), *others])
+    raise RuleRefused(
+        Diagnostic(
+            "DPQ307",
+            "an exact aggregate in a subquery has to be per unit",
+            span,
+            f"not grouped by {unit}" if unit else "each row is a unit of its own here",
+            (
+                "over the rows of several units it would be exact, and exact results show who",
+                "is there; per unit it is one row of that unit, to be asked by a DP_ function.",
+            ),
+            (f"GROUP BY {by}" if unit else "leave the aggregate out",),
+        )
+    )

@@ -1,0 +1,389 @@
+"""FROM clauses over private rows: each relation is joined on the unit, or to a public key.
+
+Inner joins may stand in any order and as a list with commas; their conditions are looked
+through for the equality that each join needs, and applied whole. What is not joined in one of
+the two ways would pair the rows of one unit with those of another, and is refused with the
+predicate to add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import expressions as exp
+
+from dpquery.expr import ColumnRef, Compare, Comparison, Expr, Logic
+from dpquery.policy.model import Table
+from dpquery.relations import Filter, PublicJoin, Relation, SemiJoin, UnitJoin, tables_of
+from dpquery.source import Span
+from dpquery.sql.conditions import Conditions, chain
+from dpquery.sql.literals import unwrapped
+from dpquery.sql.names import Member, Scope, fold
+from dpquery.sql.sources import Context, Derived, Private, PublicItem, materialised, range_of
+from dpquery.sql.unjoined import (
+    refuse_computed,
+    refuse_key,
+    refuse_kind,
+    refuse_off_unit,
+    refuse_public_rows,
+    refuse_twice,
+    refuse_units,
+)
+
+__all__ = ["MOST_PAIRED", "bind_from", "conjuncts", "same_units"]
+
+MOST_PAIRED = 1000
+"""Rows of one unit on each side of a join that are paired, where both can have several."""
+
+
+def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
+    """Part a condition at its outer ANDs."""
+    if node is None:
+        return []
+    inner = unwrapped(node)
+    return list(chain(inner)) if isinstance(inner, exp.And) else [inner]
+
+
+@dataclass(slots=True)
+class _Item:
+    """One relation of the clause, and how it is joined to those before it."""
+
+    found: Derived | PublicItem
+    alias: str
+    join: exp.Join | None
+    span: Span
+
+    @property
+    def side(self) -> str:
+        """LEFT, RIGHT, FULL, or nothing for an inner join."""
+        return str(self.join.side).upper() if self.join is not None and self.join.side else ""
+
+    @property
+    def kind(self) -> str:
+        """SEMI, ANTI, or nothing."""
+        kind = str(self.join.kind).upper() if self.join is not None and self.join.kind else ""
+        return kind if kind in {"SEMI", "ANTI"} else ""
+
+
+@dataclass
+class _From:
+    """Joins the relations of one clause, from left to right."""
+
+    context: Context
+    table: Table
+    where: list[exp.Expr]
+    """What WHERE asks of every row: for relations that are joined by a comma."""
+    grouped: bool
+    """Whether all groups are shown anyway, so that keeping public rows adds none."""
+    relation: Relation | None = None
+    members: list[Member] = field(default_factory=list)
+    waiting: list[_Item] = field(default_factory=list)
+    """Public tables that stand before the first private one."""
+    pool: list[exp.Expr] = field(default_factory=list)
+    """Conditions of inner joins."""
+
+    @property
+    def scope(self) -> Scope:
+        """What the names mean so far."""
+        return Scope(tuple(self.members), self.table)
+
+    def add(self, item: _Item) -> None:
+        """Join the next relation."""
+        self._join_kinds(item)
+        if isinstance(item.found, PublicItem):
+            if self.relation is None:
+                self.waiting.append(item)
+                self.pool += self._own(item)
+            else:
+                self._public(item, item.found)
+        elif self.relation is None:
+            self._first(item, item.found)
+        else:
+            self._private(item, item.found)
+
+    def _join_kinds(self, item: _Item) -> None:
+        join = item.join
+        if join is None:
+            return
+        method = str(join.args.get("method") or "").upper()
+        if method:
+            refuse_kind(item.span, f"{method} JOIN")
+        public_kept = isinstance(item.found, PublicItem) and item.side in {"RIGHT", "FULL"}
+        before = isinstance(item.found, Derived) and self.relation is None
+        private_kept = before and self.waiting and item.side in {"LEFT", "FULL"}
+        if (public_kept or private_kept) and not (self.grouped and item.side != "FULL"):
+            refuse_public_rows(item.span)
+
+    def _own(self, item: _Item) -> list[exp.Expr]:
+        """Give the conditions of a join, as they stand after ON."""
+        return [] if item.join is None else conjuncts(item.join.args.get("on"))
+
+    def _first(self, item: _Item, found: Derived) -> None:
+        """Begin with the first private relation; public ones before it are joined to it."""
+        self.relation = found.relation
+        self.members.append(found.member(item.alias))
+        if self.waiting and item.join is not None:
+            self.pool += self._own(item)
+            using = item.join.args.get("using") or []
+            if using:
+                last = self.waiting.pop()
+                self._public(replace(last, join=item.join), last.found)  # type: ignore[arg-type]
+        for waiting in self.waiting:
+            self._public(replace(waiting, join=None), waiting.found)  # type: ignore[arg-type]
+        self.waiting = []
+
+    def finish(self) -> Private:
+        """Apply what the inner joins ask of rows beyond their equalities."""
+        assert self.relation is not None  # noqa: S101 - the caller saw a private relation
+        scope = self.scope
+        for part in self.pool:
+            rows = Conditions(scope, self.context.spans)
+            span = self.context.spans.of(part)
+            self.relation = Filter(span, self.relation, rows.condition(part))
+        return Private(self.relation, scope)
+
+    def _public(self, item: _Item, public: PublicItem) -> None:
+        """Join a public table on its unique key."""
+        assert self.relation is not None  # noqa: S101 - it waits until there is one
+        if item.kind:
+            refuse_kind(item.span, f"a {item.kind} JOIN with a public table")
+        number = self.context.numbers()
+        member = self._public_member(public, number)
+        keeps = item.side == "LEFT"
+        using = [] if item.join is None else item.join.args.get("using") or []
+        own = self._own(item)
+        scope = Scope((*self.members, member), self.table)
+        rows = Conditions(scope, self.context.spans)
+        pool = own if keeps else [*own, *self.pool, *self.where]
+        equalities = [self._equal_names(name, member, rows) for name in using]
+        found = [(part, e) for part in pool if (e := self._key_equality(part, member, rows))]
+        bound = [*equalities, *(expr for _, expr in found)]
+        keyed = {fold(_of(expr, number).name) for expr in bound}
+        if not public.table.unique or not {*map(fold, public.table.unique)} <= keyed:
+            refuse_key(item.span, public, self.scope)
+        if keeps:
+            bound = [*equalities, *(rows.condition(part) for part in own)]
+        else:
+            self.pool += own
+        condition = _all_of(item.span, bound)
+        assert condition is not None  # noqa: S101 - a key has a column
+        self.relation = PublicJoin(
+            item.span, self.relation, public.table.name, number, condition, keeps
+        )
+        self.members.append(_hiding(member, using))
+
+    def _public_member(self, public: PublicItem, number: int) -> Member:
+        """Name the columns of a public table, with what is known of their values."""
+        facts = self.context.public
+        columns = {}
+        for name, type_ in facts.types(public.table.name).items():
+            keys = facts.values(public.table.name, name)
+            columns[name] = ColumnRef(
+                public.span, name, type_, range_of(keys), keys is not None, None, number, keys
+            )
+        return Member(public.alias, columns)
+
+    def _equal_names(self, name: exp.Identifier, member: Member, rows: Conditions) -> Expr:
+        """Write USING (name) as an equality."""
+        left = Conditions(self.scope, self.context.spans)
+        theirs = exp.column(name.copy(), table=exp.to_identifier(member.alias, quoted=True))
+        ours = exp.column(name.copy())
+        for made in (theirs, ours):
+            made.this.meta.update(name.meta)
+        one, other = left.bind(ours), rows.bind(theirs)
+        return rows.equal(self.context.spans.of(name), one, other)
+
+    def _key_equality(self, part: exp.Expr, member: Member, rows: Conditions) -> Expr | None:
+        """Bind `key = expression over the rows before`; None where a part is not that."""
+        if not isinstance(part, exp.EQ):
+            return None
+        for key, value in ((part.this, part.expression), (part.expression, part.this)):
+            if self._is_of(unwrapped(key), member) and not self._speaks_of(value, member):
+                return rows.condition(part) if self._known(value) else None
+        return None
+
+    def _is_of(self, node: exp.Expr, member: Member) -> bool:
+        """Say whether a node is a column of a relation and of no other."""
+        if not isinstance(node, exp.Column):
+            return False
+        named = fold(node.table) == fold(member.alias) if node.table else True
+        here = any(fold(name) == fold(node.name) for name in member.columns)
+        return named and here and (bool(node.table) or not self.scope.knows(node.name))
+
+    def _speaks_of(self, node: exp.Expr, member: Member) -> bool:
+        return any(self._is_of(column, member) for column in node.find_all(exp.Column))
+
+    def _known(self, node: exp.Expr) -> bool:
+        """Say whether every column of an expression is of a relation joined before."""
+        aliases = {fold(member.alias) for member in self.members}
+        return all(
+            fold(column.table) in aliases if column.table else self.scope.knows(column.name)
+            for column in node.find_all(exp.Column)
+        )
+
+    def _private(self, item: _Item, found: Derived) -> None:
+        """Join another private relation on the unit."""
+        assert self.relation is not None  # noqa: S101 - the caller looked
+        using = [] if item.join is None else item.join.args.get("using") or []
+        inner = not item.side and not item.kind
+        keeps = (item.side in {"LEFT", "FULL"}, item.side in {"RIGHT", "FULL"})
+        if keeps[1]:
+            self._materialise(item.span)
+        if keeps[0]:
+            found = materialised(found, self.context.numbers(), item.span)
+        member = found.member(item.alias)
+        scope = Scope((*self.members, member), self.table)
+        own = self._own(item)
+        pool = [*own, *self.pool, *self.where] if inner else own
+        if not self._on_unit(using, pool, member):
+            refuse_off_unit(item.span, self.members, member, self.table)
+        same_units(self.context, self.relation, found.relation, item.span)
+        rows = Conditions(scope, self.context.spans)
+        rest = [part for part in own if not self._is_unit_equality(part, member)]
+        more = [
+            self._equal_names(name, member, rows)
+            for name in using
+            if fold(name.name) not in member.owners
+        ]
+        if item.kind:
+            self._semi(item, found, rest, more)
+            return
+        if inner:
+            self.pool += rest
+            rest = []
+        condition = _all_of(item.span, [*more, *(rows.condition(part) for part in rest)])
+        limit = (
+            None
+            if self._one_row(self.relation) or self._one_row(found.relation)
+            else MOST_PAIRED
+        )
+        self.relation = UnitJoin(
+            item.span, self.relation, found.relation, condition, limit, *keeps
+        )
+        self._join_members(item, member, using, keeps)
+
+    def _semi(
+        self, item: _Item, found: Derived, rest: Sequence[exp.Expr], more: Sequence[Expr]
+    ) -> None:
+        """Keep the rows of units that are in the other relation, or are not."""
+        assert self.relation is not None  # noqa: S101 - the caller looked
+        if rest or more:
+            refuse_kind(item.span, f"more than the unit in a {item.kind} JOIN")
+        negated = item.kind == "ANTI"
+        self.relation = SemiJoin(item.span, self.relation, found.relation, negated)
+
+    def _materialise(self, span: Span) -> None:
+        """Make columns of what the relations so far compute: their rows may be missing."""
+        assert self.relation is not None  # noqa: S101 - the caller looked
+        for place, member in enumerate(self.members):
+            whole = Derived(self.relation, member.columns, member.owners, self.table)
+            if any(not isinstance(expr, ColumnRef) for expr in member.columns.values()):
+                if len(self.members) > 1:
+                    refuse_computed(span)
+                made = materialised(whole, self.context.numbers(), span)
+                self.relation = made.relation
+                self.members[place] = made.member(member.alias)
+
+    def _join_members(
+        self,
+        item: _Item,
+        member: Member,
+        using: Sequence[exp.Identifier],
+        keeps: tuple[bool, bool],
+    ) -> None:
+        """Name the columns; a unit that may be missing is the owner's no more."""
+        if keeps[0] and not (using and keeps[1]):
+            member = replace(member, owners=frozenset())
+        if keeps[1]:
+            shared = frozenset(fold(name.name) for name in using)
+            self.members = [replace(m, owners=m.owners & shared) for m in self.members]
+            self.members = [
+                replace(m, hidden=m.hidden | (shared - m.owners)) for m in self.members
+            ]
+        self.members.append(_hiding(member, using))
+
+    def _on_unit(
+        self, using: Sequence[exp.Identifier], pool: Sequence[exp.Expr], member: Member
+    ) -> bool:
+        ours = {owner for m in self.members for owner in m.owners - m.hidden}
+        named = {fold(name.name) for name in using}
+        if named & ours & member.owners:
+            return True
+        return any(self._is_unit_equality(part, member) for part in pool)
+
+    def _is_unit_equality(self, part: exp.Expr, member: Member) -> bool:
+        """Say whether a part equates the unit of the rows so far with that of a relation."""
+        if not isinstance(part, exp.EQ):
+            return False
+        both = Scope((*self.members, member), self.table)
+        sides = [both.owners_at(unwrapped(side)) for side in (part.this, part.expression)]
+        if any(len(side) != 1 for side in sides):
+            return False
+        return [member.alias in side for side in sides] in ([True, False], [False, True])
+
+    def _one_row(self, relation: Relation) -> bool:
+        return self.context.contribution(relation).single
+
+
+def bind_from(
+    context: Context,
+    items: Sequence[tuple[Derived | PublicItem, str, exp.Join | None, Span]],
+    where: exp.Where | None,
+    *,
+    grouped: bool,
+) -> Private:
+    """Join the relations of a FROM clause of which one at least is private.
+
+    Raises:
+        RuleRefused: DPQ304 a join off the unit, DPQ306 one with a public table that is not on
+            its key, DPQ308 units that cannot be compared.
+        SyntaxRefused: DPQ102 a kind of join that is not answered.
+    """
+    table = next(found.table for found, *_ in items if isinstance(found, Derived))
+    clause = _From(context, table, conjuncts(None if where is None else where.this), grouped)
+    seen: set[str] = set()
+    for found, alias, join, span in items:
+        if alias and fold(alias) in seen:
+            refuse_twice(alias, span)
+        seen.add(fold(alias))
+        clause.add(_Item(found, alias, join, span))
+    return clause.finish()
+
+
+def _all_of(span: Span, parts: Sequence[Expr]) -> Expr | None:
+    """Give the condition that all parts are true; None of no parts."""
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return Logic(span, True, tuple(parts))
+
+
+def _hiding(member: Member, using: Sequence[exp.Identifier]) -> Member:
+    return replace(member, hidden=frozenset(fold(name.name) for name in using))
+
+
+def _of(expr: Expr, number: int) -> ColumnRef:
+    """Give the public column that an equality is about."""
+    assert isinstance(expr, Compare)  # noqa: S101 - made as one
+    assert expr.operator is Comparison.EQ  # noqa: S101
+    for side in (expr.left, expr.right):
+        inner = getattr(side, "operand", side)
+        if isinstance(inner, ColumnRef) and inner.of == number:
+            return inner
+    raise AssertionError(expr)
+
+
+def same_units(context: Context, left: Relation, right: Relation, span: Span) -> None:
+    """Refuse to compare units of different domains.
+
+    Raises:
+        RuleRefused: DPQ308.
+    """
+    one, other = (context.policy.tables[tables_of(r)[0].table] for r in (left, right))
+    if one.unit is None or other.unit is None:
+        whose = one if one.unit is None else other
+        refuse_units(span, f"each row of {whose.name} is a unit of its own")
+    if fold(one.unit) != fold(other.unit):
+        refuse_units(span, f"{one.name} has {one.unit}, and {other.name} has {other.unit}")
+    if one.unit_type is None or one.unit_type != other.unit_type:
+        refuse_units(span, f"{one.unit} is not declared with one type in both tables")

@@ -1,0 +1,258 @@
+"""Aggregates of one unit's rows: order-free, exact, and each with a public range.
+
+What is computed per unit is a column like any other; only what the query around it releases
+costs anything. So a count here is the unit's true count, and the DP_ function around it states
+where it clamps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery.errors import Diagnostic, PlanRefused, RuleRefused, SyntaxRefused
+from dpquery.expr import Code, ColumnRef, Expr, Logic, columns_of
+from dpquery.functions.base import MAX_ROWS_OF_TABLE
+from dpquery.functions.codes import code_between
+from dpquery.relations import Aggregate, Output, Relation, UnitAggregate
+from dpquery.source import Span
+from dpquery.sql.conditions import Conditions
+from dpquery.sql.literals import unwrapped
+from dpquery.sql.mending import outside
+from dpquery.sql.mismatches import mismatch, with_article
+from dpquery.sql.names import Scope
+from dpquery.sql.sources import Context, derived_ref
+from dpquery.sql.spans import Spans
+from dpquery.types import BOOLEAN, DOUBLE, INTEGER, Interval, Kind
+
+__all__ = ["Aggregates", "PerUnitRows", "aggregate_of", "is_exact_aggregate"]
+
+_FUNCTIONS: dict[type[exp.Expr], Aggregate] = {
+    exp.Count: Aggregate.COUNT,
+    exp.CountIf: Aggregate.COUNT,
+    exp.Sum: Aggregate.SUM,
+    exp.Avg: Aggregate.AVG,
+    exp.Min: Aggregate.MIN,
+    exp.Max: Aggregate.MAX,
+    exp.LogicalAnd: Aggregate.ALL,
+    exp.LogicalOr: Aggregate.ANY,
+}
+_COUNTS = Interval(Fraction(0), Fraction(MAX_ROWS_OF_TABLE))
+
+
+def is_exact_aggregate(node: exp.Expr) -> bool:
+    """Say whether a node makes one value of many rows, by a function that is not DP_."""
+    return isinstance(node, exp.AggFunc) and not isinstance(node.parent, exp.Window)
+
+
+@dataclass
+class Aggregates:
+    """Collects the aggregates of a query per unit; the same one is computed once."""
+
+    context: Context
+    rows: Conditions
+    source: Relation
+    number: int
+    found: list[UnitAggregate] = field(default_factory=list)
+
+    def column(self, node: exp.Expr) -> ColumnRef:
+        """Give the column of an aggregate."""
+        made = aggregate_of(self.context, self.rows, node, f"a{len(self.found)}")
+        for one in self.found:
+            if _same(one, made):
+                return aggregate_ref(one, self.number, self.context.spans.of(node))
+        self.found.append(made)
+        return aggregate_ref(made, self.number, self.context.spans.of(node))
+
+
+def _same(one: UnitAggregate, other: UnitAggregate) -> bool:
+    parts = [(a.function, a.argument, a.condition) for a in (one, other)]
+    return parts[0] == parts[1]
+
+
+def aggregate_ref(one: UnitAggregate, number: int, span: Span) -> ColumnRef:
+    """Give the column of an aggregate; what its argument's bounds imply was chosen too."""
+    kept = one.function in {Aggregate.MIN, Aggregate.MAX, Aggregate.AVG}
+    columns = columns_of(one.argument).values()
+    bounded = kept and one.domain.bounded and all(c.bounded for c in columns)
+    grid = None
+    if kept and isinstance(one.argument, ColumnRef):
+        grid = one.argument.grid
+    return ColumnRef(span, one.name, one.type, one.domain, bounded, grid, number)
+
+
+def aggregate_of(
+    context: Context, rows: Conditions, node: exp.Expr, name: str
+) -> UnitAggregate:
+    """Bind one aggregate call over the rows of a unit.
+
+    Raises:
+        RuleRefused: DPQ307 an aggregate that depends on an order, or is not known.
+        NameRefused: DPQ208 an argument of another type.
+        PlanRefused: DPQ401 a sum of doubles without bounds.
+    """
+    condition = None
+    if isinstance(node, exp.Filter):
+        condition, node = rows.condition(node.expression.this), node.this
+    function = next((f for kind, f in _FUNCTIONS.items() if type(node) is kind), None)
+    if function is None:
+        _refuse_aggregate(context, node)
+    inner = node.this
+    span = context.spans.of(node)
+    if isinstance(inner, exp.Distinct):
+        if function is not Aggregate.COUNT or len(inner.expressions) != 1:
+            _refuse_aggregate(context, node)
+        function, inner = Aggregate.COUNT_DISTINCT, inner.expressions[0]
+    if isinstance(node, exp.CountIf):
+        met = rows.condition(inner)
+        condition = met if condition is None else Logic(span, True, (condition, met))
+        inner = exp.Star()
+    if isinstance(inner, exp.Star) or inner is None:
+        if function is not Aggregate.COUNT:
+            _refuse_aggregate(context, node)
+        return UnitAggregate(name, function, None, condition, INTEGER, _COUNTS)
+    if rows.scope.owns(unwrapped(inner)) and not rows.scope.knows(unwrapped(inner).name):
+        return UnitAggregate(name, function, None, condition, INTEGER, _COUNTS)
+    typed = _typed(context, function, rows.bind(inner), name)
+    return replace(typed, condition=condition)
+
+
+def _typed(context: Context, function: Aggregate, argument: Expr, name: str) -> UnitAggregate:
+    """Give an aggregate its type and its range."""
+    type_, domain = argument.type, argument.domain
+    written = context.spans.source.snippet(argument.span)
+    match function:
+        case Aggregate.COUNT | Aggregate.COUNT_DISTINCT:
+            return UnitAggregate(name, function, argument, None, INTEGER, _COUNTS)
+        case Aggregate.ALL | Aggregate.ANY:
+            if type_ != BOOLEAN:
+                remedy = f"{written} IS NOT NULL"
+                mismatch(argument.span, "a condition is needed", with_article(type_), remedy)
+            return UnitAggregate(name, function, argument, None, BOOLEAN)
+        case Aggregate.MIN | Aggregate.MAX:
+            if type_.kind is Kind.BOOLEAN:
+                remedy = f"bool_or({written})"
+                mismatch(argument.span, "booleans have no order here", "a boolean", remedy)
+            return UnitAggregate(name, function, argument, None, type_, domain)
+    if not type_.numeric:
+        remedy = f"COUNT({written})"
+        mismatch(argument.span, "a number is needed here", with_article(type_), remedy)
+    code = None
+    if type_.kind is Kind.DOUBLE:
+        code = _code(context, argument)
+        domain = Interval(code.low * code.grid, code.high * code.grid)
+    made = DOUBLE if function is Aggregate.AVG else type_
+    if function is Aggregate.SUM:
+        domain = _sums(domain)
+    return UnitAggregate(name, function, argument, None, made, domain, code)
+
+
+def _sums(domain: Interval) -> Interval:
+    """Give the range of a sum of as many values as there can be."""
+    if domain.low is None or domain.high is None:
+        return domain
+    rows = MAX_ROWS_OF_TABLE
+    return Interval(min(domain.low, Fraction(0)) * rows, max(domain.high, Fraction(0)) * rows)
+
+
+def _code(context: Context, argument: Expr) -> Code:
+    """Put doubles on a grid: their sum would depend on the order of rows."""
+    bounded = all(column.bounded for column in columns_of(argument).values())
+    if not bounded or not argument.domain.bounded:
+        written = context.spans.source.snippet(argument.span)
+        raise PlanRefused(
+            Diagnostic(
+                "DPQ401",
+                f"the sum of {written} per unit has no bounds",
+                argument.span,
+                "no bounds in the policy",
+                (
+                    "doubles are added up on a grid, because their plain sum depends on the",
+                    "order of rows; the grid follows from bounds.",
+                ),
+                (f"least(greatest({written}, 0), 1000)",),
+            )
+        )
+    return code_between(argument, argument.domain)
+
+
+class PerUnitRows(Conditions):
+    """Binds what stands in the SELECT list and HAVING of a query per unit."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        spans: Spans,
+        keys: Sequence[Output],
+        aggregates: Aggregates,
+        number: int,
+    ) -> None:
+        super().__init__(scope, spans)
+        self._keys = keys
+        self._aggregates = aggregates
+        self._given = number
+
+    def bind(self, node: exp.Expr) -> Expr:
+        """Bind an expression over the keys and aggregates of one unit."""
+        inner = unwrapped(node)
+        call = inner.this if isinstance(inner, exp.Filter) else inner
+        if is_exact_aggregate(call):
+            return self._aggregates.column(inner)
+        if isinstance(inner, exp.Literal | exp.Boolean | exp.Null):
+            return super().bind(inner)
+        key = self._key(inner)
+        if key is not None:
+            return key
+        if isinstance(inner, exp.Column):
+            self._ungrouped(inner)
+        return super().bind(inner)
+
+    def _key(self, node: exp.Expr) -> Expr | None:
+        """Find a key that an expression is; None where it holds aggregates or is none."""
+        if any(is_exact_aggregate(part) for part in node.walk()):
+            return None
+        if isinstance(node, exp.Column) and not self.scope.knows(node.name):
+            return None
+        bound = self._aggregates.rows.bind(node)
+        for key in self._keys:
+            if key.expr == bound:
+                return replace(derived_ref(key, self._given), span=bound.span)
+        return None
+
+    def _ungrouped(self, node: exp.Column) -> NoReturn:
+        self.scope.reference(node, self.spans.of(node))
+        name = self.spans.text(node)
+        raise RuleRefused(
+            Diagnostic(
+                "DPQ307",
+                f"{name} has no one value per group",
+                self.spans.of(node),
+                "not in GROUP BY",
+                ("which of a unit's rows gave its value would be chance.",),
+                (f"max({name})",),
+            )
+        )
+
+
+def _refuse_aggregate(context: Context, node: exp.Expr) -> NoReturn:
+    span = context.spans.of(node)
+    text = context.spans.source.snippet(span)[:40]
+    if isinstance(node, exp.AggFunc):
+        raise RuleRefused(
+            Diagnostic(
+                "DPQ307",
+                f"{text} is not computed per unit",
+                span,
+                "depends on an order, or on floating sums",
+                (
+                    "per unit there are COUNT, COUNT(DISTINCT x), SUM, AVG, MIN, MAX, BOOL_AND",
+                    "and BOOL_OR: these are the same whatever the order of a unit's rows.",
+                ),
+                ("use one of these",),
+            )
+        )
+    raise SyntaxRefused(outside(text, span, "not understood", "COUNT(*)"))

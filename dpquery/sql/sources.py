@@ -1,0 +1,230 @@
+"""What stands after FROM: tables, subqueries and WITH, and what each of them is.
+
+A private relation keeps its owner; a relation that is released or public is open, and belongs
+to the query above the frontier. The two meet in one place only: a public table may be joined to
+private rows on a key that is declared unique.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
+from itertools import count
+
+from sqlglot import expressions as exp
+
+from dpquery.errors import Diagnostic, NameRefused
+from dpquery.expr import ColumnRef, Expr, Scalar, columns_of
+from dpquery.ir import Contribution, Literal
+from dpquery.policy.facts import PublicFacts
+from dpquery.policy.model import Policy, Table
+from dpquery.relations import Output, Project, Relation, TableScan
+from dpquery.source import Span
+from dpquery.sql.check import contribution
+from dpquery.sql.names import Member, Scope, column_ref, fold, resolve_table, written_name
+from dpquery.sql.spans import Spans
+from dpquery.types import UNKNOWN, Interval, ordinal
+
+__all__ = ["Context", "Derived", "Private", "PublicItem", "materialised", "range_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A private relation as a query sees it: its columns by name."""
+
+    relation: Relation
+    columns: Mapping[str, Expr]
+    owners: frozenset[str]
+    """Folded names under which it gives the privacy unit."""
+    table: Table
+    """The table that refusals about it speak of."""
+
+    def member(self, alias: str) -> Member:
+        """Give it a name in a FROM clause."""
+        return Member(alias, self.columns, self.owners)
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """The rows that a query over private relations speaks about, and what its names mean."""
+
+    relation: Relation
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class PublicItem:
+    """A public table in a FROM clause."""
+
+    table: Table
+    alias: str
+    span: Span
+
+
+class Context(ABC):
+    """What all queries of one statement share, and how a subquery is bound."""
+
+    def __init__(self, policy: Policy, public: PublicFacts, spans: Spans) -> None:
+        self.policy = policy
+        self.public = public
+        self.spans = spans
+        self.withs: list[dict[str, exp.CTE]] = []
+        """What WITH names, innermost last."""
+        self._made = count()
+
+    @abstractmethod
+    def query(self, node: exp.Expr) -> Derived | object:
+        """Bind a subquery: to a private relation, or to one that is open."""
+
+    @abstractmethod
+    def rows(self, select: exp.Select) -> Private | None:
+        """Bind the FROM clause of a subquery alone."""
+
+    @abstractmethod
+    def values(self, query: exp.Expr) -> list[Literal]:
+        """Give the values of a subquery that reads public tables alone."""
+
+    def numbers(self) -> int:
+        """Number the next relation that gives columns."""
+        return next(self._made)
+
+    def contribution(self, relation: Relation) -> Contribution:
+        """Give what bounds the rows of one unit in a relation."""
+        return contribution(relation, self.policy)
+
+    def item(self, node: exp.Expr) -> tuple[Derived | PublicItem | object, str]:
+        """Bind one item of a FROM clause; give it with the name that the query calls it by.
+
+        Raises:
+            NameRefused: DPQ201 no such table, DPQ211 a list of names of another length.
+        """
+        span = self.spans.of(node)
+        if isinstance(node, exp.Table):
+            cte = self._cte(node)
+            if cte is None:
+                return self._table(node, span)
+            bound, alias = self._within(cte), node.alias or cte.alias
+            names = cte.args["alias"].args.get("columns")
+        else:
+            bound, alias = self.query(node), node.alias
+            names = None
+        bound = self._renamed(bound, names, span)
+        alias_node = node.args.get("alias")
+        listed = alias_node.args.get("columns") if alias_node is not None else None
+        return self._renamed(bound, listed, span), alias
+
+    def _table(self, node: exp.Table, span: Span) -> tuple[Derived | PublicItem, str]:
+        table = resolve_table(node, self.policy, span)
+        alias = node.alias or table.name
+        if table.public:
+            return PublicItem(table, alias, span), alias
+        found = self.table(table, span)
+        alias_node = node.args.get("alias")
+        listed = alias_node.args.get("columns") if alias_node is not None else None
+        renamed = self._renamed(found, listed, span)
+        assert isinstance(renamed, Derived)  # noqa: S101 - it was one
+        return renamed, alias
+
+    def table(self, table: Table, span: Span) -> Derived:
+        """Read a private table of the policy anew."""
+        number = self.numbers()
+        columns = {c.name: column_ref(c, number, span) for c in table.columns.values()}
+        owners = frozenset() if table.unit is None else frozenset({fold(table.unit)})
+        return Derived(TableScan(span, table.name, number), columns, owners, table)
+
+    def _cte(self, node: exp.Table) -> exp.CTE | None:
+        """Find what WITH calls so: the innermost, and no table of the policy before it."""
+        if node.args.get("db") or node.args.get("catalog"):
+            return None
+        for names in reversed(self.withs):
+            if fold(node.name) in names:
+                return names[fold(node.name)]
+        return None
+
+    def _within(self, cte: exp.CTE) -> Derived | object:
+        """Bind what a name of WITH stands for, where the names before it are known."""
+        outer = self.withs
+        level = next(i for i, names in enumerate(outer) if cte in names.values())
+        before: dict[str, exp.CTE] = {}
+        for name, other in outer[level].items():
+            if other is cte:
+                break
+            before[name] = other
+        self.withs = [*outer[:level], before]
+        try:
+            return self.query(cte)
+        finally:
+            self.withs = outer
+
+    def _renamed(
+        self, bound: Derived | object, names: list[exp.Identifier] | None, span: Span
+    ) -> Derived | object:
+        """Give the columns of a relation the names of a list, as in `AS d(a, b)`."""
+        if not names or not isinstance(bound, Derived):
+            return bound
+        old, new = list(bound.columns), [name.name for name in names]
+        if len(new) > len(old) or len({*map(fold, new)}) < len(new):
+            raise NameRefused(
+                Diagnostic(
+                    "DPQ211",
+                    f"{len(new)} names are given to {len(old)} columns",
+                    self.spans.of(names[0]),
+                    "this list",
+                    ("each name in the list is for one column, in order, and occurs once.",),
+                    (f"AS d({', '.join(map(written_name, old))})",),
+                )
+            )
+        names_ = dict(zip(old, new, strict=False))
+        columns = {names_.get(name, name): expr for name, expr in bound.columns.items()}
+        folded = {fold(name): fold(other) for name, other in names_.items()}
+        owners = frozenset(folded.get(owner, owner) for owner in bound.owners)
+        return Derived(bound.relation, columns, owners, bound.table)
+
+
+def materialised(found: Derived, number: int, span: Span) -> Derived:
+    """Make columns of what a relation computes: NULL then stands for a row that is missing."""
+    computed = {n: e for n, e in found.columns.items() if not isinstance(e, ColumnRef)}
+    if not computed:
+        return found
+    outputs = tuple(Output(f"x{i}", expr) for i, expr in enumerate(found.columns.values()))
+    columns = {
+        name: derived_ref(output, number)
+        for name, output in zip(found.columns, outputs, strict=True)
+    }
+    relation = Project(span, found.relation, number, outputs)
+    return Derived(relation, columns, found.owners, found.table)
+
+
+def derived_ref(output: Output, number: int) -> ColumnRef:
+    """Give the column that holds an expression's value: it knows of it what is public."""
+    expr = output.expr
+    known = expr if isinstance(expr, ColumnRef) else None
+    return ColumnRef(
+        expr.span,
+        output.name,
+        expr.type,
+        expr.domain,
+        _bounded(expr),
+        None if known is None else known.grid,
+        number,
+        None if known is None else known.keys,
+    )
+
+
+def _bounded(expr: Expr) -> bool:
+    return expr.domain.bounded and all(c.bounded for c in columns_of(expr).values())
+
+
+def range_of(keys: Sequence[Scalar] | None) -> Interval:
+    """Give the range of public values: of days and microseconds for moments."""
+    numbers = [
+        ordinal(key) if isinstance(key, date) else key
+        for key in keys or ()
+        if not isinstance(key, str | bool)
+    ]
+    if not numbers:
+        return UNKNOWN
+    return Interval(Fraction(min(numbers)), Fraction(max(numbers)))

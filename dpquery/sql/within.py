@@ -1,0 +1,137 @@
+"""WHERE over private rows, and the subqueries in it.
+
+A subquery over private rows may say whether a unit occurs in it, and nothing else: `IN`, `NOT
+IN`, EXISTS and NOT EXISTS on the unit, among the outer ANDs of WHERE. A subquery over public
+tables alone is a list of public values.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery.errors import Diagnostic, RuleRefused
+from dpquery.relations import Filter, Relation, SemiJoin
+from dpquery.source import Span
+from dpquery.sql.conditions import Conditions
+from dpquery.sql.joins import conjuncts, same_units
+from dpquery.sql.literals import unwrapped
+from dpquery.sql.names import Scope, fold, written_name
+from dpquery.sql.sources import Context, Derived, Private
+
+__all__ = ["filtered"]
+
+
+def filtered(context: Context, rows: Private, where: exp.Where | None) -> Private:
+    """Keep the rows for which WHERE is true.
+
+    Raises:
+        RuleRefused: DPQ307 a subquery over private rows that does not speak of the unit.
+    """
+    if where is None:
+        return rows
+    relation, rest = rows.relation, []
+    for part in conjuncts(where.this):
+        joined = _semi(context, relation, rows.scope, part)
+        if joined is None:
+            rest.append(part)
+        else:
+            relation = joined
+    if not rest:
+        return Private(relation, rows.scope)
+    binder = Conditions(rows.scope, context.spans, context)
+    node = where.this if relation is rows.relation else _together(rest)
+    condition = binder.condition(node)
+    return Private(Filter(context.spans.of(node), relation, condition), rows.scope)
+
+
+def _together(parts: list[exp.Expr]) -> exp.Expr:
+    return parts[0] if len(parts) == 1 else exp.and_(*parts, copy=False, wrap=False)
+
+
+def _semi(
+    context: Context, relation: Relation, scope: Scope, part: exp.Expr
+) -> Relation | None:
+    """Give the rows whose unit is in a subquery, or is not; None where a part is not that."""
+    span, negated = context.spans.of(part), False
+    while isinstance(part, exp.Not):
+        part, negated = unwrapped(part.this), not negated
+    if isinstance(part, exp.Exists):
+        other = _exists(context, scope, part)
+    elif isinstance(part, exp.In) and part.args.get("query") is not None:
+        query = context.query(part.args["query"])
+        if not isinstance(query, Derived):
+            return None
+        other = _units_of(context, scope, part, query)
+    else:
+        return None
+    same_units(context, relation, other, span)
+    return SemiJoin(span, relation, other, negated)
+
+
+def _units_of(context: Context, scope: Scope, part: exp.In, query: Derived) -> Relation:
+    """Take a subquery of one column, which is the unit, as a list of units."""
+    shown = {*map(fold, query.columns), *query.owners}
+    if not scope.owns(unwrapped(part.this)) or shown - query.owners or len(shown) != 1:
+        _refuse(context, context.spans.of(part.args["query"]), query.table.unit, scope)
+    return query.relation
+
+
+def _exists(context: Context, scope: Scope, part: exp.Exists) -> Relation:
+    """Bind EXISTS: a subquery over private rows, tied to the rows outside by the unit."""
+    select, span = part.this, context.spans.of(part)
+    if not isinstance(select, exp.Select) or any(
+        select.args.get(slot) for slot in ("group", "having", "limit", "offset", "with_")
+    ):
+        _refuse(context, span, scope.table.unit, scope)
+    inner = context.rows(select)
+    if not isinstance(inner, Private):
+        _refuse(context, span, scope.table.unit, scope)
+    where = select.args.get("where")
+    rest, tied = [], False
+    for condition in conjuncts(None if where is None else where.this):
+        if _ties(condition, inner.scope, scope):
+            tied = True
+        else:
+            rest.append(condition)
+    if not tied:
+        _refuse(context, span, scope.table.unit, scope)
+    if not rest:
+        return inner.relation
+    return filtered(context, inner, exp.Where(this=_together(rest))).relation
+
+
+def _ties(part: exp.Expr, inner: Scope, outer: Scope) -> bool:
+    """Say whether a condition equates the unit inside with the unit outside."""
+    if not isinstance(part, exp.EQ):
+        return False
+    sides = [unwrapped(part.this), unwrapped(part.expression)]
+    for one, other in (sides, reversed(sides)):
+        if inner.owns(one) and _only_outer(other, inner) and outer.owns(other):
+            return True
+    return False
+
+
+def _only_outer(node: exp.Expr, inner: Scope) -> bool:
+    """Say whether a name is not one of the subquery's own, which would hide the outer one."""
+    if not isinstance(node, exp.Column):
+        return False
+    return bool(node.table) and all(fold(node.table) != fold(m.alias) for m in inner.members)
+
+
+def _refuse(context: Context, span: Span, unit: str | None, scope: Scope) -> NoReturn:
+    name = written_name(unit or scope.table.unit or "unit")
+    raise RuleRefused(
+        Diagnostic(
+            "DPQ307",
+            "a subquery over private rows may only say which units occur in it",
+            span,
+            f"not on {name}" if unit else "its rows are units of their own",
+            (
+                "any other value of it would let one unit's rows decide about another's;",
+                "a DP_ function in it releases a value that may be compared.",
+            ),
+            (f"compare {name} with {name}, among the outer ANDs of WHERE",),
+        )
+    )
