@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlglot import expressions as exp
 
-from dpquery.errors import SyntaxRefused
+from dpquery.errors import NameRefused, RuleRefused, SyntaxRefused
 from dpquery.ir import Bound, Filter, Frontier, Relation, TableScan
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
@@ -22,7 +22,8 @@ from dpquery.sql.keys import bind_keys
 from dpquery.sql.mending import outside
 from dpquery.sql.names import Scope, resolve_table
 from dpquery.sql.offers import COUNT, query_about, query_of_policy
-from dpquery.sql.parse import Parsed
+from dpquery.sql.parse import Parsed, parse
+from dpquery.sql.slips import BOUND, UNKNOWN, with_slip_mended
 
 __all__ = ["bind"]
 
@@ -36,6 +37,19 @@ def bind(parsed: Parsed, policy: Policy, public: PublicFacts) -> Bound:
         PlanRefused: DPQ402, DPQ405 the groups; DPQ404 DISTINCT.
         SyntaxRefused: DPQ102, DPQ105 what rows, or results, do not have.
     """
+    try:
+        return _bound(parsed, policy, public)
+    except (NameRefused, RuleRefused) as refused:
+        refused.diagnostic = with_slip_mended(
+            refused.diagnostic,
+            parsed.source,
+            lambda source: _bound(parse(source), policy, public),
+            UNKNOWN if refused.code == "DPQ204" else BOUND,
+        )
+        raise
+
+
+def _bound(parsed: Parsed, policy: Policy, public: PublicFacts) -> Bound:
     from_ = parsed.query.args.get("from_")
     if from_ is None:
         return _without_table(parsed, policy)

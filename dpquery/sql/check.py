@@ -15,6 +15,7 @@ from dpquery.ir import (
     Arithmetic,
     Bound,
     Checked,
+    ColumnRef,
     Contribution,
     Expr,
     Filter,
@@ -28,6 +29,7 @@ from dpquery.ir import (
     table_of,
 )
 from dpquery.policy.model import Policy
+from dpquery.source import Source
 from dpquery.types import DECIMAL_DIGITS, WIDEST_EXACT, Kind
 
 __all__ = ["RULES", "check"]
@@ -41,7 +43,7 @@ def check(bound: Bound, policy: Policy) -> Checked:
     """
     for frontier in bound.frontiers:
         for rule in RULES:
-            rule(frontier)
+            rule(frontier, bound.source)
     checked = tuple((frontier, _contribution(frontier, policy)) for frontier in bound.frontiers)
     return Checked(bound.source, checked, bound.above)
 
@@ -52,7 +54,7 @@ def _contribution(frontier: Frontier, policy: Policy) -> Contribution:
     return Contribution(table.unit, table.single, table.max_rows_contributed)
 
 
-def every_expression_is_total(frontier: Frontier) -> None:
+def every_expression_is_total(frontier: Frontier, source: Source) -> None:
     """Refuse arithmetic whose exact result might not fit the engine's widest numbers.
 
     Doubles never fail: they reach infinity, and what is no number becomes NULL. Integers and
@@ -71,11 +73,21 @@ def every_expression_is_total(frontier: Frontier) -> None:
                         "and the bounds of these columns allow results of more than 37 digits.",
                     ),
                     (
-                        "multiply by 1e0 to compute in doubles",
-                        "or ask the data owner for bounds on the columns",
+                        _in_doubles(expr, source),
+                        "this computes in doubles; or ask the data owner for bounds",
                     ),
                 )
             )
+
+
+def _in_doubles(expr: Expr, source: Source) -> str:
+    """Write an expression with doubles for columns: these reach infinity and do not fail."""
+    columns = {inner.span for inner in _inside(expr) if isinstance(inner, ColumnRef)}
+    text, end = "", expr.span.start
+    for span in sorted(columns, key=lambda span: span.start):
+        text += source.text[end : span.start] + f"(1e0 * {source.snippet(span)})"
+        end = span.end
+    return text + source.text[end : expr.span.end]
 
 
 def _fits(expr: Arithmetic | Negate | Widen | Literal) -> bool:
@@ -119,4 +131,4 @@ def _inside(root: Expr) -> Iterator[Expr]:
         pending.extend(reversed(children(expr)))
 
 
-RULES: tuple[Callable[[Frontier], None], ...] = (every_expression_is_total,)
+RULES: tuple[Callable[[Frontier, Source], None], ...] = (every_expression_is_total,)

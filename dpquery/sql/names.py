@@ -131,9 +131,15 @@ class Scope:
                     span,
                     f"the table here is {self.alias}",
                     ("a column is named alone, or after the name its table has in the query.",),
-                    (f"{written_name(self.alias)}.{written_name(node.name)}",),
+                    (self._meant(node),),
                 )
             )
+
+    def _meant(self, node: exp.Column) -> str:
+        """Write the column that was meant: in `hired.year` it is what stands first."""
+        known = [name for name in (node.name, node.table) if self.knows(name)]
+        near = nearest(node.name, self.table.columns) or next(iter(self.table.columns))
+        return f"{written_name(self.alias)}.{written_name(*known[:1] or [near])}"
 
 
 def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
