@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dpquery.errors import listed, nearest
-from dpquery.policy.columns import ascii_folded, refuse_unit_type
-from dpquery.policy.draft import likely_units
+from dpquery.policy.columns import ascii_folded, likely_units, refuse_unit_type
 from dpquery.policy.files import find_files, stem, unlinked
 from dpquery.policy.model import Bounds, Budget, Column, Files, LedgerSettings, Policy, Table
 from dpquery.policy.schema import Schema, read_schema
@@ -233,7 +232,7 @@ def _with_unit(table: Table, unit: str | None, schema: Schema, single: bool) -> 
         reason = schema.left_out.get(unit, f"there is no column {unit}")
         near = nearest(unit, table.columns)
         why = f"columns of {table.name}: {listed(table.columns, near)}."
-        likely = [*likely_units(schema), *sorted(table.columns)]
+        likely = [*likely_units(schema.types), *sorted(table.columns)]
         remedy = f"unit={written(near or likely[0])}"
         what = f"does not fit the table {table.name}: {reason}"
         raise Unfit(what, why, remedy, code="DPQ608").at("unit")

@@ -6,16 +6,15 @@ and a wrong unit protects nobody. Bounds stand as comments: they must not come f
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-from dpquery.policy.columns import UNIT_KINDS
+from dpquery.policy.columns import likely_units
 from dpquery.policy.files import find_files, stem
 from dpquery.policy.schema import Schema, read_schema
 from dpquery.policy.unfit import Unfit, toml_key, toml_text, written
 from dpquery.types import Kind, Type
 
-__all__ = ["draft", "likely_units"]
+__all__ = ["draft"]
 
 _HEAD = """\
 # A policy: what may be asked of these tables, and how much may be lost in all.
@@ -47,10 +46,6 @@ _HINTS = {
     Kind.DATE: "bounds = [2000-01-01, 2030-12-31]",
     Kind.TIMESTAMP: "bounds = [2000-01-01T00:00:00, 2030-12-31T23:59:59]",
 }
-_UNIT_NAME = re.compile(
-    r"(?i)(.*[_ -])?(id|uid|user|person|customer|client|patient|account|member|device|employee)"
-    r"([_ -]?(id|no|nr|number|key))?"
-)
 
 
 def draft(path: str | Path) -> str:
@@ -73,16 +68,10 @@ def draft(path: str | Path) -> str:
 
 
 def _guess(schema: Schema) -> str:
-    likely = likely_units(schema)
+    likely = likely_units(schema.types)
     if likely:
         return f"# By its name it could be {' or '.join(map(written, likely))}: confirm."
     return "# No column looks like one by its name. Without this line each row is its own unit."
-
-
-def likely_units(schema: Schema) -> list[str]:
-    """Give the columns that, by name and type, could say whose a row is."""
-    able = [name for name, type_ in schema.types.items() if type_.kind in UNIT_KINDS]
-    return [name for name in able if _UNIT_NAME.fullmatch(name)]
 
 
 def _columns(schema: Schema) -> list[str]:
