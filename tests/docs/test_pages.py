@@ -81,16 +81,13 @@ def error(call: str, table: str) -> str:
 
 
 def test_the_owners_errors_are_what_the_engine_states():
-    ends = [
-        re.sub(r".*, (\d+)\]", r"\1", head)
-        for head in numbers("owners.md", "bounds of `salary`")
-    ]
-    for end, rows in zip(ends, numbers("owners.md", "sum at ε = 0.5, ±"), strict=True):
-        assert error(f"DP_SUM(person_id, eps=0.5, bounds=[0, {end}])", "staff") == rows
-    limits = numbers("owners.md", "k")
-    for limit, rows in zip(
-        limits, numbers("owners.md", "rows counted at ε = 0.5, ±"), strict=True
-    ):
+    bounds, sums = (
+        numbers("owners.md", h) for h in ("bounds of `salary`", "sum at ε = 0.5, ±")
+    )
+    for ends, amount in zip(bounds, sums, strict=True):
+        assert error(f"DP_SUM(person_id, eps=0.5, bounds={ends})", "staff") == amount
+    limits, counts = (numbers("owners.md", h) for h in ("k", "rows counted at ε = 0.5, ±"))
+    for limit, rows in zip(limits, counts, strict=True):
         assert error(f"DP_COUNT(*, eps=0.5, max_rows_contributed={limit})", "visits") == rows
     gaussian = "DP_COUNT(*, eps=0.5, delta=1e-7, mechanism='gaussian')"
     assert f"within ± {error(gaussian, 'staff')}" in text_of("owners.md")
