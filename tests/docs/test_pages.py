@@ -80,13 +80,15 @@ def error(call: str, table: str) -> str:
     return found[0]
 
 
+def owners(head: str) -> list[str]:
+    return numbers("owners.md", head)
+
+
 def test_the_owners_errors_are_what_the_engine_states():
-    bounds, sums = (
-        numbers("owners.md", h) for h in ("bounds of `salary`", "sum at ε = 0.5, ±")
-    )
+    bounds, sums = map(owners, ("bounds of `salary`", "sum at ε = 0.5, ±"))
     for ends, amount in zip(bounds, sums, strict=True):
         assert error(f"DP_SUM(person_id, eps=0.5, bounds={ends})", "staff") == amount
-    limits, counts = (numbers("owners.md", h) for h in ("k", "rows counted at ε = 0.5, ±"))
+    limits, counts = map(owners, ("k", "rows counted at ε = 0.5, ±"))
     for limit, rows in zip(limits, counts, strict=True):
         assert error(f"DP_COUNT(*, eps=0.5, max_rows_contributed={limit})", "visits") == rows
     gaussian = "DP_COUNT(*, eps=0.5, delta=1e-7, mechanism='gaussian')"
@@ -94,7 +96,7 @@ def test_the_owners_errors_are_what_the_engine_states():
 
 
 def test_the_owners_factors_are_powers_of_e():
-    factors = numbers("owners.md", "factor")
-    for epsilon, factor in zip(numbers("owners.md", "ε in all"), factors, strict=True):
+    factors = owners("factor")
+    for epsilon, factor in zip(owners("ε in all"), factors, strict=True):
         value = math.exp(float(epsilon))
         assert factor in {f"{value:.2f}", f"{value:.0f}"}

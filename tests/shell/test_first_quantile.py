@@ -1,9 +1,11 @@
-"""The first query anybody tries works at every door: -c, pipe, Python; policy, file, draft."""
+"""The first query anybody tries works at every door, on a policy and on a bare file."""
 
 from __future__ import annotations
 
 import io
 import re
+import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 
 import dpquery
 from dpquery.shell.main import main
+from tests.shell.test_repl_tmux import Tmux
 
 QUERY = "SELECT DP_QUANTILE(salary, 0.1, eps=1) FROM people"
 BARE = ["people.parquet", "--unit", "user_id", "--bounds", "salary=0:300000", "--epsilon", "2"]
@@ -58,6 +61,22 @@ def test_from_the_command_line(source, piped, capsys, monkeypatch):
     assert out.split()[0] == "dp_quantile"
     assert near(out.split()[1])
     assert "budget: 1 of 2 left" in err
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+@pytest.mark.parametrize("source", [["policy.toml"], BARE], ids=["policy", "file"])
+def test_from_the_shell(source, place):
+    home = ["env", "-C", str(place), f"XDG_STATE_HOME={place / 'state'}", "TERM=xterm-256color"]
+    terminal = Tmux(shlex.join([*home, sys.executable, "-m", "dpquery", *source]))
+    try:
+        terminal.sees("dp>")
+        terminal.enter(f"{QUERY};")
+        terminal.sees("ask it? [y/N]")
+        terminal.enter("y")
+        screen = terminal.sees("budget: 1 of 2 left")
+        assert near(screen[screen.index(" dp_quantile") + 1])
+    finally:
+        terminal.close()
 
 
 @pytest.mark.parametrize("bare", [False, True], ids=["policy", "file"])
