@@ -55,7 +55,8 @@ def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
 
     Raises:
         PlanRefused: DPQ401 no bounds, DPQ403 a mechanism needs a delta, DPQ404 too large.
-        NameRefused: DPQ208 the query above computes with types that do not match.
+        NameRefused: DPQ205 bounds outside the column's own, DPQ208 the query above computes
+            with types that do not match.
     """
     frontiers = tuple(_frontier(*part, policy) for part in checked.frontiers)
     released = [_types(frontier) for frontier in frontiers]
@@ -134,6 +135,16 @@ def _unfit(checked: Checked) -> NameRefused:
             Span(0, len(checked.source.text)),
             "somewhere here",
             ("values are combined and compared with values of their own type only.",),
-            ("ROUND(DP_COUNT(*, eps=0.5) / 1000, 1)",),
+            (_plain(checked),),
         )
     )
+
+
+def _plain(checked: Checked) -> str:
+    """Write a query with the first call alone; without calls, the public table as it is."""
+    for frontier, _ in checked.frontiers:
+        where = checked.source.snippet(frontier.span)
+        return " ".join(["SELECT", frontier.calls[0].text, "FROM", where])
+    words = checked.source.text.split()
+    at = next((n for n, word in enumerate(words[:-1]) if word.upper() == "FROM"), None)
+    return "SELECT 1 + 1" if at is None else " ".join(["SELECT * FROM", words[at + 1]])

@@ -37,6 +37,7 @@ __all__ = [
     "Parameter",
     "Release",
     "Step",
+    "narrower",
 ]
 
 MAX_ROWS_OF_TABLE = 2**36
@@ -110,9 +111,18 @@ def _too_large(call: Call) -> PlanRefused:
             call.span,
             "too many steps between the bounds",
             ("sums are exact integers, and these could pass the widest there are.",),
-            ("bounds=[0, 1000]          with fewer steps between them",),
+            (narrower(call), "with fewer steps between the bounds"),
         )
     )
+
+
+def narrower(call: Call) -> str:
+    """Write the call between other bounds."""
+    if call.options.bounds_span is None:
+        return f"{call.text.removesuffix(')')}, bounds=[0, 1000])"
+    start = call.options.bounds_span.start - call.span.start
+    end = call.options.bounds_span.end - call.span.start
+    return f"{call.text[:start]}[0, 1000]{call.text[end:]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,6 +161,6 @@ def _outside(call: Call, argument: Expr) -> NameRefused:
             call.options.bounds_span or argument.span,
             "nothing of the column is left",
             ("the policy clamps first; a query can narrow its bounds, not move past them.",),
-            (f"{_own_bounds(argument)}          the column's own",),
+            (_own_bounds(argument), "these are the column's own"),
         )
     )

@@ -28,6 +28,7 @@ from dpquery.functions.base import (
     Facts,
     Measured,
     Step,
+    narrower,
 )
 from dpquery.functions.codes import code_of, from_code
 from dpquery.functions.noise import LEVEL
@@ -158,7 +159,7 @@ def _too_fine(call: Call) -> PlanRefused:
             call.options.bounds_span or call.span,
             "more than 2^63 values",
             ("a quantile is one of the values that lie on a grid between the bounds.",),
-            ("narrow the bounds: bounds=[0, 1000]",),
+            (narrower(call), "with fewer steps between the bounds"),
         )
     )
 

@@ -6,8 +6,6 @@ file is looked at: no rows, no counts, no statistics (I1).
 
 from __future__ import annotations
 
-import glob
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,8 +16,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from dpquery.errors import listed, nearest
-from dpquery.policy.columns import ascii_folded, refuse_unit_type
-from dpquery.policy.files import find_files, unlinked
+from dpquery.policy.columns import ascii_folded, likely_units, refuse_unit_type
+from dpquery.policy.files import find_files, stem, unlinked
 from dpquery.policy.model import Bounds, Budget, Column, Files, LedgerSettings, Policy, Table
 from dpquery.policy.schema import Schema, read_schema
 from dpquery.policy.unfit import Unfit, written
@@ -142,14 +140,8 @@ def _unlike(value: object, others: Sequence[str]) -> None:
 def _stem(value: object) -> str:
     """Name a table after its file; for a glob, after what stands before the first wildcard."""
     texts = value if isinstance(value, tuple) else ()
-    name = ""
-    if len(texts) == 1 and not glob.has_magic(texts[0]):
-        name = Path(texts[0]).stem
-    elif len(texts) == 1:
-        before = re.split(r"[*?\[]", texts[0])[0]
-        name = re.sub(r"\W+$", "", Path(before).name)
     try:
-        return read_name(name)
+        return read_name(stem(texts[0]) if len(texts) == 1 else "")
     except Unfit:
         why = "a table needs a name, and these paths suggest none."
         call = f'connect({{"people": {written(list(texts))}}}, ...)'
@@ -165,6 +157,7 @@ def _epsilon(value: object, paths: Mapping[str, tuple[str, ...]], unit: Units) -
         "no epsilon is given",
         "without a policy file nothing else says how much may be lost in all.",
         f"dpquery.connect({written(texts[0])}, unit={shown}, epsilon=1)",
+        "on the command line: --epsilon 1",
         code="DPQ608",
     ).at("")
 
@@ -239,9 +232,8 @@ def _with_unit(table: Table, unit: str | None, schema: Schema, single: bool) -> 
         reason = schema.left_out.get(unit, f"there is no column {unit}")
         near = nearest(unit, table.columns)
         why = f"columns of {table.name}: {listed(table.columns, near)}."
-        remedy = (
-            f"unit={written(near)}" if near else f"unit={{{written(table.name)}: None, ...}}"
-        )
+        likely = [*likely_units(schema.types), *sorted(table.columns)]
+        remedy = f"unit={written(near or likely[0])}"
         what = f"does not fit the table {table.name}: {reason}"
         raise Unfit(what, why, remedy, code="DPQ608").at("unit")
     type_ = table.columns[unit].type

@@ -5,7 +5,8 @@ What is not listed does not exist for analysts. Nothing here knows of files or b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from dpquery.errors import listed, nearest
@@ -25,6 +26,7 @@ from dpquery.types import Kind, Type
 __all__ = [
     "UNIT_KINDS",
     "ascii_folded",
+    "likely_units",
     "read_columns",
     "read_unit",
     "refuse_alike",
@@ -33,6 +35,10 @@ __all__ = [
 
 TEXT_LONGEST = 2**16
 """Characters: each text is carried at this length through joins and groups."""
+_UNIT_NAME = re.compile(
+    r"(?i)(.*[_ -])?(id|uid|user|person|customer|client|patient|account|member|device|employee)"
+    r"([_ -]?(id|no|nr|number|key))?"
+)
 UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT})
 """Types whose values are equal exactly or not at all."""
 UNCONFIRMED = "?"
@@ -147,6 +153,12 @@ def read_unit(section: Section, columns: dict[str, Column]) -> tuple[str | None,
     return unit, columns[unit].type
 
 
+def likely_units(types: Mapping[str, Type]) -> list[str]:
+    """Give the columns that, by name and type, could say whose a row is."""
+    able = [name for name, type_ in types.items() if type_.kind in UNIT_KINDS]
+    return [name for name in able if _UNIT_NAME.fullmatch(name)]
+
+
 def _alike(name: str, columns: dict[str, Column]) -> str | None:
     folded = ascii_folded(name)
     return next((column for column in columns if ascii_folded(column) == folded), None)
@@ -154,12 +166,13 @@ def _alike(name: str, columns: dict[str, Column]) -> str | None:
 
 def _unlisted(section: Section, unit: str, columns: dict[str, Column]) -> Unfit:
     able = [column.name for column in columns.values() if column.type.kind in UNIT_KINDS]
-    near = nearest(unit, able)
-    meant = [f"privacy_unit_column = {written(near)}    if that was meant"] if near else []
+    likely = likely_units({name: column.type for name, column in columns.items()})
+    near = nearest(unit, able) or next(iter(likely), None)
+    meant = [f"privacy_unit_column = {written(near)}", "or, if that was not meant:"]
     return Unfit(
         f"names a column that is not listed: {unit}",
         f"its type has to be known before any data is read. Listed: {listed(able, near)}.",
-        *meant,
+        *(meant if near else ()),
         'privacy_unit_type = "integer"    keeps the column from analysts; or "text"',
         f'{toml_key(unit)} = {{ type = "integer" }}    '
         f"under [{dotted((*section.path, 'columns'))}] lets them name it",

@@ -6,11 +6,10 @@ and a wrong unit protects nobody. Bounds stand as comments: they must not come f
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-from dpquery.policy.columns import UNIT_KINDS
-from dpquery.policy.files import find_file
+from dpquery.policy.columns import likely_units
+from dpquery.policy.files import find_files, stem
 from dpquery.policy.schema import Schema, read_schema
 from dpquery.policy.unfit import Unfit, toml_key, toml_text, written
 from dpquery.types import Kind, Type
@@ -47,25 +46,21 @@ _HINTS = {
     Kind.DATE: "bounds = [2000-01-01, 2030-12-31]",
     Kind.TIMESTAMP: "bounds = [2000-01-01T00:00:00, 2030-12-31T23:59:59]",
 }
-_UNIT_NAME = re.compile(
-    r"(?i)(.*[_ -])?(id|uid|user|person|customer|client|patient|account|member|device|employee)"
-    r"([_ -]?(id|no|nr|number|key))?"
-)
 
 
 def draft(path: str | Path) -> str:
-    """Draft a policy for a Parquet file; the path is kept as it is written.
+    """Draft a policy for a Parquet file, or a glob of them; the path is kept as written.
 
     Raises:
         PolicyInvalid: DPQ601 the file is not there, or not Parquet.
     """
     try:
-        schema = read_schema(find_file(str(path), Path.cwd()))
+        schema = read_schema(find_files([str(path)], Path.cwd())[0])
     except Unfit as unfit:
         raise unfit.at("the path") from None
     head = _HEAD.format(
         file=written(Path(path).name),
-        table=toml_key(Path(path).stem),
+        table=toml_key(stem(str(path)) or "people"),
         path=toml_text(Path(path).as_posix()),
         guess=_guess(schema),
     )
@@ -73,10 +68,9 @@ def draft(path: str | Path) -> str:
 
 
 def _guess(schema: Schema) -> str:
-    able = [name for name, type_ in schema.types.items() if type_.kind in UNIT_KINDS]
-    likely = [written(name) for name in able if _UNIT_NAME.fullmatch(name)]
+    likely = likely_units(schema.types)
     if likely:
-        return f"# By its name it could be {' or '.join(likely)}: confirm."
+        return f"# By its name it could be {' or '.join(map(written, likely))}: confirm."
     return "# No column looks like one by its name. Without this line each row is its own unit."
 
 

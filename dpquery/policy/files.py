@@ -7,12 +7,13 @@ query. Nothing here opens a file.
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from dpquery.policy.unfit import Unfit, written
 
-__all__ = ["find_file", "find_files", "unlinked"]
+__all__ = ["as_parquet", "find_file", "find_files", "stem", "unlinked"]
 
 _PATTERN = frozenset("*?[]{}")
 
@@ -76,6 +77,27 @@ def find_file(path: str, directory: Path) -> Path:
         what = f"names a directory: {written(path)}"
         raise Unfit(what, why, written(f"{path.rstrip('/')}/*.parquet"), code="DPQ601")
     raise _missing(f"names no file: {written(path)}", directory)
+
+
+def stem(path: str) -> str:
+    """Name a table after its file; for a glob, after what stands before the first wildcard.
+
+    >>> stem("data/people.parquet"), stem("visits/*.parquet"), stem("visits-2*.parquet")
+    ('people', 'visits', 'visits-2')
+    """
+    if not glob.has_magic(path):
+        return Path(path).stem
+    return re.sub(r"\W+$", "", Path(re.split(r"[*?\[]", path)[0]).name)
+
+
+def as_parquet(name: str) -> str:
+    """Write what makes a Parquet file of a CSV file, with what is installed here.
+
+    >>> print(as_parquet("a.csv"))
+    python -c "import duckdb; duckdb.read_csv('a.csv').write_parquet('a.parquet')"
+    """
+    call = f"duckdb.read_csv({name!r}).write_parquet({Path(name).stem + '.parquet'!r})"
+    return f'python -c "import duckdb; {call}"'
 
 
 def unlinked(path: Path) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 from dpquery.errors import listed, nearest
 from dpquery.policy.columns import read_columns, read_unit, refuse_alike
 from dpquery.policy.document import Section, read_document
-from dpquery.policy.files import find_file, find_files, unlinked
+from dpquery.policy.files import as_parquet, find_file, find_files, unlinked
 from dpquery.policy.model import (
     Budget,
     DatabaseTable,
@@ -185,8 +185,9 @@ def _source(section: Section, public: bool) -> tuple[Files | DatabaseTable, tupl
     if given == {"path"}:
         written = section.need("path", read_paths)
         files = section.need("path", lambda _: find_files(written, directory))
-        if not public and any(file.suffix.lower() == ".csv" for file in files):
-            raise section.refuse("path", _private_csv())
+        lines = [file.name for file in files if file.suffix.lower() == ".csv"]
+        if lines and not public:
+            raise section.refuse("path", _private_csv(lines[0]))
         return Files(files), written
     if given == {"database", "table"}:
         text = section.need("database", read_text)
@@ -203,11 +204,11 @@ def _source(section: Section, public: bool) -> tuple[Files | DatabaseTable, tupl
     raise section.refuse(min(given, default=None), unfit)
 
 
-def _private_csv() -> Unfit:
+def _private_csv(name: str) -> Unfit:
     return Unfit(
         "names a CSV file for a private table",
         "one line that cannot be read would stop the scan, and tell of that line.",
-        "duckdb -c \"COPY 'people.csv' TO 'people.parquet'\"",
+        as_parquet(name),
         code="DPQ607",
     )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpquery.policy.columns import ascii_folded
+from dpquery.policy.files import as_parquet
 from dpquery.policy.unfit import Unfit, written
 from dpquery.policy.values import DECIMAL_MAX, read_name
 from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
@@ -43,7 +44,7 @@ def read_schema(file: Path) -> Schema:
         fields = pq.read_schema(file)
     except (pa.ArrowException, OSError):
         why = "tables are read from Parquet files."
-        remedy = "duckdb -c \"COPY 'people.csv' TO 'people.parquet'\""
+        remedy = as_parquet(file.name)
         what = f"names a file that is not readable as Parquet: {written(str(file))}"
         raise Unfit(what, why, remedy, code="DPQ601") from None
     return _sorted_out(fields)

@@ -45,7 +45,11 @@ def query_parser() -> ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("source", metavar="SOURCE", help="a policy (.toml), or one's own Parquet file")
+    add(
+        "source",
+        metavar="SOURCE",
+        help="a policy (.toml), one's own Parquet file, or a glob in quotes",
+    )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("-c", dest="command", metavar="SQL", help="one statement")
     what.add_argument("-f", dest="file", metavar="FILE", help="a file of statements")

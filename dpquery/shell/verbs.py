@@ -47,6 +47,8 @@ def _policy_check(file: str) -> int:
     for found in findings:
         place = found.table if found.column is None else f"{found.table}.{found.column}"
         show(f"{found.severity}: {visible(place)}: {visible(found.text)}")
+    if not findings:
+        show("the data hold what the policy says")
     faulty = any(found.severity is Severity.FAULT for found in findings)
     return ExitCode.USAGE if faulty else ExitCode.ANSWER
 

@@ -21,7 +21,7 @@ from dpquery.sql.calls import Calls
 from dpquery.sql.keys import has_listed_groups
 from dpquery.sql.meant import a_slip_away, is_aggregate, nearest_function
 from dpquery.sql.mending import outside
-from dpquery.sql.names import Scope, fold, unknown_column, written_name
+from dpquery.sql.names import Scope, fold, is_call, unknown_column, written_name
 from dpquery.sql.offers import COUNT, query_about
 from dpquery.sql.spans import Spans
 from dpquery.types import Kind
@@ -94,8 +94,9 @@ class Released:
         if not is_aggregate(call, name):
             near = nearest_function(name)
             meant = None if near is None else self.calls.meant(near, call)
-            rounded = f"ROUND({COUNT} / 1000, 1)"
-            raise _unknown(call, name, self.spans, meant or rounded)
+            inner = next(filter(is_call, call.iter_expressions()), None)
+            asked = COUNT if inner is None else self.spans.text(inner)
+            raise _unknown(call, name, self.spans, meant or asked)
         raise RuleRefused(
             Diagnostic(
                 "DPQ302",

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.errors import SyntaxRefused
+from dpquery.errors import NameRefused, RuleRefused, SyntaxRefused
 from dpquery.ir import Above, Bound, Frontier, Literal
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
@@ -29,7 +29,8 @@ from dpquery.sql.keys import bind_keys
 from dpquery.sql.mending import outside
 from dpquery.sql.names import Member, Scope, fold, is_call, resolve_table
 from dpquery.sql.offers import COUNT, query_about, query_of_policy
-from dpquery.sql.parse import Parsed
+from dpquery.sql.parse import Parsed, parse
+from dpquery.sql.slips import BOUND, UNKNOWN, with_slip_mended
 from dpquery.sql.sources import Context, Derived, Private, PublicItem
 from dpquery.sql.within import filtered
 
@@ -46,6 +47,19 @@ def bind(parsed: Parsed, policy: Policy, public: PublicFacts) -> Bound:
         PlanRefused: DPQ402, DPQ405 the groups; DPQ404 DISTINCT.
         SyntaxRefused: DPQ102, DPQ105 what rows, or results, do not have.
     """
+    try:
+        return _bound(parsed, policy, public)
+    except (NameRefused, RuleRefused, SyntaxRefused) as refused:
+        refused.diagnostic = with_slip_mended(
+            refused.diagnostic,
+            parsed.source,
+            lambda source: _bound(parse(source), policy, public),
+            UNKNOWN if refused.code == "DPQ204" else BOUND,
+        )
+        raise
+
+
+def _bound(parsed: Parsed, policy: Policy, public: PublicFacts) -> Bound:
     statement = Statement(parsed, policy, public)
     above = statement.root(parsed.query)
     return Bound(parsed.source, tuple(statement.frontiers), above)

@@ -15,6 +15,7 @@ from dpquery.ir import (
     Arithmetic,
     Bound,
     Checked,
+    ColumnRef,
     Contribution,
     Expr,
     Frontier,
@@ -27,6 +28,7 @@ from dpquery.ir import (
 )
 from dpquery.policy.model import Policy
 from dpquery.relations import PerUnit, UnionAll, UnitJoin, expressions_of, walk
+from dpquery.source import Source
 from dpquery.types import DECIMAL_DIGITS, WIDEST_EXACT, Kind
 
 __all__ = ["RULES", "check", "contribution"]
@@ -40,7 +42,7 @@ def check(bound: Bound, policy: Policy) -> Checked:
     """
     for frontier in bound.frontiers:
         for rule in RULES:
-            rule(frontier)
+            rule(frontier, bound.source)
     checked = tuple(
         (frontier, contribution(frontier.relation, policy)) for frontier in bound.frontiers
     )
@@ -74,7 +76,7 @@ def contribution(relation: Relation, policy: Policy) -> Contribution:
             return contribution(relation.source, policy)
 
 
-def every_expression_is_total(frontier: Frontier) -> None:
+def every_expression_is_total(frontier: Frontier, source: Source) -> None:
     """Refuse arithmetic whose exact result might not fit the engine's widest numbers.
 
     Doubles never fail: they reach infinity, and what is no number becomes NULL. Integers and
@@ -93,11 +95,21 @@ def every_expression_is_total(frontier: Frontier) -> None:
                         "and the bounds of these columns allow results of more than 37 digits.",
                     ),
                     (
-                        "multiply by 1e0 to compute in doubles",
-                        "or ask the data owner for bounds on the columns",
+                        _in_doubles(expr, source),
+                        "this computes in doubles; or ask the data owner for bounds",
                     ),
                 )
             )
+
+
+def _in_doubles(expr: Expr, source: Source) -> str:
+    """Write an expression with doubles for columns: these reach infinity and do not fail."""
+    columns = {inner.span for inner in _inside(expr) if isinstance(inner, ColumnRef)}
+    text, end = "", expr.span.start
+    for span in sorted(columns, key=lambda span: span.start):
+        text += source.text[end : span.start] + f"(1e0 * {source.snippet(span)})"
+        end = span.end
+    return text + source.text[end : expr.span.end]
 
 
 def _fits(expr: Arithmetic | Negate | Widen | Literal) -> bool:
@@ -134,4 +146,4 @@ def _inside(root: Expr) -> Iterator[Expr]:
         pending.extend(reversed(children(expr)))
 
 
-RULES: tuple[Callable[[Frontier], None], ...] = (every_expression_is_total,)
+RULES: tuple[Callable[[Frontier, Source], None], ...] = (every_expression_is_total,)

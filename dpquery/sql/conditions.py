@@ -175,8 +175,12 @@ class Conditions:
         if isinstance(node, exp.Func | exp.Filter):
             self._refuse_function(node)
         word = node.sql(dialect="duckdb")[:40]
-        remedy = sample_condition(self.scope.table)
-        raise SyntaxRefused(outside(word, span, "not understood", remedy))
+        raise SyntaxRefused(outside(word, span, "not understood", self._sample()))
+
+    def _sample(self) -> str:
+        """Write a query that asks about some of the rows."""
+        table = self.scope.table
+        return f"{query_about(table, COUNT)} WHERE {sample_condition(table)}"
 
     def _refuse_null(self, node: exp.Null, span: Span) -> NoReturn:
         """Refuse a comparison with NULL; IS NULL asks what it was meant to ask."""
@@ -194,8 +198,9 @@ class Conditions:
 
     def _refuse_function(self, node: exp.Func | exp.Filter) -> NoReturn:
         call = node.this if isinstance(node, exp.Filter) else node
-        name = str(call.this) if isinstance(call, exp.Anonymous) else call.sql_name()
         span = self.spans.name(call)
+        written = self.spans.source.snippet(span)
+        name = str(call.this) if isinstance(call, exp.Anonymous) else written
         if is_call(call):
             raise RuleRefused(
                 Diagnostic(
@@ -217,7 +222,7 @@ class Conditions:
                     "a function that failed on one row would tell whether that row exists;",
                     "there are comparisons, AND, OR, NOT, BETWEEN, IN, IS NULL, + - * / // %.",
                 ),
-                (sample_condition(self.scope.table),),
+                (self._sample(),),
             )
         )
 

@@ -348,7 +348,7 @@ def _refuse_without_unit(context: Context, span: Span, word: str, found: Derived
             "DPQ307",
             f"{word} of private rows needs the unit among its columns",
             span,
-            "rows of different units would become one" if unit else "each row is a unit here",
+            "units would become one row" if unit else "each row is a unit here",
             ("a row that stands for several units belongs to none of them.",),
             (f"put {written_name(unit)} among them" if unit else "leave DISTINCT out",),
         )

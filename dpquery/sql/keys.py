@@ -149,8 +149,8 @@ def _domain(
         asked = _restricted(expr, relation)
         if asked is not None:
             if expr.type == INTEGER:
-                _check_shown(asked, span)
-            return tuple(sorted(set(asked), key=_order))
+                _check_shown(asked)
+            return tuple(sorted({literal.value for literal in asked}, key=_order))
         if expr.keys is not None:
             return tuple(sorted(expr.keys, key=_order))
         if expr.type.kind is Kind.BOOLEAN:
@@ -159,35 +159,36 @@ def _domain(
     return None
 
 
-def _check_shown(values: Sequence[Scalar], span: Span) -> None:
+def _check_shown(asked: Sequence[Literal]) -> None:
     """Refuse groups that no answer could show: whole numbers beyond the type of a column."""
-    for value in values:
+    for literal in asked:
+        value = literal.value
         if type(value) is int and not INT64[0] <= value <= INT64[1]:
             raise NameRefused(
                 Diagnostic(
                     "DPQ205",
                     f"no row can be in the group {str(value)[:40]}",
-                    span,
+                    literal.span,
                     "beyond every whole number of a column",
                     ("every group that is named is shown, and this one cannot be.",),
-                    (f"a number from {INT64[0]} to {INT64[1]}",),
+                    (str(INT64[value > 0]), "this is the furthest that a column can hold"),
                 )
             )
 
 
-def _restricted(expr: ColumnRef, relation: Relation) -> list[Scalar] | None:
+def _restricted(expr: ColumnRef, relation: Relation) -> list[Literal] | None:
     """Find `column IN (...)` or `column = ...` among the outer ANDs of WHERE."""
     while isinstance(relation, Filter):
         for part in _conjuncts(relation.condition):
             match part:
                 case In(operand=ColumnRef() as column, options=options) if column == expr:
-                    return [option.value for option in options]
+                    return list(options)
                 case Compare(
                     operator=Comparison.EQ,
                     left=ColumnRef() as column,
                     right=Literal() as right,
                 ) if column == expr:
-                    return [right.value]
+                    return [right]
         relation = relation.source
     return None
 

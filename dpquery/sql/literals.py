@@ -106,10 +106,35 @@ def as_moment(text: str, type_: Type, span: Span) -> Literal:
     except ValueError:
         pass
     shape = "2024-12-31" if wants_date else "2024-12-31 23:59:59"
-    _unreadable(span, f"{text[:40]!r} is not a {type_}", f"written like '{shape}'")
+    title = f"{text[:40]!r} is not a {type_}"
+    _unreadable(span, title, f"written like '{shape}'", f"'{_likely_day(text) or shape}'")
 
 
-def _unreadable(span: Span, title: str, label: str) -> NoReturn:
+def _likely_day(text: str) -> str | None:
+    """Write the day that another way of writing dates means: a year alone is its first day.
+
+    >>> _likely_day("2020/1/31"), _likely_day("31.01.2020"), _likely_day("2020")
+    ('2020-01-31', '2020-01-31', '2020-01-01')
+    """
+    parts = re.findall(r"\d+", text[:40], re.ASCII)
+    if parts and len(parts[-1]) == 4 and len(parts) == 3:
+        month_first = "/" in text and int(parts[1]) > 12  # 01/31/2020
+        parts = [parts[2], *(parts[:2] if month_first else parts[1::-1])]
+    elif len(parts) == 1 and len(parts[0]) == 8:
+        parts = [parts[0][:4], parts[0][4:6], parts[0][6:]]
+    year, month, day = map(int, [*parts, "1", "1"][:3]) if parts else (0, 0, 0)
+    try:
+        return date(year, month, day).isoformat() if year > 1000 else None
+    except ValueError:
+        return None
+
+
+def _unreadable(
+    span: Span,
+    title: str,
+    label: str,
+    remedy: str = "write the value in full, as 12.5 or '2024-12-31'",
+) -> NoReturn:
     raise NameRefused(
         Diagnostic(
             "DPQ210",
@@ -117,6 +142,6 @@ def _unreadable(span: Span, title: str, label: str) -> NoReturn:
             span,
             label,
             ("values are read exactly from the text, never guessed.",),
-            ("write the value in full, as 12.5 or '2024-12-31'",),
+            (remedy,),
         )
     )

@@ -172,7 +172,6 @@ class Scope:
             or node.args.get("catalog")
             or (node.table and fold(node.table) not in map(fold, aliases))
         ):
-            offered = nearest(node.table, aliases) or aliases[0]
             here = "the table here is" if len(aliases) == 1 else "here are"
             raise NameRefused(
                 Diagnostic(
@@ -181,9 +180,16 @@ class Scope:
                     span,
                     f"{here} {' and '.join(aliases)}",
                     ("a column is named alone, or after the name its table has in the query.",),
-                    (f"{written_name(offered)}.{written_name(node.name)}",),
+                    (self._named(node, aliases),),
                 )
             )
+
+    def _named(self, node: exp.Column, aliases: Sequence[str]) -> str:
+        """Write the column that was meant: in `hired.year` it is what stands first."""
+        offered = nearest(node.table, aliases) or aliases[0]
+        known = [name for name in (node.name, node.table) if self.knows(name)]
+        near = nearest(node.name, self.columns) or next(iter(self.columns), node.name)
+        return f"{written_name(offered)}.{written_name(*known[:1] or [near])}"
 
 
 def column_ref(column: Column, number: int, span: Span) -> ColumnRef:

@@ -17,11 +17,12 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError
 from sqlglot.parsers.duckdb import DuckDBParser
 
-from dpquery.errors import Diagnostic, SyntaxRefused, nearest
+from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, nearest
 from dpquery.source import Source, Span
 from dpquery.sql.constructs import is_misused, refuse_construct
 from dpquery.sql.mending import example, mended, shown, span_of
 from dpquery.sql.names import RESERVED
+from dpquery.sql.slips import READ, with_slip_mended
 from dpquery.sql.spans import Spans
 from dpquery.sql.statement import read_statement
 from dpquery.sql.unread import check_all_read
@@ -140,6 +141,14 @@ def parse(source: Source) -> Parsed:
         NameRefused: DPQ210 a number is not written in digits.
         RuleRefused: DPQ304 a join.
     """
+    try:
+        return _parsed(source)
+    except (SyntaxRefused, NameRefused) as refused:
+        refused.diagnostic = with_slip_mended(refused.diagnostic, source, _parsed, READ)
+        raise
+
+
+def _parsed(source: Source) -> Parsed:
     tokens = read_statement(source)
     spans = Spans(source, tokens)
     try:

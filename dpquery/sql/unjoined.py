@@ -88,9 +88,9 @@ def refuse_key(span: Span, public: PublicItem, scope: Scope) -> NoReturn:
     raise RuleRefused(
         Diagnostic(
             "DPQ306",
-            f"the join with {public.table.name} is not on a key that is unique there",
+            f"the join with {public.table.name} is not on its unique key",
             span,
-            f"unique there: {', '.join(keys)}" if keys else "nothing is declared unique",
+            f"unique: {', '.join(keys)}" if keys else "nothing is declared unique",
             ("a row that met several public rows would count several times.",),
             (f"ON {on}",) if keys else (owner,),
         )

@@ -2,7 +2,8 @@
 
 A case is a comment, a query, `--`, and an expectation; cases are parted by `==`. The query of a
 refusal has « and » around the stretch under the caret, and the expectation is the code; that of
-an accepted query is what the plan states. Wording is pinned in tests/unit, and not here.
+an accepted query is what the plan states. Wording is pinned in tests/unit, and not here; but in
+poor_messages.test the expectation is the message, which waits to be replaced.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tests.corpus.describe import described
 from tests.tasks import ROOT
 
 GRAMMAR = ROOT / "grammar"
+POOR = GRAMMAR / "poor_messages.test"
 POLICY = ROOT / "datasets" / "policy.toml"
 OPEN, CLOSE = "«", "»"
 
@@ -48,7 +50,7 @@ class Case:
 
 
 def files() -> list[Path]:
-    return sorted(GRAMMAR.glob("*/*.test"))
+    return [*sorted(GRAMMAR.glob("*/*.test")), POOR]
 
 
 def read(path: Path) -> Iterator[Case]:
@@ -67,10 +69,9 @@ def outcome(case: Case) -> Case:
     """Run the stages that read nothing, and give the case as it should be written."""
     try:
         plan = planned(case.query)
-    except QueryRefused as refusal:
-        return replace(
-            case, marked=marked(case.query, refusal.span), expected=str(refusal.code)
-        )
+    except QueryRefused as refused:
+        said = refusal(case.query) if case.path == POOR else str(refused.code)
+        return replace(case, marked=marked(case.query, refused.span), expected=said)
     return replace(case, marked=case.query, expected=described(plan))
 
 

@@ -1,64 +1,20 @@
-"""The README's transcripts and Python run, and say what it says but for the noise."""
+"""The README's Python, policy and figures hold; its transcripts are run by test_pages."""
 
 from __future__ import annotations
 
-import re
-import shlex
-import shutil
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
 from dpquery.functions.moments import BernsteinCell
 from dpquery.policy.load import load_policy
-from dpquery.policy.samples import sample_directory
-from dpquery.shell.main import main
 from tests.corpus.cases import planned
-from tests.tasks import ROOT
-
-README = (ROOT / "README.md").read_text("utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-
-
-def blocks(kind: str) -> list[str]:
-    return [text for found, text in BLOCKS if found == kind]
-
-
-def shape(line: str) -> str:
-    """Take the noise out of a line of an answer: its numbers, and the widths they cause."""
-    if re.search(r"\d", line) and not line.lstrip().startswith(
-        ("refused", "1 |", "budget", "$")
-    ):
-        line = re.sub(r"-?\d+(\.\d+)?", "N", line)
-    return re.sub(r" +", " ", line.strip())
-
-
-@pytest.fixture
-def samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    place = tmp_path / "samples"
-    shutil.copytree(sample_directory(), place)
-    monkeypatch.chdir(place)
-    return place
-
-
-@pytest.mark.parametrize("text", blocks("console"))
-def test_transcripts_come_out_as_printed(text, samples, capfd):
-    written: list[str] = []
-    for line in text.splitlines():
-        if not line.startswith("$ "):
-            continue
-        _, *argv = shlex.split(line[2:])
-        main(argv)
-        out, err = capfd.readouterr()
-        written += [line, *out.splitlines(), *err.splitlines()]
-    assert [shape(line) for line in written if line] == [
-        shape(line) for line in text.splitlines() if line
-    ]
+from tests.docs import pages
+from tests.docs.pages import README
 
 
 def test_python_runs_and_its_comments_hold(samples, capsys):
-    (text,) = blocks("python")
+    (text,) = pages.blocks("README.md", "python")
     scope: dict = {}
     exec(compile(text, "README.md", "exec"), scope)
     answer, session = scope["answer"], scope["session"]
@@ -72,7 +28,7 @@ def test_python_runs_and_its_comments_hold(samples, capsys):
 
 
 def test_the_policy_loads(tmp_path):
-    (text,) = blocks("toml")
+    (text,) = pages.blocks("README.md", "toml")
     (tmp_path / "policy.toml").write_text(text, "utf-8")
     (tmp_path / "people.parquet").write_bytes(b"")
     policy = load_policy(tmp_path / "policy.toml")
@@ -80,7 +36,7 @@ def test_the_policy_loads(tmp_path):
 
 
 def test_the_first_screen_holds_a_session_and_a_refusal():
-    first = "\n".join(README.splitlines()[:42])
+    first = "\n".join(README.read_text("utf-8").splitlines()[:42])
     assert all(part in first for part in ("make demo", "DP_COUNT", "refused[", "promised"))
 
 
@@ -88,9 +44,7 @@ LEVEL = Fraction(95, 100)
 
 
 def numbers(head: str) -> list[str]:
-    """Read a row of a table by its head."""
-    (row,) = set(re.findall(rf"^\| {re.escape(head)} \|(.*)\|$", README, re.MULTILINE))
-    return [number.strip() for number in row.split("|")]
+    return pages.numbers("README.md", head)
 
 
 def release(call: str):

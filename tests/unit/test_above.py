@@ -16,7 +16,7 @@ refused[DPQ202]: there is no function SQRT
   |        ^^^^ unknown function
 
    why: on results there are ABS, COALESCE, GREATEST, LEAST, ROUND and arithmetic.
-   try: ROUND(DP_COUNT(*, eps=0.5) / 1000, 1)""",
+   try: DP_COUNT(*, eps=0.5)""",
     ),
     (
         "SELECT DP_COUNT(*, eps=0.5) FROM staff ORDER BY 2",

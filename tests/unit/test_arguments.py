@@ -53,7 +53,8 @@ refused[DPQ404]: DP_VAR_POP cannot be summed exactly between these bounds
 between the bounds
 
    why: sums are exact integers, and these could pass the widest there are.
-   try: bounds=[0, 1000]          with fewer steps between them""",
+   try: DP_VAR_POP(person_id, eps=1, bounds=[0, 1000])
+        with fewer steps between the bounds""",
     ),
     (
         "SELECT DP_QUANTILE(salary, 10, eps=1) FROM staff",
@@ -87,7 +88,8 @@ refused[DPQ205]: the bounds lie outside the column's own
   |                                    ^^^^^^^^^^ nothing of the column is left
 
    why: the policy clamps first; a query can narrow its bounds, not move past them.
-   try: bounds=[18, 70]          the column's own""",
+   try: bounds=[18, 70]
+        these are the column's own""",
     ),
     (
         "SELECT DP_SUM(age, eps=0.5, bounds=[40, 20]) FROM staff",

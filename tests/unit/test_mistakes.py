@@ -18,6 +18,111 @@ from dpquery.session import Session
 from tests.tasks import ROOT
 
 WHOLE, CARET = None, ""
+HABITS = [
+    # comparisons and conditions, of other languages
+    ("age =< 30", "age <= 30"),
+    ("age => 30", "age >= 30"),
+    ("age !> 30", "age <= 30"),
+    ("age IS 30", "age = 30"),
+    ("age IS NOT 30", "age <> 30"),
+    ("bonus IS NUL", "bonus IS NULL"),
+    ("bonus ISNULL", "bonus IS NULL"),
+    ("bonus NOTNULL", "bonus IS NOT NULL"),
+    ("ISNULL(bonus)", "bonus IS NULL"),
+    ("dept IS DISTINCT FROM 'eng'", "dept <> 'eng'"),
+    ("remote IS TRUE", "remote"),
+    ("remote IS NOT FALSE", "(remote OR remote IS NULL)"),
+    ("!remote", "NOT remote"),
+    ("age BETWEEN (30, 40)", "age BETWEEN 30 AND 40"),
+    ("age BETWEEN 30 TO 40", "age BETWEEN 30 AND 40"),
+    ("30 < age < 40", "30 < age AND age < 40"),
+    ("dept LIKE '%eng%'", "dept = 'eng'"),
+    ("dept NOT LIKE 'eng%'", "dept <> 'eng'"),
+    ("dept ~ '^eng$'", "dept = 'eng'"),
+    ("dept IN ['eng','hr']", "dept IN ('eng','hr')"),
+    ("dept IN 'eng'", "dept IN ('eng')"),
+    ("dept = ANY(['eng'])", "dept IN ('eng')"),
+    ("dept IN (eng, hr)", "dept IN ('eng', 'hr')"),
+    ('dept IN ("eng", "hr")', "dept IN ('eng', 'hr')"),
+    ("dept = eng", "dept = 'eng'"),
+    ("dept = ''eng''", "dept = 'eng'"),
+    ("dept = 'eng", "dept = 'eng'"),
+    ("dept = 'eng' || dept = 'hr'", "dept = 'eng' OR dept = 'hr'"),
+    ("(age > 30) | (dept = 'eng')", "(age > 30) OR (dept = 'eng')"),
+    ("age > 30 & remote", "age > 30 AND remote"),
+    ("age > 30, dept = 'eng'", "age > 30 AND dept = 'eng'"),
+    ("age > 30 WHERE dept = 'eng'", "age > 30 AND dept = 'eng'"),
+    ("remote AND", "remote"),
+    # numbers and dates
+    ("salary > 50k", "salary > 50000"),
+    ("salary > 50,000", "salary > 50000"),
+    ("salary > 50_000", "salary > 50000"),
+    ("salary > $50000", "salary > 50000"),
+    ("age ** 2 > 900", "age * age > 900"),
+    ("POWER(age, 2) > 900", "age * age > 900"),
+    ("LOWER(dept) = 'eng'", "dept = 'eng'"),
+    ("COALESCE(bonus, 0) > 5", "bonus > 5"),
+    ("hired > 2020-01-31", "hired > DATE '2020-01-31'"),
+    ("hired > DATE(2020, 1, 31)", "hired > '2020-01-31'"),
+    ("hired > TO_DATE('2020-01-31')", "hired > '2020-01-31'"),
+    ("hired > CURRENT_DATE", "hired > '2024-12-31'"),
+    ("hired > NOW() - INTERVAL 1 YEAR", "hired > '2024-12-31'"),
+    ("EXTRACT(YEAR FROM hired) >= 2020", "hired >= DATE '2020-01-01'"),
+    (
+        "YEAR(hired) BETWEEN 2019 AND 2020",
+        "hired BETWEEN DATE '2019-01-01' AND DATE '2020-12-31'",
+    ),
+]
+"""Conditions, and the ones that are offered for them."""
+CALLS = [
+    ("DP_COUNT(*, eps 0.1)", "DP_COUNT(*, eps=0.1)"),
+    ("DP_COUNT(*, eps: 0.1)", "DP_COUNT(*, eps=0.1)"),
+    ("DP_COUNT(* eps=0.1)", "DP_COUNT(*, eps=0.1)"),
+    ("DP_COUNT(*; eps=0.1)", "DP_COUNT(*, eps=0.1)"),
+    ("DP_COUNT(*, eps<=1)", "DP_COUNT(*, eps=1)"),
+    ("DP_COUNT[*, eps=0.1]", "DP_COUNT(*, eps=0.1)"),
+    ("DP_COUNT(*, e=0.1)", "DP_COUNT(*, eps=0.1)"),
+    ('DP_COUNT(*, eps="0.1")', "DP_COUNT(*, eps=0.1)"),
+    ("DP_COUNT(*, eps=10%)", "DP_COUNT(*, eps=0.1)"),
+    ("DP_AVG(age, eps=0,5)", "DP_AVG(age, eps=0.5)"),
+    ("DP_AVG(age, eps=1, bounds=20..60)", "DP_AVG(age, eps=1, bounds=[20, 60])"),
+    ("DP_AVG(age, eps=1, clamp=[20, 60])", "DP_AVG(age, eps=1, bounds=[20, 60])"),
+    ("DP_AVG(age, eps=1, lower=20, upper=60)", "DP_AVG(age, eps=1, bounds=[20, 60])"),
+    ("DP_SUM(IF(remote, 1, 0), eps=1)", "DP_COUNT_IF(remote, eps=1)"),
+    ("DP_SUM(CASE WHEN remote THEN 1 ELSE 0 END, eps=1)", "DP_COUNT_IF(remote, eps=1)"),
+    ("COUNT(CASE WHEN age > 30 THEN 1 END)", "DP_COUNT_IF(age > 30, eps=0.5)"),
+    ("SUM(IF(remote, 1, 0))", "DP_COUNT_IF(remote, eps=0.5)"),
+    ("ANON_COUNT(*)", "DP_COUNT(*, eps=0.5)"),
+    (
+        "WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1) AVG(age)",
+        "DP_AVG(age, eps=0.5)",
+    ),
+    ("DP_COUNT(*, eps=1) AS group", 'DP_COUNT(*, eps=1) AS "group"'),
+]
+"""What stands after SELECT, and what is offered for it."""
+CLAUSES = [
+    (
+        "SELECT TOP 3 dept, DP_COUNT(*, eps=1) FROM staff GROUP BY dept",
+        "SELECT dept, DP_COUNT(*, eps=1) FROM staff GROUP BY dept LIMIT 3",
+    ),
+    (
+        "SELECT dept, DP_COUNT(*, eps=1) FROM staff GROUP dept",
+        "SELECT dept, DP_COUNT(*, eps=1) FROM staff GROUP BY dept",
+    ),
+    (
+        "SELECT dept DP_COUNT(*, eps=1) FROM staff GROUP BY dept",
+        "SELECT dept, DP_COUNT(*, eps=1) FROM staff GROUP BY dept",
+    ),
+    (
+        "SELECT DP_COUNT(*, eps=1) n FROM staff ORDER BY n DESCENDING",
+        "SELECT DP_COUNT(*, eps=1) n FROM staff ORDER BY n DESC",
+    ),
+    (
+        "SELECT DP_COUNT(*, eps=1) FROM staff FETCH FIRST 3 ROWS ONLY",
+        "SELECT DP_COUNT(*, eps=1) FROM staff LIMIT 3",
+    ),
+    ("DP_COUNT(*, eps=1) FROM staff", "SELECT DP_COUNT(*, eps=1) FROM staff"),
+]
 STAFF = "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE "
 MISTAKES = [
     # slips of the pen
@@ -33,7 +138,7 @@ MISTAKES = [
     # a forgotten or a wrong epsilon, options and bounds
     ("SELECT DP_COUNT(*) FROM staff", "DP_COUNT(*)"),
     ("SELECT DP_AVG(salary, 0.1) FROM staff", "DP_AVG(salary, 0.1)"),
-    ("SELECT DP_COUNT(*, eps='0.1') FROM staff", "eps='0.1'"),
+    ("SELECT DP_COUNT(*, eps='0.1') FROM staff", WHOLE),
     ("SELECT DP_COUNT(*, eps=0.1, epsilon=1) FROM staff", "DP_COUNT(*, eps=0.1, epsilon=1)"),
     ("SELECT DP_SUM(age, eps=0.1, bounds=(0, 100)) FROM staff", WHOLE),
     ("SELECT DP_SUM(age, eps=0.1, bounds=[100, 0]) FROM staff", "bounds=[100, 0]"),
@@ -92,7 +197,7 @@ MISTAKES = [
     (f"{STAFF}age == 30", WHOLE),
     (f'{STAFF}dept = "eng"', '"eng"'),
     (f"{STAFF}dept LIKE 'e%'", WHOLE),
-    (f"{STAFF}YEAR(hired) = 2020", "YEAR(hired) = 2020"),
+    (f"{STAFF}YEAR(hired) = 2020", WHOLE),
     ("SELECT DP_COUNT(*, eps=0.1) FROM proj.staff", "FROM proj.staff"),
     # types
     (f"{STAFF}age > '40'", "age > '40'"),
@@ -146,6 +251,20 @@ MISTAKES = [
     ("SELECT DP_COUNT(*, eps=0.1) AS n FROM staff LIMIT ALL", WHOLE),
     ("SELECT visits.dept, DP_COUNT(*, eps=0.1) FROM staff GROUP BY dept", CARET),
     ("SELECT DP_COUNT(DISTINCT dept, eps=0.1) FROM staff", "DP_COUNT(DISTINCT dept, eps=0.1)"),
+    # what cannot be computed, or not within its bounds
+    (f"{STAFF}person_id * person_id > 10", CARET),
+    ("SELECT DP_COUNT(age * person_id + 3 * person_id * person_id, eps=1) FROM staff", CARET),
+    (f"{STAFF}person_id IN (1, 99999999999999999999) GROUP BY person_id", CARET),
+    ("SELECT DP_AVG(age, eps=1, bounds=[90, 99]) FROM staff", "bounds=[90, 99]"),
+    ("SELECT DP_MEDIAN(hired, eps=0.1) * 2 FROM staff AS s", WHOLE),
+    ("SELECT zone + 1 FROM regions", WHOLE),
+    (f"{STAFF}LENGTH(dept) > 3", WHOLE),
+    (f"{STAFF}hired > '2020'", "'2020'"),
+    (f"{STAFF}hired > '31.01.2020'", "'31.01.2020'"),
+    (f"{STAFF}hired > '01/31/2020'", "'01/31/2020'"),
+    (f"{STAFF}hired > '20200131'", "'20200131'"),
+    (f"{STAFF}hired > 'last year'", "'last year'"),
+    (f"{STAFF}hired.year > DATE '2020-01-31'", "hired.year"),
 ]
 
 
@@ -211,6 +330,29 @@ def test_what_is_offered_first_is_accepted_when_it_is_pasted(session, query, par
 )
 def test_a_remedy_is_made_from_the_query(session, query, remedy):
     assert refused(session, query).diagnostic.remedy[0] == remedy
+
+
+@pytest.mark.parametrize(
+    ("query", "remedy"),
+    [
+        *((STAFF + wrong, STAFF + right) for wrong, right in HABITS),
+        *(
+            (f"SELECT {wrong} FROM staff", f"SELECT {right} FROM staff")
+            for wrong, right in CALLS
+        ),
+        *CLAUSES,
+    ],
+    ids=str,
+)
+def test_a_habit_of_another_language_is_mended(session, query, remedy):
+    assert refused(session, query).diagnostic.remedy == (remedy,)
+    session.explain(remedy)
+
+
+def test_a_mended_query_stands_only_where_it_is_accepted(session):
+    """`||` between texts joins them elsewhere: OR would be refused, and is not offered."""
+    refusal = refused(session, f"{STAFF}dept || 'x' = 'engx'")
+    assert refusal.diagnostic.remedy == ("SELECT DP_COUNT(*, eps=0.5) AS n FROM staff",)
 
 
 def test_a_function_is_near_only_if_two_letters_differ(session):

@@ -41,7 +41,7 @@ refused[DPQ101]: this cannot be read at 'WHERE'
   |                                        ^^^^^ not understood here
 
    why: the text is not a complete query.
-   try: SELECT DP_COUNT(*, eps=0.5) AS n FROM staff""",
+   try: SELECT DP_COUNT(*, eps=0.5) FROM staff""",
     ),
     (
         "SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age == 3",

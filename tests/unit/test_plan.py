@@ -18,7 +18,7 @@ refused[DPQ208]: the types in the result do not match
   | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ somewhere here
 
    why: values are combined and compared with values of their own type only.
-   try: ROUND(DP_COUNT(*, eps=0.5) / 1000, 1)""",
+   try: SELECT * FROM regions""",
     ),
     (
         "SELECT DP_COUNT(*, eps=0.5, mechanism='gaussian') FROM staff",

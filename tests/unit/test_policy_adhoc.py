@@ -161,12 +161,15 @@ def test_each_doubt_is_refused(
 def test_the_nearest_name_is_offered() -> None:
     unit = refusal(lambda: adhoc_policy("people.parquet", unit="userid", epsilon=1))
     assert unit.diagnostic.remedy == ('unit="user_id"',)
+    far = refusal(lambda: adhoc_policy("people.parquet", unit="x", epsilon=1))
+    assert far.diagnostic.remedy == ('unit="user_id"',)
     bounds = {"salry": (0, 1)}
     column = refusal(lambda: adhoc_policy("people.parquet", epsilon=1, bounds=bounds))
     assert column.diagnostic.remedy[0] == 'bounds={"salary": (0, 100)}'
     missing = refusal(lambda: adhoc_policy("people.parquet", unit="user_id"))
     assert missing.diagnostic.remedy == (
         'dpquery.connect("people.parquet", unit="user_id", epsilon=1)',
+        "on the command line: --epsilon 1",
     )
 
 

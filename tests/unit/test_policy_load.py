@@ -372,7 +372,14 @@ CASES = [
     Case(
         PATH, 'path = ["people.parquet", "./people.parquet"]', "DPQ607", "tables.people.path", 4
     ),
-    Case(PATH, 'path = "people.csv"', "DPQ607", "tables.people.path", 4, "duckdb -c"),
+    Case(
+        PATH,
+        'path = "people.csv"',
+        "DPQ607",
+        "tables.people.path",
+        4,
+        "python -c",
+    ),
     Case(PATH, 'database = "people.duckdb"', "DPQ607", "tables.people.database", 4),
     Case(PATH, 'database = "none.duckdb"\ntable = "x"', "DPQ601", "tables.people.database", 4),
     Case(PATH, f'{PATH}\ntable = "x"', "DPQ607", "tables.people.path", 4),

@@ -82,8 +82,8 @@ def policy() -> Policy:
         ),
         (
             'SELECT DP_COUNT(*, eps=1) FROM "my people" WHERE lower("first name") = \'a\'',
-            "lower(\"first name\") = 'a'",
-            "\"first name\" = 'a'",
+            'SELECT DP_COUNT(*, eps=1) FROM "my people" WHERE lower("first name") = \'a\'',
+            'SELECT DP_COUNT(*, eps=1) FROM "my people" WHERE "first name" = \'a\'',
         ),
         (
             'SELECT DP_COUNT(*, eps=1) FROM "my people" WHERE "first name" + 1 > 2',

@@ -9,7 +9,9 @@ import pytest
 
 from dpquery.errors import RuleRefused
 from dpquery.policy.model import Column, Policy, Table
+from dpquery.source import Source
 from dpquery.types import INTEGER, TEXT
+from tests.corpus.cases import refusal
 from tests.worlds import planned, policy_of, private_table
 
 COLUMNS = (Column("x", INTEGER), Column("unit", INTEGER))
@@ -75,3 +77,52 @@ def test_what_bounds_the_rows_of_a_unit_follows_from_the_operators(
     (frontier,) = planned(policy, f"SELECT DP_COUNT(*, eps=1) {query}").frontiers
     found = frontier.scan.contribution
     assert (found.single, found.limit) == (single, limit)
+
+
+WORDS = [
+    (
+        "SELECT DP_COUNT(*, eps=0.5) FROM visits v JOIN regions r ON v.region = r.zone",
+        """\
+refused[DPQ306]: the join with regions is not on its unique key
+  |
+1 | SELECT DP_COUNT(*, eps=0.5) FROM visits v JOIN regions r ON v.region = r.zone
+  |                                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ unique: region
+
+   why: a row that met several public rows would count several times.
+   try: ON v.region = r.region""",
+    ),
+    (
+        "SELECT DP_COUNT(*, eps=0.5) FROM (SELECT DISTINCT dept FROM staff) s",
+        """\
+refused[DPQ307]: DISTINCT of private rows needs the unit among its columns
+  |
+1 | SELECT DP_COUNT(*, eps=0.5) FROM (SELECT DISTINCT dept FROM staff) s
+  |                                                   ^^^^ units would become one row
+
+   why: a row that stands for several units belongs to none of them.
+   try: put person_id among them""",
+    ),
+]
+
+
+@pytest.mark.parametrize(("query", "text"), WORDS)
+def test_a_refusal_reads_as_it_was_written(query: str, text: str):
+    assert refusal(query) == text
+
+
+def test_units_of_different_names_are_refused_in_these_words():
+    with pytest.raises(RuleRefused) as refused:
+        planned(two(unit="account"), ON)
+    refused.value.source = Source(ON)
+    assert (
+        str(refused.value)
+        == """\
+refused[DPQ308]: the units of these tables cannot be compared
+  |
+1 | SELECT DP_COUNT(*, eps=1) FROM t JOIN s ON t.unit = s.account
+  |                                       ^^^^^^^^^^^^^^^^^^^^^^^ t has unit, and s has account
+
+   why: rows of two tables belong to one unit where the unit's column has the same
+        name and the same declared type in both.
+   try: ask the data owner to declare the unit's column alike in both tables"""
+    )

@@ -49,7 +49,7 @@ refused[DPQ101]: a quote or comment is not closed
   |                                                     ^ opened here
 
    why: the text is not a complete query.
-   try: close it: a text ends in ', a name in ", a comment in */""",
+   try: SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE dept = 'eng'""",
     ),
     (
         "SELECT DP_COUNT(*, eps=0.5), FROM staff",
