@@ -100,21 +100,42 @@ class Session:
             aside = self._aside(source)
             if aside is not None:
                 return self._free(aside)
-            plan = self._plan(source)
+            return self._paid(self._plan(source))
+
+    def _paid(self, plan: Plan) -> Answer:
+        """Charge, then answer; what goes wrong after the charge says that it stays.
+
+        The frames below hold exact integers, so nobody who walks a traceback may see them. A
+        context manager could not take them off: Python puts them back when it ends.
+        """
+        receipt: Receipt | None = None
+        try:
             receipt = self._charge(plan)  # nothing above this line has seen a private row
-            with self._spent(plan):
-                released: list[ReleasedTable] = []
-                for number, frontier in enumerate(plan.frontiers):
-                    with self._engine.open(frontier.scan, receipt, number) as exact:
-                        released.append(release(plan, number, exact, receipt, self._randomness))
-                table, cells = finish(plan.above, released, self._public)
-            return Answer(
-                table,
-                basic(plan.charge.events),
-                cells,
-                self._balance(),
-                self._notes + plan.notes,
-            )
+            return self._answer(plan, receipt)
+        except DPQueryError as fault:
+            if receipt is None:
+                raise
+            fault.budget = f"{basic(plan.charge.events)} spent; {self._left()}"
+            raise fault.with_traceback(None)  # noqa: B904 - the fault itself, without its frames
+        except KeyboardInterrupt as stop:
+            stop.args = (self._stopped(plan, receipt),)
+            raise stop.with_traceback(None)  # noqa: B904 - the same
+
+    def _stopped(self, plan: Plan, receipt: Receipt | None) -> str:
+        """Say what ctrl-C leaves spent; a charge that was being written may stand or not."""
+        if receipt is None:
+            return "stopped while charging; SHOW LEDGER says whether it was spent"
+        return f"stopped; {basic(plan.charge.events)} spent; {self._left()}"
+
+    def _answer(self, plan: Plan, receipt: Receipt) -> Answer:
+        """Read, draw and finish: what a charge has paid for."""
+        released: list[ReleasedTable] = []
+        for number, frontier in enumerate(plan.frontiers):
+            with self._engine.open(frontier.scan, receipt, number) as exact:
+                released.append(release(plan, number, exact, receipt, self._randomness))
+        table, cells = finish(plan.above, released, self._public)
+        loss = basic(plan.charge.events)
+        return Answer(table, loss, cells, self._balance(), self._notes + plan.notes)
 
     def explain(self, text: str) -> Explanation:
         """Say what a query would lose and how it would be answered; costs nothing."""
@@ -210,16 +231,6 @@ class Session:
             return self._ledger.charge(plan.charge, self._limits, self._account)
         except QueryRefused as refusal:
             raise self._told(refusal, plan.source) from None
-
-    @contextmanager
-    def _spent(self, plan: Plan) -> Iterator[None]:
-        """Say in whatever goes wrong after the charge that the charge stays."""
-        try:
-            yield
-        except DPQueryError as fault:
-            fault.budget = f"{basic(plan.charge.events)} spent; {self._left()}"
-            # The frames below hold exact integers: nobody who walks the traceback may see them.
-            raise fault.with_traceback(None)  # noqa: B904 - the fault itself, without its frames
 
     def _left(self) -> str:
         """Say what is left after a fault, even where the ledger cannot be read either."""

@@ -37,6 +37,7 @@ __all__ = [
     "read_file",
     "say",
     "show",
+    "stopped",
     "unexpected",
     "writing",
 ]
@@ -215,17 +216,31 @@ def _ask_each(script: list[Statement], session: Asked, output: Output) -> int:
     for at, statement in enumerate(script):
         try:
             answer = session.sql(statement.text)
-        except DPQueryError as error:
-            say(error)
+        except (DPQueryError, KeyboardInterrupt) as fault:
+            code = _report(fault)
             if len(script) > 1:
                 say(
                     f"dpquery: stopped at line {statement.line}: {at} of {len(script)} answered"
                 )
-            return error.exit_code
+            return code
         with writing():
             output.write(answer)
         _comment(answer, noted)
     return ExitCode.ANSWER
+
+
+def _report(fault: DPQueryError | KeyboardInterrupt) -> int:
+    """Say why a statement was not answered, and give the exit code."""
+    if isinstance(fault, DPQueryError):
+        say(fault)
+        return fault.exit_code
+    say(stopped(fault))
+    return ExitCode.INTERRUPTED
+
+
+def stopped(stop: KeyboardInterrupt) -> str:
+    """Say what ctrl-C has left of a statement: the session knows once a charge has begun."""
+    return str(stop) or "stopped; this statement spent nothing"
 
 
 def _comment(answer: Answer, noted: set[str]) -> None:

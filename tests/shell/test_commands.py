@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +16,7 @@ from rich.console import Console as RichConsole
 
 from dpquery.codes import explain
 from dpquery.functions import ALL
-from dpquery.privacy import NO_LOSS, Loss
+from dpquery.privacy import NO_LOSS
 from dpquery.shell.commands import COMMANDS, take
 from dpquery.shell.console import Terminal, fitted
 from dpquery.shell.desk import Desk
@@ -87,34 +86,17 @@ def test_several_statements_stop_at_the_first_that_is_not_answered(desk, paper, 
     assert paper.lines[-1] == "stopped at line 2: 1 of 3 answered"
 
 
-def test_a_query_stopped_before_its_charge_spends_nothing(desk, paper):
+@pytest.mark.parametrize(
+    ("stop", "said"),
+    [
+        (KeyboardInterrupt(), "stopped; this statement spent nothing"),
+        (KeyboardInterrupt("stopped; 1 spent"), "stopped; 1 spent"),
+    ],
+)
+def test_a_query_that_is_stopped_says_what_it_spent(desk, paper, session, stop, said):
+    session.replies = {"stop": stop}
     assert not take(desk, "stop;")
-    assert paper.lines == ["stopped; nothing was charged\nbudget: 1 of 2 left"]
-
-
-def test_a_query_stopped_after_its_charge_says_that_it_stays(desk, paper, session):
-    def sql(text: str):
-        session.left = Loss(Fraction(1, 2))
-        raise KeyboardInterrupt
-
-    session.sql = sql
-    assert not take(desk, "one;")
-    assert paper.lines == ["stopped; the charge stays\nbudget: 0.5 of 2 left"]
-
-
-def test_ctrl_c_is_told_from_a_failed_scan_that_the_engine_makes_of_it(desk, paper, session):
-    def sql(text: str):
-        session.left = Loss(Fraction(1, 2))
-        try:
-            signal.raise_signal(signal.SIGINT)
-        except KeyboardInterrupt:
-            raise session.replies["torn"] from None
-
-    before = signal.getsignal(signal.SIGINT)
-    session.sql = sql
-    assert not take(desk, "one;")
-    assert paper.lines == ["stopped; the charge stays\nbudget: 0.5 of 2 left"]
-    assert signal.getsignal(signal.SIGINT) is before
+    assert paper.lines == [said]
 
 
 @pytest.mark.parametrize(("tenths", "asked"), [(1, False), (2, False), (3, True), (10, True)])

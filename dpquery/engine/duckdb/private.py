@@ -11,7 +11,7 @@ import duckdb
 from dpquery.budget.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, guarded
 from dpquery.engine.duckdb.codes import wanted_columns
-from dpquery.engine.duckdb.connection import lock, quoted, start, text
+from dpquery.engine.duckdb.connection import execute, lock, quoted, start, text
 from dpquery.engine.duckdb.held import Held
 from dpquery.engine.duckdb.ranges import DuckDBRanges
 from dpquery.engine.duckdb.render import Origin
@@ -51,7 +51,11 @@ class DuckDBEngine:
         """
         receipt.open(frontier, scan)
         table = self._tables[table_of(scan.relation).table]
-        return guarded(self._log, lambda: self._read(scan, table))
+        try:
+            return guarded(self._log, lambda: self._read(scan, table))
+        except KeyboardInterrupt:
+            self.close()  # what was being kept may be half made
+            raise
 
     def describe(self, scan: Scan) -> str:
         """Write the query for a scan, with the table's name for its files."""
@@ -76,7 +80,7 @@ class DuckDBEngine:
         sql = ScanSQL(scan, table, self._origin(scan, table, before))
         values = {measure: [0] * scan.cells for measure in sql.summed}
         if sql.summed:
-            for cell, *sums in connection.execute(sql.sums()).fetchall():
+            for cell, *sums in execute(connection, sql.sums()).fetchall():
                 for measure, value in zip(sql.summed, sums, strict=True):
                     values[measure][cell] = int(value)
         if fingerprint(table) != before:
@@ -122,7 +126,7 @@ class DuckDBEngine:
         else:
             require_types(table)
         if table.single and table.unit is not None:
-            row = connection.execute(sql.single()).fetchone()
+            row = execute(connection, sql.single()).fetchone()
             if row is None or row[0] is not True:
                 raise DataChanged(
                     f"a unit of {table.name!r} has several rows against rows_per_unit = 1"

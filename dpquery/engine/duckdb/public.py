@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from dpquery.arrow import arrow_type, table_of
-from dpquery.engine.duckdb.connection import lock, quoted, start, text
+from dpquery.engine.duckdb.connection import lock, quoted, start, text, waited
 from dpquery.engine.duckdb.schema import duckdb_name
 from dpquery.errors import Diagnostic, PolicyInvalid, ScanFailed, internal
 from dpquery.ir import Above
@@ -76,12 +76,15 @@ class PublicEngine:
         """
         try:
             with _Registered(self._connection, released):
-                return self._connection.sql(above.sql).to_arrow_table()
+                return waited(self._connection, lambda: self._ask(above))
         except (duckdb.OutOfMemoryException, duckdb.InterruptException, MemoryError):
             failure = ScanFailed(_exhausted())
         except duckdb.Error:
             failure = None
         raise failure or internal("a query over released tables cannot raise") from None
+
+    def _ask(self, above: Above) -> pa.Table:
+        return self._connection.sql(above.sql).to_arrow_table()
 
     def close(self) -> None:
         """Let go of the instance."""

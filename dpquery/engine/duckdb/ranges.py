@@ -16,6 +16,7 @@ import duckdb
 import numpy as np
 
 from dpquery.engine.base import FaultLog, guarded
+from dpquery.engine.duckdb.connection import execute
 from dpquery.engine.duckdb.scan import ScanSQL
 from dpquery.engine.files import DataChanged, Fingerprint, fingerprint
 from dpquery.ir import Histogram
@@ -94,7 +95,7 @@ class DuckDBRanges:
 
     def _ask(self, measure: Histogram, group: int | None, span: Span) -> Groups:
         query = self._sql.ranges(measure, self._source(measure), group, span)
-        found = self._connection.execute(query).fetchnumpy()
+        found = execute(self._connection, query).fetchnumpy()
         if fingerprint(self._sql.table) != self._state:
             raise DataChanged(f"the files of {self._sql.table.name!r} changed while read")
         cells, places, weights = (np.asarray(found[name]) for name in ("cell", "b", "t"))
@@ -108,7 +109,7 @@ class DuckDBRanges:
             return f"({rows})"
         if measure not in self._held:
             name = f"held{next(_NUMBERS)}"
-            self._connection.execute(f"CREATE TEMP TABLE {name} AS {rows}")
+            execute(self._connection, f"CREATE TEMP TABLE {name} AS {rows}")
             self._held[measure] = name
         return self._held[measure]
 
