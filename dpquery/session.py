@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +83,7 @@ class Session:
         self._ledger: Ledger = open_ledger(policy.ledger)
         self._engine: Engine = open_engine(engine, policy, FaultLog(_log_path(policy)))
         self._randomness = Randomness()
+        self._told_of_scan: Callable[[int], None] = lambda _: None
 
     def sql(self, text: str, *, refresh: bool = False) -> Answer:
         """Answer one statement.
@@ -131,6 +132,7 @@ class Session:
         """Read, draw and finish: what a charge has paid for."""
         released: list[ReleasedTable] = []
         for number, frontier in enumerate(plan.frontiers):
+            self._told_of_scan(self._engine.about_size(frontier.scan))
             with self._engine.open(frontier.scan, receipt, number) as exact:
                 released.append(release(plan, number, exact, receipt, self._randomness))
         table, cells = finish(plan.above, released, self._public)
@@ -148,6 +150,10 @@ class Session:
         with self._usable():
             standing = self._standing()
             return Budget(standing.limit, standing.spent, standing.left)
+
+    def on_scan(self, told: Callable[[int], None]) -> None:
+        """Have somebody who waits told, as a scan begins, about how many bytes it reads."""
+        self._told_of_scan = told
 
     def ledger(self) -> Answer:
         """Give this analyst's charges, oldest first."""

@@ -21,6 +21,7 @@ from dpquery.answer import Answer
 from dpquery.errors import DPQueryError, ExitCode, InternalError, internal
 from dpquery.present import BINARY, FORMATS
 from dpquery.shell.arguments import UsageError, connect_settings
+from dpquery.shell.progress import Bar, reading
 from dpquery.shell.split import Statement, statements
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class Asked(Protocol):
 
     def sql(self, text: str) -> Answer:
         """Answer one statement."""
+        ...
+
+    def on_scan(self, told: Callable[[int], None]) -> None:
+        """Have a bar told of each scan that begins."""
         ...
 
     def explain(self, text: str) -> Explanation:
@@ -213,9 +218,12 @@ class Output:
 
 def _ask_each(script: list[Statement], session: Asked, output: Output) -> int:
     noted: set[str] = set()
+    bar = Bar(sys.stderr, sys.stdout)
+    session.on_scan(bar.pace.reads)
     for at, statement in enumerate(script):
         try:
-            answer = session.sql(statement.text)
+            with bar.showing(reading(statement.text)):
+                answer = session.sql(statement.text)
         except (DPQueryError, KeyboardInterrupt) as fault:
             code = _report(fault)
             if len(script) > 1:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from io import BytesIO
-from itertools import pairwise
 from time import perf_counter
 
 from dpquery.answer import Answer
@@ -21,7 +20,7 @@ from dpquery.privacy import NO_LOSS, Loss
 from dpquery.shell.arguments import UsageError
 from dpquery.shell.ask import Asked, Output, stopped, unexpected, writing
 from dpquery.shell.console import Console
-from dpquery.shell.place import words_of
+from dpquery.shell.progress import reading
 from dpquery.shell.split import Statement
 from dpquery.source import visible
 
@@ -108,7 +107,7 @@ class Desk:
 
     def _answer(self, text: str) -> Answer:
         try:
-            with self.console.busy(f"reading {_table(text)}".rstrip()):
+            with self.console.busy(reading(text)):
                 return self.session.sql(text)
         except KeyboardInterrupt as stop:
             raise UsageError(stopped(stop)) from None
@@ -160,9 +159,3 @@ class Desk:
 
 def _dear(charge: Loss, left: Loss, share: Fraction) -> bool:
     return not charge.within(Loss(share * left.epsilon, share * left.delta))
-
-
-def _table(text: str) -> str:
-    """Give what stands after FROM, to say what is being read."""
-    named = (b.text for a, b in pairwise(words_of(text)) if a.upper == "FROM")
-    return visible(next(named, ""))

@@ -38,6 +38,8 @@ class Broken:
         self.opened += 1
         raise Torn
 
+    about_size = open  # the size of private files is not asked before the charge either
+
     def close(self) -> None:
         """Nothing is held."""
 
@@ -110,6 +112,7 @@ session = dpquery.connect(sys.argv[1])
 class Deadly:
     def open(self, *_):
         os.kill(os.getpid(), signal.SIGKILL)
+    about_size = open
     def close(self):
         pass
 session._engine = Deadly()

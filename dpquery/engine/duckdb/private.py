@@ -20,6 +20,7 @@ from dpquery.engine.duckdb.schema import database_types
 from dpquery.engine.files import (
     DataChanged,
     Fingerprint,
+    about_size,
     fingerprint,
     require_columns,
     require_types,
@@ -56,6 +57,10 @@ class DuckDBEngine:
         except KeyboardInterrupt:
             self.close()  # what was being kept may be half made
             raise
+
+    def about_size(self, scan: Scan) -> int:
+        """Give roughly how many bytes of files a scan reads."""
+        return about_size(self._tables[table_of(scan.relation).table])
 
     def describe(self, scan: Scan) -> str:
         """Write the query for a scan, with the table's name for its files."""

@@ -12,7 +12,13 @@ from itertools import count
 
 from dpquery.budget.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, guarded
-from dpquery.engine.files import DataChanged, Fingerprint, fingerprint, require_types
+from dpquery.engine.files import (
+    DataChanged,
+    Fingerprint,
+    about_size,
+    fingerprint,
+    require_types,
+)
 from dpquery.engine.python.evaluate import evaluate
 from dpquery.engine.python.rows import Row, Value, read_rows
 from dpquery.engine.python.totals import Totals
@@ -61,6 +67,10 @@ class PythonEngine:
         if fingerprint(table) != before:
             raise DataChanged(f"the files of {table.name!r} changed while they were read")
         return Exact(sums, scan.cells, totals)
+
+    def about_size(self, scan: Scan) -> int:
+        """Give roughly how many bytes of files a scan reads."""
+        return about_size(self._tables[table_of(scan.relation).table])
 
     def describe(self, scan: Scan) -> str:
         """Say that rows are counted one by one."""
