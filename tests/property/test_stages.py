@@ -96,7 +96,7 @@ def test_a_charge_is_in_the_file_before_the_scan_and_stays_when_it_breaks(
         seen.append(spent(policy))
         return Broken.open(engine)
 
-    engine.open = look
+    engine.open = engine.about_size = look
     with pytest.raises(Torn):
         session.sql(text)
     session.close()
