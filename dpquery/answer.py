@@ -17,8 +17,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dpquery.errors import listed, nearest
-from dpquery.layout import TextColumn, cell_text, lay_out
+from dpquery.layout import TextColumn, cell_text, lay_out, value_text
 from dpquery.privacy import Loss, exact_number
+from dpquery.source import visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,9 +121,18 @@ class Answer:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
     def to_pandas(self) -> pd.DataFrame:
-        """Give the answer as a pandas DataFrame."""
-        _load("pandas")
+        """Give the answer as a pandas DataFrame: dates, decimals and whole numbers stay such.
+
+        Integers and booleans with NULL among them have pandas' own nullable types: as doubles,
+        large ones would be others.
+        """
+        pandas = _load("pandas")
+        nullable = {"int": pandas.Int64Dtype(), "bool": pandas.BooleanDtype()}
         frame: pd.DataFrame = self.table.to_pandas()
+        for at, column in enumerate(self.table.columns):
+            kind = str(column.type).rstrip("0123456789")
+            if column.null_count and kind in nullable:
+                frame.isetitem(at, column.to_pandas(types_mapper=lambda _, k=kind: nullable[k]))
         return frame
 
     def to_polars(self) -> pl.DataFrame:
@@ -135,20 +145,31 @@ class Answer:
 
     def to_text(self, max_rows: int | None = None) -> str:
         """Give the answer as a table for people: of long ones, the first and the last rows."""
-        left_out = 0 if max_rows is None else max(0, len(self) - max_rows)
-        if not left_out or max_rows is None:
-            return lay_out(self._text_columns())
-        tail = max_rows // 2
-        head = max_rows - tail
-        places = [*range(head), *range(len(self) - tail, len(self))]
-        cells = [self.cells[place] for place in places] if self.cells else ()
-        lines = lay_out(Answer(self.table.take(places), self.loss, cells)._text_columns())
+        shown, left_out = self._shortened(len(self) if max_rows is None else max_rows)
+        lines = lay_out(shown._text_columns())
+        if not left_out:
+            return lines
+        head = len(shown) - len(shown) // 2
         above, below = lines.splitlines()[: head + 1], lines.splitlines()[head + 1 :]
         return "\n".join([*above, f" … {left_out:,} more rows …", *below])
+
+    def _shortened(self, most: int) -> tuple[Answer, int]:
+        """Give the first and the last rows of a long answer, and how many are left out."""
+        left_out = len(self) - most
+        if left_out <= 0:
+            return self, 0
+        tail = most // 2
+        places = [*range(most - tail), *range(len(self) - tail, len(self))]
+        cells = [self.cells[place] for place in places] if self.cells else ()
+        kept = self.table.take(places)
+        return Answer(kept, self.loss, cells, self.budget, self.notes), left_out
 
     def _text_columns(self) -> list[TextColumn]:
         """Write each column, and beside a noisy one its margins."""
         columns: list[TextColumn] = []
+        if len(self.columns) == 1 and not self.cells:  # lines, as of EXPLAIN: nothing to align
+            lines = [visible(value_text(row[0])) for row in self.rows]
+            return [TextColumn(self.columns[0], lines, _numeric([row[0] for row in self.rows]))]
         for at, name in enumerate(self.columns):
             values = [row[at] for row in self.rows]
             intervals = self._intervals(at, _SHOWN_CONFIDENCE)
@@ -163,7 +184,32 @@ class Answer:
         return f"<Answer: {len(self)} x {len(self.columns)}, loss {self.loss}>"
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+        """Give the table of a notebook, with what it lost and what is left below it."""
+        text, left_out = self._shortened(_SHOWN_ROWS)
+        columns = text._text_columns()
+        rows = [
+            _html_row("td", columns, row)
+            for row in zip(*(c.cells for c in columns), strict=True)
+        ]
+        if left_out:
+            more = f'<tr><td colspan="{len(columns)}">… {left_out:,} more rows …</td></tr>'
+            rows.insert(-(-_SHOWN_ROWS // 2), more)
+        head = _html_row("th", columns, [cell_text(column.head) for column in columns])
+        said = [f"loss {self.loss}", *([f"budget: {self.budget}"] if self.budget else [])]
+        below = "<br>".join(map(escape, [" · ".join(said), *self.notes]))
+        body = "".join(rows)
+        table = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+        return f"<div>{table}<small>{below}</small></div>"
+
+
+def _html_row(tag: str, columns: Sequence[TextColumn], cells: Sequence[str]) -> str:
+    """Write a row; numbers stand on the right, and no value can be markup."""
+    sides = ["right" if column.right else "left" for column in columns]
+    written = [
+        f'<{tag} style="text-align: {side}">{escape(cell)}</{tag}>'
+        for side, cell in zip(sides, cells, strict=True)
+    ]
+    return f"<tr>{''.join(written)}</tr>"
 
 
 def _load(package: str) -> Any:

@@ -5,17 +5,20 @@ Everything here comes from the policy or from the analyst's own charges, never f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime
 from fractions import Fraction
 
 import pyarrow as pa
 
 from dpquery import functions as registry
+from dpquery.arrow import table_of
 from dpquery.budget.charge import Entry, Standing
-from dpquery.errors import Diagnostic, NameRefused, listed, nearest
-from dpquery.policy.model import Column, Policy, Table
+from dpquery.errors import Diagnostic, NameRefused, nearest
+from dpquery.layout import value_text
+from dpquery.policy.model import Column, Policy, Table, Value
 from dpquery.privacy import decimal_text
-from dpquery.sql.names import fold
+from dpquery.sql.names import fold, listed_names, written_name
 
 __all__ = ["budget", "charges", "columns", "find_table", "functions", "lines", "tables"]
 
@@ -23,23 +26,17 @@ __all__ = ["budget", "charges", "columns", "find_table", "functions", "lines", "
 def tables(policy: Policy) -> pa.Table:
     """List the tables of a policy, and what bounds one unit's rows in each."""
     rows = [
-        {
-            "table": table.name,
-            "unit": _unit(table),
-            "rows_per_unit": 1 if table.single else None,
-            "max_rows_contributed": _limit(table),
-            "public": table.public,
-        }
+        (table.name, _unit(table), 1 if table.single else None, _limit(table), table.public)
         for table in policy.tables.values()
     ]
-    fields = [
-        ("table", pa.string()),
-        ("unit", pa.string()),
-        ("rows_per_unit", pa.int64()),
-        ("max_rows_contributed", pa.int64()),
-        ("public", pa.bool_()),
-    ]
-    return pa.Table.from_pylist(rows, pa.schema(fields))
+    fields = {
+        "table": pa.string(),
+        "unit": pa.string(),
+        "rows_per_unit": pa.int64(),
+        "max_rows_contributed": pa.int64(),
+        "public": pa.bool_(),
+    }
+    return table_of(rows, fields)
 
 
 def _unit(table: Table) -> str | None:
@@ -67,8 +64,8 @@ def find_table(policy: Policy, name: str) -> Table:
             f"there is no table {name[:80]!r} in this session",
             why=("queries reach only the tables that the policy names.",),
             remedy=(
-                f"{near or next(iter(policy.tables), '')}",
-                f"tables here: {listed(policy.tables, near)}",
+                written_name(near or next(iter(policy.tables), "")),
+                f"tables here: {listed_names(policy.tables, near)}",
             ),
         )
     )
@@ -77,39 +74,33 @@ def find_table(policy: Policy, name: str) -> Table:
 def columns(table: Table) -> pa.Table:
     """List the columns of a table with their types, bounds and public keys."""
     rows = [_column(column) for column in table.columns.values()]
-    names = ("column", "type", "low", "high", "keys")
-    return pa.Table.from_pylist(rows, pa.schema([(name, pa.string()) for name in names]))
+    return _texts(("column", "type", "low", "high", "keys"), rows)
 
 
-def _column(column: Column) -> dict[str, str | None]:
+def _column(column: Column) -> tuple[str | None, ...]:
     bounds = column.bounds
-    return {
-        "column": column.name,
-        "type": str(column.type),
-        "low": None if bounds is None else _shown(bounds.low),
-        "high": None if bounds is None else _shown(bounds.high),
-        "keys": None if column.keys is None else ", ".join(_shown(key) for key in column.keys),
-    }
+    return (
+        column.name,
+        str(column.type),
+        None if bounds is None else _shown(bounds.low),
+        None if bounds is None else _shown(bounds.high),
+        None if column.keys is None else ", ".join(_written(key) for key in column.keys),
+    )
 
 
 def charges(entries: Sequence[Entry]) -> pa.Table:
     """List charges, oldest first, with their loss written exactly."""
     rows = [
-        {
-            "at": entry.when,
-            "epsilon": decimal_text(entry.loss.epsilon),
-            "delta": decimal_text(entry.loss.delta),
-            "query": entry.query,
-        }
+        (
+            entry.when,
+            decimal_text(entry.loss.epsilon),
+            decimal_text(entry.loss.delta),
+            entry.query,
+        )
         for entry in entries
     ]
-    fields = [
-        ("at", pa.timestamp("us", "UTC")),
-        ("epsilon", pa.string()),
-        ("delta", pa.string()),
-        ("query", pa.string()),
-    ]
-    return pa.Table.from_pylist(rows, pa.schema(fields))
+    texts = dict.fromkeys(("epsilon", "delta", "query"), pa.string())
+    return table_of(rows, {"at": pa.timestamp("us", "UTC"), **texts})
 
 
 def budget(standing: Standing) -> pa.Table:
@@ -118,27 +109,42 @@ def budget(standing: Standing) -> pa.Table:
     row = {"of": standing.name}
     row |= {name: decimal_text(loss.epsilon) for name, loss in parts.items()}
     row |= {f"{name}_delta": decimal_text(loss.delta) for name, loss in parts.items()}
-    return pa.Table.from_pylist([row], pa.schema([(name, pa.string()) for name in row]))
+    return _texts(row, [tuple(row.values())])
 
 
 def functions() -> pa.Table:
     """List the DP_ functions with how they are asked."""
     rows = [
-        {
-            "function": function.name,
-            "also": ", ".join(function.aliases) or None,
-            "options": ", ".join(parameter.name for parameter in function.parameters),
-            "mechanisms": ", ".join(function.mechanisms),
-            "summary": function.summary,
-        }
+        (
+            function.name,
+            ", ".join(function.aliases) or None,
+            ", ".join(parameter.name for parameter in function.parameters),
+            ", ".join(function.mechanisms),
+            function.summary,
+        )
         for function in registry.ALL
     ]
-    return pa.Table.from_pylist(rows, pa.schema([(name, pa.string()) for name in rows[0]]))
+    return _texts(("function", "also", "options", "mechanisms", "summary"), rows)
 
 
 def lines(name: str, text: str) -> pa.Table:
     """Give a text as a table of one column, a row a line."""
-    return pa.table({name: pa.array(text.splitlines(), pa.string())})
+    return _texts([name], [(line,) for line in text.splitlines()])
+
+
+def _texts(names: Iterable[str], rows: Sequence[Sequence[str | None]]) -> pa.Table:
+    return table_of(rows, dict.fromkeys(names, pa.string()))
+
+
+def _written(key: Value) -> str:
+    """Write a key as a query has to, so that a list of them fits into IN (...)."""
+    match key:
+        case str():
+            return "'" + key.replace("'", "''") + "'"
+        case date():
+            kind = "TIMESTAMP" if isinstance(key, datetime) else "DATE"
+            return f"{kind} '{value_text(key)}'"
+    return _shown(key).lower()
 
 
 def _shown(value: object) -> str:

@@ -26,6 +26,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
+from html import escape
 
 from dpquery.source import Source, Span
 
@@ -114,6 +115,13 @@ class DPQueryError(Exception):
 
     def __str__(self) -> str:
         return self.diagnostic.render(self.verdict, self.source, self.budget)
+
+    def _render_traceback_(self) -> list[str]:
+        """Give what a notebook shows in the place of frames: the caret says where to look."""
+        return str(self).split("\n")
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 class QueryRefused(DPQueryError):

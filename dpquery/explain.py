@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 
 from dpquery.budget.accountant import basic
 from dpquery.functions.base import Step
@@ -13,9 +15,17 @@ from dpquery.plan import FrontierPlan, Plan, PlannedRelease
 from dpquery.policy.model import Policy
 from dpquery.privacy import Loss, decimal_text
 from dpquery.relations import tables_of
+from dpquery.source import width
 from dpquery.types import BOOLEAN
 
-__all__ = ["Explanation", "explain"]
+__all__ = ["WIDTH", "Explanation", "explain"]
+
+
+WIDTH = 78
+"""Cells that a line may fill: what a terminal of 80 columns shows of a table."""
+_INDENT = 13
+_PIECE = re.compile(r"""\s*(?:'[^']*'|"[^"]*"|[^\s'"])+|\s*['"]""")
+"""A word with the blanks before it; what stands in quotes is part of a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +39,9 @@ class Explanation:
     def __str__(self) -> str:
         return "\n".join(self.lines)
 
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
 
 def explain(plan: Plan, policy: Policy, scans: Sequence[str], left: Loss) -> Explanation:
     """Describe a plan.
@@ -41,7 +54,7 @@ def explain(plan: Plan, policy: Policy, scans: Sequence[str], left: Loss) -> Exp
     """
     charge = basic(plan.charge.events)
     steps = tuple(planned.release.step() for f in plan.frontiers for planned in f.releases)
-    lines = [f"charge       {charge}"]
+    lines = [f"charge       {charge}{_split(steps)}"]
     for frontier, sql in zip(plan.frontiers, scans, strict=True):
         lines += _frontier(frontier, policy)
         lines.append(f"scan         {sql}")
@@ -49,7 +62,26 @@ def explain(plan: Plan, policy: Policy, scans: Sequence[str], left: Loss) -> Exp
     after = left.epsilon - charge.epsilon
     rest = f"{decimal_text(after)} after it" if after >= 0 else "too little for it"
     lines.append(f"budget       {decimal_text(left.epsilon)} left; {rest}")
-    return Explanation(charge, steps, tuple(lines))
+    return Explanation(charge, steps, tuple(part for line in lines for part in _wrapped(line)))
+
+
+def _split(steps: Sequence[Step]) -> str:
+    """Say what each call takes of the charge, where there are several."""
+    parts = " + ".join(decimal_text(step.epsilon) for step in steps)
+    return f" = {parts}" if len(steps) > 1 else ""
+
+
+def _wrapped(line: str) -> Iterator[str]:
+    """Break a long line at blanks outside of quotes; what follows stands below its text."""
+    pieces = _PIECE.findall(line)
+    part = pieces[0]
+    for piece in pieces[1:]:
+        if width(part) + width(piece) > WIDTH and part.strip():
+            yield part
+            part = " " * _INDENT + piece.lstrip()
+        else:
+            part += piece
+    yield part
 
 
 def _frontier(frontier: FrontierPlan, policy: Policy) -> Iterator[str]:
@@ -74,7 +106,8 @@ def _groups(scan: Scan) -> str:
     names = [", ".join(c.name for c in columns_of(key.expr).values()) for key in scan.keys]
     sizes = [len(key.values) for key in scan.keys]
     counts = " x ".join(f"{n} of {name}" for n, name in zip(sizes, names, strict=True))
-    return f"{scan.cells:,} ({counts}), all of them in the answer"
+    listed = f" ({counts})" if len(sizes) > 1 else f" of {names[0]}"
+    return f"{scan.cells:,}{listed}, all of them in the answer"
 
 
 def _release(planned: PlannedRelease) -> Iterator[str]:
@@ -87,9 +120,10 @@ def _release(planned: PlannedRelease) -> Iterator[str]:
             yield f"  bounds     {_bounds(measure.code)} (from the {whose})"
             break
     if not step.weight.plain:
-        limit, scale = step.weight.limit, step.weight.scale
+        limit, scale = step.weight.limit, step.weight.scale.bit_length() - 1
         whose = "policy" if call.options.max_rows_contributed is None else "query"
-        yield f"  weights    {limit} row(s) of a unit in full (from the {whose}), in 1/{scale}"
+        counted = f"k = {limit} rows of a unit in full (from the {whose})"
+        yield f"  weights    {counted}, W = 2^{scale}"
     yield f"  moved by   {step.sensitivity}"
     yield f"  noise      {step.noise_scale}"
     yield f"  error      {step.expected_error} (95 %)"

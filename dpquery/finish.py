@@ -13,7 +13,8 @@ from itertools import product
 import pyarrow as pa
 
 from dpquery.answer import Cell
-from dpquery.engine.duckdb.public import PublicEngine, arrow_type
+from dpquery.arrow import arrow_type, column
+from dpquery.engine.duckdb.public import PublicEngine
 from dpquery.ir import Above, Scalar
 from dpquery.release import ReleasedTable
 from dpquery.types import Kind, Type
@@ -30,20 +31,20 @@ def finish(
     if above.numbered:
         rows = result.column("row").to_pylist()
         result = result.drop_columns(["row"])
-    table = result.rename_columns([column.name for column in above.columns])
+    table = result.rename_columns([shown.name for shown in above.columns])
     return table, _cells(above, released, rows)
 
 
 def _table(released: ReleasedTable) -> pa.Table:
     """Put keys and released columns side by side, with the number of each row."""
     height = len(released.columns[0].cells)
-    arrays = {"row": pa.array(range(height), pa.int64())}
+    arrays = {"row": column(range(height), pa.int64())}
     for key, values in zip(released.keys, _combinations(released), strict=True):
         shown = [_shown(value, key.expr.type) for value in values]
-        arrays[key.column] = pa.array(shown, arrow_type(key.expr.type))
-    for column in released.columns:
-        noisy = [cell.value for cell in column.cells]
-        arrays[column.name] = pa.array(noisy, arrow_type(column.type))
+        arrays[key.column] = column(shown, arrow_type(key.expr.type))
+    for drawn in released.columns:
+        noisy = [cell.value for cell in drawn.cells]
+        arrays[drawn.name] = column(noisy, arrow_type(drawn.type))
     return pa.table(arrays)
 
 
@@ -63,10 +64,10 @@ def _cells(
 ) -> list[list[Cell | None]]:
     """Give, for each row of the result, the releases that its columns show unchanged."""
     sources: list[Sequence[Cell] | None] = []
-    for column in above.columns:
+    for shown in above.columns:
         found = None
-        if column.origin is not None:
-            frontier, name = column.origin
+        if shown.origin is not None:
+            frontier, name = shown.origin
             columns = released[frontier].columns
             found = next((one.cells for one in columns if one.name == name), None)
         sources.append(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +85,7 @@ class Session:
             engine, policy, FaultLog(_log_path(policy)), self._public
         )
         self._randomness = Randomness()
+        self._told_of_scan: Callable[[int], None] = lambda _: None
 
     def sql(self, text: str, *, refresh: bool = False) -> Answer:
         """Answer one statement.
@@ -102,21 +103,43 @@ class Session:
             aside = self._aside(source)
             if aside is not None:
                 return self._free(aside)
-            plan = self._plan(source)
+            return self._paid(self._plan(source))
+
+    def _paid(self, plan: Plan) -> Answer:
+        """Charge, then answer; what goes wrong after the charge says that it stays.
+
+        The frames below hold exact integers, so nobody who walks a traceback may see them. A
+        context manager could not take them off: Python puts them back when it ends.
+        """
+        receipt: Receipt | None = None
+        try:
             receipt = self._charge(plan)  # nothing above this line has seen a private row
-            with self._spent(plan):
-                released: list[ReleasedTable] = []
-                for number, frontier in enumerate(plan.frontiers):
-                    with self._engine.open(frontier.scan, receipt, number) as exact:
-                        released.append(release(plan, number, exact, receipt, self._randomness))
-                table, cells = finish(plan.above, released, self._public)
-            return Answer(
-                table,
-                basic(plan.charge.events),
-                cells,
-                self._balance(),
-                self._notes + plan.notes,
-            )
+            return self._answer(plan, receipt)
+        except DPQueryError as fault:
+            if receipt is None:
+                raise
+            fault.budget = f"{basic(plan.charge.events)} spent; {self._left()}"
+            raise fault.with_traceback(None)  # noqa: B904 - the fault itself, without its frames
+        except KeyboardInterrupt as stop:
+            stop.args = (self._stopped(plan, receipt),)
+            raise stop.with_traceback(None)  # noqa: B904 - the same
+
+    def _stopped(self, plan: Plan, receipt: Receipt | None) -> str:
+        """Say what ctrl-C leaves spent; a charge that was being written may stand or not."""
+        if receipt is None:
+            return "stopped while charging; SHOW LEDGER says whether it was spent"
+        return f"stopped; {basic(plan.charge.events)} spent; {self._left()}"
+
+    def _answer(self, plan: Plan, receipt: Receipt) -> Answer:
+        """Read, draw and finish: what a charge has paid for."""
+        released: list[ReleasedTable] = []
+        for number, frontier in enumerate(plan.frontiers):
+            self._told_of_scan(self._engine.about_size(frontier.scan))
+            with self._engine.open(frontier.scan, receipt, number) as exact:
+                released.append(release(plan, number, exact, receipt, self._randomness))
+        table, cells = finish(plan.above, released, self._public)
+        loss = basic(plan.charge.events)
+        return Answer(table, loss, cells, self._balance(), self._notes + plan.notes)
 
     def explain(self, text: str) -> Explanation:
         """Say what a query would lose and how it would be answered; costs nothing."""
@@ -129,6 +152,10 @@ class Session:
         with self._usable():
             standing = self._standing()
             return Budget(standing.limit, standing.spent, standing.left)
+
+    def on_scan(self, told: Callable[[int], None]) -> None:
+        """Have somebody who waits told, as a scan begins, about how many bytes it reads."""
+        self._told_of_scan = told
 
     def ledger(self) -> Answer:
         """Give this analyst's charges, oldest first."""
@@ -212,16 +239,6 @@ class Session:
             return self._ledger.charge(plan.charge, self._limits, self._account)
         except QueryRefused as refusal:
             raise self._told(refusal, plan.source) from None
-
-    @contextmanager
-    def _spent(self, plan: Plan) -> Iterator[None]:
-        """Say in whatever goes wrong after the charge that the charge stays."""
-        try:
-            yield
-        except DPQueryError as fault:
-            fault.budget = f"{basic(plan.charge.events)} spent; {self._left()}"
-            # The frames below hold exact integers: nobody who walks the traceback may see them.
-            raise fault.with_traceback(None)  # noqa: B904 - the fault itself, without its frames
 
     def _left(self) -> str:
         """Say what is left after a fault, even where the ledger cannot be read either."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dpquery.policy.samples import copy_samples
 from tests.tasks import ROOT
 
 HEAVY = {"numpy", "scipy", "sqlglot", "duckdb", "pyarrow", "dp_accounting", "pandas", "polars"}
@@ -37,6 +38,17 @@ def test_what_starts_quickly_loads_nothing_heavy(statement: str):
     modules = loaded(statement)
     assert "dpquery" in modules
     assert modules & HEAVY == set()
+
+
+def test_a_query_on_the_command_line_loads_neither_pandas_nor_the_shell(tmp_path: Path):
+    """pyarrow would load pandas, which takes longer than the query: see `dpquery.arrow`."""
+    policy = copy_samples(tmp_path / "samples")
+    query = "SELECT dept, DP_COUNT(*, eps=0.1) AS n FROM staff GROUP BY dept"
+    for asked in (query, "SHOW TABLES", f"EXPLAIN {query}"):
+        command = [str(policy), "-c", asked, "-o", str(tmp_path / "answer")]
+        modules = loaded(f"from dpquery.shell.main import main\nassert main({command}) == 0")
+        assert {"pyarrow", "duckdb"} <= modules
+        assert modules & {"pandas", "polars", "dp_accounting", "prompt_toolkit"} == set()
 
 
 def test_mechanisms_know_neither_sql_nor_tables():

@@ -127,6 +127,10 @@ class Engine(Protocol):
         """
         ...
 
+    def about_size(self, scan: Scan) -> int:
+        """Give roughly how many bytes of files a scan reads; asked once it is charged (I1)."""
+        ...
+
     def describe(self, scan: Scan) -> str:
         """Say what the engine would run for a scan; nothing is opened."""
         ...

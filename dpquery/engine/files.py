@@ -22,6 +22,7 @@ __all__ = [
     "DataChanged",
     "Fingerprint",
     "State",
+    "about_size",
     "fingerprint",
     "require_columns",
     "require_types",
@@ -46,12 +47,26 @@ class Fingerprint:
 
 def fingerprint(table: Table) -> Fingerprint:
     """Take the fingerprint of a table's files: place, size, time and footer of each."""
-    if isinstance(table.source, DatabaseTable):
-        wal = table.source.database.with_name(table.source.database.name + ".wal")
-        paths = [table.source.database, *([wal] if wal.exists() else [])]
-    else:
-        paths = list(table.source.paths)
-    return Fingerprint(tuple(_of_file(path) for path in paths))
+    return Fingerprint(tuple(_of_file(path) for path in _paths(table)))
+
+
+def about_size(tables: Sequence[Table]) -> int:
+    """Give the bytes of tables' files, up to the next power of two; 0 if they are not there.
+
+    Only this much is ever shown: files of neighbouring data differ by bytes.
+    """
+    try:
+        size = sum(path.stat().st_size for table in tables for path in _paths(table))
+    except OSError:
+        return 0
+    return 1 << (size - 1).bit_length() if size else 0
+
+
+def _paths(table: Table) -> list[Path]:
+    if not isinstance(table.source, DatabaseTable):
+        return list(table.source.paths)
+    wal = table.source.database.with_name(table.source.database.name + ".wal")
+    return [table.source.database, *([wal] if wal.exists() else [])]
 
 
 State = dict[str, Fingerprint]

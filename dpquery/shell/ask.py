@@ -21,6 +21,7 @@ from dpquery.answer import Answer
 from dpquery.errors import DPQueryError, ExitCode, InternalError, internal
 from dpquery.present import BINARY, FORMATS
 from dpquery.shell.arguments import UsageError, connect_settings
+from dpquery.shell.progress import Bar, reading
 from dpquery.shell.split import Statement, statements
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ __all__ = [
     "read_file",
     "say",
     "show",
+    "stopped",
     "unexpected",
     "writing",
 ]
@@ -47,6 +49,10 @@ class Asked(Protocol):
 
     def sql(self, text: str) -> Answer:
         """Answer one statement."""
+        ...
+
+    def on_scan(self, told: Callable[[int], None]) -> None:
+        """Have a bar told of each scan that begins."""
         ...
 
     def explain(self, text: str) -> Explanation:
@@ -212,20 +218,37 @@ class Output:
 
 def _ask_each(script: list[Statement], session: Asked, output: Output) -> int:
     noted: set[str] = set()
+    bar = Bar(sys.stderr, sys.stdout)
+    session.on_scan(bar.pace.reads)
     for at, statement in enumerate(script):
         try:
-            answer = session.sql(statement.text)
-        except DPQueryError as error:
-            say(error)
+            with bar.showing(reading(statement.text)):
+                answer = session.sql(statement.text)
+        except (DPQueryError, KeyboardInterrupt) as fault:
+            code = _report(fault)
             if len(script) > 1:
                 say(
                     f"dpquery: stopped at line {statement.line}: {at} of {len(script)} answered"
                 )
-            return error.exit_code
+            return code
         with writing():
             output.write(answer)
         _comment(answer, noted)
     return ExitCode.ANSWER
+
+
+def _report(fault: DPQueryError | KeyboardInterrupt) -> int:
+    """Say why a statement was not answered, and give the exit code."""
+    if isinstance(fault, DPQueryError):
+        say(fault)
+        return fault.exit_code
+    say(stopped(fault))
+    return ExitCode.INTERRUPTED
+
+
+def stopped(stop: KeyboardInterrupt) -> str:
+    """Say what ctrl-C has left of a statement: the session knows once a charge has begun."""
+    return str(stop) or "stopped; this statement spent nothing"
 
 
 def _comment(answer: Answer, noted: set[str]) -> None:

@@ -20,8 +20,9 @@ from dpquery.shell.arguments import UsageError
 from dpquery.shell.ask import open_output, read_file
 from dpquery.shell.complete import Suggestion, matching, suggestions
 from dpquery.shell.desk import Desk
-from dpquery.shell.known import Known, quoted, signature
+from dpquery.shell.known import Known, signature
 from dpquery.shell.split import statements
+from dpquery.sql.names import written_name
 
 __all__ = ["COMMANDS", "Command", "is_command", "suggested", "take"]
 
@@ -111,7 +112,7 @@ def _overview(desk: Desk) -> str:
         "",
         *lines,
         "",
-        *(f"try: {_EXAMPLE} {quoted(name)};" for name in tables[:1]),
+        *(f"try: {_EXAMPLE} {written_name(name)};" for name in tables[:1]),
     ])  # fmt: skip
 
 
@@ -239,7 +240,7 @@ def suggested(text: str, known: Known) -> list[Suggestion]:
 def _arguments(command: Command, known: Known) -> Iterable[tuple[str, str]]:
     match command.argument:
         case "TABLE":
-            return ((quoted(name), "table") for name in known)
+            return ((written_name(name), "table") for name in known)
         case "SHARE|off":
             return (("0.1", ""), ("0.25", "as it begins"), ("0.5", ""), ("off", ""))
         case "FILE|stdout":

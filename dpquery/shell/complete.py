@@ -12,8 +12,9 @@ from itertools import pairwise
 
 from dpquery.functions import ALL, find
 from dpquery.functions.base import Argument, DPFunction
-from dpquery.shell.known import Column, Known, quoted, signature
+from dpquery.shell.known import Column, Known, signature
 from dpquery.shell.place import Place, Word, place_of, words_of
+from dpquery.sql.names import written_name
 
 __all__ = ["Suggestion", "matching", "suggestions"]
 
@@ -135,8 +136,7 @@ def _in_text(place: Place, scope: _Scope) -> Candidates:
 
 
 def _keys(column: Column | None) -> Iterator[tuple[str, str]]:
-    for key in column.keys if column else ():
-        yield "'" + key.replace("'", "''") + "'", "key"
+    return ((key, "key") for key in (column.keys if column else ()))
 
 
 def _mechanisms(function: DPFunction) -> Iterator[tuple[str, str]]:
@@ -159,7 +159,7 @@ def _words(place: Place, scope: _Scope) -> Candidates:
 
 
 def _columns(columns: Iterable[Column]) -> Iterator[tuple[str, str]]:
-    return ((quoted(column.name), column.type) for column in columns)
+    return ((written_name(column.name), column.type) for column in columns)
 
 
 def _functions() -> Iterator[tuple[str, str]]:
@@ -237,7 +237,7 @@ def _first(*words: str) -> Callable[[Place, _Scope], Candidates]:
 
 def _tables(place: Place, scope: _Scope) -> Candidates:
     if not place.complete:
-        return ((quoted(name), "table") for name in scope.known)
+        return ((written_name(name), "table") for name in scope.known)
     return _plain(*_AFTER.get(place.frame.clause, ()))
 
 
@@ -289,7 +289,7 @@ def _having(place: Place, scope: _Scope) -> Candidates:
 
 def _released(scope: _Scope) -> Candidates:
     """Suggest what a SELECT list has named, and the columns."""
-    named = ((quoted(name), "in this query") for name in scope.aliases())
+    named = ((written_name(name), "in this query") for name in scope.aliases())
     return [*named, *_columns(scope.columns())]
 
 

@@ -11,21 +11,18 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from threading import Timer
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from rich.console import Console as RichConsole
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from dpquery.shell.progress import Bar
 from dpquery.source import width
 
 __all__ = ["Console", "Terminal", "fitted"]
 
-PATIENCE = 2.0
-"""Seconds that a query may take before the shell shows that it is at work."""
 MARGIN = 4
 """Lines of the screen that a page leaves to the prompt, the budget and the bar."""
 CUT = "cut at the edge of the screen: .mode csv and .again show all of it, and spend nothing"
@@ -54,7 +51,8 @@ class Console(Protocol):
 class Terminal:
     """The terminal at which the shell was opened."""
 
-    def __init__(self, rich: RichConsole, ask: Callable[[str], str]) -> None:
+    def __init__(self, rich: RichConsole, ask: Callable[[str], str], bar: Bar) -> None:
+        self._bar = bar
         self._rich = rich
         self._ask = ask
 
@@ -79,29 +77,9 @@ class Terminal:
         except (KeyboardInterrupt, EOFError):
             return False
 
-    @contextmanager
-    def busy(self, what: str) -> Iterator[None]:
-        """Turn a wheel and count seconds beside it, once the patience is at its end."""
-        if not self._rich.is_interactive:
-            yield
-            return
-        wheel = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            console=self._rich,
-            transient=True,
-        )
-        wheel.add_task(what, total=None)
-        timer = Timer(PATIENCE, wheel.start)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            timer.join()  # a wheel that is starting must not outlive its query
-            wheel.stop()
+    def busy(self, what: str) -> AbstractContextManager[None]:
+        """Show a bar, once the patience is at its end."""
+        return self._bar.showing(what)
 
 
 def fitted(text: str, columns: int) -> str:

@@ -7,22 +7,20 @@ charged, nothing is returned.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from io import BytesIO
-from itertools import pairwise
 from time import perf_counter
 
 from dpquery.answer import Answer
-from dpquery.errors import DPQueryError, ScanFailed
+from dpquery.errors import DPQueryError
 from dpquery.present import BINARY, FORMATS
 from dpquery.privacy import NO_LOSS, Loss
 from dpquery.shell.arguments import UsageError
-from dpquery.shell.ask import Asked, Output, unexpected, writing
+from dpquery.shell.ask import Asked, Output, stopped, unexpected, writing
 from dpquery.shell.console import Console
-from dpquery.shell.place import words_of
+from dpquery.shell.progress import reading
 from dpquery.shell.split import Statement
 from dpquery.source import visible
 
@@ -108,17 +106,11 @@ class Desk:
             self.console.say(unexpected(error), REFUSED)
 
     def _answer(self, text: str) -> Answer:
-        spent = self.session.budget.spent
         try:
-            with _interruptible(), self.console.busy(f"reading {_table(text)}".rstrip()):
+            with self.console.busy(reading(text)):
                 return self.session.sql(text)
-        except KeyboardInterrupt:
-            raise UsageError(self._stopped(spent)) from None
-
-    def _stopped(self, before: Loss) -> str:
-        budget = self.session.budget
-        what = "nothing was charged" if budget.spent == before else "the charge stays"
-        return f"stopped; {what}\nbudget: {budget.left} of {budget.limit} left"
+        except KeyboardInterrupt as stop:
+            raise UsageError(stopped(stop)) from None
 
     def _agreed(self, text: str) -> bool:
         """Ask before a query that is dear, and can be paid."""
@@ -167,29 +159,3 @@ class Desk:
 
 def _dear(charge: Loss, left: Loss, share: Fraction) -> bool:
     return not charge.within(Loss(share * left.epsilon, share * left.delta))
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Pass ctrl-C on, also where the engine has made a failed scan of it."""
-    pressed: list[int] = []
-
-    def press(number: int, _: object) -> None:
-        pressed.append(number)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, press)
-    try:
-        yield
-    except ScanFailed:
-        if pressed:
-            raise KeyboardInterrupt from None
-        raise
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _table(text: str) -> str:
-    """Give what stands after FROM, to say what is being read."""
-    named = (b.text for a, b in pairwise(words_of(text)) if a.upper == "FROM")
-    return visible(next(named, ""))

@@ -14,14 +14,9 @@ from typing import Protocol
 from dpquery.answer import Answer
 from dpquery.functions.base import Argument, DPFunction
 
-__all__ = ["Column", "Known", "known_to", "quoted", "signature"]
+__all__ = ["Column", "Known", "known_to", "signature"]
 
-_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_RESERVED = frozenset({
-    "all", "and", "as", "asc", "between", "by", "case", "cast", "desc", "distinct", "exists",
-    "false", "from", "group", "having", "in", "is", "limit", "not", "null", "offset", "on",
-    "or", "order", "select", "table", "true", "union", "where", "with",
-})  # fmt: skip
+_TEXT = re.compile(r"'(?:[^']|'')*'")
 _ASKED = {
     Argument.VALUE: "x",
     Argument.NUMBER: "number",
@@ -37,6 +32,7 @@ class Column:
     name: str
     type: str
     keys: tuple[str, ...] = ()
+    """Those of a text column, as a query writes them."""
     bounded: bool = False
 
     @property
@@ -82,19 +78,8 @@ def known_to(session: Described) -> Known:
 
 def _column(row: Mapping[str, str | None]) -> Column:
     type_, keys = row["type"] or "", row["keys"]
-    texts = keys.split(", ") if keys and type_ == "text" else ()
+    texts = _TEXT.findall(keys) if keys and type_ == "text" else ()
     return Column(row["column"] or "", type_, tuple(texts), row["low"] is not None)
-
-
-def quoted(name: str) -> str:
-    """Write a name as a query has to write it.
-
-    >>> quoted("dept"), quoted("first name"), quoted("order")
-    ('dept', '"first name"', '"order"')
-    """
-    if _PLAIN.fullmatch(name) and name.lower() not in _RESERVED:
-        return name
-    return '"' + name.replace('"', '""') + '"'
 
 
 def signature(function: DPFunction) -> str:

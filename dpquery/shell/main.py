@@ -43,6 +43,7 @@ def main(argv: Sequence[str], connect: Connect = open_session) -> int:
     except SystemExit as stop:  # argparse has said what there is to say
         code = int(stop.code or ExitCode.ANSWER)
     except KeyboardInterrupt:
+        say("stopped")
         code = ExitCode.INTERRUPTED
     except BrokenPipeError:  # whoever read the output has had enough
         code = ExitCode.ANSWER

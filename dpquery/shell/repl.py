@@ -6,6 +6,7 @@ It is the only module that talks to prompt_toolkit for input. The loop ends by c
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import TextIO
@@ -36,6 +37,7 @@ from dpquery.shell.console import Terminal
 from dpquery.shell.desk import Desk
 from dpquery.shell.highlight import STYLE, QueryLexer
 from dpquery.shell.known import Known, known_to
+from dpquery.shell.progress import Bar
 from dpquery.shell.split import ended
 from dpquery.shell.state import history_file
 
@@ -63,7 +65,9 @@ class Repl:
         self._analyst = analyst
         self._known = known_to(session)
         self._asking: PromptSession[str] = PromptSession(input=typed, output=screen)
-        terminal = Terminal(RichConsole(file=out, width=width), self._asking.prompt)
+        bar = Bar(sys.stderr, out or sys.stdout)
+        session.on_scan(bar.pace.reads)
+        terminal = Terminal(RichConsole(file=out, width=width), self._asking.prompt, bar)
         self.desk = Desk(session, terminal, mode)
         self._reading: PromptSession[str] = PromptSession(
             PROMPT,

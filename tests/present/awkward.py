@@ -12,6 +12,8 @@ import pyarrow as pa
 from dpquery.answer import Answer
 from dpquery.privacy import Loss
 
+FIRST, LAST = -62135596800 * 10**6, 253402300800 * 10**6 - 1
+"""Microseconds of the first and the last moment of Python's calendar."""
 TABLE = pa.table(
     {
         "n": pa.array([2**63 - 1, -(2**63), 0, None], pa.int64()),
@@ -30,6 +32,12 @@ TABLE = pa.table(
         ),
         "text": pa.array(["数据 naïve 🎉", "NULL", " blank ", "long " * 40], pa.string()),
         "q": pa.array([[1.5, None], [], None, [float("inf")]], pa.list_(pa.float64())),
+        "y": pa.array([5e-324, -0.0, 0.1 + 0.2, None], pa.float64()),
+        "exact": pa.array(
+            [Decimal(10**18 - 1).scaleb(-4), Decimal(1 - 10**18).scaleb(-4), None, Decimal(0)],
+            pa.decimal128(18, 4),
+        ),
+        "edge": pa.array([FIRST, FIRST + 1, LAST, None], pa.timestamp("us")),
     }
 )
 

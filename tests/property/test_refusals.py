@@ -127,6 +127,8 @@ class Untouchable:
     def open(self, *_: object) -> Exact:
         raise AssertionError("a private row was asked for")
 
+    about_size = open
+
     def close(self) -> None:
         """Nothing is held."""
 

@@ -64,7 +64,7 @@ class FakeDesk(FakeSession):
     def describe(self, name: str) -> Answer:
         return Answer(
             pa.table(
-                {"column": ["dept"], "type": ["text"], "low": [None], "keys": ["eng, hr"]}
+                {"column": ["dept"], "type": ["text"], "low": [None], "keys": ["'eng', 'hr'"]}
             ),
             NO_LOSS,
         )

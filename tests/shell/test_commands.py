@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import signal
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -17,10 +15,11 @@ from rich.console import Console as RichConsole
 
 from dpquery.codes import explain
 from dpquery.functions import ALL
-from dpquery.privacy import NO_LOSS, Loss
+from dpquery.privacy import NO_LOSS
 from dpquery.shell.commands import COMMANDS, take
 from dpquery.shell.console import Terminal, fitted
 from dpquery.shell.desk import Desk
+from dpquery.shell.progress import Bar
 from tests.shell.desks import FakeDesk, Paper
 from tests.shell.fakes import RAW, answer
 
@@ -87,34 +86,17 @@ def test_several_statements_stop_at_the_first_that_is_not_answered(desk, paper, 
     assert paper.lines[-1] == "stopped at line 2: 1 of 3 answered"
 
 
-def test_a_query_stopped_before_its_charge_spends_nothing(desk, paper):
+@pytest.mark.parametrize(
+    ("stop", "said"),
+    [
+        (KeyboardInterrupt(), "stopped; this statement spent nothing"),
+        (KeyboardInterrupt("stopped; 1 spent"), "stopped; 1 spent"),
+    ],
+)
+def test_a_query_that_is_stopped_says_what_it_spent(desk, paper, session, stop, said):
+    session.replies = {"stop": stop}
     assert not take(desk, "stop;")
-    assert paper.lines == ["stopped; nothing was charged\nbudget: 1 of 2 left"]
-
-
-def test_a_query_stopped_after_its_charge_says_that_it_stays(desk, paper, session):
-    def sql(text: str):
-        session.left = Loss(Fraction(1, 2))
-        raise KeyboardInterrupt
-
-    session.sql = sql
-    assert not take(desk, "one;")
-    assert paper.lines == ["stopped; the charge stays\nbudget: 0.5 of 2 left"]
-
-
-def test_ctrl_c_is_told_from_a_failed_scan_that_the_engine_makes_of_it(desk, paper, session):
-    def sql(text: str):
-        session.left = Loss(Fraction(1, 2))
-        try:
-            signal.raise_signal(signal.SIGINT)
-        except KeyboardInterrupt:
-            raise session.replies["torn"] from None
-
-    before = signal.getsignal(signal.SIGINT)
-    session.sql = sql
-    assert not take(desk, "one;")
-    assert paper.lines == ["stopped; the charge stays\nbudget: 0.5 of 2 left"]
-    assert signal.getsignal(signal.SIGINT) is before
+    assert paper.lines == [said]
 
 
 @pytest.mark.parametrize(("tenths", "asked"), [(1, False), (2, False), (3, True), (10, True)])
@@ -310,6 +292,9 @@ def test_a_file_is_read_up_to_its_first_failure(desk, paper, session, tmp_path: 
     assert take(desk, f".read {script}")
 
 
+NO_BAR = Bar(io.StringIO(), io.StringIO())
+
+
 @pytest.fixture
 def screen(monkeypatch) -> RichConsole:
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -318,7 +303,7 @@ def screen(monkeypatch) -> RichConsole:
 
 
 def test_a_wide_answer_is_cut_with_a_word_on_how_to_see_it(screen):
-    Terminal(screen, str).page("short\n" + "x" * 30)
+    Terminal(screen, str, NO_BAR).page("short\n" + "x" * 30)
     shown = screen.file.getvalue()
     assert "x" * 19 + "…\n" in shown
     assert ".mode csv and .again show all of it" in shown
@@ -327,20 +312,12 @@ def test_a_wide_answer_is_cut_with_a_word_on_how_to_see_it(screen):
 def test_a_long_answer_goes_to_the_pager_whole(screen, monkeypatch, tmp_path: Path, capfd):
     monkeypatch.setenv("PAGER", f"tee {tmp_path / 'paged'}")
     text = "\n".join("y" * 30 for _ in range(10))
-    Terminal(screen, str).page(text)
+    Terminal(screen, str, NO_BAR).page(text)
     assert (tmp_path / "paged").read_text() == text
     assert screen.file.getvalue() == ""
     monkeypatch.setenv("PAGER", "no-such-pager")
-    Terminal(screen, str).page(text)
+    Terminal(screen, str, NO_BAR).page(text)
     assert screen.file.getvalue().count("…") == 10
-
-
-@pytest.mark.parametrize(("patience", "shown"), [(0.0, True), (60.0, False)])
-def test_only_a_long_query_shows_that_it_is_at_work(screen, monkeypatch, patience, shown):
-    monkeypatch.setattr("dpquery.shell.console.PATIENCE", patience)
-    with Terminal(screen, str).busy("reading"):
-        time.sleep(0.3)
-    assert ("reading" in screen.file.getvalue()) == shown
 
 
 def test_wide_lines_are_cut_by_cells_not_by_characters():

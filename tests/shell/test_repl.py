@@ -92,7 +92,7 @@ def test_ctrl_c_during_a_query_does_not_leave():
     session = FakeDesk()
     said = talk(session, f"stop;{ENTER}one;{ENTER}")
     assert session.asked == ["stop", "one"]
-    assert "stopped; nothing was charged" in said
+    assert "stopped; this statement spent nothing" in said
 
 
 @pytest.mark.parametrize(

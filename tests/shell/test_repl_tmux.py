@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from dpquery.policy.samples import copy_samples
+from tests.shell.slow import slow_policy
 from tests.shell.test_repl import without_noise
 from tests.tasks import ROOT
 
@@ -78,7 +79,10 @@ def _holds(screen: list[str], lines: tuple[str, ...]) -> bool:
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Tmux]:
-    policy = copy_samples(tmp_path / "samples")
+    yield from opened(copy_samples(tmp_path / "samples"), tmp_path)
+
+
+def opened(policy: Path, tmp_path: Path) -> Iterator[Tmux]:
     words = ["env", "-C", ROOT, f"XDG_STATE_HOME={tmp_path / 'state'}", "TERM=xterm-256color"]
     words += [sys.executable, "-m", "dpquery", policy]
     terminal = Tmux(shlex.join(map(str, words)))
@@ -140,3 +144,17 @@ def test_a_long_answer_is_paged_and_a_wide_one_cut(terminal: Tmux):
     terminal.enter("SHOW FUNCTIONS;")
     screen = terminal.sees(".mode csv and .again show all of it, and spend nothing", "dp>")
     assert any(line.endswith("…") for line in screen)
+
+
+def test_a_long_scan_shows_a_bar_and_ctrl_c_drops_it_and_not_the_shell(tmp_path: Path):
+    for terminal in opened(slow_policy(tmp_path / "slow"), tmp_path):
+        terminal.enter("SELECT DP_SUM(x * x, eps=0.25) AS s FROM slow;")
+        terminal.sees("reading slow  █")
+        terminal.press("C-c")
+        terminal.sees("stopped; 0.25 spent; 1.75 of 2 left (a charge is never returned once")
+        screen = terminal.sees(BAR.format("█████████░ 1.75"))
+        assert not any("reading slow" in line for line in screen)
+        terminal.enter("SHOW TABLES;")
+        terminal.sees(" slow    each row   NULL")
+        terminal.press("C-d")
+        terminal.sees("left with 0")

@@ -144,7 +144,36 @@ def test_a_long_answer_shows_its_ends_and_says_how_much_is_left_out():
 
 
 def test_the_html_of_a_notebook_is_escaped():
-    assert answer({"<b>": ["<i>"]})._repr_html_() == "<pre> &lt;b&gt;\n &lt;i&gt;</pre>"
+    shown = answer({"<b>": ["<i>", "\x1b[31m", None], "n": [1, 2, 3]})._repr_html_()
+    left, right = ('<{} style="text-align: ' + side + '">' for side in ("left", "right"))
+    assert f"<tr>{left.format('th')}&lt;b&gt;</th>{right.format('th')}n</th></tr>" in shown
+    assert f"<tr>{left.format('td')}&lt;i&gt;</td>{right.format('td')}1</td></tr>" in shown
+    assert "NULL</td>" in shown
+    assert "\x1b" not in shown
+
+
+def test_a_notebook_shows_margins_loss_budget_and_notes():
+    noisy = Answer(COUNTS.table, COUNTS.loss, COUNTS.cells, "1 of 2 left", ("a <note>",))
+    shown = noisy._repr_html_()
+    assert "95% within</th>" in shown
+    assert shown.endswith(
+        "<small>loss 0.5 · budget: 1 of 2 left<br>a &lt;note&gt;</small></div>"
+    )
+
+
+def test_a_notebook_leaves_out_the_middle_of_a_long_answer():
+    shown = answer({"n": list(range(100))})._repr_html_()
+    rows = shown.split("<tbody>")[1].split("</tr>")
+    assert len(rows) == 42
+    assert "… 60 more rows …" in rows[20]
+    assert ">19<" in rows[19]
+    assert ">80<" in rows[21]
+
+
+def test_lines_of_text_are_shown_whole_and_columns_of_text_are_shortened():
+    long = "word " * 40
+    assert long.rstrip() in str(answer({"explanation": [long]}))
+    assert long.rstrip() not in str(answer({"n": [1], "text": [long]}))
 
 
 def test_a_repr_is_short():

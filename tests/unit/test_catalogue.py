@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from fractions import Fraction
 
 import pytest
@@ -11,7 +12,9 @@ from dpquery import catalogue
 from dpquery.budget.charge import Entry
 from dpquery.errors import NameRefused
 from dpquery.events import Pure
+from dpquery.policy.model import Column
 from dpquery.privacy import Loss
+from dpquery.types import TEXT
 from tests.corpus.cases import facts
 
 POLICY, _ = facts()
@@ -52,7 +55,7 @@ def test_columns_are_described_from_the_policy_alone():
         "high": "5",
         "keys": None,
     }
-    assert rows["dept"]["keys"] == "eng, hr, legal, ops, sales"
+    assert rows["dept"]["keys"] == "'eng', 'hr', 'legal', 'ops', 'sales'"
     assert (rows["hired"]["low"], rows["hired"]["high"]) == ("2000-01-01", "2025-12-31")
     assert rows["person_id"]["low"] is None
 
@@ -94,3 +97,11 @@ def test_charges_are_listed_with_their_exact_loss():
             "query": "SELECT 1",
         }
     ]
+
+
+def test_keys_are_written_as_a_query_takes_them():
+    keys = ("a, b", "it's", 7, True, Fraction(5, 2), date(2024, 2, 29))
+    table = replace(POLICY.tables["staff"], columns={"c": Column("c", TEXT, keys=keys)})
+    (row,) = catalogue.columns(table).to_pylist()
+    written = "'a, b', 'it''s', 7, true, 2.5, DATE '2024-02-29'"
+    assert row["keys"] == written

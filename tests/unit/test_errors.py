@@ -52,6 +52,15 @@ budget: unchanged; 1.3 of 2.0 left"""
     )
 
 
+def test_a_notebook_shows_the_refusal_in_the_place_of_frames():
+    """IPython prints what `_render_traceback_` gives for what was raised."""
+    refusal = RuleRefused(RAW, Source("SELECT dept, salary FROM s WHERE 1 < 2"), "unchanged")
+    assert "\n".join(refusal._render_traceback_()) == str(refusal)
+    html = refusal._repr_html_()
+    assert "1 &lt; 2" in html
+    assert "one person&#x27;s salary" in html
+
+
 def test_without_a_source_there_is_no_caret():
     assert str(RuleRefused(RAW)).splitlines()[1].startswith("   why: ")
 

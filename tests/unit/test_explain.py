@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpquery.explain import Explanation, explain
+from dpquery.explain import WIDTH, Explanation, explain
 from dpquery.privacy import Loss
 from tests.corpus.cases import facts, planned
 
@@ -27,13 +27,13 @@ table        visits
 unit         person_id; neighbours add-remove
 DP_COUNT(*, eps=0.1)
   mechanism  laplace, for a loss of 0.1
-  weights    10 row(s) of a unit in full (from the policy), in 1/4294967296
+  weights    k = 10 rows of a unit in full (from the policy), W = 2^32
   moved by   10
   noise      100
   error      ± 300 (95 %)
 scan         the scan
-note         each person_id counts for at most 10 rows (max_rows_contributed); \
-further rows share that weight
+note         each person_id counts for at most 10 rows (max_rows_contributed);
+             further rows share that weight
 budget       2 left; 1.9 after it"""
     )
 
@@ -43,7 +43,15 @@ budget       2 left; 1.9 after it"""
     [
         (
             "SELECT dept, DP_COUNT(*, eps=1) FROM staff GROUP BY dept",
-            "groups       5 (5 of dept), all of them in the answer",
+            "groups       5 of dept, all of them in the answer",
+        ),
+        (
+            "SELECT dept, remote, DP_COUNT(*, eps=1) FROM staff GROUP BY dept, remote",
+            "groups       10 (5 of dept x 2 of remote), all of them in the answer",
+        ),
+        (
+            "SELECT DP_COUNT(*, eps=0.5), DP_COUNT(*, eps=0.25) FROM staff",
+            "charge       0.75 = 0.5 + 0.25",
         ),
         (
             "SELECT DP_SUM(salary, eps=1) FROM staff",
@@ -86,3 +94,24 @@ def test_the_steps_are_data_too():
 def test_a_query_over_public_tables_has_no_step():
     explanation = explained("SELECT zone FROM regions")
     assert (explanation.steps, explanation.charge) == ((), Loss(Fraction(0)))
+
+
+@pytest.mark.parametrize("quoted", ["'two  blanks'", '"a name"', "it's", '"', "don't 'x y'"])
+def test_long_lines_are_broken_at_blanks_and_never_within_quotes(quoted: str):
+    plan = planned("SELECT DP_COUNT(*, eps=1) FROM staff")
+    text = f"word {quoted} " * 30 + "end"
+    shown = explain(plan, facts()[0], [text], Loss(Fraction(2))).lines
+    first = next(at for at, line in enumerate(shown) if line.startswith("scan"))
+    scan = shown[first:-1]
+    assert len(scan) > 1
+    assert " ".join(line[13:] for line in scan) == text
+    if quoted.count("'") != 1 and quoted != '"':
+        assert all(len(line) <= WIDTH for line in scan)
+
+
+def test_a_notebook_shows_an_explanation_line_by_line():
+    query = "SELECT DP_COUNT(*, eps=1) FROM staff WHERE age < 30"
+    html = explained(query)._repr_html_()
+    assert html.startswith("<pre>charge ")
+    assert html.endswith("</pre>")
+    assert html.count("\n") == len(explained(query).lines) - 1

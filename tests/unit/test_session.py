@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from traceback import walk_tb
 
 import pytest
 
@@ -175,4 +176,6 @@ def test_after_the_charge_a_fault_keeps_it_and_says_so(session: Session, folder:
     with pytest.raises(dpquery.ScanFailed) as caught:
         session.sql(COUNT)
     assert caught.value.budget.startswith("0.1 spent; 1.9 of 2 left (a charge is never")
+    frames = [frame.f_code.co_name for frame, _ in walk_tb(caught.value.__traceback__)]
+    assert frames[1:] == ["sql", "_paid"]  # those below could hold exact values
     assert session.budget.spent.epsilon == Fraction(1, 10)

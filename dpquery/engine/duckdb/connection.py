@@ -7,12 +7,17 @@ relies on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from threading import Event, Thread, current_thread, main_thread
+from typing import Generic, TypeVar
 
 import duckdb
 
-__all__ = ["PINS", "lock", "quoted", "start", "text"]
+__all__ = ["PINS", "execute", "lock", "quoted", "start", "text", "waited"]
+
+T = TypeVar("T")
 
 PINS: tuple[tuple[str, str], ...] = (
     # Nothing is fetched, loaded or stored on the side.
@@ -54,6 +59,58 @@ def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
     if not paths:
         connection.execute("SET disabled_filesystems = 'LocalFileSystem'")
     connection.execute("SET lock_configuration = true")
+
+
+def execute(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyConnection:
+    """Run a query that may take long, so that ctrl-C stops it."""
+    return waited(connection, lambda: connection.execute(sql))
+
+
+def waited(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
+    """Give what a query gives; ctrl-C stops it within a moment.
+
+    DuckDB looks for signals between tasks of the main thread, and a task may last as long as
+    the query; what it raises then would pass for a failed scan. So the query runs beside the
+    main thread, which waits as Python waits.
+    """
+    if current_thread() is not main_thread():  # no other thread ever sees ctrl-C
+        return ask()
+    waiting: _Waiting[T] = _Waiting(ask)
+    Thread(target=waiting.run, daemon=True).start()
+    try:
+        waiting.done.wait()
+    except KeyboardInterrupt:
+        while not waiting.done.is_set():
+            with suppress(KeyboardInterrupt):  # impatience must not leave the query running
+                connection.interrupt()  # anew: a query that begins forgets what came before
+                waiting.done.wait(0.05)
+        raise
+    return waiting.result()
+
+
+class _Waiting(Generic[T]):
+    """What a query gives or raises, once it is done."""
+
+    def __init__(self, ask: Callable[[], T]) -> None:
+        self.done = Event()
+        self._ask = ask
+        self._given: list[T] = []
+        self._raised: Exception | None = None
+
+    def run(self) -> None:
+        """Ask, and keep what comes."""
+        try:
+            self._given.append(self._ask())
+        except Exception as fault:  # noqa: BLE001 - raised again where it is waited for
+            self._raised = fault
+        finally:
+            self.done.set()
+
+    def result(self) -> T:
+        """Give what was given, or raise what was raised."""
+        if self._raised is not None:
+            raise self._raised
+        return self._given[0]
 
 
 def quoted(name: str) -> str:

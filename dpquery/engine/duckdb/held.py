@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import duckdb
 
 from dpquery.engine.duckdb.codes import short_text
-from dpquery.engine.duckdb.connection import text
+from dpquery.engine.duckdb.connection import execute, text
 from dpquery.engine.duckdb.render import Origin, clamped, held_name, kept_key
 from dpquery.engine.files import Fingerprint
 from dpquery.policy.model import Table
@@ -76,7 +76,7 @@ class Held:
         if entry is None or entry.state != state:
             if entry is not None:
                 self._drop(entry)
-            row = self._connection.execute(f"SELECT count(*) FROM {files}").fetchone()
+            row = execute(self._connection, f"SELECT count(*) FROM {files}").fetchone()
             entry = self._entries[table.name] = _Entry(state, row[0] if row else 0)
         return entry
 
@@ -99,7 +99,7 @@ class Held:
         listed = ", ".join(columns) or "1 AS one"
         query = f"CREATE TABLE {name} AS SELECT {listed} FROM {files}{where}"
         try:
-            self._connection.execute(query)
+            execute(self._connection, query)
         except duckdb.OutOfMemoryException:
             return False
         entry.name, entry.kept = name, set(wanted)

@@ -11,7 +11,7 @@ import duckdb
 from dpquery.budget.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
 from dpquery.engine.duckdb.codes import wanted_columns
-from dpquery.engine.duckdb.connection import lock, quoted, start, text
+from dpquery.engine.duckdb.connection import execute, lock, quoted, start, text
 from dpquery.engine.duckdb.held import Held
 from dpquery.engine.duckdb.ranges import DuckDBRanges
 from dpquery.engine.duckdb.render import Origin, Place
@@ -21,6 +21,7 @@ from dpquery.engine.files import (
     DataChanged,
     Fingerprint,
     State,
+    about_size,
     require_columns,
     require_types,
     require_unchanged,
@@ -61,7 +62,15 @@ class DuckDBEngine:
             ScanFailed: DPQ701.
         """
         receipt.open(frontier, scan)
-        return guarded(self._log, lambda: self._read(scan))
+        try:
+            return guarded(self._log, lambda: self._read(scan))
+        except KeyboardInterrupt:
+            self.close()  # what was being kept may be half made
+            raise
+
+    def about_size(self, scan: Scan) -> int:
+        """Give roughly how many bytes of files a scan reads."""
+        return about_size(self._read_by(scan))
 
     def describe(self, scan: Scan) -> str:
         """Write the query for a scan, with each table's name for its files."""
@@ -100,7 +109,7 @@ class DuckDBEngine:
         sql = ScanSQL(scan, places, self._publics)
         values = {measure: [0] * scan.cells for measure in sql.summed}
         if sql.summed:
-            for cell, *sums in connection.execute(sql.sums()).fetchall():
+            for cell, *sums in execute(connection, sql.sums()).fetchall():
                 for measure, value in zip(sql.summed, sums, strict=True):
                     values[measure][cell] = int(value)
         require_unchanged(tables, before)
@@ -150,7 +159,7 @@ class DuckDBEngine:
         if table.single and table.unit is not None:
             unit = quoted(table.unit)
             different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {_files(table)}"
-            row = connection.execute(different).fetchone()
+            row = execute(connection, different).fetchone()
             if row is None or row[0] is not True:
                 raise DataChanged(
                     f"a unit of {table.name!r} has several rows against rows_per_unit = 1"

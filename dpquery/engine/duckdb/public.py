@@ -13,14 +13,15 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from dpquery.engine.duckdb.connection import lock, quoted, start, text
+from dpquery.arrow import arrow_type, table_of
+from dpquery.engine.duckdb.connection import lock, quoted, start, text, waited
 from dpquery.engine.duckdb.schema import database_types, duckdb_name
 from dpquery.errors import Diagnostic, PolicyInvalid, ScanFailed, internal
 from dpquery.ir import Above, Scalar, decimal
 from dpquery.policy.model import Files, Policy, Table
 from dpquery.types import Kind, Type
 
-__all__ = ["PublicEngine", "arrow_type"]
+__all__ = ["PublicEngine"]
 
 REMEMBERED = 256
 """Queries whose fit is known: the same ones come again and again."""
@@ -99,7 +100,7 @@ class PublicEngine:
         return self._accepted[question]
 
     def _binds(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
-        empty = [_schema(columns).empty_table() for columns in released]
+        empty = [_empty(columns) for columns in released]
         try:
             with _Registered(self._connection, empty):
                 return bool(self._connection.sql(above.sql).columns)
@@ -114,12 +115,15 @@ class PublicEngine:
         """
         try:
             with _Registered(self._connection, released):
-                return self._connection.sql(above.sql).to_arrow_table()
+                return waited(self._connection, lambda: self._ask(above))
         except (duckdb.OutOfMemoryException, duckdb.InterruptException, MemoryError):
             failure = ScanFailed(_exhausted())
         except duckdb.Error:
             failure = None
         raise failure or internal("a query over released tables cannot raise") from None
+
+    def _ask(self, above: Above) -> pa.Table:
+        return self._connection.sql(above.sql).to_arrow_table()
 
     def close(self) -> None:
         """Let go of the instance."""
@@ -205,30 +209,9 @@ def _suffix(path: Path) -> str:
     return path.suffix.lower()
 
 
-def _schema(columns: Mapping[str, Type]) -> pa.Schema:
-    fields = [pa.field("row", pa.int64())]
-    return pa.schema(
-        fields + [pa.field(name, arrow_type(type_)) for name, type_ in columns.items()]
-    )
-
-
-def arrow_type(type_: Type) -> pa.DataType:
-    """Give the Arrow type in which released values of a type are handed on."""
-    match type_.kind:
-        case Kind.INTEGER:
-            return pa.int64()
-        case Kind.DOUBLE:
-            return pa.float64()
-        case Kind.DECIMAL:
-            return pa.decimal128(38, type_.scale)
-        case Kind.TEXT:
-            return pa.string()
-        case Kind.BOOLEAN:
-            return pa.bool_()
-        case Kind.DATE:
-            return pa.date32()
-        case Kind.TIMESTAMP:
-            return pa.timestamp("us")
+def _empty(columns: Mapping[str, Type]) -> pa.Table:
+    types = {name: arrow_type(type_) for name, type_ in columns.items()}
+    return table_of([], {"row": pa.int64(), **types})
 
 
 def _exhausted() -> Diagnostic:

@@ -16,6 +16,7 @@ import duckdb
 import numpy as np
 
 from dpquery.engine.base import FaultLog, guarded
+from dpquery.engine.duckdb.connection import execute
 from dpquery.engine.duckdb.scan import ScanSQL
 from dpquery.engine.files import State, require_unchanged
 from dpquery.ir import Histogram
@@ -94,7 +95,7 @@ class DuckDBRanges:
 
     def _ask(self, measure: Histogram, group: int | None, span: Span) -> Groups:
         query = self._sql.ranges(measure, self._source(measure), group, span)
-        found = self._connection.execute(query).fetchnumpy()
+        found = execute(self._connection, query).fetchnumpy()
         require_unchanged(self._sql.tables, self._state)
         cells, places, weights = (np.asarray(found[name]) for name in ("cell", "b", "t"))
         order = np.argsort(cells, kind="stable")
@@ -107,7 +108,7 @@ class DuckDBRanges:
             return f"({rows})"
         if measure not in self._held:
             name = f"held{next(_NUMBERS)}"
-            self._connection.execute(f"CREATE TEMP TABLE {name} AS {rows}")
+            execute(self._connection, f"CREATE TEMP TABLE {name} AS {rows}")
             self._held[measure] = name
         return self._held[measure]
 

@@ -13,6 +13,7 @@ from dpquery.engine.files import (
     DataChanged,
     Fingerprint,
     State,
+    about_size,
     require_types,
     require_unchanged,
     state_of,
@@ -59,6 +60,10 @@ class PythonEngine:
         }
         require_unchanged(tables, before)
         return Exact(sums, scan.cells, totals)
+
+    def about_size(self, scan: Scan) -> int:
+        """Give roughly how many bytes of files a scan reads."""
+        return about_size([self._tables[name] for name in _names(scan)])
 
     def describe(self, scan: Scan) -> str:
         """Say that rows are counted one by one."""
