@@ -13,9 +13,10 @@ from enum import StrEnum
 from fractions import Fraction
 
 from dpquery.source import Span
-from dpquery.types import BOOLEAN, INTEGER, UNKNOWN, Interval, Kind, Type
+from dpquery.types import BOOLEAN, INTEGER, UNKNOWN, Interval, Kind, Type, ordinal
 
 __all__ = [
+    "Apply",
     "Arithmetic",
     "ColumnRef",
     "Compare",
@@ -33,6 +34,7 @@ __all__ = [
     "children",
     "columns_of",
     "decimal",
+    "longest_of",
 ]
 
 Scalar = int | Fraction | str | bool | date | datetime
@@ -53,6 +55,10 @@ class ColumnRef:
     """Whether somebody chose the domain; otherwise it is only what the type can hold."""
     grid: Fraction | None = None
     """The step of a double's grid, where the policy states one."""
+    keys: tuple[Scalar, ...] | None = None
+    """The values that may appear as groups, where the policy lists them."""
+    longest: int = 0
+    """Characters of a text that count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,9 @@ class Literal:
 
     @property
     def domain(self) -> Interval:
-        """The range of a known number is that number."""
+        """The range of a known number or moment is that one."""
+        if isinstance(self.value, date):
+            return Interval.point(ordinal(self.value))
         if self.type.numeric and isinstance(self.value, int | Fraction):
             return Interval.point(self.value)
         return UNKNOWN
@@ -193,7 +201,32 @@ class In(_Condition):
     options: tuple[Literal, ...]
 
 
-Expr = ColumnRef | Literal | Widen | Arithmetic | Negate | Compare | Logic | Not | IsNull | In
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A row function applied; `rowfunctions` holds what each name means."""
+
+    span: Span = field(compare=False)
+    function: str
+    arguments: tuple[Expr, ...]
+    type: Type
+    domain: Interval
+    longest: int = 0
+    """The most characters of a text that is made."""
+
+
+Expr = (
+    ColumnRef
+    | Literal
+    | Widen
+    | Arithmetic
+    | Negate
+    | Compare
+    | Logic
+    | Not
+    | IsNull
+    | In
+    | Apply
+)
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
@@ -205,6 +238,8 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (left, right)
         case Logic(parts=parts):
             return parts
+        case Apply(arguments=arguments):
+            return arguments
         case In(operand=operand, options=options):
             return (operand, *options)
         case (
@@ -231,3 +266,13 @@ def columns_of(*exprs: Expr | None) -> dict[str, ColumnRef]:
 def decimal(scale: int) -> Type:
     """Give the type of decimals with so many places; the width follows from the domain."""
     return INTEGER if scale == 0 else Type(Kind.DECIMAL, 0, scale)
+
+
+def longest_of(expr: Expr) -> int:
+    """Give the most characters that a text can have; 0 for what is none."""
+    match expr:
+        case ColumnRef(longest=longest) | Apply(longest=longest):
+            return longest
+        case Literal(value=str(text)):
+            return len(text)
+    return 0

@@ -115,7 +115,16 @@ class Scope:
         if type_.kind is Kind.DECIMAL:
             type_ = decimal(type_.scale)
         bounded = column.bounds is not None
-        return ColumnRef(span, column.name, type_, column.interval, bounded, column.grid)
+        return ColumnRef(
+            span,
+            column.name,
+            type_,
+            column.interval,
+            bounded,
+            column.grid,
+            column.keys,
+            column.max_length if type_.kind is Kind.TEXT else 0,
+        )
 
     def check_qualifier(self, node: exp.Column, span: Span) -> None:
         """Refuse what stands before a column unless it is the table's name in this query."""

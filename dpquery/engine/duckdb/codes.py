@@ -8,14 +8,8 @@ from datetime import timedelta
 from fractions import Fraction
 
 from dpquery.engine.duckdb.connection import quoted
-from dpquery.engine.duckdb.render import (
-    SHORT_DIGITS,
-    Rows,
-    cast,
-    constant,
-    kept_key,
-    storage,
-)
+from dpquery.engine.duckdb.render import Rows, kept_key
+from dpquery.engine.duckdb.values import SHORT_DIGITS, cast, constant, storage
 from dpquery.ir import (
     Code,
     ColumnRef,

@@ -13,7 +13,8 @@ from fractions import Fraction
 from functools import cached_property
 
 from dpquery.engine.duckdb.codes import code_sql, key_sql
-from dpquery.engine.duckdb.render import Origin, Rows, constant
+from dpquery.engine.duckdb.render import Origin, Rows
+from dpquery.engine.duckdb.values import constant
 from dpquery.ir import (
     Code,
     CountRows,

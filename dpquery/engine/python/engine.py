@@ -13,8 +13,7 @@ from itertools import count
 from dpquery.budget.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, guarded
 from dpquery.engine.files import DataChanged, Fingerprint, fingerprint, require_types
-from dpquery.engine.python.evaluate import evaluate
-from dpquery.engine.python.rows import Row, Value, read_rows
+from dpquery.engine.python.rows import read_rows
 from dpquery.engine.python.totals import Totals
 from dpquery.ir import (
     Expr,
@@ -27,6 +26,8 @@ from dpquery.ir import (
     table_of,
 )
 from dpquery.policy.model import Policy, Table
+from dpquery.rowfunctions.base import Value
+from dpquery.rowfunctions.evaluate import Row, evaluate
 
 __all__ = ["PythonEngine"]
 

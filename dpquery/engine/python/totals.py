@@ -8,8 +8,6 @@ from itertools import product
 
 import numpy as np
 
-from dpquery.engine.python.evaluate import evaluate
-from dpquery.engine.python.rows import Row, Value, constant
 from dpquery.ir import (
     Code,
     CountRows,
@@ -23,6 +21,8 @@ from dpquery.ir import (
     on_grid,
 )
 from dpquery.mechanisms.exponential import Integers
+from dpquery.rowfunctions.base import Value
+from dpquery.rowfunctions.evaluate import Row, constant, evaluate
 from dpquery.types import Kind
 
 __all__ = ["Totals", "code_of", "row_weight"]

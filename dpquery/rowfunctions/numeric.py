@@ -1,0 +1,374 @@
+"""Functions of numbers. Integers and decimals are exact; doubles are as IEEE 754 has them.
+
+Whole parts of doubles are integers where the range of the double is known and narrow enough for
+all of its values to be doubles themselves; a computed double can leave its range on the way
+through infinity, so it is cut to it first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from itertools import starmap
+
+from dpquery.expr import Apply, ColumnRef, Expr, decimal
+from dpquery.rowfunctions.base import (
+    DOUBLES,
+    NUMBERS,
+    TO_DOUBLE,
+    TO_INTEGER,
+    RowFunction,
+    Value,
+    count_to,
+    first_type,
+)
+from dpquery.types import DOUBLE, INTEGER, UNKNOWN, Interval, Kind, Type
+
+__all__ = ["FUNCTIONS", "half_away", "whole_number"]
+
+EXACT_DOUBLES = 2**53
+MOST_PLACES = 15
+WIDE = "DECIMAL(38, {})"
+"""Holds every decimal of a query with a digit to spare."""
+
+
+def _abs_range(_: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
+    low, high = ranges[0].low, ranges[0].high
+    if low is None or high is None:
+        return Interval(Fraction(0), None)
+    least = Fraction(0) if low <= 0 <= high else min(abs(low), abs(high))
+    return Interval(least, max(abs(low), abs(high)))
+
+
+def _sign(_: Apply, value: Value) -> int:
+    return (value > 0) - (value < 0)
+
+
+# Whole numbers: FLOOR, CEIL, TRUNC, ROUND, and conversion to an integer.
+
+
+def half_away(value: Value) -> int:
+    """Round to the nearest whole number, and from the middle away from zero."""
+    whole = math.floor(abs(value))
+    nearest = whole + (abs(value) - whole >= Fraction(1, 2))
+    return nearest if value >= 0 else -nearest
+
+
+def _narrow(expr: Expr) -> bool:
+    """Whether every whole number in the range of a double is a double itself."""
+    return expr.domain.within(-EXACT_DOUBLES, EXACT_DOUBLES)
+
+
+def _whole_type(arguments: Sequence[Expr]) -> Type:
+    wide = arguments[0].type == DOUBLE and not _narrow(arguments[0])
+    return DOUBLE if wide else INTEGER
+
+
+def whole_number(exact: Callable[[Value], int]) -> Callable[[Apply, Value], Value]:
+    """Give the meaning of a function that makes a number whole."""
+
+    def meaning(call: Apply, value: Value) -> Value:
+        argument = call.arguments[0]
+        if argument.type == DOUBLE and call.type == INTEGER:
+            low, high = _ends(argument)
+            value = min(max(value, low), high)
+        if isinstance(value, float) and (math.isinf(value) or abs(value) >= EXACT_DOUBLES):
+            return value
+        number = exact(value)
+        return math.copysign(number, value) if call.type == DOUBLE else number
+
+    return meaning
+
+
+def _ends(argument: Expr) -> tuple[float, float]:
+    """Give the whole numbers around the range of a double."""
+    low, high = argument.domain.low, argument.domain.high
+    assert low is not None  # noqa: S101 - only narrow ranges are asked for
+    assert high is not None  # noqa: S101
+    return float(math.floor(low)), float(math.ceil(high))
+
+
+def _whole_sql(name: str) -> Callable[[Apply, str], str]:
+    """Write such a function; decimals get room for a carry first."""
+
+    def sql(call: Apply, text: str) -> str:
+        argument = call.arguments[0]
+        if argument.type.kind is Kind.INTEGER:
+            return text
+        if argument.type.kind is Kind.DECIMAL:
+            return f"CAST({name}(CAST({text} AS {WIDE.format(argument.type.scale)})) AS HUGEINT)"
+        if call.type == DOUBLE:
+            return f"{name}({text})"
+        return f"CAST({name}({cut_to_range(argument, text)}) AS BIGINT)"
+
+    return sql
+
+
+def cut_to_range(argument: Expr, text: str) -> str:
+    """Write a double inside its range, whatever it went through on the way."""
+    if isinstance(argument, ColumnRef):
+        return text
+    low, high = (f"CAST('{end!r}' AS DOUBLE)" for end in _ends(argument))
+    return f"(CASE WHEN {text} < {low} THEN {low} WHEN {text} > {high} THEN {high} ELSE {text} END)"
+
+
+def _whole_range(exact: Callable[[Value], int]) -> Callable[..., Interval]:
+    def ranged(_: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
+        low, high = ranges[0].low, ranges[0].high
+        return Interval(
+            None if low is None else Fraction(exact(low)),
+            None if high is None else Fraction(exact(high)),
+        )
+
+    return ranged
+
+
+def _rounding(
+    name: str, exact: Callable[[Value], int], summary: str, *aliases: str
+) -> RowFunction:
+    return RowFunction(
+        name=name,
+        aliases=aliases,
+        summary=summary,
+        example=f"{name}(salary / 1000)",
+        parameters=(NUMBERS,),
+        result=_whole_type,
+        meaning=whole_number(exact),
+        sql=_whole_sql(name.lower()),
+        range=_whole_range(exact),
+        dense=True,
+        repeats=3,
+    )
+
+
+# Rounding to places.
+
+
+def _places(arguments: Sequence[Expr]) -> int:
+    if len(arguments) < 2:
+        return 0
+    place = arguments[1].domain.low
+    return 0 if place is None else int(place)
+
+
+def _rounded_type(arguments: Sequence[Expr]) -> Type:
+    if _places(arguments) == 0:
+        return _whole_type(arguments)
+    if arguments[0].type.kind is Kind.DECIMAL:
+        return decimal(min(arguments[0].type.scale, _places(arguments)))
+    return arguments[0].type
+
+
+def _round_exactly(value: Value, places: int) -> Value:
+    return Fraction(half_away(value * 10**places), 10**places)
+
+
+def _round(call: Apply, value: Value, *_: Value) -> Value:
+    places, kind = _places(call.arguments), call.arguments[0].type.kind
+    if places == 0:
+        return whole_number(half_away)(call, value)
+    if kind is Kind.INTEGER:
+        return value
+    if kind is Kind.DECIMAL:
+        return _round_exactly(value, places)
+    shifted = value * 10.0**places
+    if math.isinf(shifted):
+        return value
+    whole = half_away(shifted) if abs(shifted) < EXACT_DOUBLES else shifted
+    return math.copysign(whole, shifted) / 10.0**places
+
+
+def _round_sql(call: Apply, text: str, *_: str) -> str:
+    places, argument = _places(call.arguments), call.arguments[0]
+    if places == 0:
+        return _whole_sql("round")(call, text)
+    if argument.type.kind is Kind.INTEGER:
+        return text
+    if argument.type.kind is Kind.DECIMAL:
+        kept = min(places, argument.type.scale)
+        return f"round(CAST({text} AS {WIDE.format(argument.type.scale)}), {kept})"
+    return f"round({text}, {places})"
+
+
+def _round_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
+    places = _places(arguments)
+    ends = (ranges[0].low, ranges[0].high)
+    return Interval(*(None if e is None else _round_exactly(e, places) for e in ends))
+
+
+# Doubles.
+
+
+def _widened(low: float, high: float) -> Interval:
+    """Give a range around doubles whose last digits are not sure."""
+    ends = (low - abs(low) * 1e-12, high + abs(high) * 1e-12)
+    known = [None if math.isinf(end) or math.isnan(end) else Fraction(end) for end in ends]
+    return Interval(*known)
+
+
+def _growing(function: Callable[[float], float], least: Fraction | None) -> Callable[..., Interval]:
+    """Give the range of a function that grows, from the least value where it has one."""
+
+    def end(value: Fraction | None) -> float:
+        if value is None or (least is not None and value <= least):
+            return math.nan
+        try:
+            return function(float(value))
+        except OverflowError:
+            return math.inf
+
+    def ranged(_: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
+        return _widened(end(ranges[0].low), end(ranges[0].high))
+
+    return ranged
+
+
+def _sqrt_range(_: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
+    low, high = ranges[0].low, ranges[0].high
+    least = Fraction(math.isqrt(math.floor(low))) if low is not None and low > 0 else Fraction(0)
+    return Interval(least, None if high is None else Fraction(math.isqrt(max(math.floor(high), 0)) + 1))
+
+
+def _sqrt(_: Apply, value: Value) -> Value:
+    return None if value < 0 else math.sqrt(value)
+
+
+def _logarithm(function: Callable[[float], float]) -> Callable[[Apply, Value], Value]:
+    def meaning(_: Apply, value: Value) -> Value:
+        if value <= 0:
+            return None
+        return function(value)
+
+    return meaning
+
+
+def _exp(_: Apply, value: Value) -> Value:
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
+
+
+def _power(_: Apply, value: Value, exponent: Value) -> Value:
+    """Give pow as C has it; what is no number, or complex, is NULL."""
+    try:
+        return math.pow(value, exponent)
+    except OverflowError:
+        odd = exponent == int(exponent) and int(exponent) % 2 == 1
+        return -math.inf if value < 0 and odd else math.inf
+    except ValueError:
+        return None if value < 0 else math.inf
+
+
+def _power_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
+    """Give a range for whole exponents from 0 to 8; others have none."""
+    (low, high), exponent = (ranges[0].low, ranges[0].high), ranges[1].low
+    if low is None or high is None or exponent is None or exponent != ranges[1].high:
+        return UNKNOWN
+    if exponent.denominator != 1 or not 0 <= exponent <= 8:
+        return UNKNOWN
+    ends = sorted(starmap(pow, ((end, int(exponent)) for end in (low, high))))
+    least = Fraction(0) if low < 0 < high and exponent % 2 == 0 else ends[0]
+    return Interval(min(least, ends[0]), ends[1])
+
+
+def _positive(text: str) -> str:
+    return f"(CASE WHEN {text} > 0 THEN {text} END)"
+
+
+def _of_double(name: str, summary: str, example: str, **settings: object) -> RowFunction:
+    defaults: dict[str, object] = {
+        "parameters": (DOUBLES,),
+        "result": TO_DOUBLE,
+        "sql": lambda _, text: f"{name.lower()}({text})",
+    }
+    return RowFunction(name=name, summary=summary, example=example, **(defaults | settings))  # type: ignore[arg-type]
+
+
+def _log(name: str, function: Callable[[float], float], base: str, *aliases: str) -> RowFunction:
+    return _of_double(
+        name,
+        f"The logarithm to the base {base}; NULL where there is none",
+        f"{name}(salary)",
+        aliases=aliases,
+        meaning=_logarithm(function),
+        sql=lambda _, text: f"{name.lower()}({_positive(text)})",
+        range=_growing(function, Fraction(0)),
+        repeats=2,
+        exact=False,
+    )
+
+
+FUNCTIONS = (
+    RowFunction(
+        name="ABS",
+        summary="The size of a number, without its sign",
+        example="ABS(bonus)",
+        parameters=(NUMBERS,),
+        result=first_type,
+        meaning=lambda _, value: abs(value),
+        sql=lambda _, text: f"abs({text})",
+        range=_abs_range,
+        keeps_nan=True,
+    ),
+    RowFunction(
+        name="SIGN",
+        summary="-1, 0 or 1",
+        example="SIGN(bonus)",
+        parameters=(NUMBERS,),
+        result=TO_INTEGER,
+        meaning=_sign,
+        sql=lambda _, text: f"CAST(sign({text}) AS BIGINT)",
+        limits=Interval(Fraction(-1), Fraction(1)),
+        dense=True,
+    ),
+    _rounding("FLOOR", math.floor, "The largest whole number that is not above"),
+    _rounding("CEIL", math.ceil, "The least whole number that is not below", "CEILING"),
+    _rounding("TRUNC", math.trunc, "The number without its fraction"),
+    RowFunction(
+        name="ROUND",
+        summary="The nearest number with so many places, 0 unless said; half goes away from zero",
+        example="ROUND(rating, 1)",
+        parameters=(NUMBERS, count_to(0, MOST_PLACES)),
+        optional=1,
+        result=_rounded_type,
+        meaning=_round,
+        sql=_round_sql,
+        range=_round_range,
+        repeats=3,
+    ),
+    _of_double(
+        "SQRT",
+        "The square root; NULL below zero",
+        "SQRT(salary)",
+        meaning=_sqrt,
+        range=_sqrt_range,
+        keeps_nan=True,
+        makes_nan=True,
+    ),
+    _log("LN", math.log, "e"),
+    _log("LOG10", math.log10, "10", "LOG"),
+    _log("LOG2", math.log2, "2"),
+    _of_double(
+        "EXP",
+        "e to the power of the number",
+        "EXP(rating)",
+        meaning=_exp,
+        range=_growing(math.exp, None),
+        exact=False,
+        keeps_nan=True,
+    ),
+    _of_double(
+        "POWER",
+        "The first number to the power of the second; NULL where it is no real number",
+        "POWER(age, 2)",
+        aliases=("POW",),
+        parameters=(DOUBLES, DOUBLES),
+        meaning=_power,
+        sql=lambda _, text, exponent: f"power({text}, {exponent})",
+        range=_power_range,
+        makes_nan=True,
+        exact=False,
+    ),
+)
