@@ -81,8 +81,7 @@ def _integer_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Int
     argument, known = arguments[0], ranges[0]
     match argument.type.kind:
         case Kind.TEXT:
-            most = 10 ** min(18, longest_of(argument))
-            return Interval(Fraction(1 - most), Fraction(most - 1))
+            return UNKNOWN
         case Kind.BOOLEAN:
             return Interval(Fraction(0), Fraction(1))
         case Kind.DOUBLE:

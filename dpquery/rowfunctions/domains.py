@@ -41,6 +41,7 @@ __all__ = ["MAX_CELLS", "Values", "values_of"]
 MAX_CELLS = 1_000_000
 MAX_COMPUTED = 100_000
 """Combinations of columns for which an expression is computed, to see what it can be."""
+_STEPPED = frozenset({Kind.INTEGER, Kind.DATE, Kind.DECIMAL})
 Values = tuple[Scalar | None, ...]
 
 
@@ -57,8 +58,9 @@ def values_of(expr: Expr, facts: Facts) -> Values | None:
 
 
 def _sorted(values: Iterable[Scalar | None]) -> Values:
-    known = {value for value in values if value is not None}
-    missing: Values = (None,) if any(value is None for value in values) else ()
+    different = set(values)
+    known = different - {None}
+    missing: Values = (None,) if None in different else ()
     return (*sorted(known, key=lambda value: value), *missing)  # type: ignore[arg-type, return-value]
 
 
@@ -101,7 +103,9 @@ def _applied(call: Apply, facts: Facts) -> Values | None:
             return listed
     if call.type.kind is Kind.BOOLEAN:
         return (False, True)
-    return (_between(call, facts) if function.dense else None) or _computed(call, facts)
+    listed_columns = all(column.keys is not None for column in columns_of(call).values())
+    ranged = _between(call, facts) if function.dense and not listed_columns else None
+    return ranged or _computed(call, facts)
 
 
 def _union(call: Apply, chosen: tuple[Expr, ...], facts: Facts) -> Values | None:
@@ -125,11 +129,15 @@ def _union(call: Apply, chosen: tuple[Expr, ...], facts: Facts) -> Values | None
 def _between(expr: Expr, facts: Facts) -> Values | None:
     """List a range of whole numbers or days, if it is short enough."""
     range_: Interval = implied(expr, facts)
-    if range_.low is None or range_.high is None or expr.type.kind not in {Kind.INTEGER, Kind.DATE}:
+    stepped = _STEPPED if isinstance(expr, Apply) else _STEPPED - {Kind.DECIMAL}
+    if range_.low is None or range_.high is None or expr.type.kind not in stepped:
         return None
-    low, high = -int(-range_.low // 1), int(range_.high // 1)
+    steps = 10**expr.type.scale
+    low, high = -int(-range_.low * steps // 1), int(range_.high * steps // 1)
     if high - low >= MAX_CELLS:
         return None
+    if expr.type.kind is Kind.DECIMAL:
+        return tuple(Fraction(place, steps) for place in range(low, high + 1))
     return tuple(_scalar(place, expr.type) for place in range(low, high + 1))
 
 

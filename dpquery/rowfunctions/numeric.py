@@ -336,6 +336,7 @@ FUNCTIONS = (
         meaning=_round,
         sql=_round_sql,
         range=_round_range,
+        dense=True,
         repeats=3,
     ),
     _of_double(

@@ -73,6 +73,10 @@ class Below(Protocol):
         """Refuse a function that results do not have; offer what was meant."""
         ...
 
+    def key(self, node: exp.Expr) -> str | None:
+        """Give the engine's column for a key that is an expression over rows."""
+        ...
+
     def column(self, node: exp.Column) -> str:
         """Give the engine's column for a key or a public column, or refuse."""
         ...
@@ -216,10 +220,12 @@ class AboveBinder:
             return exp.cast(node.copy(), exp.DType.VARCHAR)
         if isinstance(node, exp.Null) or read_literal(node, span) is not None:
             return node.copy()
-        self._check_types(node)
         if is_call(node):
             column, _ = self._below.call(node)
             return self._column(column)
+        if not isinstance(node, exp.Column) and (key := self._below.key(node)) is not None:
+            return self._column(key)
+        self._check_types(node)
         match node:
             case exp.Column(this=exp.Identifier()):
                 return self._named(node)

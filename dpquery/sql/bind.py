@@ -58,7 +58,8 @@ def _over_private(parsed: Parsed, scope: Scope, span: Span) -> Bound:
     where = select.args.get("where")
     if where is not None:
         refuse_results_in_where(select, scope, spans)
-        relation = Filter(spans.of(where.this), relation, rows.condition(where.this))
+        rows.where = rows.condition(where.this)
+        relation = Filter(spans.of(where.this), relation, rows.where)
     for item in select.expressions:
         if _is_star(item):
             raise raw("*", query_about(scope.table, COUNT), spans.of(item))

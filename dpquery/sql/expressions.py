@@ -28,7 +28,7 @@ from dpquery.sql.literals import as_moment
 from dpquery.sql.mismatches import mismatch, with_article
 from dpquery.types import DOUBLE, INTEGER, TIMESTAMP, Kind, Type
 
-__all__ = ["Remedy", "alike", "arithmetic", "compare", "member", "negate", "to_double"]
+__all__ = ["Remedy", "alike", "arithmetic", "compare", "member", "negate", "to_double", "to_scale"]
 
 Remedy = Callable[[], str]
 """What to write instead, computed where values turn out not to match."""
@@ -120,7 +120,7 @@ def _one_number_type(exprs: list[Expr]) -> list[Expr]:
     if any(expr.type.kind is Kind.DOUBLE for expr in exprs):
         return [to_double(expr) for expr in exprs]
     scale = max(expr.type.scale for expr in exprs)
-    return [_to_scale(expr, scale) for expr in exprs]
+    return [to_scale(expr, scale) for expr in exprs]
 
 
 def to_double(expr: Expr) -> Expr:
@@ -130,7 +130,8 @@ def to_double(expr: Expr) -> Expr:
     return replace(expr, type=DOUBLE) if isinstance(expr, Literal) else Widen(expr, DOUBLE)
 
 
-def _to_scale(expr: Expr, scale: int) -> Expr:
+def to_scale(expr: Expr, scale: int) -> Expr:
+    """Widen an exact number to so many places."""
     if expr.type.scale == scale:
         return expr
     wider = decimal(scale)

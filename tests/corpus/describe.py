@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from dpquery.events import Composed, Event, Gaussian, Pure
 from dpquery.ir import (
+    Apply,
     Arithmetic,
     Code,
     ColumnRef,
@@ -121,5 +122,7 @@ def text(expr: Expr) -> str:
             return f"not {text(operand)}"
         case IsNull(operand=operand):
             return f"({text(operand)} is null)"
+        case Apply(function=function, arguments=arguments):
+            return f"{function.lower()}({', '.join(map(text, arguments))})"
         case In(operand=operand, options=options):
             return f"({text(operand)} in {', '.join(map(text, options))})"

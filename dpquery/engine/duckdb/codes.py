@@ -156,7 +156,7 @@ def key_sql(rows: Rows, table: Table, key: Key) -> str:
     return rows.value(expr)
 
 
-def short_text(column: Column, keys: Sequence[Scalar]) -> str:
+def short_text(column: Column, keys: Sequence[Scalar | None]) -> str:
     """Write a text as it is where it could be one of the keys, else NULL.
 
     What is longer than every key is none of them, and does not travel any further; counting
