@@ -24,7 +24,13 @@ from dpquery.rowfunctions.base import (
 )
 from dpquery.rowfunctions.calendar import DAY
 from dpquery.rowfunctions.dates import has_calendar, in_calendar, to_date
-from dpquery.rowfunctions.numeric import EXACT_DOUBLES, cut_to_range, half_away, whole_number
+from dpquery.rowfunctions.numeric import (
+    EXACT_DOUBLES,
+    cut_to_range,
+    half_away,
+    whole_number,
+    whole_range,
+)
 from dpquery.types import DATE, UNKNOWN, Interval, Kind
 
 __all__ = ["FUNCTIONS"]
@@ -87,7 +93,7 @@ def _integer_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Int
         case Kind.DOUBLE:
             if not known.bounded or not _narrow(argument):
                 return UNKNOWN
-            return Interval(*(Fraction(round(e)) for e in (known.low, known.high) if e is not None))
+            return whole_range(round)(arguments, ranges)
         case Kind.DECIMAL:
             ends = (known.low, known.high)
             return Interval(*(None if e is None else Fraction(half_away(e)) for e in ends))

@@ -90,14 +90,18 @@ def has_calendar(expr: Expr, value: int) -> bool:
 
 
 def in_calendar(expr: Expr, text: str) -> str:
-    """Write a moment so that the engine's calendar is never asked about one far away."""
-    if _within(expr):
-        return text
-    ends = _calendar(expr)
-    assert ends.low is not None  # noqa: S101 - the calendar has both ends
-    assert ends.high is not None  # noqa: S101
-    low, high = (_moment_sql(expr.type, int(end)) for end in (ends.low, ends.high))
-    return f"(CASE WHEN {text} BETWEEN {low} AND {high} THEN {text} END)"
+    """Write a moment so that the engine's calendar is never asked about one far away.
+
+    DuckDB computes functions of the least and greatest value that a file's footer states, also
+    where every row is clamped, and raises on what has no calendar. It does not look through TRY.
+    """
+    if not _within(expr):
+        ends = _calendar(expr)
+        assert ends.low is not None  # noqa: S101 - the calendar has both ends
+        assert ends.high is not None  # noqa: S101
+        low, high = (_moment_sql(expr.type, int(end)) for end in (ends.low, ends.high))
+        text = f"CASE WHEN {text} BETWEEN {low} AND {high} THEN {text} END"
+    return f"TRY({text})"
 
 
 def _moment_sql(type_: Type, value: int) -> str:
@@ -246,7 +250,7 @@ def _boundaries(call: Apply, unit: str, start: int, end: int) -> Value:
 def _passed(unit: str, value: int, stamped: bool) -> int:
     """Count the beginnings of a unit before a moment, from some day on."""
     if unit in CLOCK:
-        return value // CLOCK[unit]
+        return value * (1 if stamped else DAY) // CLOCK[unit]
     day = moment(value, timestamp=stamped).day
     if unit == "day":
         return day.toordinal()

@@ -25,7 +25,7 @@ from dpquery.rowfunctions.base import (
 )
 from dpquery.types import DOUBLE, INTEGER, UNKNOWN, Interval, Kind, Type
 
-__all__ = ["FUNCTIONS", "half_away", "whole_number"]
+__all__ = ["EXACT_DOUBLES", "FUNCTIONS", "cut_to_range", "half_away", "whole_number", "whole_range"]
 
 EXACT_DOUBLES = 2**53
 MOST_PLACES = 15
@@ -113,15 +113,28 @@ def cut_to_range(argument: Expr, text: str) -> str:
     return f"(CASE WHEN {text} < {low} THEN {low} WHEN {text} > {high} THEN {high} ELSE {text} END)"
 
 
-def _whole_range(exact: Callable[[Value], int]) -> Callable[..., Interval]:
-    def ranged(_: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
+def whole_range(exact: Callable[[Value], int]) -> Callable[..., Interval]:
+    """Give the range of a function that makes numbers whole, and grows."""
+
+    def ranged(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
         low, high = ranges[0].low, ranges[0].high
+        lowest, highest = exact, exact
+        if arguments[0].type == DOUBLE:
+            if isinstance(arguments[0], ColumnRef):
+                low, high = _as_double(low), _as_double(high)
+            else:
+                lowest, highest = math.floor, math.ceil
         return Interval(
-            None if low is None else Fraction(exact(low)),
-            None if high is None else Fraction(exact(high)),
+            None if low is None else Fraction(lowest(low)),
+            None if high is None else Fraction(highest(high)),
         )
 
     return ranged
+
+
+def _as_double(end: Fraction | None) -> Fraction | None:
+    """Give an end of a range as the clamp has it; beyond doubles there is none."""
+    return None if end is None or abs(end) > EXACT_DOUBLES else Fraction(float(end))
 
 
 def _rounding(
@@ -136,7 +149,7 @@ def _rounding(
         result=_whole_type,
         meaning=whole_number(exact),
         sql=_whole_sql(name.lower()),
-        range=_whole_range(exact),
+        range=whole_range(exact),
         dense=True,
         repeats=3,
     )
@@ -193,6 +206,8 @@ def _round_sql(call: Apply, text: str, *_: str) -> str:
 
 def _round_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
     places = _places(arguments)
+    if places == 0:
+        return whole_range(half_away)(arguments, ranges)
     ends = (ranges[0].low, ranges[0].high)
     return Interval(*(None if e is None else _round_exactly(e, places) for e in ends))
 

@@ -19,6 +19,7 @@ from dpquery.ir import Above, AboveColumn
 from dpquery.source import Span
 from dpquery.sql.above_trees import depth, expanded, joined, row_count, total
 from dpquery.sql.conditions import chain
+from dpquery.sql.constructs import refuse_construct
 from dpquery.sql.literals import read_literal, unwrapped
 from dpquery.sql.mending import outside
 from dpquery.sql.mismatches import mismatch
@@ -41,6 +42,11 @@ _REBUILT = (
 )  # fmt: skip
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between)
+_OF_ROWS = (
+    exp.Case, exp.Cast, exp.DPipe, exp.ILike, exp.Interval, exp.Is, exp.Like,
+    exp.NullSafeEQ, exp.NullSafeNEQ, exp.SimilarTo,
+)  # fmt: skip
+"""What only rows have."""
 _ZERO = exp.Literal.number(0)
 _CASTS = {exp.DType.VARCHAR: Kind.TEXT, exp.DType.DATE: Kind.DATE}
 FUNCTIONS = ("ABS", "COALESCE", "GREATEST", "LEAST", "ROUND")
@@ -340,6 +346,8 @@ class AboveBinder:
         return "" if clause is None else f" {row_count(clause.expression, slot, self.spans)}"
 
     def _refuse(self, node: exp.Expr, span: Span) -> NoReturn:
+        if isinstance(node, _OF_ROWS):
+            refuse_construct(self.spans.source, node, self.spans)
         call = node.this if isinstance(node, exp.Filter) else node
         named = isinstance(call, exp.AggFunc) or self.spans.written_as_call(call)
         if isinstance(call, exp.Func) and named:

@@ -31,6 +31,8 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.Having: "HAVING",
     exp.Distinct: "DISTINCT",
     exp.Window: "a window",
+    exp.Case: "CASE",
+    exp.Cast: "a conversion",
     exp.Lambda: "a lambda",
     exp.Placeholder: "a parameter",
     exp.Parameter: "a parameter",

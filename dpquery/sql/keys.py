@@ -13,7 +13,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused
-from dpquery.ir import ColumnRef, Expr, Filter, Key, Relation
+from dpquery.ir import ColumnRef, Expr, Filter, Key, Literal, Relation
 from dpquery.policy.model import Column, Table
 from dpquery.rowfunctions.domains import MAX_CELLS, Values, values_of
 from dpquery.rowfunctions.ranges import facts_of
@@ -46,7 +46,7 @@ def bind_keys(select: exp.Select, relation: Relation, rows: Conditions) -> tuple
         expr = rows.bind(node)
         if any(key.expr == expr for key in keys):
             continue
-        values = values_of(expr, facts)
+        values = None if isinstance(expr, Literal) else values_of(expr, facts)
         if values is None:
             _private(expr, shown, rows, where)
         _check_shown(expr, values, shown)
