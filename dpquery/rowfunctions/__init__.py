@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpquery.expr import Apply, Expr
-from dpquery.rowfunctions import casts, conditional, dates, numeric, patterns, text
+from dpquery.rowfunctions import (
+    casts,
+    conditional,
+    dates,
+    doubles,
+    moves,
+    numeric,
+    patterns,
+    text,
+)
 from dpquery.rowfunctions.base import CALENDAR, RowFunction
 from dpquery.source import Span
 from dpquery.types import Interval
@@ -18,10 +27,10 @@ __all__ = ["ALL", "FAMILIES", "apply", "find", "implied_range", "named", "names"
 
 FAMILIES: dict[str, tuple[RowFunction, ...]] = {
     "Choices": conditional.FUNCTIONS,
-    "Numbers": numeric.FUNCTIONS,
+    "Numbers": (*numeric.FUNCTIONS, *doubles.FUNCTIONS),
     "Texts": text.FUNCTIONS,
     "Patterns": patterns.FUNCTIONS,
-    "Dates and timestamps": dates.FUNCTIONS,
+    "Dates and timestamps": (*dates.FUNCTIONS, *moves.FUNCTIONS),
     "Conversions": casts.FUNCTIONS,
 }
 ALL: tuple[RowFunction, ...] = tuple(f for family in FAMILIES.values() for f in family)

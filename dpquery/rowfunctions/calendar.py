@@ -54,7 +54,7 @@ PARTS: Mapping[str, Callable[[Moment], int]] = {
 
 
 def began(value: int, unit: str, *, timestamp: bool) -> int:
-    """Give when the year, quarter, month, week, day, hour, minute or second of a moment began."""
+    """Give when a unit of time began that holds a moment."""
     if unit in CLOCK:
         return value - value % CLOCK[unit]
     day = moment(value, timestamp=timestamp).day
@@ -77,7 +77,7 @@ def months_on(value: int, months: int, *, timestamp: bool) -> int:
     day, time = moment(value, timestamp=timestamp)
     number = day.year * 12 + day.month - 1 + months
     year, month = number // 12, number % 12 + 1
-    if not 1 <= year <= 9999:  # noqa: PLR2004 - the ends of the calendar
+    if not 1 <= year <= 9999:
         raise ValueError(year)
     last = monthrange(year, month)[1]
     days = date(year, month, min(day.day, last)).toordinal() - _ZERO

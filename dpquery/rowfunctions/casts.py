@@ -138,7 +138,9 @@ def _date_sql(call: Apply, text: str) -> str:
 def _date_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
     known = _known(arguments[0], ranges[0])
     step = 1 if arguments[0].type == DATE else DAY
-    return Interval(*(None if e is None else Fraction(e // step) for e in (known.low, known.high)))
+    return Interval(
+        *(None if e is None else Fraction(e // step) for e in (known.low, known.high))
+    )
 
 
 def _timestamp(call: Apply, value: Value) -> Value:
@@ -215,4 +217,3 @@ FUNCTIONS = (
         calendar=True,
     ),
 )
-

@@ -112,8 +112,6 @@ def _least_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Inter
     return -_greatest_range(arguments, [-range_ for range_ in ranges])
 
 
-
-
 FUNCTIONS = (
     RowFunction(
         name="CASE",

@@ -1,8 +1,8 @@
 """Finite public domains: every value that an expression can have, where it is a group.
 
 A domain comes from the policy, from the query's own literals, or from the meaning of functions
-over such domains. NULL is in it where the expression makes NULL of a value; rows whose column is
-NULL are in no group.
+over such domains. NULL is in it where the expression makes NULL of a value; rows whose column
+is NULL are in no group.
 """
 
 from __future__ import annotations

@@ -86,9 +86,7 @@ def _plain(expr: Expr) -> Expr:
     return expr
 
 
-def _list(
-    values: dict[Expr, tuple[Scalar, ...]], expr: Expr, listed: Sequence[Scalar]
-) -> None:
+def _list(values: dict[Expr, tuple[Scalar, ...]], expr: Expr, listed: Sequence[Scalar]) -> None:
     """Note what an expression can be; of a widened number, what its own type can hold."""
     plain = _plain(expr)
     if plain is not expr:
@@ -182,7 +180,9 @@ def arithmetic_range(operator: Operator, left: Interval, right: Interval) -> Int
     if operator is Operator.DIVIDE:
         return quotient or UNKNOWN
     if quotient is not None:
-        return Interval(*(None if e is None else Fraction(trunc(e)) for e in (quotient.low, quotient.high)))
+        return Interval(
+            *(None if e is None else Fraction(trunc(e)) for e in (quotient.low, quotient.high))
+        )
     size = _largest(left)
     return UNKNOWN if size is None else Interval(-size, size)
 
@@ -213,5 +213,3 @@ def _largest(domain: Interval) -> Fraction | None:
     if domain.low is None or domain.high is None:
         return None
     return max(abs(domain.low), abs(domain.high))
-
-

@@ -127,7 +127,12 @@ def _literal(function: RowFunction, parameter: Parameter, argument: Expr) -> Exp
         folded = value.lower()
         if parameter.words and folded not in parameter.words:
             near = nearest(folded, parameter.words) or parameter.words[0]
-            _unfit(function, argument, "not one of them", f"there are {', '.join(parameter.words)}; is it '{near}'?")
+            _unfit(
+                function,
+                argument,
+                "not one of them",
+                f"there are {', '.join(parameter.words)}; is it '{near}'?",
+            )
         if parameter.words:
             return Literal(argument.span, folded, TEXT)
         wrong = parameter.check(value) if parameter.check is not None else None
@@ -167,9 +172,7 @@ def nothing(span: Span) -> Apply:
     return Apply(span, NOTHING, (), BOOLEAN, Literal(span, 0, INTEGER).domain)
 
 
-def case(
-    span: Span, pairs: Sequence[tuple[Expr, Expr]], otherwise: Expr | None
-) -> Apply:
+def case(span: Span, pairs: Sequence[tuple[Expr, Expr]], otherwise: Expr | None) -> Apply:
     """Build a CASE from its conditions and values; those have one type."""
     function = rowfunctions.named("CASE")
     results = [value for _, value in pairs] + ([otherwise] if otherwise is not None else [])
@@ -213,7 +216,9 @@ def extracted(span: Span, part: str, part_span: Span, value: Expr) -> Apply:
     return bound_call(span, function, [value])
 
 
-def moved(span: Span, value: Expr, operator: Operator, interval: exp.Interval, at: Span) -> Apply:
+def moved(
+    span: Span, value: Expr, operator: Operator, interval: exp.Interval, at: Span
+) -> Apply:
     """Add an INTERVAL to a moment, or take it away.
 
     Raises:
@@ -222,9 +227,10 @@ def moved(span: Span, value: Expr, operator: Operator, interval: exp.Interval, a
     function = rowfunctions.named("DATE_ADD")
     text, unit = _interval(interval)
     known = UNIT_NAMES.get(unit.lower())
-    number = int(text) if text.removeprefix("-").isdigit() and len(text) <= 7 else None  # noqa: PLR2004 - digits of MOST_UNITS
+    number = int(text) if text.removeprefix("-").isdigit() and len(text) <= 7 else None
     if known is None or number is None or abs(number) > MOST_UNITS:
-        why = f"an interval is a whole number up to {MOST_UNITS} of {', '.join(sorted(set(UNIT_NAMES.values())))}"
+        units = ", ".join(sorted(set(UNIT_NAMES.values())))
+        why = f"an interval is a whole number up to {MOST_UNITS} of {units}"
         _unfit(function, Literal(at, 0, INTEGER), "not understood", why)
     if value.type == DATE and known in {"hour", "minute", "second"}:
         mismatch(value.span, f"a date has no {known}", "a date here", f"{function.example}")
@@ -241,8 +247,6 @@ def _interval(node: exp.Interval) -> tuple[str, str]:
         return text.strip(), unit.name
     count, _, word = text.strip().partition(" ")
     return count, word.strip()
-
-
 
 
 def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoReturn:

@@ -47,12 +47,12 @@ def target(node: exp.Cast) -> Type | None:
         return None
     if to.this is exp.DType.DECIMAL:
         digits = [str(part.this.this) for part in to.expressions]
-        return _decimal(digits) if len(digits) == 2 and all(map(str.isdigit, digits)) else None  # noqa: PLR2004 - a width and a scale
+        return _decimal(digits) if len(digits) == 2 and all(map(str.isdigit, digits)) else None
     return None if to.expressions else _TARGETS.get(to.this)
 
 
 def _decimal(digits: list[str]) -> Type | None:
-    if max(map(len, digits)) > 2:  # noqa: PLR2004 - no decimal has a hundred digits
+    if max(map(len, digits)) > 2:
         return None
     precision, scale = map(int, digits)
     fits = 1 <= precision <= _WIDEST and scale <= precision

@@ -151,7 +151,9 @@ class Conditions:
             case exp.Is(expression=exp.Boolean(this=wanted)):
                 truth = self.condition(node.this)
                 truth = truth if wanted else Not(span, truth)
-                return rowfunctions.apply(span, "COALESCE", truth, Literal(span, False, BOOLEAN))
+                return rowfunctions.apply(
+                    span, "COALESCE", truth, Literal(span, False, BOOLEAN)
+                )
             case exp.Extract():
                 where = self.spans.of(node.this)
                 return extracted(span, node.this.name, where, self.bind(node.expression))
@@ -166,10 +168,8 @@ class Conditions:
             self._refuse(node, span)
         return self._called(*called, span)
 
-    def _called(
-        self, function: RowFunction, arguments: Sequence[exp.Expr], span: Span
-    ) -> Expr:
-        if function.name == "DATE_ADD" and len(arguments) == 2:  # noqa: PLR2004 - and an interval
+    def _called(self, function: RowFunction, arguments: Sequence[exp.Expr], span: Span) -> Expr:
+        if function.name == "DATE_ADD" and len(arguments) == 2:
             moment, interval = arguments[0], unwrapped(arguments[1])
             if isinstance(interval, exp.Interval):
                 at = self.spans.of(interval)

@@ -28,7 +28,16 @@ from dpquery.sql.literals import as_moment
 from dpquery.sql.mismatches import mismatch, with_article
 from dpquery.types import DOUBLE, INTEGER, TIMESTAMP, Kind, Type
 
-__all__ = ["Remedy", "alike", "arithmetic", "compare", "member", "negate", "to_double", "to_scale"]
+__all__ = [
+    "Remedy",
+    "alike",
+    "arithmetic",
+    "compare",
+    "member",
+    "negate",
+    "to_double",
+    "to_scale",
+]
 
 Remedy = Callable[[], str]
 """What to write instead, computed where values turn out not to match."""

@@ -26,7 +26,6 @@ from dpquery.types import INT64, INTEGER, Kind
 __all__ = ["MAX_CELLS", "bind_keys", "has_listed_groups"]
 
 
-
 def bind_keys(select: exp.Select, relation: Relation, rows: Conditions) -> tuple[Key, ...]:
     """Bind GROUP BY.
 

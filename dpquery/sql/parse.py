@@ -208,12 +208,15 @@ class _Parser(DuckDBParser):
             or self._next.token_type not in {TokenType.STRING, TokenType.NUMBER}
         ):
             return None
+        first = self._curr
         self._advance()
         value, unit = self._parse_primary(), None
         if self._curr is not None and self._curr.text.lower() in UNIT_NAMES:
             self._advance()
-            unit = self.expression(exp.Var(this=self._prev.text))
-        return self.expression(exp.Interval(this=value, unit=unit))
+            unit = exp.Var(this=self._prev.text)
+        node = exp.Interval(this=value, unit=unit)
+        node.meta.update({"start": first.start, "end": self._prev.end})
+        return self.expression(node)
 
     def prefixed(
         self, kind: type[E], sign: Token, operand: Callable[[_Parser], exp.Expr | None]

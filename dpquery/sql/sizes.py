@@ -49,7 +49,10 @@ class Sizes:
         known = self._known.get(id(expr))
         if known is None:
             size = _size(expr, [self._of(child) for child in children(expr)])
-            self._known[id(expr)] = known = (size, expr)  # held, so that its number stays its own
+            self._known[id(expr)] = known = (
+                size,
+                expr,
+            )  # held, so that its number stays its own
         return known[0]
 
 
@@ -61,7 +64,9 @@ class _Size(NamedTuple):
 
 
 def _size(expr: Expr, parts: list[_Size]) -> _Size:
-    values, numbers = (1 + sum(sizes) for sizes in zip(*parts, strict=True)) if parts else (1, 1)
+    values, numbers = (
+        (1 + sum(sizes) for sizes in zip(*parts, strict=True)) if parts else (1, 1)
+    )
     match expr:
         case Arithmetic() | Negate() if expr.type.kind is Kind.DOUBLE:
             return _Size(2 * numbers, numbers)

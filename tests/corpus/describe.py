@@ -112,9 +112,10 @@ def text(expr: Expr) -> str:
             return f"{type_.kind.value}({text(operand)})"
         case Negate(operand=operand):
             return f"(-{text(operand)})"
-        case Arithmetic(operator=operator, left=left, right=right):
-            return f"({text(left)} {operator} {text(right)})"
-        case Compare(operator=operator, left=left, right=right):
+        case (
+            Arithmetic(operator=operator, left=left, right=right)
+            | Compare(operator=operator, left=left, right=right)
+        ):
             return f"({text(left)} {operator} {text(right)})"
         case Logic(conjunction=conjunction, parts=parts):
             return "(" + (" and " if conjunction else " or ").join(map(text, parts)) + ")"
