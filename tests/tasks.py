@@ -54,8 +54,8 @@ def functions_page() -> str:
         *map(_function, functions.ALL),
         "# Functions of rows",
         "What WHERE, FILTER, GROUP BY and the arguments of `DP_` functions are made of, beside "
-        "comparisons and arithmetic: from `dpquery/rowfunctions`. Every one has a value, or NULL, "
-        "for every row. An argument that is NULL gives NULL, unless said otherwise.",
+        "comparisons and arithmetic: from `dpquery/rowfunctions`. Every one has a value, or "
+        "NULL, for every row. An argument that is NULL gives NULL, unless said otherwise.",
         *(_family(name, family) for name, family in rowfunctions.FAMILIES.items()),
     ]
     return "\n\n".join(parts) + "\n"

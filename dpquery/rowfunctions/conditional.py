@@ -165,6 +165,7 @@ FUNCTIONS = (
         sql=lambda _, value, other: f"nullif({value}, {other})",
         strict=False,
         range=_first_range,
+        chosen=lambda call: call.arguments[:1],
         longest=same_longest,
         repeats=2,
     ),

@@ -118,11 +118,13 @@ def _union(call: Apply, chosen: tuple[Expr, ...], facts: Facts) -> Values | None
         if values is None:
             return None
         found.update(values)
-    coalesced = call.function != "CASE"
-    if coalesced and never_null(call):
-        found.discard(None)
-    elif not coalesced and len(call.arguments) % 2 == 0:
-        found.add(None)
+    match call:
+        case Apply(function="CASE", arguments=arguments):
+            found |= set() if len(arguments) % 2 else {None}
+        case Apply(function="NULLIF", arguments=(_, other)):
+            found = (found - {other.value} if isinstance(other, Literal) else found) | {None}
+        case _ if never_null(call):
+            found.discard(None)
     return _sorted(found)
 
 

@@ -204,8 +204,8 @@ def _remainder(left: Interval, right: Interval) -> Interval:
         return UNKNOWN
     divisor = _largest(right)
     most = min(sizes) if divisor is None else min(*sizes, max(divisor - 1, Fraction(0)))
-    low = Fraction(0) if left.low is not None and left.low >= 0 else -most
-    high = Fraction(0) if left.high is not None and left.high <= 0 else most
+    low = -most if left.low is None else max(-most, min(left.low, Fraction(0)))
+    high = most if left.high is None else min(most, max(left.high, Fraction(0)))
     return Interval(low, high)
 
 

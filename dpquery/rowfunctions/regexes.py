@@ -1,7 +1,7 @@
 r"""Patterns: one closed subset of regular expressions, written anew for each engine.
 
-What is taken: characters, `.`, classes in brackets, `\d \w \s`, escaped signs, `^` and `$` as the
-ends of the whole text, groups, `|`, and the counts `* + ? {2} {2,} {2,5}`. All of it is
+What is taken: characters, `.`, classes in brackets, `\d \w \s`, escaped signs, `^` and `$` as
+the ends of the whole text, groups, `|`, and the counts `* + ? {2} {2,} {2,5}`. All of it is
 matched in linear time by the engine's automaton, and means the same in Python. There are no
 look-arounds, no references back, no flags.
 """

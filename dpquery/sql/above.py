@@ -43,7 +43,7 @@ _REBUILT = (
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between)
 _OF_ROWS = (
-    exp.Case, exp.Cast, exp.DPipe, exp.ILike, exp.Interval, exp.Is, exp.Like,
+    exp.Case, exp.Cast, exp.TryCast, exp.DPipe, exp.ILike, exp.Interval, exp.Is, exp.Like,
     exp.NullSafeEQ, exp.NullSafeNEQ, exp.SimilarTo,
 )  # fmt: skip
 """What only rows have."""
@@ -346,7 +346,7 @@ class AboveBinder:
         return "" if clause is None else f" {row_count(clause.expression, slot, self.spans)}"
 
     def _refuse(self, node: exp.Expr, span: Span) -> NoReturn:
-        if isinstance(node, _OF_ROWS):
+        if type(node) in _OF_ROWS:
             refuse_construct(self.spans.source, node, self.spans)
         call = node.this if isinstance(node, exp.Filter) else node
         named = isinstance(call, exp.AggFunc) or self.spans.written_as_call(call)

@@ -12,7 +12,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery import rowfunctions
-from dpquery.errors import Diagnostic, NameRefused, listed, nearest
+from dpquery.errors import Diagnostic, NameRefused, nearest
 from dpquery.ir import Apply, Comparison, Expr, IsNull, Literal, Logic, Not, Operator
 from dpquery.rowfunctions.base import MOMENTS, Parameter, RowFunction
 from dpquery.rowfunctions.conditional import NOTHING, is_nothing
@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 MOST_UNITS = 10**6
+_SHOWN = ("CASE", "COALESCE", "YEAR", "ROUND", "LENGTH")
 
 
 def known_function(node: exp.Expr) -> tuple[RowFunction, list[exp.Expr]] | None:
@@ -261,6 +262,7 @@ def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoR
     known = [*rowfunctions.names(), "DATE_PART", "EXTRACT", "IF"]
     near = nearest(name.upper(), known)
     remedy = otherwise if near is None else near + written[len(name) :]
+    shown_names = dict.fromkeys([*([near] if near else []), *_SHOWN])
     shown = name[:40].upper() if name.isascii() else name[:40]
     raise NameRefused(
         Diagnostic(
@@ -270,8 +272,7 @@ def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoR
             "unknown function",
             (
                 "a function that failed on one row would tell whether that row exists;",
-                f"there are {listed(known, near)}.",
-                "`grammar/functions.md` lists what rows have.",
+                f"there are {', '.join(shown_names)} and others in functions.md.",
             ),
             (remedy,),
         )
