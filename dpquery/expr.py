@@ -14,9 +14,10 @@ from fractions import Fraction
 from math import floor
 
 from dpquery.source import Span
-from dpquery.types import BOOLEAN, INTEGER, UNKNOWN, Interval, Kind, Type
+from dpquery.types import BOOLEAN, INTEGER, UNKNOWN, Interval, Kind, Type, ordinal
 
 __all__ = [
+    "Apply",
     "Arithmetic",
     "Code",
     "ColumnRef",
@@ -36,6 +37,7 @@ __all__ = [
     "columns_of",
     "decimal",
     "grid_step",
+    "longest_of",
     "on_grid",
 ]
 
@@ -57,10 +59,12 @@ class ColumnRef:
     """Whether somebody chose the domain; otherwise it is only what the type can hold."""
     grid: Fraction | None = None
     """The step of a double's grid, where the policy states one."""
-    of: int = 0
-    """The number of the relation that gives it."""
     keys: tuple[Scalar, ...] | None = None
     """Its values that are public, in no order; None where they are not."""
+    longest: int = 0
+    """Characters of a text that count."""
+    of: int = 0
+    """The number of the relation that gives it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,9 @@ class Literal:
 
     @property
     def domain(self) -> Interval:
-        """The range of a known number is that number."""
+        """The range of a known number or moment is that one."""
+        if isinstance(self.value, date):
+            return Interval.point(ordinal(self.value))
         if self.type.numeric and isinstance(self.value, int | Fraction):
             return Interval.point(self.value)
         return UNKNOWN
@@ -201,7 +207,32 @@ class In(_Condition):
     options: tuple[Literal, ...]
 
 
-Expr = ColumnRef | Literal | Widen | Arithmetic | Negate | Compare | Logic | Not | IsNull | In
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A row function applied; `rowfunctions` holds what each name means."""
+
+    span: Span = field(compare=False)
+    function: str
+    arguments: tuple[Expr, ...]
+    type: Type
+    domain: Interval
+    longest: int = 0
+    """The most characters of a text that is made."""
+
+
+Expr = (
+    ColumnRef
+    | Literal
+    | Widen
+    | Arithmetic
+    | Negate
+    | Compare
+    | Logic
+    | Not
+    | IsNull
+    | In
+    | Apply
+)
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
@@ -213,6 +244,8 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (left, right)
         case Logic(parts=parts):
             return parts
+        case Apply(arguments=arguments):
+            return arguments
         case In(operand=operand, options=options):
             return (operand, *options)
         case (
@@ -291,3 +324,13 @@ def on_grid(value: float, grid: Fraction) -> int:
     """
     operator, step = grid_step(grid)
     return floor((value * step if operator == "*" else value / step) + 0.5)
+
+
+def longest_of(expr: Expr) -> int:
+    """Give the most characters that a text can have; 0 for what is none."""
+    match expr:
+        case ColumnRef(longest=longest) | Apply(longest=longest):
+            return longest
+        case Literal(value=str(text)):
+            return len(text)
+    return 0

@@ -48,12 +48,12 @@ def _table(released: ReleasedTable) -> pa.Table:
     return pa.table(arrays)
 
 
-def _combinations(released: ReleasedTable) -> Iterator[tuple[Scalar, ...]]:
+def _combinations(released: ReleasedTable) -> Iterator[tuple[Scalar | None, ...]]:
     """Give each key's value row by row: every combination, the last key running fastest."""
     return zip(*product(*(key.values for key in released.keys)), strict=True)
 
 
-def _shown(value: Scalar, type_: Type) -> object:
+def _shown(value: Scalar | None, type_: Type) -> object:
     if type_.kind is Kind.DECIMAL and isinstance(value, int | Fraction):
         return Decimal(int(value * 10**type_.scale)).scaleb(-type_.scale)
     return value

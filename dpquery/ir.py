@@ -16,6 +16,7 @@ from fractions import Fraction
 from math import prod
 
 from dpquery.expr import (
+    Apply,
     Arithmetic,
     Code,
     ColumnRef,
@@ -39,11 +40,12 @@ from dpquery.expr import (
 )
 from dpquery.relations import Filter, Relation, TableScan, columns_in
 from dpquery.source import Source, Span
-from dpquery.types import Interval
+from dpquery.types import UNKNOWN, Interval
 
 __all__ = [
     "Above",
     "AboveColumn",
+    "Apply",
     "Arithmetic",
     "Bound",
     "Call",
@@ -119,20 +121,22 @@ class Call:
     """Which quantile, between 0 and 1."""
     text: str = ""
     """How it is written, without its FILTER: refusals offer it again, mended."""
+    implied: Interval = UNKNOWN
+    """The range of the argument by policy, WHERE, FILTER and the expression itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
     """A grouping expression with its finite public domain, in the order of the answer.
 
-    Rows whose value is not among them belong to no group.
+    Rows whose value is not among them belong to no group. None stands for NULL, and comes last.
     """
 
     span: Span
     column: str
     """The engine-made name under which the query above refers to it."""
     expr: Expr
-    values: tuple[Scalar, ...]
+    values: tuple[Scalar | None, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,26 @@ class Interval:
         corners = [a * b for a in (self.low, self.high) for b in (other.low, other.high)]
         return Interval(min(corners), max(corners))
 
+    def __or__(self, other: Interval) -> Interval:
+        """Give the least range that holds both."""
+        return Interval(
+            None if self.low is None or other.low is None else min(self.low, other.low),
+            None if self.high is None or other.high is None else max(self.high, other.high),
+        )
+
+    def __and__(self, other: Interval) -> Interval:
+        """Give what lies in both; where nothing does, the end of the first that is nearest.
+
+        >>> Interval(Fraction(0), Fraction(5)) & Interval(Fraction(7), None)
+        Interval(low=Fraction(5, 1), high=Fraction(5, 1))
+        """
+        low = max((end for end in (self.low, other.low) if end is not None), default=None)
+        high = min((end for end in (self.high, other.high) if end is not None), default=None)
+        if low is not None and high is not None and low > high:
+            nearest = self.high if other.low == low else self.low
+            return Interval(nearest, nearest)
+        return Interval(low, high)
+
 
 UNKNOWN = Interval(None, None)
 

@@ -124,7 +124,11 @@ def _grown(base: st.SearchStrategy[str], operators: list[str]) -> st.SearchStrat
 
 
 _INTEGERS = _grown(
-    st.sampled_from(["i", "n"]) | _literal([0, 1, -1, 2, 7, 100, 2**53 + 1, _LONG, 10**20]),
+    st.sampled_from(["i", "n"])
+    | st.sampled_from(
+        ["LEAST(n, 7)", "YEAR(at)", "LENGTH(s)", "CAST(d AS INTEGER)", "IF(b, i, n)"]
+    )
+    | _literal([0, 1, -1, 2, 7, 100, 2**53 + 1, _LONG, 10**20]),
     ["+", "-", "*", "//", "%"],
 )
 _DECIMALS = _grown(
@@ -132,7 +136,9 @@ _DECIMALS = _grown(
     ["+", "-", "*"],
 )
 _DOUBLES = _grown(
-    st.sampled_from(["d", "f", "m", "w", "n"])
+    st.sampled_from(
+        ["d", "f", "m", "w", "n", "SQRT(d)", "ROUND(f, 2)", "ABS(w)", "NULLIF(f, 0)"]
+    )
     | _literal(["1e0", "-2.5e-1", "0e0", "1e308", "1.00100000000000001e2", "0.1"]),
     ["+", "-", "*", "/"],
 )
@@ -146,7 +152,8 @@ _FAMILIES = [
     (_NUMBERS, _NUMBERS),
     (st.sampled_from(["i", "n", "d", "f", "m", "w"]), _literal([0, 7, 0.25, "1e-1", "100.1"])),
     (st.just("s"), _TEXTS | st.just("s")),
-    (st.just("day"), _DAYS | st.just("day")),
+    (st.sampled_from(["day", "DATE_TRUNC('month', day)", "day + i"]), _DAYS | st.just("day")),
+    (st.sampled_from(["LOWER(s)", "s || k", "LEFT(s, 1)"]), _TEXTS | st.just("s")),
     (st.just("at"), _MOMENTS | st.just("at")),
     (_TRUTHS, _literal(["TRUE", "FALSE", "b"])),
 ]
@@ -195,7 +202,9 @@ CONDITIONS = st.recursive(
 )
 
 
-_NUMBER_COLUMNS = st.sampled_from(["i", "d", "m", "j"])
+_NUMBER_COLUMNS = st.sampled_from(
+    ["i", "d", "m", "j", "YEAR(day)", "IF(b,1,0)", "ABS(m)", "FLOOR(d)", "d / 4"]
+)
 _BOUNDED = _NUMBER_COLUMNS | st.builds(
     "{}, bounds=[{}, {}]".format,
     _NUMBERS | st.sampled_from(["n", "f", "w", *"idm"]),
@@ -258,8 +267,15 @@ _KEYS = {
     "w": "w IN (0, -0.0001)",
     "day": "day IN ('2000-01-01', '2011-01-26')",
     "at": "at = '2001-09-09 01:46:40'",
+    "YEAR(day)": "",
+    "DATE_TRUNC('year', at)": "at < '2003-01-01'",
+    "CASE WHEN i > 3 THEN 'x' WHEN b THEN s END": "s IN ('a', 'abc')",
+    "COALESCE(k, 'none')": "",
+    "j * 3 % 2": "",
+    "d > 0": "",
+    "UPPER(k)": "",
 }
-"""Columns that can be groups, with what WHERE has to say of them."""
+"""Columns and expressions that can be groups, with what WHERE has to say of them."""
 
 
 @st.composite

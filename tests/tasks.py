@@ -7,9 +7,10 @@ from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
-from dpquery import functions
+from dpquery import functions, rowfunctions
 from dpquery.codes import PAGES, Code
 from dpquery.functions.base import DPFunction
+from dpquery.rowfunctions.base import RowFunction
 from tests.docs import follow
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,6 +52,11 @@ def functions_page() -> str:
         "# Functions",
         "`make docs` writes this from `dpquery/functions`; each call is a release of its own.",
         *map(_function, functions.ALL),
+        "# Functions of rows",
+        "What WHERE, FILTER, GROUP BY and the arguments of `DP_` functions are made of, beside "
+        "comparisons and arithmetic: from `dpquery/rowfunctions`. Every one has a value, or "
+        "NULL, for every row. An argument that is NULL gives NULL, unless said otherwise.",
+        *(_family(name, family) for name, family in rowfunctions.FAMILIES.items()),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -71,6 +77,19 @@ def _function(function: DPFunction) -> str:
         f"```sql\n{function.example}\n```",
     ]
     return "\n\n".join(parts)
+
+
+def _family(name: str, family: tuple[RowFunction, ...]) -> str:
+    rows = [f"## {name}", "", "| function | as in | |", "|---|---|---|"]
+    for function in family:
+        called = ", ".join(f"`{one}`" for one in (function.name, *function.aliases))
+        shown = called if function.written else ""
+        rows.append(f"| {shown} | `{_cell(function.example)}` | {_cell(function.summary)} |")
+    return "\n".join(rows)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 GENERATED: dict[Path, Callable[[], str]] = {

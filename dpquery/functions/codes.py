@@ -15,6 +15,7 @@ from fractions import Fraction
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused
 from dpquery.ir import Call, Code, ColumnRef, Expr, columns_of
 from dpquery.privacy import decimal_text
+from dpquery.rowfunctions.ranges import implied
 from dpquery.types import BOOLEAN, EPOCH, Interval, Kind, Type
 
 __all__ = ["code_between", "code_of", "example_bounds", "flag_code", "from_code", "number_type"]
@@ -56,14 +57,16 @@ def flag_code(condition: Expr) -> Code:
 
 
 def _bounds(call: Call, argument: Expr) -> tuple[Fraction, Fraction]:
-    """Take the narrower of what the query asks for and what somebody chose in the policy."""
+    """Take the narrower of what the query asks for and what somebody chose before."""
     asked = call.options.bounds
-    chosen = argument.domain if all(c.bounded for c in columns_of(argument).values()) else None
-    ranges = [r for r in (asked, chosen) if r is not None and r.bounded]
-    if not ranges:
+    known = implied(argument) & call.implied
+    if asked is None or asked.low is None or asked.high is None:
+        low, high = known.low, known.high
+    else:
+        low = asked.low if known.low is None else max(asked.low, known.low)
+        high = asked.high if known.high is None else min(asked.high, known.high)
+    if low is None or high is None:
         raise _unbounded(call, argument)
-    low = max(r.low for r in ranges if r.low is not None)
-    high = min(r.high for r in ranges if r.high is not None)
     if argument.type.kind is Kind.DOUBLE:
         low, high = max(low, -HUGE), min(high, HUGE)
     if low > high:

@@ -19,6 +19,7 @@ from dpquery.ir import Above, AboveColumn
 from dpquery.source import Span
 from dpquery.sql.above_trees import depth, expanded, joined, row_count, total
 from dpquery.sql.conditions import chain
+from dpquery.sql.constructs import refuse_construct
 from dpquery.sql.literals import read_literal, unwrapped
 from dpquery.sql.mending import outside
 from dpquery.sql.mismatches import mismatch
@@ -41,6 +42,11 @@ _REBUILT = (
 )  # fmt: skip
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between)
+_OF_ROWS = (
+    exp.Case, exp.Cast, exp.TryCast, exp.DPipe, exp.ILike, exp.Interval, exp.Is, exp.Like,
+    exp.NullSafeEQ, exp.NullSafeNEQ, exp.SimilarTo,
+)  # fmt: skip
+"""What only rows have."""
 _ZERO = exp.Literal.number(0)
 _CASTS = {exp.DType.VARCHAR: Kind.TEXT, exp.DType.DATE: Kind.DATE}
 FUNCTIONS = ("ABS", "COALESCE", "GREATEST", "LEAST", "ROUND")
@@ -76,6 +82,10 @@ class Below(Protocol):
 
     def refuse_function(self, call: exp.Func, name: str) -> NoReturn:
         """Refuse a function that results do not have; offer what was meant."""
+        ...
+
+    def key(self, node: exp.Expr) -> str | None:
+        """Give the engine's column for a key that is an expression over rows."""
         ...
 
     def column(self, node: exp.Column) -> str:
@@ -222,10 +232,12 @@ class AboveBinder:
             return exp.cast(node.copy(), exp.DType.VARCHAR)
         if isinstance(node, exp.Null) or read_literal(node, span) is not None:
             return node.copy()
-        self._check_types(node)
         if is_call(node):
             column, _ = self._below.call(node)
             return self._column(column)
+        if not isinstance(node, exp.Column) and (key := self._below.key(node)) is not None:
+            return self._column(key)
+        self._check_types(node)
         match node:
             case exp.Column(this=exp.Identifier()):
                 return self._named(node)
@@ -342,6 +354,8 @@ class AboveBinder:
         return "" if clause is None else f" {row_count(clause.expression, slot, self.spans)}"
 
     def _refuse(self, node: exp.Expr, span: Span) -> NoReturn:
+        if type(node) in _OF_ROWS:
+            refuse_construct(self.spans.source, node, self.spans)
         call = node.this if isinstance(node, exp.Filter) else node
         if isinstance(call, exp.AggFunc) or (
             isinstance(call, exp.Func) and self.spans.written_as_call(call)

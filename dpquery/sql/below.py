@@ -11,7 +11,13 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused
+from dpquery.errors import (
+    Diagnostic,
+    NameRefused,
+    QueryRefused,
+    RuleRefused,
+    SyntaxRefused,
+)
 from dpquery.functions import find
 from dpquery.functions.base import Argument
 from dpquery.ir import Call, ColumnRef, Expr, Key
@@ -49,6 +55,16 @@ class Released:
         """Add a call to the frontier."""
         added = self.calls.add(node)
         return added.column, added.function
+
+    def key(self, node: exp.Expr) -> str | None:
+        """Find the key that an expression over the rows is; None where it is none."""
+        if all(isinstance(key.expr, ColumnRef) for key in self.keys):
+            return None
+        try:
+            expr = self.calls.rows.bind(node)
+        except QueryRefused:
+            return None
+        return next((key.column for key in self.keys if key.expr == expr), None)
 
     def column(self, node: exp.Column) -> str:
         """Find a key; any other column of the table is private."""
@@ -144,6 +160,9 @@ class Public:
             )
         )
 
+    def key(self, node: exp.Expr) -> None:
+        """Give nothing: public rows are in no groups."""
+
     def column(self, node: exp.Column) -> str:
         """Find a column of the table."""
         self.scope.check_qualifier(node, self.spans.of(node))
@@ -183,6 +202,9 @@ class Nothing:
     def call(self, node: exp.Expr) -> tuple[str, str]:
         """Refuse: there are no rows."""
         raise self._without_table("a DP_ function needs a table to ask", node)
+
+    def key(self, node: exp.Expr) -> None:
+        """Give nothing: there are no groups."""
 
     def column(self, node: exp.Column) -> str:
         """Refuse: there are no columns."""

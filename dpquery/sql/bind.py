@@ -32,7 +32,7 @@ from dpquery.sql.offers import COUNT, query_about, query_of_policy
 from dpquery.sql.parse import Parsed, parse
 from dpquery.sql.slips import BOUND, UNKNOWN, with_slip_mended
 from dpquery.sql.sources import Context, Derived, Private, PublicItem
-from dpquery.sql.within import filtered
+from dpquery.sql.within import filtered, said_of
 
 __all__ = ["bind"]
 
@@ -170,10 +170,11 @@ class Statement(Context):
             refuse_results_in_where(select, scope, spans)
         rows = filtered(self, rows, where)
         binder = Conditions(scope, spans, self)
+        binder.where = said_of(rows.relation)
         for item in select.expressions:
             if _is_star(item):
                 raise raw("*", query_about(scope.table, COUNT), spans.of(item))
-        keys = bind_keys(select, rows.relation, binder)
+        keys = bind_keys(select, binder)
         number = len(self.frontiers)
         below = Released(scope, spans, keys, Calls(binder), number)
         above = AboveBinder(spans, below).over_released(select)

@@ -30,6 +30,7 @@ from dpquery.sql.mismatches import mismatch, with_article
 from dpquery.sql.names import fold, is_call, written_name
 from dpquery.sql.offers import fits, other_call, sample_call
 from dpquery.sql.options import read_number_between, read_options
+from dpquery.types import UNKNOWN
 
 __all__ = ["Calls"]
 
@@ -75,6 +76,7 @@ class Calls:
             distinct=distinct,
             order=order,
             text=text,
+            implied=UNKNOWN if argument is None else self.rows.implied(argument, condition),
         )
         self.found.append(call)
         return call

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from dpquery.errors import Diagnostic, RuleRefused
 from dpquery.ir import (
+    Apply,
     Arithmetic,
     Bound,
     Checked,
@@ -28,10 +29,14 @@ from dpquery.ir import (
 )
 from dpquery.policy.model import Policy
 from dpquery.relations import PerUnit, UnionAll, UnitJoin, expressions_of, walk
+from dpquery.rowfunctions.base import CALENDAR
 from dpquery.source import Source
 from dpquery.types import DECIMAL_DIGITS, WIDEST_EXACT, Kind
 
 __all__ = ["RULES", "check", "contribution"]
+
+LONGEST_TEXT = 2**16
+_MOVED = frozenset({"DATE_ADD", "DAYS_ON"})
 
 
 def check(bound: Bound, policy: Policy) -> Checked:
@@ -83,7 +88,7 @@ def every_expression_is_total(frontier: Frontier, source: Source) -> None:
     decimals are exact, so their public range has to fit.
     """
     for expr in _expressions(frontier):
-        if isinstance(expr, Arithmetic | Negate | Widen | Literal) and not _fits(expr):
+        if isinstance(expr, Arithmetic | Negate | Widen | Literal | Apply) and not _fits(expr):
             raise RuleRefused(
                 Diagnostic(
                     "DPQ305",
@@ -112,7 +117,7 @@ def _in_doubles(expr: Expr, source: Source) -> str:
     return text + source.text[end : expr.span.end]
 
 
-def _fits(expr: Arithmetic | Negate | Widen | Literal) -> bool:
+def _fits(expr: Arithmetic | Negate | Widen | Literal | Apply) -> bool:
     if expr.type.kind is Kind.DOUBLE or not expr.type.numeric:
         return True
     low, high = expr.domain.low, expr.domain.high
@@ -123,6 +128,52 @@ def _fits(expr: Arithmetic | Negate | Widen | Literal) -> bool:
         return size < WIDEST_EXACT
     scale = expr.type.scale
     return scale < DECIMAL_DIGITS and size * 10**scale < Fraction(10) ** (DECIMAL_DIGITS - 1)
+
+
+def every_moment_has_a_calendar(frontier: Frontier, _: Source) -> None:
+    """Refuse moments that may be moved past the years of the calendar."""
+    for expr in _expressions(frontier):
+        if isinstance(expr, Apply) and expr.function in _MOVED and not _dated(expr):
+            raise RuleRefused(
+                Diagnostic(
+                    "DPQ305",
+                    "this moment can lie outside the calendar",
+                    expr.span,
+                    "before year 1, or after year 9999, for some values",
+                    (
+                        "an error that depends on one row would tell whether that row exists,",
+                        "and the bounds of these columns allow moments without a calendar.",
+                    ),
+                    (
+                        "move by less",
+                        "or ask the data owner for bounds on the columns",
+                    ),
+                )
+            )
+
+
+def _dated(expr: Apply) -> bool:
+    calendar = CALENDAR[expr.type.kind]
+    return expr.domain.bounded and expr.domain & calendar == expr.domain
+
+
+def every_text_is_short(frontier: Frontier, _: Source) -> None:
+    """Refuse texts that may grow past what the engine is asked to carry for each row."""
+    for expr in _expressions(frontier):
+        if isinstance(expr, Apply) and expr.longest > LONGEST_TEXT:
+            raise RuleRefused(
+                Diagnostic(
+                    "DPQ305",
+                    "this text can grow too long",
+                    expr.span,
+                    f"up to {expr.longest} characters",
+                    (
+                        "the time that a row takes would tell how long its texts are,",
+                        f"so a text has at most {LONGEST_TEXT} characters.",
+                    ),
+                    ("LEFT(dept, 20)", "join fewer texts, or cut them first"),
+                )
+            )
 
 
 def _expressions(frontier: Frontier) -> Iterator[Expr]:
@@ -146,4 +197,8 @@ def _inside(root: Expr) -> Iterator[Expr]:
         pending.extend(reversed(children(expr)))
 
 
-RULES: tuple[Callable[[Frontier, Source], None], ...] = (every_expression_is_total,)
+RULES: tuple[Callable[[Frontier, Source], None], ...] = (
+    every_expression_is_total,
+    every_moment_has_a_calendar,
+    every_text_is_short,
+)

@@ -11,17 +11,32 @@ from typing import NoReturn, Protocol
 
 from sqlglot import expressions as exp
 
+from dpquery import rowfunctions
 from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused
 from dpquery.ir import Comparison, Expr, IsNull, Literal, Logic, Not, Operator
+from dpquery.rowfunctions.base import RowFunction
+from dpquery.rowfunctions.ranges import facts_of, implied
 from dpquery.source import Span
+from dpquery.sql.applied import (
+    bound_call,
+    case,
+    distinct_from,
+    extracted,
+    known_function,
+    moved,
+    nothing,
+    unknown_function,
+)
+from dpquery.sql.casts import convert, target
 from dpquery.sql.expressions import Remedy, arithmetic, compare, member, negate
 from dpquery.sql.literals import read_literal, unwrapped
 from dpquery.sql.mending import outside
 from dpquery.sql.mismatches import as_compared, mismatch, no_null
-from dpquery.sql.names import Scope, is_call, written_name
+from dpquery.sql.names import Scope, fold, is_call, written_name
 from dpquery.sql.offers import COUNT, query_about, sample_condition
+from dpquery.sql.sizes import Sizes
 from dpquery.sql.spans import Spans
-from dpquery.types import Kind
+from dpquery.types import BOOLEAN, DATE, TEXT, Interval, Kind
 
 __all__ = ["Conditions", "chain"]
 
@@ -41,6 +56,11 @@ _OPERATORS: dict[type[exp.Expr], Operator] = {
     exp.IntDiv: Operator.QUOTIENT,
     exp.Mod: Operator.REMAINDER,
 }
+_PATTERNS: dict[type[exp.Expr], str] = {
+    exp.Like: "LIKE",
+    exp.ILike: "ILIKE",
+    exp.SimilarTo: "REGEXP_FULL_MATCH",
+}
 
 
 class Lists(Protocol):
@@ -58,6 +78,13 @@ class Conditions:
         self.scope = scope
         self.spans = spans
         self._lists = lists
+        self.where: Expr | None = None
+        """What WHERE says of all rows, once it is bound."""
+        self._sizes = Sizes()
+
+    def implied(self, argument: Expr, condition: Expr | None) -> Interval:
+        """Give the range of an argument in the rows that WHERE, and a FILTER, let through."""
+        return implied(argument, facts_of(self.where, condition))
 
     def condition(self, node: exp.Expr) -> Expr:
         """Bind an expression that must be true or false.
@@ -77,6 +104,9 @@ class Conditions:
 
     def bind(self, node: exp.Expr) -> Expr:
         """Bind any expression over rows."""
+        return self._sizes.check(self._bound(node))
+
+    def _bound(self, node: exp.Expr) -> Expr:
         node = unwrapped(node)
         span = self.spans.of(node)
         literal = read_literal(node, span)
@@ -89,8 +119,7 @@ class Conditions:
             meant = self._meant(span, operator, left, right)
             return compare(span, operator, left, right, meant)
         if kind in _OPERATORS:
-            left, right = self.bind(node.this), self.bind(node.expression)
-            return arithmetic(span, _OPERATORS[kind], left, right, self._number)
+            return self._operation(node, _OPERATORS[kind], span)
         match node:
             case exp.Column(this=exp.Identifier()):
                 return self.scope.reference(node, span)
@@ -107,7 +136,100 @@ class Conditions:
                 return self._between(node, span)
             case exp.In():
                 return self._in(node, span)
-        self._refuse(node, span)
+        return self._formed(node, span)
+
+    def _formed(self, node: exp.Expr, span: Span) -> Expr:
+        """Bind a row function, by its name or by the words that the language has for it."""
+        match node:
+            case exp.Case():
+                return self._case(node, span)
+            case exp.If():
+                pair = (self.condition(node.this), self._value(node.args["true"]))
+                return case(span, [pair], self._otherwise(node.args.get("false")))
+            case exp.Like() | exp.ILike() | exp.SimilarTo():
+                function = rowfunctions.named(_PATTERNS[type(node)])
+                found = bound_call(span, function, self._both(node))
+                return Not(span, found) if node.args.get("negate") else found
+            case exp.DPipe():
+                return bound_call(span, rowfunctions.named("JOIN"), self._both(node))
+            case exp.NullSafeEQ() | exp.NullSafeNEQ():
+                left, right = self._value(node.this), self._value(node.expression)
+                meant = self._meant(span, Comparison.EQ, left, right)
+                differ = distinct_from(span, left, right, meant)
+                return differ if isinstance(node, exp.NullSafeNEQ) else Not(span, differ)
+            case exp.Is(expression=exp.Boolean(this=wanted)):
+                truth = self.condition(node.this)
+                truth = truth if wanted else Not(span, truth)
+                return rowfunctions.apply(
+                    span, "COALESCE", truth, Literal(span, False, BOOLEAN)
+                )
+            case exp.Extract():
+                where = self.spans.of(node.this)
+                return extracted(span, node.this.name, where, self.bind(node.expression))
+            case exp.Cast() if (type_ := target(node)) is not None:
+                return convert(span, self._value(node.this), type_)
+            case exp.Anonymous(expressions=[exp.Literal(is_string=True) as part, value]) if (
+                fold(str(node.this)) == "date_part"
+            ):
+                return extracted(span, part.name, self.spans.of(part), self.bind(value))
+        called = known_function(node)
+        if called is None:
+            self._refuse(node, span)
+        return self._called(*called, span)
+
+    def _called(self, function: RowFunction, arguments: Sequence[exp.Expr], span: Span) -> Expr:
+        if function.name == "DATE_ADD" and len(arguments) == 2:
+            moment, interval = arguments[0], unwrapped(arguments[1])
+            if isinstance(interval, exp.Interval):
+                at = self.spans.of(interval)
+                return moved(span, self.bind(moment), Operator.ADD, interval, at)
+        return bound_call(span, function, [self._value(argument) for argument in arguments])
+
+    def _value(self, node: exp.Expr) -> Expr:
+        """Bind a value that may be NULL itself."""
+        inner = unwrapped(node)
+        return nothing(self.spans.of(inner)) if isinstance(inner, exp.Null) else self.bind(node)
+
+    def _both(self, node: exp.Expr) -> list[Expr]:
+        return [self.bind(node.this), self.bind(node.expression)]
+
+    def _case(self, node: exp.Case, span: Span) -> Expr:
+        """Bind CASE; with a value after the word, each WHEN is compared with it."""
+        pairs = []
+        for branch in node.args["ifs"]:
+            if node.this is None:
+                condition = self.condition(branch.this)
+            else:
+                value, when = self.bind(node.this), self.bind(branch.this)
+                at = self.spans.of(branch.this)
+                meant = self._meant(at, Comparison.EQ, value, when)
+                condition = compare(at, Comparison.EQ, value, when, meant)
+            pairs.append((condition, self._value(branch.args["true"])))
+        return case(span, pairs, self._otherwise(node.args.get("default")))
+
+    def _otherwise(self, node: exp.Expr | None) -> Expr | None:
+        return None if node is None else self._value(node)
+
+    def _operation(self, node: exp.Expr, operator: Operator, span: Span) -> Expr:
+        """Bind arithmetic: of numbers, or of a moment and what it is moved by."""
+        left = self.bind(node.this)
+        other = unwrapped(node.expression)
+        additive = operator in {Operator.ADD, Operator.SUBTRACT}
+        if isinstance(other, exp.Interval) and additive:
+            return moved(span, left, operator, other, self.spans.of(other))
+        right = self.bind(node.expression)
+        if additive and left.type == DATE:
+            return self._days(span, operator, left, right)
+        return arithmetic(span, operator, left, right, self._number)
+
+    def _days(self, span: Span, operator: Operator, left: Expr, right: Expr) -> Expr:
+        """Bind a date and a number of days, or the days between two dates."""
+        if operator is Operator.SUBTRACT and right.type == DATE:
+            unit = Literal(span, "day", TEXT)
+            return rowfunctions.apply(span, "DATE_DIFF", unit, right, left)
+        if operator is Operator.SUBTRACT and right.type.kind is Kind.INTEGER:
+            right = negate(right.span, right, self._number)
+        return bound_call(span, rowfunctions.named("DAYS_ON"), [left, right])
 
     def _meant(self, span: Span, operator: Comparison | None, *exprs: Expr) -> Remedy:
         return lambda: as_compared(self.spans.source, span, operator, exprs)
@@ -212,19 +334,7 @@ class Conditions:
                     (query_about(self.scope.table, COUNT),),
                 )
             )
-        raise NameRefused(
-            Diagnostic(
-                "DPQ202",
-                f"there is no function {name.upper()} for rows",
-                span,
-                "unknown function",
-                (
-                    "a function that failed on one row would tell whether that row exists;",
-                    "there are comparisons, AND, OR, NOT, BETWEEN, IN, IS NULL, + - * / // %.",
-                ),
-                (self._sample(),),
-            )
-        )
+        unknown_function(name, span, self.spans.text(call), self._sample())
 
 
 def chain(node: exp.Expr) -> Iterator[exp.Expr]:

@@ -12,7 +12,7 @@ from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, RuleRefused, SyntaxRefused
 from dpquery.source import Source, Span
-from dpquery.sql.literals import is_moment
+from dpquery.sql.casts import target
 from dpquery.sql.mending import example, mended, outside
 from dpquery.sql.spans import Spans
 
@@ -32,6 +32,7 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.Distinct: "DISTINCT",
     exp.Window: "a window",
     exp.Case: "CASE",
+    exp.Cast: "a conversion",
     exp.Lambda: "a lambda",
     exp.Placeholder: "a parameter",
     exp.Parameter: "a parameter",
@@ -45,6 +46,7 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.Distribute: "DISTRIBUTE BY",
     exp.HistoricalData: "AT",
     exp.IgnoreNulls: "IGNORE NULLS",
+    exp.Escape: "ESCAPE",
     exp.Interval: "INTERVAL",
     exp.RespectNulls: "RESPECT NULLS",
     exp.Struct: "a struct",
@@ -172,7 +174,9 @@ def _word(source: Source, node: exp.Expr, spans: Spans) -> tuple[str, Span]:
 def _misused(node: exp.Expr) -> str | None:
     """Name what a node on the list is used for, where it is on the list for something else."""
     match node:
-        case exp.Is(expression=exp.Expr() as right) if not isinstance(right, exp.Null):
+        case exp.Is(expression=exp.Expr() as right) if not isinstance(
+            right, exp.Null | exp.Boolean
+        ):
             return f"IS {right.sql().upper()}"
         case exp.Order(this=exp.Expr()):
             return "ORDER BY"
@@ -180,7 +184,7 @@ def _misused(node: exp.Expr) -> str | None:
             node.parent, exp.Anonymous | exp.Count | exp.Select
         ):
             return "DISTINCT"
-        case exp.Cast() if not is_moment(node):
+        case exp.Cast() if target(node) is None:
             wanted = node.args.get("to")
             return f"a conversion to {wanted.sql(dialect='duckdb') if wanted else 'nothing'}"
         case exp.Var() if isinstance(node.parent, exp.Ordered | exp.Limit | exp.Offset):

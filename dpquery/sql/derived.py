@@ -265,7 +265,7 @@ def union_all(
             )
     number = context.numbers()
     rows = [list(part.columns.values()) for part in parts]
-    aligned = [alike(span, list(column)) for column in zip(*rows, strict=True)]
+    aligned = [alike(span, list(column), _alike_columns) for column in zip(*rows, strict=True)]
     outputs = [
         tuple(Output(f"x{i}", column[place]) for i, column in enumerate(aligned))
         for place in range(len(parts))
@@ -282,6 +282,10 @@ def union_all(
     owners |= {o for o in hidden if all(o in part.owners for part in parts)}
     pairs = tuple((part.relation, made) for part, made in zip(parts, outputs, strict=True))
     return Derived(UnionAll(span, number, pairs), columns, frozenset(owners), first.table)
+
+
+def _alike_columns() -> str:
+    return "give both sides columns of the same types"
 
 
 def _owner_at(part: Derived, place: int) -> bool:

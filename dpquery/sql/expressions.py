@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime, time
-from fractions import Fraction
 
 from dpquery.ir import (
     Arithmetic,
@@ -23,12 +22,22 @@ from dpquery.ir import (
     Widen,
     decimal,
 )
+from dpquery.rowfunctions.ranges import arithmetic_range
 from dpquery.source import Span
 from dpquery.sql.literals import as_moment
 from dpquery.sql.mismatches import mismatch, with_article
-from dpquery.types import DOUBLE, INTEGER, TIMESTAMP, UNKNOWN, Interval, Kind
+from dpquery.types import DOUBLE, INTEGER, TIMESTAMP, Kind, Type
 
-__all__ = ["Remedy", "alike", "arithmetic", "compare", "member", "negate"]
+__all__ = [
+    "Remedy",
+    "alike",
+    "arithmetic",
+    "compare",
+    "member",
+    "negate",
+    "to_double",
+    "to_scale",
+]
 
 Remedy = Callable[[], str]
 """What to write instead, computed where values turn out not to match."""
@@ -42,14 +51,14 @@ def compare(
     Raises:
         NameRefused: DPQ208 the types do not match.
     """
-    left, right = _alike(span, [left, right], remedy)
+    left, right = alike(span, [left, right], remedy)
     return Compare(span, operator, left, right)
 
 
 def member(span: Span, operand: Expr, options: list[Literal], remedy: Remedy) -> In:
     """Ask whether a value is one of several literals."""
-    operand, *alike = _alike(span, [operand, *options], remedy)
-    return In(span, operand, tuple(option for option in alike if isinstance(option, Literal)))
+    operand, *found = alike(span, [operand, *options], remedy)
+    return In(span, operand, tuple(option for option in found if isinstance(option, Literal)))
 
 
 def arithmetic(
@@ -67,27 +76,25 @@ def arithmetic(
     match operator:
         case Operator.DIVIDE:
             left, right = to_double(left), to_double(right)
-            return Arithmetic(span, operator, left, right, DOUBLE, UNKNOWN)
+            return _combined(span, operator, left, right, DOUBLE)
         case Operator.QUOTIENT | Operator.REMAINDER:
             for operand in (left, right):
                 if operand.type != INTEGER:
                     named = with_article(operand.type)
                     mismatch(operand.span, f"{operator} needs integers", named, remedy())
-            return Arithmetic(
-                span, operator, left, right, INTEGER, _divided(operator, left, right)
-            )
+            return _combined(span, operator, left, right, INTEGER)
         case Operator.MULTIPLY if left.type.kind is not Kind.DOUBLE is not right.type.kind:
             type_ = decimal(left.type.scale + right.type.scale)
-            return Arithmetic(span, operator, left, right, type_, left.domain * right.domain)
+            return _combined(span, operator, left, right, type_)
     left, right = _one_number_type([left, right])
-    match operator:
-        case Operator.ADD:
-            domain = left.domain + right.domain
-        case Operator.SUBTRACT:
-            domain = left.domain - right.domain
-        case _:
-            domain = left.domain * right.domain
-    return Arithmetic(span, operator, left, right, left.type, domain)
+    return _combined(span, operator, left, right, left.type)
+
+
+def _combined(
+    span: Span, operator: Operator, left: Expr, right: Expr, type_: Type
+) -> Arithmetic:
+    domain = arithmetic_range(operator, left.domain, right.domain)
+    return Arithmetic(span, operator, left, right, type_, domain)
 
 
 def negate(span: Span, operand: Expr, remedy: Remedy) -> Negate:
@@ -97,31 +104,7 @@ def negate(span: Span, operand: Expr, remedy: Remedy) -> Negate:
     return Negate(span, operand, operand.type)
 
 
-def _divided(operator: Operator, left: Expr, right: Expr) -> Interval:
-    """A quotient is no larger than what is divided; a remainder no larger than either side."""
-    size = _largest(left.domain)
-    if operator is Operator.REMAINDER:
-        other = _largest(right.domain)
-        size = other if size is None or (other is not None and other < size) else size
-    return UNKNOWN if size is None else Interval(-size, size)
-
-
-def _largest(domain: Interval) -> Fraction | None:
-    if domain.low is None or domain.high is None:
-        return None
-    return max(abs(domain.low), abs(domain.high))
-
-
-def alike(span: Span, exprs: list[Expr], remedy: Remedy | None = None) -> list[Expr]:
-    """Bring values that stand in one column to one type.
-
-    Raises:
-        NameRefused: DPQ208 the types do not match.
-    """
-    return _alike(span, exprs, remedy or (lambda: "give both sides columns of the same types"))
-
-
-def _alike(span: Span, exprs: list[Expr], remedy: Remedy) -> list[Expr]:
+def alike(span: Span, exprs: list[Expr], remedy: Remedy) -> list[Expr]:
     """Bring values to one type, by widening numbers and reading literals; or refuse."""
     if all(expr.type.numeric for expr in exprs):
         return _one_number_type(exprs)
@@ -146,7 +129,7 @@ def _one_number_type(exprs: list[Expr]) -> list[Expr]:
     if any(expr.type.kind is Kind.DOUBLE for expr in exprs):
         return [to_double(expr) for expr in exprs]
     scale = max(expr.type.scale for expr in exprs)
-    return [_to_scale(expr, scale) for expr in exprs]
+    return [to_scale(expr, scale) for expr in exprs]
 
 
 def to_double(expr: Expr) -> Expr:
@@ -156,7 +139,8 @@ def to_double(expr: Expr) -> Expr:
     return replace(expr, type=DOUBLE) if isinstance(expr, Literal) else Widen(expr, DOUBLE)
 
 
-def _to_scale(expr: Expr, scale: int) -> Expr:
+def to_scale(expr: Expr, scale: int) -> Expr:
+    """Widen an exact number to so many places."""
     if expr.type.scale == scale:
         return expr
     wider = decimal(scale)

@@ -20,7 +20,15 @@ from dpquery.source import Span
 from dpquery.sql.conditions import Conditions, chain
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import Member, Scope, fold
-from dpquery.sql.sources import Context, Derived, Private, PublicItem, materialised, range_of
+from dpquery.sql.sources import (
+    Context,
+    Derived,
+    Private,
+    PublicItem,
+    longest_value,
+    materialised,
+    range_of,
+)
 from dpquery.sql.unjoined import (
     refuse_computed,
     refuse_key,
@@ -30,6 +38,7 @@ from dpquery.sql.unjoined import (
     refuse_twice,
     refuse_units,
 )
+from dpquery.types import Kind
 
 __all__ = ["MOST_PAIRED", "bind_from", "conjuncts", "same_units"]
 
@@ -180,7 +189,14 @@ class _From:
         for name, type_ in facts.types(public.table.name).items():
             keys = facts.values(public.table.name, name)
             columns[name] = ColumnRef(
-                public.span, name, type_, range_of(keys), keys is not None, None, number, keys
+                public.span,
+                name,
+                type_,
+                range_of(keys),
+                keys is not None,
+                keys=keys,
+                longest=longest_value(keys) if type_.kind is Kind.TEXT else 0,
+                of=number,
             )
         return Member(public.alias, columns)
 

@@ -7,43 +7,26 @@ shown, also those that no row has. A column whose values only the data know is r
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import date, timedelta
-from fractions import Fraction
 from math import prod
 from typing import NoReturn
 
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused
-from dpquery.ir import (
-    ColumnRef,
-    Compare,
-    Comparison,
-    Expr,
-    Filter,
-    In,
-    Key,
-    Literal,
-    Logic,
-    Relation,
-    Scalar,
-)
+from dpquery.ir import ColumnRef, Expr, Key, Literal
 from dpquery.policy.model import Column, Table
+from dpquery.rowfunctions.domains import MAX_CELLS, Values, values_of
+from dpquery.rowfunctions.ranges import facts_of
 from dpquery.source import Span
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import fold, is_call, listed_names, written_name
-from dpquery.types import EPOCH, INT64, INTEGER, Kind
+from dpquery.types import INT64, INTEGER, Kind
 
-__all__ = ["bind_keys", "has_listed_groups"]
-
-MAX_CELLS = 1_000_000
-_LISTABLE = frozenset(
-    {Kind.INTEGER, Kind.DECIMAL, Kind.TEXT, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP}
-)
+__all__ = ["MAX_CELLS", "bind_keys", "has_listed_groups"]
 
 
-def bind_keys(select: exp.Select, relation: Relation, rows: Conditions) -> tuple[Key, ...]:
+def bind_keys(select: exp.Select, rows: Conditions) -> tuple[Key, ...]:
     """Bind GROUP BY.
 
     Raises:
@@ -56,14 +39,16 @@ def bind_keys(select: exp.Select, relation: Relation, rows: Conditions) -> tuple
     if group is None:
         return ()
     where = _where(select, rows)
+    facts = facts_of(rows.where)
     keys: list[Key] = []
     for node, shown in _items(select, group, rows):
         expr = rows.bind(node)
         if any(key.expr == expr for key in keys):
             continue
-        values = _domain(expr, shown, relation, rows)
+        values = None if isinstance(expr, Literal) else values_of(expr, facts)
         if values is None:
-            _private(expr, shown, rows.scope.table, where)
+            _private(expr, shown, rows, where)
+        _check_shown(expr, values, shown)
         keys.append(Key(shown, f"k{len(keys)}", expr, values))
     cells = prod(len(key.values) for key in keys)
     if cells > MAX_CELLS:
@@ -141,34 +126,17 @@ def _computed(span: Span) -> NoReturn:
     )
 
 
-def _domain(
-    expr: Expr, span: Span, relation: Relation, rows: Conditions
-) -> tuple[Scalar, ...] | None:
-    """Give the public values of a key, in order: from the query, then from the policy."""
-    if isinstance(expr, ColumnRef) and expr.type.kind in _LISTABLE:
-        asked = _restricted(expr, relation)
-        if asked is not None:
-            if expr.type == INTEGER:
-                _check_shown(asked)
-            return tuple(sorted({literal.value for literal in asked}, key=_order))
-        if expr.keys is not None:
-            return tuple(sorted(expr.keys, key=_order))
-        if expr.type.kind is Kind.BOOLEAN:
-            return (False, True)
-        return _between(expr)
-    return None
-
-
-def _check_shown(asked: Sequence[Literal]) -> None:
+def _check_shown(expr: Expr, values: Values, span: Span) -> None:
     """Refuse groups that no answer could show: whole numbers beyond the type of a column."""
-    for literal in asked:
-        value = literal.value
-        if type(value) is int and not INT64[0] <= value <= INT64[1]:
+    if expr.type != INTEGER:
+        return
+    for value in values:
+        if isinstance(value, int) and not INT64[0] <= value <= INT64[1]:
             raise NameRefused(
                 Diagnostic(
                     "DPQ205",
                     f"no row can be in the group {str(value)[:40]}",
-                    literal.span,
+                    span,
                     "beyond every whole number of a column",
                     ("every group that is named is shown, and this one cannot be.",),
                     (str(INT64[value > 0]), "this is the furthest that a column can hold"),
@@ -176,53 +144,9 @@ def _check_shown(asked: Sequence[Literal]) -> None:
             )
 
 
-def _restricted(expr: ColumnRef, relation: Relation) -> list[Literal] | None:
-    """Find `column IN (...)` or `column = ...` among the outer ANDs of WHERE."""
-    while isinstance(relation, Filter):
-        for part in _conjuncts(relation.condition):
-            match part:
-                case In(operand=ColumnRef() as column, options=options) if column == expr:
-                    return list(options)
-                case Compare(
-                    operator=Comparison.EQ,
-                    left=ColumnRef() as column,
-                    right=Literal() as right,
-                ) if column == expr:
-                    return [right]
-        relation = relation.source
-    return None
-
-
-def _conjuncts(condition: Expr) -> Iterator[Expr]:
-    if isinstance(condition, Logic) and condition.conjunction:
-        for part in condition.parts:
-            yield from _conjuncts(part)
-    else:
-        yield condition
-
-
-def _between(column: ColumnRef) -> tuple[Scalar, ...] | None:
-    """List the values of a bounded integer or date column, if they are few enough."""
-    domain = column.domain
-    if not column.bounded or column.type.kind not in {Kind.INTEGER, Kind.DATE}:
-        return None
-    assert domain.low is not None  # noqa: S101 - bounds have both ends
-    assert domain.high is not None  # noqa: S101
-    low, high = int(domain.low), int(domain.high)
-    if high - low >= MAX_CELLS:
-        return None
-    if column.type.kind is Kind.DATE:
-        return tuple(EPOCH.date() + timedelta(days=day) for day in range(low, high + 1))
-    return tuple(range(low, high + 1))
-
-
 def has_listed_groups(column: Column | ColumnRef) -> bool:
     """Say whether a few values of a column are public by the policy: a group to offer."""
     return column.keys is not None or column.type.kind is Kind.BOOLEAN
-
-
-def _order(value: Scalar) -> int | Fraction | str | date:
-    return value
 
 
 _NAMED = {
@@ -240,8 +164,9 @@ def _named_groups(column: ColumnRef, where: str) -> str:
     return f"WHERE {written_name(column.name)} IN ({_NAMED[column.type.kind]}){where}"
 
 
-def _private(expr: Expr, span: Span, table: Table, where: str) -> NoReturn:
-    what, label, remedy = "this expression", "not a column", _public_column(table)
+def _private(expr: Expr, span: Span, rows: Conditions, where: str) -> NoReturn:
+    table = rows.scope.table
+    what, label, remedy = "this expression", "its values are not public", _public_column(table)
     if isinstance(expr, ColumnRef):
         what, label = expr.name, "private grouping column"
         if expr.type.kind in _NAMED:
@@ -275,7 +200,9 @@ def _public_column(table: Table) -> tuple[str, ...]:
 def _too_many(cells: int, keys: Sequence[Key], where: str) -> NoReturn:
     counts = " x ".join(f"{len(key.values):,}" for key in keys)
     most = max(keys, key=lambda key: len(key.values))
-    assert isinstance(most.expr, ColumnRef)  # noqa: S101 - others have no values
+    remedy = "leave out one of the groups"
+    if isinstance(most.expr, ColumnRef):
+        remedy = _named_groups(most.expr, where)
     raise PlanRefused(
         Diagnostic(
             "DPQ405",
@@ -283,6 +210,6 @@ def _too_many(cells: int, keys: Sequence[Key], where: str) -> NoReturn:
             most.span,
             f"{counts} values",
             (f"every declared group is shown, and at most {MAX_CELLS:,} can be.",),
-            (_named_groups(most.expr, where),),
+            (remedy,),
         )
     )

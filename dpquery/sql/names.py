@@ -196,8 +196,10 @@ def column_ref(column: Column, number: int, span: Span) -> ColumnRef:
     """Give a column of a private table for use in expressions."""
     type_ = decimal(column.type.scale) if column.type.kind is Kind.DECIMAL else column.type
     bounded = column.bounds is not None
+    longest = column.max_length if type_.kind is Kind.TEXT else 0
+    range_, keys = column.interval, column.keys
     return ColumnRef(
-        span, column.name, type_, column.interval, bounded, column.grid, number, column.keys
+        span, column.name, type_, range_, bounded, column.grid, keys, longest, number
     )
 
 

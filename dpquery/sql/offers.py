@@ -11,9 +11,10 @@ from fractions import Fraction
 
 from dpquery.functions.base import BOUNDS, Argument, DPFunction
 from dpquery.functions.codes import example_bounds, from_code
-from dpquery.ir import Expr, columns_of
+from dpquery.ir import Expr
 from dpquery.policy.model import Column, Policy, Table
 from dpquery.privacy import decimal_text
+from dpquery.rowfunctions.ranges import implied
 from dpquery.sql.names import written_name
 from dpquery.types import Kind, Type
 
@@ -41,8 +42,7 @@ _OFFERED = {
 
 def is_bounded(expr: Expr) -> bool:
     """Say whether somebody chose what bounds the values of an expression."""
-    columns = columns_of(expr).values()
-    return expr.domain.bounded and all(column.bounded for column in columns)
+    return implied(expr).bounded
 
 
 def other_call(expr: Expr, written: str) -> str:

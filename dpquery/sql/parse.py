@@ -17,7 +17,9 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError
 from sqlglot.parsers.duckdb import DuckDBParser
 
+from dpquery import rowfunctions
 from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, nearest
+from dpquery.rowfunctions.dates import UNIT_NAMES
 from dpquery.source import Source, Span
 from dpquery.sql.constructs import is_misused, refuse_construct
 from dpquery.sql.mending import example, mended, shown, span_of
@@ -109,7 +111,19 @@ ALLOWED: dict[type[exp.Expr], frozenset[str]] = {
     exp.Mod: _PAIR,
     exp.Neg: _ONE,
     exp.Cast: frozenset({"this", "to"}),
-    exp.DataType: frozenset({"this"}),
+    exp.TryCast: frozenset({"this", "to", "safe"}),
+    exp.DataType: frozenset({"this", "expressions"}),
+    exp.DataTypeParam: _ONE,
+    exp.Case: frozenset({"this", "ifs", "default"}),
+    exp.If: frozenset({"this", "true", "false"}),
+    exp.Like: _PAIR | {"negate"},
+    exp.ILike: _PAIR | {"negate"},
+    exp.SimilarTo: _PAIR,
+    exp.DPipe: _PAIR | {"safe"},
+    exp.NullSafeEQ: _PAIR,
+    exp.NullSafeNEQ: _PAIR,
+    exp.Extract: _PAIR,
+    exp.Interval: frozenset({"this", "unit"}),
     exp.Anonymous: frozenset({"this", "expressions"}),
     exp.Filter: _PAIR,
     exp.Kwarg: _PAIR,
@@ -171,8 +185,26 @@ def _parsed(source: Source) -> Parsed:
     return Parsed(source, tree, spans)
 
 
+_NODES = {"ABS", "COALESCE", "GREATEST", "IFNULL", "LEAST", "NVL", "ROUND"}
+"""Functions that results have too, by nodes of their own."""
+_BY_NAME = {*rowfunctions.names(), "DATE_PART"} - _NODES
+
+
 class _Parser(DuckDBParser):
-    """DuckDB's grammar as sqlglot reads it, with positions on more nodes and no unary plus."""
+    """DuckDB's grammar as sqlglot reads it, with positions on more nodes and no unary plus.
+
+    Functions of rows stay what was written, a name and arguments: sqlglot would make nodes of
+    them that say less, or other things.
+    """
+
+    FUNCTIONS: ClassVar = {
+        name: build for name, build in DuckDBParser.FUNCTIONS.items() if name not in _BY_NAME
+    }
+    FUNCTION_PARSERS: ClassVar = {
+        name: read
+        for name, read in DuckDBParser.FUNCTION_PARSERS.items()
+        if name not in _BY_NAME
+    }
 
     UNARY_PARSERS: ClassVar = {
         **{
@@ -202,6 +234,35 @@ class _Parser(DuckDBParser):
         if join is not None:
             join.meta["comma"] = comma
         return join
+
+    def _parse_case(self) -> exp.Expr | None:
+        """Read CASE, and keep the place of all of it, from its word to END."""
+        first = self._prev
+        node = super()._parse_case()
+        if isinstance(node, exp.Case):
+            node.meta.update({"start": first.start, "end": self._prev.end})
+        return node
+
+    def _parse_interval(
+        self, require_interval: bool = True, parse_function_unit: bool = True
+    ) -> exp.Interval | None:
+        """Read INTERVAL with a literal and a unit, both as they were written."""
+        if (
+            self._curr is None
+            or self._curr.token_type is not TokenType.INTERVAL
+            or self._next is None
+            or self._next.token_type not in {TokenType.STRING, TokenType.NUMBER}
+        ):
+            return None
+        first = self._curr
+        self._advance()
+        value, unit = self._parse_primary(), None
+        if self._curr is not None and self._curr.text.lower() in UNIT_NAMES:
+            self._advance()
+            unit = exp.Var(this=self._prev.text)
+        node = exp.Interval(this=value, unit=unit)
+        node.meta.update({"start": first.start, "end": self._prev.end})
+        return self.expression(node)
 
     def prefixed(
         self, kind: type[E], sign: Token, operand: Callable[[_Parser], exp.Expr | None]

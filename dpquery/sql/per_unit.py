@@ -15,7 +15,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, PlanRefused, RuleRefused, SyntaxRefused
-from dpquery.expr import Code, ColumnRef, Expr, Logic, columns_of
+from dpquery.expr import Code, ColumnRef, Expr, Logic, columns_of, longest_of
 from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.functions.codes import code_between
 from dpquery.relations import Aggregate, Output, Relation, UnitAggregate
@@ -82,7 +82,8 @@ def aggregate_ref(one: UnitAggregate, number: int, span: Span) -> ColumnRef:
     grid = None
     if kept and isinstance(one.argument, ColumnRef):
         grid = one.argument.grid
-    return ColumnRef(span, one.name, one.type, one.domain, bounded, grid, number)
+    longest = 0 if one.argument is None else longest_of(one.argument)
+    return ColumnRef(span, one.name, one.type, one.domain, bounded, grid, None, longest, number)
 
 
 def aggregate_of(

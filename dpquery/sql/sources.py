@@ -17,7 +17,7 @@ from itertools import count
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused
-from dpquery.expr import ColumnRef, Expr, Scalar, columns_of
+from dpquery.expr import ColumnRef, Expr, Scalar, columns_of, longest_of
 from dpquery.ir import Contribution, Literal
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy, Table
@@ -28,7 +28,18 @@ from dpquery.sql.names import Member, Scope, column_ref, fold, resolve_table, wr
 from dpquery.sql.spans import Spans
 from dpquery.types import UNKNOWN, Interval, ordinal
 
-__all__ = ["Context", "Derived", "Private", "PublicItem", "materialised", "range_of"]
+__all__ = [
+    "Context",
+    "Derived",
+    "Private",
+    "PublicItem",
+    "longest_value",
+    "materialised",
+    "range_of",
+]
+
+MOST_CHARACTERS = 2**12
+"""Of a public text whose values are too many to be looked at: longer ones are NULL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +220,9 @@ def derived_ref(output: Output, number: int) -> ColumnRef:
         expr.domain,
         _bounded(expr),
         None if known is None else known.grid,
-        number,
         None if known is None else known.keys,
+        longest_of(expr),
+        number,
     )
 
 
@@ -228,3 +240,10 @@ def range_of(keys: Sequence[Scalar] | None) -> Interval:
     if not numbers:
         return UNKNOWN
     return Interval(Fraction(min(numbers)), Fraction(max(numbers)))
+
+
+def longest_value(keys: Sequence[Scalar] | None) -> int:
+    """Give the most characters of public texts; of those that are not listed, what may be."""
+    if keys is None:
+        return MOST_CHARACTERS
+    return max((len(key) for key in keys if isinstance(key, str)), default=0)

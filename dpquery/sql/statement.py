@@ -181,9 +181,12 @@ def _check_verb(source: Source, tokens: list[Token]) -> None:
 def _check_nesting(source: Source, tokens: list[Token]) -> None:
     """Match brackets, and refuse what would make the parser recurse too far."""
     stack: list[tuple[Token, Token | None, bool]] = []
-    chain = 0
+    chain = cases = 0
     for before, token in zip([None, *tokens], tokens, strict=False):
         kind = token.token_type
+        cases = max(0, cases + (kind is TokenType.CASE) - (kind is TokenType.END))
+        if cases > MAX_DEPTH:
+            _too_deep(token, f"CASE is nested more than {MAX_DEPTH} deep", "too deep")
         chain = chain + 1 if kind in _PREFIX else 0
         if chain > MAX_CHAIN:
             _too_deep(token, f"more than {MAX_CHAIN} operators stand in a row", "one too many")
@@ -198,6 +201,8 @@ def _check_nesting(source: Source, tokens: list[Token]) -> None:
         elif stack and before is stack[-1][0] and kind in QUERIES:
             stack[-1] = (*stack[-1][:2], True)
         elif stack and kind in _CLAUSES and not _may_hold_clause(stack[-1]):
+            if before is not None and before.token_type is TokenType.DISTINCT:
+                continue  # IS DISTINCT FROM
             _unclosed(source, stack[-1], token)
     if stack:
         _unclosed(source, stack[-1], None)

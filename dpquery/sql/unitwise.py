@@ -13,7 +13,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, RuleRefused, SyntaxRefused
-from dpquery.expr import ColumnRef, Expr
+from dpquery.expr import ColumnRef, Expr, longest_of
 from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.relations import (
     Relation,
@@ -105,7 +105,10 @@ class Windows:
         if made.aggregate is not None:
             return aggregate_ref(made.aggregate, self.number, span)
         bounded = isinstance(made.argument, ColumnRef) and made.argument.bounded
-        return ColumnRef(span, name, made.type, made.domain, bounded, None, self.number)
+        longest = 0 if made.argument is None else longest_of(made.argument)
+        return ColumnRef(
+            span, name, made.type, made.domain, bounded, None, None, longest, self.number
+        )
 
     def _made(
         self, node: exp.Window, rows: Conditions, name: str, parts: tuple[Expr, ...]

@@ -16,14 +16,13 @@ from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, SyntaxRefused
 from dpquery.source import Source
-from dpquery.sql.literals import TIMESTAMPS
 from dpquery.sql.mending import example, mended, outside, span_of
 from dpquery.sql.names import fold
 from dpquery.sql.spans import Spans
 
 __all__ = ["check_all_read"]
 
-_UNCOUNTED = {"(", ")", "as", "asc", "cast", "::"}
+_UNCOUNTED = {"(", ")", "as", "asc", "cast", "try_cast", "::"}
 _SPELLINGS = {"!=": "<>"}
 _QUOTED = {TokenType.STRING, TokenType.IDENTIFIER}
 _PARTNERS = {"and": "BETWEEN", "where": "FILTER", "is": "NULL"}
@@ -33,8 +32,6 @@ _REPLACEMENTS = {
     "div": "//",
     "all": "",
     "asymmetric": "",
-    "ifnull": "COALESCE",
-    "nvl": "COALESCE",
 }
 
 _WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
@@ -81,8 +78,26 @@ _WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Round: ("round",),
     exp.Greatest: ("greatest",),
     exp.Least: ("least",),
-    exp.Coalesce: ("coalesce",),
+    exp.Like: ("like",),
+    exp.ILike: ("ilike",),
+    exp.SimilarTo: ("similar to",),
+    exp.DPipe: ("||",),
+    exp.NullSafeEQ: ("is", "not", "distinct", "from"),
+    exp.NullSafeNEQ: ("is", "distinct", "from"),
+    exp.Extract: ("extract", "from"),
+    exp.Interval: ("interval",),
+    exp.Case: ("case", "end"),
 }
+_TYPES = {
+    "double precision": "double", "float8": "double", "int": "integer", "int1": "tinyint",
+    "int2": "smallint", "int4": "integer", "int8": "bigint", "long": "bigint",
+    "short": "smallint", "signed": "integer", "text": "varchar", "string": "varchar",
+    "char": "varchar", "bpchar": "varchar", "bool": "boolean", "logical": "boolean",
+    "numeric": "decimal", "dec": "decimal", "datetime": "timestamp",
+    "timestampntz": "timestamp",
+}  # fmt: skip
+"""Names of types that mean another."""
+_COALESCED = {"coalesce", "ifnull", "nvl"}
 
 
 def check_all_read(source: Source, tree: exp.Expr, spans: Spans) -> None:
@@ -119,6 +134,7 @@ def _written(source: Source, tokens: Sequence[Token]) -> Iterator[tuple[str, Tok
         else:
             before, last = fold(source.snippet(span_of(token))), before
             before = " ".join(_SPELLINGS.get(before, before).split())
+            before = _TYPES.get(before, before)
             following = tokens[number + 1].text.upper() if number + 1 < len(tokens) else ""
             ordering = before == "nulls" and following in {"FIRST", "LAST"}
             ordering |= last == "nulls" and before in {"first", "last"}
@@ -131,15 +147,36 @@ def _read(node: exp.Expr, spans: Spans) -> Iterator[str]:
     """Give the words that a node stands for, its children's excepted."""
     yield from _WORDS.get(type(node), ())
     yield from _separators(node)
+    yield from _of_leaf(node)
+    yield from _of_clause(node)
+    match node:
+        case exp.AggFunc() | exp.RowNumber() | exp.Rank() | exp.DenseRank():
+            name = fold(spans.source.snippet(spans.name(node)))
+            yield name if name.upper() in type(node).sql_names() else node.key
+        case exp.Coalesce():
+            start, end = node.meta.get("start", 0), node.meta.get("end", -1) + 1
+            name = fold(spans.source.text[start:end])
+            yield name if name in _COALESCED else "coalesce"
+        case exp.If():
+            yield from ("when", "then") if isinstance(node.parent, exp.Case) else ("if",)
+
+
+def _of_leaf(node: exp.Expr) -> Iterator[str]:
     match node:
         case exp.Literal():
             yield f"'{node.this}" if node.is_string else fold(str(node.this))
         case exp.Identifier():
-            yield f"'{node.this}" if node.quoted else fold(str(node.this))
+            yield f"'{node.this}" if node.quoted else _typed(str(node.this))
         case exp.Anonymous(this=str(name)) | exp.Var(this=str(name)):
-            yield fold(name)
+            yield _typed(name)
         case exp.Boolean():
             yield "true" if node.this else "false"
+        case exp.DataType():
+            yield _typed(str(node.this.value))
+
+
+def _of_clause(node: exp.Expr) -> Iterator[str]:
+    match node:
         case exp.Ordered() if node.args.get("desc"):
             yield "desc"
         case exp.Group() if node.args.get("all"):
@@ -151,18 +188,15 @@ def _read(node: exp.Expr, spans: Spans) -> Iterator[str]:
         case exp.CTE() if node.args.get("materialized") is not None:
             yield from (["not"] if not node.args["materialized"] else [])
             yield "materialized"
-        case (
-            exp.AggFunc()
-            | exp.RowNumber()
-            | exp.Rank()
-            | exp.DenseRank()
-            | exp.Lag()
-            | exp.Lead()
-        ):
-            name = fold(spans.source.snippet(spans.name(node)))
-            yield name if name.upper() in type(node).sql_names() else node.key
-        case exp.DataType():
-            yield "timestamp" if node.this in TIMESTAMPS else fold(str(node.this.value))
+        case exp.Case() if node.args.get("default") is not None:
+            yield "else"
+        case exp.Like() | exp.ILike() if node.args.get("negate"):
+            yield "not"
+
+
+def _typed(name: str) -> str:
+    """Fold a name; those of types count as the type that they mean."""
+    return _TYPES.get(fold(name), fold(name))
 
 
 def _of_join(join: exp.Expr) -> Iterator[str]:
@@ -197,6 +231,8 @@ def _separators(node: exp.Expr) -> Iterator[str]:
             yield from ("," for _ in range(node.args.get("decimals") is not None))
         case exp.Greatest() | exp.Least() | exp.Coalesce():
             yield from ("," for _ in node.expressions)
+        case exp.If() if not isinstance(node.parent, exp.Case):
+            yield from ("," for slot in ("true", "false") if node.args.get(slot) is not None)
         case _:
             yield from ("," for _ in node.expressions[1:])
 

@@ -12,7 +12,8 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, RuleRefused
-from dpquery.relations import Filter, Relation, SemiJoin
+from dpquery.expr import Expr, Logic
+from dpquery.relations import Filter, PublicJoin, Relation, SemiJoin, Windowed
 from dpquery.source import Span
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.joins import conjuncts, same_units
@@ -20,7 +21,7 @@ from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import Scope, fold, written_name
 from dpquery.sql.sources import Context, Derived, Private
 
-__all__ = ["filtered"]
+__all__ = ["filtered", "said_of"]
 
 
 def filtered(context: Context, rows: Private, where: exp.Where | None) -> Private:
@@ -44,6 +45,23 @@ def filtered(context: Context, rows: Private, where: exp.Where | None) -> Privat
     node = where.this if relation is rows.relation else _together(rest)
     condition = binder.condition(node)
     return Private(Filter(context.spans.of(node), relation, condition), rows.scope)
+
+
+def said_of(relation: Relation) -> Expr | None:
+    """Give what conditions say of all rows of a relation; None where they say nothing."""
+    said: list[Expr] = []
+    while True:
+        match relation:
+            case Filter(source=source, condition=condition):
+                said.append(condition)
+                relation = source
+            case SemiJoin(source=source) | Windowed(source=source) | PublicJoin(source=source):
+                relation = source
+            case _:
+                break
+    if len(said) > 1:
+        return Logic(said[0].span, True, tuple(reversed(said)))
+    return said[0] if said else None
 
 
 def _together(parts: list[exp.Expr]) -> exp.Expr:

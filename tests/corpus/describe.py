@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from dpquery.events import Composed, Event, Gaussian, Pure
 from dpquery.ir import (
+    Apply,
     Arithmetic,
     Code,
     ColumnRef,
@@ -183,9 +184,10 @@ def text(expr: Expr) -> str:
             return f"{type_.kind.value}({text(operand)})"
         case Negate(operand=operand):
             return f"(-{text(operand)})"
-        case Arithmetic(operator=operator, left=left, right=right):
-            return f"({text(left)} {operator} {text(right)})"
-        case Compare(operator=operator, left=left, right=right):
+        case (
+            Arithmetic(operator=operator, left=left, right=right)
+            | Compare(operator=operator, left=left, right=right)
+        ):
             return f"({text(left)} {operator} {text(right)})"
         case Logic(conjunction=conjunction, parts=parts):
             return "(" + (" and " if conjunction else " or ").join(map(text, parts)) + ")"
@@ -193,5 +195,7 @@ def text(expr: Expr) -> str:
             return f"not {text(operand)}"
         case IsNull(operand=operand):
             return f"({text(operand)} is null)"
+        case Apply(function=function, arguments=arguments):
+            return f"{function.lower()}({', '.join(map(text, arguments))})"
         case In(operand=operand, options=options):
             return f"({text(operand)} in {', '.join(map(text, options))})"

@@ -110,7 +110,7 @@ def test_two_scans_that_are_open_at_once_do_not_meet(engine, tmp_path: Path):
     with world(engine, private_table([path], COLUMNS)) as small:
         with (
             small.open("SELECT DP_MEDIAN(x, eps=1) FROM t") as (first, one),
-            small.open("SELECT DP_MEDIAN(x, eps=1) FROM t WHERE x > 0") as (second, other),
+            small.open("SELECT DP_MEDIAN(x, eps=1) FROM t WHERE NOT x <= 0") as (second, other),
         ):
             of_all, of_some = first.scan.measures[0], second.scan.measures[0]
             assert asked(one, of_all, 0, (0, 4, 4)) == [2 * T]

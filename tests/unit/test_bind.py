@@ -47,16 +47,16 @@ DP_QUANTILE, DP_STDDEV_POP, DP_STDDEV_SAMP, DP_SUM, DP_VAR_POP, DP_VAR_SAMP.
    try: DP_COUNT(age, eps=0.5)""",
     ),
     (
-        "SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE lower(dept) = 'eng'",
+        "SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE lowr(dept) = 'eng'",
         """\
-refused[DPQ202]: there is no function LOWER for rows
+refused[DPQ202]: there is no function LOWR for rows
   |
-1 | SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE lower(dept) = 'eng'
-  |                                              ^^^^^ unknown function
+1 | SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE lowr(dept) = 'eng'
+  |                                              ^^^^ unknown function
 
    why: a function that failed on one row would tell whether that row exists;
-        there are comparisons, AND, OR, NOT, BETWEEN, IN, IS NULL, + - * / // %.
-   try: SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE dept = 'eng'""",
+        there are LOWER, CASE, COALESCE, YEAR, ROUND, LENGTH and others in functions.md.
+   try: LOWER(dept)""",
     ),
     (
         "SELECT DP_COUNT(bonus) FROM staff",

@@ -52,8 +52,12 @@ def test_the_expressions_of_groups_are_checked_too():
     check(replace(bound, frontiers=(replace(grouped, keys=()),)), policy)
 
 
-def test_there_is_one_rule():
-    assert [rule.__name__ for rule in RULES] == ["every_expression_is_total"]
+def test_these_are_the_rules():
+    assert [rule.__name__ for rule in RULES] == [
+        "every_expression_is_total",
+        "every_moment_has_a_calendar",
+        "every_text_is_short",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -46,12 +46,12 @@ column
         or ask the data owner to list the keys of visits.person_id in the policy""",
     ),
     (
-        "SELECT DP_COUNT(*, eps=0.5) FROM staff GROUP BY age // 10",
+        "SELECT DP_COUNT(*, eps=0.5) FROM staff GROUP BY age / 10",
         """\
 refused[DPQ402]: the groups of this expression are not public
   |
-1 | SELECT DP_COUNT(*, eps=0.5) FROM staff GROUP BY age // 10
-  |                                                 ^^^^^^^^^ not a column
+1 | SELECT DP_COUNT(*, eps=0.5) FROM staff GROUP BY age / 10
+  |                                                 ^^^^^^^^ its values are not public
 
    why: a value of this expression that appears in the answer shows that somebody has it,
         so the groups have to be known before the data is read.

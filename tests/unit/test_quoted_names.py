@@ -61,8 +61,8 @@ def policy() -> Policy:
             "WHERE \"date\" IN ('2024-12-30', '2024-12-31') AND \"select\" > 3",
         ),
         (
-            'SELECT DP_COUNT(*, eps=1) FROM "my people" GROUP BY "select" // 2',
-            'GROUP BY "select" // 2',
+            'SELECT DP_COUNT(*, eps=1) FROM "my people" GROUP BY "select" / 2',
+            'GROUP BY "select" / 2',
             'GROUP BY "first name"',
         ),
         (
@@ -81,9 +81,9 @@ def policy() -> Policy:
             'DP_SUM("size ""xl""", eps=0.5, bounds=[0, 1000])',
         ),
         (
-            'SELECT DP_COUNT(*, eps=1) FROM "my people" WHERE lower("first name") = \'a\'',
-            'SELECT DP_COUNT(*, eps=1) FROM "my people" WHERE lower("first name") = \'a\'',
-            'SELECT DP_COUNT(*, eps=1) FROM "my people" WHERE "first name" = \'a\'',
+            'SELECT DP_COUNT(*, eps=1) FROM "my people" WHERE lowr("first name") = \'a\'',
+            'lowr("first name")',
+            'LOWER("first name")',
         ),
         (
             'SELECT DP_COUNT(*, eps=1) FROM "my people" WHERE "first name" + 1 > 2',

@@ -8,15 +8,8 @@ from datetime import timedelta
 from fractions import Fraction
 
 from dpquery.engine.duckdb.connection import quoted
-from dpquery.engine.duckdb.render import (
-    SHORT_DIGITS,
-    Expressions,
-    Rows,
-    cast,
-    constant,
-    kept_key,
-    storage,
-)
+from dpquery.engine.duckdb.render import Rows, kept_key
+from dpquery.engine.duckdb.values import SHORT_DIGITS, Values, cast, constant, storage
 from dpquery.ir import (
     Code,
     ColumnRef,
@@ -37,7 +30,7 @@ __all__ = ["code_sql", "key_sql", "short_text", "wanted_columns"]
 EPOCH_DAY = "CAST('1970-01-01' AS DATE)"
 
 
-def code_sql(rows: Expressions, code: Code) -> str:
+def code_sql(rows: Values, code: Code) -> str:
     """Write the code of an expression: NULL where it is NULL, else an integer in its range."""
     value, type_ = rows.value(code.expr), code.expr.type
     if type_.kind is Kind.BOOLEAN:
@@ -151,7 +144,7 @@ def _storage(low: int, high: int) -> str:
     return storage(INTEGER, Interval(Fraction(low), Fraction(high)))
 
 
-def key_sql(rows: Expressions, key: Key) -> str:
+def key_sql(rows: Values, key: Key) -> str:
     """Write a key: a day as its number; a text as what is kept of it, or uncut."""
     expr = key.expr
     if expr.type.kind is Kind.DATE:
@@ -165,7 +158,7 @@ def key_sql(rows: Expressions, key: Key) -> str:
     return rows.value(expr)
 
 
-def short_text(column: Column, keys: Sequence[Scalar]) -> str:
+def short_text(column: Column, keys: Sequence[Scalar | None]) -> str:
     """Write a text as it is where it could be one of the keys, else NULL.
 
     What is longer than every key is none of them, and does not travel any further; counting

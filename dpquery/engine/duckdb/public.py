@@ -25,6 +25,8 @@ __all__ = ["PublicEngine"]
 
 REMEMBERED = 256
 """Queries whose fit is known: the same ones come again and again."""
+LONGEST = 2**12
+"""Characters of a public text that private rows may be joined to."""
 MOST_VALUES = 100_000
 """Values of a public column that are listed: more make no groups."""
 SECONDS = 60
@@ -167,6 +169,8 @@ def _plain(name: str, type_: Type) -> str:
     """Write a public value as private ones are held: in 64 bits, and NaN as NULL."""
     if type_.kind is Kind.DOUBLE:
         return f"nullif(CAST({name} AS DOUBLE), CAST('nan' AS DOUBLE))"
+    if type_.kind is Kind.TEXT:
+        return f"CASE WHEN length({name}) <= {LONGEST} THEN {name} END"
     return f"CAST({name} AS BIGINT)" if type_.kind is Kind.INTEGER else name
 
 

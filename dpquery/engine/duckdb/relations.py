@@ -13,14 +13,8 @@ from dataclasses import dataclass, field
 
 from dpquery.engine.duckdb.codes import code_sql
 from dpquery.engine.duckdb.connection import quoted
-from dpquery.engine.duckdb.render import (
-    Expressions,
-    Place,
-    Rows,
-    cast,
-    column_name,
-    storage,
-)
+from dpquery.engine.duckdb.render import Place, Rows
+from dpquery.engine.duckdb.values import Values, cast, storage
 from dpquery.ir import ColumnRef, Expr, Filter, Relation, TableScan, grid_step
 from dpquery.relations import (
     Aggregate,
@@ -48,7 +42,7 @@ ZERO = "CAST('0.0' AS DOUBLE)"
 
 
 @dataclass
-class Nested(Expressions):
+class Nested(Values):
     """Writes relations over the tables of one scan, each read at its place."""
 
     places: Mapping[str, Place]
@@ -62,6 +56,10 @@ class Nested(Expressions):
         self._by_number = {}
         for ref in self.used:
             self._by_number.setdefault(ref.of, []).append(ref)
+
+    def column(self, reference: ColumnRef) -> str:
+        """Write a column by its engine-made name."""
+        return column_name(reference)
 
     def source(self, relation: Relation) -> str:
         """Write what stands after FROM for a relation's rows."""
@@ -250,6 +248,11 @@ class Nested(Expressions):
         if column.argument is not None:
             argument = f"{self.value(column.argument)}, {column.offset}"
         return f"{column.function}({argument}) OVER (PARTITION BY {parts}{by}) AS {name}"
+
+
+def column_name(ref: ColumnRef) -> str:
+    """Name a column that a relation gives: by number and name, so that none meet."""
+    return quoted(f"{ref.of}.{ref.name}")
 
 
 def _direction(key: Sorted) -> str:

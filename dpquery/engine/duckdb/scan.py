@@ -14,7 +14,8 @@ from functools import cached_property
 
 from dpquery.engine.duckdb.codes import code_sql, key_sql
 from dpquery.engine.duckdb.relations import Nested
-from dpquery.engine.duckdb.render import Expressions, Place, Rows, constant
+from dpquery.engine.duckdb.render import Place, Rows
+from dpquery.engine.duckdb.values import Values, constant
 from dpquery.ir import (
     Code,
     CountRows,
@@ -122,7 +123,7 @@ class ScanSQL:
         columns += [f"{rows.value(c)} AS b{i}" for i, c in enumerate(self._conditions)]
         return f"SELECT {', '.join(columns)} FROM {source}"
 
-    def _opened(self) -> tuple[Expressions, str, str]:
+    def _opened(self) -> tuple[Values, str, str]:
         """Give what writes expressions over the rows, their unit, and what follows FROM."""
         relation = self.scan.relation
         table = only_table(relation)
@@ -262,6 +263,8 @@ def _dense(key: Key) -> bool:
     """Whether the values are a run of integers or days: then a number needs no list."""
     if key.expr.type.kind not in {Kind.INTEGER, Kind.DATE}:
         return False
+    if None in key.values:
+        return False
     places = [_place(value) for value in key.values]
     return places == list(range(places[0], places[0] + len(places)))
 
@@ -277,11 +280,14 @@ def _limits(index: int, key: Key) -> Iterable[str]:
 
 def _join(index: int, key: Key) -> str:
     listed = ", ".join(f"({i}, {_written(key, value)})" for i, value in enumerate(key.values))
-    return f"JOIN (VALUES {listed}) AS l{index}(i, v) ON g{index} = l{index}.v"
+    same = "IS NOT DISTINCT FROM" if None in key.values else "="
+    return f"JOIN (VALUES {listed}) AS l{index}(i, v) ON g{index} {same} l{index}.v"
 
 
-def _written(key: Key, value: Scalar) -> str:
+def _written(key: Key, value: Scalar | None) -> str:
     """Write a key's value as it is compared; it may be one that the column never has."""
+    if value is None:
+        return "NULL"
     type_ = key.expr.type
     if type_.kind is Kind.DATE:
         return str(_place(value))

@@ -12,8 +12,7 @@ from functools import cmp_to_key
 from itertools import count
 
 from dpquery.engine.base import PublicRows
-from dpquery.engine.python.evaluate import evaluate
-from dpquery.engine.python.rows import Row, Value, plain_rows, read_rows
+from dpquery.engine.python.rows import plain_rows, read_rows
 from dpquery.engine.python.values import code_of
 from dpquery.ir import ColumnRef, Filter, Relation, TableScan
 from dpquery.policy.model import Table
@@ -33,6 +32,8 @@ from dpquery.relations import (
     WindowFunction,
     numbers,
 )
+from dpquery.rowfunctions.base import Value
+from dpquery.rowfunctions.evaluate import Row, evaluate
 from dpquery.types import Kind
 
 __all__ = ["Relations"]

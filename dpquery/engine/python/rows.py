@@ -8,30 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpquery.engine.files import DataChanged
-from dpquery.ir import Scalar
 from dpquery.policy.model import Column, DatabaseTable, Table
-from dpquery.types import Kind, Type
+from dpquery.rowfunctions.base import Value
+from dpquery.rowfunctions.evaluate import constant
+from dpquery.types import Kind
 
-__all__ = ["Row", "Value", "constant", "plain_rows", "read_rows"]
-
-Value = Any
-"""None, bool, int, float, Fraction or str, as the type of its column or expression says."""
-Row = Mapping[tuple[int, str], Value]
-"""Values by relation and name of their column."""
-
-_DAY_ZERO = date(1970, 1, 1)
-_MOMENT_ZERO = datetime(1970, 1, 1)  # noqa: DTZ001 - timestamps have no time zone here
-_MICROSECOND = timedelta(microseconds=1)
+__all__ = ["plain_rows", "read_rows"]
 
 
 def read_rows(
@@ -112,20 +102,3 @@ class _Clamp:
             case Kind.TEXT:
                 return cell[: self._longest]
         return cell
-
-
-def constant(value: Scalar, type_: Type) -> Value:
-    """Give a value of query or policy as the rows hold it: a double's is the nearest double.
-
-    >>> from dpquery.types import DATE, DOUBLE
-    >>> constant(Fraction(1, 10), DOUBLE), constant(date(1970, 1, 3), DATE)
-    (0.1, 2)
-    """
-    match value:
-        case datetime():
-            return (value - _MOMENT_ZERO) // _MICROSECOND
-        case date():
-            return (value - _DAY_ZERO).days
-        case int() | Fraction() if type_.kind is Kind.DOUBLE:
-            return float(value)
-    return value

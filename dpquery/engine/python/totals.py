@@ -8,8 +8,6 @@ from itertools import product
 
 import numpy as np
 
-from dpquery.engine.python.evaluate import evaluate
-from dpquery.engine.python.rows import Row, Value, constant
 from dpquery.engine.python.values import code_of
 from dpquery.ir import (
     CountRows,
@@ -22,6 +20,8 @@ from dpquery.ir import (
     Weight,
 )
 from dpquery.mechanisms.exponential import Integers
+from dpquery.rowfunctions.base import Value
+from dpquery.rowfunctions.evaluate import Row, constant, evaluate
 
 __all__ = ["Totals", "code_of", "row_weight"]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dpquery.engine.python.evaluate import evaluate
-from dpquery.engine.python.rows import Row
 from dpquery.ir import Code, on_grid
+from dpquery.rowfunctions.evaluate import Row, evaluate
 from dpquery.types import Kind
 
 __all__ = ["code_of"]

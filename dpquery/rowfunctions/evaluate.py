@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
+from datetime import date
+from fractions import Fraction
 
-from dpquery.engine.python.rows import Row, Value, constant
-from dpquery.ir import (
+from dpquery.expr import (
+    Apply,
     Arithmetic,
     ColumnRef,
     Compare,
@@ -25,12 +27,18 @@ from dpquery.ir import (
     Negate,
     Not,
     Operator,
+    Scalar,
     Widen,
     children,
 )
-from dpquery.types import DOUBLE
+from dpquery.rowfunctions import named
+from dpquery.rowfunctions.base import Value
+from dpquery.types import DOUBLE, Kind, Type, ordinal
 
-__all__ = ["evaluate"]
+__all__ = ["Row", "constant", "evaluate"]
+
+Row = Mapping[tuple[int, str], Value]
+"""Values by relation and name of their column."""
 
 _COMPARE: Mapping[Comparison, Callable[[Value, Value], bool]] = {
     Comparison.EQ: operator.eq,
@@ -54,7 +62,32 @@ def evaluate(expr: Expr, row: Row) -> Value:
         case Logic(conjunction=conjunction, parts=parts):
             return _joined(conjunction, [evaluate(part, row) for part in parts])
     operands = [evaluate(child, row) for child in children(expr)]
+    if isinstance(expr, Apply):
+        return _called(expr, operands)
     return None if any(value is None for value in operands) else _applied(expr, operands)
+
+
+def constant(value: Scalar | None, type_: Type) -> Value:
+    """Give a value of query or policy as the rows hold it: a double's is the nearest double.
+
+    >>> from dpquery.types import DATE
+    >>> constant(Fraction(1, 10), DOUBLE), constant(date(1970, 1, 3), DATE)
+    (0.1, 2)
+    """
+    if isinstance(value, date):
+        return ordinal(value)
+    if type_.kind is Kind.DOUBLE and isinstance(value, int | Fraction):
+        return float(value)
+    return value
+
+
+def _called(expr: Apply, operands: list[Value]) -> Value:
+    """Apply a row function; what is no number is NULL."""
+    function = named(expr.function)
+    if function.strict and any(value is None for value in operands):
+        return None
+    result = function.meaning(expr, *operands)
+    return None if isinstance(result, float) and math.isnan(result) else result
 
 
 def _joined(conjunction: bool, truths: list[bool | None]) -> bool | None:

@@ -1,0 +1,77 @@
+"""The functions of rows: one file for each family, and one line for each family in ALL.
+
+What is not in ALL does not exist for rows. An entry states everything about its function, and
+binding, ranges, group keys, both engines, completion and `grammar/functions.md` follow from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpquery.expr import Apply, Expr
+from dpquery.rowfunctions import (
+    casts,
+    conditional,
+    dates,
+    doubles,
+    moves,
+    numeric,
+    patterns,
+    text,
+)
+from dpquery.rowfunctions.base import CALENDAR, RowFunction
+from dpquery.source import Span
+from dpquery.types import Interval
+
+__all__ = ["ALL", "FAMILIES", "apply", "find", "implied_range", "named", "names"]
+
+FAMILIES: dict[str, tuple[RowFunction, ...]] = {
+    "Choices": conditional.FUNCTIONS,
+    "Numbers": (*numeric.FUNCTIONS, *doubles.FUNCTIONS),
+    "Texts": text.FUNCTIONS,
+    "Patterns": patterns.FUNCTIONS,
+    "Dates and timestamps": (*dates.FUNCTIONS, *moves.FUNCTIONS),
+    "Conversions": casts.FUNCTIONS,
+}
+ALL: tuple[RowFunction, ...] = tuple(f for family in FAMILIES.values() for f in family)
+
+_BY_NAME = {function.name: function for function in ALL}
+_BY_CALL = {
+    name: function
+    for function in ALL
+    if function.written
+    for name in (function.name, *function.aliases)
+}
+
+
+def find(name: str) -> RowFunction | None:
+    """Give the function that is called by a name, in any case of its ASCII letters."""
+    return _BY_CALL.get(name.upper()) if name.isascii() else None
+
+
+def named(name: str) -> RowFunction:
+    """Give the function that an expression applies."""
+    return _BY_NAME[name]
+
+
+def names() -> list[str]:
+    """Give every name by which rows can call a function, sorted."""
+    return sorted(_BY_CALL)
+
+
+def apply(span: Span, name: str, *arguments: Expr) -> Apply:
+    """Apply a function to arguments that fit it; type and range follow from theirs."""
+    function = _BY_NAME[name]
+    type_ = function.result(arguments)
+    found = function.range(arguments, [argument.domain for argument in arguments])
+    limits = CALENDAR[type_.kind] if function.calendar else function.limits
+    domain = Interval(
+        limits.low if found.low is None else found.low,
+        limits.high if found.high is None else found.high,
+    )
+    return Apply(span, name, arguments, type_, domain, function.longest(arguments))
+
+
+def implied_range(call: Apply, ranges: Sequence[Interval]) -> Interval:
+    """Give the range of an application where those of its arguments are as given."""
+    return _BY_NAME[call.function].range(call.arguments, ranges)

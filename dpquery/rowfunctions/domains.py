@@ -1,0 +1,190 @@
+"""Finite public domains: every value that an expression can have, where it is a group.
+
+A domain comes from the policy, from the query's own literals, or from the meaning of functions
+over such domains. NULL is in it where the expression makes NULL of a value; rows whose column
+is NULL are in no group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+from itertools import product
+from math import prod
+
+from dpquery.expr import (
+    Apply,
+    Arithmetic,
+    ColumnRef,
+    Compare,
+    Expr,
+    In,
+    IsNull,
+    Literal,
+    Logic,
+    Negate,
+    Not,
+    Operator,
+    Scalar,
+    Widen,
+    columns_of,
+)
+from dpquery.rowfunctions import named
+from dpquery.rowfunctions.conditional import is_nothing, never_null
+from dpquery.rowfunctions.evaluate import constant, evaluate
+from dpquery.rowfunctions.ranges import Facts, implied
+from dpquery.types import EPOCH, Interval, Kind, Type
+
+__all__ = ["MAX_CELLS", "Values", "values_of"]
+
+MAX_CELLS = 1_000_000
+MAX_COMPUTED = 100_000
+"""Combinations of columns for which an expression is computed, to see what it can be."""
+_STEPPED = frozenset({Kind.INTEGER, Kind.DATE, Kind.DECIMAL})
+Values = tuple[Scalar | None, ...]
+
+
+def values_of(expr: Expr, facts: Facts) -> Values | None:
+    """Give every value of an expression, sorted, NULL last; None where they are not public.
+
+    Doubles are never listed: two of them can read alike.
+    """
+    if expr.type.kind is Kind.DOUBLE:
+        return None
+    found = facts.values.get(expr)
+    values = _found(expr, facts) if found is None else found
+    return None if values is None else _sorted(values)
+
+
+def _sorted(values: Iterable[Scalar | None]) -> Values:
+    different = set(values)
+    known = different - {None}
+    missing: Values = (None,) if None in different else ()
+    return (*sorted(known, key=lambda value: value), *missing)  # type: ignore[arg-type, return-value]
+
+
+def _found(expr: Expr, facts: Facts) -> Values | None:
+    match expr:
+        case ColumnRef(keys=keys) if keys is not None:
+            return keys
+        case Literal(value=value):
+            return (value,)
+        case Compare() | Logic() | Not() | In() | IsNull():
+            return (False, True)
+        case Apply():
+            return _applied(expr, facts)
+    if expr.type.kind is Kind.BOOLEAN:
+        return (False, True)
+    if isinstance(expr, ColumnRef) or _is_dense(expr):
+        return _between(expr, facts)
+    return _computed(expr, facts)
+
+
+def _is_dense(expr: Expr) -> bool:
+    """Whether an expression can be every whole number of its range, or nearly."""
+    match expr:
+        case Arithmetic(operator=Operator.QUOTIENT | Operator.REMAINDER):
+            return True
+        case Apply(function=name):
+            return named(name).dense
+    return False
+
+
+def _applied(call: Apply, facts: Facts) -> Values | None:
+    """Give what a choice chooses among, or else what the function makes of its arguments."""
+    function = named(call.function)
+    chosen = function.chosen(call)
+    if chosen:
+        return _union(call, chosen, facts)
+    if call.arguments:
+        listed = function.listed(call, implied(call.arguments[-1], facts))
+        if listed is not None:
+            return listed
+    if call.type.kind is Kind.BOOLEAN:
+        return (False, True)
+    listed_columns = all(column.keys is not None for column in columns_of(call).values())
+    ranged = _between(call, facts) if function.dense and not listed_columns else None
+    return ranged or _computed(call, facts)
+
+
+def _union(call: Apply, chosen: tuple[Expr, ...], facts: Facts) -> Values | None:
+    found: set[Scalar | None] = set()
+    for one in chosen:
+        if is_nothing(one):
+            found.add(None)
+            continue
+        values = values_of(one, facts)
+        if values is None:
+            return None
+        found.update(values)
+    match call:
+        case Apply(function="CASE", arguments=arguments):
+            found |= set() if len(arguments) % 2 else {None}
+        case Apply(function="NULLIF", arguments=(_, other)):
+            found = (found - {other.value} if isinstance(other, Literal) else found) | {None}
+        case _ if never_null(call):
+            found.discard(None)
+    return _sorted(found)
+
+
+def _between(expr: Expr, facts: Facts) -> Values | None:
+    """List a range of whole numbers or days, if it is short enough."""
+    range_: Interval = implied(expr, facts)
+    stepped = _STEPPED if isinstance(expr, Apply) else _STEPPED - {Kind.DECIMAL}
+    if range_.low is None or range_.high is None or expr.type.kind not in stepped:
+        return None
+    steps = 10**expr.type.scale
+    low, high = -int(-range_.low * steps // 1), int(range_.high * steps // 1)
+    if high - low >= MAX_CELLS:
+        return None
+    if expr.type.kind is Kind.DECIMAL:
+        return tuple(Fraction(place, steps) for place in range(low, high + 1))
+    return tuple(_scalar(place, expr.type) for place in range(low, high + 1))
+
+
+def _computed(expr: Expr, facts: Facts) -> Values | None:
+    """Compute an expression for every combination of its columns' values."""
+    columns = columns_of(expr)
+    if not columns or not _is_exact(expr):
+        return None
+    domains = [values_of(column, facts) for column in columns.values()]
+    known = [domain for domain in domains if domain is not None]
+    if len(known) < len(domains) or prod(map(len, known)) > MAX_COMPUTED:
+        return _between(expr, facts)
+    held = [
+        [constant(value, column.type) for value in domain]
+        for column, domain in zip(columns.values(), known, strict=True)
+    ]
+    names = list(columns)
+    results = {evaluate(expr, dict(zip(names, row, strict=True))) for row in product(*held)}
+    return _sorted(_scalar(value, expr.type) for value in results)
+
+
+def _is_exact(expr: Expr) -> bool:
+    pending = [expr]
+    while pending:
+        one = pending.pop()
+        match one:
+            case Apply(function=name, arguments=arguments):
+                if not named(name).exact:
+                    return False
+                pending.extend(arguments)
+            case Arithmetic(left=left, right=right):
+                pending += [left, right]
+            case Widen(operand=operand) | Negate(operand=operand):
+                pending.append(operand)
+    return True
+
+
+def _scalar(value: object, type_: Type) -> Scalar:
+    """Give a value as the rows hold it as one of query or policy; None stays."""
+    match type_.kind:
+        case Kind.DATE if isinstance(value, int):
+            return (EPOCH + timedelta(days=value)).date()
+        case Kind.TIMESTAMP if isinstance(value, int):
+            return EPOCH + timedelta(microseconds=value)
+        case Kind.DECIMAL if isinstance(value, int | Fraction):
+            return Fraction(value)
+    assert value is None or isinstance(value, int | str | bool | date | datetime)  # noqa: S101
+    return value  # type: ignore[return-value]

@@ -1,0 +1,261 @@
+"""Functions of numbers. Integers and decimals are exact; doubles are as IEEE 754 has them.
+
+Whole parts of doubles are integers where the range of the double is known and narrow enough for
+all of its values to be doubles themselves; a computed double can leave its range on the way
+through infinity, so it is cut to it first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+from dpquery.expr import Apply, ColumnRef, Expr, decimal
+from dpquery.rowfunctions.base import (
+    NUMBERS,
+    TO_INTEGER,
+    RowFunction,
+    Value,
+    count_to,
+    first_type,
+)
+from dpquery.types import DOUBLE, INTEGER, Interval, Kind, Type
+
+__all__ = [
+    "EXACT_DOUBLES",
+    "FUNCTIONS",
+    "cut_to_range",
+    "half_away",
+    "whole_number",
+    "whole_range",
+]
+
+EXACT_DOUBLES = 2**53
+MOST_PLACES = 15
+WIDE = "DECIMAL(38, {})"
+"""Holds every decimal of a query with a digit to spare."""
+
+
+def _abs_range(_: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
+    low, high = ranges[0].low, ranges[0].high
+    if low is None or high is None:
+        return Interval(Fraction(0), None)
+    least = Fraction(0) if low <= 0 <= high else min(abs(low), abs(high))
+    return Interval(least, max(abs(low), abs(high)))
+
+
+def _sign(_: Apply, value: Value) -> int:
+    return int(value > 0) - int(value < 0)
+
+
+# Whole numbers: FLOOR, CEIL, TRUNC, ROUND, and conversion to an integer.
+
+
+def half_away(value: Value) -> int:
+    """Round to the nearest whole number, and from the middle away from zero."""
+    whole: int = math.floor(abs(value))
+    nearest: int = whole + (abs(value) - whole >= Fraction(1, 2))
+    return nearest if value >= 0 else -nearest
+
+
+def _narrow(expr: Expr) -> bool:
+    """Whether every whole number in the range of a double is a double itself."""
+    return expr.domain.within(-EXACT_DOUBLES, EXACT_DOUBLES)
+
+
+def _whole_type(arguments: Sequence[Expr]) -> Type:
+    wide = arguments[0].type == DOUBLE and not _narrow(arguments[0])
+    return DOUBLE if wide else INTEGER
+
+
+def whole_number(exact: Callable[[Value], int]) -> Callable[[Apply, Value], Value]:
+    """Give the meaning of a function that makes a number whole."""
+
+    def meaning(call: Apply, value: Value) -> Value:
+        argument = call.arguments[0]
+        if argument.type == DOUBLE and call.type == INTEGER:
+            low, high = _ends(argument)
+            value = min(max(value, low), high)
+        if isinstance(value, float) and (math.isinf(value) or abs(value) >= EXACT_DOUBLES):
+            return value
+        number = exact(value)
+        return math.copysign(number, value) if call.type == DOUBLE else number
+
+    return meaning
+
+
+def _ends(argument: Expr) -> tuple[float, float]:
+    """Give the whole numbers around the range of a double."""
+    low, high = argument.domain.low, argument.domain.high
+    assert low is not None  # noqa: S101 - only narrow ranges are asked for
+    assert high is not None  # noqa: S101
+    return float(math.floor(low)), float(math.ceil(high))
+
+
+def _whole_sql(name: str) -> Callable[[Apply, str], str]:
+    """Write such a function; decimals get room for a carry first."""
+
+    def sql(call: Apply, text: str) -> str:
+        argument = call.arguments[0]
+        if argument.type.kind is Kind.INTEGER:
+            return text
+        if argument.type.kind is Kind.DECIMAL:
+            return (
+                f"CAST({name}(CAST({text} AS {WIDE.format(argument.type.scale)})) AS HUGEINT)"
+            )
+        if call.type == DOUBLE:
+            return f"{name}({text})"
+        return f"CAST({name}({cut_to_range(argument, text)}) AS BIGINT)"
+
+    return sql
+
+
+def cut_to_range(argument: Expr, text: str) -> str:
+    """Write a double inside its range, whatever it went through on the way."""
+    if isinstance(argument, ColumnRef):
+        return text
+    low, high = (f"CAST('{end!r}' AS DOUBLE)" for end in _ends(argument))
+    outside = f"WHEN {text} < {low} THEN {low} WHEN {text} > {high} THEN {high}"
+    return f"(CASE {outside} ELSE {text} END)"
+
+
+def whole_range(exact: Callable[[Value], int]) -> Callable[..., Interval]:
+    """Give the range of a function that makes numbers whole, and grows."""
+
+    def ranged(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
+        low, high = ranges[0].low, ranges[0].high
+        lowest, highest = exact, exact
+        if arguments[0].type == DOUBLE:
+            if isinstance(arguments[0], ColumnRef):
+                low, high = _as_double(low), _as_double(high)
+            else:
+                lowest, highest = math.floor, math.ceil
+        return Interval(
+            None if low is None else Fraction(lowest(low)),
+            None if high is None else Fraction(highest(high)),
+        )
+
+    return ranged
+
+
+def _as_double(end: Fraction | None) -> Fraction | None:
+    """Give an end of a range as the clamp has it; beyond doubles there is none."""
+    return None if end is None or abs(end) > EXACT_DOUBLES else Fraction(float(end))
+
+
+def _rounding(
+    name: str, exact: Callable[[Value], int], summary: str, *aliases: str
+) -> RowFunction:
+    return RowFunction(
+        name=name,
+        aliases=aliases,
+        summary=summary,
+        example=f"{name}(salary / 1000)",
+        parameters=(NUMBERS,),
+        result=_whole_type,
+        meaning=whole_number(exact),
+        sql=_whole_sql(name.lower()),
+        range=whole_range(exact),
+        dense=True,
+        repeats=3,
+    )
+
+
+# Rounding to places.
+
+
+def _places(arguments: Sequence[Expr]) -> int:
+    if len(arguments) < 2:
+        return 0
+    place = arguments[1].domain.low
+    return 0 if place is None else int(place)
+
+
+def _rounded_type(arguments: Sequence[Expr]) -> Type:
+    if _places(arguments) == 0:
+        return _whole_type(arguments)
+    if arguments[0].type.kind is Kind.DECIMAL:
+        return decimal(min(arguments[0].type.scale, _places(arguments)))
+    return arguments[0].type
+
+
+def _round_exactly(value: Value, places: int) -> Value:
+    return Fraction(half_away(value * 10**places), 10**places)
+
+
+def _round(call: Apply, value: Value, *_: Value) -> Value:
+    places, kind = _places(call.arguments), call.arguments[0].type.kind
+    if places == 0:
+        return whole_number(half_away)(call, value)
+    if kind is Kind.INTEGER:
+        return value
+    if kind is Kind.DECIMAL:
+        return _round_exactly(value, places)
+    shifted = value * 10.0**places
+    if math.isinf(shifted):
+        return value
+    whole = half_away(shifted) if abs(shifted) < EXACT_DOUBLES else shifted
+    return math.copysign(whole, shifted) / 10.0**places
+
+
+def _round_sql(call: Apply, text: str, *_: str) -> str:
+    places, argument = _places(call.arguments), call.arguments[0]
+    if places == 0:
+        return _whole_sql("round")(call, text)
+    if argument.type.kind is Kind.INTEGER:
+        return text
+    if argument.type.kind is Kind.DECIMAL:
+        kept = min(places, argument.type.scale)
+        return f"round(CAST({text} AS {WIDE.format(argument.type.scale)}), {kept})"
+    return f"round({text}, {places})"
+
+
+def _round_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
+    places = _places(arguments)
+    if places == 0:
+        return whole_range(half_away)(arguments, ranges)
+    ends = (ranges[0].low, ranges[0].high)
+    return Interval(*(None if e is None else _round_exactly(e, places) for e in ends))
+
+
+FUNCTIONS = (
+    RowFunction(
+        name="ABS",
+        summary="The size of a number, without its sign",
+        example="ABS(bonus)",
+        parameters=(NUMBERS,),
+        result=first_type,
+        meaning=lambda _, value: abs(value),
+        sql=lambda _, text: f"abs({text})",
+        range=_abs_range,
+        keeps_nan=True,
+    ),
+    RowFunction(
+        name="SIGN",
+        summary="-1, 0 or 1",
+        example="SIGN(bonus)",
+        parameters=(NUMBERS,),
+        result=TO_INTEGER,
+        meaning=_sign,
+        sql=lambda _, text: f"CAST(sign({text}) AS BIGINT)",
+        limits=Interval(Fraction(-1), Fraction(1)),
+        dense=True,
+    ),
+    _rounding("FLOOR", math.floor, "The largest whole number that is not above"),
+    _rounding("CEIL", math.ceil, "The least whole number that is not below", "CEILING"),
+    _rounding("TRUNC", math.trunc, "The number without its fraction"),
+    RowFunction(
+        name="ROUND",
+        summary="The nearest number with so many places, or none; half goes away from zero",
+        example="ROUND(rating, 1)",
+        parameters=(NUMBERS, count_to(0, MOST_PLACES)),
+        optional=1,
+        result=_rounded_type,
+        meaning=_round,
+        sql=_round_sql,
+        range=_round_range,
+        dense=True,
+        repeats=3,
+    ),
+)

@@ -1,0 +1,215 @@
+"""Ranges of expressions: what policy, WHERE and the expression itself say of every value.
+
+A range here is one that somebody chose: a column without bounds in the policy has none, though
+its type has limits, until a condition of the query or a function around it gives one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from fractions import Fraction
+from math import trunc
+
+from dpquery.expr import (
+    Apply,
+    Arithmetic,
+    ColumnRef,
+    Compare,
+    Comparison,
+    Expr,
+    In,
+    Literal,
+    Logic,
+    Negate,
+    Operator,
+    Scalar,
+    Widen,
+)
+from dpquery.rowfunctions import implied_range
+from dpquery.types import UNKNOWN, Interval, Kind, ordinal
+
+__all__ = ["NOTHING_KNOWN", "Facts", "arithmetic_range", "conjuncts", "facts_of", "implied"]
+
+_MIRRORED = {
+    Comparison.LT: Comparison.GT,
+    Comparison.LE: Comparison.GE,
+    Comparison.GT: Comparison.LT,
+    Comparison.GE: Comparison.LE,
+}
+_WHOLE_STEPS = frozenset({Kind.INTEGER, Kind.DATE, Kind.TIMESTAMP})
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the conditions on the rows say of expressions; NULL meets none of them."""
+
+    ranges: Mapping[Expr, Interval] = field(default_factory=dict)
+    values: Mapping[Expr, tuple[Scalar, ...]] = field(default_factory=dict)
+
+
+NOTHING_KNOWN = Facts()
+
+
+def conjuncts(condition: Expr) -> Iterator[Expr]:
+    """Part a condition at its outer ANDs."""
+    if isinstance(condition, Logic) and condition.conjunction:
+        for part in condition.parts:
+            yield from conjuncts(part)
+    else:
+        yield condition
+
+
+def facts_of(*conditions: Expr | None) -> Facts:
+    """Read what conditions say that all hold."""
+    ranges: dict[Expr, Interval] = {}
+    values: dict[Expr, tuple[Scalar, ...]] = {}
+    for condition in conditions:
+        for part in conjuncts(condition) if condition is not None else ():
+            match part:
+                case In(operand=operand, options=options):
+                    _list(values, operand, [option.value for option in options])
+                    _add(ranges, operand, _around(options))
+                case Compare(operator=operator, left=left, right=Literal() as right):
+                    _compare(ranges, values, operator, left, right)
+                case Compare(operator=operator, left=Literal() as left, right=right):
+                    turned = _MIRRORED.get(operator, operator)
+                    _compare(ranges, values, turned, right, left)
+    return Facts(ranges, values)
+
+
+def _plain(expr: Expr) -> Expr:
+    """Take off an exact widening: what is said of the wider number is said of the number."""
+    while isinstance(expr, Widen) and expr.type.kind is not Kind.DOUBLE:
+        expr = expr.operand
+    return expr
+
+
+def _list(values: dict[Expr, tuple[Scalar, ...]], expr: Expr, listed: Sequence[Scalar]) -> None:
+    """Note what an expression can be; of a widened number, what its own type can hold."""
+    plain = _plain(expr)
+    if plain is not expr:
+        scale = 10**plain.type.scale
+        numbers = [v for v in listed if isinstance(v, int | Fraction) and v * scale % 1 == 0]
+        whole = plain.type.kind is Kind.INTEGER
+        listed = [int(number) if whole else number for number in numbers]
+    if listed:
+        values.setdefault(plain, tuple(listed))
+
+
+def _add(ranges: dict[Expr, Interval], expr: Expr, range_: Interval) -> None:
+    plain = _plain(expr)
+    ranges[plain] = ranges.get(plain, UNKNOWN) & range_
+
+
+def _place(literal: Literal) -> Fraction | None:
+    value = literal.value
+    if isinstance(value, date):
+        return Fraction(ordinal(value))
+    number = isinstance(value, int | Fraction) and not isinstance(value, bool)
+    return Fraction(value) if number else None
+
+
+def _around(options: tuple[Literal, ...]) -> Interval:
+    places = [place for place in map(_place, options) if place is not None]
+    return Interval(min(places), max(places)) if places else UNKNOWN
+
+
+def _compare(
+    ranges: dict[Expr, Interval],
+    values: dict[Expr, tuple[Scalar, ...]],
+    operator: Comparison,
+    expr: Expr,
+    literal: Literal,
+) -> None:
+    place, plain = _place(literal), _plain(expr)
+    if operator is Comparison.EQ:
+        _list(values, expr, [literal.value])
+    if place is None:
+        return
+    step = 1 if plain.type.kind in _WHOLE_STEPS and place.denominator == 1 else 0
+    match operator:
+        case Comparison.EQ:
+            _add(ranges, expr, Interval(place, place))
+        case Comparison.LT:
+            _add(ranges, expr, Interval(None, place - step))
+        case Comparison.LE:
+            _add(ranges, expr, Interval(None, place))
+        case Comparison.GT:
+            _add(ranges, expr, Interval(place + step, None))
+        case Comparison.GE:
+            _add(ranges, expr, Interval(place, None))
+
+
+def implied(expr: Expr, facts: Facts = NOTHING_KNOWN) -> Interval:
+    """Give the range that an expression's values are known to be in, by somebody's choice."""
+    said = facts.ranges.get(expr, UNKNOWN) if facts.ranges else UNKNOWN
+    return _own(expr, facts) & said
+
+
+def _own(expr: Expr, facts: Facts) -> Interval:
+    match expr:
+        case ColumnRef(domain=domain, bounded=bounded):
+            return domain if bounded else UNKNOWN
+        case Literal(domain=domain):
+            return domain
+        case Widen(operand=operand):
+            return implied(operand, facts)
+        case Negate(operand=operand):
+            return -implied(operand, facts)
+        case Arithmetic(operator=operator, left=left, right=right):
+            return arithmetic_range(operator, implied(left, facts), implied(right, facts))
+        case Apply(arguments=arguments):
+            return implied_range(expr, [implied(argument, facts) for argument in arguments])
+    return UNKNOWN
+
+
+def arithmetic_range(operator: Operator, left: Interval, right: Interval) -> Interval:
+    """Give the range of an operation by those of its sides."""
+    match operator:
+        case Operator.ADD:
+            return left + right
+        case Operator.SUBTRACT:
+            return left - right
+        case Operator.MULTIPLY:
+            return left * right
+        case Operator.REMAINDER:
+            return _remainder(left, right)
+    quotient = _quotient(left, right)
+    if operator is Operator.DIVIDE:
+        return quotient or UNKNOWN
+    if quotient is not None:
+        return Interval(
+            *(None if e is None else Fraction(trunc(e)) for e in (quotient.low, quotient.high))
+        )
+    size = _largest(left)
+    return UNKNOWN if size is None else Interval(-size, size)
+
+
+def _quotient(left: Interval, right: Interval) -> Interval | None:
+    """Divide ranges where the divisor is never 0; it is largest and least at their ends."""
+    if left.low is None or left.high is None or right.low is None or right.high is None:
+        return None
+    if right.low <= 0 <= right.high:
+        return None
+    ends = [a / b for a in (left.low, left.high) for b in (right.low, right.high)]
+    return Interval(min(ends), max(ends))
+
+
+def _remainder(left: Interval, right: Interval) -> Interval:
+    """A remainder has the sign of what is divided, and is smaller than both sides."""
+    sizes = [size for size in (_largest(left), _largest(right)) if size is not None]
+    if not sizes:
+        return UNKNOWN
+    divisor = _largest(right)
+    most = min(sizes) if divisor is None else min(*sizes, max(divisor - 1, Fraction(0)))
+    low = -most if left.low is None else max(-most, min(left.low, Fraction(0)))
+    high = most if left.high is None else min(most, max(left.high, Fraction(0)))
+    return Interval(low, high)
+
+
+def _largest(domain: Interval) -> Fraction | None:
+    if domain.low is None or domain.high is None:
+        return None
+    return max(abs(domain.low), abs(domain.high))

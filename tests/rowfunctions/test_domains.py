@@ -1,0 +1,143 @@
+"""What is public of an expression: its values as a group, and its range as bounds."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dpquery.expr import Expr
+from dpquery.policy.model import Bounds, Column
+from dpquery.rowfunctions.domains import values_of
+from dpquery.rowfunctions.ranges import facts_of, implied
+from dpquery.source import Source
+from dpquery.sql.conditions import Conditions
+from dpquery.sql.names import Scope
+from dpquery.sql.parse import parse
+from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from tests.worlds import private_table
+
+COLUMNS = (
+    Column("i", INTEGER, Bounds(-3, 12)),
+    Column("n", INTEGER),
+    Column("d", DOUBLE, Bounds(Fraction(0), Fraction(10))),
+    Column("m", Type(Kind.DECIMAL, 9, 2), Bounds(Fraction(0), Fraction(2))),
+    Column("k", TEXT, keys=("b", "a", "ab")),
+    Column("s", TEXT),
+    Column("b", BOOLEAN),
+    Column("day", DATE, Bounds(date(2019, 12, 15), date(2020, 2, 3))),
+    Column("far", DATE),
+    Column("at", TIMESTAMP, Bounds(datetime.fromisoformat("2020-01-01"),
+                                   datetime.fromisoformat("2020-01-02 12:00"))),
+    Column("p", INTEGER, keys=(4, 2)),
+)  # fmt: skip
+TABLE = private_table([Path("t.parquet")], COLUMNS, unit=None)
+
+
+def bound(text: str) -> Expr:
+    parsed = parse(Source(f"SELECT DP_COUNT({text}, eps=1) FROM t"))
+    return Conditions(Scope(TABLE, "t"), parsed.spans).bind(
+        parsed.query.expressions[0].expressions[0]
+    )
+
+
+def values(text: str, where: str | None = None) -> object:
+    return values_of(bound(text), facts_of(bound(where) if where else None))
+
+
+@pytest.mark.parametrize(
+    ("text", "listed"),
+    [
+        ("k", ("a", "ab", "b")),
+        ("b", (False, True)),
+        ("i", tuple(range(-3, 13))),
+        ("i // 5", (0, 1, 2)),
+        ("i % 3", (-2, -1, 0, 1, 2)),
+        ("-p", (-4, -2)),
+        ("p * p", (4, 16)),
+        ("n > 3", (False, True)),
+        ("s LIKE 'a%'", (False, True)),
+        ("UPPER(k)", ("A", "AB", "B")),
+        ("k || '!'", ("a!", "ab!", "b!")),
+        ("LENGTH(k)", (1, 2)),
+        ("NULLIF(k, 'a')", ("ab", "b", None)),
+        ("COALESCE(k, 'zz')", ("a", "ab", "b", "zz")),
+        ("IF(b, 'x', 'y')", ("x", "y")),
+        ("CASE WHEN n > 3 THEN 'x' END", ("x", None)),
+        ("CASE WHEN n > 3 THEN 'x' ELSE NULL END", ("x", None)),
+        ("CASE k WHEN 'a' THEN 1 WHEN 'b' THEN 2 ELSE p END", (1, 2, 4)),
+        ("CASE WHEN b THEN 0.5 ELSE 1 END", (Fraction(1, 2), 1)),
+        ("YEAR(day)", (2019, 2020)),
+        ("MONTH(far)", tuple(range(1, 13))),
+        ("DATE_TRUNC('month', day)", (date(2019, 12, 1), date(2020, 1, 1), date(2020, 2, 1))),
+        ("DATE_TRUNC('day', at)", (datetime(2020, 1, 1), datetime(2020, 1, 2))),  # noqa: DTZ001
+        ("at::DATE", (date(2020, 1, 1), date(2020, 1, 2))),
+        ("FLOOR(d / 4)", (0, 1, 2, 3)),
+        ("CAST(m AS INTEGER)", (0, 1, 2)),
+        ("GREATEST(p, 3)", (3, 4)),
+        ("d", None),
+        ("SQRT(p)", None),
+        ("m", None),
+        ("n", None),
+        ("s", None),
+        ("far", None),
+        ("at", None),
+        ("n // 2", None),
+        ("YEAR(far)", None),
+        ("IF(b, s, 'x')", None),
+        ("LOWER(s)", None),
+    ],
+)
+def test_a_group_has_these_values(text: str, listed: object):
+    assert values(text) == listed
+
+
+def test_a_condition_names_or_bounds_the_values():
+    assert values("n", "n BETWEEN 1 AND 3") == (1, 2, 3)
+    assert values("n", "n > 1 AND 4 > n AND b") == (2, 3)
+    assert values("n", "n IN (7, 5) AND n < 100") == (5, 7)
+    assert values("n", "n = 2.0") == (2,)
+    assert values("n", "n > 1 OR b") is None
+    assert values("LENGTH(s)", "LENGTH(s) = 4") == (4,)
+    assert values("UPPER(s)", "s IN ('x', 'y')") == ("X", "Y")
+    assert values("far", "far BETWEEN '2020-02-28' AND '2020-03-01'") == (
+        date(2020, 2, 28), date(2020, 2, 29), date(2020, 3, 1),
+    )  # fmt: skip
+    assert values("YEAR(far)", "far >= '2020-01-01' AND far < '2022-01-01'") == (2020, 2021)
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "ends"),
+    [
+        ("i", None, (-3, 12)),
+        ("n", None, (None, None)),
+        ("LEAST(n, 5)", None, (None, 5)),
+        ("GREATEST(LEAST(n, 5), 0)", None, (0, 5)),
+        ("LEAST(i, n)", None, (None, None)),
+        ("LEAST(n, i)", None, (None, None)),
+        ("CASE WHEN n > 3 THEN 1 ELSE 0 END", None, (0, 1)),
+        ("CASE WHEN b THEN NULL ELSE i END", None, (-3, 12)),
+        ("COALESCE(n, 3)", None, (None, None)),
+        ("ABS(i)", None, (0, 12)),
+        ("MONTH(far)", None, (1, 12)),
+        ("YEAR(far)", None, (None, None)),
+        ("CAST(s AS INTEGER)", None, (None, None)),
+        ("i // 5", None, (0, 2)),
+        ("i / 4", None, (Fraction(-3, 4), 3)),
+        ("i / i", None, (None, None)),
+        ("i % 5", None, (-3, 4)),
+        ("n", "n >= 0 AND n < 10", (0, 9)),
+        ("n * 2", "n BETWEEN 0 AND 9", (0, 18)),
+        ("n * 2", "n * 2 BETWEEN 0 AND 9", (0, 9)),
+        ("i", "i > 3", (4, 12)),
+        ("i", "i > 50", (12, 12)),
+        ("d", "d < 5", (0, 5)),
+        ("n", "NOT n > 3 AND n > 1 OR b", (None, None)),
+        ("n", "n IN (3, 9, 5)", (3, 9)),
+    ],
+)
+def test_a_range_is_what_somebody_chose(text: str, where: str | None, ends: tuple):
+    range_ = implied(bound(text), facts_of(bound(where) if where else None))
+    assert (range_.low, range_.high) == ends

@@ -1,0 +1,87 @@
+"""Patterns mean one thing: to the engine's automaton, to Python, and to whoever wrote them."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpquery.engine.duckdb.connection import start, text
+from dpquery.rowfunctions.regexes import check_like, check_regex, like_regex, read_regex
+
+SIGNS = ["a", "b", "A", "-", "]", "^", "é", "\n", " ", "\\", "7", "_", "."]
+WORDS = ["".join(signs) for length in range(3) for signs in product(SIGNS, repeat=length)]
+
+_ATOMS = st.sampled_from(
+    [
+        *"abé.^$- ,",
+        *(r"\.", r"\d", r"\w", r"\s", r"\\", r"\^", "[a-b]", "[^a]", r"[\d\-_]"),
+        *(r"[\]^]", "[a^]", "[.]", r"[\w.]", "[^é-]"),
+    ]
+)
+PATTERNS = st.recursive(
+    _ATOMS,
+    lambda inner: (
+        st.builds("{}{}".format, inner, inner)
+        | st.builds("({}|{})".format, inner, inner)
+        | st.builds("(?:{}){}".format, inner, st.sampled_from(["*", "+", "?", "{2}", "{0,2}"]))
+    ),
+    max_leaves=8,
+)
+
+
+def found(function: str, pattern: str, options: str = "") -> list[bool]:
+    values = ", ".join(f"({number}, {text(word)})" for number, word in enumerate(WORDS))
+    with start() as connection:
+        query = (
+            f"SELECT {function}(w, {text(pattern)}{options}) FROM (VALUES {values}) AS t(i, w)"
+        )
+        return [row[0] for row in connection.execute(f"{query} ORDER BY i").fetchall()]
+
+
+@settings(max_examples=60, deadline=None)
+@given(PATTERNS)
+def test_both_engines_match_the_same_texts(written: str):
+    pattern = read_regex(written)
+    compiled = re.compile(pattern.python)
+    assert found("regexp_matches", pattern.engine) == [bool(compiled.search(w)) for w in WORDS]
+    full = found("regexp_full_match", pattern.engine)
+    assert full == [bool(compiled.fullmatch(w)) for w in WORDS]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet="ab%_é.\\-]^\n", max_size=6))
+def test_like_is_one_thing_in_three_ways(written: str):
+    compiled = re.compile(like_regex(written), re.DOTALL)
+    wanted = [bool(compiled.fullmatch(word)) for word in WORDS]
+    assert found("regexp_full_match", like_regex(written), ", 's'") == wanted
+    if "_" not in written:
+        with start() as connection:
+            values = ", ".join(f"({i}, {text(word)})" for i, word in enumerate(WORDS))
+            query = (
+                f"SELECT w LIKE {text(written)} FROM (VALUES {values}) AS t(i, w) ORDER BY i"
+            )
+            assert [row[0] for row in connection.execute(query).fetchall()] == wanted
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(", ")", "a)", "(a", "[", "[]", "[^]", "[a", "a**", "a+?", "*", "+a", "?", "{2}", "a{",
+        "a{2", "a{3,2}", "a{1001}", "(a{40}){40}", r"\1", r"\b", r"\A", r"\x41", r"\p{L}", "\\",
+        "(?=a)", "(?<n>a)", "(?i)a", "[b-a]", r"[a-\d]", "]", "}", "a" * 1001,
+        "(" * 20 + ")" * 20,
+    ],
+)  # fmt: skip
+def test_what_is_outside_the_subset_is_refused(pattern: str):
+    assert check_regex(pattern) is not None
+
+
+def test_the_subset_is_as_wide_as_it_says():
+    for pattern in ("", "a|", "()", "(a|)", "a{2,}", "a{0}", "[a-zA-Z0-9_.+-]+@[a-z]+", "^$"):
+        assert check_regex(pattern) is None, pattern
+    assert check_like("%" * 256) is None
+    assert check_like("%" * 257) is not None
