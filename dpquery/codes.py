@@ -186,7 +186,7 @@ the nearest bound. The data owner can state bounds of the column in the policy.
 DPQ402 groups that are not public
 A group in the answer would show that somebody belongs to it. So the groups are known before the
 data is read: the keys that the policy lists, the values of a bounded integer or date, true and
-false, or the values that WHERE names.
+false, the values that WHERE names, the results of a CASE, or a function of such values.
 > SELECT person_id, DP_COUNT(*, eps=0.5) FROM visits GROUP BY person_id
 Name the groups, as in WHERE person_id IN (1, 2), or group by another column. The data owner can
 list the keys of a column in the policy.

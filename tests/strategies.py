@@ -126,7 +126,7 @@ def _grown(base: st.SearchStrategy[str], operators: list[str]) -> st.SearchStrat
 _INTEGERS = _grown(
     st.sampled_from(["i", "n"])
     | st.sampled_from(
-        ["LEAST(n, 7)", "YEAR(at)", "LENGTH(s)", "CAST(d AS INTEGER)", "IF(b, i, n)"]
+        ["LEAST(n,7)", "YEAR(at)", "LENGTH(s)", "CAST(d AS INTEGER)", "IF(b,i,n)"]
     )
     | _literal([0, 1, -1, 2, 7, 100, 2**53 + 1, _LONG, 10**20]),
     ["+", "-", "*", "//", "%"],
@@ -136,9 +136,7 @@ _DECIMALS = _grown(
     ["+", "-", "*"],
 )
 _DOUBLES = _grown(
-    st.sampled_from(
-        ["d", "f", "m", "w", "n", "SQRT(d)", "ROUND(f, 2)", "ABS(w)", "NULLIF(f, 0)"]
-    )
+    st.sampled_from(["d", "f", "m", "w", "n", "SQRT(d)", "ROUND(f,2)", "ABS(w)", "NULLIF(f,0)"])
     | _literal(["1e0", "-2.5e-1", "0e0", "1e308", "1.00100000000000001e2", "0.1"]),
     ["+", "-", "*", "/"],
 )
