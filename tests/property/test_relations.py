@@ -1,9 +1,9 @@
 """Joins, unions, per-unit queries and windows: one unit changes its own rows and nothing else.
 
-Random relations, three levels deep, over two private tables that share their units and a public
-one; random neighbours, which differ by all rows of one unit in both tables. The engines agree on
-every integer, with rows shuffled and cut into files anew on each side and 1 to 8 threads, and
-what is released moves by no more than the plan claims.
+Random relations, three levels deep, over two private tables that share their units and a
+public one; random neighbours, which differ by all rows of one unit in both tables. The engines
+agree on every integer, with rows shuffled and cut into files anew on each side and 1 to 8
+threads, and what is released moves by no more than the plan claims.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TOO_LARGE = {"DPQ305", "DPQ404", "DPQ105"}
 
 @dataclass(frozen=True)
 class Case:
-    """The rows of each unit in each table, those of the changed unit on both sides, and more."""
+    """The rows of each unit in each table, of the changed unit on both sides, and more."""
 
     others: dict[str, Units]
     changed: tuple[dict[str, list[Row]], dict[str, list[Row]]]
