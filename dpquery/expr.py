@@ -53,6 +53,8 @@ class ColumnRef:
     """Whether somebody chose the domain; otherwise it is only what the type can hold."""
     grid: Fraction | None = None
     """The step of a double's grid, where the policy states one."""
+    keys: tuple[Scalar, ...] | None = field(default=None, repr=False)
+    """Its public values, sorted, where the policy lists them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,8 +134,18 @@ class Call:
     distinct: bool = False
     order: Fraction | None = None
     """Which quantile, between 0 and 1."""
+    number: int | None = None
+    """The whole number that stands second in calls of some functions."""
     text: str = ""
     """How it is written, without its FILTER: refusals offer it again, mended."""
+
+    @property
+    def written(self) -> str:
+        """Give its argument as it is written."""
+        if self.argument is None:
+            return "*"
+        start = self.argument.span.start - self.span.start
+        return self.text[start : start + self.argument.span.end - self.argument.span.start]
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +260,8 @@ class Code:
     """A value as an integer: clamped to bounds, put on a grid, counted from an origin.
 
     The code of x is floor(x / grid + 1/2), cut to [low, high], less the origin; for a condition
-    it is 1 or 0. NULL has none.
+    it is 1 or 0. Where values are listed, it is the place of x among them, and other values
+    have none. NULL has none.
     """
 
     expr: Expr
@@ -258,6 +269,7 @@ class Code:
     low: int
     high: int
     origin: int = 0
+    values: tuple[Scalar, ...] = ()
 
     @property
     def size(self) -> int:

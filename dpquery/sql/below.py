@@ -13,7 +13,6 @@ from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused
 from dpquery.functions import find
-from dpquery.functions.base import Argument
 from dpquery.ir import Call, ColumnRef, Key
 from dpquery.policy.model import Column
 from dpquery.source import Span
@@ -99,8 +98,10 @@ class Released:
 def _kind(call: Call) -> Kind:
     """Give the kind of what a call releases: a value of its argument, or else a number."""
     function = find(call.function)
-    ordered = function is not None and function.argument is Argument.ORDERED
-    return call.argument.type.kind if ordered and call.argument is not None else Kind.DOUBLE
+    if function is None or call.argument is None:
+        return Kind.DOUBLE
+    other = function.releases or Kind.DOUBLE
+    return call.argument.type.kind if function.of_argument else other
 
 
 @dataclass(slots=True)

@@ -38,6 +38,9 @@ def code_of(code: Code, row: Row) -> int | None:
     value = evaluate(code.expr, row)
     if value is None:
         return None
+    if code.values:
+        listed = [constant(each, code.expr.type) for each in code.values]
+        return listed.index(value) if value in listed else None
     match code.expr.type.kind:
         case Kind.DOUBLE:
             low, high = float(code.low * code.grid), float(code.high * code.grid)
