@@ -13,9 +13,17 @@ from dpquery.functions.extremes import ExtremeRelease
 from dpquery.functions.first_above import FirstAboveRelease
 from dpquery.functions.majority import MajorityRelease
 from dpquery.functions.mode import ModeRelease
-from dpquery.mechanisms import DiscreteStaircase
+from dpquery.functions.top_k import TopRelease
+from dpquery.mechanisms import DiscreteStaircase, NoisyTop
 
-CHOOSING = (ModeRelease, MajorityRelease, ExtremeRelease, FirstAboveRelease, ChosenMeanRelease)
+CHOOSING = (
+    ModeRelease,
+    TopRelease,
+    MajorityRelease,
+    ExtremeRelease,
+    FirstAboveRelease,
+    ChosenMeanRelease,
+)
 
 Given = tuple[Any, ...]
 """The exact arguments of one draw: lists of integers as tuples."""
@@ -34,7 +42,8 @@ class Heard:
     def release(self, *given: Any) -> Any:
         *exact, _ = given
         self.given.append(tuple(tuple(e) if isinstance(e, list) else e for e in exact))
-        return [0] * len(exact[0]) if isinstance(self.mechanism, DiscreteStaircase) else 0
+        listed = isinstance(self.mechanism, DiscreteStaircase | NoisyTop)
+        return [0] if listed else 0
 
 
 def handed(release: Release, held: Measured) -> tuple[Given, ...]:
@@ -57,6 +66,12 @@ def moved(
         case ModeRelease():
             widths = (max(each) - min(each) for each in (_changes(*pair) for pair in pairs))
             return Fraction(sum(widths)), Fraction(release.distance)
+        case TopRelease():
+            changes = [_changes(*pair) for pair in pairs]
+            both = changes, [[-change for change in each] for each in changes]
+            size = release.mechanism.size
+            shifts = (sum(_shift(each, size) for each in one) for one in both)
+            return Fraction(max(shifts)), Fraction(release.distance)
         case ExtremeRelease() | FirstAboveRelease():
             changes = [[0, *_changes(*pair)] for pair in pairs]
             rise = max(sum(map(max, changes)), -sum(map(min, changes)))
@@ -71,6 +86,12 @@ def moved(
 
 def _changes(before: Given, after: Given) -> list[int]:
     return [b - a for a, b in zip(before[0], after[0], strict=True)] or [0]
+
+
+def _shift(changes: Sequence[int], size: int) -> int:
+    """How far the noise of so many places has to move: up to what rises most."""
+    rise = max(*changes, 0)
+    return sum(sorted((rise - change for change in changes), reverse=True)[:size])
 
 
 def _mean_moves(before: Given, after: Given, top: int) -> int:

@@ -243,6 +243,7 @@ def _chosen(draw: st.DrawFn) -> str:
     """Draw a call that chooses a value, up to its options."""
     return draw(
         st.builds("MODE({}".format, st.sampled_from("bkjci"))
+        | st.builds("TOP_K({}, {}".format, st.sampled_from("kjc"), st.integers(1, 2))
         | st.builds("MAJORITY({}".format, CONDITIONS)
         | st.builds("{}({}".format, st.sampled_from(["MIN", "MAX"]), _ORDERED)
         | st.builds("FIRST_ABOVE({}, {}".format, st.sampled_from("ijc"), st.integers(0, 3))

@@ -11,6 +11,7 @@ from dpquery.functions.mean import AVG, PROPORTION
 from dpquery.functions.mode import MODE
 from dpquery.functions.quantile import MEDIAN, QUANTILE
 from dpquery.functions.sum import SUM
+from dpquery.functions.top_k import TOP_K
 from dpquery.functions.variance import STDDEV_POP, STDDEV_SAMP, VAR_POP, VAR_SAMP
 
 __all__ = ["ALL", "find", "names"]
@@ -31,6 +32,7 @@ ALL: tuple[DPFunction, ...] = (
     MAX,
     FIRST_ABOVE,
     MODE,
+    TOP_K,
     MAJORITY,
 )
 

@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dpquery import functions
-from dpquery.functions import base, extremes, first_above, majority
+from dpquery.functions import base, extremes, first_above, majority, top_k
 from dpquery.mechanisms import (
     AboveThreshold,
     DiscreteStaircase,
     Majority,
     MeanExponential,
     MeanInverseSensitivity,
+    NoisyTop,
 )
 from dpquery.privacy import Neighbours
 from tests.choosing import handed
@@ -43,6 +44,9 @@ def log_law(mechanism: Any, given: tuple[Any, ...]) -> np.ndarray:
             return np.log([mechanism.pmf(given[0]), mechanism.pmf(-given[0])])
         case MeanExponential() | MeanInverseSensitivity():
             return np.log(replace(mechanism, ticks=60).pmf(*given))
+        case NoisyTop():
+            orders = permutations(range(len(given[0])), mechanism.size)
+            return np.log([mechanism.pmf(given[0], order) for order in orders])
         case DiscreteStaircase():
             ((value,),) = given
             return np.array([mechanism.log_pmf(y - value) for y in range(-80, 81)])
@@ -93,6 +97,7 @@ QUERIES = {
     # query: its values, its number, and what is attained at least: added, replaced
     "DP_MODE": (CODES, None, 0.99, 0.85),
     "DP_MODE exponential": (CODES, None, 0.68, 0.59),
+    "DP_TOP_K": (CODES, 2, 0.9, 0.9),
     "DP_MAJORITY": (FLAGS, None, 0.99, 0.99),
     "DP_MAX": (CODES, None, 0.45, 0.4),
     "DP_MIN": (CODES, None, 0.45, 0.4),
@@ -166,8 +171,14 @@ def noise_on_counts_alone(distance: int, epsilon: Fraction, rise: int) -> AboveT
     return AboveThreshold(Fraction(1, 5), distance / epsilon)
 
 
+def one_place(weight: object, size: int, neighbours: Neighbours) -> int:
+    """An epsilon that is not split between the places."""
+    return weight.total
+
+
 SCALES, RATE = (AboveThreshold, "calibrated"), (MeanExponential, "calibrated")
 MODE, SIDES = (functions.mode, "cells_distance"), (majority, "cells_distance")
+TOP = (top_k, "top_distance")
 MOVES = (first_above, "threshold_moves")
 MISTAKES = [
     (MODE, added_even_if_replaced, "DP_MODE", "one row", SUBSTITUTE),
@@ -175,6 +186,7 @@ MISTAKES = [
     (SIDES, added_even_if_replaced, "DP_MAJORITY", "two groups", SUBSTITUTE),
     (MOVES, of_one_direction, "DP_FIRST_ABOVE", "one row", SUBSTITUTE),
     ((Majority, "calibrated"), two_votes_at_once, "DP_MAJORITY", "two groups", SUBSTITUTE),
+    (TOP, one_place, "DP_TOP_K", "one row", ADD_REMOVE),
     (SCALES, noise_on_counts_alone, "DP_FIRST_ABOVE", "one row", ADD_REMOVE),
     (SCALES, noise_on_counts_alone, "DP_MAX", "one row", ADD_REMOVE),
     (RATE, rate_in_print, "DP_AVG exponential", "one row", ADD_REMOVE),
