@@ -11,7 +11,7 @@ import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,6 +43,7 @@ from dpquery.sql.asides import Describe, Explain, Show, Subject, read_aside
 from dpquery.sql.bind import bind
 from dpquery.sql.check import check
 from dpquery.sql.parse import parse
+from dpquery.stream import Stream, Watch, count_of, watch
 
 __all__ = ["Budget", "Session"]
 
@@ -115,6 +116,43 @@ class Session:
                 self._balance(),
                 self._notes + plan.notes,
             )
+
+    def above_threshold(self, threshold: int, eps: object) -> Stream:
+        """Start a stream of counting questions; its first question is charged for all of them.
+
+        Args:
+            threshold: a number of rows.
+            eps: what the whole stream may lose.
+
+        Raises:
+            ValueError: the threshold is no natural number, or epsilon no decimal above 0.
+        """
+        with self._usable():
+            watched = watch(threshold, eps, self._policy.neighbours)
+        return Stream(
+            threshold,
+            watched.epsilon,
+            lambda table, where: self._watched(watched, table, where),
+        )
+
+    def _watched(self, watched: Watch, table: str, where: str) -> bool:
+        with self._usable():
+            source = self._source(watched.question(table, where))
+            plan = self._plan(source)
+            plain = self._plan(self._source(watched.question(table, "")))
+            try:
+                count = count_of(plan, plain)
+                charge = watched.charge(plan, count)
+            except QueryRefused as refusal:
+                raise self._told(refusal, source) from None
+            planned = replace(plan, charge=charge)
+            receipt = self._charge(planned)  # nothing above this line has seen a private row
+            watched.paid(count)
+            with (
+                self._spent(planned),
+                self._engine.open(charge.scans[0], receipt, 0) as exact,
+            ):
+                return watched.answer(exact, count, self._randomness)
 
     def explain(self, text: str) -> Explanation:
         """Say what a query would lose and how it would be answered; costs nothing."""
