@@ -2,8 +2,8 @@
 
 The largest value is one person's and cannot be told. What is told is where, on the way up,
 the rows above become few: the first of some public candidates with fewer than 4/epsilon rows or
-so above it. Candidates lie at every step of the grid where that is short, else ever farther
-apart, within a part in 128 of their distance from zero (from the other end, for dates).
+so above it. Candidates lie ever farther apart: at every step of the grid at first, later
+at a part in 64 to 128 of their distance from zero (from the near end, for dates).
 
 Sensitivity: the weight above a candidate falls as candidates rise. A unit that is added or
 removed moves all of these weights in one direction, by its own weight at most. Where it is
@@ -17,6 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
 
 from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.events import Event
@@ -41,8 +44,10 @@ from dpquery.types import Kind, Type
 
 __all__ = ["MAX", "MIN", "ranges", "threshold_moves"]
 
+DIGITS = 7
+"""Binary digits that tell candidates apart: more of them would let noise stop earlier."""
 FINE = 13
-"""Up to 2^FINE candidates stand at every step of the grid."""
+"""The first 2^FINE cells from zero are asked for one by one."""
 COARSER = 6
 """From there on, each range is 2^COARSER times as long as the one before, and as coarse."""
 MAX_GROUPS = 4096
@@ -59,6 +64,8 @@ class ExtremeRelease:
     function: str
     measure: Histogram
     ranges: tuple[Range, ...]
+    zero: int
+    """From where the distances between candidates grow."""
     distance: int
     rise: int
     mechanism: AboveThreshold
@@ -72,8 +79,8 @@ class ExtremeRelease:
 
     @property
     def few(self) -> int:
-        """How much weight beyond a candidate is little enough."""
-        return int(2 * self.mechanism.count_scale)
+        """From how much weight beyond a candidate on it is too much: none is little enough."""
+        return max(1, int(2 * self.mechanism.count_scale))
 
     def event(self) -> Event:
         """State the loss at the proven moves."""
@@ -96,21 +103,16 @@ class ExtremeRelease:
 
     def asked(self, exact: Measured, group: int) -> tuple[list[int], list[int]]:
         """Give the candidates on the way, each with the weight since the one before."""
-        candidates: list[int] = []
-        weights: list[int] = []
-        for low, high, width in self.ranges:
-            found = exact.histogram(self.measure, group, low, high, width).tolist()
-            starts = range(low, high, width)
-            candidates += [min(s + width, high) - 1 for s in starts] if self.upwards else starts
-            weights += map(int, found)
-        if not self.upwards:
-            return candidates[::-1], weights[::-1]
-        return candidates, weights
+        asked = (exact.histogram(self.measure, group, *one) for one in self.ranges)
+        cells = np.concatenate([np.asarray(weights) for weights in asked])
+        candidates, starts = steps(self.ranges, self.zero, upwards=self.upwards)
+        weights = np.add.reduceat(cells if self.upwards else cells[::-1], starts)
+        return list(candidates), [int(weight) for weight in weights.tolist()]
 
     def step(self) -> Step:
         """Describe the release in rows."""
         weight = self.measure.weight
-        count = sum(len(range(*one)) for one in self.ranges)
+        count = len(steps(self.ranges, self.zero, upwards=self.upwards)[0])
         beyond = self.few + self.mechanism.reach(count, LEVEL)
         return Step(
             function=self.function,
@@ -153,6 +155,30 @@ def ranges(cells: int, zero: int) -> Iterator[Range]:
         yield zero + low, zero + high, width
 
 
+@lru_cache(maxsize=256)
+def steps(
+    asked: tuple[Range, ...], zero: int, *, upwards: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Give the candidates on the way, and from which asked cell on each one's weight counts.
+
+    A candidate is the last cell before the distance from zero, in 7 binary digits, changes.
+    """
+    cells = [
+        (s, min(s + width, high) - 1)
+        for low, high, width in asked
+        for s in range(low, high, width)
+    ]
+    ends = [last for _, last in cells] if upwards else [first for first, _ in reversed(cells)]
+    places = [_place(end - zero) for end in ends]
+    last = [i for i in range(len(ends)) if i + 1 == len(ends) or places[i] != places[i + 1]]
+    return tuple(ends[i] for i in last), (0, *(i + 1 for i in last[:-1]))
+
+
+def _place(distance: int) -> tuple[bool, int, int]:
+    coarse = max(0, distance.bit_length() - DIGITS)
+    return distance < 0, coarse, abs(distance) >> coarse
+
+
 def _outwards(cells: int) -> Iterator[Range]:
     low, end, width = 0, 1 << FINE, 1
     while low < cells:
@@ -173,10 +199,12 @@ def _plan(call: Call, facts: Facts, *, upwards: bool) -> ExtremeRelease:
         raise _too_many(call, facts.cells)
     weight = facts.cell_weight(call)
     distance, rise = threshold_moves(weight, facts, monotone=True)
+    zero = _zero(code, upwards=upwards)
     return ExtremeRelease(
         function=call.function,
         measure=Histogram(weight, code, call.condition),
-        ranges=tuple(ranges(code.cells, _zero(code, upwards=upwards))),
+        ranges=tuple(ranges(code.cells, zero)),
+        zero=zero,
         distance=distance,
         rise=rise,
         mechanism=AboveThreshold.calibrated(distance, call.options.epsilon, rise),
