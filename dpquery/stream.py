@@ -10,7 +10,7 @@ ones, whether or not a table needs weights.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from dpquery.budget.charge import Charge
@@ -35,7 +35,7 @@ class Watch:
     neighbours: Neighbours
     rows: int | None = None
     """The limit of rows per unit, once it is paid for."""
-    _limit: int | None = None
+    _limit: int | None = field(default=None, repr=False)
     """The noisy threshold: drawn once, compared with, and never shown."""
     _fired: bool = False
 
@@ -102,7 +102,7 @@ class Stream:
 
     threshold: int
     epsilon: Fraction
-    _ask: Callable[[str, str], bool]
+    _ask: Callable[[str, str], bool] = field(repr=False)
 
     def ask(self, table: str, where: str = "") -> bool:
         """Say whether a table has more rows than the threshold that meet a condition.

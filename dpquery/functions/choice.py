@@ -9,28 +9,25 @@ what another gains: twice as much, with groups or without.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
-from typing import Protocol
 
 from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.functions.base import Facts, Measured
 from dpquery.functions.codes import code_of, from_code
 from dpquery.ir import Call, Code, ColumnRef, Histogram, Weight, columns_of
-from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Neighbours, decimal_text
 from dpquery.types import BOOLEAN, Kind, ordinal
 
 __all__ = [
     "MOST_VALUES",
-    "Chooses",
     "ValueCell",
     "cells_distance",
     "in_rows",
     "listed_code",
     "require_few",
+    "require_room",
     "value_of",
     "weights_of",
 ]
@@ -39,14 +36,6 @@ MOST_VALUES = 1 << 14
 """More values than that are not chosen among."""
 MOST_WEIGHTS = 1 << 22
 """Weights of all groups together."""
-
-
-class Chooses(Protocol):
-    """A mechanism that gives one place of a list of weights."""
-
-    def release(self, utilities: Sequence[int], randomness: Randomness) -> int:
-        """Draw one place."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,3 +238,24 @@ def test_ranges_cover_the_grid_and_get_coarser_in_proportion(cells: int, zero: i
         assert len(range(low, high, width)) <= 8192
         nearest = min(abs(low - zero), abs(high - zero)) if not low <= zero < high else 0
         assert width == 1 or width <= nearest // 128 + 1
+
+
+@pytest.mark.parametrize("relation", Neighbours)
+def test_a_largest_value_attains_its_epsilon(relation: Neighbours) -> None:
+    """A row that is taken away just where the search stops, after a long empty stretch.
+
+    All candidates before it come nearer by one row; where it stood, nothing changes. Under
+    substitution it moves below them all.
+    """
+    of = World(tuple(range(600)))
+    release = plan(call("DP_MAX", of.argument), of.facts(relation))
+    top, place = 599, 250
+    crowd = [((0, top),)] * (release.few + 3)
+    candidates, _ = release.asked(Held(of, ()), 0)
+    at = ((0, candidates[place]),)
+    gone = ((0, 0),) if relation is SUBSTITUTE else ()
+    laws = [
+        release.mechanism.pmf(*handed(release, Held(of, (*crowd, one)))[0])
+        for one in (at, gone)
+    ]
+    assert 0.95 <= abs(np.log(laws[0][place] / laws[1][place])) <= 1 + 1e-9

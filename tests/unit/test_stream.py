@@ -167,6 +167,7 @@ def test_the_noise_is_that_of_a_stream_of_counts(neighbours: Neighbours):
     randomness = Seeded(1)
     assert started.answer(Counted(10**15), count, randomness) is True
     assert started._limit == limit
+    assert str(limit) not in repr(started)
     with pytest.raises(InternalError):
         started.answer(Counted(0), count, randomness)
 
