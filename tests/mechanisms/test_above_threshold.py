@@ -106,20 +106,20 @@ def test_probabilities_are_those_of_the_claim() -> None:
 )
 @pytest.mark.parametrize("many", [False, True])
 def test_answers_follow_the_law(threshold_scale: str, count_scale: str, many: bool) -> None:
-    """24 samples of 400, false alarm 1e-6; few and many counts take different paths."""
+    """24 samples of 150, false alarm 1e-6; few and many counts take different paths."""
     mechanism = AboveThreshold(Fraction(threshold_scale), Fraction(count_scale))
     counts = tuple(place - 30 for place in range(40)) if many else (-6, -3, 1, 2, 9)
     law = np.array(mechanism.pmf(counts, 0))
-    likely = np.flatnonzero(law * 400 > 5)
+    likely = np.flatnonzero(law * 150 > 5)
     assert np.sum(law) == pytest.approx(1)
     p_values = []
     for seed in range(24):
         randomness = Seeded(seed)
-        drawn = Counter(mechanism.release(counts, 0, randomness) for _ in range(400))
+        drawn = Counter(mechanism.release(counts, 0, randomness) for _ in range(150))
         seen = [drawn[None if place == len(counts) else place] for place in likely.tolist()]
         pairs = zip(
-            [*seen, 400 - sum(seen)],
-            [*law[likely] * 400, 400 * (1 - law[likely].sum())],
+            [*seen, 150 - sum(seen)],
+            [*law[likely] * 150, 150 * (1 - law[likely].sum())],
             strict=True,
         )
         kept = np.array([pair for pair in pairs if pair[1] > 1e-6])
