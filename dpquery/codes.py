@@ -290,6 +290,12 @@ share its place in the ledger, or its randomness.
 > session.close(); session.sql("SELECT DP_COUNT(*, eps=0.5) FROM staff")
 Open a session where it is used. Answers outlive their session.
 
+DPQ802 a stream that has ended
+A stream of questions is paid for once, until one count is above its threshold. Another answer
+would lose more than was paid for.
+> stream.ask("staff", "age > 60"), after a question that was answered with True
+Start another stream with session.above_threshold; it has its own price.
+
 DPQ901 a rule of the engine does not hold
 A check inside dpquery failed, so nothing is released. This is a mistake in dpquery.
 > any query

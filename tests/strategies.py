@@ -246,9 +246,21 @@ def _ranked(draw: st.DrawFn) -> str:
     return ", ".join(filter(None, [f"QUANTILE({argument}", draw(_ORDERS), bounds]))
 
 
+def _chosen(draw: st.DrawFn) -> str:
+    """Draw a call that chooses a value, up to its options."""
+    return draw(
+        st.builds("MODE({}".format, st.sampled_from("bkjci"))
+        | st.builds("TOP_K({}, {}".format, st.sampled_from("kjc"), st.integers(1, 2))
+        | st.builds("MAJORITY({}".format, CONDITIONS)
+        | st.builds("{}({}".format, st.sampled_from(["MIN", "MAX"]), _ORDERED)
+        | st.builds("FIRST_ABOVE({}, {}".format, st.sampled_from("ijc"), st.integers(0, 3))
+    )
+
+
 @st.composite
 def _calls(draw: st.DrawFn) -> str:
-    call = _ranked(draw) if draw(st.integers(0, 3)) == 0 else _additive(draw)
+    kind = draw(st.integers(0, 7))
+    call = _ranked(draw) if kind < 2 else _chosen(draw) if kind < 4 else _additive(draw)
     limit = draw(
         st.sampled_from(["", "", ", max_rows_contributed=3", ", max_rows_contributed=60"])
     )

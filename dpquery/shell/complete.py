@@ -211,6 +211,8 @@ def _fits(column: Column, function: DPFunction) -> bool:
             return column.numeric
         case Argument.ORDERED:
             return column.ordered
+        case Argument.LISTED:
+            return column.groups
     return True
 
 

@@ -19,7 +19,6 @@ from dpquery.errors import (
     SyntaxRefused,
 )
 from dpquery.functions import find
-from dpquery.functions.base import Argument
 from dpquery.ir import Call, ColumnRef, Expr, Key
 from dpquery.source import Span
 from dpquery.sql.above import FUNCTIONS
@@ -128,8 +127,10 @@ class Released:
 def _kind(call: Call) -> Kind:
     """Give the kind of what a call releases: a value of its argument, or else a number."""
     function = find(call.function)
-    ordered = function is not None and function.argument is Argument.ORDERED
-    return call.argument.type.kind if ordered and call.argument is not None else Kind.DOUBLE
+    if function is None or call.argument is None:
+        return Kind.DOUBLE
+    other = function.releases or Kind.DOUBLE
+    return call.argument.type.kind if function.of_argument else other
 
 
 @dataclass(slots=True)

@@ -307,7 +307,7 @@ def merged_ref(outputs: Sequence[Output], number: int) -> Expr:
     )
     keys = None
     if all(ref.keys is not None for ref in refs):
-        keys = tuple(dict.fromkeys(key for ref in refs for key in ref.keys or ()))
+        keys = tuple(sorted({key for ref in refs for key in ref.keys or ()}))
     grids = {ref.grid for ref in refs}
     return replace(
         refs[0],

@@ -61,7 +61,7 @@ def _units(random: Random) -> list[Row]:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Draw what is asked; the rows follow from a seed, or large examples would be of nothing."""
+    """Draw what is asked; rows follow from a seed, or most examples would have none."""
     texts = draw(st.lists(queries(), min_size=1, max_size=2))
     neighbours = draw(st.sampled_from(Neighbours))
     seed = draw(st.integers(0, 10**6))

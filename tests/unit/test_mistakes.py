@@ -171,8 +171,8 @@ MISTAKES = [
     ("SELECT MAX(salary) FROM staff", "MAX(salary)"),
     ("SELECT MIN(hired) FROM staff", "MIN(hired)"),
     ("SELECT MAX(dept) FROM staff", "MAX(dept)"),
-    ("SELECT DP_MAX(bonus, eps=0.1) FROM staff", "DP_MAX(bonus, eps=0.1)"),
-    ("SELECT DP_MIN(spent, eps=0.1) FROM visits", "DP_MIN(spent, eps=0.1)"),
+    ("SELECT MAX(bonus) FROM staff", "MAX(bonus)"),
+    ("SELECT MIN(spent) FROM visits", "MIN(spent)"),
     ("SELECT QUANTILE_CONT(salary, 0.9) FROM staff", "QUANTILE_CONT(salary, 0.9)"),
     ("SELECT PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY salary) FROM staff", WHOLE),
     ("SELECT MEDIAN(age) FROM staff", "MEDIAN(age)"),
@@ -295,8 +295,8 @@ def test_what_is_offered_first_is_accepted_when_it_is_pasted(session, query, par
 @pytest.mark.parametrize(
     ("query", "remedy"),
     [
-        ("SELECT MAX(salary) FROM staff", "DP_QUANTILE(salary, 0.99, eps=0.5)"),
-        ("SELECT DP_MIN(salary, eps=0.3) FROM staff", "DP_QUANTILE(salary, 0.01, eps=0.3)"),
+        ("SELECT MAX(salary) FROM staff", "DP_MAX(salary, eps=0.5)"),
+        ("SELECT min(salary) FROM staff", "DP_MIN(salary, eps=0.5)"),
         ("SELECT MEAN(age) FROM staff", "DP_AVG(age, eps=0.5)"),
         ("SELECT SUM(person_id) FROM staff", "DP_SUM(person_id, eps=0.5, bounds=[0, 1000])"),
         (
@@ -355,7 +355,7 @@ def test_a_mended_query_stands_only_where_it_is_accepted(session):
 
 
 def test_a_function_is_near_only_if_two_letters_differ(session):
-    names = ("DP_MODE", "DP_TOP_K", "DP_CORR", "LDP_MEAN")
+    names = ("DP_SKEWNESS", "DP_DENSITY", "DP_CORR", "LDP_MEAN")
     for name in names:
         refusal = refused(session, f"SELECT {name}(age, eps=0.1) FROM staff")
         assert refusal.diagnostic.remedy[0] == "DP_COUNT(*, eps=0.5)"
