@@ -29,6 +29,7 @@ from dpquery.sql.sources import (
     materialised,
 )
 from dpquery.sql.unjoined import (
+    JoinedBy,
     refuse_computed,
     refuse_kind,
     refuse_off_unit,
@@ -119,7 +120,9 @@ class _From:
         before = isinstance(item.found, Derived) and self.relation is None
         private_kept = before and self.waiting and item.side in {"LEFT", "FULL"}
         if (public_kept or private_kept) and not (self.grouped and item.side != "FULL"):
-            refuse_public_rows(item.span)
+            at = JoinedBy(join, item.span, self.context.spans)
+            kept = "LEFT" if isinstance(item.found, PublicItem) else "RIGHT"
+            refuse_public_rows(at, item.side, kept if item.side == "FULL" else "")
 
     def _own(self, item: _Item) -> list[exp.Expr]:
         """Give the conditions of a join, as they stand after ON."""
@@ -130,11 +133,10 @@ class _From:
         self.relation = found.relation
         self.members.append(found.member(item.alias))
         if self.waiting and item.join is not None:
-            self.pool += self._own(item)
-            using = item.join.args.get("using") or []
-            if using:
-                last = self.waiting.pop()
-                self._public(replace(last, join=item.join), last.found)  # type: ignore[arg-type]
+            last = self.waiting.pop()
+            if self.waiting and item.side:
+                refuse_kind(item.span, f"a {item.side} JOIN after several public tables")
+            self._public(replace(last, join=_turned(item.join)), last.found)  # type: ignore[arg-type]
         for waiting in self.waiting:
             self._public(replace(waiting, join=None), waiting.found)  # type: ignore[arg-type]
         self.waiting = []
@@ -159,7 +161,8 @@ class _From:
         own = self._own(item)
         key = KeyJoin(self.context, self.scope, public, self.context.numbers())
         pool = own if keeps else [*own, *self.pool, *self.where]
-        condition = key.condition(item.span, using, pool, own if keeps else None)
+        at = JoinedBy(item.join, item.span, self.context.spans)
+        condition = key.condition(at, using, pool, own if keeps else None)
         if not keeps:
             self.pool += own
         self.relation = PublicJoin(
@@ -182,7 +185,8 @@ class _From:
         own = self._own(item)
         pool = [*own, *self.pool, *self.where] if inner else own
         if not self._on_unit(using, pool, member):
-            refuse_off_unit(item.span, self.members, member, self.table)
+            at = JoinedBy(item.join, item.span, self.context.spans)
+            refuse_off_unit(at, self.members, member, self.table)
         same_units(self.context, self.relation, found.relation, item.span)
         rows = Conditions(scope, self.context.spans)
         rest = [part for part in own if not self._is_unit_equality(part, member)]
@@ -294,6 +298,13 @@ def bind_from(
         seen.add(fold(alias))
         clause.add(_Item(found, alias, join, span))
     return clause.finish()
+
+
+def _turned(join: exp.Join) -> exp.Join:
+    """Write a join with its sides changed: of a public relation and the rows that follow it."""
+    turned = join.copy()
+    turned.set("side", "LEFT" if str(join.side).upper() == "RIGHT" else None)
+    return turned
 
 
 def _hiding(member: Member, using: Sequence[exp.Identifier]) -> Member:

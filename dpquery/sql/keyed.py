@@ -17,7 +17,7 @@ from dpquery.sql.conditions import Conditions
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import Member, Scope, fold
 from dpquery.sql.sources import Context, PublicItem, longest_value, range_of
-from dpquery.sql.unjoined import refuse_key
+from dpquery.sql.unjoined import JoinedBy, refuse_key
 from dpquery.types import Kind
 
 __all__ = ["KeyJoin", "all_of", "equal_names"]
@@ -73,7 +73,7 @@ class KeyJoin:
 
     def condition(
         self,
-        span: Span,
+        at: JoinedBy,
         using: Sequence[exp.Identifier],
         pool: Sequence[exp.Expr],
         whole: Sequence[exp.Expr] | None,
@@ -81,7 +81,7 @@ class KeyJoin:
         """Give the condition of the join.
 
         Args:
-            span: where the join stands.
+            at: where the join stands.
             using: the names that it compares.
             pool: the conditions among which its equalities are looked for.
             whole: all that ON asks, where rows are kept that it is not true for.
@@ -96,9 +96,9 @@ class KeyJoin:
         keyed = {fold(self._compared(expr).name) for expr in (*named, *found)}
         unique = {*map(fold, self.public.table.unique)}
         if not unique or not unique <= keyed:
-            refuse_key(span, self.public, self.before)
+            refuse_key(at, self.public, self.before)
         rest = found if whole is None else [rows.condition(part) for part in whole]
-        made = all_of(span, [*named, *rest])
+        made = all_of(at.relation, [*named, *rest])
         assert made is not None  # noqa: S101 - a key has a column
         return made
 

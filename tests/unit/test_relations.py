@@ -86,10 +86,10 @@ WORDS = [
 refused[DPQ306]: the join with regions is not on its unique key
   |
 1 | SELECT DP_COUNT(*, eps=0.5) FROM visits v JOIN regions r ON v.region = r.zone
-  |                                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ unique: region
+  |                                                             ^^^^^^^^^^^^^^^^^ unique: region
 
    why: a row that met several public rows would count several times.
-   try: ON v.region = r.region""",
+   try: SELECT DP_COUNT(*, eps=0.5) FROM visits v JOIN regions r ON v.region = r.region""",
     ),
     (
         "SELECT DP_COUNT(*, eps=0.5) FROM (SELECT DISTINCT dept FROM staff) s",
@@ -100,7 +100,7 @@ refused[DPQ307]: DISTINCT of private rows needs the unit among its columns
   |                                                   ^^^^ units would become one row
 
    why: a row that stands for several units belongs to none of them.
-   try: put person_id among them""",
+   try: person_id, dept""",
     ),
 ]
 
