@@ -54,7 +54,7 @@ class ColumnRef:
     grid: Fraction | None = None
     """The step of a double's grid, where the policy states one."""
     keys: tuple[Scalar, ...] | None = field(default=None, repr=False)
-    """Its public values, sorted, where the policy lists them."""
+    """Its values that are public, in no order; None where they are not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,8 +115,9 @@ class Scope:
         if type_.kind is Kind.DECIMAL:
             type_ = decimal(type_.scale)
         bounded = column.bounds is not None
-        keys = None if column.keys is None else tuple(sorted(column.keys))
-        return ColumnRef(span, column.name, type_, column.interval, bounded, column.grid, keys)
+        return ColumnRef(
+            span, column.name, type_, column.interval, bounded, column.grid, column.keys
+        )
 
     def check_qualifier(self, node: exp.Column, span: Span) -> None:
         """Refuse what stands before a column unless it is the table's name in this query."""
