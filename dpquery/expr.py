@@ -60,7 +60,7 @@ class ColumnRef:
     grid: Fraction | None = None
     """The step of a double's grid, where the policy states one."""
     keys: tuple[Scalar, ...] | None = field(default=None, repr=False)
-    """Its public values, sorted; None where they are not public."""
+    """Its public values, in no order; None where they are not public."""
     longest: int = 0
     """Characters of a text that count."""
     of: int = 0

@@ -16,7 +16,7 @@ from fractions import Fraction
 from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.functions.base import Facts, Measured
 from dpquery.functions.codes import code_of, from_code
-from dpquery.ir import Call, Code, ColumnRef, Histogram, Weight, columns_of
+from dpquery.ir import Call, Code, ColumnRef, Histogram, Scalar, Weight
 from dpquery.privacy import Neighbours, decimal_text
 from dpquery.types import BOOLEAN, Kind, ordinal
 
@@ -64,16 +64,27 @@ def listed_code(call: Call) -> Code:
     argument = call.argument
     assert argument is not None  # noqa: S101 - the binder refuses a star here
     if isinstance(argument, ColumnRef) and argument.keys is not None:
-        code = Code(argument, Fraction(1), 0, len(argument.keys) - 1, values=argument.keys)
-    elif argument.type == BOOLEAN:
-        code = code_of(call, origin_at_low=True)
+        keys = tuple(sorted(argument.keys, key=_order))
+        code = Code(argument, Fraction(1), 0, len(keys) - 1, values=keys)
+    elif argument.type.kind is Kind.TEXT:
+        raise _private(call)
     else:
-        bounded = all(column.bounded for column in columns_of(argument).values())
-        if argument.type.kind is Kind.TEXT or not (bounded and argument.domain.bounded):
-            raise _private(call)
-        code = code_of(call, origin_at_low=True)
+        code = _bounded_code(call)
     require_few(call, code)
     return code
+
+
+def _bounded_code(call: Call) -> Code:
+    try:
+        return code_of(call, origin_at_low=True)
+    except PlanRefused as refusal:
+        if refusal.code != "DPQ401":
+            raise
+    raise _private(call)
+
+
+def _order(value: Scalar) -> int | Fraction | str | date:
+    return value
 
 
 def require_few(call: Call, code: Code) -> None:
@@ -146,17 +157,16 @@ def require_room(call: Call, facts: Facts, code: Code) -> None:
 def _private(call: Call) -> PlanRefused:
     argument = call.argument
     assert argument is not None  # noqa: S101 - the binder refuses a star here
-    names = ", ".join(c.name for c in columns_of(argument).values()) or "the argument"
     return PlanRefused(
         Diagnostic(
             "DPQ402",
-            f"the values of {names} are not public",
+            f"the values of {call.written} are not public",
             argument.span,
             "its values are private",
             (
                 "one of the values is shown, and it could be one that a single person has,",
                 "so it is chosen among values that are known before the data is read.",
             ),
-            (f"ask the data owner to state keys or bounds of {names} in the policy",),
+            (f"ask the data owner to state keys or bounds of {call.written} in the policy",),
         )
     )

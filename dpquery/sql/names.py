@@ -197,7 +197,7 @@ def column_ref(column: Column, number: int, span: Span) -> ColumnRef:
     type_ = decimal(column.type.scale) if column.type.kind is Kind.DECIMAL else column.type
     bounded = column.bounds is not None
     longest = column.max_length if type_.kind is Kind.TEXT else 0
-    range_, keys = column.interval, None if column.keys is None else tuple(sorted(column.keys))
+    range_, keys = column.interval, column.keys
     return ColumnRef(
         span, column.name, type_, range_, bounded, column.grid, keys, longest, number
     )
