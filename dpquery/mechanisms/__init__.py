@@ -10,6 +10,7 @@ from dpquery.mechanisms.discrete_gaussian import DiscreteGaussian
 from dpquery.mechanisms.discrete_laplace import DiscreteLaplace
 from dpquery.mechanisms.grid_quantile import GridQuantile, rank_range
 from dpquery.mechanisms.randomness import Randomness
+from dpquery.mechanisms.recursive_quantiles import RecursiveQuantiles
 
 __all__ = [
     "ADDITIVE",
@@ -20,10 +21,11 @@ __all__ = [
     "GridQuantile",
     "Mechanism",
     "Randomness",
+    "RecursiveQuantiles",
     "rank_range",
 ]
 
 ADDITIVE: tuple[type[AdditiveNoise], ...] = (DiscreteLaplace, DiscreteGaussian)
 """Those that add noise of one law to each value: the suite examines the law itself."""
 
-ALL: tuple[type[Mechanism], ...] = (*ADDITIVE, GridQuantile)
+ALL: tuple[type[Mechanism], ...] = (*ADDITIVE, GridQuantile, RecursiveQuantiles)

@@ -158,7 +158,7 @@ def test_what_is_known_of_cells_encloses_their_weights(
                 doublings = float(rate * score) / math.log(2)
                 assert bounds.least[place] <= doublings + 1e-9
                 assert min(doublings, DEEPEST) <= bounds.most[place] + 1 + 1e-5
-                if bounds.table.resolved[place]:
+                if bounds.resolved[place]:
                     assert bounds.scores[place] == score * order.denominator
     assert covered == [1] * cells
 
