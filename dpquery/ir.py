@@ -132,8 +132,8 @@ class Call:
     """FILTER (WHERE ...)."""
     options: Options
     distinct: bool = False
-    order: Fraction | None = None
-    """Which quantile, between 0 and 1."""
+    order: Fraction | tuple[Fraction, ...] | None = None
+    """Which quantile, between 0 and 1; or which ones, where a list is asked for."""
     text: str = ""
     """How it is written, without its FILTER: refusals offer it again, mended."""
 

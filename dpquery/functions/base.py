@@ -28,7 +28,9 @@ __all__ = [
     "DELTA",
     "EPS",
     "MAX_ROWS",
+    "MAX_ROWS_OF_TABLE",
     "MECHANISM",
+    "MECHANISM_ALIASES",
     "Argument",
     "DPFunction",
     "Facts",
@@ -62,6 +64,8 @@ MAX_ROWS = Parameter(
 )
 MECHANISM = Parameter("mechanism", "which mechanism adds the noise, as in mechanism='gaussian'")
 BOUNDS = Parameter("bounds", "where values are clamped, as in bounds=[0, 1000]")
+MECHANISM_ALIASES = {"recexp": "recursive"}
+"""Names under which mechanisms are known elsewhere."""
 COMMON = (EPS, DELTA, MAX_ROWS, MECHANISM)
 
 
@@ -127,6 +131,8 @@ class Step:
     expected_error: str
     """How far noise takes the answer from the exact value, 95 times in 100."""
     weight: Weight
+    why: str = ""
+    """Why this mechanism, where there was a choice."""
 
 
 class Measured(Protocol):

@@ -12,28 +12,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-import numpy as np
-import numpy.typing as npt
-
-from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.events import Event
 from dpquery.functions.base import (
     BOUNDS,
     EPS,
     MAX_ROWS,
-    MAX_ROWS_OF_TABLE,
     MECHANISM,
     Argument,
     DPFunction,
     Facts,
     Measured,
+    Release,
     Step,
 )
-from dpquery.functions.codes import code_of, from_code
+from dpquery.functions.codes import from_code
 from dpquery.functions.noise import LEVEL
-from dpquery.ir import Call, Histogram, Measure, Weight
+from dpquery.functions.quantiles import OF_LISTS, plan_list
+from dpquery.functions.ranked import (
+    Asked,
+    bins_for,
+    grid_of,
+    most_weight,
+    refuse_many,
+    unfit_mechanism,
+    weight_for,
+)
+from dpquery.ir import Call, Histogram, Measure
 from dpquery.mechanisms import GridQuantile, rank_range
-from dpquery.mechanisms.grid_quantile import LARGEST_GRID
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Neighbours, decimal_text
 from dpquery.types import Type
@@ -41,12 +46,8 @@ from dpquery.types import Type
 __all__ = ["MEDIAN", "QUANTILE"]
 
 HALF = Fraction(1, 2)
-MAX_GROUPS = 4096
-MOST_BINS = 1 << 13
-MOST_RANGES = 1 << 22
-"""Ranges of one histogram over all groups together."""
-NARROW = 2**62
-"""Below this, scores are computed in 64 bits."""
+OF_ONE = ("quantile",)
+"""The mechanisms that answer one quantile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class QuantileRelease:
         """Draw one value per group."""
         return [
             QuantileCell(
-                self.mechanism.release(_Asked(exact, self.measure, group), randomness), self
+                self.mechanism.release(Asked(exact, self.measure, group), randomness), self
             )
             for group in range(exact.groups)
         ]
@@ -121,87 +122,36 @@ class QuantileRelease:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """The histogram of one group, as the mechanism asks for it."""
-
-    exact: Measured
-    measure: Histogram
-    group: int
-
-    def __call__(self, low: int, high: int, width: int, /) -> npt.NDArray[np.int64]:
-        return self.exact.histogram(self.measure, self.group, low, high, width)
-
-
-def _plan(call: Call, facts: Facts) -> QuantileRelease:
+def _plan(call: Call, facts: Facts) -> Release:
+    if isinstance(call.order, tuple):
+        return plan_list(call, call.order, facts)
+    if call.options.mechanism not in (None, *OF_ONE):
+        raise unfit_mechanism(call, "of one order", OF_ONE, "a list")
     order = HALF if call.order is None else call.order
-    code = code_of(call, origin_at_low=True)
-    if code.cells > LARGEST_GRID:
-        raise _too_fine(call)
-    weight = _weight(call, facts, order)
+    code = grid_of(call)
+    weight = weight_for(call, facts, order.denominator)
+    refuse_many(call, facts.cells)
     substitution = facts.neighbours is Neighbours.SUBSTITUTE
     distance = rank_range(order, weight.total, substitution=substitution, grouped=facts.grouped)
-    most = MAX_ROWS_OF_TABLE * weight.scale
-    if facts.cells > MAX_GROUPS:
-        raise _too_many(call, facts.cells)
-    mechanism = GridQuantile.calibrated(order, code.cells, most, distance, call.options.epsilon)
-    mechanism = replace(mechanism, bins=_bins(facts.cells))
+    mechanism = GridQuantile.calibrated(
+        order, code.cells, most_weight(weight), distance, call.options.epsilon
+    )
+    mechanism = replace(mechanism, bins=bins_for(facts.cells))
     measure = Histogram(weight, code, call.condition)
     return QuantileRelease(call.function, measure, distance, mechanism, code.expr.type)
 
 
-def _too_fine(call: Call) -> PlanRefused:
-    return PlanRefused(
-        Diagnostic(
-            "DPQ404",
-            f"{call.function} has too many values to draw from between these bounds",
-            call.options.bounds_span or call.span,
-            "more than 2^63 values",
-            ("a quantile is one of the values that lie on a grid between the bounds.",),
-            ("narrow the bounds: bounds=[0, 1000]",),
-        )
-    )
-
-
-def _bins(groups: int) -> int:
-    """Give how finely a histogram parts the grid: all groups together stay within a bound."""
-    bins = MOST_BINS
-    while bins * groups > MOST_RANGES:
-        bins //= 2
-    return bins
-
-
-def _too_many(call: Call, groups: int) -> PlanRefused:
-    return PlanRefused(
-        Diagnostic(
-            "DPQ405",
-            f"{call.function} is answered for {MAX_GROUPS:,} groups at most",
-            call.span,
-            f"{groups:,} groups",
-            ("each group of a quantile takes scans of its own.",),
-            ("name fewer groups: WHERE a_column IN (1, 2)",),
-        )
-    )
-
-
-def _weight(call: Call, facts: Facts, order: Fraction) -> Weight:
-    """Give weights that leave scores in 64 bits, where the smallest scale allows it."""
-    weight = facts.weight(call)
-    while not weight.plain and weight.scale > 2**16:
-        if order.denominator * MAX_ROWS_OF_TABLE * weight.scale < NARROW:
-            break
-        weight = Weight(weight.limit, weight.scale // 2)
-    return weight
-
-
 QUANTILE = DPFunction(
     name="DP_QUANTILE",
-    summary="A value below which the given share of rows lies: 0.5 is the median.",
+    summary=(
+        "A value below which the given share of rows lies: 0.5 is the median. "
+        "For a list of shares it gives a list of values, at one charge."
+    ),
     star=False,
     argument=Argument.ORDERED,
     order=True,
     parameters=(EPS, MAX_ROWS, MECHANISM, BOUNDS),
-    mechanisms=("quantile",),
+    mechanisms=(*OF_ONE, *OF_LISTS),
     plan=_plan,
     example="SELECT DP_QUANTILE(salary, 0.1, eps=1) FROM staff",
 )
@@ -212,7 +162,7 @@ MEDIAN = DPFunction(
     star=False,
     argument=Argument.ORDERED,
     parameters=(EPS, MAX_ROWS, MECHANISM, BOUNDS),
-    mechanisms=("quantile",),
+    mechanisms=OF_ONE,
     plan=_plan,
     example="SELECT DP_MEDIAN(salary, eps=1) FROM staff",
 )

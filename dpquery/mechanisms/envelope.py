@@ -168,8 +168,8 @@ class Envelope:
         self._exponents = _Exponents.of(self._rate)
         self._bounds: dict[Table, _Bounds] = {}
 
-    def draw(self, randomness: Randomness) -> tuple[int, int]:
-        """Draw one cell of the law; give it with the weight of all rows below it.
+    def draw(self, randomness: Randomness) -> tuple[int, int, int]:
+        """Draw one cell of the law; give it with the weight below it, and up to it.
 
         Raises:
             InternalError: DPQ902, the source looks broken.
@@ -200,7 +200,7 @@ class Envelope:
             each, place, _ = max(loosest, key=lambda bin_of: bin_of[2])
             self._frontier.refine(each.table, each.first + place)
 
-    def _attempt(self, above: int, randomness: Randomness) -> tuple[int, int] | None:
+    def _attempt(self, above: int, randomness: Randomness) -> tuple[int, int, int] | None:
         """Propose a cell by the envelope; keep it with its weight over what was proposed.
 
         The cell stays the same while its bin is refined; what a finer exponent adds is paid in
@@ -217,8 +217,10 @@ class Envelope:
                 return None
             exponent = finer
         x = self._rate * int(bounds.scores[place])
-        kept = shrunk_coin(x, exponent, randomness)
-        return (cell, int(bounds.edges[place])) if kept else None
+        if not shrunk_coin(x, exponent, randomness):
+            return None
+        # A bin whose scores are known is one cell, or has the same weight at both ends.
+        return cell, int(bounds.edges[place]), int(bounds.edges[place + 1])
 
     def _proposed(self, above: int, randomness: Randomness) -> tuple[_Bounds, int, int]:
         below = randomness.below(above)

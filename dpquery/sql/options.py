@@ -9,7 +9,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused, listed, nearest
-from dpquery.functions.base import DPFunction
+from dpquery.functions.base import MECHANISM_ALIASES, DPFunction
 from dpquery.ir import Expr, Options
 from dpquery.privacy import EPSILON_MAX, EPSILON_MIN, decimal_text, exact_number
 from dpquery.source import Span
@@ -142,6 +142,7 @@ def _mechanism(function: DPFunction, node: exp.Expr, span: Span) -> str:
             )
         )
     name = fold(str(node.this))
+    name = MECHANISM_ALIASES.get(name, name)
     if name not in function.mechanisms:
         near = nearest(name, function.mechanisms) or function.mechanisms[0]
         raise NameRefused(

@@ -20,9 +20,10 @@ from dpquery.errors import InternalError
 from dpquery.events import Pure, decode, encode
 from dpquery.mechanisms import Randomness, RecursiveQuantiles, recursive_quantiles
 from dpquery.mechanisms.frontier import Frontier, spread_out
+from dpquery.mechanisms.recursive_quantiles import _Draw
 from dpquery.privacy import Loss, Neighbours
 from tests.mechanisms.histograms import Codes, Law, Rows
-from tests.mechanisms.joint_laws import agreement, single_rows, worst_loss
+from tests.mechanisms.joint_laws import agreement, apart, single_rows, worst_loss
 from tests.mechanisms.sources import ONES, PATTERNS, ZEROS, Failing, Repeating, Seeded, Stuck
 from tests.mechanisms.test_grid_quantile_sampler import salaries
 
@@ -37,6 +38,7 @@ ORDERS = {
     "quartiles": (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)),
     "uneven": (Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)),
     "with both ends": (Fraction(0), Fraction(1, 2), Fraction(1)),
+    "low": (Fraction(1, 10), Fraction(1, 5)),
     "five": (Fraction(0), Fraction(1, 5), Fraction(1, 2), Fraction(4, 5), Fraction(1)),
 }
 
@@ -104,21 +106,70 @@ def test_the_calibration_of_added_rows_fails_for_replaced_ones(name: str) -> Non
     assert worst_loss(wrong.pmf, single_rows(6), 3, SUBSTITUTE) > 1.1
 
 
-@pytest.mark.parametrize("name", ["quartiles", "uneven"])
-def test_one_level_paid_for_several_fails(name: str) -> None:
-    right = calibrated(name, 6, 0, ADD_REMOVE)
-    wrong = replace(right, rate=right.rate * right.levels)
-    assert worst_loss(wrong.pmf, single_rows(6), 3, ADD_REMOVE) > 1.2
+Changed = Callable[[_Draw, Fraction], _Draw]
 
 
-def test_epsilon_as_the_rate_fails() -> None:
-    """exp(-epsilon |rank - p n|) at each level, as in print."""
-    right = calibrated("uneven", 6, 0, ADD_REMOVE)
-    wrong = replace(right, rate=ONE)
-    assert worst_loss(wrong.pmf, single_rows(6), 3, ADD_REMOVE) > 2
+def in_full(draw: _Draw, budget: Fraction) -> _Draw:
+    """Each draw has the whole budget, as if the parts were not of the same rows."""
+    return replace(draw, lower=budget, upper=budget)
 
 
-def keep_in_both(part: tuple[int, int], place: int) -> tuple[tuple[int, int], tuple[int, int]]:
+def as_the_rate(draw: _Draw, budget: Fraction) -> _Draw:
+    """exp(-epsilon |rank - p n|), as in print: twice the farther side is not paid."""
+    return replace(draw, rate=budget)
+
+
+def light_on_both_sides(draw: _Draw, budget: Fraction) -> _Draw:
+    """Both sides are taken to have been moved by less than all."""
+    light = max(draw.lower, draw.upper)
+    return replace(draw, lower=light, upper=light)
+
+
+def with_mistake(monkeypatch: pytest.MonkeyPatch, change: Changed) -> None:
+    right = RecursiveQuantiles._planned
+
+    def wrong(
+        self: RecursiveQuantiles, span: tuple[int, int], budget: Fraction
+    ) -> _Draw | None:
+        draw = right(self, span, budget)
+        return None if draw is None else change(draw, budget)
+
+    monkeypatch.setattr(RecursiveQuantiles, "_planned", wrong)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [(in_full, "quartiles"), (as_the_rate, "uneven"), (as_the_rate, "quartiles")],
+)
+def test_a_budget_that_is_spent_more_than_once_fails(
+    change: Changed, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mechanism = calibrated(name, 6, 0, ADD_REMOVE)
+    assert worst_loss(mechanism.pmf, single_rows(6), 3, ADD_REMOVE) <= 1 + 1e-12
+    with_mistake(monkeypatch, change)
+    assert worst_loss(mechanism.pmf, single_rows(6), 3, ADD_REMOVE) > 1.2
+
+
+def loss_on_the_heavy_side() -> float:
+    """The order of 1/5 is drawn beside its row, that of 1/10 below: both draws lose in full."""
+    mechanism = calibrated("low", 40, 0, ADD_REMOVE)
+    weights = [7 * (cell == 38) for cell in range(40)]
+    here = mechanism.pmf(weights)
+    weights[1] += 1
+    return apart(here, mechanism.pmf(weights))
+
+
+def test_the_light_sides_budget_on_the_heavy_side_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert 0.9 < loss_on_the_heavy_side() <= 1
+    with_mistake(monkeypatch, light_on_both_sides)
+    assert loss_on_the_heavy_side() > 1.15
+
+
+def keep_in_both(
+    part: tuple[int, int], place: int, high: bool
+) -> tuple[tuple[int, int], tuple[int, int]]:
     return (part[0], place + 1), (place, part[1])
 
 
@@ -143,12 +194,13 @@ def test_rows_of_a_released_value_kept_on_both_sides_lose_more(
 
 
 SETTINGS = {
-    "quartiles, two bins": ("quartiles", [3, 0, 5, 1, 0, 2], 2, 2, 8, "1/3"),
-    "uneven, four bins": ("uneven", [1, 9, 0, 0, 4], 3, 4, 16, "1/5"),
-    "both ends, eight bins": ("with both ends", [2, 0, 0, 7, 1, 1, 0, 3], 1, 8, 16, "1/2"),
-    "two, not spread": ("two", [4, 0, 0, 1, 2, 0, 0, 5, 1], 0, 2, 6, "1/4"),
-    "no rows": ("quartiles", [0, 0, 0, 0], 2, 4, 16, "1"),
-    "no forgetting": ("quartiles", [6, 1, 0, 0, 2, 3], 3, 16, 1 << 16, "1/3"),
+    "quartiles, two bins": ("quartiles", [3, 0, 5, 1, 0, 2], 2, 2, 8, "4/3"),
+    "uneven, four bins": ("uneven", [1, 9, 0, 0, 4], 3, 4, 16, "4/5"),
+    "both ends, eight bins": ("with both ends", [2, 0, 0, 7, 1, 1, 0, 3], 1, 8, 16, "2"),
+    "two, not spread": ("two", [4, 0, 0, 1, 2, 0, 0, 5, 1], 0, 2, 6, "1"),
+    "low orders": ("low", [4, 0, 0, 1, 2, 0, 3], 1, 4, 8, "1"),
+    "no rows": ("quartiles", [0, 0, 0, 0], 2, 4, 16, "4"),
+    "no forgetting": ("quartiles", [6, 1, 0, 0, 2, 3], 3, 16, 1 << 16, "4/3"),
 }
 
 
@@ -282,7 +334,6 @@ def test_loss_and_event_say_what_was_asked() -> None:
     for count in (1, 2, 3, 4, 7, 8, 9, 64):
         orders = [Fraction(k, count + 1) for k in range(1, count + 1)]
         mechanism = RecursiveQuantiles.calibrated(orders, 10, MOST, 2**33, ONE)
-        assert mechanism.levels == math.floor(math.log2(count)) + 1
         assert mechanism.loss(2**33) == Loss(ONE)
         assert mechanism.loss(0) == Loss(Fraction(0))
         assert decode(encode(mechanism.event(2**32))) == Pure(ONE / 2)
@@ -295,18 +346,37 @@ def depth(mechanism: RecursiveQuantiles, span: tuple[int, int]) -> int:
     return 1 + max(depth(mechanism, (span[0], middle)), depth(mechanism, (middle + 1, span[1])))
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 9, 31, 32, 33, 64, 99])
-def test_a_row_is_in_no_more_draws_than_there_are_levels(count: int) -> None:
-    orders = tuple(Fraction(k, count) for k in range(count))
-    mechanism = RecursiveQuantiles(orders, 10, ONE, MOST)
-    assert depth(mechanism, (0, count)) == mechanism.levels
-    assert len(mechanism.rescaled) == count
-    assert all(0 <= order <= 1 for order in mechanism.rescaled)
+def spent(mechanism: RecursiveQuantiles, span: tuple[int, int], budget: Fraction) -> Fraction:
+    """The most that any way through the parts loses, each draw by the proof's own count."""
+    draw = mechanism._planned(span, budget)
+    if draw is None:
+        return Fraction(0)
+    heavy = 2 * max(draw.order, 1 - draw.order) * draw.rate
+    lower, upper = (draw.rate, heavy) if draw.high else (heavy, draw.rate)
+    return max(
+        lower + spent(mechanism, (span[0], draw.number), draw.lower),
+        upper + spent(mechanism, (draw.number + 1, span[1]), draw.upper),
+    )
+
+
+@given(
+    orders=st.sets(st.fractions(0, 1, max_denominator=100), min_size=1, max_size=20),
+    rate=st.fractions(Fraction(1, 100), 10, max_denominator=100),
+)
+def test_no_way_through_the_parts_loses_more_than_the_rate(
+    orders: set[Fraction], rate: Fraction
+) -> None:
+    mechanism = RecursiveQuantiles(tuple(sorted(orders)), 10, rate, MOST)
+    assert spent(mechanism, (0, len(orders)), rate) == rate
+    plan = list(mechanism.plan)
+    assert sorted(draw.number for draw in plan) == list(range(len(orders)))
+    assert all(0 <= draw.order <= 1 < draw.rate + 1 for draw in plan)
 
 
 def test_orders_are_rescaled_to_their_parts() -> None:
-    rescaled = RecursiveQuantiles(DECILES, 10, ONE, MOST).rescaled
-    assert rescaled[:3] == (Fraction(1, 2), Fraction(3, 5), Fraction(2, 3))
+    plan = list(RecursiveQuantiles(DECILES, 10, ONE, MOST).plan)
+    assert [str(draw.order) for draw in plan[:4]] == ["1/2", "3/5", "2/3", "1/2"]
+    assert [str(draw.rate) for draw in plan[:2]] == ["1/4", "15/58"]
 
 
 @pytest.mark.parametrize("cells", [1, 2, 8193, 2**40, 2**63])

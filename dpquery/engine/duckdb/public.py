@@ -7,6 +7,7 @@ Public tables are loaded when it opens; then the file system is shut.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -161,6 +162,8 @@ def _schema(columns: Mapping[str, Type]) -> pa.Schema:
 
 def arrow_type(type_: Type) -> pa.DataType:
     """Give the Arrow type in which released values of a type are handed on."""
+    if type_.listed:
+        return pa.list_(arrow_type(replace(type_, listed=False)))
     match type_.kind:
         case Kind.INTEGER:
             return pa.int64()
