@@ -64,7 +64,7 @@ MAX_ROWS = Parameter(
 )
 MECHANISM = Parameter("mechanism", "which mechanism adds the noise, as in mechanism='gaussian'")
 BOUNDS = Parameter("bounds", "where values are clamped, as in bounds=[0, 1000]")
-MECHANISM_ALIASES = {"recexp": "recursive"}
+MECHANISM_ALIASES = {"recexp": "recursive", "indexp": "independent"}
 """Names under which mechanisms are known elsewhere."""
 COMMON = (EPS, DELTA, MAX_ROWS, MECHANISM)
 

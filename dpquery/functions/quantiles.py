@@ -1,16 +1,17 @@
 """DP_QUANTILE of a list: several values of one column, drawn together at one charge.
 
 Sensitivity: one unit has a total weight of at most limit * scale in the histograms of all
-groups together, so it moves them by that in L1 norm, and by twice that where it is replaced.
-The mechanisms here lose in proportion to how far the histogram moves: one charge covers the
-list, and all groups.
+groups together, so it moves them by that in L1 norm, and by twice that where it is replaced;
+it moves rank scores by no more than `rank_range` says. Every mechanism here loses in proportion
+to how far these move: one charge covers the list, and all groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Protocol
 
 from dpquery.events import Event
 from dpquery.functions.base import Facts, Measured, Step
@@ -26,16 +27,43 @@ from dpquery.functions.ranked import (
     weight_for,
 )
 from dpquery.ir import Call, Histogram, Measure, Weight
-from dpquery.mechanisms import RecursiveQuantiles
+from dpquery.mechanisms import IndependentQuantiles, Mechanism, RecursiveQuantiles, rank_range
+from dpquery.mechanisms.frontier import Histogram as Weights
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.privacy import decimal_text
+from dpquery.privacy import Neighbours, decimal_text
 from dpquery.sensitivity import sensitivity
 from dpquery.types import Type
 
 __all__ = ["OF_LISTS", "plan_list"]
 
-OF_LISTS = ("recursive",)
-"""The mechanisms that answer a list."""
+Orders = tuple[Fraction, ...]
+
+
+class ListMechanism(Mechanism, Protocol):
+    """Draws a cell for each of several orders."""
+
+    @property
+    def orders(self) -> Orders:
+        """Each order once, and rising."""
+        ...
+
+    @property
+    def cells(self) -> int:
+        """How many cells the grid has."""
+        ...
+
+    @property
+    def widths(self) -> list[Fraction]:
+        """How widely each draw errs, in weight."""
+        ...
+
+    def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
+        """Draw a cell for each order; they rise or stay."""
+        ...
+
+    def rank_interval(self, confidence: Fraction) -> int:
+        """Give a weight that no cell's rank is off by more than, as often as stated."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +95,8 @@ class QuantilesRelease:
     function: str
     measure: Histogram
     distance: int
-    mechanism: RecursiveQuantiles
-    orders: tuple[Fraction, ...]
+    mechanism: ListMechanism
+    orders: Orders
     """As they were asked for; the mechanism has each once, and rising."""
     type: Type
     why: str
@@ -85,7 +113,8 @@ class QuantilesRelease:
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[QuantilesCell]:
         """Draw one list per group."""
         return [
-            self._drawn(Asked(exact, self.measure, g), randomness) for g in range(exact.groups)
+            self._drawn(Asked(exact, self.measure, group), randomness)
+            for group in range(exact.groups)
         ]
 
     def _drawn(self, histogram: Asked, randomness: Randomness) -> QuantilesCell:
@@ -100,22 +129,24 @@ class QuantilesRelease:
     def step(self) -> Step:
         """Describe the release in rows."""
         scale = self.measure.weight.scale
-        widths = sorted(1 / (draw.rate * scale) for draw in self.mechanism.plan)
+        widths = sorted({decimal_text(w / scale, 4) for w in self.mechanism.widths}, key=_size)
         return Step(
             function=self.function,
             mechanism=self.mechanism.name,
             epsilon=self.mechanism.loss(self.distance).epsilon,
             sensitivity=f"{decimal_text(Fraction(self.distance, scale), 4)} in weight of rows",
-            noise_scale=(
-                f"{decimal_text(widths[0], 4)} to {decimal_text(widths[-1], 4)} in ranks"
-            ),
+            noise_scale=f"{' to '.join((*widths[:1], *widths[1:][-1:]))} in ranks",
             expected_error=f"at most {round(self.rows_off(LEVEL))} ranks each",
             weight=self.measure.weight,
             why=self.why,
         )
 
 
-def plan_list(call: Call, orders: tuple[Fraction, ...], facts: Facts) -> QuantilesRelease:
+def _size(text: str) -> Fraction:
+    return Fraction(text.removesuffix("…"))
+
+
+def plan_list(call: Call, orders: Orders, facts: Facts) -> QuantilesRelease:
     """Plan the release of a list.
 
     Raises:
@@ -126,27 +157,70 @@ def plan_list(call: Call, orders: tuple[Fraction, ...], facts: Facts) -> Quantil
         raise unfit_mechanism(call, "of a list", OF_LISTS, "one quantile")
     code, rising = grid_of(call), tuple(sorted(set(orders)))
     refuse_many(call, facts.cells, len(rising))
-    weight = weight_for(call, facts, _denominator(rising, code.cells))
+    name, why = _chosen(call, len(rising))
+    weight = weight_for(call, facts, _denominator(rising))
     measure = Histogram(weight, code, call.condition)
-    distance = sensitivity(measure, facts.neighbours, grouped=facts.grouped)
-    mechanism = _recursive(rising, code.cells, weight, distance, call.options.epsilon)
-    mechanism = replace(mechanism, bins=min(mechanism.bins, bins_for(facts.cells)))
+    asked = _Asked(rising, code.cells, weight, call.options.epsilon, facts)
+    mechanism, distance = _PLANNERS[name](asked, measure)
     listed = replace(code.expr.type, listed=True)
-    why = "" if call.options.mechanism else _why(len(rising))
     return QuantilesRelease(call.function, measure, distance, mechanism, orders, listed, why)
 
 
-def _recursive(
-    orders: tuple[Fraction, ...], cells: int, weight: Weight, distance: int, epsilon: Fraction
-) -> RecursiveQuantiles:
-    return RecursiveQuantiles.calibrated(orders, cells, most_weight(weight), distance, epsilon)
+def _chosen(call: Call, count: int) -> tuple[str, str]:
+    """Choose a mechanism from the number of orders alone, and say why."""
+    if call.options.mechanism is not None:
+        return call.options.mechanism, ""
+    return OF_LISTS[0], f"{count} quantiles: each row is in few of their draws, by halving"
 
 
-def _denominator(orders: tuple[Fraction, ...], cells: int) -> int:
-    """Give the largest denominator of an order within its part."""
-    plan = RecursiveQuantiles(orders, cells, Fraction(1), 0).plan
-    return max(draw.order.denominator for draw in plan)
+def _denominator(orders: Orders) -> int:
+    """Give the largest denominator of an order, by itself or within its part."""
+    plan = RecursiveQuantiles(orders, 1, Fraction(1), 0).plan
+    return max(order.denominator for order in (*orders, *(draw.order for draw in plan)))
 
 
-def _why(count: int) -> str:
-    return f"{count} quantiles: each row is in few of their draws, by halving"
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a mechanism is planned from."""
+
+    orders: Orders
+    cells: int
+    weight: Weight
+    epsilon: Fraction
+    facts: Facts
+
+    @property
+    def bins(self) -> int:
+        return bins_for(self.facts.cells)
+
+
+Planned = tuple[ListMechanism, int]
+
+
+def _recursive(asked: _Asked, measure: Histogram) -> Planned:
+    distance = sensitivity(measure, asked.facts.neighbours, grouped=asked.facts.grouped)
+    mechanism = RecursiveQuantiles.calibrated(
+        asked.orders, asked.cells, most_weight(asked.weight), distance, asked.epsilon
+    )
+    return replace(mechanism, bins=min(mechanism.bins, asked.bins)), distance
+
+
+def _independent(asked: _Asked, measure: Histogram) -> Planned:
+    substitution = asked.facts.neighbours is Neighbours.SUBSTITUTE
+    ranges = [
+        rank_range(order, 1, substitution=substitution, grouped=asked.facts.grouped)
+        for order in asked.orders
+    ]
+    distance, most = measure.weight.total, most_weight(asked.weight)
+    mechanism = IndependentQuantiles.calibrated(
+        asked.orders, asked.cells, most, ranges, distance, asked.epsilon
+    )
+    return replace(mechanism, bins=min(mechanism.bins, asked.bins)), distance
+
+
+_PLANNERS: dict[str, Callable[[_Asked, Histogram], Planned]] = {
+    "recursive": _recursive,
+    "independent": _independent,
+}
+OF_LISTS = tuple(_PLANNERS)
+"""The mechanisms that answer a list."""

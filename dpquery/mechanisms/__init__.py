@@ -9,6 +9,7 @@ from dpquery.mechanisms.base import AdditiveNoise, Mechanism
 from dpquery.mechanisms.discrete_gaussian import DiscreteGaussian
 from dpquery.mechanisms.discrete_laplace import DiscreteLaplace
 from dpquery.mechanisms.grid_quantile import GridQuantile, rank_range
+from dpquery.mechanisms.independent_quantiles import IndependentQuantiles
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.recursive_quantiles import RecursiveQuantiles
 
@@ -19,6 +20,7 @@ __all__ = [
     "DiscreteGaussian",
     "DiscreteLaplace",
     "GridQuantile",
+    "IndependentQuantiles",
     "Mechanism",
     "Randomness",
     "RecursiveQuantiles",
@@ -28,4 +30,9 @@ __all__ = [
 ADDITIVE: tuple[type[AdditiveNoise], ...] = (DiscreteLaplace, DiscreteGaussian)
 """Those that add noise of one law to each value: the suite examines the law itself."""
 
-ALL: tuple[type[Mechanism], ...] = (*ADDITIVE, GridQuantile, RecursiveQuantiles)
+ALL: tuple[type[Mechanism], ...] = (
+    *ADDITIVE,
+    GridQuantile,
+    IndependentQuantiles,
+    RecursiveQuantiles,
+)

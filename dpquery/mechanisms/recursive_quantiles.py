@@ -141,6 +141,11 @@ class RecursiveQuantiles:
             yield from self._plan((span[0], draw.number), draw.lower)
             yield from self._plan((draw.number + 1, span[1]), draw.upper)
 
+    @property
+    def widths(self) -> list[Fraction]:
+        """How widely each draw errs, in weight."""
+        return [Fraction(1, draw.rate) for draw in self.plan]
+
     def loss(self, distance: Distance) -> Loss:
         """Give rate distance, where weights move by no more than the distance."""
         return Loss(self.rate * distance)

@@ -19,6 +19,7 @@ from dpquery.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
     GridQuantile,
+    IndependentQuantiles,
     RecursiveQuantiles,
 )
 from dpquery.privacy import Loss
@@ -47,6 +48,7 @@ def test_docstring_has_the_headings_in_order(kind: type) -> None:
 def test_a_mechanism_of_another_kind_has_tests_of_its_law(kind: type) -> None:
     own = {
         GridQuantile: "test_grid_quantile.py",
+        IndependentQuantiles: "test_independent_quantiles.py",
         RecursiveQuantiles: "test_recursive_quantiles.py",
     }
     assert kind in ADDITIVE or (Path(__file__).parent / own[kind]).exists()
