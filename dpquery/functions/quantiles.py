@@ -22,12 +22,19 @@ from dpquery.functions.ranked import (
     bins_for,
     grid_of,
     most_weight,
+    ranges_for,
     refuse_many,
     unfit_mechanism,
     weight_for,
 )
 from dpquery.ir import Call, Histogram, Measure, Weight
-from dpquery.mechanisms import IndependentQuantiles, Mechanism, RecursiveQuantiles, rank_range
+from dpquery.mechanisms import (
+    IndependentQuantiles,
+    Mechanism,
+    RecursiveQuantiles,
+    TreeQuantiles,
+    rank_range,
+)
 from dpquery.mechanisms.frontier import Histogram as Weights
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Neighbours, decimal_text
@@ -36,11 +43,13 @@ from dpquery.types import Type
 
 __all__ = ["OF_LISTS", "plan_list"]
 
+MOST_DRAWN = 64
+"""More quantiles than that are read from a tree of counts."""
 Orders = tuple[Fraction, ...]
 
 
 class ListMechanism(Mechanism, Protocol):
-    """Draws a cell for each of several orders."""
+    """Gives a cell for each of several orders."""
 
     @property
     def orders(self) -> Orders:
@@ -61,8 +70,8 @@ class ListMechanism(Mechanism, Protocol):
         """Draw a cell for each order; they rise or stay."""
         ...
 
-    def rank_interval(self, confidence: Fraction) -> int:
-        """Give a weight that no cell's rank is off by more than, as often as stated."""
+    def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:
+        """Give how far off the ranks are, in weight, so often; and whether that is proven."""
         ...
 
 
@@ -122,28 +131,29 @@ class QuantilesRelease:
         of_order = dict(zip(self.mechanism.orders, drawn, strict=True))
         return QuantilesCell(tuple(of_order[order] for order in self.orders), self)
 
-    def rows_off(self, confidence: Fraction) -> Fraction:
-        """Give a bound on the error of every value in rows of full weight."""
-        return Fraction(self.mechanism.rank_interval(confidence), self.measure.weight.scale)
+    def _error(self) -> str:
+        """Say how many rows of full weight the values are off."""
+        most, proven = self.mechanism.ranks_off(LEVEL)
+        return f"{'at most' if proven else 'about'} {round(most / self._scale)} ranks each"
+
+    @property
+    def _scale(self) -> Fraction:
+        return Fraction(self.measure.weight.scale)
 
     def step(self) -> Step:
         """Describe the release in rows."""
-        scale = self.measure.weight.scale
-        widths = sorted({decimal_text(w / scale, 4) for w in self.mechanism.widths}, key=_size)
+        widths = [width / self._scale for width in self.mechanism.widths]
+        shown = dict.fromkeys(decimal_text(end, 4) for end in (min(widths), max(widths)))
         return Step(
             function=self.function,
             mechanism=self.mechanism.name,
             epsilon=self.mechanism.loss(self.distance).epsilon,
-            sensitivity=f"{decimal_text(Fraction(self.distance, scale), 4)} in weight of rows",
-            noise_scale=f"{' to '.join((*widths[:1], *widths[1:][-1:]))} in ranks",
-            expected_error=f"at most {round(self.rows_off(LEVEL))} ranks each",
+            sensitivity=f"{decimal_text(self.distance / self._scale, 4)} in weight of rows",
+            noise_scale=f"{' to '.join(shown)} in ranks",
+            expected_error=self._error(),
             weight=self.measure.weight,
             why=self.why,
         )
-
-
-def _size(text: str) -> Fraction:
-    return Fraction(text.removesuffix("…"))
 
 
 def plan_list(call: Call, orders: Orders, facts: Facts) -> QuantilesRelease:
@@ -156,8 +166,8 @@ def plan_list(call: Call, orders: Orders, facts: Facts) -> QuantilesRelease:
     if call.options.mechanism not in (None, *OF_LISTS):
         raise unfit_mechanism(call, "of a list", OF_LISTS, "one quantile")
     code, rising = grid_of(call), tuple(sorted(set(orders)))
-    refuse_many(call, facts.cells, len(rising))
     name, why = _chosen(call, len(rising))
+    refuse_many(call, facts.cells, 1 if name in _OF_ONE_SCAN else len(rising))
     weight = weight_for(call, facts, _denominator(rising))
     measure = Histogram(weight, code, call.condition)
     asked = _Asked(rising, code.cells, weight, call.options.epsilon, facts)
@@ -170,7 +180,9 @@ def _chosen(call: Call, count: int) -> tuple[str, str]:
     """Choose a mechanism from the number of orders alone, and say why."""
     if call.options.mechanism is not None:
         return call.options.mechanism, ""
-    return OF_LISTS[0], f"{count} quantiles: each row is in few of their draws, by halving"
+    if count > MOST_DRAWN:
+        return "tree", f"{count} quantiles: a tree of counts errs alike for any number of them"
+    return "recursive", f"{count} quantiles: each row is in few of their draws, by halving"
 
 
 def _denominator(orders: Orders) -> int:
@@ -218,9 +230,20 @@ def _independent(asked: _Asked, measure: Histogram) -> Planned:
     return replace(mechanism, bins=min(mechanism.bins, asked.bins)), distance
 
 
+def _tree(asked: _Asked, measure: Histogram) -> Planned:
+    distance = sensitivity(measure, asked.facts.neighbours, grouped=asked.facts.grouped)
+    leaves = ranges_for(asked.facts.cells)
+    return (
+        TreeQuantiles.calibrated(asked.orders, asked.cells, distance, asked.epsilon, leaves),
+        distance,
+    )
+
+
 _PLANNERS: dict[str, Callable[[_Asked, Histogram], Planned]] = {
     "recursive": _recursive,
     "independent": _independent,
+    "tree": _tree,
 }
+_OF_ONE_SCAN = frozenset({"tree"})
 OF_LISTS = tuple(_PLANNERS)
 """The mechanisms that answer a list."""

@@ -18,6 +18,7 @@ __all__ = [
     "bins_for",
     "grid_of",
     "most_weight",
+    "ranges_for",
     "refuse_many",
     "unfit_mechanism",
     "weight_for",
@@ -26,6 +27,7 @@ __all__ = [
 MAX_DRAWS = 4096
 """Values that one call draws over all groups together."""
 MOST_BINS = 1 << 13
+MOST_LEAVES = 1 << 16
 MOST_RANGES = 1 << 22
 """Ranges of one histogram over all groups together."""
 LEAST_SCALE = 2**16
@@ -81,11 +83,16 @@ def most_weight(weight: Weight) -> int:
 
 
 def bins_for(groups: int) -> int:
-    """Give how finely a histogram parts the grid: all groups together stay within a bound."""
-    bins = MOST_BINS
-    while bins * groups > MOST_RANGES:
-        bins //= 2
-    return bins
+    """Give how finely a histogram parts the grid, where it is asked for again more finely."""
+    return min(MOST_BINS, ranges_for(groups))
+
+
+def ranges_for(groups: int) -> int:
+    """Give how finely one histogram can part the grid: all groups stay within a bound."""
+    ranges = MOST_LEAVES
+    while ranges * groups > MOST_RANGES:
+        ranges //= 2
+    return ranges
 
 
 def refuse_many(call: Call, groups: int, values: int = 1) -> None:

