@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from dpquery.answer import Cell
 from dpquery.errors import Diagnostic, PlanRefused
@@ -36,6 +36,7 @@ __all__ = [
     "Facts",
     "Measured",
     "NoisyCell",
+    "Noted",
     "Parameter",
     "Release",
     "Step",
@@ -64,7 +65,7 @@ MAX_ROWS = Parameter(
 )
 MECHANISM = Parameter("mechanism", "which mechanism adds the noise, as in mechanism='gaussian'")
 BOUNDS = Parameter("bounds", "where values are clamped, as in bounds=[0, 1000]")
-MECHANISM_ALIASES = {"recexp": "recursive", "indexp": "independent"}
+MECHANISM_ALIASES = {"recexp": "recursive", "indexp": "independent", "qexp": "exponential"}
 """Names under which mechanisms are known elsewhere."""
 COMMON = (EPS, DELTA, MAX_ROWS, MECHANISM)
 
@@ -186,6 +187,16 @@ class Release(Protocol):
 
     def step(self) -> Step:
         """Describe it for EXPLAIN."""
+        ...
+
+
+@runtime_checkable
+class Noted(Protocol):
+    """A release with something that the analyst should know."""
+
+    @property
+    def note(self) -> str:
+        """Say it in a line."""
         ...
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "additive_noise",
     "double",
     "in_type",
+    "needless_delta",
     "spread",
 ]
 
@@ -68,7 +69,7 @@ def additive_noise(call: Call, l1: int, l2: Distance) -> AdditiveNoise:
     options = call.options
     if options.mechanism != "gaussian":
         if options.delta is not None:
-            raise _needless(call, options.delta_span)
+            raise needless_delta(call, "laplace", "Laplace noise")
         return DiscreteLaplace.calibrated(l1, options.epsilon)
     if options.delta is None:
         raise PlanRefused(
@@ -87,16 +88,17 @@ def additive_noise(call: Call, l1: int, l2: Distance) -> AdditiveNoise:
     return DiscreteGaussian.calibrated(l2, options.epsilon, options.delta)
 
 
-def _needless(call: Call, span: Span | None) -> PlanRefused:
+def needless_delta(call: Call, name: str, what: str) -> PlanRefused:
+    """Refuse a delta that a mechanism would pass over."""
     return PlanRefused(
         Diagnostic(
             "DPQ403",
-            f"{call.function} with mechanism='laplace' has no use for a delta",
-            span,
+            f"{call.function} with mechanism='{name}' has no use for a delta",
+            call.options.delta_span,
             "this would be passed over",
-            ("Laplace noise keeps its promise without exception, so no delta is spent on it.",),
+            (f"{what} keeps its promise without exception, so no delta is spent on it.",),
             (
-                _leaving_out(call, span),
+                _leaving_out(call, call.options.delta_span),
                 "or add mechanism='gaussian', under a policy whose budget has a delta",
             ),
         )

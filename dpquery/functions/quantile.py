@@ -15,6 +15,7 @@ from fractions import Fraction
 from dpquery.events import Event
 from dpquery.functions.base import (
     BOUNDS,
+    DELTA,
     EPS,
     MAX_ROWS,
     MECHANISM,
@@ -26,7 +27,8 @@ from dpquery.functions.base import (
     Step,
 )
 from dpquery.functions.codes import from_code
-from dpquery.functions.noise import LEVEL
+from dpquery.functions.noise import LEVEL, needless_delta
+from dpquery.functions.noisy_quantile import OF_TEACHING, plan_noisy
 from dpquery.functions.quantiles import OF_LISTS, plan_list
 from dpquery.functions.ranked import (
     Asked,
@@ -38,7 +40,7 @@ from dpquery.functions.ranked import (
     weight_for,
 )
 from dpquery.ir import Call, Histogram, Measure
-from dpquery.mechanisms import GridQuantile, rank_range
+from dpquery.mechanisms import GapQuantile, GridQuantile, rank_range
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Neighbours, decimal_text
 from dpquery.types import Type
@@ -46,7 +48,8 @@ from dpquery.types import Type
 __all__ = ["MEDIAN", "QUANTILE"]
 
 HALF = Fraction(1, 2)
-OF_ONE = ("quantile",)
+OF_RANKS = {kind.name: kind for kind in (GridQuantile, GapQuantile)}
+OF_ONE = (*OF_RANKS, *OF_TEACHING)
 """The mechanisms that answer one quantile."""
 
 
@@ -83,7 +86,7 @@ class QuantileRelease:
     function: str
     measure: Histogram
     distance: Fraction
-    mechanism: GridQuantile
+    mechanism: GridQuantile | GapQuantile
     type: Type
 
     @property
@@ -128,15 +131,20 @@ def _plan(call: Call, facts: Facts) -> Release:
     if call.options.mechanism not in (None, *OF_ONE):
         raise unfit_mechanism(call, "of one order", OF_ONE, "a list")
     order = HALF if call.order is None else call.order
+    if call.options.mechanism in OF_TEACHING:
+        return plan_noisy(call, order, facts)
+    kind = OF_RANKS[call.options.mechanism or GridQuantile.name]
+    if call.options.delta is not None:
+        raise needless_delta(call, kind.name, "it")
     code = grid_of(call)
     weight = weight_for(call, facts, order.denominator)
     refuse_many(call, facts.cells)
     substitution = facts.neighbours is Neighbours.SUBSTITUTE
     distance = rank_range(order, weight.total, substitution=substitution, grouped=facts.grouped)
-    mechanism = GridQuantile.calibrated(
+    mechanism = kind.calibrated(
         order, code.cells, most_weight(weight), distance, call.options.epsilon
     )
-    mechanism = replace(mechanism, bins=bins_for(facts.cells))
+    mechanism = replace(mechanism, bins=min(mechanism.bins, bins_for(facts.cells)))
     measure = Histogram(weight, code, call.condition)
     return QuantileRelease(call.function, measure, distance, mechanism, code.expr.type)
 
@@ -150,7 +158,7 @@ QUANTILE = DPFunction(
     star=False,
     argument=Argument.ORDERED,
     order=True,
-    parameters=(EPS, MAX_ROWS, MECHANISM, BOUNDS),
+    parameters=(EPS, DELTA, MAX_ROWS, MECHANISM, BOUNDS),
     mechanisms=(*OF_ONE, *OF_LISTS),
     plan=_plan,
     example="SELECT DP_QUANTILE(salary, 0.1, eps=1) FROM staff",
@@ -161,7 +169,7 @@ MEDIAN = DPFunction(
     summary="A value below which half of the rows lie.",
     star=False,
     argument=Argument.ORDERED,
-    parameters=(EPS, MAX_ROWS, MECHANISM, BOUNDS),
+    parameters=(EPS, DELTA, MAX_ROWS, MECHANISM, BOUNDS),
     mechanisms=OF_ONE,
     plan=_plan,
     example="SELECT DP_MEDIAN(salary, eps=1) FROM staff",

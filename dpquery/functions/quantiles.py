@@ -16,7 +16,7 @@ from typing import Protocol
 from dpquery.events import Event
 from dpquery.functions.base import Facts, Measured, Step
 from dpquery.functions.codes import from_code
-from dpquery.functions.noise import LEVEL
+from dpquery.functions.noise import LEVEL, needless_delta
 from dpquery.functions.ranked import (
     Asked,
     bins_for,
@@ -165,6 +165,8 @@ def plan_list(call: Call, orders: Orders, facts: Facts) -> QuantilesRelease:
     """
     if call.options.mechanism not in (None, *OF_LISTS):
         raise unfit_mechanism(call, "of a list", OF_LISTS, "one quantile")
+    if call.options.delta is not None:
+        raise needless_delta(call, call.options.mechanism or OF_LISTS[0], "it")
     code, rising = grid_of(call), tuple(sorted(set(orders)))
     name, why = _chosen(call, len(rising))
     refuse_many(call, facts.cells, 1 if name in _OF_ONE_SCAN else len(rising))

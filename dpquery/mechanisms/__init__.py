@@ -8,8 +8,10 @@ line in `ALL`.
 from dpquery.mechanisms.base import AdditiveNoise, Mechanism
 from dpquery.mechanisms.discrete_gaussian import DiscreteGaussian
 from dpquery.mechanisms.discrete_laplace import DiscreteLaplace
+from dpquery.mechanisms.gap_quantile import GapQuantile
 from dpquery.mechanisms.grid_quantile import GridQuantile, rank_range
 from dpquery.mechanisms.independent_quantiles import IndependentQuantiles
+from dpquery.mechanisms.noisy_quantile import NoisyQuantile
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.recursive_quantiles import RecursiveQuantiles
 from dpquery.mechanisms.tree_quantiles import TreeQuantiles
@@ -20,9 +22,11 @@ __all__ = [
     "AdditiveNoise",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "GapQuantile",
     "GridQuantile",
     "IndependentQuantiles",
     "Mechanism",
+    "NoisyQuantile",
     "Randomness",
     "RecursiveQuantiles",
     "TreeQuantiles",
@@ -34,8 +38,10 @@ ADDITIVE: tuple[type[AdditiveNoise], ...] = (DiscreteLaplace, DiscreteGaussian)
 
 ALL: tuple[type[Mechanism], ...] = (
     *ADDITIVE,
+    GapQuantile,
     GridQuantile,
     IndependentQuantiles,
+    NoisyQuantile,
     RecursiveQuantiles,
     TreeQuantiles,
 )

@@ -18,8 +18,10 @@ from dpquery.mechanisms import (
     AdditiveNoise,
     DiscreteGaussian,
     DiscreteLaplace,
+    GapQuantile,
     GridQuantile,
     IndependentQuantiles,
+    NoisyQuantile,
     RecursiveQuantiles,
     TreeQuantiles,
 )
@@ -48,8 +50,10 @@ def test_docstring_has_the_headings_in_order(kind: type) -> None:
 @pytest.mark.parametrize("kind", ALL)
 def test_a_mechanism_of_another_kind_has_tests_of_its_law(kind: type) -> None:
     own = {
+        GapQuantile: "test_single_quantiles.py",
         GridQuantile: "test_grid_quantile.py",
         IndependentQuantiles: "test_independent_quantiles.py",
+        NoisyQuantile: "test_single_quantiles.py",
         RecursiveQuantiles: "test_recursive_quantiles.py",
         TreeQuantiles: "test_tree_quantiles.py",
     }
