@@ -32,8 +32,10 @@ from dpquery.mechanisms import (
     IndependentQuantiles,
     Mechanism,
     RecursiveQuantiles,
+    ThresholdQuantiles,
     TreeQuantiles,
     rank_range,
+    threshold_cost,
 )
 from dpquery.mechanisms.frontier import Histogram as Weights
 from dpquery.mechanisms.randomness import Randomness
@@ -241,11 +243,25 @@ def _tree(asked: _Asked, measure: Histogram) -> Planned:
     )
 
 
+def _thresholds(asked: _Asked, measure: Histogram) -> Planned:
+    substitution = asked.facts.neighbours is Neighbours.SUBSTITUTE
+    costs = [
+        threshold_cost(order, substitution=substitution, grouped=asked.facts.grouped)
+        for order in asked.orders
+    ]
+    distance = measure.weight.total
+    mechanism = ThresholdQuantiles.calibrated(
+        asked.orders, asked.cells, costs, distance, asked.epsilon
+    )
+    return replace(mechanism, steps=min(mechanism.steps, asked.bins)), distance
+
+
 _PLANNERS: dict[str, Callable[[_Asked, Histogram], Planned]] = {
     "recursive": _recursive,
     "independent": _independent,
     "tree": _tree,
+    "histogram": _thresholds,
 }
-_OF_ONE_SCAN = frozenset({"tree"})
+_OF_ONE_SCAN = frozenset({"tree", "histogram"})
 OF_LISTS = tuple(_PLANNERS)
 """The mechanisms that answer a list."""

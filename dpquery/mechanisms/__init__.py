@@ -14,6 +14,7 @@ from dpquery.mechanisms.independent_quantiles import IndependentQuantiles
 from dpquery.mechanisms.noisy_quantile import NoisyQuantile
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.recursive_quantiles import RecursiveQuantiles
+from dpquery.mechanisms.threshold_quantiles import ThresholdQuantiles, threshold_cost
 from dpquery.mechanisms.tree_quantiles import TreeQuantiles
 
 __all__ = [
@@ -29,8 +30,10 @@ __all__ = [
     "NoisyQuantile",
     "Randomness",
     "RecursiveQuantiles",
+    "ThresholdQuantiles",
     "TreeQuantiles",
     "rank_range",
+    "threshold_cost",
 ]
 
 ADDITIVE: tuple[type[AdditiveNoise], ...] = (DiscreteLaplace, DiscreteGaussian)
@@ -43,5 +46,6 @@ ALL: tuple[type[Mechanism], ...] = (
     IndependentQuantiles,
     NoisyQuantile,
     RecursiveQuantiles,
+    ThresholdQuantiles,
     TreeQuantiles,
 )

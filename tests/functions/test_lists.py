@@ -46,6 +46,7 @@ ROWS = {"ungrouped": 4, "two groups": 2, "two groups, limit 2": 1}
 SMALL = {
     "recursive": lambda mechanism: replace(mechanism, spread=1),
     "independent": lambda mechanism: mechanism,
+    "histogram": lambda mechanism: mechanism,
 }
 """As they are planned, but for grids so fine that their laws could not be written down."""
 
@@ -90,17 +91,20 @@ def loss(name: str, relation: Neighbours, mechanism: str) -> float:
 
 
 ATTAINED = {
+    "histogram": {"ungrouped": 0.1, "two groups": 0.1},
     "recursive": {"ungrouped": 0.45, "limit 1": 0.39, "limit 2": 0.34, "two groups": 0.37,
                   "two groups, limit 2": 0.19},
     "independent": {"ungrouped": 0.4, "limit 1": 0.35, "limit 2": 0.3, "two groups": 0.3,
                     "two groups, limit 2": 0.1},
 }  # fmt: skip
-"""By at least one pair of so few cells and rows, under either relation."""
+"""By at least one pair of so few cells and rows, under either relation. The law of noisy
+thresholds is written down for rows without weights only: it is as wide as they are heavy."""
 
 
 @pytest.mark.parametrize("relation", Neighbours)
-@pytest.mark.parametrize("name", WORLDS)
-@pytest.mark.parametrize("mechanism", SMALL)
+@pytest.mark.parametrize(
+    ("mechanism", "name"), [(kind, name) for kind in SMALL for name in ATTAINED[kind]]
+)
 def test_a_list_loses_at_most_its_epsilon(
     mechanism: str, name: str, relation: Neighbours
 ) -> None:
