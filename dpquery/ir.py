@@ -116,6 +116,9 @@ class Options:
     """Where the argument is clamped: numbers, or days and microseconds since 1970."""
     bounds_span: Span | None = None
     delta_span: Span | None = None
+    smooth: Fraction | None = None
+    """In units of the argument; of moments, in days or microseconds."""
+    smooth_span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ __all__ = [
     "MAX_ROWS_OF_TABLE",
     "MECHANISM",
     "MECHANISM_ALIASES",
+    "SMOOTH",
     "Argument",
     "DPFunction",
     "Facts",
@@ -65,6 +66,11 @@ MAX_ROWS = Parameter(
 )
 MECHANISM = Parameter("mechanism", "which mechanism adds the noise, as in mechanism='gaussian'")
 BOUNDS = Parameter("bounds", "where values are clamped, as in bounds=[0, 1000]")
+SMOOTH = Parameter(
+    "rho_smooth",
+    "how far from a value of the right rank all are as good, as in rho_smooth=100; "
+    "for mechanism='inverse_sensitivity'",
+)
 MECHANISM_ALIASES = {"recexp": "recursive", "indexp": "independent", "qexp": "exponential"}
 """Names under which mechanisms are known elsewhere."""
 COMMON = (EPS, DELTA, MAX_ROWS, MECHANISM)

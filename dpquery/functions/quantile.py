@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from dpquery.errors import Diagnostic, NameRefused
 from dpquery.events import Event
 from dpquery.functions.base import (
     BOUNDS,
@@ -19,6 +20,7 @@ from dpquery.functions.base import (
     EPS,
     MAX_ROWS,
     MECHANISM,
+    SMOOTH,
     Argument,
     DPFunction,
     Facts,
@@ -40,7 +42,7 @@ from dpquery.functions.ranked import (
     weight_for,
 )
 from dpquery.ir import Call, Histogram, Measure
-from dpquery.mechanisms import GapQuantile, GridQuantile, rank_range
+from dpquery.mechanisms import GapQuantile, GridQuantile, SmoothQuantile, rank_range
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Neighbours, decimal_text
 from dpquery.types import Type
@@ -48,7 +50,7 @@ from dpquery.types import Type
 __all__ = ["MEDIAN", "QUANTILE"]
 
 HALF = Fraction(1, 2)
-OF_RANKS = {kind.name: kind for kind in (GridQuantile, GapQuantile)}
+OF_RANKS = {kind.name: kind for kind in (GridQuantile, GapQuantile, SmoothQuantile)}
 OF_ONE = (*OF_RANKS, *OF_TEACHING)
 """The mechanisms that answer one quantile."""
 
@@ -86,7 +88,7 @@ class QuantileRelease:
     function: str
     measure: Histogram
     distance: Fraction
-    mechanism: GridQuantile | GapQuantile
+    mechanism: GridQuantile | GapQuantile | SmoothQuantile
     type: Type
 
     @property
@@ -111,6 +113,13 @@ class QuantileRelease:
         """Give a bound on the error in rows of full weight."""
         return Fraction(self.mechanism.rank_interval(confidence), self.measure.weight.scale)
 
+    def _beside(self) -> str:
+        """Say how far from such a value the smoothed one may be."""
+        if not isinstance(self.mechanism, SmoothQuantile):
+            return ""
+        steps = (self.mechanism.reach + 1) * self.mechanism.width - 1
+        return f", or {steps:,} steps beside such a value"
+
     def step(self) -> Step:
         """Describe the release in rows."""
         scale = self.measure.weight.scale
@@ -120,12 +129,14 @@ class QuantileRelease:
             epsilon=self.mechanism.loss(self.distance).epsilon,
             sensitivity=f"{decimal_text(self.distance / scale, 4)} in ranks",
             noise_scale=f"{decimal_text(1 / (self.mechanism.rate * scale), 4)} in ranks",
-            expected_error=f"at most {round(self.rows_off(LEVEL))} ranks",
+            expected_error=f"at most {round(self.rows_off(LEVEL))} ranks{self._beside()}",
             weight=self.measure.weight,
         )
 
 
 def _plan(call: Call, facts: Facts) -> Release:
+    if call.options.smooth is not None and call.options.mechanism != SmoothQuantile.name:
+        raise _unsmoothed(call)
     if isinstance(call.order, tuple):
         return plan_list(call, call.order, facts)
     if call.options.mechanism not in (None, *OF_ONE):
@@ -145,8 +156,24 @@ def _plan(call: Call, facts: Facts) -> Release:
         order, code.cells, most_weight(weight), distance, call.options.epsilon
     )
     mechanism = replace(mechanism, bins=min(mechanism.bins, bins_for(facts.cells)))
+    if isinstance(mechanism, SmoothQuantile) and call.options.smooth is not None:
+        steps = -(-call.options.smooth // code.grid)
+        mechanism = replace(mechanism, smooth=min(steps, code.cells))
     measure = Histogram(weight, code, call.condition)
     return QuantileRelease(call.function, measure, distance, mechanism, code.expr.type)
+
+
+def _unsmoothed(call: Call) -> NameRefused:
+    return NameRefused(
+        Diagnostic(
+            "DPQ205",
+            "rho_smooth goes with mechanism='inverse_sensitivity'",
+            call.options.smooth_span,
+            "this would be passed over",
+            ("other mechanisms find a value that many rows share without it.",),
+            ("mechanism='inverse_sensitivity'",),
+        )
+    )
 
 
 QUANTILE = DPFunction(
@@ -158,7 +185,7 @@ QUANTILE = DPFunction(
     star=False,
     argument=Argument.ORDERED,
     order=True,
-    parameters=(EPS, DELTA, MAX_ROWS, MECHANISM, BOUNDS),
+    parameters=(EPS, DELTA, MAX_ROWS, MECHANISM, BOUNDS, SMOOTH),
     mechanisms=(*OF_ONE, *OF_LISTS),
     plan=_plan,
     example="SELECT DP_QUANTILE(salary, 0.1, eps=1) FROM staff",
@@ -169,7 +196,7 @@ MEDIAN = DPFunction(
     summary="A value below which half of the rows lie.",
     star=False,
     argument=Argument.ORDERED,
-    parameters=(EPS, DELTA, MAX_ROWS, MECHANISM, BOUNDS),
+    parameters=(EPS, DELTA, MAX_ROWS, MECHANISM, BOUNDS, SMOOTH),
     mechanisms=OF_ONE,
     plan=_plan,
     example="SELECT DP_MEDIAN(salary, eps=1) FROM staff",

@@ -14,6 +14,7 @@ from dpquery.mechanisms.independent_quantiles import IndependentQuantiles
 from dpquery.mechanisms.noisy_quantile import NoisyQuantile
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.recursive_quantiles import RecursiveQuantiles
+from dpquery.mechanisms.smooth_quantile import SmoothQuantile
 from dpquery.mechanisms.threshold_quantiles import ThresholdQuantiles, threshold_cost
 from dpquery.mechanisms.tree_quantiles import TreeQuantiles
 
@@ -30,6 +31,7 @@ __all__ = [
     "NoisyQuantile",
     "Randomness",
     "RecursiveQuantiles",
+    "SmoothQuantile",
     "ThresholdQuantiles",
     "TreeQuantiles",
     "rank_range",
@@ -46,6 +48,7 @@ ALL: tuple[type[Mechanism], ...] = (
     IndependentQuantiles,
     NoisyQuantile,
     RecursiveQuantiles,
+    SmoothQuantile,
     ThresholdQuantiles,
     TreeQuantiles,
 )

@@ -19,7 +19,7 @@ from dpquery.mechanisms.exponential import Bools, Int64s, Integers
 from dpquery.mechanisms.frontier import NARROW, Frontier, Part, Table
 from dpquery.mechanisms.randomness import Randomness, broken
 
-__all__ = ["ATTEMPTS", "Envelope"]
+__all__ = ["ATTEMPTS", "DEEPEST", "Envelope", "Exponents"]
 
 ATTEMPTS = 1024
 """Each succeeds with probability 1/8.1 or more (see `settle`): (1 - 1/8.1)^1024 < 2^-190."""
@@ -36,14 +36,15 @@ LOOSENESS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Exponents:
+class Exponents:
     """Turns integer scores a into exponents: less than a rate / ln 2, by at most 1 + 2^-18."""
 
     shift: int
     factor: int
 
     @classmethod
-    def of(cls, rate: Fraction) -> _Exponents:
+    def of(cls, rate: Fraction) -> Exponents:
+        """Give them for a rate."""
         slope = rate * Fraction(1 << 256, ln2_around(256)[1])
         size = slope.denominator.bit_length() - slope.numerator.bit_length()
         shift = max(0, size - COARSEST)
@@ -51,6 +52,7 @@ class _Exponents:
         return cls(shift, factor)
 
     def __call__(self, scores: Integers) -> Int64s:
+        """Give the exponents of scores, in 64 bits or in Python's integers."""
         # 64 bits are gone after 63 places; Python's integers may have more.
         shift = self.shift if scores.dtype == object else min(self.shift, 63)
         end = -(-(DEEPEST << POINT) // self.factor)
@@ -165,7 +167,7 @@ class Envelope:
         self._target = order.numerator * self._part.weight
         self._rate = rate * Fraction(1, self._den)
         self._narrow = self._den * max_weight < NARROW
-        self._exponents = _Exponents.of(self._rate)
+        self._exponents = Exponents.of(self._rate)
         self._bounds: dict[Table, _Bounds] = {}
 
     def draw(self, randomness: Randomness) -> tuple[int, int, int]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from dpquery.errors import internal
 from dpquery.mechanisms.exponential import Bools, Integers
 
-__all__ = ["NARROW", "Frontier", "Histogram", "Part", "Table", "spread_out"]
+__all__ = ["NARROW", "Frontier", "Histogram", "Part", "Table", "as_integers", "spread_out"]
 
 NARROW = 1 << 62
 """What public facts keep below this is computed in 64 bits; the rest in Python's integers."""
@@ -173,7 +173,7 @@ class Frontier:
 
     def _asked(self, low: int, high: int, width: int) -> Integers:
         of_cells = (edge >> self._spread for edge in (low, high, width))
-        weights = _integers(self._histogram(*of_cells))
+        weights = as_integers(self._histogram(*of_cells))
         if len(weights) != -(-(high - low) // width):
             raise internal("a histogram has one weight for each bin")
         if weights.min() < 0:
@@ -193,7 +193,7 @@ class Frontier:
         return Table(span, edges, parent)
 
 
-def _integers(weights: Sequence[int] | Integers) -> Integers:
+def as_integers(weights: Sequence[int] | Integers) -> Integers:
     """Give weights as an array, exactly: numpy reads a list of wide integers as floats."""
     if isinstance(weights, np.ndarray) and weights.dtype.kind in "iu":
         return weights

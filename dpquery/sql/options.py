@@ -25,6 +25,7 @@ _EXAMPLES = {
     "eps": "eps=0.5",
     "delta": "delta=1e-7",
     "max_rows_contributed": "max_rows_contributed=5",
+    "rho_smooth": "rho_smooth=100",
 }
 """How each number is written."""
 
@@ -49,8 +50,9 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
         if name != "bounds"
     }
     spans = {name: span for name, (_, span) in given.items()}
-    rows, delta, mechanism = (
-        values.get(name) for name in ("max_rows_contributed", "delta", "mechanism")
+    rows, delta, mechanism, smooth = (
+        values.get(name)
+        for name in ("max_rows_contributed", "delta", "mechanism", "rho_smooth")
     )
     bounds = given.get("bounds")
     return Options(
@@ -63,6 +65,8 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
         max_rows_contributed=None if rows is None else int(rows),
         bounds=None if bounds is None or argument is None else read_bounds(argument, *bounds),
         bounds_span=spans.get("bounds"),
+        smooth=None if smooth is None else Fraction(smooth),
+        smooth_span=spans.get("rho_smooth"),
     )
 
 
@@ -72,6 +76,8 @@ def _option(name: str, node: exp.Expr, span: Span, function: DPFunction) -> Frac
             return read_number_between(name, node, span, (EPSILON_MIN, EPSILON_MAX))
         case "delta":
             return read_number_between(name, node, span, (Fraction(1, 10**30), Fraction(1, 10)))
+        case "rho_smooth":
+            return read_number_between(name, node, span, (Fraction(0), Fraction(10**18)))
         case "max_rows_contributed":
             rows = read_number_between(name, node, span, (Fraction(1), Fraction(MAX_ROWS)))
             if rows.denominator != 1:

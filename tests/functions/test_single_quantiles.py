@@ -6,12 +6,12 @@ from fractions import Fraction
 
 import pytest
 
-from dpquery.errors import PlanRefused
+from dpquery.errors import NameRefused, PlanRefused
 from dpquery.events import Gaussian, Pure
 from dpquery.functions.base import Noted
 from dpquery.functions.noisy_quantile import NoisyQuantileRelease
 from dpquery.functions.quantile import OF_ONE, QuantileRelease
-from dpquery.mechanisms import rank_range
+from dpquery.mechanisms import SmoothQuantile, rank_range
 from dpquery.privacy import Neighbours
 from dpquery.types import DATE, INTEGER
 from tests.functions.tables import ALONE, Held, World, call, column, plan
@@ -69,6 +69,24 @@ def test_noise_on_a_value_is_refused_with_groups(mechanism: str) -> None:
     with pytest.raises(PlanRefused, match="no groups") as refused:
         plan(asked(mechanism), World((10, 110), 2).facts(Neighbours.ADD_REMOVE))
     assert refused.value.code == "DPQ404"
+
+
+def test_smoothing_is_counted_in_steps_of_the_grid() -> None:
+    found = plan(asked("inverse_sensitivity", smooth=Fraction(7, 2)), ALONE)
+    assert isinstance(found.mechanism, SmoothQuantile)
+    assert found.mechanism.smooth == 4
+    assert found.step().expected_error.endswith("or 4 steps beside such a value")
+    assert (
+        plan(asked("inverse_sensitivity", smooth=Fraction(10**9)), ALONE).mechanism.smooth
+        == 101
+    )
+
+
+@pytest.mark.parametrize("mechanism", ["quantile", "exponential", "laplace"])
+def test_smoothing_of_another_mechanism_is_refused(mechanism: str) -> None:
+    with pytest.raises(NameRefused, match="rho_smooth") as refused:
+        plan(asked(mechanism, smooth=Fraction(1)), ALONE)
+    assert refused.value.code == "DPQ205"
 
 
 def test_intervals_of_noisy_values_are_values_of_the_column_and_hold() -> None:

@@ -23,6 +23,7 @@ from dpquery.mechanisms import (
     IndependentQuantiles,
     NoisyQuantile,
     RecursiveQuantiles,
+    SmoothQuantile,
     ThresholdQuantiles,
     TreeQuantiles,
 )
@@ -56,6 +57,7 @@ def test_a_mechanism_of_another_kind_has_tests_of_its_law(kind: type) -> None:
         IndependentQuantiles: "test_independent_quantiles.py",
         NoisyQuantile: "test_single_quantiles.py",
         RecursiveQuantiles: "test_recursive_quantiles.py",
+        SmoothQuantile: "test_smooth_quantile.py",
         ThresholdQuantiles: "test_threshold_quantiles.py",
         TreeQuantiles: "test_tree_quantiles.py",
     }

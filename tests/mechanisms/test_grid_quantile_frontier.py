@@ -27,7 +27,7 @@ from dpquery.mechanisms.certified import (
     ln2_around,
     log_above,
 )
-from dpquery.mechanisms.envelope import ATTEMPTS, DEEPEST, Envelope, _Exponents
+from dpquery.mechanisms.envelope import ATTEMPTS, DEEPEST, Envelope, Exponents
 from tests.mechanisms.histograms import Law, Rows
 from tests.mechanisms.sources import ONES, PATTERNS, ZEROS, Failing, Repeating, Seeded, Stuck
 
@@ -63,7 +63,7 @@ def test_logarithms_are_rounded_upwards(number: Fraction) -> None:
 )
 def test_exponents_are_below_the_exact_ones_and_near(rate: Fraction, share: Fraction) -> None:
     """In 64 bits where scores fit, and in Python's integers, with the same result."""
-    exponents = _Exponents.of(rate)
+    exponents = Exponents.of(rate)
     score = int(share / rate)
     low, high = (Fraction(bound, 2**400) for bound in ln2_around(400))
     kinds: list[type] = [object, np.int64] if score < 2**62 else [object]

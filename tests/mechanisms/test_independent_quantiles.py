@@ -78,7 +78,7 @@ def test_the_ranges_of_added_rows_fail_for_replaced_ones() -> None:
 
 @pytest.mark.parametrize("name", ["two", "uneven"])
 def test_draws_follow_the_law(name: str) -> None:
-    """24 x 200 draws, false alarm 1e-6."""
+    """24 x 100 draws, false alarm 1e-6."""
     weights = [4, 0, 0, 1, 2, 0, 0, 5]
     ranges = (ONE,) * len(ORDERS[name])
     mechanism = IndependentQuantiles(ORDERS[name], 8, Fraction(2), 12, ranges, 4, 12)
@@ -89,9 +89,9 @@ def test_draws_follow_the_law(name: str) -> None:
         randomness, rows = Seeded(seed), Rows(dict(enumerate(weights)))
         return [tuple(mechanism.release(rows, randomness)) for _ in range(draws)]
 
-    assert agreement(law, sample, 24, 200) > ALARM
+    assert agreement(law, sample, 24, 100) > ALARM
     wrong = replace(mechanism, rate=Fraction(4)).pmf(weights)
-    assert agreement(wrong, sample, 24, 200) < ALARM
+    assert agreement(wrong, sample, 24, 100) < ALARM
 
 
 def test_the_rank_interval_holds_on_the_law() -> None:

@@ -222,18 +222,18 @@ def drawing(mechanism: RecursiveQuantiles, weights: list[int]) -> Callable[[int,
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_draws_follow_the_law(name: str) -> None:
-    """24 x 200 draws, false alarm 1e-6."""
+    """24 x 100 draws, false alarm 1e-6."""
     mechanism, weights = case(name)
     law = mechanism.pmf(weights)
     assert math.fsum(law.values()) == pytest.approx(1)
-    assert agreement(law, drawing(mechanism, weights), 24, 200) > ALARM
+    assert agreement(law, drawing(mechanism, weights), 24, 100) > ALARM
 
 
 @pytest.mark.parametrize("factor", ["1/2", "2"])
 def test_draws_at_another_rate_are_noticed(factor: str) -> None:
     mechanism, weights = case("no forgetting")
     wrong = replace(mechanism, rate=mechanism.rate * Fraction(factor))
-    assert agreement(mechanism.pmf(weights), drawing(wrong, weights), 24, 200) < ALARM
+    assert agreement(mechanism.pmf(weights), drawing(wrong, weights), 24, 100) < ALARM
 
 
 @given(

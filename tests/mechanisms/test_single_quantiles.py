@@ -75,7 +75,7 @@ def test_gaps_are_drawn_in_proportion_to_their_length() -> None:
 
 
 def test_draws_of_gaps_follow_the_law() -> None:
-    """24 x 200 draws, false alarm 1e-6."""
+    """24 x 100 draws, false alarm 1e-6."""
     weights = [3, 0, 6, 0, 1, 0, 0, 2]
     mechanism = GapQuantile(Fraction(2, 5), 8, HALF, 12, 3, 4, 12)
 
@@ -83,9 +83,9 @@ def test_draws_of_gaps_follow_the_law() -> None:
         randomness, rows = Seeded(seed), Rows(dict(enumerate(weights)))
         return [(mechanism.release(rows, randomness),) for _ in range(draws)]
 
-    assert agreement(law(mechanism, tuple(weights)), sample, 24, 200) > ALARM
+    assert agreement(law(mechanism, tuple(weights)), sample, 24, 100) > ALARM
     wrong = replace(mechanism, rate=ONE)
-    assert agreement(law(wrong, tuple(weights)), sample, 24, 200) < ALARM
+    assert agreement(law(wrong, tuple(weights)), sample, 24, 100) < ALARM
 
 
 def test_shared_salaries_are_found() -> None:

@@ -101,7 +101,7 @@ def test_the_cost_of_one_group_is_too_low_for_two() -> None:
 
 
 def test_draws_follow_the_law() -> None:
-    """24 x 200 draws, false alarm 1e-6."""
+    """24 x 100 draws, false alarm 1e-6."""
     weights = [4, 0, 3, 1, 2, 5]
     mechanism = ThresholdQuantiles(
         ORDERS["two"], 6, Fraction(2), (Fraction(5, 4), Fraction(7, 4))
@@ -113,9 +113,9 @@ def test_draws_follow_the_law() -> None:
         randomness, rows = Seeded(seed), Rows(dict(enumerate(weights)))
         return [tuple(mechanism.release(rows, randomness)) for _ in range(draws)]
 
-    assert agreement(law, sample, 24, 200) > ALARM
+    assert agreement(law, sample, 24, 100) > ALARM
     wrong = replace(mechanism, rate=Fraction(5)).pmf(weights)
-    assert agreement(wrong, sample, 24, 200) < ALARM
+    assert agreement(wrong, sample, 24, 100) < ALARM
 
 
 @pytest.mark.parametrize("cells", [1, 2, 1000, 4096, 4097, 2**63])

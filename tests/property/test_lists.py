@@ -42,7 +42,7 @@ def require_lists(row: dict[str, object], count: int) -> None:
 def test_every_mechanism_answers(tmp_path: Path, rows, engine, neighbours, mechanism) -> None:
     limits = {"max_rows_contributed": 2, "neighbours": neighbours}
     with session(tmp_path / "t.parquet", rows, engine, **limits) as opened:
-        for orders in ORDERS:
+        for orders in ORDERS if mechanism == OF_LISTS[0] else ORDERS[:1]:
             calls = ", ".join(
                 f"DP_QUANTILE({name}, {orders}, eps=1, mechanism='{mechanism}') AS {name}"
                 for name in TYPES
