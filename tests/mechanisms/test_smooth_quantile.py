@@ -94,7 +94,7 @@ def test_draws_follow_the_law(bins: int) -> None:
         return [(mechanism.release(rows, randomness),) for _ in range(draws)]
 
     assert agreement(law(mechanism, tuple(weights)), sample, 24, 100) > ALARM
-    wrong = replace(mechanism, rate=2 * ONE)
+    wrong = replace(mechanism, rate=Fraction(2, 5))
     assert agreement(law(wrong, tuple(weights)), sample, 24, 100) < ALARM
 
 
