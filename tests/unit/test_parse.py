@@ -75,7 +75,7 @@ refused[DPQ304]: this join would pair the rows of different units
 
    why: a row then depends on two units at once, and no bound on one of them holds;
         private tables are joined on the privacy unit.
-   try: ON staff.person_id = visits.person_id""",
+   try: SELECT DP_COUNT(*, eps=0.5) FROM staff JOIN visits ON staff.person_id = visits.person_id""",
     ),
 ]
 
