@@ -18,7 +18,16 @@ import numpy.typing as npt
 from dpquery.errors import internal
 from dpquery.mechanisms.exponential import Bools, Integers
 
-__all__ = ["NARROW", "Frontier", "Histogram", "Part", "Table", "as_integers", "spread_out"]
+__all__ = [
+    "NARROW",
+    "Frontier",
+    "Histogram",
+    "Part",
+    "Table",
+    "as_integers",
+    "asked",
+    "spread_out",
+]
 
 NARROW = 1 << 62
 """What public facts keep below this is computed in 64 bits; the rest in Python's integers."""
@@ -172,13 +181,7 @@ class Frontier:
         return 1 << max(self._spread, (high - low - 1).bit_length() - self._bits)
 
     def _asked(self, low: int, high: int, width: int) -> Integers:
-        of_cells = (edge >> self._spread for edge in (low, high, width))
-        weights = as_integers(self._histogram(*of_cells))
-        if len(weights) != -(-(high - low) // width):
-            raise internal("a histogram has one weight for each bin")
-        if weights.min() < 0:
-            raise internal("no weight is below zero")
-        return weights
+        return asked(self._histogram, *(edge >> self._spread for edge in (low, high, width)))
 
     def _table(
         self,
@@ -191,6 +194,16 @@ class Frontier:
         sums = weights.astype(self._dtype).cumsum()
         edges = np.concatenate([np.zeros(1, dtype=self._dtype), sums]) + below
         return Table(span, edges, parent)
+
+
+def asked(histogram: Histogram, low: int, high: int, width: int) -> Integers:
+    """Ask for the weight of each bin, and refuse what cannot be."""
+    weights = as_integers(histogram(low, high, width))
+    if len(weights) != -(-(high - low) // width):
+        raise internal("a histogram has one weight for each bin")
+    if weights.min() < 0:
+        raise internal("no weight is below zero")
+    return weights
 
 
 def as_integers(weights: Sequence[int] | Integers) -> Integers:

@@ -18,7 +18,7 @@ from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.certified import log_above, shrunk_coin
 from dpquery.mechanisms.envelope import ATTEMPTS, DEEPEST, Exponents
 from dpquery.mechanisms.exponential import Int64s
-from dpquery.mechanisms.frontier import Histogram, as_integers
+from dpquery.mechanisms.frontier import Histogram, as_integers, asked
 from dpquery.mechanisms.grid_quantile import LARGEST_GRID
 from dpquery.mechanisms.randomness import Randomness, broken
 from dpquery.privacy import Loss
@@ -115,7 +115,7 @@ class SmoothQuantile:
 
     def release(self, histogram: Histogram, randomness: Randomness) -> int:
         """Draw one cell."""
-        weights = as_integers(histogram(0, self.cells, self.width)).tolist()
+        weights = asked(histogram, 0, self.cells, self.width).tolist()
         scores, rate = self._scores(weights), self.rate * Fraction(1, self.order.denominator)
         exponents = Exponents.of(rate)(as_integers(scores))
         for _ in range(ATTEMPTS):

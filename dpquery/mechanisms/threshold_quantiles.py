@@ -17,7 +17,7 @@ from dpquery.events import Pure
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.certified import log_above
 from dpquery.mechanisms.discrete_laplace import DiscreteLaplace
-from dpquery.mechanisms.frontier import Histogram
+from dpquery.mechanisms.frontier import Histogram, asked
 from dpquery.mechanisms.grid_quantile import LARGEST_GRID
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Loss
@@ -143,8 +143,7 @@ class ThresholdQuantiles:
 
     def release(self, histogram: Histogram, randomness: Randomness) -> list[int]:
         """Find a cell for each order, and sort them."""
-        weights = [int(weight) for weight in histogram(0, self.cells, self.width)]
-        sums = list(accumulate(weights))
+        sums = list(accumulate(asked(histogram, 0, self.cells, self.width).tolist()))
         scales = zip(self.orders, self.widths, strict=True)
         return sorted(self._scanned(sums, *one, randomness) for one in scales)
 

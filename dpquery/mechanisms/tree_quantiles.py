@@ -19,7 +19,7 @@ from dpquery.events import Pure
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.discrete_laplace import DiscreteLaplace
 from dpquery.mechanisms.exponential import Integers
-from dpquery.mechanisms.frontier import Histogram
+from dpquery.mechanisms.frontier import Histogram, asked
 from dpquery.mechanisms.grid_quantile import LARGEST_GRID
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Loss
@@ -138,7 +138,7 @@ class TreeQuantiles:
 
     def counts(self, histogram: Histogram) -> list[list[int]]:
         """Count what each node holds, the leaves first; private."""
-        levels = [[int(weight) for weight in histogram(0, self.cells, self.width)]]
+        levels = [asked(histogram, 0, self.cells, self.width).tolist()]
         for _ in self.sizes[1:]:
             parts = range(0, len(levels[-1]), BRANCHES)
             levels.append([sum(levels[-1][at : at + BRANCHES]) for at in parts])

@@ -188,6 +188,14 @@ def test_loss_and_event_say_what_was_asked() -> None:
         assert mechanism.widths == [mechanism.scale]
 
 
+def test_weights_are_integers_that_can_be() -> None:
+    with pytest.raises(TypeError):
+        calibrated(ADD_REMOVE).release(lambda *_: [0.5] * 300, Seeded(1))
+    for wrong in ([1] * 299, [-1] * 300):
+        with pytest.raises(InternalError, match="weight"):
+            calibrated(ADD_REMOVE).release(lambda *_, found=wrong: found, Seeded(1))
+
+
 def test_bits_that_never_change_release_nothing() -> None:
     with pytest.raises(InternalError):
         calibrated(ADD_REMOVE).release(Rows({}), Repeating(ZEROS))
