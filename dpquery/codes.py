@@ -290,6 +290,22 @@ share its place in the ledger, or its randomness.
 > session.close(); session.sql("SELECT DP_COUNT(*, eps=0.5) FROM staff")
 Open a session where it is used. Answers outlive their session.
 
+DPQ802 a Python value that does not fit
+A value for a place in a statement is missing, left over, or of a kind that no literal states
+exactly; or a method of the builder was given another thing than it takes.
+> cursor.execute("SELECT DP_COUNT(*, eps=?) FROM staff", [float("nan")])
+Give one value for each ?, or a dictionary for names; numbers, texts, dates, truth values, None.
+
+DPQ803 a cursor that has nothing to give
+The cursor was closed, or no statement was asked before its rows were fetched.
+> connection.cursor().fetchall()
+Call execute first; open a new cursor where one was closed.
+
+DPQ804 a charge that would be taken back
+There are no transactions: an answer that was seen cannot be unseen, so its charge stays.
+> connection.rollback()
+Leave it out. A statement that is refused costs nothing, and leaves nothing to take back.
+
 DPQ901 a rule of the engine does not hold
 A check inside dpquery failed, so nothing is released. This is a mistake in dpquery.
 > any query
