@@ -119,7 +119,7 @@ def _filtered(draw: st.DrawFn, depth: int) -> str:
         st.sampled_from(
             ["*", "unit, j AS i, i AS j, d, k", "unit, i + j AS i, j, d * 2e0 AS d, k"]
         )
-    )
+    )  # noqa: E501
     if columns == "*":
         columns = "unit, i, j, d, k"
     return f"SELECT {columns} FROM {draw(relations(depth))} q WHERE {where}"
@@ -208,7 +208,7 @@ def _window(draw: st.DrawFn, depth: int) -> str:
     order = draw(st.sampled_from(["i", "d DESC", "k, i", "j NULLS FIRST"]))
     number = draw(
         st.sampled_from(["row_number()", "rank()", "dense_rank()", "lag(i)", "lead(j, 2)"])
-    )
+    )  # noqa: E501
     total = draw(st.sampled_from(["COUNT(*)", "MAX(j)", "SUM(i)"]))
     return (
         f"SELECT unit, {number} OVER (PARTITION BY {part} ORDER BY {order}) AS i, "
