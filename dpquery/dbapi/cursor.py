@@ -50,7 +50,7 @@ class Cursor:
         """How many rows there are; -1 before there is an answer."""
         return -1 if self.answer is None else len(self._rows)
 
-    def execute(self, operation: str, parameters: Values = ()) -> Cursor:
+    def execute(self, operation: str, parameters: Values | None = None) -> Cursor:
         """Ask one statement, and pay for it.
 
         Raises:
@@ -60,7 +60,7 @@ class Cursor:
         """
         return self.executemany(operation, [parameters])
 
-    def executemany(self, operation: str, parameter_sets: Iterable[Values]) -> Cursor:
+    def executemany(self, operation: str, parameter_sets: Iterable[Values | None]) -> Cursor:
         """Ask a statement once for each set of values; each pays, and the rows follow another.
 
         Where one is refused, the rows of those before it can still be fetched.
@@ -146,10 +146,11 @@ class Cursor:
             raise ProgrammingError(nothing_to_give("nothing was asked yet"))
 
 
-def _filled(operation: str, parameters: Values) -> str:
+def _filled(operation: str, parameters: Values | None) -> str:
     """Put values in their places; what is no text at all is left to the session to refuse."""
     if not isinstance(operation, str):
         return operation
+    parameters = () if parameters is None else parameters
     if not isinstance(parameters, list | tuple | Mapping):
         title = f"values are a list, a tuple or a dictionary, not {type(parameters).__name__}"
         raise misfit(title, "cursor.execute(statement, (30,))")
