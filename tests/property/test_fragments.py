@@ -12,21 +12,14 @@ from dpquery.source import Source
 from dpquery.sql.parse import parse
 from dpquery.sql.values import written_value
 
-SIGNS = "( ) , ; ' \" -- /* */ \n $$ :: = := => * . [ ] { } ? - + || 1 x".split(" ")
-SQL = (
-    "OR AND NOT UNION SELECT FROM staff WHERE HAVING LIMIT OFFSET AS IS NULL IN BETWEEN CASE WHEN "
-    "THEN END TEXT DESC NULLS FIRST eps DISTINCT FILTER JOIN ON USING ALL INTERVAL DAY DATE LIKE "
-    "QUALIFY WINDOW OVER WITH EXCEPT remote"
-).split()
-PHRASES = [
-    "age > 3",
-    "dept = 'a'",
-    "GROUP BY",
-    "ORDER BY",
-    "DP_COUNT(*, eps=1)",
-    "'2020-01-01'",
-]
-WORDS = [*SIGNS, *SQL, *PHRASES]
+SIGNS = "( ) , ; ' \" -- /* */ $$ :: = := => * . [ ] { } ? - + || 1 x"
+SQL = """
+OR AND NOT UNION SELECT FROM staff WHERE HAVING LIMIT OFFSET AS IS NULL IN BETWEEN CASE WHEN
+THEN END TEXT DESC NULLS FIRST eps DISTINCT FILTER JOIN ON USING ALL INTERVAL DAY DATE LIKE
+QUALIFY WINDOW OVER WITH EXCEPT remote '2020'
+"""
+PHRASES = ["age > 3", "dept = 'a'", "GROUP BY", "ORDER BY", "DP_COUNT(*, eps=1)", "\n"]
+WORDS = [*SIGNS.split(), *SQL.split(), *PHRASES]
 TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=7).map(" ".join)
 BEFORE = st.sampled_from(["age > 3 ", "age > 3) ", "remote AND ", "YEAR(x) ", "", "NOT ", "'"])
 
