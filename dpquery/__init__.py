@@ -1,12 +1,14 @@
 """dpquery answers SQL about people without giving away any one of them.
 
-The names below are the public interface. What needs the engine is loaded when it is first used,
-so that `import dpquery` stays light.
+The names below are the public interface; beside them stands each registered DP_ function, as
+`dpquery.count`, for the builder. What needs the engine is loaded when it is first used, so that
+`import dpquery` stays light.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from dpquery.answer import Answer
@@ -26,6 +28,7 @@ from dpquery.errors import (
 from dpquery.privacy import Loss, Neighbours
 
 if TYPE_CHECKING:
+    from dpquery import dbapi
     from dpquery.connecting import connect
     from dpquery.session import Session
 
@@ -49,6 +52,7 @@ __all__ = [
     "SyntaxRefused",
     "__version__",
     "connect",
+    "dbapi",
 ]
 
 
@@ -58,10 +62,17 @@ _LAZY = {"Session": "dpquery.session", "connect": "dpquery.connecting"}
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
+    if name == "dbapi":
+        return import_module("dpquery.dbapi")
     if name == "__version__":
         return import_module("importlib.metadata").version("dpquery")
+    # `from dpquery import functions` asks here first: a module must not load the registry.
+    if name[:1] != "_" and find_spec(f"dpquery.{name}") is None:
+        maker = import_module("dpquery.aggregates").find(name)
+        if maker is not None:
+            return maker
     raise AttributeError(f"module 'dpquery' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *import_module("dpquery.aggregates").names()})

@@ -296,6 +296,22 @@ would lose more than was paid for.
 > stream.ask("staff", "age > 60"), after a question that was answered with True
 Start another stream with session.above_threshold; it has its own price.
 
+DPQ803 a cursor that has nothing to give
+The cursor was closed, or no statement was asked before its rows were fetched.
+> connection.cursor().fetchall()
+Call execute first; open a new cursor where one was closed.
+
+DPQ804 a charge that would be taken back
+There are no transactions: an answer that was seen cannot be unseen, so its charge stays.
+> connection.rollback()
+Leave it out. A statement that is refused costs nothing, and leaves nothing to take back.
+
+DPQ805 a Python value that does not fit
+A value for a place in a statement is missing, left over, or of a kind that no literal states
+exactly; or a method of the builder was given another thing than it takes.
+> cursor.execute("SELECT DP_COUNT(*, eps=?) FROM staff", [float("nan")])
+Give one value for each ?, or a dictionary for names; numbers, texts, dates, truth values, None.
+
 DPQ901 a rule of the engine does not hold
 A check inside dpquery failed, so nothing is released. This is a mistake in dpquery.
 > any query

@@ -22,6 +22,7 @@ from dpquery.answer import Answer
 from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Account, Limits, Receipt, Standing
 from dpquery.budget.ledger import Ledger, open_ledger
+from dpquery.builder import Query
 from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, FaultLog
 from dpquery.engine.duckdb.public import PublicEngine
@@ -44,6 +45,7 @@ from dpquery.sql.asides import Describe, Explain, Show, Subject, read_aside
 from dpquery.sql.bind import bind
 from dpquery.sql.check import check
 from dpquery.sql.parse import parse
+from dpquery.sql.values import misfit
 from dpquery.stream import Stream, Watch, count_of, watch
 
 T = TypeVar("T")
@@ -146,6 +148,20 @@ class Session:
         loss = basic(plan.charge.events)
         return Answer(table, loss, cells, self._balance(), self._notes + plan.notes)
 
+    def table(self, name: str) -> Query:
+        """Begin a query over a table, built by methods; nothing is asked before it is run.
+
+        Raises:
+            NameRefused: DPQ201 the policy has no such table, DPQ805 the name is no text.
+        """
+        with self._usable():
+            if not isinstance(name, str):
+                title = f"a table is named by a text, not {type(name).__name__}"
+                raise misfit(title, "session.table('staff')", why="names are as in SQL.")
+            if not any(name in table.written for table in self._policy.tables.values()):
+                catalogue.find_table(self._policy, name)
+            return Query(self, name)
+
     def above_threshold(self, threshold: int, eps: object) -> Stream:
         """Start a stream of counting questions; its first question is charged for all of them.
 
@@ -216,6 +232,14 @@ class Session:
         """
         with self._usable():
             return self._free(catalogue.columns(catalogue.find_table(self._policy, name)))
+
+    def require_usable(self) -> None:
+        """Do nothing, in a session that can be asked.
+
+        Raises:
+            SessionUnusable: DPQ801 it is closed, or belongs to another process.
+        """
+        self._require_own()
 
     def close(self) -> None:
         """End the session; closing twice is fine, and answers outlive it."""

@@ -23,7 +23,7 @@ _FAMILIES = {
     "5": "charge: a limit would be passed",
     "6": "the policy, the ledger, or the arguments of connect",
     "7": "reading broke off after the charge",
-    "8": "the session",
+    "8": "the session, and what Python hands to it",
     "9": "mistakes of dpquery or of the machine",
 }
 

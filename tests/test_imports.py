@@ -29,6 +29,7 @@ def loaded(statement: str) -> set[str]:
     "statement",
     [
         "import dpquery",
+        "from dpquery import errors",
         "import dpquery.shell.main",
         "import dpquery.present",
         "import dpquery.codes",

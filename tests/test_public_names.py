@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from importlib.util import find_spec
 
 import pytest
 
 import dpquery
-from dpquery import errors
+from dpquery import errors, functions
 
 PUBLIC = [
     "Answer",
@@ -28,6 +29,7 @@ PUBLIC = [
     "SyntaxRefused",
     "__version__",
     "connect",
+    "dbapi",
 ]
 
 
@@ -54,6 +56,14 @@ def test_every_error_class_is_public():
 def test_a_name_that_does_not_exist_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'conect'"):
         _ = dpquery.conect
+
+
+def test_each_registered_function_is_here_under_each_of_its_names():
+    registered = {name.removeprefix("DP_").lower() for name in functions.names()}
+    assert {"count", "mean", "quantile"} <= registered <= set(dir(dpquery))
+    for name in registered:
+        assert repr(getattr(dpquery, name)).startswith(f"<dpquery.{name}(")
+        assert find_spec(f"dpquery.{name}") is None, "a module of that name would hide it"
 
 
 def test_the_version_is_that_of_the_installed_package():

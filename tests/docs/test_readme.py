@@ -23,6 +23,7 @@ def test_python_runs_and_its_comments_hold(samples, capsys):
     assert low <= answer.scalar() <= high
     assert repr(answer.loss) == "Loss(epsilon=Fraction(1, 2), delta=Fraction(0, 1))"
     assert "charge       0.1" in capsys.readouterr().out
+    assert scope["built"].explain().charge.epsilon == Fraction(3, 10)
     assert session.budget.left.epsilon == 2 - answer.loss.epsilon
     session.close()
 

@@ -93,6 +93,22 @@ def after_closing(place: Path, _: pytest.MonkeyPatch) -> object:
     return session.sql(COUNT)
 
 
+def with_a_value_too_many(place: Path, _: pytest.MonkeyPatch) -> object:
+    return cursor_of(place).execute(COUNT, (1,))
+
+
+def before_asking(place: Path, _: pytest.MonkeyPatch) -> object:
+    return cursor_of(place).fetchall()
+
+
+def rolled_back(place: Path, _: pytest.MonkeyPatch) -> None:
+    cursor_of(place).connection.rollback()
+
+
+def cursor_of(place: Path) -> dpquery.dbapi.Cursor:
+    return dpquery.dbapi.connect(place / "policy.toml").cursor()
+
+
 def with_a_broken_rule(place: Path, monkeypatch: pytest.MonkeyPatch) -> object:
     monkeypatch.setattr("dpquery.plan.functions", SimpleNamespace(find=lambda _: None))
     return ask(place)
@@ -137,6 +153,9 @@ DOINGS: dict[str, tuple[Doing, str]] = {
     "DPQ702": (interrupted_above, "could not be finished"),
     "DPQ801": (after_closing, "closed"),
     "DPQ802": (after_a_stream_has_ended, "the stream has ended"),
+    "DPQ803": (before_asking, "nothing was asked yet"),
+    "DPQ804": (rolled_back, "a charge is not taken back"),
+    "DPQ805": (with_a_value_too_many, "the statement has 0 of ?, and the values are 1"),
     "DPQ901": (with_a_broken_rule, "a rule of the engine does not hold"),
     "DPQ902": (without_randomness, "randomness"),
 }
