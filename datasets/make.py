@@ -234,7 +234,7 @@ def _orders(dice: Dice, person: int) -> Iterable[tuple[object, ...]]:
 def _items(dice: Dice, order: tuple[object, ...]) -> Iterable[tuple[object, ...]]:
     listed = [(name, price) for prices in PRODUCTS.values() for name, price in prices.items()]
     for _ in range(1 + min(dice.below(4), dice.below(4))):
-        product, price = listed[min(dice.below(len(listed)), dice.below(len(listed)))]
+        product, price = dice.pick(listed)
         if dice.chance(25):
             price = price * (100 - dice.pick((10, 20, 30))) // 100
         quantity = 1 + min(dice.below(5), dice.below(5), dice.below(5))
