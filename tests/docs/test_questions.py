@@ -24,6 +24,8 @@ import dpquery
 from dpquery.answer import Answer
 from dpquery.functions.quantile import QuantileCell
 from dpquery.policy.samples import sample_directory
+from dpquery.session import Session
+from tests.corpus import runs
 from tests.tasks import ROOT
 
 PAGE = ROOT / "grammar" / "questions.md"
@@ -80,7 +82,7 @@ def plain(call: re.Match[str]) -> str:
 class Shop:
     """The tables of many customers, for those who may see them and for those who may not."""
 
-    session: dpquery.session.Session
+    session: Session
     database: duckdb.DuckDBPyConnection
 
     def exact(self, number: int) -> list[tuple]:
@@ -158,6 +160,23 @@ def require_rank(cell: QuantileCell, shown: object, order: Fraction, values: lis
     below = Fraction(sum(value < shown for value in rows), len(rows))
     up_to = Fraction(sum(value <= shown for value in rows), len(rows))
     assert below - OF_RANK <= order <= up_to + OF_RANK
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Session, Session]]:
+    place = runs.samples(tmp_path_factory.mktemp("sample") / "samples")
+    with runs.sessions(place / "shop.toml") as found:
+        yield found
+
+
+@pytest.mark.parametrize("number", QUESTIONS)
+def test_an_answer_over_the_sample_is_the_oracles_when_noise_is_small(
+    number: int, both: tuple[Session, Session], monkeypatch: pytest.MonkeyPatch
+):
+    query = QUESTIONS[number]
+    found = runs.compared(*both, runs.scaled(query, 10**6), monkeypatch)
+    assert len(found) >= query.count("DP_")
+    assert all(one.off <= max(one.step, one.noise) for one in found)
 
 
 def test_the_page_numbers_its_questions_and_is_linked():
