@@ -183,7 +183,7 @@ def test_the_page_numbers_its_questions_and_is_linked():
     assert list(QUESTIONS) == list(range(1, 23))
     assert TEXT.count("\n## ") == len(QUESTIONS)
     assert "(questions.md)" in (ROOT / "grammar" / "README.md").read_text("utf-8")
-    assert "(questions.md)" in (ROOT / "grammar" / "analysts.md").read_text("utf-8")
+    assert "(grammar/questions.md)" in (ROOT / "README.md").read_text("utf-8")
 
 
 def test_a_far_answer_is_noticed(shop: Shop):
