@@ -20,14 +20,23 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["MADE", "generate"]
+__all__ = ["MADE", "generate", "write_shop"]
 
 T = TypeVar("T")
 Cycle = tuple[pa.DataType, list[object]]
 
 PEOPLE = 1_000
 VISITS = 5_000
-MADE = ("staff.parquet", "visits.parquet", "edge.parquet", "regions.csv")
+MADE = (
+    "staff.parquet",
+    "visits.parquet",
+    "edge.parquet",
+    "regions.csv",
+    "people.parquet",
+    "orders.parquet",
+    "items.parquet",
+    "products.csv",
+)
 
 DEPTS = {"eng": (40, 82_000), "ops": (25, 51_000), "sales": (20, 58_000), "hr": (9, 47_000)}
 """Each department's share in per cent and its middle salary; the rest are in legal."""
@@ -40,6 +49,14 @@ REGIONS = (
     ("centre", "inland", 890_000),
     ("islands", "coast", 14_000),  # nobody goes there: an empty group
 )
+PRODUCTS = {
+    "books": {"novel": 1295, "atlas": 3490, "cookbook": 2450, "comic": 890},
+    "garden": {"spade": 2999, "seeds": 249, "hose": 1999, "gloves": 795},
+    "kitchen": {"pan": 3495, "knife": 1850, "kettle": 4200, "mug": 650},
+    "toys": {"puzzle": 1499, "kite": 1100, "blocks": 2795, "ball": 595},
+    "tools": {"drill": 7999, "hammer": 1650, "saw": 2100, "tape": 420},
+}
+"""The price of each product in cents, by category."""
 
 
 class Dice:
@@ -150,6 +167,80 @@ def _region(dice: Dice) -> str | None:
     return REGIONS[max(first, second)][0]  # the later, the more often
 
 
+def write_shop(directory: Path, customers: int) -> None:
+    """Write the tables of a shop: people, their orders, and the items of each order."""
+    dice = Dice(3)
+    numbers = dice.shuffled(range(1, customers + 1))
+    orders = [order for person in numbers for order in _orders(dice, person)]
+    items = [item for order in dice.shuffled(orders) for item in _items(dice, order)]
+    _write(
+        directory / "people.parquet",
+        _table(
+            [_customer(dice, person) for person in numbers],
+            person_id=pa.int64(),
+            region=pa.string(),
+            born=pa.date32(),
+            income=pa.int64(),
+            joined=pa.date32(),
+            newsletter=pa.bool_(),
+        ),
+    )
+    _write(
+        directory / "orders.parquet",
+        _table(
+            dice.shuffled(orders),
+            person_id=pa.int64(),
+            order_id=pa.int64(),
+            ordered=pa.timestamp("us"),
+            channel=pa.string(),
+            shipping=pa.decimal128(5, 2),
+        ),
+    )
+    _write(
+        directory / "items.parquet",
+        _table(
+            items,
+            person_id=pa.int64(),
+            order_id=pa.int64(),
+            product=pa.string(),
+            quantity=pa.int32(),
+            price=pa.decimal128(7, 2),
+            returned=pa.bool_(),
+        ),
+    )
+
+
+def _customer(dice: Dice, person: int) -> tuple[object, ...]:
+    region = REGIONS[max(dice.below(5), dice.below(5))][0]
+    born = date(1940, 1, 1) + timedelta(days=dice.hill(0, 24_000))
+    joined = date(2020, 1, 1) + timedelta(days=dice.below(1_826))
+    return person, region, born, 500 * dice.hill(20, 180), joined, dice.chance(40)
+
+
+def _orders(dice: Dice, person: int) -> Iterable[tuple[object, ...]]:
+    """Make the orders of a year: none for one in five, else up to twelve, mostly few."""
+    if dice.chance(20):
+        return
+    for number in range(1 + min(dice.below(12), dice.below(12))):
+        day = dice.below(365)
+        if dice.chance(30):
+            day = max(day, dice.below(365))  # more before the end of the year
+        moment = timedelta(days=day, seconds=3_600 * dice.hill(6, 23) + dice.below(3_600))
+        channel = dice.pick(("web",) * 6 + ("store",) * 3 + ("phone",))
+        fee = None if channel == "store" else Decimal(dice.pick((0, 395, 595))) / 100
+        yield person, 100 * person + number, _time("2025-01-01") + moment, channel, fee
+
+
+def _items(dice: Dice, order: tuple[object, ...]) -> Iterable[tuple[object, ...]]:
+    listed = [(name, price) for prices in PRODUCTS.values() for name, price in prices.items()]
+    for _ in range(1 + min(dice.below(4), dice.below(4))):
+        product, price = dice.pick(listed)
+        if dice.chance(25):
+            price = price * (100 - dice.pick((10, 20, 30))) // 100
+        quantity = 1 + min(dice.below(5), dice.below(5), dice.below(5))
+        yield *order[:2], product, quantity, Decimal(price) / 100, dice.chance(8)
+
+
 def edge() -> pa.Table:
     """Make hostile rows: every value that arithmetic, text or time can trip over."""
     rows = 72  # a common multiple of most cycles, so that values meet each other
@@ -243,17 +334,32 @@ def _table(rows: Iterable[tuple[object, ...]], **types: pa.DataType) -> pa.Table
 def generate(directory: Path) -> None:
     """Write all files that are made, and their checksums."""
     for name, table in (("staff", staff()), ("visits", visits()), ("edge", edge())):
-        # no compression: the bytes then depend on pyarrow's version alone
-        pq.write_table(table, directory / f"{name}.parquet", compression="none")
-    with (directory / "regions.csv").open("w", encoding="utf-8", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(("region", "zone", "inhabitants"))
-        lines.writerows(REGIONS)
+        _write(directory / f"{name}.parquet", table)
+    write_shop(directory, PEOPLE)
+    _write_csv(directory / "regions.csv", ("region", "zone", "inhabitants"), REGIONS)
+    products = [
+        (name, category, Decimal(price) / 100)
+        for category, prices in PRODUCTS.items()
+        for name, price in prices.items()
+    ]
+    _write_csv(directory / "products.csv", ("product", "category", "price"), products)
     sums = [
         f"{hashlib.sha256((directory / name).read_bytes()).hexdigest()}  {name}"
         for name in MADE
     ]
     (directory / "checksums.txt").write_text("\n".join(sums) + "\n", encoding="utf-8")
+
+
+def _write(path: Path, table: pa.Table) -> None:
+    # no compression: the bytes then depend on pyarrow's version alone
+    pq.write_table(table, path, compression="none")
+
+
+def _write_csv(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(head)
+        lines.writerows(rows)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Refusals say the same on neighbouring data, and come before any private file is opened (I6).
 
-The queries are those of `grammar/reject/`, and more of each stage below. Where a query is
-refused, it is refused alike on the data, on the data without one unit, and on no data at all.
+The queries are all that `grammar/` refuses, and more of each stage below. Where a query is
+refused, it is refused alike on the data, on the data without one unit, on hostile data, and on
+no data at all.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from dpquery.engine.base import Exact
 from dpquery.errors import QueryRefused
 from dpquery.session import Session
 from dpquery.source import Source
-from tests.tasks import ROOT
+from tests.corpus import hostile
+from tests.corpus.runs import REFUSED, samples
 from tests.worlds import deadline
 
 POLICY = """
@@ -66,23 +68,6 @@ OWN = [
 ]  # fmt: skip
 FAMILIES = {"1", "2", "3", "4", "5"}
 """First digits of the codes of refusals; each is met below."""
-
-
-def corpus() -> list[str]:
-    """Give the queries of `grammar/reject/`, without their notes and marks."""
-    cases = [
-        case
-        for file in sorted((ROOT / "grammar" / "reject").glob("*.test"))
-        for case in re.split(r"^==\n", file.read_text("utf-8"), flags=re.MULTILINE)
-    ]
-    return [query_of(case) for case in cases]
-
-
-def query_of(case: str) -> str:
-    lines = re.split(r"^--\n", case, flags=re.MULTILINE)[0].splitlines()
-    while lines and (lines[0].startswith("#") or not lines[0].strip()):
-        lines.pop(0)
-    return "\n".join(lines).translate({ord("«"): None, ord("»"): None})
 
 
 def people(units: list[int]) -> pa.Table:
@@ -141,7 +126,7 @@ def test_refusals_are_equal_on_neighbours_and_lose_nothing(tmp_path: Path):
     for session in worlds.values():
         session._engine = Untouchable()
     codes: set[str] = set()
-    for text in OWN + corpus():
+    for text in OWN + [case.query for case in REFUSED]:
         texts = [refusal(session, text) for session in worlds.values()]
         assert len(set(texts)) == 1, text
         if texts[0] is not None:
@@ -149,6 +134,26 @@ def test_refusals_are_equal_on_neighbours_and_lose_nothing(tmp_path: Path):
         assert text not in OWN or texts[0] is not None, text
     assert codes == FAMILIES
     for session in worlds.values():
+        session.close()
+
+
+def test_refusals_of_the_corpus_are_those_of_its_files_on_any_data(tmp_path: Path):
+    places = [samples(tmp_path / name) for name in ("all", "one unit less", "none", "hostile")]
+    for place, most in zip(places, (1000, 999, 0), strict=False):
+        for file in ("staff", "visits"):
+            rows = pq.read_table(place / f"{file}.parquet", filters=[("person_id", "<=", most)])
+            pq.write_table(rows, place / f"{file}.parquet")
+    hostile.overwrite(places[-1])
+    found = [dpquery.connect(place / "policy.toml") for place in places]
+    for session in found:
+        session._engine = Untouchable()
+    for case in REFUSED:
+        told = {refusal(session, case.query) for session in found}
+        assert len(told) == 1, case
+        code = re.search(r"DPQ\d+", case.expected)
+        assert code is not None
+        assert code[0] in (told.pop() or ""), case
+    for session in found:
         session.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import tomllib
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -76,6 +77,30 @@ def test_visits_are_heavy_tailed() -> None:
     regions = {row["region"] for row in rows}
     assert {None, "abroad"} < regions
     assert "islands" not in regions
+
+
+def test_a_shop_has_orders_that_count_in_full_and_items_that_do_not() -> None:
+    rows = {
+        name: pq.read_table(HERE / f"{name}.parquet").to_pylist()
+        for name in ("people", "orders", "items")
+    }
+    assert sorted(row["person_id"] for row in rows["people"]) == list(range(1, 1001))
+    orders = Counter(row["person_id"] for row in rows["orders"])
+    items = Counter(row["person_id"] for row in rows["items"])
+    assert max(orders.values()) == 12
+    assert max(items.values()) > 20
+    assert 700 < len(orders) == len(items) < 900
+    numbers = [row["order_id"] for row in rows["orders"]]
+    assert len(numbers) == len(set(numbers))
+    assert {row["order_id"] for row in rows["items"]} == set(numbers)
+
+
+def test_the_wheel_carries_every_file_and_stays_small() -> None:
+    project = tomllib.loads((HERE.parent / "pyproject.toml").read_text("utf-8"))
+    shipped = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    kept = {file.name for file in HERE.iterdir() if ".ledger" not in file.name}
+    assert {Path(name).name for name in shipped} == kept - {"make.py", "checksums.txt"}
+    assert sum((HERE.parent / name).stat().st_size for name in shipped) < 1_000_000
 
 
 def test_samples_are_found_in_a_wheel_before_a_checkout(

@@ -1,0 +1,178 @@
+"""The accepted queries of grammar/, run over data: by sessions, and without any noise.
+
+The oracle is the engine in Python, whose exact integers become released values as they are: a
+mechanism that adds noise is replaced by one of its kind that adds none. A quantile is held
+against the definition of its rank score.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from dpquery import session as stages
+from dpquery.functions.moments import BernsteinRelease
+from dpquery.functions.noise import AdditiveRelease
+from dpquery.functions.quantile import QuantileRelease
+from dpquery.ir import CountRows, CountUnits, SumCodes
+from dpquery.mechanisms import GridQuantile
+from dpquery.mechanisms.randomness import Randomness
+from dpquery.policy.load import load_policy
+from dpquery.policy.model import Budget, LedgerSettings, Policy
+from dpquery.policy.samples import sample_directory
+from dpquery.privacy import BUDGET_MAX, Loss
+from dpquery.session import Session
+from dpquery.source import Source
+from tests.corpus import cases
+from tests.corpus.cases import Case
+from tests.worlds import integers, receipt_for
+
+ACCEPTED: list[Case] = []
+REFUSED: list[Case] = []
+for _case in (case for path in cases.files() for case in cases.read(path)):
+    (REFUSED if _case.expected.startswith(("DPQ", "refused")) else ACCEPTED).append(_case)
+
+_EPS = re.compile(r"((?:eps|epsilon) *(?:=>|:=|=) *\(?)([0-9.e+-]+)", re.IGNORECASE)
+_MOST = 10**9
+SURE = 1 - Fraction(1, 10**9)
+
+
+def samples(place: Path) -> Path:
+    """Copy the sample data, and give its directory."""
+    shutil.copytree(sample_directory(), place, ignore=shutil.ignore_patterns("*.ledger*"))
+    return place
+
+
+def policy_at(file: Path) -> Policy:
+    """Load a policy with the largest budget there is, and its ledger in memory."""
+    most = Loss(Fraction(BUDGET_MAX), Fraction(1, 2))
+    return replace(load_policy(file), budget=Budget(most), ledger=LedgerSettings(None))
+
+
+@contextmanager
+def sessions(file: Path) -> Iterator[tuple[Session, Session]]:
+    """Open a session on each engine."""
+    policy = policy_at(file)
+    with (
+        Session(policy, "default", None) as duckdb,
+        Session(policy, "default", None, engine="python") as oracle,
+    ):
+        yield duckdb, oracle
+
+
+def scaled(query: str, factor: int) -> str:
+    """Multiply every eps, up to the largest there is."""
+
+    def larger(found: re.Match[str]) -> str:
+        return f"{found[1]}{min(Decimal(found[2]) * factor, _MOST):f}"
+
+    return _EPS.sub(larger, query)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A value that a session released, and what says whether it is the exact one."""
+
+    off: Fraction
+    """How far it is off; of a quantile, in rows of full weight."""
+    step: Fraction
+    """Of the grid that the exact value lies on; 0 where there is none."""
+    noise: Fraction
+    """How far noise takes it, but for a chance of 1e-9."""
+
+
+def compared(duckdb: Session, oracle: Session, query: str, monkeypatch: Any) -> list[Compared]:
+    """Ask a session, and hold each count, sum, mean, spread and quantile against the oracle's.
+
+    What other mechanisms choose, or smooth, is not compared here: both engines answer alike by
+    the same random bits, and the mechanisms' own tests know their laws.
+    """
+    released: list[Any] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(stages, "finish", _recording(released))
+        duckdb.sql(query)
+    plan = oracle._plan(Source(query))
+    receipt, found = receipt_for(plan), []
+    for number, (frontier, table) in enumerate(zip(plan.frontiers, released, strict=True)):
+        with oracle._engine.open(frontier.scan, receipt, number) as exact:
+            for planned, column in zip(frontier.releases, table.columns, strict=True):
+                found += _held(planned.release, column.cells, exact)
+    return found
+
+
+def _recording(released: list[Any]) -> Callable[..., Any]:
+    def record(above: Any, tables: Sequence[Any], public: Any) -> Any:
+        released.extend(tables)
+        return _finish(above, tables, public)
+
+    return record
+
+
+_finish = stages.finish
+
+
+def _held(release: Any, cells: Sequence[Any], exact: Any) -> Iterator[Compared]:
+    if isinstance(release, QuantileRelease) and type(release.mechanism) is GridQuantile:
+        for group, cell in enumerate(cells):
+            off = _rows_off(release, cell.code, exact, group)
+            yield Compared(off, Fraction(1), cell.rank_interval(SURE))
+    elif isinstance(release, AdditiveRelease | BernsteinRelease):
+        silent = replace(release, noise=_silent(release.noise)).run(exact, Randomness())
+        for cell, still in zip(cells, silent, strict=True):
+            off = abs(Fraction(cell.value) - Fraction(still.value))
+            yield Compared(off, _step(release), _margin(cell))
+
+
+def _margin(cell: Any) -> Fraction:
+    low, high = map(Fraction, cell.interval(SURE))
+    return max(Fraction(cell.value) - low, high - Fraction(cell.value))
+
+
+def _step(release: Any) -> Fraction:
+    match getattr(release, "measure", None):
+        case SumCodes(code=code):
+            return code.grid
+        case CountRows() | CountUnits():
+            return Fraction(1)
+    return Fraction(0)
+
+
+def _silent(noise: Any) -> Any:
+    """Give noise of the same kind that is always zero."""
+    kind = type(noise)
+    still = type("Silent", (kind,), {"release": lambda _, exact, __: list(exact)})
+    return still(**{field.name: getattr(noise, field.name) for field in fields(kind)})
+
+
+def _rows_off(release: QuantileRelease, code: int, exact: Any, group: int) -> Fraction:
+    """Give the rank score of a code, from the definition."""
+
+    def weight(low: int, high: int) -> int:
+        if low == high:
+            return 0
+        ranges = exact.histogram(release.measure, group, low, high, high - low)
+        return int(ranges.sum())
+
+    below, here = weight(0, code), weight(code, code + 1)
+    above = weight(code + 1, release.measure.code.cells)
+    target = release.mechanism.order * (below + here + above)
+    score = max(Fraction(0), below - target, target - below - here)
+    return score / release.measure.weight.scale
+
+
+def exact_integers(session: Session, query: str) -> list[list[int]]:
+    """Give the exact integers that each release of a query is made from; of histograms, all."""
+    plan, found = session._plan(Source(query)), []
+    receipt = receipt_for(plan)
+    for number, frontier in enumerate(plan.frontiers):
+        with session._engine.open(frontier.scan, receipt, number) as exact:
+            measures = [m for planned in frontier.releases for m in planned.release.measures]
+            found += [integers(exact, measure) for measure in measures]
+    return found
