@@ -114,9 +114,10 @@ def line(what: str, pace: Pace, columns: int) -> str:
     drawn = f"{'█' * full}{'░' * (CELLS - full)} {minutes}:{seconds:02}"
     if columns <= width(drawn):
         return ""
-    while width(what) + width(drawn) + 2 > columns - 1:
+    room = columns - 1 - width(drawn) - 2
+    while what and width(what) > room:
         what = what[:-1]
-    return f"{what}  {drawn}"
+    return f"{what}  {drawn}" if room >= 0 else drawn
 
 
 def reading(text: str) -> str:
