@@ -98,8 +98,11 @@ class Options:
     mechanism_span: Span | None = None
     max_rows_contributed: int | None = None
     max_groups_contributed: int | None = None
+    max_rows_span: Span | None = None
+    max_groups_span: Span | None = None
     group_bounds: Interval | None = None
     """Where what a unit has in a group is clamped."""
+    group_bounds_span: Span | None = None
     bounds: Interval | None = None
     """Where the argument is clamped: numbers, or days and microseconds since 1970."""
     bounds_span: Span | None = None

@@ -26,6 +26,7 @@ from dpquery.ir import (
     Relation,
     Scan,
     SumCodes,
+    UnitTotals,
     Widen,
 )
 from dpquery.plan import Plan
@@ -156,6 +157,9 @@ def measured(measure: Measure) -> str:
             return f"sum_grid {coded(code)}" + (f" ^ {degree}" if degree > 1 else "")
         case Histogram(code=code):
             return f"histogram {coded(code)}"
+        case UnitTotals(code=code, low=low, high=high):
+            what = "rows" if code is None else coded(code)
+            return f"totals of {what} clamped to [{low}, {high}]"
 
 
 def coded(code: Code) -> str:
