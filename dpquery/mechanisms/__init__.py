@@ -9,6 +9,7 @@ from dpquery.mechanisms.base import AdditiveNoise, Mechanism
 from dpquery.mechanisms.discrete_gaussian import DiscreteGaussian
 from dpquery.mechanisms.discrete_laplace import DiscreteLaplace
 from dpquery.mechanisms.grid_quantile import GridQuantile, rank_range
+from dpquery.mechanisms.partition import PartitionSelection
 from dpquery.mechanisms.randomness import Randomness
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "DiscreteLaplace",
     "GridQuantile",
     "Mechanism",
+    "PartitionSelection",
     "Randomness",
     "rank_range",
 ]
@@ -26,4 +28,4 @@ __all__ = [
 ADDITIVE: tuple[type[AdditiveNoise], ...] = (DiscreteLaplace, DiscreteGaussian)
 """Those that add noise of one law to each value: the suite examines the law itself."""
 
-ALL: tuple[type[Mechanism], ...] = (*ADDITIVE, GridQuantile)
+ALL: tuple[type[Mechanism], ...] = (*ADDITIVE, GridQuantile, PartitionSelection)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpquery.events import Composed, Event, Gaussian, Pure
+from dpquery.events import Approximate, Composed, Event, Gaussian, Pure
 from dpquery.ir import (
     Arithmetic,
     Code,
@@ -64,6 +64,8 @@ def charged(event: Event) -> str:
             return f"pure {epsilon}"
         case Gaussian(_, epsilon, delta):
             return f"gaussian {epsilon} {delta}"
+        case Approximate(epsilon, delta):
+            return f"approximate {epsilon} {delta}"
         case Composed(parts):
             return " + ".join(map(charged, parts))
 

@@ -19,6 +19,7 @@ from dpquery.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
     GridQuantile,
+    PartitionSelection,
 )
 from dpquery.privacy import Loss
 from tests.mechanisms.cases import DELTA, EPSILONS, NAMED, Case
@@ -44,7 +45,7 @@ def test_docstring_has_the_headings_in_order(kind: type) -> None:
 
 @pytest.mark.parametrize("kind", ALL)
 def test_a_mechanism_of_another_kind_has_tests_of_its_law(kind: type) -> None:
-    own = {GridQuantile: "test_grid_quantile.py"}
+    own = {GridQuantile: "test_grid_quantile.py", PartitionSelection: "test_partition.py"}
     assert kind in ADDITIVE or (Path(__file__).parent / own[kind]).exists()
 
 
