@@ -73,16 +73,17 @@ class ScanSQL:
         return found
 
     def held(self, measure: Histogram) -> str:
-        """Write the rows that a histogram counts: group, code, weight."""
+        """Write the rows that a histogram counts: group, code, and weight if they have one."""
         code, cell = self._code(measure.code), self._cell()
         where = self._where(f"{code} IS NOT NULL", self._condition(measure.condition))
         if measure.weight.plain:
-            rows = f"SELECT *, 1 AS w FROM ({self.rows})"
+            rows, weight = self.rows, ""
         else:
             counted = f"SELECT u, count(*) AS n FROM ({self.rows}) GROUP BY u"
             weighted = f"SELECT r.*, {_weight('n', measure.weight)} AS w"
+            weight = ", w"
             rows = f"{weighted} FROM ({self.rows}) AS r JOIN ({counted}) USING (u)"
-        return f"SELECT {cell} AS cell, {code} AS v, w FROM ({rows}) {self._joins}{where}"
+        return f"SELECT {cell} AS cell, {code} AS v{weight} FROM ({rows}) {self._joins}{where}"
 
     def ranges(
         self, measure: Histogram, source: str, cell: int | None, span: tuple[int, int, int]
