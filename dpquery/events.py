@@ -14,7 +14,7 @@ import json
 from dataclasses import dataclass
 from fractions import Fraction
 
-__all__ = ["Composed", "Event", "Gaussian", "Pure", "decode", "encode"]
+__all__ = ["Approximate", "Composed", "Event", "Gaussian", "Pure", "decode", "encode"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,21 @@ class Gaussian:
 
 
 @dataclass(frozen=True, slots=True)
+class Approximate:
+    """A release that is (epsilon, delta)-differentially private, and no more is claimed."""
+
+    epsilon: Fraction
+    delta: Fraction
+
+
+@dataclass(frozen=True, slots=True)
 class Composed:
     """Several releases, each on the whole data, fixed before the first one starts."""
 
     parts: tuple[Event, ...]
 
 
-Event = Pure | Gaussian | Composed
+Event = Pure | Gaussian | Approximate | Composed
 
 
 def encode(event: Event) -> str:
@@ -61,6 +69,8 @@ def _listed(event: Event) -> list[object]:
             return ["pure", str(epsilon)]
         case Gaussian(rho, epsilon, delta):
             return ["gaussian", str(rho), str(epsilon), str(delta)]
+        case Approximate(epsilon, delta):
+            return ["approximate", str(epsilon), str(delta)]
         case Composed(parts):
             return ["composed", *(_listed(part) for part in parts)]
 
@@ -83,6 +93,8 @@ def _read(value: object) -> Event:
             return Pure(Fraction(epsilon))
         case ["gaussian", str(rho), str(epsilon), str(delta)]:
             return Gaussian(Fraction(rho), Fraction(epsilon), Fraction(delta))
+        case ["approximate", str(epsilon), str(delta)]:
+            return Approximate(Fraction(epsilon), Fraction(delta))
         case ["composed", *parts]:
             return Composed(tuple(_read(part) for part in parts))
     raise ValueError("not an event that this version knows")

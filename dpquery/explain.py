@@ -10,7 +10,17 @@ from html import escape
 from dpquery.budget.accountant import basic
 from dpquery.functions.base import Step
 from dpquery.functions.codes import from_code
-from dpquery.ir import Code, Contribution, Histogram, Scan, SumCodes, columns_of
+from dpquery.ir import (
+    Call,
+    Code,
+    Contribution,
+    CountUnits,
+    Measure,
+    Scan,
+    UnitTotals,
+    code_in,
+    columns_of,
+)
 from dpquery.plan import FrontierPlan, Plan, PlannedRelease
 from dpquery.policy.model import Policy
 from dpquery.privacy import Loss, decimal_text
@@ -116,16 +126,19 @@ def _release(planned: PlannedRelease) -> Iterator[str]:
     yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
     if step.why:
         yield f"  because    {step.why}"
-    for measure in planned.release.measures:
-        if isinstance(measure, SumCodes | Histogram) and _bounded(measure.code):
-            whose = "policy" if call.options.bounds is None else "query"
-            yield f"  bounds     {_bounds(measure.code)} (from the {whose})"
-            break
+    measure = planned.release.measures[0]
+    code = code_in(measure)
+    if code is not None and _bounded(code):
+        whose = "policy" if call.options.bounds is None else "query"
+        yield f"  bounds     {_bounds(code)} (from the {whose})"
+    if isinstance(measure, UnitTotals):
+        ends = f"{_end(measure, measure.low)} to {_end(measure, measure.high)}"
+        yield f"  totals     {ends} of a unit in a group (from the query)"
     if not step.weight.plain:
-        limit, scale = step.weight.limit, step.weight.scale.bit_length() - 1
-        whose = "policy" if call.options.max_rows_contributed is None else "query"
-        counted = f"k = {limit} rows of a unit in full (from the {whose})"
-        yield f"  weights    {counted}, W = 2^{scale}"
+        scale = step.weight.scale.bit_length() - 1
+        yield f"  weights    {_limit(measure, call)}, W = 2^{scale}"
+    elif step.weight.limit > 1:
+        yield f"  weights    none: a unit may be in all {step.weight.limit} groups in full"
     yield f"  moved by   {step.sensitivity}"
     yield f"  noise      {step.noise_scale}"
     yield f"  error      {step.expected_error} (95 %)"
@@ -133,6 +146,25 @@ def _release(planned: PlannedRelease) -> Iterator[str]:
 
 def _bounded(code: Code) -> bool:
     return code.expr.type != BOOLEAN and not code.values
+
+
+def _limit(measure: Measure, call: Call) -> str:
+    """Say what counts in full, and who said so."""
+    limit, options = measure.weight.limit, call.options
+    if not isinstance(measure, CountUnits | UnitTotals):
+        whose = "policy" if options.max_rows_contributed is None else "query"
+        return f"k = {limit} rows of a unit in full (from the {whose})"
+    whose = "from the query"
+    if options.max_groups_contributed is None:
+        asked = options.max_rows_contributed is not None
+        whose = f"as many as rows, from the {'query' if asked else 'policy'}"
+    return f"g = {limit} groups of a unit in full ({whose})"
+
+
+def _end(measure: UnitTotals, end: int) -> object:
+    """Give an end of the range of a unit's totals, as a value."""
+    code = measure.code
+    return end if code is None else from_code(end, code.grid, code.expr.type)
 
 
 def _bounds(code: Code) -> str:

@@ -76,9 +76,11 @@ __all__ = [
     "Scan",
     "SumCodes",
     "TableScan",
+    "UnitTotals",
     "Weight",
     "Widen",
     "children",
+    "code_in",
     "columns_of",
     "columns_read",
     "decimal",
@@ -97,6 +99,12 @@ class Options:
     mechanism: str | None = None
     mechanism_span: Span | None = None
     max_rows_contributed: int | None = None
+    max_groups_contributed: int | None = None
+    max_rows_span: Span | None = None
+    max_groups_span: Span | None = None
+    group_bounds: Interval | None = None
+    """Where what a unit has in a group is clamped."""
+    group_bounds_span: Span | None = None
     bounds: Interval | None = None
     """Where the argument is clamped: numbers, or days and microseconds since 1970."""
     bounds_span: Span | None = None
@@ -276,7 +284,34 @@ class Histogram:
     condition: Expr | None = None
 
 
-Measure = CountRows | SumCodes | CountUnits | Histogram
+@dataclass(frozen=True, slots=True)
+class UnitTotals:
+    """What each unit has in each of its groups, clamped, and added up over the units.
+
+    A unit that is in g_u groups, with a row there that meets the condition and has a code,
+    counts with weight floor(scale * min(1, limit / g_u)) in each. Its total in a group is the
+    sum of its codes there, clamped to [low, high].
+    """
+
+    weight: Weight
+    code: Code | None
+    """None counts rows."""
+    low: int
+    high: int
+    condition: Expr | None = None
+
+    @property
+    def size(self) -> int:
+        """The largest size of a total."""
+        return max(abs(self.low), abs(self.high))
+
+
+Measure = CountRows | SumCodes | CountUnits | Histogram | UnitTotals
+
+
+def code_in(measure: Measure) -> Code | None:
+    """Give the code that a measure adds up or counts by, if it does."""
+    return measure.code if isinstance(measure, SumCodes | Histogram | UnitTotals) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +334,7 @@ def columns_read(scan: Scan) -> tuple[ColumnRef, ...]:
     exprs: list[Expr | None] = [key.expr for key in scan.keys]
     for measure in scan.measures:
         exprs.append(measure.condition)
-        if isinstance(measure, SumCodes | Histogram):
-            exprs.append(measure.code.expr)
+        code = code_in(measure)
+        if code is not None:
+            exprs.append(code.expr)
     return columns_in(scan.relation, *exprs)

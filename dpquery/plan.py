@@ -13,7 +13,17 @@ from dpquery import functions
 from dpquery.budget.charge import Charge
 from dpquery.errors import Diagnostic, NameRefused, internal
 from dpquery.functions.base import Facts, Noted, Release
-from dpquery.ir import Above, Call, Checked, Contribution, Frontier, Measure, Scan
+from dpquery.ir import (
+    Above,
+    Call,
+    Checked,
+    Contribution,
+    CountUnits,
+    Frontier,
+    Measure,
+    Scan,
+    UnitTotals,
+)
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
 from dpquery.source import Source, Span
@@ -120,13 +130,28 @@ def _notes(contribution: Contribution, frontiers: tuple[FrontierPlan, ...]) -> l
         return ["each row counts as a unit of its own: no column says whose it is"]
     if contribution.single:
         return []
-    weights = {m.weight.limit for frontier in frontiers for m in frontier.scan.measures}
-    limits = " or ".join(str(limit) for limit in sorted(weights))
-    rows = "row" if limits == "1" else "rows"
-    return [
-        f"each {contribution.unit} counts for at most {limits} {rows} (max_rows_contributed); "
-        "further rows share that weight"
-    ]
+    measures = [m for frontier in frontiers for m in frontier.scan.measures]
+    rows = [m.weight.limit for m in measures if not isinstance(m, CountUnits | UnitTotals)]
+    groups = [m.weight.limit for m in measures if isinstance(m, CountUnits | UnitTotals)]
+    notes = []
+    if rows:
+        limits, what = _limits(rows, "row")
+        notes.append(
+            f"each {contribution.unit} counts for at most {limits} {what} "
+            "(max_rows_contributed); further rows share that weight"
+        )
+    if groups and any(frontier.scan.keys for frontier in frontiers):
+        limits, what = _limits(groups, "group")
+        notes.append(
+            f"each {contribution.unit} counts in at most {limits} {what} "
+            "(max_groups_contributed); further groups share that weight"
+        )
+    return notes
+
+
+def _limits(found: list[int], what: str) -> tuple[str, str]:
+    limits = " or ".join(str(limit) for limit in sorted(set(found)))
+    return limits, what if limits == "1" else f"{what}s"
 
 
 def _unfit(checked: Checked) -> NameRefused:

@@ -8,6 +8,9 @@ frontier every row depends on its own unit's rows alone; no other unit's n, and 
 weight, moves. Each measure then adds up, over the unit's rows, the weight times a number whose
 size is known, and the sum of all that is at most limit * scale times the largest such number.
 
+What spreads over groups, units counted once in each and totals clamped in each, is weighted by
+the number of the unit's groups instead, and adds up to limit * scale in the same way.
+
 Replacing a unit takes one contribution away and adds another. Without groups both lie in one
 range, and the measure moves by no more than its width; with groups the two can stand in
 different ones, and both count.
@@ -20,7 +23,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpquery.ir import CountRows, CountUnits, Histogram, Measure, SumCodes
+from dpquery.ir import CountRows, CountUnits, Histogram, Measure, SumCodes, UnitTotals
 from dpquery.privacy import Neighbours, root_above
 
 __all__ = ["l2_sensitivity", "sensitivity", "simplex_l2_sensitivity", "simplex_sensitivity"]
@@ -40,6 +43,10 @@ def sensitivity(
             return twice * weight.total
         case CountUnits(weight=weight):
             return twice * weight.total
+        case UnitTotals(weight=weight) if substituted and not grouped:
+            return weight.total * _width(measure)
+        case UnitTotals(weight=weight):
+            return twice * weight.total * measure.size
         case SumCodes(weight=weight, code=code) if substituted and not grouped:
             low, high = code.low - code.origin, code.high - code.origin
             ends = (int(low**measure.degree), int(high**measure.degree), 0)
@@ -59,13 +66,34 @@ def l2_sensitivity(
     one group, or with groups, where a unit is replaced, in two at a right angle.
     """
     right_angle = grouped and neighbours is Neighbours.SUBSTITUTE
-    if isinstance(measure, CountUnits):
-        weight = measure.weight
-        return weight.scale * root_above(weight.limit * (2 if right_angle else 1))
+    if isinstance(measure, CountUnits | UnitTotals):
+        return _spread_l2(measure, neighbours, right_angle=right_angle)
     if right_angle:
         corner = root_above(2) * sensitivity(measure)
         return max(corner, Fraction(sensitivity(measure, neighbours)))
     return sensitivity(measure, neighbours)
+
+
+def _spread_l2(
+    measure: CountUnits | UnitTotals, neighbours: Neighbours, *, right_angle: bool
+) -> int | Fraction:
+    """Give the L2 norm of what spreads over the groups: the most of them at full weight.
+
+    A unit and its replacement are furthest apart in different groups, or where totals have
+    both signs, at the two ends of the range in the same groups.
+    """
+    weight = measure.weight
+    size = measure.size if isinstance(measure, UnitTotals) else 1
+    apart = weight.scale * size * root_above(weight.limit * (2 if right_angle else 1))
+    if not isinstance(measure, UnitTotals) or neighbours is Neighbours.ADD_REMOVE:
+        return apart
+    opposite = weight.scale * _width(measure) * root_above(weight.limit)
+    return max(apart, opposite) if right_angle else opposite
+
+
+def _width(measure: UnitTotals) -> int:
+    """Give how far apart two units' totals can be; no total at all is 0."""
+    return max(measure.high, 0) - min(measure.low, 0)
 
 
 def simplex_sensitivity(measure: SumCodes, neighbours: Neighbours, degree: int) -> int:

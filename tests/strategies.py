@@ -257,13 +257,27 @@ def _chosen(draw: st.DrawFn) -> str:
     )
 
 
+_LIMITS = ["", "", ", max_rows_contributed=3", ", max_rows_contributed=60"]
+
+
+def _per_group(call: str) -> list[str]:
+    """Give the bounds per group that a call takes."""
+    if call.startswith("COUNT(DISTINCT"):
+        return [", max_groups_contributed=2"]
+    if not call.startswith(("COUNT", "SUM")):
+        return []
+    totals = [f", contribution_bounds_per_group={ends}" for ends in ("(-3, 9)", "[2, 50]")]
+    return [f"{bounds}{limit}" for bounds in totals for limit in ("", _GROUPS)]
+
+
+_GROUPS = ", max_groups_contributed=2"
+
+
 @st.composite
 def _calls(draw: st.DrawFn) -> str:
     kind = draw(st.integers(0, 7))
     call = _ranked(draw) if kind < 2 else _chosen(draw) if kind < 4 else _additive(draw)
-    limit = draw(
-        st.sampled_from(["", "", ", max_rows_contributed=3", ", max_rows_contributed=60"])
-    )
+    limit = draw(st.sampled_from([*_LIMITS, *_per_group(call)]))
     kept = draw(st.just("") | st.builds(" FILTER (WHERE {})".format, CONDITIONS))
     return f"DP_{call}, eps=0.1{limit}){kept}"
 
@@ -293,7 +307,9 @@ def queries(draw: st.DrawFn, names: tuple[str, ...], unitless: bool = False) -> 
     """Draw a query over the columns above, of a table with these names."""
     calls = draw(st.lists(_calls(), min_size=1, max_size=3))
     if unitless:
-        calls = [call.replace("DISTINCT unit", "*") for call in calls]
+        calls = [call for call in calls if "DISTINCT unit" not in call] or [
+            "DP_COUNT(*, eps=1)"
+        ]
     keys = draw(st.lists(st.sampled_from(list(_KEYS)), max_size=2, unique=True))
     conditions = [_KEYS[key] for key in keys if _KEYS[key]]
     conditions += draw(st.lists(CONDITIONS, max_size=1))

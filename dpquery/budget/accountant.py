@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from dpquery.errors import internal
-from dpquery.events import Composed, Event, Gaussian, Pure
+from dpquery.events import Approximate, Composed, Event, Gaussian, Pure
 from dpquery.privacy import NO_LOSS, Loss
 
 __all__ = ["ACCOUNTANTS", "Accountant", "basic"]
@@ -36,7 +36,7 @@ def _basic(event: Event) -> Loss:
     match event:
         case Pure(epsilon):
             return _spent(Loss(epsilon))
-        case Gaussian(_, epsilon, delta):
+        case Gaussian(_, epsilon, delta) | Approximate(epsilon, delta):
             return _spent(Loss(epsilon, delta))
         case Composed(parts):
             return basic(parts)

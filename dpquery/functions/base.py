@@ -27,6 +27,8 @@ __all__ = [
     "COMMON",
     "DELTA",
     "EPS",
+    "GROUP_BOUNDS",
+    "MAX_GROUPS",
     "MAX_ROWS",
     "MAX_ROWS_OF_TABLE",
     "MECHANISM",
@@ -67,6 +69,14 @@ DELTA = Parameter("delta", "probability kept for mechanisms that need one, as in
 MAX_ROWS = Parameter(
     "max_rows_contributed", "rows of one unit that count in full, as in max_rows_contributed=5"
 )
+MAX_GROUPS = Parameter(
+    "max_groups_contributed",
+    "groups in which one unit counts in full, as in max_groups_contributed=3",
+)
+GROUP_BOUNDS = Parameter(
+    "contribution_bounds_per_group",
+    "where a unit's total in a group is clamped, as in contribution_bounds_per_group=[0, 50]",
+)
 MECHANISM = Parameter("mechanism", "which mechanism adds the noise, as in mechanism='gaussian'")
 BOUNDS = Parameter("bounds", "where values are clamped, as in bounds=[0, 1000]")
 SMOOTH = Parameter(
@@ -98,6 +108,24 @@ class Facts:
         """Give how many rows of one unit count in full."""
         asked = call.options.max_rows_contributed
         return self.contribution.limit if asked is None else asked
+
+    def groups(self, call: Call) -> int:
+        """Give in how many groups one unit counts in full: a row is in one, so k at first."""
+        if not self.grouped or not self.weighted:
+            return 1
+        asked = call.options.max_groups_contributed
+        return min(self.limit(call) if asked is None else asked, self.cells)
+
+    def spread(self, call: Call, size: int = 1) -> Weight:
+        """Give the weights of units that share theirs among their groups.
+
+        None counts less where there are no more groups than are allowed.
+
+        Raises:
+            PlanRefused: DPQ404 the sums would not fit at the smallest scale.
+        """
+        groups, scale = self.groups(call), self.weight(call, size).scale
+        return Weight(groups, 1 if groups == self.cells else scale)
 
     def weight(self, call: Call, size: int = 1) -> Weight:
         """Give the weights for values up to a size: a function of plan and policy alone.
@@ -135,11 +163,15 @@ def _too_large(call: Call) -> PlanRefused:
 
 def narrower(call: Call) -> str:
     """Write the call between other bounds."""
-    if call.options.bounds_span is None:
-        return f"{call.text.removesuffix(')')}, bounds=[0, 1000])"
-    start = call.options.bounds_span.start - call.span.start
-    end = call.options.bounds_span.end - call.span.start
-    return f"{call.text[:start]}[0, 1000]{call.text[end:]}"
+    options, text = call.options, call.text
+    if options.bounds_span is None and options.group_bounds_span is None:
+        return f"{text.removesuffix(')')}, bounds=[0, 1000])"
+    given = [(options.bounds_span, "[0, 1000]"), (options.group_bounds_span, "[0, 50]")]
+    found = [(span, other) for span, other in given if span is not None]
+    for span, other in sorted(found, key=lambda part: -part[0].start):
+        start, end = span.start - call.span.start, span.end - call.span.start
+        text = f"{text[:start]}{other}{text[end:]}"
+    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from fractions import Fraction
 from dpquery.functions.base import COMMON, Argument, DPFunction, Facts
 from dpquery.functions.conditions import both, present
 from dpquery.functions.noise import COUNTING, AdditiveRelease, additive
-from dpquery.ir import Call, CountRows, CountUnits, Weight
+from dpquery.functions.totals import PER_GROUP, refuse_group_bounds, totals_of
+from dpquery.ir import Call, CountRows, CountUnits, Expr
 from dpquery.types import INTEGER
 
 __all__ = ["COUNT", "COUNT_IF"]
@@ -22,24 +23,25 @@ __all__ = ["COUNT", "COUNT_IF"]
 def _count(call: Call, facts: Facts) -> AdditiveRelease:
     if call.distinct:
         return _units(call, facts)
-    weight = facts.weight(call)
-    measure = CountRows(weight, both(present(call.argument), call.condition))
-    return additive(call, facts, measure, Fraction(1, weight.scale), INTEGER)
+    return _rows(call, facts, both(present(call.argument), call.condition))
+
+
+def _count_if(call: Call, facts: Facts) -> AdditiveRelease:
+    return _rows(call, facts, both(call.argument, call.condition))
+
+
+def _rows(call: Call, facts: Facts, condition: Expr | None) -> AdditiveRelease:
+    """Count rows, each with its weight, or what each unit has of them in each of its groups."""
+    totals = totals_of(call, facts, None, condition)
+    measure = totals or CountRows(facts.weight(call), condition)
+    return additive(call, facts, measure, Fraction(1, measure.weight.scale), INTEGER)
 
 
 def _units(call: Call, facts: Facts) -> AdditiveRelease:
     """Count units: each once without groups, in at most `limit` groups' worth with them."""
-    weight = Weight(1, 1)
-    if facts.grouped and facts.weighted:
-        weight = Weight(min(facts.limit(call), facts.cells), facts.weight(call).scale)
-    measure = CountUnits(weight, call.condition)
-    return additive(call, facts, measure, Fraction(1, weight.scale), INTEGER)
-
-
-def _count_if(call: Call, facts: Facts) -> AdditiveRelease:
-    weight = facts.weight(call)
-    measure = CountRows(weight, both(call.argument, call.condition))
-    return additive(call, facts, measure, Fraction(1, weight.scale), INTEGER)
+    refuse_group_bounds(call)
+    measure = CountUnits(facts.spread(call), call.condition)
+    return additive(call, facts, measure, Fraction(1, measure.weight.scale), INTEGER)
 
 
 COUNT = DPFunction(
@@ -47,7 +49,7 @@ COUNT = DPFunction(
     summary="The number of rows, of rows where the argument is not NULL, or of units.",
     star=True,
     distinct=True,
-    parameters=COMMON,
+    parameters=(*COMMON, *PER_GROUP),
     mechanisms=COUNTING,
     plan=_count,
     example="SELECT DP_COUNT(*, eps=0.5) AS n FROM staff WHERE age >= 40",
@@ -58,7 +60,7 @@ COUNT_IF = DPFunction(
     summary="The number of rows for which a condition is true.",
     star=False,
     argument=Argument.CONDITION,
-    parameters=COMMON,
+    parameters=(*COMMON, *PER_GROUP),
     mechanisms=COUNTING,
     plan=_count_if,
     aliases=("DP_COUNTIF",),

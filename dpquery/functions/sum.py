@@ -10,6 +10,7 @@ from __future__ import annotations
 from dpquery.functions.base import BOUNDS, COMMON, Argument, DPFunction, Facts
 from dpquery.functions.codes import code_of, number_type
 from dpquery.functions.noise import COUNTING, AdditiveRelease, additive
+from dpquery.functions.totals import PER_GROUP, totals_of
 from dpquery.ir import Call, SumCodes
 
 __all__ = ["SUM"]
@@ -17,9 +18,10 @@ __all__ = ["SUM"]
 
 def _plan(call: Call, facts: Facts) -> AdditiveRelease:
     code = code_of(call, origin_at_low=False)
-    weight = facts.weight(call, code.size)
-    measure = SumCodes(weight, code, 1, call.condition)
-    return additive(call, facts, measure, code.grid / weight.scale, number_type(code.expr))
+    totals = totals_of(call, facts, code, call.condition)
+    measure = totals or SumCodes(facts.weight(call, code.size), code, 1, call.condition)
+    unit = code.grid / measure.weight.scale
+    return additive(call, facts, measure, unit, number_type(code.expr))
 
 
 SUM = DPFunction(
@@ -27,7 +29,7 @@ SUM = DPFunction(
     summary="The sum of the argument, clamped to its bounds.",
     star=False,
     argument=Argument.NUMBER,
-    parameters=(*COMMON, BOUNDS),
+    parameters=(*COMMON, BOUNDS, *PER_GROUP),
     mechanisms=COUNTING,
     plan=_plan,
     example="SELECT DP_SUM(salary, eps=0.5) AS pay FROM staff",

@@ -18,6 +18,7 @@ from dpquery.mechanisms.majority import Majority
 from dpquery.mechanisms.mean_selection import MeanExponential, MeanInverseSensitivity
 from dpquery.mechanisms.noisy_quantile import NoisyQuantile
 from dpquery.mechanisms.noisy_top import NoisyTop
+from dpquery.mechanisms.partition import PartitionSelection
 from dpquery.mechanisms.permute_and_flip import PermuteAndFlip
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.recursive_quantiles import RecursiveQuantiles
@@ -43,6 +44,7 @@ __all__ = [
     "Mechanism",
     "NoisyQuantile",
     "NoisyTop",
+    "PartitionSelection",
     "PermuteAndFlip",
     "Randomness",
     "RecursiveQuantiles",
@@ -74,4 +76,5 @@ ALL: tuple[type[Mechanism], ...] = (
     SmoothQuantile,
     ThresholdQuantiles,
     TreeQuantiles,
+    PartitionSelection,
 )

@@ -16,7 +16,7 @@ from dpquery.sql.literals import as_moment, read_literal, unwrapped
 from dpquery.sql.mismatches import with_article
 from dpquery.types import Interval, Kind, ordinal
 
-__all__ = ["read_bounds"]
+__all__ = ["read_bounds", "read_group_bounds"]
 
 
 def read_bounds(argument: Expr, node: exp.Expr, span: Span) -> Interval:
@@ -27,8 +27,29 @@ def read_bounds(argument: Expr, node: exp.Expr, span: Span) -> Interval:
         kind.
     """
     if not isinstance(node, exp.Array) or len(node.expressions) != 2:
-        _not_two(argument, span)
+        _not_two(span, example_bounds(argument.type))
     low, high = (_end(argument, unwrapped(end), span) for end in node.expressions)
+    return _ordered("bounds", node, span, low, high)
+
+
+def read_group_bounds(node: exp.Expr, span: Span) -> Interval:
+    """Read where a unit's total in a group is clamped: two numbers, in brackets of any kind.
+
+    Raises:
+        NameRefused: DPQ205 the wrong way round, DPQ207 not two numbers.
+    """
+    name = "contribution_bounds_per_group"
+    if not isinstance(node, exp.Array | exp.Tuple) or len(node.expressions) != 2:
+        _not_two(span, f"{name}=[0, 50]")
+    low, high = (read_literal(unwrapped(end), span) for end in node.expressions)
+    if low is None or high is None or not (low.type.numeric and high.type.numeric):
+        _not_two(span, f"{name}=[0, 50]")
+    assert isinstance(low.value, int | Fraction)  # noqa: S101 - a number's literal
+    assert isinstance(high.value, int | Fraction)  # noqa: S101
+    return _ordered(name, node, span, Fraction(low.value), Fraction(high.value))
+
+
+def _ordered(name: str, node: exp.Expr, span: Span, low: Fraction, high: Fraction) -> Interval:
     if low > high:
         raise NameRefused(
             Diagnostic(
@@ -37,7 +58,7 @@ def read_bounds(argument: Expr, node: exp.Expr, span: Span) -> Interval:
                 span,
                 "the wrong way round",
                 ("bounds say where values are clamped: the lowest first.",),
-                (f"bounds=[{', '.join(end.sql() for end in reversed(node.expressions))}]",),
+                (f"{name}=[{', '.join(end.sql() for end in reversed(node.expressions))}]",),
             )
         )
     return Interval(low, high)
@@ -46,7 +67,7 @@ def read_bounds(argument: Expr, node: exp.Expr, span: Span) -> Interval:
 def _end(argument: Expr, node: exp.Expr, span: Span) -> Fraction:
     literal = read_literal(node, span)
     if literal is None:
-        _not_two(argument, span)
+        _not_two(span, example_bounds(argument.type))
     if argument.type.kind in {Kind.DATE, Kind.TIMESTAMP}:
         return _moment(argument, literal)
     if not isinstance(literal.value, int | Fraction) or isinstance(literal.value, bool):
@@ -78,7 +99,7 @@ def _not_of_kind(argument: Expr, span: Span) -> NoReturn:
     )
 
 
-def _not_two(argument: Expr, span: Span) -> NoReturn:
+def _not_two(span: Span, remedy: str) -> NoReturn:
     raise NameRefused(
         Diagnostic(
             "DPQ207",
@@ -86,6 +107,6 @@ def _not_two(argument: Expr, span: Span) -> NoReturn:
             span,
             "not a lower and an upper bound",
             ("they are read from the text, before anything is computed.",),
-            (example_bounds(argument.type),),
+            (remedy,),
         )
     )

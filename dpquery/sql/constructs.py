@@ -153,9 +153,9 @@ def _instead(node: exp.Expr, spans: Spans, word: str, found: Span) -> str | None
     return mended(spans.source, found, "AND", "AND") if word == "&&" else None
 
 
-def _is_bounds(option: exp.Expr | None) -> bool:
+def _is_bounds(option: exp.Expr | None, name: str = "bounds") -> bool:
     named = isinstance(option, exp.EQ | exp.Kwarg | exp.PropertyEQ)
-    return named and option is not None and option.this.name.lower() == "bounds"
+    return named and option is not None and option.this.name.lower() == name
 
 
 def _word(source: Source, node: exp.Expr, spans: Spans) -> tuple[str, Span]:
@@ -178,6 +178,8 @@ def _misused(node: exp.Expr) -> str | None:
             right, exp.Null | exp.Boolean
         ):
             return f"IS {right.sql().upper()}"
+        case exp.Tuple() if not _is_bounds(node.parent, "contribution_bounds_per_group"):
+            return "a row of values"
         case exp.Order(this=exp.Expr()):
             return "ORDER BY"
         case exp.Distinct() if not isinstance(

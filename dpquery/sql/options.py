@@ -13,7 +13,7 @@ from dpquery.functions.base import MECHANISM_ALIASES, DPFunction, Number
 from dpquery.ir import Expr, Options
 from dpquery.privacy import EPSILON_MAX, EPSILON_MIN, decimal_text, exact_number
 from dpquery.source import Span
-from dpquery.sql.bounds import read_bounds
+from dpquery.sql.bounds import read_bounds, read_group_bounds
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import fold
 from dpquery.sql.spans import Spans
@@ -28,6 +28,7 @@ _EXAMPLES = {
     "delta": "delta=1e-7",
     "max_rows_contributed": "max_rows_contributed=5",
     "rho_smooth": "rho_smooth=100",
+    "max_groups_contributed": "max_groups_contributed=3",
 }
 """How each number is written."""
 
@@ -49,14 +50,14 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
     values = {
         name: _option(name, *written, function)
         for name, written in given.items()
-        if name != "bounds"
+        if name not in {"bounds", "contribution_bounds_per_group"}
     }
     spans = {name: span for name, (_, span) in given.items()}
-    rows, delta, mechanism, smooth = (
-        values.get(name)
-        for name in ("max_rows_contributed", "delta", "mechanism", "rho_smooth")
+    rows, groups = (values.get(f"max_{name}_contributed") for name in ("rows", "groups"))
+    delta, mechanism, smooth = (
+        values.get(name) for name in ("delta", "mechanism", "rho_smooth")
     )
-    bounds = given.get("bounds")
+    bounds, totals = (given.get(name) for name in ("bounds", "contribution_bounds_per_group"))
     return Options(
         epsilon=Fraction(values["eps"]),
         epsilon_span=spans["eps"],
@@ -65,6 +66,11 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
         mechanism=None if mechanism is None else str(mechanism),
         mechanism_span=spans.get("mechanism"),
         max_rows_contributed=None if rows is None else int(rows),
+        max_rows_span=spans.get("max_rows_contributed"),
+        max_groups_contributed=None if groups is None else int(groups),
+        max_groups_span=spans.get("max_groups_contributed"),
+        group_bounds=None if totals is None else read_group_bounds(*totals),
+        group_bounds_span=spans.get("contribution_bounds_per_group"),
         bounds=None if bounds is None or argument is None else read_bounds(argument, *bounds),
         bounds_span=spans.get("bounds"),
         smooth=None if smooth is None else Fraction(smooth),
@@ -80,7 +86,7 @@ def _option(name: str, node: exp.Expr, span: Span, function: DPFunction) -> Frac
             return read_number_between(name, node, span, (Fraction(1, 10**30), Fraction(1, 10)))
         case "rho_smooth":
             return read_number_between(name, node, span, (Fraction(0), Fraction(10**18)))
-        case "max_rows_contributed":
+        case "max_rows_contributed" | "max_groups_contributed":
             rows = read_number_between(name, node, span, (Fraction(1), Fraction(MAX_ROWS)))
             if rows.denominator != 1:
                 _out_of_range(name, span, "a whole number", decimal_text(rows), _EXAMPLES[name])

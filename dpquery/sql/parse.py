@@ -118,6 +118,7 @@ ALLOWED: dict[type[exp.Expr], frozenset[str]] = {
     exp.PropertyEQ: _PAIR,
     exp.Var: _ONE,
     exp.Array: frozenset({"expressions"}),
+    exp.Tuple: frozenset({"expressions"}),
     exp.Abs: _ONE,
     exp.Round: frozenset({"this", "decimals"}),
     exp.Greatest: frozenset({"this", "expressions", "ignore_nulls"}),

@@ -86,13 +86,25 @@ CASES = (
         "SELECT dept, DP_MEDIAN(salary, eps=1) FROM people GROUP BY dept",
         "SELECT dept, quantile_cont(salary, 0.5) FROM people GROUP BY dept",
     ),
-    Case(
-        "sum and count per day, bounded",
-        "SELECT day, DP_COUNT(*, eps=1), DP_SUM(spent, eps=1) FROM visits GROUP BY day",
-        "SELECT day, count(*), sum(least(greatest(spent, 0), 1000)) FROM (SELECT day, spent, "
-        "row_number() OVER (PARTITION BY user_id ORDER BY day, spent) AS r FROM visits) "
-        "WHERE r <= 20 GROUP BY day",
-        0.4,
+    *(
+        Case(
+            f"sum and count per day, {name}",
+            f"SELECT day, DP_COUNT(*, eps=1{counted}), DP_SUM(spent, eps=1{summed}) "
+            "FROM visits GROUP BY day",
+            "SELECT day, count(*), sum(least(greatest(spent, 0), 1000)) FROM (SELECT day, "
+            "spent, row_number() OVER (PARTITION BY user_id ORDER BY day, spent) AS r "
+            "FROM visits) WHERE r <= 5 GROUP BY day",
+            limit,
+        )
+        for name, counted, summed, limit in (
+            ("weights", ", max_rows_contributed=5", ", max_rows_contributed=5", 0.4),
+            (
+                "totals",
+                ", contribution_bounds_per_group=(0, 2), max_groups_contributed=5",
+                ", contribution_bounds_per_group=(0, 100), max_groups_contributed=5",
+                None,
+            ),
+        )
     ),
 )
 

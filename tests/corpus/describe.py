@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpquery.events import Composed, Event, Gaussian, Pure
+from dpquery.events import Approximate, Composed, Event, Gaussian, Pure
 from dpquery.ir import (
     Apply,
     Arithmetic,
@@ -27,6 +27,7 @@ from dpquery.ir import (
     Relation,
     Scan,
     SumCodes,
+    UnitTotals,
     Widen,
 )
 from dpquery.plan import Plan
@@ -64,6 +65,8 @@ def charged(event: Event) -> str:
             return f"pure {epsilon}"
         case Gaussian(_, epsilon, delta):
             return f"gaussian {epsilon} {delta}"
+        case Approximate(epsilon, delta):
+            return f"approximate {epsilon} {delta}"
         case Composed(parts):
             return " + ".join(map(charged, parts))
 
@@ -157,6 +160,9 @@ def measured(measure: Measure) -> str:
             return f"sum_grid {coded(code)}" + (f" ^ {degree}" if degree > 1 else "")
         case Histogram(code=code):
             return f"histogram {coded(code)}"
+        case UnitTotals(code=code, low=low, high=high):
+            what = "rows" if code is None else coded(code)
+            return f"totals of {what} clamped to [{low}, {high}]"
 
 
 def coded(code: Code) -> str:

@@ -37,7 +37,7 @@ def followed() -> str:
     table = policy.tables["visits"]
     sql = (
         ScanSQL(scan, {table.name: Place(table, Origin(_files(table), held=False))}, {})
-        .sums()
+        .queries()[0][1]
         .replace(str(sample_directory()), "…")
     )
     call, contribution = bound.frontiers[0].calls[0], checked.frontiers[0][1]

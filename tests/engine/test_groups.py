@@ -214,15 +214,49 @@ def test_a_unit_is_spread_over_the_groups_it_is_in(engine, tmp_path: Path, limit
     )
     columns = [COLUMNS[2], COLUMNS[3]]
     units = f"DP_COUNT(DISTINCT unit, max_rows_contributed={limit}, eps=1)"
-    four, two, three = (
-        W * min(limit, most) // most if limit < most else W for most in (4, 2, 3)
-    )
+    one = 1 if limit >= 4 else W  # no unit can be in more groups than there are
+    four, two, three = (one * min(limit, most) // most for most in (4, 2, 3))
     with world(engine, private_table([path], columns)) as small:
         sql = grouped_by("h", units, f"{units} FILTER (WHERE y)", "DP_COUNT(y, eps=1)")
         counts, met, _ = small.groups(sql)
-        assert counts == [four + two, four + two, four, four + W]
-        assert met == [three + W, three, 0, three]
-        assert sum(counts) <= W * (limit + min(limit, 2) + 1)
+        assert counts == [four + two, four + two, four, four + one]
+        assert met == [three + one, three, 0, three]
+        assert sum(counts) <= one * (limit + min(limit, 2) + 1)
+
+
+def test_what_a_unit_has_in_a_group_is_clamped_and_its_weight_shared(engine, tmp_path: Path):
+    """A unit is in a group where one of its rows meets the condition and has a value."""
+    path = write(
+        tmp_path / "t.parquet",
+        unit=[*[1] * 5, *[2] * 3, 3, 4],
+        h=[0, 0, 1, 2, 3, 0, 0, 1, None, 9],
+        x=[5, 5, 1, 2, None, 9, None, 0, 8, 8],
+        y=[True, True, True, False, True, False, True, False, True, None],
+    )
+    columns = [Column("x", INTEGER, Bounds(0, 10)), COLUMNS[2], COLUMNS[3]]
+    bounded = "contribution_bounds_per_group={}, max_groups_contributed={}"
+    calls = {
+        f"DP_COUNT(*, {bounded.format('(0, 1)', 1)}, eps=1)": [
+            [W // 4 + HALF, W // 4 + HALF, W // 4, W // 4 + W]
+        ],
+        f"DP_COUNT(*, {bounded.format('[2, 9]', 4)}, eps=1)": [[4, 4, 2, 4]],
+        f"DP_SUM(x, {bounded.format('(1, 7)', 2)}, eps=1)": [
+            [2 * W // 3 * 7 + 7 * W, 2 * W // 3 + W, 2 * W // 3 * 2, 7 * W]
+        ],
+        f"DP_SUM(x, {bounded.format('(1, 7)', 9)}, eps=1) FILTER (WHERE y)": [[7, 1, 0, 0]],
+        f"DP_COUNT_IF(x > 4, {bounded.format('(-3, -3)', 4)}, eps=1)": [[-6, 0, 0, -3]],
+    }
+    with world(engine, private_table([path], columns)) as small:
+        for call, expected in calls.items():
+            assert small.groups(grouped_by("h", call)) == expected, call
+        together = [measure for measures in calls.values() for measure in measures]
+        weighed = "DP_COUNT(*, eps=1, max_rows_contributed=9)"
+        *found, rows = small.groups(grouped_by("h", *calls, weighed))
+        assert found == together
+        assert rows == [4 * W, 2 * W, W, 2 * W]
+        total = f"DP_SUM(x, {bounded.format('(1, 7)', 2)}, eps=1)"
+        assert small.exact(f"SELECT {total}, {weighed} FROM t") == [7 + 7 + 7 + 7, 10 * W]
+        assert small.exact(f"SELECT {total} FROM t WHERE x > 99") == [0]
 
 
 def test_units_without_groups_count_one(engine, tmp_path: Path):

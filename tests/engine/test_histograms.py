@@ -5,9 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from dpquery.engine.base import Exact
+from dpquery.engine.duckdb.connection import execute
 from dpquery.errors import InternalError, PlanRefused, ScanFailed
 from dpquery.ir import Histogram
 from dpquery.policy.model import Bounds, Column
@@ -170,3 +172,26 @@ def test_weights_of_many_rows_add_up_exactly(engine, tmp_path: Path):
     with world(engine, private_table([path], [column])) as small:
         ((*bins,),) = small.groups("SELECT DP_MEDIAN(x, eps=1) FROM t")
         assert sum(bins) == 3000 * (W // 3000) + 1000 * W
+
+
+@pytest.mark.parametrize("sql", [sql for sql in CASES if "GROUP BY" in sql])
+def test_rows_that_memory_does_not_hold_are_read_for_each_request(monkeypatch, tmp_path, sql):
+    """The engine runs out of memory when it is to keep them; the integers stay the same."""
+    refused = []
+
+    def run_out(connection: object, query: str) -> duckdb.DuckDBPyConnection:
+        if query.startswith("CREATE TEMP TABLE"):
+            refused.append(query)
+            raise duckdb.OutOfMemoryException("full")
+        return execute(connection, query)
+
+    monkeypatch.setattr("dpquery.engine.duckdb.ranges.execute", run_out)
+    path = table(tmp_path / "t.parquet")
+    with (
+        world("duckdb", private_table([path], COLUMNS)) as small,
+        small.open(sql) as (frontier, exact),
+    ):
+        (measure,) = frontier.scan.measures
+        found = [asked(exact, measure, group, (0, 16, 1)) for group in range(exact.groups)]
+        assert found == [by_hand(weights, 0, 16, 1) for weights in CASES[sql]]
+    assert len(refused) == 1

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from dpquery.budget.accountant import ACCOUNTANTS, basic
 from dpquery.errors import InternalError
-from dpquery.events import Composed, Gaussian, Pure
+from dpquery.events import Approximate, Composed, Gaussian, Pure
 from dpquery.privacy import NO_LOSS, Loss
 
 amounts = st.fractions(min_value=0, max_value=10)
 events = st.recursive(
-    st.builds(Pure, amounts) | st.builds(Gaussian, amounts, amounts, amounts),
+    st.builds(Pure, amounts)
+    | st.builds(Gaussian, amounts, amounts, amounts)
+    | st.builds(Approximate, amounts, amounts),
     lambda parts: st.builds(Composed, st.lists(parts, max_size=3).map(tuple)),
     max_leaves=6,
 )
@@ -39,7 +41,11 @@ def test_an_unknown_event_is_refused():
 
 @pytest.mark.parametrize(
     "event",
-    [Pure(Fraction(-1)), Gaussian(Fraction(1), Fraction(1), Fraction(-1))],
+    [
+        Pure(Fraction(-1)),
+        Gaussian(Fraction(1), Fraction(1), Fraction(-1)),
+        Approximate(Fraction(1), Fraction(-1)),
+    ],
 )
 def test_an_event_never_gives_loss_back(event):
     with pytest.raises(InternalError, match="never gives loss back"):

@@ -32,6 +32,7 @@ from dpquery.mechanisms import (
     Mechanism,
     NoisyQuantile,
     NoisyTop,
+    PartitionSelection,
     PermuteAndFlip,
     RecursiveQuantiles,
     SmoothQuantile,
@@ -79,6 +80,7 @@ def test_a_mechanism_of_another_kind_has_tests_of_its_law(kind: type) -> None:
         SmoothQuantile: "test_smooth_quantile.py",
         ThresholdQuantiles: "test_threshold_quantiles.py",
         TreeQuantiles: "test_tree_quantiles.py",
+        PartitionSelection: "test_partition.py",
     }
     assert kind in ADDITIVE or (Path(__file__).parent / own[kind]).exists()
 
@@ -125,7 +127,7 @@ def test_what_is_chosen_loses_what_was_asked_and_says_so(mechanism: Mechanism) -
 
 
 def test_every_other_kind_is_calibrated_above() -> None:
-    bounded_by_its_range = {NoisyQuantile}  # its loss does not depend on a distance
+    bounded_by_its_range = {NoisyQuantile, PartitionSelection}  # with losses of their own
     others = {GridQuantile, *map(type, CALIBRATED)} | bounded_by_its_range
     assert others == set(ALL) - set(ADDITIVE)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pkgutil
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, product
 from pathlib import Path
@@ -24,7 +24,7 @@ from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.private import DuckDBEngine
 from dpquery.engine.python import engine as oracle
 from dpquery.engine.python.totals import Totals
-from dpquery.ir import CountUnits, Measure, Weight
+from dpquery.ir import CountUnits, Measure, UnitTotals, Weight
 from dpquery.policy.model import Bounds, Column, Policy
 from dpquery.privacy import Neighbours
 from dpquery.types import BOOLEAN, INTEGER, TEXT
@@ -58,6 +58,12 @@ CALLS = [
         "PROPORTION(b, ": "",
         "VAR_POP(x, ": "",
         "STDDEV_SAMP(y, ": "",
+        "COUNT(*, contribution_bounds_per_group=[0, 1], ": "",
+        "COUNT_IF(b, contribution_bounds_per_group=(2, 2), max_groups_contributed=1, ": "",
+        "SUM(y, contribution_bounds_per_group=[1, 3], ": " FILTER (WHERE b)",
+        "SUM(x, contribution_bounds_per_group=[-4, 4], ": "",
+        "SUM(x, contribution_bounds_per_group=[-4, 4], max_groups_contributed=4, ": "",
+        "COUNT(DISTINCT unit, max_groups_contributed=1, ": "",
     }.items()
 ] + [
     f"DP_QUANTILE(x, {order}, eps=1)" for order in ("0", "0.1", "0.5", "0.9", "1", "[0.1, 0.9]")
@@ -85,6 +91,8 @@ NOBODY: Row = {"g": "a", "x": None, "y": None, "b": None}
 SPREAD: Units = [
     [{"g": group, "x": 7, "y": 9, "b": True} for group in groups]
     for groups in ("ab", "cd", "abc", "abcd")
+] + [
+    [{"g": group, "x": -5, "y": 9, "b": True} for group in groups] for groups in ("ab", "abcd")
 ]
 
 
@@ -202,7 +210,13 @@ def unspread(self: Totals, measure: CountUnits, sums: list[int]) -> None:
         sums[group] += measure.weight.scale
 
 
-TOTAL = Totals.of
+def unclamped(self: Totals, measure: UnitTotals, sums: list[int]) -> None:
+    """Clamp no more than the rows of a unit in a group."""
+    widest = replace(measure, low=-1000, high=1000)
+    ADD_TOTALS(self, widest, sums)
+
+
+TOTAL, ADD_TOTALS = Totals.of, Totals._add_totals
 ADD, SUBSTITUTE = Neighbours
 L1, L2 = (f"dpquery.functions.noise.{name}" for name in ("sensitivity", "l2_sensitivity"))
 VECTOR, VECTOR_L2 = (
@@ -211,9 +225,9 @@ VECTOR, VECTOR_L2 = (
 )
 RANK = "dpquery.functions.quantile.rank_range"
 LISTED = "dpquery.functions.quantiles.sensitivity"
-WEIGHT, TOTALS, SPREADING = (
+WEIGHT, TOTALS, SPREADING, CLAMPING = (
     f"dpquery.engine.python.totals.{name}"
-    for name in ("row_weight", "Totals.of", "Totals._add_units")
+    for name in ("row_weight", "Totals.of", "Totals._add_units", "Totals._add_totals")
 )
 ROWS, UNITS = "DP_COUNT(*, eps=1)", "DP_COUNT(DISTINCT unit, eps=1)"
 NOISY_ROWS, NOISY_SUM, NOISY_SPREAD = (
@@ -222,6 +236,10 @@ NOISY_ROWS, NOISY_SUM, NOISY_SPREAD = (
 SUM, MEAN, VARIANCE, HIGH, LIST = (
     f"DP_{call}, eps=1)"
     for call in ("SUM(x", "AVG(x", "VAR_POP(x", "QUANTILE(x, 0.9", "QUANTILE(x, [0.1, 0.9]")
+)
+CLAMPED, NOISY_CLAMPED = (
+    f"DP_SUM(x, {noise}contribution_bounds_per_group=[-4, 4], eps=1)"
+    for noise in ("", GAUSSIAN)
 )
 MISTAKES = {
     # what is wrong: where, how, in which query, of which neighbours, with groups or without
@@ -244,6 +262,11 @@ MISTAKES = {
     "no limit": (WEIGHT, lambda _: no_limit, SUM, ADD, False),
     "no limit of a rank": (WEIGHT, lambda _: no_limit, HIGH, ADD, True),
     "weights rounded up": (WEIGHT, lambda _: rounded_up, ROWS, ADD, True),
+    "half of a total": (L1, half, CLAMPED, SUBSTITUTE, False),
+    "groups of a total": (L1, as_if_ungrouped, CLAMPED.replace("[-4", "[0"), SUBSTITUTE, True),
+    "groups of the norm of totals": (L2, as_if_added, NOISY_CLAMPED, SUBSTITUTE, True),
+    "no clamp": (CLAMPING, lambda _: unclamped, CLAMPED, ADD, True),
+    "no limit of groups": (WEIGHT, lambda _: no_limit, CLAMPED, ADD, True),
     "units in full in each group": (SPREADING, lambda _: unspread, UNITS, ADD, True),
 }  # fmt: skip
 

@@ -10,6 +10,8 @@ from dpquery.explain import WIDTH, Explanation, explain
 from dpquery.privacy import Loss
 from tests.corpus.cases import facts, planned
 
+PER_GROUP = "SELECT region, DP_SUM(minutes, eps=1, {}) AS s FROM visits GROUP BY region"
+
 
 def explained(query: str, left: str = "2") -> Explanation:
     plan = planned(query)
@@ -75,6 +77,23 @@ budget       2 left; 1.9 after it"""
             "unit         person_id, one row each (declared); neighbours add-remove",
         ),
         ("SELECT DP_COUNT(*, eps=3) FROM staff", "budget       2 left; too little for it"),
+        (
+            PER_GROUP.format("contribution_bounds_per_group=(-1, 99)"),
+            "  totals     -1 to 99 of a unit in a group (from the query)",
+        ),
+        (
+            PER_GROUP.format("contribution_bounds_per_group=(0, 9), max_groups_contributed=2"),
+            "  weights    g = 2 groups of a unit in full (from the query), W = 2^32",
+        ),
+        (
+            PER_GROUP.format("contribution_bounds_per_group=(0, 9)"),
+            "  weights    none: a unit may be in all 6 groups in full",
+        ),
+        (
+            "SELECT region, DP_COUNT(DISTINCT person_id, eps=1, max_rows_contributed=2) AS n "
+            "FROM visits GROUP BY region",
+            "  weights    g = 2 groups of a unit in full (as many as rows, from the query),",
+        ),
     ],
 )
 def test_a_line_says_where_a_number_comes_from(query: str, line: str):

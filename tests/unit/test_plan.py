@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import pytest
 
+from dpquery.ir import Weight
 from tests.corpus.cases import planned, refusal
 
 WORDING = [
@@ -84,3 +85,27 @@ def test_a_note_names_every_limit_of_the_query():
     )
     (note,) = planned(query).notes
     assert note.startswith("each person_id counts for at most 1 or 10 rows")
+
+
+def test_a_note_names_the_limit_of_groups_where_there_are_groups():
+    """Without groups a unit is in one, and nothing is shared."""
+    call = "DP_COUNT(DISTINCT person_id, eps=0.1, max_groups_contributed=3)"
+    (note,) = planned(f"SELECT region, {call} AS n FROM visits GROUP BY region").notes
+    assert note.startswith("each person_id counts in at most 3 groups (max_groups_contributed)")
+    assert planned(f"SELECT {call} AS n FROM visits").notes == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "weight"),
+    [
+        ("max_groups_contributed=3", Weight(3, 2**32)),
+        ("max_groups_contributed=6", Weight(6)),
+        ("max_groups_contributed=100", Weight(6)),
+        ("max_rows_contributed=2", Weight(2, 2**32)),
+    ],
+)
+def test_units_share_their_weight_only_where_there_are_more_groups(options, weight):
+    call = f"DP_COUNT(DISTINCT person_id, eps=0.1, {options})"
+    plan = planned(f"SELECT region, {call} AS n FROM visits GROUP BY region")
+    (measure,) = plan.frontiers[0].scan.measures
+    assert measure.weight == weight

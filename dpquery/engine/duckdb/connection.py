@@ -39,6 +39,8 @@ PINS: tuple[tuple[str, str], ...] = (
     ("default_null_order", "'NULLS_LAST'"),
     ("dialect_compatibility_mode", "'NONE'"),
     ("max_expression_depth", "1000"),
+    # Units whose numbers span at most 2^22 are counted in arrays: three times as fast.
+    ("perfect_ht_threshold", "22"),
 )
 
 

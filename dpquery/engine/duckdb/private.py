@@ -79,7 +79,7 @@ class DuckDBEngine:
             for table in self._read_by(scan)
         }
         sql = ScanSQL(scan, places, {name: quoted(name) for name in self._publics})
-        return sql.sums() if sql.summed else f"histograms of ({sql.rows})"
+        return "; ".join(query for _, query in sql.queries()) or f"histograms of ({sql.rows})"
 
     def close(self) -> None:
         """Let go of the instance."""
@@ -108,9 +108,9 @@ class DuckDBEngine:
         }
         sql = ScanSQL(scan, places, self._publics)
         values = {measure: [0] * scan.cells for measure in sql.summed}
-        if sql.summed:
-            for cell, *sums in execute(connection, sql.sums()).fetchall():
-                for measure, value in zip(sql.summed, sums, strict=True):
+        for measures, query in sql.queries():
+            for cell, *sums in execute(connection, query).fetchall():
+                for measure, value in zip(measures, sums, strict=True):
                     values[measure][cell] = int(value)
         require_unchanged(tables, before)
         ranges = DuckDBRanges(connection, sql, before, self._log)

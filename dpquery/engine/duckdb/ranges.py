@@ -60,7 +60,8 @@ class DuckDBRanges:
         self._sql = sql
         self._state = state
         self._log = log
-        self._held: dict[Histogram, str] = {}
+        self._sources: dict[Histogram, str] = {}
+        self._tables: list[str] = []
         self._whole: dict[Histogram, tuple[Span, Groups]] = {}
 
     def __call__(
@@ -72,10 +73,11 @@ class DuckDBRanges:
 
     def close(self) -> None:
         """Drop the codes that are held."""
-        for name in self._held.values():
+        for name in self._tables:
             with suppress(duckdb.Error):  # an instance that broke has nothing left to drop
                 self._connection.execute(f"DROP TABLE IF EXISTS {name}")
-        self._held.clear()
+        self._tables.clear()
+        self._sources.clear()
         self._whole.clear()
 
     def _of(self, measure: Histogram, group: int, span: Span) -> Integers:
@@ -102,15 +104,26 @@ class DuckDBRanges:
         return Groups(cells[order], places[order], weights[order])
 
     def _source(self, measure: Histogram) -> str:
-        """Name the rows that a histogram counts, holding them first where they have weights."""
-        rows = self._sql.held(measure)
-        if measure.weight.plain:
-            return f"({rows})"
-        if measure not in self._held:
-            name = f"held{next(_NUMBERS)}"
+        """Name the rows that a histogram counts.
+
+        They are held where each request would weigh or number them anew, and there is memory.
+        """
+        if measure not in self._sources:
+            rows = self._sql.held(measure)
+            often = bool(self._sql.scan.keys) or not measure.weight.plain
+            held = self._hold(rows) if often else None
+            self._sources[measure] = held or f"({rows})"
+        return self._sources[measure]
+
+    def _hold(self, rows: str) -> str | None:
+        """Keep rows in memory under a name, if it holds them."""
+        name = f"held{next(_NUMBERS)}"
+        try:
             execute(self._connection, f"CREATE TEMP TABLE {name} AS {rows}")
-            self._held[measure] = name
-        return self._held[measure]
+        except duckdb.OutOfMemoryException:
+            return None
+        self._tables.append(name)
+        return name
 
 
 def _ranges(span: Span) -> int:

@@ -27,7 +27,9 @@ from dpquery.ir import (
     Scalar,
     Scan,
     SumCodes,
+    UnitTotals,
     Weight,
+    code_in,
     columns_read,
 )
 from dpquery.policy.model import Table
@@ -35,6 +37,8 @@ from dpquery.relations import only_table
 from dpquery.types import INT64, UNKNOWN, Interval, Kind, ordinal
 
 __all__ = ["ScanSQL"]
+
+PLAIN = Weight()
 
 
 @dataclass(frozen=True)
@@ -57,26 +61,30 @@ class ScanSQL:
         """The measures that one query answers; histograms are asked for on their own."""
         return tuple(m for m in self.scan.measures if not isinstance(m, Histogram))
 
-    def sums(self) -> str:
-        """Write the query that gives one row per group that has rows: its number, its sums."""
-        if not self._weighted:
-            sums = ", ".join(self._over_rows(measure) for measure in self.summed)
-            return self._grouped(f"SELECT {self._list(sums)} FROM ({self.rows}) {self._by()}")
-        if not self.scan.keys:
-            return f"SELECT 0, {self._over_units()} FROM ({self._per_unit()})"
-        return self._weighted_groups()
+    def queries(self) -> list[tuple[tuple[Measure, ...], str]]:
+        """Write the queries for the summed measures, each with those that it answers.
+
+        A query gives one row per group that has rows: its number, its sums.
+        """
+        found: list[tuple[tuple[Measure, ...], str]] = []
+        if self._of_rows:
+            found.append((self._of_rows, self._sums()))
+        if self._of_pairs:
+            found.append((self._of_pairs, self._over_pairs()))
+        return found
 
     def held(self, measure: Histogram) -> str:
-        """Write the rows that a histogram counts: group, code, weight."""
+        """Write the rows that a histogram counts: group, code, and weight if they have one."""
         code, cell = self._code(measure.code), self._cell()
         where = self._where(f"{code} IS NOT NULL", self._condition(measure.condition))
         if measure.weight.plain:
-            rows = f"SELECT *, 1 AS w FROM ({self.rows})"
+            rows, weight = self.rows, ""
         else:
             counted = f"SELECT u, count(*) AS n FROM ({self.rows}) GROUP BY u"
             weighted = f"SELECT r.*, {_weight('n', measure.weight)} AS w"
+            weight = ", w"
             rows = f"{weighted} FROM ({self.rows}) AS r JOIN ({counted}) USING (u)"
-        return f"SELECT {cell} AS cell, {code} AS v, w FROM ({rows}) {self._joins}{where}"
+        return f"SELECT {cell} AS cell, {code} AS v{weight} FROM ({rows}) {self._joins}{where}"
 
     def ranges(
         self, measure: Histogram, source: str, cell: int | None, span: tuple[int, int, int]
@@ -97,14 +105,42 @@ class ScanSQL:
 
     # What follows are the parts.
 
-    @property
-    def _weighted(self) -> bool:
-        return any(not measure.weight.plain for measure in self.summed)
+    @cached_property
+    def _several(self) -> bool:
+        """Whether a unit may have several rows."""
+        return self.scan.contribution.unit is not None and not self.scan.contribution.single
+
+    @cached_property
+    def _of_pairs(self) -> tuple[Measure, ...]:
+        """The measures that are added up over pairs of a unit and a group."""
+        if not self.scan.keys or not self._several:
+            return ()
+        return tuple(m for m in self.summed if isinstance(m, CountUnits | UnitTotals))
+
+    @cached_property
+    def _of_rows(self) -> tuple[Measure, ...]:
+        return tuple(m for m in self.summed if m not in self._of_pairs)
+
+    @cached_property
+    def _weights(self) -> list[Weight]:
+        """The weights that rows have, each once."""
+        found = (m.weight for m in self._of_rows if not m.weight.plain)
+        return list(dict.fromkeys(found))
+
+    def _sums(self) -> str:
+        """Write the sums over rows."""
+        clamped = self._several and any(isinstance(m, UnitTotals) for m in self._of_rows)
+        if not self.scan.keys and (self._weights or clamped):
+            return f"SELECT 0, {self._over_units()} FROM ({self._per_unit()})"
+        if self._weights:
+            return self._weighted_groups()
+        sums = ", ".join(self._over_rows(measure) for measure in self._of_rows)
+        return self._grouped(f"SELECT {self._list(sums)} FROM ({self.rows}) {self._by()}")
 
     @cached_property
     def _codes(self) -> list[Code]:
-        codes = (m.code for m in self.scan.measures if isinstance(m, SumCodes | Histogram))
-        return list(dict.fromkeys(codes))
+        codes = (code_in(measure) for measure in self.scan.measures)
+        return list(dict.fromkeys(code for code in codes if code is not None))
 
     @cached_property
     def _conditions(self) -> list[Expr]:
@@ -141,29 +177,40 @@ class ScanSQL:
         return None if condition is None else f"b{self._conditions.index(condition)}"
 
     def _over_rows(self, measure: Measure) -> str:
-        """Write one measure as an aggregate of rows, unweighted."""
+        """Write one measure as an aggregate of rows."""
         condition = self._condition(measure.condition)
         match measure:
-            case CountRows():
-                return (
-                    "count(*)"
-                    if condition is None
-                    else f"count(CASE WHEN {condition} THEN 1 END)"
-                )
-            case SumCodes(code=code, degree=degree):
-                value = self._power(code, degree)
-                if condition is not None:
-                    value = f"CASE WHEN {condition} THEN {value} END"
-                return f"coalesce(sum({value}), 0)"
+            case CountRows(weight=weight):
+                return self._added("1", condition, weight)
+            case SumCodes(code=code, degree=degree, weight=weight):
+                return self._added(self._power(code, degree, weight), condition, weight)
+            case UnitTotals():
+                value = _clamped(self._value(measure.code), measure)
+                return self._added(value, condition, measure.weight)
             case _:
                 unit = "u" if condition is None else f"CASE WHEN {condition} THEN u END"
                 single = self.scan.contribution.single
                 return f"count({unit})" if single else f"count(DISTINCT {unit})"
 
-    def _power(self, code: Code, degree: int) -> str:
-        """Write code^degree in an integer that holds it."""
+    def _added(self, value: str, condition: str | None, weight: Weight) -> str:
+        """Write a sum over rows, each with its weight."""
+        if weight.plain and value == "1":
+            met = "*" if condition is None else f"CASE WHEN {condition} THEN 1 END"
+            return f"count({met})"
+        if not weight.plain:
+            name = f"w{self._weights.index(weight)}"
+            value = name if value == "1" else f"{name} * {value}"
+        if condition is not None:
+            value = f"CASE WHEN {condition} THEN {value} END"
+        return f"coalesce(sum({value}), 0)"
+
+    def _value(self, code: Code | None) -> str:
+        return "1" if code is None else self._code(code)
+
+    def _power(self, code: Code, degree: int, weight: Weight) -> str:
+        """Write code^degree in an integer that holds it, and its product with a weight."""
         name = self._code(code)
-        if not Interval.point(int(code.size**degree)).within(*INT64):
+        if not Interval.point(int(code.size**degree) * weight.scale).within(*INT64):
             name = f"CAST({name} AS HUGEINT)"
         return " * ".join([name] * degree)
 
@@ -179,56 +226,80 @@ class ScanSQL:
         """Number the groups; those that are not declared are dropped here."""
         if not self.scan.keys:
             return sums
-        names = ", ".join(self._names)
+        names = ", ".join(f"m{i}" for i in range(len(self._of_rows)))
         keys = ", ".join(f"g{i}" for i in range(len(self.scan.keys)))
         source = f"({sums}) AS t({keys}, {names})"
         return f"SELECT {self._cell()}, {names} FROM {source} {self._joins}{self._where()}"
 
+    def _weighted_groups(self) -> str:
+        """Count rows per unit over all groups, declared or not; then weigh each row.
+
+        The rows of one table are read twice, which costs less than keeping them.
+        """
+        cheap = only_table(self.scan.relation) is not None
+        first = "" if cheap else f"WITH r AS MATERIALIZED ({self.rows}) "
+        rows = f"({self.rows})" if cheap else "r"
+        weights = ", ".join(f"{_weight('n', w)} AS w{i}" for i, w in enumerate(self._weights))
+        counted = f"SELECT u, count(*) AS n FROM {rows} GROUP BY u"
+        sums = ", ".join(self._over_rows(measure) for measure in self._of_rows)
+        source = f"{rows} JOIN (SELECT u, {weights} FROM ({counted})) USING (u)"
+        return first + self._grouped(f"SELECT {self._list(sums)} FROM {source} {self._by()}")
+
     def _per_unit(self) -> str:
-        """Write each unit's sums, per group where there are groups, and its rows there."""
-        sums = ", ".join(f"{self._of_unit(m)} AS m{i}" for i, m in enumerate(self.summed))
-        keys = "".join(f"g{i}, " for i in range(len(self.scan.keys)))
-        return f"SELECT u, {keys}count(*) AS n, {sums} FROM ({self.rows}) {self._by('u')}"
+        """Write each unit's sums, and its rows."""
+        sums = ", ".join(f"{self._of_unit(m)} AS m{i}" for i, m in enumerate(self._of_rows))
+        return f"SELECT u, count(*) AS n, {sums} FROM ({self.rows}) GROUP BY u"
 
     def _of_unit(self, measure: Measure) -> str:
-        """Write a measure of one unit's rows; a unit is in a group when one row is."""
-        if isinstance(measure, CountUnits):
-            return self._over_rows(CountRows(measure.weight, measure.condition))
-        return self._over_rows(measure)
+        """Write a measure of one unit's rows, unweighted; NULL where it has no part in it."""
+        condition = self._condition(measure.condition)
+        match measure:
+            case SumCodes(code=code, degree=degree):
+                return self._added(self._power(code, degree, PLAIN), condition, PLAIN)
+            case UnitTotals(code=code):
+                value = self._value(code)
+                if condition is not None:
+                    value = f"CASE WHEN {condition} THEN {value} END"
+                return _clamped(f"sum({value})", measure)
+            case CountUnits():
+                return f"nullif({self._added('1', condition, PLAIN)}, 0)"
+            case _:
+                return self._added("1", condition, PLAIN)
 
     def _over_units(self) -> str:
-        return ", ".join(self._unit_sum(i, m) for i, m in enumerate(self.summed))
+        return ", ".join(self._unit_sum(i, m) for i, m in enumerate(self._of_rows))
 
     def _unit_sum(self, index: int, measure: Measure) -> str:
         """Add up what units have, each by its weight; codes need the widest integers."""
-        if isinstance(measure, CountUnits):
-            weight = _weight(f"k{index}", measure.weight)
-            return f"coalesce(sum(CASE WHEN m{index} > 0 THEN {weight} ELSE 0 END), 0)"
-        amount = f"CAST(m{index} AS HUGEINT)" if isinstance(measure, SumCodes) else f"m{index}"
-        return f"coalesce(sum({amount} * {_weight('n', measure.weight)}), 0)"
+        match measure:
+            case CountUnits(weight=weight):
+                return f"count(m{index}) * {weight.scale}"
+            case UnitTotals(weight=weight):
+                return f"coalesce(sum(m{index}), 0) * {weight.scale}"
+            case SumCodes(weight=weight):
+                amount = f"CAST(m{index} AS HUGEINT)"
+            case _:
+                amount, weight = f"m{index}", measure.weight
+        return f"coalesce(sum({amount} * {_weight('n', weight)}), 0)"
 
-    def _weighted_groups(self) -> str:
-        """Count rows per unit over all groups, declared or not; then add up by group."""
-        names = ", ".join([f"{self._cell()} AS cell", *self._names])
-        declared = f"SELECT u, {names} FROM parts {self._joins}{self._where()}"
-        sums = ", ".join(self._unit_sum(i, m) for i, m in enumerate(self.summed))
+    def _over_pairs(self) -> str:
+        """Add up over units and their groups, each unit's weight shared by its groups."""
+        pairs = list(enumerate(self._of_pairs))
+        each = "".join(f", {self._of_unit(m)} AS m{i}" for i, m in pairs)
+        numbered = f"SELECT r.*, {self._cell()} AS cell FROM ({self.rows}) AS r {self._joins}"
+        parts = f"SELECT u, cell{each} FROM ({numbered}{self._where()}) GROUP BY u, cell"
+        shared = [(i, m.weight) for i, m in pairs if not m.weight.plain]
+        sums = ", ".join(_pair_sum(i, m) for i, m in pairs)
+        if not shared:
+            return f"SELECT cell, {sums} FROM ({parts}) GROUP BY cell"
+        spread = "".join(f", count(m{i}) AS k{i}" for i, _ in shared)
+        weights = "".join(f", {_weight(f'k{i}', weight)} AS w{i}" for i, weight in shared)
         return (
-            f"WITH parts AS MATERIALIZED ({self._per_unit()}), "
-            "totals AS (SELECT u, CAST(sum(n) AS BIGINT) AS n FROM parts GROUP BY u), "
-            f"declared AS MATERIALIZED ({declared}), spread AS ({self._spread()}) "
-            f"SELECT cell, {sums} FROM declared JOIN totals USING (u) JOIN spread USING (u) "
+            f"WITH parts AS MATERIALIZED ({parts}), "
+            f"spread AS (SELECT u{spread} FROM parts GROUP BY u) "
+            f"SELECT cell, {sums} FROM parts JOIN (SELECT u{weights} FROM spread) USING (u) "
             "GROUP BY cell"
         )
-
-    def _spread(self) -> str:
-        """Count each unit's groups, for measures that count units."""
-        counted = (i for i, m in enumerate(self.summed) if isinstance(m, CountUnits))
-        groups = "".join(f", count(CASE WHEN m{i} > 0 THEN 1 END) AS k{i}" for i in counted)
-        return f"SELECT u{groups} FROM declared GROUP BY u"
-
-    @property
-    def _names(self) -> list[str]:
-        return [f"m{i}" for i in range(len(self.summed))]
 
     def _where(self, *more: str | None) -> str:
         conditions = [part for part in more if part is not None]
@@ -249,6 +320,25 @@ class ScanSQL:
             place = f"(g{index} - {_place(key.values[0])})" if _dense(key) else f"l{index}.i"
             text = f"({text} * {len(key.values)} + {place})" if index else place
         return f"CAST({text} AS BIGINT)"
+
+
+def _clamped(total: str, measure: UnitTotals) -> str:
+    """Write a total in its range, in an integer that holds its product with the weight."""
+    found = f"least(greatest({total}, {measure.low}), {measure.high})"
+    if Interval.point(measure.size * measure.weight.scale).within(*INT64):
+        found = f"CAST({found} AS BIGINT)"
+    else:
+        found = f"CAST({found} AS HUGEINT)"
+    return f"CASE WHEN {total} IS NOT NULL THEN {found} END"
+
+
+def _pair_sum(index: int, measure: Measure) -> str:
+    """Write a sum over units and groups: their number, or their totals, with their weights."""
+    amount = (
+        f"m{index}" if isinstance(measure, UnitTotals) else f"CASE WHEN m{index} > 0 THEN 1 END"
+    )
+    weight = "" if measure.weight.plain else f" * w{index}"
+    return f"coalesce(sum({amount}{weight}), 0)"
 
 
 def _weight(rows: str, weight: Weight) -> str:

@@ -17,6 +17,7 @@ from dpquery.ir import (
     Measure,
     Scan,
     SumCodes,
+    UnitTotals,
     Weight,
 )
 from dpquery.mechanisms.exponential import Integers
@@ -49,6 +50,9 @@ class Totals:
         if isinstance(measure, CountUnits):
             self._add_units(measure, sums)
             return tuple(sums)
+        if isinstance(measure, UnitTotals):
+            self._add_totals(measure, sums)
+            return tuple(sums)
         for unit, group, row in self._met(measure.condition):
             code = 1 if isinstance(measure, CountRows) else code_of(measure.code, row)
             if group is None or code is None:
@@ -72,6 +76,18 @@ class Totals:
         groups = Counter(unit for unit, _ in pairs)
         for unit, group in pairs:
             sums[group] += row_weight(measure.weight, groups[unit])
+
+    def _add_totals(self, measure: UnitTotals, sums: list[int]) -> None:
+        """Clamp what each unit has in each of its groups, and share its weight among them."""
+        totals: Counter[tuple[Value, int]] = Counter()
+        for unit, group, row in self._met(measure.condition):
+            code = 1 if measure.code is None else code_of(measure.code, row)
+            if group is not None and code is not None:
+                totals[unit, group] += code
+        groups = Counter(unit for unit, _ in totals)
+        for (unit, group), total in totals.items():
+            clamped = max(measure.low, min(measure.high, total))
+            sums[group] += row_weight(measure.weight, groups[unit]) * clamped
 
     def __call__(
         self, measure: Histogram, group: int, low: int, high: int, width: int
