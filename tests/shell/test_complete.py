@@ -83,7 +83,13 @@ def test_a_statement_is_followed_from_its_first_word_to_from(text: str, expected
         ("DP_COUNT(| FROM visits", ["*", *VISITS, "DISTINCT"]),
         ("DP_COUNT(DISTINCT | FROM visits", VISITS),
         ("DP_COUNT(*", []),
-        ("DP_COUNT(*, ", ["eps=", "delta=", "max_rows_contributed=", "mechanism="]),
+        (
+            "DP_COUNT(*, ",
+            [
+                *("eps=", "delta=", "max_rows_contributed=", "mechanism="),
+                *("max_groups_contributed=", "contribution_bounds_per_group="),
+            ],
+        ),
         ("DP_COUNT(*, eps=0.5, de", ["delta="]),
         ("DP_COUNT(*, epsilon := 0.5, e", []),
         ("DP_COUNT(*, eps=", []),
