@@ -178,7 +178,7 @@ def _misused(node: exp.Expr) -> str | None:
             right, exp.Null | exp.Boolean
         ):
             return f"IS {right.sql().upper()}"
-        case exp.Order(this=exp.Expr()):
+        case exp.Order(this=exp.Expr()) if not isinstance(node.parent, exp.Anonymous):
             return "ORDER BY"
         case exp.Distinct() if not isinstance(
             node.parent, exp.Anonymous | exp.Count | exp.Select
