@@ -19,7 +19,7 @@ from dpquery.ir import Above, Scalar
 from dpquery.release import ReleasedTable
 from dpquery.types import Kind, Type
 
-__all__ = ["finish"]
+__all__ = ["finish", "value_of"]
 
 
 def finish(
@@ -32,6 +32,14 @@ def finish(
     result = result.drop_columns(names)
     table = result.rename_columns([shown.name for shown in above.columns])
     return table, _cells(above, released, numbers, table.num_rows)
+
+
+def value_of(
+    above: Above, released: Sequence[ReleasedTable], public: PublicEngine
+) -> Scalar | None:
+    """Compute one value from what was released so far: a constant of a later scan."""
+    (value,) = public.run(above, [_table(one) for one in released]).column(0).to_pylist()
+    return Fraction(value) if isinstance(value, float) else value  # type: ignore[no-any-return]
 
 
 def _table(released: ReleasedTable) -> pa.Table:

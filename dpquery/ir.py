@@ -191,6 +191,8 @@ class Bound:
     source: Source
     frontiers: tuple[Frontier, ...]
     above: Above
+    constants: tuple[Above, ...] = ()
+    """Queries of one value each, that a scan needs before it is opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,7 @@ class Checked:
     source: Source
     frontiers: tuple[tuple[Frontier, Contribution], ...]
     above: Above
+    constants: tuple[Above, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ class Plan:
     above: Above
     charge: Charge
     notes: tuple[str, ...]
+    constants: tuple[Above, ...] = ()
 
 
 def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
@@ -60,14 +61,16 @@ def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
     """
     frontiers = tuple(_frontier(*part, policy) for part in checked.frontiers)
     released = [_types(frontier) for frontier in frontiers]
-    if not public.accepts(checked.above, released):
+    asked = (checked.above, *checked.constants)
+    if not all(public.accepts(above, released) for above in asked):
         raise _unfit(checked)
     notes = tuple(
         note
         for _, contribution in checked.frontiers
         for note in _notes(contribution, frontiers)
     )
-    return Plan(checked.source, frontiers, checked.above, _charge(checked, frontiers), notes)
+    charge = _charge(checked, frontiers)
+    return Plan(checked.source, frontiers, checked.above, charge, notes, checked.constants)
 
 
 def _types(frontier: FrontierPlan) -> dict[str, Type]:

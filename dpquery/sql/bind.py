@@ -14,11 +14,13 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.errors import NameRefused, RuleRefused, SyntaxRefused
+from dpquery.expr import Constant
 from dpquery.ir import Above, AboveColumn, Bound, Frontier, Literal
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
 from dpquery.source import Span
 from dpquery.sql.above.frontiers import FrontierRows
+from dpquery.sql.above.constants import constant_of, literals
 from dpquery.sql.above.froms import From, Member, Open, OpenColumn
 from dpquery.sql.above.opened import Opener
 from dpquery.sql.above.select import Select, parts_of
@@ -69,7 +71,8 @@ def bind(parsed: Parsed, policy: Policy, public: PublicFacts) -> Bound:
 def _bound(parsed: Parsed, policy: Policy, public: PublicFacts) -> Bound:
     statement = Statement(parsed, policy, public)
     above = statement.root(parsed.query)
-    return Bound(parsed.source, tuple(statement.frontiers), above)
+    frontiers, constants = tuple(statement.frontiers), tuple(statement.constants)
+    return Bound(parsed.source, frontiers, above, constants)
 
 
 class Statement(Opener):
@@ -78,6 +81,14 @@ class Statement(Opener):
     def __init__(self, parsed: Parsed, policy: Policy, public: PublicFacts) -> None:
         super().__init__(policy, public, parsed.spans)
         self.frontiers: list[Frontier] = []
+        self.constants: list[Above] = []
+        """Queries of one value each, for the rows of a frontier."""
+        self._placed: dict[Span, Constant] = {}
+        """Those that were bound, by their place: an expression may be bound twice."""
+        self._released_reads = 0
+        """How often something released was read so far."""
+        self._of_releases: set[int] = set()
+        """Names of WITH that read something released."""
         self._kept: dict[int, Open] = {}
         """What names of WITH stand for, once it is known to be open."""
         self._shared: list[str] = []
@@ -103,15 +114,19 @@ class Statement(Opener):
         A name of WITH that is open stands for one release, however often it is read.
         """
         if id(node) in self._kept:
+            self._released_reads += id(node) in self._of_releases
             return self._kept[id(node)]
         cte = node if isinstance(node, exp.CTE) else None
         while isinstance(node, exp.Subquery | exp.CTE):
             node = node.this
         if cte is None:
             return self._query(node, root=False)
+        before = self._released_reads
         with self.alone():
             found = self._query(node, root=False)
         if isinstance(found, Open):
+            if self._released_reads > before:
+                self._of_releases.add(id(cte))
             name = f"x{len(self._shared)}"
             self._shared.append(f'"{name}" AS MATERIALIZED {found.source}')
             found = self._kept[id(cte)] = replace(found, source=f'"{name}"')
@@ -223,8 +238,48 @@ class Statement(Opener):
         return found
 
     def values(self, query: exp.Expr) -> list[Literal]:
-        """Refuse a subquery whose values would have to be read now."""
-        self._not_understood(query)
+        """Give the values of a subquery over public tables: they are read now.
+
+        Raises:
+            NameRefused: DPQ208 several columns, or values that a list cannot hold.
+            SyntaxRefused: DPQ102 its values are released, DPQ105 there are too many.
+        """
+        before, span = self._released_reads, self.spans.of(query)
+        found = self._one_value(query)
+        if self._released_reads > before:
+            label = "its values are not known yet"
+            remedy = f"{self.spans.text(query)[:60]} as one value: = (SELECT ...)"
+            raise SyntaxRefused(outside("IN with released values", span, label, remedy))
+        column = found.columns[0]
+        sql = f'SELECT DISTINCT {column.sql} FROM {found.source} AS "{self.alias()}"'
+        return literals(self.public.listed(self.above(sql, found)), column.kind, span)
+
+    def constant(self, node: exp.Subquery) -> Constant:
+        """Bind a scalar subquery among private rows: its value is computed before they are read.
+
+        Raises:
+            RuleRefused: DPQ302 nothing in it is released.
+            NameRefused: DPQ208 its type is not known.
+        """
+        span = self.spans.of(node)
+        if span in self._placed:
+            return self._placed[span]
+        found = self._one_value(node)
+        type_, sql = constant_of(found.columns[0], span)
+        whole = f"SELECT CASE WHEN count(*) = 1 THEN first({sql}) END AS \"c0\""
+        whole += f' FROM {found.source} AS "{self.alias()}"'
+        self.constants.append(self.above(whole, found))
+        self._placed[span] = Constant(span, len(self.constants) - 1, type_)
+        return self._placed[span]
+
+    def _one_value(self, node: exp.Expr) -> Open:
+        with self.alone():
+            found = self.opened(node)
+        if len(found.columns) != 1:
+            span = self.spans.of(node)
+            label = f"{len(found.columns)} columns"
+            raise SyntaxRefused(outside("a subquery of several columns", span, label, "SELECT 1"))
+        return found
 
     def _name(self, with_: exp.With) -> None:
         """Take up the names of a WITH clause."""
@@ -291,6 +346,7 @@ class Statement(Opener):
             if not isinstance(node.parent, exp.Filter) or node.parent.this is not node:
                 below.call(node)
         below.number = len(self.frontiers)
+        self._released_reads += 1
         span = spans.of(select.args["from_"].this)
         calls = tuple(below.calls.found)
         self.frontiers.append(Frontier(span, rows.relation, calls, below.keys))

@@ -20,6 +20,7 @@ from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.functions.codes import code_between
 from dpquery.relations import Aggregate, Output, Relation, UnitAggregate
 from dpquery.source import Span
+from dpquery.sql.above.aggregates import aggregate_name
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.mending import outside
@@ -46,7 +47,8 @@ _COUNTS = Interval(Fraction(0), Fraction(MAX_ROWS_OF_TABLE))
 
 def is_exact_aggregate(node: exp.Expr) -> bool:
     """Say whether a node makes one value of many rows, by a function that is not DP_."""
-    return isinstance(node, exp.AggFunc) and not isinstance(node.parent, exp.Window)
+    aggregate = isinstance(node, exp.AggFunc) or aggregate_name(node) is not None
+    return aggregate and not isinstance(node.parent, exp.Window)
 
 
 @dataclass
@@ -192,7 +194,7 @@ class PerUnitRows(Conditions):
         aggregates: Aggregates,
         number: int,
     ) -> None:
-        super().__init__(scope, spans)
+        super().__init__(scope, spans, aggregates.context)
         self._keys = keys
         self._aggregates = aggregates
         self._given = number
@@ -242,7 +244,7 @@ class PerUnitRows(Conditions):
 def _refuse_aggregate(context: Context, node: exp.Expr) -> NoReturn:
     span = context.spans.of(node)
     text = context.spans.source.snippet(span)[:40]
-    if isinstance(node, exp.AggFunc):
+    if is_exact_aggregate(node):
         raise RuleRefused(
             Diagnostic(
                 "DPQ307",

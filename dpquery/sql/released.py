@@ -129,8 +129,12 @@ class Released:
 def _kind(call: Call) -> Kind:
     """Give the kind of what a call releases: a value of its argument, or else a number."""
     function = find(call.function)
-    ordered = function is not None and function.argument is Argument.ORDERED
-    return call.argument.type.kind if ordered and call.argument is not None else Kind.DOUBLE
+    if call.function in {"DP_COUNT", "DP_COUNT_IF"}:
+        return Kind.INTEGER
+    if function is None or call.argument is None:
+        return Kind.DOUBLE
+    kept = function.argument is Argument.ORDERED or call.function == "DP_SUM"
+    return call.argument.type.kind if kept else Kind.DOUBLE
 
 
 def _unknown(call: exp.Func, name: str, spans: Spans, otherwise: str) -> NameRefused:

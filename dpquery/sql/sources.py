@@ -99,6 +99,10 @@ class Context(ABC):
     def values(self, query: exp.Expr) -> list[Literal]:
         """Give the values of a subquery that reads public tables alone."""
 
+    @abstractmethod
+    def constant(self, node: exp.Subquery) -> Expr:
+        """Give the one value of a subquery over released or public rows."""
+
     def numbers(self) -> int:
         """Number the next relation that gives columns."""
         return next(self._made)

@@ -13,7 +13,7 @@ from dpquery.errors import Diagnostic, NameRefused
 from dpquery.source import Span
 from dpquery.sql.above.aggregates import aggregate_name
 from dpquery.sql.above.applied import Applied
-from dpquery.sql.above.values import Value, checked, joined, literal, made, widest
+from dpquery.sql.above.values import Value, checked, joined, literal, made, refuse_size, widest
 from dpquery.sql.casts import target
 from dpquery.sql.conditions import chain
 from dpquery.sql.constructs import refuse_construct
@@ -39,6 +39,8 @@ _PATTERNS: dict[type[exp.Expr], str] = {
     exp.ILike: "({0} ILIKE {1})",
     exp.SimilarTo: "regexp_full_match({0}, {1})",
 }
+MAX_WRITTEN_OUT = 8_000
+"""Parts that names of the SELECT list may stand for, in all."""
 _MOMENTS = {Kind.DATE: DATE, Kind.TIMESTAMP: TIMESTAMP}
 
 
@@ -53,6 +55,7 @@ class Expressions(ABC):
         self._applied = Applied(self)
         self._named: dict[str, Value] = {}
         self._naming: list[str] = []
+        self._written_out = 0
 
     @abstractmethod
     def column(self, node: exp.Column) -> Value | None:
@@ -141,6 +144,9 @@ class Expressions(ABC):
             self._naming.append(name)
             self._named[name] = self.value(self.aliases[name])
             self._naming.pop()
+        self._written_out += self._named[name].size
+        if self._written_out > MAX_WRITTEN_OUT:
+            refuse_size(self.spans.of(node))
         return self._named[name]
 
     def _formed(self, node: exp.Expr, span: Span) -> Value:

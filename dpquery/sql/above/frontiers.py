@@ -11,6 +11,7 @@ from dpquery.sql.above.stages import Base
 from dpquery.sql.above.values import Value
 from dpquery.sql.names import fold
 from dpquery.sql.released import Released
+from dpquery.types import Kind
 
 if TYPE_CHECKING:
     from dpquery.sql.above.opened import Opener
@@ -39,7 +40,8 @@ class FrontierRows(Base):
     def _released(self, column: str, origins: tuple[Origin, ...] = ()) -> Value:
         sql = f'"{self.released.relation}"."{column}"'
         kind = self.released.kind(column)
-        return Value(sql, kind, safe=True, origins=origins, narrow=True)
+        narrow = not origins or kind is not Kind.DECIMAL
+        return Value(sql, kind, safe=True, origins=origins, narrow=narrow)
 
     def column(self, node: exp.Column) -> Value | None:
         """Find a key; a name of the SELECT list is meant where no key is so called."""
@@ -62,6 +64,8 @@ class FrontierRows(Base):
     def known(self, node: exp.Expr) -> Value | None:
         """Find the key that an expression over the rows is."""
         if isinstance(node, exp.Column | exp.Window | exp.Subquery):
+            return None
+        if node.find(exp.Query) is not None:
             return None
         key = self.released.key(node)
         return None if key is None else self._released(key)

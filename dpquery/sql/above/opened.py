@@ -38,6 +38,7 @@ class Opener(Context):
         super().__init__(*given)  # type: ignore[arg-type]
         self._aliases = count()
         self._around: list[Base] = []
+        self._inner: dict[int, Open] = {}
 
     @abstractmethod
     def opened(self, node: exp.Expr) -> Open:
@@ -67,11 +68,14 @@ class Opener(Context):
         return None
 
     def _inside(self, place: Base, node: exp.Expr) -> Open:
-        self._around.append(place)
-        try:
-            return self.opened(node)
-        finally:
-            self._around.pop()
+        """Bind a subquery once, however often its expression is bound: it is one release."""
+        if id(node) not in self._inner:
+            self._around.append(place)
+            try:
+                self._inner[id(node)] = self.opened(node)
+            finally:
+                self._around.pop()
+        return self._inner[id(node)]
 
     def _one_column(self, place: Base, node: exp.Expr) -> Open:
         found = self._inside(place, node)
