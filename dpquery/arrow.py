@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import accumulate
@@ -26,6 +27,8 @@ _MICROSECOND = timedelta(microseconds=1)
 
 def arrow_type(type_: Type) -> pa.DataType:
     """Give the Arrow type in which released values of a type are handed on."""
+    if type_.listed:
+        return pa.list_(arrow_type(replace(type_, listed=False)))
     match type_.kind:
         case Kind.INTEGER:
             return pa.int64()
@@ -63,6 +66,11 @@ def column(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     """
     known = [value is not None for value in values]
     validity = None if all(known) else _bits(known)
+    if pa.types.is_list(type_):
+        ends = array("i", accumulate((len(value or ()) for value in values), initial=0))
+        inner = column([item for value in values for item in value or ()], type_.value_type)
+        buffers = [validity, pa.py_buffer(ends)]
+        return pa.Array.from_buffers(type_, len(values), buffers, children=[inner])
     return pa.Array.from_buffers(type_, len(values), [validity, *_data(values, type_)])
 
 

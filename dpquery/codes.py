@@ -186,7 +186,7 @@ the nearest bound. The data owner can state bounds of the column in the policy.
 DPQ402 groups that are not public
 A group in the answer would show that somebody belongs to it. So the groups are known before the
 data is read: the keys that the policy lists, the values of a bounded integer or date, true and
-false, or the values that WHERE names.
+false, the values that WHERE names, the results of a CASE, or a function of such values.
 > SELECT person_id, DP_COUNT(*, eps=0.5) FROM visits GROUP BY person_id
 Name the groups, as in WHERE person_id IN (1, 2), or group by another column. The data owner can
 list the keys of a column in the policy.
@@ -289,6 +289,12 @@ The session was closed, or the process was forked after it was opened. Two proce
 share its place in the ledger, or its randomness.
 > session.close(); session.sql("SELECT DP_COUNT(*, eps=0.5) FROM staff")
 Open a session where it is used. Answers outlive their session.
+
+DPQ802 a stream that has ended
+A stream of questions is paid for once, until one count is above its threshold. Another answer
+would lose more than was paid for.
+> stream.ask("staff", "age > 60"), after a question that was answered with True
+Start another stream with session.above_threshold; it has its own price.
 
 DPQ901 a rule of the engine does not hold
 A check inside dpquery failed, so nothing is released. This is a mistake in dpquery.

@@ -9,7 +9,7 @@
     │   └── BudgetRefused     5xx  charge   would pass the ceiling
     ├── PolicyInvalid         6xx  the data owner's file, or the arguments of connect
     ├── ScanFailed            7xx  engine trouble; constant text; budget spent
-    ├── SessionUnusable       8xx  closed, or carried over a fork
+    ├── SessionUnusable       8xx  closed, carried over a fork, or a stream that ended
     └── InternalError         9xx  ours; prints no values
 
 The class says what kind of remedy helps, and the stage beside it is where most of its refusals
@@ -202,7 +202,7 @@ class ScanFailed(DPQueryError):
 
 
 class SessionUnusable(DPQueryError):
-    """The session was closed, or belongs to another process."""
+    """The session was closed or belongs to another process, or a stream of it has ended."""
 
     exit_code = ExitCode.USAGE
     sqlstate = "08003"

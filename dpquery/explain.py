@@ -115,7 +115,7 @@ def _release(planned: PlannedRelease) -> Iterator[str]:
     yield call.text
     yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
     for measure in planned.release.measures:
-        if isinstance(measure, SumCodes | Histogram) and measure.code.expr.type != BOOLEAN:
+        if isinstance(measure, SumCodes | Histogram) and _bounded(measure.code):
             whose = "policy" if call.options.bounds is None else "query"
             yield f"  bounds     {_bounds(measure.code)} (from the {whose})"
             break
@@ -127,6 +127,10 @@ def _release(planned: PlannedRelease) -> Iterator[str]:
     yield f"  moved by   {step.sensitivity}"
     yield f"  noise      {step.noise_scale}"
     yield f"  error      {step.expected_error} (95 %)"
+
+
+def _bounded(code: Code) -> bool:
+    return code.expr.type != BOOLEAN and not code.values
 
 
 def _bounds(code: Code) -> str:

@@ -63,8 +63,8 @@ class ColumnRef:
     """Whether somebody chose the domain; otherwise it is only what the type can hold."""
     grid: Fraction | None = None
     """The step of a double's grid, where the policy states one."""
-    keys: tuple[Scalar, ...] | None = None
-    """Its values that are public, in no order; None where they are not."""
+    keys: tuple[Scalar, ...] | None = field(default=None, repr=False)
+    """Its public values, in no order; None where they are not public."""
     longest: int = 0
     """Characters of a text that count."""
     of: int = 0
@@ -306,7 +306,8 @@ class Code:
     """A value as an integer: clamped to bounds, put on a grid, counted from an origin.
 
     The code of x is floor(x / grid + 1/2), cut to [low, high], less the origin; for a condition
-    it is 1 or 0. NULL has none.
+    it is 1 or 0. Where values are listed, it is the place of x among them, and other values
+    have none. NULL has none.
     """
 
     expr: Expr
@@ -314,6 +315,7 @@ class Code:
     low: int
     high: int
     origin: int = 0
+    values: tuple[Scalar, ...] = ()
 
     @property
     def size(self) -> int:

@@ -39,7 +39,7 @@ def value_of(
 ) -> Scalar | None:
     """Compute one value from what was released so far: a constant of a later scan."""
     (value,) = public.run(above, [_table(one) for one in released]).column(0).to_pylist()
-    return Fraction(value) if isinstance(value, float) else value  # type: ignore[no-any-return]
+    return Fraction(value) if isinstance(value, float) else value
 
 
 def _table(released: ReleasedTable) -> pa.Table:
@@ -84,7 +84,9 @@ def _cells(
     return [[_cell(row, source) for source in sources] for row in range(height)]
 
 
-def _cell(row: int, source: Sequence[tuple[Sequence[int | None], Sequence[Cell]]]) -> Cell | None:
+def _cell(
+    row: int, source: Sequence[tuple[Sequence[int | None], Sequence[Cell]]]
+) -> Cell | None:
     """Give the release behind a value; None where it cannot be told."""
     cells = [cells[at] for numbers, cells in source if (at := numbers[row]) is not None]
     return cells[0] if len(cells) == 1 else None

@@ -120,10 +120,20 @@ class Call:
     distinct: bool = False
     order: Fraction | None = None
     """Which quantile, between 0 and 1."""
+    number: int | None = None
+    """The whole number that stands second in calls of some functions."""
     text: str = ""
     """How it is written, without its FILTER: refusals offer it again, mended."""
     implied: Interval = UNKNOWN
     """The range of the argument by policy, WHERE, FILTER and the expression itself."""
+
+    @property
+    def written(self) -> str:
+        """Give its argument as it is written."""
+        if self.argument is None:
+            return "*"
+        start = self.argument.span.start - self.span.start
+        return self.text[start : start + self.argument.span.end - self.argument.span.start]
 
 
 @dataclass(frozen=True, slots=True)

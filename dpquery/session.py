@@ -11,8 +11,9 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -45,6 +46,9 @@ from dpquery.sql.asides import Describe, Explain, Show, Subject, read_aside
 from dpquery.sql.bind import bind
 from dpquery.sql.check import check
 from dpquery.sql.parse import parse
+from dpquery.stream import Stream, Watch, count_of, watch
+
+T = TypeVar("T")
 
 __all__ = ["Budget", "Session"]
 
@@ -105,9 +109,10 @@ class Session:
             aside = self._aside(source)
             if aside is not None:
                 return self._free(aside)
-            return self._paid(self._plan(source))
+            plan = self._plan(source)
+            return self._paid(plan, lambda receipt: self._answer(plan, receipt))
 
-    def _paid(self, plan: Plan) -> Answer:
+    def _paid(self, plan: Plan, answer: Callable[[Receipt], T]) -> T:
         """Charge, then answer; what goes wrong after the charge says that it stays.
 
         The frames below hold exact integers, so nobody who walks a traceback may see them. A
@@ -116,7 +121,7 @@ class Session:
         receipt: Receipt | None = None
         try:
             receipt = self._charge(plan)  # nothing above this line has seen a private row
-            return self._answer(plan, receipt)
+            return answer(receipt)
         except DPQueryError as fault:
             if receipt is None:
                 raise
@@ -158,6 +163,42 @@ class Session:
                 above = plan.constants[constant.number]
                 values[constant.number] = value_of(above, released, self._public)
         return filled(scan, values)
+
+    def above_threshold(self, threshold: int, eps: object) -> Stream:
+        """Start a stream of counting questions; its first question is charged for all of them.
+
+        Args:
+            threshold: a number of rows.
+            eps: what the whole stream may lose.
+
+        Raises:
+            ValueError: the threshold is no natural number, or epsilon no decimal above 0.
+        """
+        with self._usable():
+            watched = watch(threshold, eps, self._policy.neighbours)
+        return Stream(
+            threshold,
+            watched.epsilon,
+            lambda table, where: self._watched(watched, table, where),
+        )
+
+    def _watched(self, watched: Watch, table: str, where: str) -> bool:
+        with self._usable():
+            source = self._source(watched.question(table, where))
+            plan = self._plan(source)
+            plain = self._plan(self._source(watched.question(table, "")))
+            try:
+                count = count_of(plan, plain)
+                charge = watched.charge(plan, count)
+            except QueryRefused as refusal:
+                raise self._told(refusal, source) from None
+
+            def answer(receipt: Receipt) -> bool:
+                watched.paid(count)
+                with self._engine.open(charge.scans[0], receipt, 0) as exact:
+                    return watched.answer(exact, count, self._randomness)
+
+            return self._paid(replace(plan, charge=charge), answer)
 
     def explain(self, text: str) -> Explanation:
         """Say what a query would lose and how it would be answered; costs nothing."""

@@ -54,16 +54,19 @@ class Type:
     kind: Kind
     precision: int = 0
     scale: int = 0
+    listed: bool = False
+    """Whether it is a list of such values: released ones only."""
 
     @property
     def numeric(self) -> bool:
         """Whether arithmetic applies."""
-        return self.kind in NUMERIC
+        return self.kind in NUMERIC and not self.listed
 
     def __str__(self) -> str:
+        name = self.kind.value
         if self.kind is Kind.DECIMAL:
-            return f"decimal({self.precision},{self.scale})"
-        return self.kind.value
+            name = f"decimal({self.precision},{self.scale})"
+        return f"{name}[]" if self.listed else name
 
 
 INTEGER = Type(Kind.INTEGER)

@@ -23,6 +23,7 @@ from dpquery.functions.quantile import QuantileRelease
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan import Plan
+from tests.choosing import CHOOSING, handed, moved
 from tests.worlds import receipt_for
 
 Row = dict[str, object]
@@ -101,6 +102,8 @@ def drawn(engine: Engine, plan: Plan) -> list[Drawn]:
 
 
 def _drawn(release: Any, exact: Exact) -> Drawn:
+    if isinstance(release, CHOOSING):
+        return Drawn(release, list(handed(release, exact)))
     quantile = isinstance(release, QuantileRelease)
     seen = Seen(cells=release.mechanism.cells if quantile else 1)
     replace(release, **{"mechanism" if quantile else "noise": seen}).run(exact, Randomness())
@@ -118,6 +121,9 @@ def move(before: Drawn, after: Drawn) -> tuple[Fraction, Fraction]:
     rank score of the cell that moves furthest in each group, added up over the groups.
     """
     release = before.release
+    if isinstance(release, CHOOSING):
+        far, claimed = moved(release, before.given, after.given)
+        return squared(far), squared(claimed)
     if isinstance(release, QuantileRelease):
         order = release.mechanism.order
         pairs = zip(before.histograms, after.histograms, strict=True)

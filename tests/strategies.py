@@ -126,7 +126,7 @@ def _grown(base: st.SearchStrategy[str], operators: list[str]) -> st.SearchStrat
 _INTEGERS = _grown(
     st.sampled_from(["i", "n"])
     | st.sampled_from(
-        ["LEAST(n, 7)", "YEAR(at)", "LENGTH(s)", "CAST(d AS INTEGER)", "IF(b, i, n)"]
+        ["LEAST(n,7)", "YEAR(at)", "LENGTH(s)", "CAST(d AS INTEGER)", "IF(b,i,n)"]
     )
     | _literal([0, 1, -1, 2, 7, 100, 2**53 + 1, _LONG, 10**20]),
     ["+", "-", "*", "//", "%"],
@@ -136,9 +136,7 @@ _DECIMALS = _grown(
     ["+", "-", "*"],
 )
 _DOUBLES = _grown(
-    st.sampled_from(
-        ["d", "f", "m", "w", "n", "SQRT(d)", "ROUND(f, 2)", "ABS(w)", "NULLIF(f, 0)"]
-    )
+    st.sampled_from(["d", "f", "m", "w", "n", "SQRT(d)", "ROUND(f,2)", "ABS(w)", "NULLIF(f,0)"])
     | _literal(["1e0", "-2.5e-1", "0e0", "1e308", "1.00100000000000001e2", "0.1"]),
     ["+", "-", "*", "/"],
 )
@@ -248,9 +246,21 @@ def _ranked(draw: st.DrawFn) -> str:
     return ", ".join(filter(None, [f"QUANTILE({argument}", draw(_ORDERS), bounds]))
 
 
+def _chosen(draw: st.DrawFn) -> str:
+    """Draw a call that chooses a value, up to its options."""
+    return draw(
+        st.builds("MODE({}".format, st.sampled_from("bkjci"))
+        | st.builds("TOP_K({}, {}".format, st.sampled_from("kjc"), st.integers(1, 2))
+        | st.builds("MAJORITY({}".format, CONDITIONS)
+        | st.builds("{}({}".format, st.sampled_from(["MIN", "MAX"]), _ORDERED)
+        | st.builds("FIRST_ABOVE({}, {}".format, st.sampled_from("ijc"), st.integers(0, 3))
+    )
+
+
 @st.composite
 def _calls(draw: st.DrawFn) -> str:
-    call = _ranked(draw) if draw(st.integers(0, 3)) == 0 else _additive(draw)
+    kind = draw(st.integers(0, 7))
+    call = _ranked(draw) if kind < 2 else _chosen(draw) if kind < 4 else _additive(draw)
     limit = draw(
         st.sampled_from(["", "", ", max_rows_contributed=3", ", max_rows_contributed=60"])
     )

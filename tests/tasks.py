@@ -65,6 +65,8 @@ def _function(function: DPFunction) -> str:
     also = ", ".join(f"`{name}`" for name in function.aliases)
     asked = "a column or an expression" + (", or `*` for all rows" if function.star else "")
     rows = ["| argument | |", "|---|---|", f"| the first | {asked} |"]
+    if function.second is not None:
+        rows.append(f"| the second | {function.second} |")
     for parameter in function.parameters:
         names = " or ".join(f"`{name}`" for name in (parameter.name, *parameter.aliases))
         rows.append(f"| {names} | {parameter.summary} |")

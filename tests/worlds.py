@@ -25,9 +25,10 @@ from dpquery.ir import Above, Histogram, Measure
 from dpquery.plan import FrontierPlan, Plan, make_plan
 from dpquery.policy.model import Budget, Column, Files, LedgerSettings, Policy, Table
 from dpquery.privacy import Loss, Neighbours
-from dpquery.source import Source
+from dpquery.source import Source, Span
 from dpquery.sql.bind import bind
 from dpquery.sql.check import check
+from dpquery.sql.names import Member, Scope, column_ref
 from dpquery.sql.parse import parse
 from dpquery.types import INTEGER, Type
 
@@ -64,6 +65,12 @@ def private_table(
     listed = {column.name: column for column in columns}
     kept = {"unit_type": INTEGER if unit else None, **settings}
     return Table("t", Files(tuple(paths)), tuple(map(str, paths)), listed, unit, **kept)  # type: ignore[arg-type]
+
+
+def scope_of(table: Table) -> Scope:
+    """Give what names mean in a query over one table alone."""
+    columns = {name: column_ref(c, 0, Span(0, 0)) for name, c in table.columns.items()}
+    return Scope((Member(table.name, columns),), table)
 
 
 def policy_of(table: Table, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Policy:

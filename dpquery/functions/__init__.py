@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dpquery.functions.base import DPFunction
 from dpquery.functions.count import COUNT, COUNT_IF
+from dpquery.functions.extremes import MAX, MIN
+from dpquery.functions.first_above import FIRST_ABOVE
+from dpquery.functions.majority import MAJORITY
 from dpquery.functions.mean import AVG, PROPORTION
+from dpquery.functions.mode import MODE
 from dpquery.functions.quantile import MEDIAN, QUANTILE
 from dpquery.functions.sum import SUM
+from dpquery.functions.top_k import TOP_K
 from dpquery.functions.variance import STDDEV_POP, STDDEV_SAMP, VAR_POP, VAR_SAMP
 
 __all__ = ["ALL", "find", "names"]
@@ -23,6 +28,12 @@ ALL: tuple[DPFunction, ...] = (
     STDDEV_SAMP,
     QUANTILE,
     MEDIAN,
+    MIN,
+    MAX,
+    FIRST_ABOVE,
+    MODE,
+    TOP_K,
+    MAJORITY,
 )
 
 _BY_NAME = {name: function for function in ALL for name in (function.name, *function.aliases)}

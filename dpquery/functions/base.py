@@ -20,7 +20,7 @@ from dpquery.ir import Call, Contribution, Histogram, Measure, Weight
 from dpquery.mechanisms.exponential import Integers
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Neighbours
-from dpquery.types import WIDEST_EXACT, Type
+from dpquery.types import WIDEST_EXACT, Kind, Type
 
 __all__ = [
     "BOUNDS",
@@ -34,6 +34,7 @@ __all__ = [
     "Facts",
     "Measured",
     "NoisyCell",
+    "Number",
     "Parameter",
     "Release",
     "Step",
@@ -43,6 +44,7 @@ __all__ = [
 MAX_ROWS_OF_TABLE = 2**36
 """More rows than any table here has; sums are shown to fit for so many."""
 LEAST_SCALE = 2**16
+SPARE = WIDEST_EXACT // 2**62
 WEIGHT_SCALE = 2**32
 """Integer weights are multiples of 1/2^32: the rounding they cost is far below one row."""
 
@@ -101,6 +103,10 @@ class Facts:
                 raise _too_large(call)
             scale //= 2
         return Weight(limit, scale)
+
+    def cell_weight(self, call: Call) -> Weight:
+        """Give weights for a histogram, whose sums are computed in 62 bits."""
+        return self.weight(call, SPARE)
 
 
 def _too_large(call: Call) -> PlanRefused:
@@ -193,6 +199,16 @@ class Release(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A whole number that stands second in a call: 3 in DP_FIRST_ABOVE(age, 3, eps=1)."""
+
+    name: str
+    most: int
+    example: int
+    least: int = 1
+
+
 class Argument(StrEnum):
     """What kind of expression a function is asked about."""
 
@@ -200,6 +216,7 @@ class Argument(StrEnum):
     NUMBER = "number"
     ORDERED = "number, date or timestamp"
     CONDITION = "condition"
+    LISTED = "column with public values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,3 +238,19 @@ class DPFunction:
     """Whether a second argument says which quantile."""
     distinct: bool = False
     """Whether DISTINCT may stand before the argument."""
+    number: Number | None = None
+    """What second argument it takes, where that is a whole number."""
+    releases: Kind | None = None
+    """What it releases, where that is neither a number nor a value of its argument."""
+
+    @property
+    def second(self) -> str | None:
+        """Name the argument that stands second, if one does."""
+        if self.number is not None:
+            return f"a {self.number.name}"
+        return "a quantile" if self.order else None
+
+    @property
+    def of_argument(self) -> bool:
+        """Whether it releases one of the values of its argument."""
+        return self.argument in {Argument.ORDERED, Argument.LISTED} and self.releases is None

@@ -137,14 +137,12 @@ def _own_bounds(argument: Expr) -> str:
 
 def _unbounded(call: Call, argument: Expr) -> PlanRefused:
     loose = [c.name for c in columns_of(argument).values() if not c.bounded]
-    start = argument.span.start - call.span.start
-    written = call.text[start : start + argument.span.end - argument.span.start]
     retry = f"{call.text.removesuffix(')')}, {example_bounds(argument.type)})"
     owner = f"or ask the data owner to add bounds for {', '.join(loose)} to the policy"
     return PlanRefused(
         Diagnostic(
             "DPQ401",
-            f"{call.function}({written}) has no bounds",
+            f"{call.function}({call.written}) has no bounds",
             argument.span,
             "no bounds in the query or the policy",
             (

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from dpquery.functions.base import COMMON, Argument, DPFunction, Facts
 from dpquery.functions.conditions import both, present
-from dpquery.functions.noise import ADDITIVE, AdditiveRelease, additive
+from dpquery.functions.noise import COUNTING, AdditiveRelease, additive
 from dpquery.ir import Call, CountRows, CountUnits, Weight
 from dpquery.types import INTEGER
 
@@ -48,7 +48,7 @@ COUNT = DPFunction(
     star=True,
     distinct=True,
     parameters=COMMON,
-    mechanisms=ADDITIVE,
+    mechanisms=COUNTING,
     plan=_count,
     example="SELECT DP_COUNT(*, eps=0.5) AS n FROM staff WHERE age >= 40",
 )
@@ -59,7 +59,7 @@ COUNT_IF = DPFunction(
     star=False,
     argument=Argument.CONDITION,
     parameters=COMMON,
-    mechanisms=ADDITIVE,
+    mechanisms=COUNTING,
     plan=_count_if,
     aliases=("DP_COUNTIF",),
     example="SELECT DP_COUNT_IF(age >= 40, eps=0.5) AS n FROM staff",

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpquery.functions.base import BOUNDS, COMMON, Argument, DPFunction, Facts
-from dpquery.functions.moments import BernsteinRelease, Box, bernstein
+from dpquery.functions.base import BOUNDS, COMMON, Argument, DPFunction, Facts, Release
+from dpquery.functions.chosen_mean import CHOSEN, chosen_mean
+from dpquery.functions.moments import Box, bernstein
 from dpquery.functions.noise import ADDITIVE
 from dpquery.ir import Call
 
@@ -39,7 +40,9 @@ class Mean:
         return float(low + width * least), float(low + width * most)
 
 
-def _plan(call: Call, facts: Facts) -> BernsteinRelease:
+def _plan(call: Call, facts: Facts) -> Release:
+    if call.options.mechanism in CHOSEN:
+        return chosen_mean(call, facts)
     return bernstein(call, facts, Mean(), 1)
 
 
@@ -49,7 +52,7 @@ AVG = DPFunction(
     star=False,
     argument=Argument.NUMBER,
     parameters=(*COMMON, BOUNDS),
-    mechanisms=ADDITIVE,
+    mechanisms=(*ADDITIVE, *CHOSEN),
     plan=_plan,
     aliases=("DP_MEAN",),
     example="SELECT DP_AVG(salary, eps=0.5) AS pay FROM staff",
@@ -61,7 +64,7 @@ PROPORTION = DPFunction(
     star=False,
     argument=Argument.CONDITION,
     parameters=COMMON,
-    mechanisms=ADDITIVE,
+    mechanisms=(*ADDITIVE, *CHOSEN),
     plan=_plan,
     example="SELECT DP_PROPORTION(remote, eps=0.5) AS share FROM staff",
 )

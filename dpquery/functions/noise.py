@@ -15,7 +15,12 @@ from dpquery.errors import Diagnostic, PlanRefused, internal, without
 from dpquery.events import Event
 from dpquery.functions.base import Facts, Measured, Step
 from dpquery.ir import Call, Measure
-from dpquery.mechanisms import AdditiveNoise, DiscreteGaussian, DiscreteLaplace
+from dpquery.mechanisms import (
+    AdditiveNoise,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    DiscreteStaircase,
+)
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import decimal_text, root_above
@@ -25,16 +30,22 @@ from dpquery.types import INT64, Kind, Type
 
 __all__ = [
     "ADDITIVE",
+    "COUNTING",
     "LEVEL",
     "AdditiveRelease",
     "additive",
     "additive_noise",
     "double",
     "in_type",
+    "needless",
     "spread",
+    "without_option",
 ]
 
 ADDITIVE = ("laplace", "gaussian")
+STAIRCASE = DiscreteStaircase.name
+COUNTING = (*ADDITIVE, STAIRCASE)
+"""For single integers: what one unit moves is one number, where there are no groups."""
 LEVEL = Fraction(95, 100)
 """The confidence at which errors are shown."""
 LARGEST = Fraction(sys.float_info.max)
@@ -52,6 +63,8 @@ def additive(
         unit: what one step of the measure is worth in the value.
         type_: the type of the value.
     """
+    if call.options.mechanism == STAIRCASE and facts.grouped:
+        raise _of_one_number(call)
     l1 = max(1, sensitivity(measure, facts.neighbours, grouped=facts.grouped))
     l2 = max(1, l2_sensitivity(measure, facts.neighbours, grouped=facts.grouped))
     noise = additive_noise(call, l1, l2)
@@ -68,8 +81,9 @@ def additive_noise(call: Call, l1: int, l2: Distance) -> AdditiveNoise:
     options = call.options
     if options.mechanism != "gaussian":
         if options.delta is not None:
-            raise _needless(call, options.delta_span)
-        return DiscreteLaplace.calibrated(l1, options.epsilon)
+            raise needless(call, options.delta_span)
+        kind = DiscreteStaircase if options.mechanism == STAIRCASE else DiscreteLaplace
+        return kind.calibrated(l1, options.epsilon)
     if options.delta is None:
         raise PlanRefused(
             Diagnostic(
@@ -79,7 +93,7 @@ def additive_noise(call: Call, l1: int, l2: Distance) -> AdditiveNoise:
                 "delta is missing",
                 ("Gaussian noise keeps its promise but for a small probability, delta.",),
                 (
-                    _leaving_out(call, options.mechanism_span),
+                    without_option(call, options.mechanism_span),
                     "or add delta=1e-7 to the call, under a policy whose budget has a delta",
                 ),
             )
@@ -87,23 +101,41 @@ def additive_noise(call: Call, l1: int, l2: Distance) -> AdditiveNoise:
     return DiscreteGaussian.calibrated(l2, options.epsilon, options.delta)
 
 
-def _needless(call: Call, span: Span | None) -> PlanRefused:
+def needless(call: Call, span: Span | None) -> PlanRefused:
+    """Refuse a delta where the mechanism spends none."""
+    mechanism = call.options.mechanism or ADDITIVE[0]
     return PlanRefused(
         Diagnostic(
             "DPQ403",
-            f"{call.function} with mechanism='laplace' has no use for a delta",
+            f"{call.function} with mechanism='{mechanism}' has no use for a delta",
             span,
             "this would be passed over",
-            ("Laplace noise keeps its promise without exception, so no delta is spent on it.",),
+            ("it keeps its promise without exception, so no delta is spent on it.",),
             (
-                _leaving_out(call, span),
+                without_option(call, span),
                 "or add mechanism='gaussian', under a policy whose budget has a delta",
             ),
         )
     )
 
 
-def _leaving_out(call: Call, span: Span | None) -> str:
+def _of_one_number(call: Call) -> PlanRefused:
+    return PlanRefused(
+        Diagnostic(
+            "DPQ404",
+            f"{call.function} with mechanism='staircase' is of one number",
+            call.options.mechanism_span,
+            "there are groups",
+            (
+                "a unit that moves several numbers a little loses as much in each",
+                "as if it moved it as far as it can.",
+            ),
+            (without_option(call, call.options.mechanism_span),),
+        )
+    )
+
+
+def without_option(call: Call, span: Span | None) -> str:
     """Write a call without the option whose value stands there."""
     assert span is not None  # noqa: S101 - the option was given, and is refused
     return without(call.text, span.start - call.span.start, span.end - call.span.start)
@@ -116,6 +148,8 @@ def spread(noise: AdditiveNoise) -> Fraction:
             return scale
         case DiscreteGaussian(sigma2=sigma2):
             return root_above(sigma2)
+        case DiscreteStaircase():
+            return noise.scale
     raise internal("every additive noise has a scale to show")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dpquery.functions.base import BOUNDS, COMMON, Argument, DPFunction, Facts
 from dpquery.functions.codes import code_of, number_type
-from dpquery.functions.noise import ADDITIVE, AdditiveRelease, additive
+from dpquery.functions.noise import COUNTING, AdditiveRelease, additive
 from dpquery.ir import Call, SumCodes
 
 __all__ = ["SUM"]
@@ -28,7 +28,7 @@ SUM = DPFunction(
     star=False,
     argument=Argument.NUMBER,
     parameters=(*COMMON, BOUNDS),
-    mechanisms=ADDITIVE,
+    mechanisms=COUNTING,
     plan=_plan,
     example="SELECT DP_SUM(salary, eps=0.5) AS pay FROM staff",
 )

@@ -5,20 +5,35 @@ heavier. A mechanism exists for the rest of the engine, and for the conformance 
 line in `ALL`.
 """
 
+from dpquery.mechanisms.above_threshold import AboveThreshold
 from dpquery.mechanisms.base import AdditiveNoise, Mechanism
 from dpquery.mechanisms.discrete_gaussian import DiscreteGaussian
 from dpquery.mechanisms.discrete_laplace import DiscreteLaplace
+from dpquery.mechanisms.discrete_staircase import DiscreteStaircase
+from dpquery.mechanisms.finite_exponential import FiniteExponential
 from dpquery.mechanisms.grid_quantile import GridQuantile, rank_range
+from dpquery.mechanisms.majority import Majority
+from dpquery.mechanisms.mean_selection import MeanExponential, MeanInverseSensitivity
+from dpquery.mechanisms.noisy_top import NoisyTop
+from dpquery.mechanisms.permute_and_flip import PermuteAndFlip
 from dpquery.mechanisms.randomness import Randomness
 
 __all__ = [
     "ADDITIVE",
     "ALL",
+    "AboveThreshold",
     "AdditiveNoise",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "DiscreteStaircase",
+    "FiniteExponential",
     "GridQuantile",
+    "Majority",
+    "MeanExponential",
+    "MeanInverseSensitivity",
     "Mechanism",
+    "NoisyTop",
+    "PermuteAndFlip",
     "Randomness",
     "rank_range",
 ]
@@ -26,4 +41,15 @@ __all__ = [
 ADDITIVE: tuple[type[AdditiveNoise], ...] = (DiscreteLaplace, DiscreteGaussian)
 """Those that add noise of one law to each value: the suite examines the law itself."""
 
-ALL: tuple[type[Mechanism], ...] = (*ADDITIVE, GridQuantile)
+ALL: tuple[type[Mechanism], ...] = (
+    *ADDITIVE,
+    DiscreteStaircase,
+    GridQuantile,
+    FiniteExponential,
+    PermuteAndFlip,
+    NoisyTop,
+    Majority,
+    AboveThreshold,
+    MeanExponential,
+    MeanInverseSensitivity,
+)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from dpquery.mechanisms.exponential import coin
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 
-__all__ = ["ln2_around", "log_above", "shrunk_coin"]
+__all__ = ["ln2_around", "log_above", "shrunk_coin", "tail_bound"]
 
 STEP = 64
 """Binary digits by which a comparison is sharpened each time it stays open."""
@@ -44,6 +44,19 @@ def log_above(number: Fraction, bits: int = 6) -> Fraction:
     power = number ** (1 << bits)
     doublings = (-(-power.numerator // power.denominator) - 1).bit_length()
     return Fraction(doublings * ln2_around(STEP)[1], 1 << bits + STEP)
+
+
+def tail_bound(places: int, rate: Fraction, confidence: Fraction) -> int:
+    """Give g with places * exp(-rate g) <= 1 - confidence: the least one, or 1/64 / rate more.
+
+    >>> tail_bound(1000, Fraction(1), Fraction(19, 20))
+    10
+    """
+    if not 0 < confidence < 1:
+        raise ValueError("a confidence lies between 0 and 1")
+    missed = 1 - confidence
+    bound = log_above(Fraction(places * missed.denominator, missed.numerator))
+    return -(-bound // rate)
 
 
 def shrunk_coin(x: Fraction, e: int, randomness: Randomness) -> bool:

@@ -25,6 +25,7 @@ from dpquery.mechanisms.exponential import (
     Bools,
     Int64s,
     Integers,
+    Variate,
     coin,
     exceeds,
     geometric_many,
@@ -211,7 +212,7 @@ def _accepted(sigma2: Fraction, sizes: Integers, randomness: Randomness) -> Bool
     numerator, unit = _exponent(sigma2)
     for cell in np.flatnonzero(~accepted & (variate >= below[stretch])):
         g = numerator(int(sizes[cell]))
-        accepted[cell] = exceeds(int(variate[cell]), BITS, g, unit, randomness)
+        accepted[cell] = exceeds(Variate(int(variate[cell]), BITS), g, unit, randomness)
     return accepted
 
 

@@ -11,7 +11,9 @@ probability 1 - x + x^2/2! - ... = exp(-x), for x from 0 to 1. Canonne, Kamath, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -20,22 +22,28 @@ import numpy.typing as npt
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken, collect, less
 
 __all__ = [
+    "COARSE",
     "FEW",
     "Bools",
     "Int64s",
     "Integers",
+    "Variate",
     "coin",
+    "coins",
     "exceeds",
     "geometric",
     "geometric_many",
     "two_sided",
     "two_sided_many",
+    "variates",
 ]
 
 FEW = 32
 """Up to so many values are drawn one by one: numpy's calls would take longer."""
 
 INT64_END = 1 << 63
+COARSE = 40
+"""Binary digits after the point of the variates that many coins are decided by."""
 REFINE = 64
 """Binary digits drawn at a time where the first ones leave a comparison open."""
 
@@ -59,23 +67,66 @@ def _even_run(numerator: int, denominator: int, randomness: Randomness) -> bool:
     raise broken()
 
 
-def exceeds(
-    number: int, bits: int, numerator: int, denominator: int, randomness: Randomness
-) -> bool:
-    """Say whether an exponential variate E passes a ratio, given number = floor(2^bits E).
+@dataclass(slots=True)
+class Variate:
+    """An exponential variate E, known as far as number = floor(2^bits E)."""
 
-    Given its digits so far, the next REFINE binary digits u of E have probability proportional
-    to exp(-u / 2^(bits + REFINE)): they are drawn until they decide.
-    """
+    number: int
+    bits: int
+
+    @property
+    def least(self) -> Fraction:
+        """The least that it can be."""
+        return Fraction(self.number, 1 << self.bits)
+
+    @property
+    def width(self) -> Fraction:
+        """What it is less than this far above."""
+        return Fraction(1, 1 << self.bits)
+
+    def refine(self, randomness: Randomness) -> None:
+        """Draw its next REFINE binary digits.
+
+        Given the digits so far, the next ones u have probability proportional to exp(-u /
+        2^(bits + REFINE)).
+        """
+        self.bits += REFINE
+        self.number = (self.number << REFINE) + _offset(1 << REFINE, 1 << self.bits, randomness)
+
+
+def variates(count: int, randomness: Randomness) -> list[Variate]:
+    """Draw exponential variates, as far as COARSE digits after the point."""
+    if count <= FEW:
+        numbers = [geometric(1 << COARSE, 1, randomness) for _ in range(count)]
+    else:
+        numbers = geometric_many(1 << COARSE, 1, count, randomness).tolist()
+    return [Variate(number, COARSE) for number in numbers]
+
+
+def exceeds(variate: Variate, numerator: int, denominator: int, randomness: Randomness) -> bool:
+    """Say whether an exponential variate is above a ratio, refining it until that is clear."""
     for _ in range(ROUNDS):
-        scaled = numerator << bits
-        if number * denominator >= scaled:
+        scaled = numerator << variate.bits
+        if variate.number * denominator >= scaled:
             return True
-        if (number + 1) * denominator <= scaled:
+        if (variate.number + 1) * denominator <= scaled:
             return False
-        bits += REFINE
-        number = (number << REFINE) + _offset(1 << REFINE, 1 << bits, randomness)
+        variate.refine(randomness)
     raise broken()
+
+
+def coins(numerators: Sequence[int], denominator: int, randomness: Randomness) -> list[bool]:
+    """Toss one coin each of probability exp(-numerator / denominator), for ratios from 0.
+
+    Many are decided by exponential variates, of which the first digits nearly always do.
+    """
+    if len(numerators) <= FEW:
+        return [coin(numerator, denominator, randomness) for numerator in numerators]
+    drawn = variates(len(numerators), randomness)
+    return [
+        exceeds(variate, numerator, denominator, randomness)
+        for variate, numerator in zip(drawn, numerators, strict=True)
+    ]
 
 
 def geometric(t: int, s: int, randomness: Randomness) -> int:

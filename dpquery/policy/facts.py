@@ -35,7 +35,7 @@ class PublicFacts(Protocol):
         ...
 
     def listed(self, above: Above) -> Sequence[object] | None:
-        """Give the values of a query of one column over public tables; None of no such query."""
+        """Give the values of a query of one column over public tables; None if it fails."""
         ...
 
     def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:

@@ -87,7 +87,9 @@ def _within(expr: Expr) -> bool:
 def has_calendar(expr: Expr, value: int) -> bool:
     """Say whether a value of an expression lies in years 1 to 9999."""
     ends = calendar_of(expr)
-    return ends & Interval.point(value) == Interval.point(value)
+    assert ends.low is not None  # noqa: S101 - the calendar has both ends
+    assert ends.high is not None  # noqa: S101
+    return ends.low <= value <= ends.high
 
 
 def in_calendar(expr: Expr, text: str) -> str:

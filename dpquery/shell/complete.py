@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from dpquery import rowfunctions
 from dpquery.functions import ALL, find
 from dpquery.functions.base import Argument, DPFunction
 from dpquery.shell.known import Column, Known, signature
@@ -168,6 +169,12 @@ def _functions() -> Iterator[tuple[str, str]]:
         yield from ((f"{alias}(", f"same as {function.name}") for alias in function.aliases)
 
 
+def _row_functions(place: Place) -> Iterator[tuple[str, str]]:
+    """Suggest functions of rows, once there is a letter: there are too many for a menu."""
+    if place.typed:
+        yield from ((f"{f.name}(", f.summary) for f in rowfunctions.ALL if f.written)
+
+
 def _in_call(place: Place, scope: _Scope, function: DPFunction) -> Candidates:
     """Suggest inside a call: what is asked about, then options that are not yet given."""
     if place.last() in _SET and place.last(2) == "MECHANISM":
@@ -204,6 +211,8 @@ def _fits(column: Column, function: DPFunction) -> bool:
             return column.numeric
         case Argument.ORDERED:
             return column.ordered
+        case Argument.LISTED:
+            return column.groups
     return True
 
 
@@ -269,6 +278,7 @@ def _condition(place: Place, scope: _Scope) -> Iterator[tuple[str, str]]:
         return
     yield from _columns(scope.columns())
     yield from _plain("NOT")
+    yield from _row_functions(place)
 
 
 def _group(place: Place, scope: _Scope) -> Candidates:
@@ -277,7 +287,7 @@ def _group(place: Place, scope: _Scope) -> Candidates:
     if place.complete:
         return _plain(*_AFTER["GROUP"])
     columns = sorted(scope.columns(), key=lambda column: not column.groups)
-    return [*_columns(columns), *_plain("ALL")]
+    return [*_columns(columns), *_plain("ALL"), *_row_functions(place)]
 
 
 def _having(place: Place, scope: _Scope) -> Candidates:

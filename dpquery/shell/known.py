@@ -22,6 +22,7 @@ _ASKED = {
     Argument.NUMBER: "number",
     Argument.ORDERED: "number or date",
     Argument.CONDITION: "condition",
+    Argument.LISTED: "column",
 }
 
 

@@ -1,4 +1,4 @@
-"""The node classes of a query, and the slots of each: what is not named here is refused (I9)."""
+"""The node classes of a query and the slots of each: all others are refused (I9)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ __all__ = ["ALLOWED"]
 
 _PAIR = frozenset({"this", "expression"})
 _ONE = frozenset({"this"})
-_SIDES = frozenset(
-    {"this", "expression", "distinct", "with_", "order", "limit", "offset"}
-)
+_SIDES = frozenset({"this", "expression", "distinct", "with_", "order", "limit", "offset"})
 
 ALLOWED: dict[type[exp.Expr], frozenset[str]] = {
     exp.Select: frozenset(

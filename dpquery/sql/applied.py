@@ -7,6 +7,7 @@ literal parameter is checked here, so that the engine never reads one that it co
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 from sqlglot import expressions as exp
@@ -101,7 +102,7 @@ def _miscounted(code: str, function: RowFunction, span: Span, label: str) -> NoR
 
 def _fitting(function: RowFunction, parameter: Parameter, argument: Expr) -> Expr:
     """Hold an argument against its parameter."""
-    if is_nothing(argument) and not function.alike:
+    if is_nothing(argument) and not (function.alike and function.variadic):
         _unfit(function, argument, "NULL", f"{function.name} of NULL is NULL")
     if not is_nothing(argument) and argument.type.kind not in parameter.kinds:
         title = f"{function.name} needs {parameter.what}"
@@ -164,8 +165,14 @@ def _alike(span: Span, given: Sequence[Expr], function: RowFunction) -> list[Exp
     known = [one for one in given if not is_nothing(one)]
     if not known:
         _unfit(function, given[0], "NULL", "one of the values must have a type")
-    same = iter(alike(span, known, lambda: function.example))
-    return [one if is_nothing(one) else next(same) for one in given]
+    same = alike(span, known, lambda: function.example)
+    left = iter(same)
+    return [
+        replace(one, type=same[0].type)
+        if isinstance(one, Apply) and is_nothing(one)
+        else next(left)
+        for one in given
+    ]
 
 
 def nothing(span: Span) -> Apply:

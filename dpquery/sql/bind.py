@@ -19,9 +19,9 @@ from dpquery.ir import Above, AboveColumn, Bound, Frontier, Literal
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
 from dpquery.source import Span
-from dpquery.sql.above.frontiers import FrontierRows
 from dpquery.sql.above.constants import constant_of, literals
 from dpquery.sql.above.froms import From, Member, Open, OpenColumn
+from dpquery.sql.above.frontiers import FrontierRows
 from dpquery.sql.above.opened import Opener
 from dpquery.sql.above.select import Select, parts_of
 from dpquery.sql.above.sets import arms_of, combined, finished
@@ -207,9 +207,7 @@ class Statement(Opener):
             columns.append(OpenColumn(column, quoted(column), kind))
         return Open(quoted(self.public.relation(name)), tuple(columns))
 
-    def _joined(
-        self, items: Sequence[tuple[Open, str, exp.Join | None, exp.Expr]]
-    ) -> From:
+    def _joined(self, items: Sequence[tuple[Open, str, exp.Join | None, exp.Expr]]) -> From:
         """Join open relations, from left to right."""
         from_ = From(self.spans)
         for found, alias, join, node in items:
@@ -225,7 +223,7 @@ class Statement(Opener):
         return from_
 
     def _on(self, from_: From, member: Member, on: exp.Expr) -> Value:
-        """Bind the condition of a join: of a semi join, the second relation is seen here only."""
+        """Bind the condition of a join; a semi join shows its second relation here alone."""
         seen = from_.members
         if member not in seen:
             from_.members = [*seen, member]
@@ -255,7 +253,7 @@ class Statement(Opener):
         return literals(self.public.listed(self.above(sql, found)), column.kind, span)
 
     def constant(self, node: exp.Subquery) -> Constant:
-        """Bind a scalar subquery among private rows: its value is computed before they are read.
+        """Bind a scalar subquery among private rows: its value is known before they are read.
 
         Raises:
             RuleRefused: DPQ302 nothing in it is released.
@@ -266,7 +264,7 @@ class Statement(Opener):
             return self._placed[span]
         found = self._one_value(node)
         type_, sql = constant_of(found.columns[0], span)
-        whole = f"SELECT CASE WHEN count(*) = 1 THEN first({sql}) END AS \"c0\""
+        whole = f'SELECT CASE WHEN count(*) = 1 THEN first({sql}) END AS "c0"'
         whole += f' FROM {found.source} AS "{self.alias()}"'
         self.constants.append(self.above(whole, found))
         self._placed[span] = Constant(span, len(self.constants) - 1, type_)
@@ -278,7 +276,9 @@ class Statement(Opener):
         if len(found.columns) != 1:
             span = self.spans.of(node)
             label = f"{len(found.columns)} columns"
-            raise SyntaxRefused(outside("a subquery of several columns", span, label, "SELECT 1"))
+            raise SyntaxRefused(
+                outside("a subquery of several columns", span, label, "SELECT 1")
+            )
         return found
 
     def _name(self, with_: exp.With) -> None:

@@ -29,7 +29,7 @@ from dpquery.sql.meant import is_share, meant_call, nearest_function
 from dpquery.sql.mismatches import mismatch, with_article
 from dpquery.sql.names import fold, is_call, written_name
 from dpquery.sql.offers import fits, other_call, sample_call
-from dpquery.sql.options import read_number_between, read_options
+from dpquery.sql.options import read_number_between, read_options, read_whole
 from dpquery.types import UNKNOWN
 
 __all__ = ["Calls"]
@@ -58,9 +58,13 @@ class Calls:
             node = node.this
         function = self._function(node)
         positional, named = self._arguments(function, node)
-        first, share = self._parted(function, node, positional)
+        first, second = self._parted(function, node, positional)
         distinct = self._distinct(function, first)
-        order = None if share is None else self._order(function, node, first, share)
+        order = number = None
+        if second is not None and function.number is not None:
+            number = read_whole(function.number, second, self.rows.spans)
+        elif second is not None:
+            order = self._order(function, node, first, second)
         argument = None if distinct else self._argument(function, first)
         text = self.rows.spans.text(node)
         if "eps" not in named:
@@ -75,6 +79,7 @@ class Calls:
             options=options,
             distinct=distinct,
             order=order,
+            number=number,
             text=text,
             implied=UNKNOWN if argument is None else self.rows.implied(argument, condition),
         )
@@ -95,7 +100,7 @@ class Calls:
         remedy = self.meant(name, node)
         if remedy is None and near is not None:
             remedy = near + self.rows.spans.text(node)[len(name) :]
-        known = ", ".join(sorted(function.name for function in functions.ALL))
+        known = listed([function.name for function in functions.ALL], near)
         raise NameRefused(
             Diagnostic(
                 "DPQ202",
@@ -140,8 +145,8 @@ class Calls:
     def _parted(
         self, function: DPFunction, node: exp.Expr, positional: Sequence[exp.Expr]
     ) -> tuple[exp.Expr, exp.Expr | None]:
-        """Give what is asked about, and the quantile that is asked for, if one is."""
-        taken = 2 if function.order else 1
+        """Give what is asked about, and the quantile or number that is asked for, if any."""
+        taken = 2 if function.second else 1
         if len(positional) > taken:
             self._refuse_surplus(function, positional)
         if not positional:
@@ -149,13 +154,15 @@ class Calls:
             offered = sample_call(function, self.rows.scope.table)
             self._missing(function, node, "an argument", label, offered)
         if len(positional) < taken:
-            remedy = f"{function.name}({self.rows.spans.text(positional[0])}, 0.5, eps=0.5)"
-            self._missing(function, node, "a quantile", "it does not say which one", remedy)
-        return positional[0], positional[1] if function.order else None
+            value = 0.5 if function.number is None else function.number.example
+            remedy = f"{function.name}({self.rows.spans.text(positional[0])}, {value}, eps=0.5)"
+            label = "it does not say which one"
+            self._missing(function, node, str(function.second), label, remedy)
+        return positional[0], positional[1] if function.second else None
 
     def _refuse_surplus(self, function: DPFunction, positional: Sequence[exp.Expr]) -> NoReturn:
-        taken = 2 if function.order else 1
-        takes = "an argument and a quantile" if function.order else "one argument"
+        taken = 2 if function.second else 1
+        takes = f"an argument and {function.second}" if function.second else "one argument"
         surplus = positional[taken]
         number = isinstance(surplus, exp.Literal) and not surplus.is_string
         texts = [self.rows.spans.text(part) for part in positional[:taken]]

@@ -153,8 +153,10 @@ def every_moment_has_a_calendar(frontier: Frontier, _: Source) -> None:
 
 
 def _dated(expr: Apply) -> bool:
-    calendar = CALENDAR[expr.type.kind]
-    return expr.domain.bounded and expr.domain & calendar == expr.domain
+    low, high = CALENDAR[expr.type.kind].low, CALENDAR[expr.type.kind].high
+    assert low is not None  # noqa: S101 - the calendar has both ends
+    assert high is not None  # noqa: S101
+    return expr.domain.within(int(low), int(high))
 
 
 def every_text_is_short(frontier: Frontier, _: Source) -> None:

@@ -78,7 +78,9 @@ class Subqueries(Protocol):
 class Conditions:
     """Binds expressions over the rows of private relations."""
 
-    def __init__(self, scope: Scope, spans: Spans, subqueries: Subqueries | None = None) -> None:
+    def __init__(
+        self, scope: Scope, spans: Spans, subqueries: Subqueries | None = None
+    ) -> None:
         self.scope = scope
         self.spans = spans
         self._subqueries = subqueries
@@ -202,11 +204,12 @@ class Conditions:
     def _case(self, node: exp.Case, span: Span) -> Expr:
         """Bind CASE; with a value after the word, each WHEN is compared with it."""
         pairs = []
+        value = None if node.this is None else self.bind(node.this)
         for branch in node.args["ifs"]:
-            if node.this is None:
+            if value is None:
                 condition = self.condition(branch.this)
             else:
-                value, when = self.bind(node.this), self.bind(branch.this)
+                when = self.bind(branch.this)
                 at = self.spans.of(branch.this)
                 meant = self._meant(at, Comparison.EQ, value, when)
                 condition = compare(at, Comparison.EQ, value, when, meant)

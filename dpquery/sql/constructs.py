@@ -125,10 +125,10 @@ def refuse_construct(
         raise RuleRefused(
             Diagnostic(
                 "DPQ304",
-                "joins are not answered",
+                "a join of this kind is not answered",
                 span,
-                "a second table",
-                ("this version reads one table in a query.",),
+                "does not say which columns are equal",
+                ("private tables are joined ON their unit, or USING it.",),
                 (example(source, spans.tokens),),
             )
         )

@@ -18,7 +18,7 @@ from dpquery.source import Span
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.expressions import alike
 from dpquery.sql.literals import unwrapped
-from dpquery.sql.mending import outside
+from dpquery.sql.mending import mended, outside
 from dpquery.sql.names import Scope, fold, written_name
 from dpquery.sql.per_unit import Aggregates, PerUnitRows, is_exact_aggregate
 from dpquery.sql.sources import Context, Derived, Private, derived_ref
@@ -42,7 +42,7 @@ def derive(context: Context, select: exp.Select, rows: Private) -> Derived:
     for slot, word in _ACROSS_UNITS.items():
         clause = select.args.get(slot)
         if clause is not None:
-            _refuse_across(context, context.spans.of(clause), word, slot, rows.scope)
+            _refuse_across(context, clause, word, rows.scope)
     grouped = select.args.get("group") is not None
     if grouped or any(is_exact_aggregate(node) for node in _own_nodes(select)):
         found = _per_unit(context, select, rows)
@@ -133,10 +133,16 @@ def _named(
                 span,
                 "the second one",
                 ("the query around finds columns by their names.",),
-                (f"AS {written_name(f'{name[:80]}_2')}",),
+                (f"{_value_in(context, expr, span)}AS {written_name(f'{name[:80]}_2')}",),
             )
         )
     columns[name] = expr
+
+
+def _value_in(context: Context, expr: Expr, span: Span) -> str:
+    """Give the text of an item without its alias; nothing where a star stands for it."""
+    inside = span.start <= expr.span.start and expr.span.end <= span.end
+    return f"{context.spans.source.snippet(expr.span)} " if inside else ""
 
 
 def _distinct(context: Context, select: exp.Select, found: Derived) -> Derived:
@@ -307,7 +313,7 @@ def merged_ref(outputs: Sequence[Output], number: int) -> Expr:
     )
     keys = None
     if all(ref.keys is not None for ref in refs):
-        keys = tuple(dict.fromkeys(key for ref in refs for key in ref.keys or ()))
+        keys = tuple(sorted({key for ref in refs for key in ref.keys or ()}))
     grids = {ref.grid for ref in refs}
     return replace(
         refs[0],
@@ -318,9 +324,11 @@ def merged_ref(outputs: Sequence[Output], number: int) -> Expr:
     )
 
 
-def _refuse_across(
-    context: Context, span: Span, word: str, slot: str, scope: Scope
-) -> NoReturn:
+def _refuse_across(context: Context, clause: exp.Expr, word: str, scope: Scope) -> NoReturn:
+    value, source = context.spans.of(clause), context.spans.source
+    start = source.text.upper().rfind(word.split(maxsplit=1)[0], 0, value.start)
+    span = Span(max(start, 0), value.end)
+    with_blank = Span(len(source.text[: span.start].rstrip()), span.end)
     raise RuleRefused(
         Diagnostic(
             "DPQ307",
@@ -331,7 +339,7 @@ def _refuse_across(
                 "which rows are kept would depend on rows of other units, and nothing would",
                 "bound what one unit changes.",
             ),
-            ("leave the clause out", _numbered(scope)),
+            (mended(source, with_blank, "", "leave the clause out"), _numbered(scope)),
         )
     )
 
@@ -354,7 +362,11 @@ def _refuse_without_unit(context: Context, span: Span, word: str, found: Derived
             span,
             "units would become one row" if unit else "each row is a unit here",
             ("a row that stands for several units belongs to none of them.",),
-            (f"put {written_name(unit)} among them" if unit else "leave DISTINCT out",),
+            (
+                f"{written_name(unit)}, {context.spans.source.snippet(span)}"
+                if unit
+                else "leave DISTINCT out",
+            ),
         )
     )
 

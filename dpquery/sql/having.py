@@ -77,7 +77,9 @@ def _with_having(
     kept: list[str] = []
     moved: list[str] = []
     for part in chain(condition) if isinstance(condition, exp.And) else [condition]:
-        (moved if any(map(is_result, part.walk(prune=_is_query))) else kept).append(_operand(part, spans))
+        (moved if any(map(is_result, part.walk(prune=_is_query))) else kept).append(
+            _operand(part, spans)
+        )
     having = select.args.get("having")
     if having is not None:
         moved.append(_operand(having.this, spans))

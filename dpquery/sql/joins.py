@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import expressions as exp
 
-from dpquery.expr import ColumnRef, Compare, Comparison, Expr, Logic
+from dpquery.expr import ColumnRef, Expr
 from dpquery.policy.model import Table
 from dpquery.relations import Filter, PublicJoin, Relation, SemiJoin, UnitJoin, tables_of
 from dpquery.source import Span
 from dpquery.sql.conditions import Conditions, chain
+from dpquery.sql.keyed import KeyJoin, all_of, equal_names
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import Member, Scope, fold
 from dpquery.sql.sources import (
@@ -25,20 +26,17 @@ from dpquery.sql.sources import (
     Derived,
     Private,
     PublicItem,
-    longest_value,
     materialised,
-    range_of,
 )
 from dpquery.sql.unjoined import (
+    JoinedBy,
     refuse_computed,
-    refuse_key,
     refuse_kind,
     refuse_off_unit,
     refuse_public_rows,
     refuse_twice,
     refuse_units,
 )
-from dpquery.types import Kind
 
 __all__ = ["MOST_PAIRED", "bind_from", "conjuncts", "same_units"]
 
@@ -122,7 +120,9 @@ class _From:
         before = isinstance(item.found, Derived) and self.relation is None
         private_kept = before and self.waiting and item.side in {"LEFT", "FULL"}
         if (public_kept or private_kept) and not (self.grouped and item.side != "FULL"):
-            refuse_public_rows(item.span)
+            at = JoinedBy(join, item.span, self.context.spans)
+            kept = "LEFT" if isinstance(item.found, PublicItem) else "RIGHT"
+            refuse_public_rows(at, item.side, kept if item.side == "FULL" else "")
 
     def _own(self, item: _Item) -> list[exp.Expr]:
         """Give the conditions of a join, as they stand after ON."""
@@ -133,11 +133,10 @@ class _From:
         self.relation = found.relation
         self.members.append(found.member(item.alias))
         if self.waiting and item.join is not None:
-            self.pool += self._own(item)
-            using = item.join.args.get("using") or []
-            if using:
-                last = self.waiting.pop()
-                self._public(replace(last, join=item.join), last.found)  # type: ignore[arg-type]
+            last = self.waiting.pop()
+            if self.waiting and item.side:
+                refuse_kind(item.span, f"a {item.side} JOIN after several public tables")
+            self._public(replace(last, join=_turned(item.join)), last.found)  # type: ignore[arg-type]
         for waiting in self.waiting:
             self._public(replace(waiting, join=None), waiting.found)  # type: ignore[arg-type]
         self.waiting = []
@@ -157,86 +156,19 @@ class _From:
         assert self.relation is not None  # noqa: S101 - it waits until there is one
         if item.kind:
             refuse_kind(item.span, f"a {item.kind} JOIN with a public table")
-        number = self.context.numbers()
-        member = self._public_member(public, number)
         keeps = item.side == "LEFT"
         using = [] if item.join is None else item.join.args.get("using") or []
         own = self._own(item)
-        scope = Scope((*self.members, member), self.table)
-        rows = Conditions(scope, self.context.spans)
+        key = KeyJoin(self.context, self.scope, public, self.context.numbers())
         pool = own if keeps else [*own, *self.pool, *self.where]
-        equalities = [self._equal_names(name, member, rows) for name in using]
-        found = [(part, e) for part in pool if (e := self._key_equality(part, member, rows))]
-        bound = [*equalities, *(expr for _, expr in found)]
-        keyed = {fold(_of(expr, number).name) for expr in bound}
-        if not public.table.unique or not {*map(fold, public.table.unique)} <= keyed:
-            refuse_key(item.span, public, self.scope)
-        if keeps:
-            bound = [*equalities, *(rows.condition(part) for part in own)]
-        else:
+        at = JoinedBy(item.join, item.span, self.context.spans)
+        condition = key.condition(at, using, pool, own if keeps else None)
+        if not keeps:
             self.pool += own
-        condition = _all_of(item.span, bound)
-        assert condition is not None  # noqa: S101 - a key has a column
         self.relation = PublicJoin(
-            item.span, self.relation, public.table.name, number, condition, keeps
+            item.span, self.relation, public.table.name, key.number, condition, keeps
         )
-        self.members.append(_hiding(member, using))
-
-    def _public_member(self, public: PublicItem, number: int) -> Member:
-        """Name the columns of a public table, with what is known of their values."""
-        facts = self.context.public
-        columns = {}
-        for name, type_ in facts.types(public.table.name).items():
-            keys = facts.values(public.table.name, name)
-            columns[name] = ColumnRef(
-                public.span,
-                name,
-                type_,
-                range_of(keys),
-                keys is not None,
-                keys=keys,
-                longest=longest_value(keys) if type_.kind is Kind.TEXT else 0,
-                of=number,
-            )
-        return Member(public.alias, columns)
-
-    def _equal_names(self, name: exp.Identifier, member: Member, rows: Conditions) -> Expr:
-        """Write USING (name) as an equality."""
-        left = Conditions(self.scope, self.context.spans)
-        theirs = exp.column(name.copy(), table=exp.to_identifier(member.alias, quoted=True))
-        ours = exp.column(name.copy())
-        for made in (theirs, ours):
-            made.this.meta.update(name.meta)
-        one, other = left.bind(ours), rows.bind(theirs)
-        return rows.equal(self.context.spans.of(name), one, other)
-
-    def _key_equality(self, part: exp.Expr, member: Member, rows: Conditions) -> Expr | None:
-        """Bind `key = expression over the rows before`; None where a part is not that."""
-        if not isinstance(part, exp.EQ):
-            return None
-        for key, value in ((part.this, part.expression), (part.expression, part.this)):
-            if self._is_of(unwrapped(key), member) and not self._speaks_of(value, member):
-                return rows.condition(part) if self._known(value) else None
-        return None
-
-    def _is_of(self, node: exp.Expr, member: Member) -> bool:
-        """Say whether a node is a column of a relation and of no other."""
-        if not isinstance(node, exp.Column):
-            return False
-        named = fold(node.table) == fold(member.alias) if node.table else True
-        here = any(fold(name) == fold(node.name) for name in member.columns)
-        return named and here and (bool(node.table) or not self.scope.knows(node.name))
-
-    def _speaks_of(self, node: exp.Expr, member: Member) -> bool:
-        return any(self._is_of(column, member) for column in node.find_all(exp.Column))
-
-    def _known(self, node: exp.Expr) -> bool:
-        """Say whether every column of an expression is of a relation joined before."""
-        aliases = {fold(member.alias) for member in self.members}
-        return all(
-            fold(column.table) in aliases if column.table else self.scope.knows(column.name)
-            for column in node.find_all(exp.Column)
-        )
+        self.members.append(_hiding(key.member, using))
 
     def _private(self, item: _Item, found: Derived) -> None:
         """Join another private relation on the unit."""
@@ -253,12 +185,13 @@ class _From:
         own = self._own(item)
         pool = [*own, *self.pool, *self.where] if inner else own
         if not self._on_unit(using, pool, member):
-            refuse_off_unit(item.span, self.members, member, self.table)
+            at = JoinedBy(item.join, item.span, self.context.spans)
+            refuse_off_unit(at, self.members, member, self.table)
         same_units(self.context, self.relation, found.relation, item.span)
         rows = Conditions(scope, self.context.spans)
         rest = [part for part in own if not self._is_unit_equality(part, member)]
         more = [
-            self._equal_names(name, member, rows)
+            equal_names(self.context, self.scope, member, name)
             for name in using
             if fold(name.name) not in member.owners
         ]
@@ -268,7 +201,7 @@ class _From:
         if inner:
             self.pool += rest
             rest = []
-        condition = _all_of(item.span, [*more, *(rows.condition(part) for part in rest)])
+        condition = all_of(item.span, [*more, *(rows.condition(part) for part in rest)])
         limit = (
             None
             if self._one_row(self.relation) or self._one_row(found.relation)
@@ -367,26 +300,15 @@ def bind_from(
     return clause.finish()
 
 
-def _all_of(span: Span, parts: Sequence[Expr]) -> Expr | None:
-    """Give the condition that all parts are true; None of no parts."""
-    if len(parts) < 2:
-        return parts[0] if parts else None
-    return Logic(span, True, tuple(parts))
+def _turned(join: exp.Join) -> exp.Join:
+    """Write a join with its sides changed: of a public relation and the rows that follow it."""
+    turned = join.copy()
+    turned.set("side", "LEFT" if str(join.side).upper() == "RIGHT" else None)
+    return turned
 
 
 def _hiding(member: Member, using: Sequence[exp.Identifier]) -> Member:
     return replace(member, hidden=frozenset(fold(name.name) for name in using))
-
-
-def _of(expr: Expr, number: int) -> ColumnRef:
-    """Give the public column that an equality is about."""
-    assert isinstance(expr, Compare)  # noqa: S101 - made as one
-    assert expr.operator is Comparison.EQ  # noqa: S101
-    for side in (expr.left, expr.right):
-        inner = getattr(side, "operand", side)
-        if isinstance(inner, ColumnRef) and inner.of == number:
-            return inner
-    raise AssertionError(expr)
 
 
 def same_units(context: Context, left: Relation, right: Relation, span: Span) -> None:

@@ -13,10 +13,11 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused
+from dpquery.expr import children
 from dpquery.ir import ColumnRef, Expr, Key, Literal
 from dpquery.policy.model import Column, Table
 from dpquery.rowfunctions.domains import MAX_CELLS, Values, values_of
-from dpquery.rowfunctions.ranges import facts_of
+from dpquery.rowfunctions.ranges import conjuncts, facts_of
 from dpquery.source import Span
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.literals import unwrapped
@@ -48,7 +49,7 @@ def bind_keys(select: exp.Select, rows: Conditions) -> tuple[Key, ...]:
         values = None if isinstance(expr, Literal) else values_of(expr, facts)
         if values is None:
             _private(expr, shown, rows, where)
-        _check_shown(expr, values, shown)
+        _check_shown(expr, values, shown, rows)
         keys.append(Key(shown, f"k{len(keys)}", expr, values))
     cells = prod(len(key.values) for key in keys)
     if cells > MAX_CELLS:
@@ -126,22 +127,40 @@ def _computed(span: Span) -> NoReturn:
     )
 
 
-def _check_shown(expr: Expr, values: Values, span: Span) -> None:
+def _check_shown(expr: Expr, values: Values, span: Span, rows: Conditions) -> None:
     """Refuse groups that no answer could show: whole numbers beyond the type of a column."""
     if expr.type != INTEGER:
         return
     for value in values:
         if isinstance(value, int) and not INT64[0] <= value <= INT64[1]:
+            furthest = str(INT64[value > 0])
+            typed = _typed(value, expr, rows.where)
+            cut = f"{'LEAST' if value > 0 else 'GREATEST'}({rows.spans.source.snippet(span)}, "
             raise NameRefused(
                 Diagnostic(
                     "DPQ205",
                     f"no row can be in the group {str(value)[:40]}",
-                    span,
+                    typed or span,
                     "beyond every whole number of a column",
                     ("every group that is named is shown, and this one cannot be.",),
-                    (str(INT64[value > 0]), "this is the furthest that a column can hold"),
+                    (
+                        furthest if typed else f"{cut}{furthest})",
+                        "this is the furthest that a column can hold",
+                    ),
                 )
             )
+
+
+def _typed(value: int, key: Expr, where: Expr | None) -> Span | None:
+    """Find where a group was typed: in the key, or in a condition that names its values."""
+    said = [] if where is None else conjuncts(where)
+    pending = [key, *(part for part in said if key in children(part))]
+    while pending:
+        expr = pending.pop(0)
+        if isinstance(expr, Literal) and expr.value == value:
+            return expr.span
+        pending.extend(children(expr))
+    return None
 
 
 def has_listed_groups(column: Column | ColumnRef) -> bool:

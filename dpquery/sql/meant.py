@@ -28,8 +28,6 @@ _MEANT = {
     "APPROX_QUANTILES": "DP_QUANTILE",
     "AVERAGE": "DP_AVG",
     "COUNT_DISTINCT": "DP_COUNT",
-    "MAX": "DP_QUANTILE",
-    "MIN": "DP_QUANTILE",
     "PERCENTILE": "DP_QUANTILE",
     "PERCENTILE_CONT": "DP_QUANTILE",
     "PERCENTILE_DISC": "DP_QUANTILE",
@@ -41,8 +39,6 @@ _MEANT = {
     "VAR": "DP_VAR_SAMP",
 }
 """What functions of other engines are called here, where the name alone does not tell."""
-_SHARES = {"MAX": "0.99", "MIN": "0.01"}
-"""The largest value is one person's: the quantile beside it is what can be told."""
 _LONGEST = 40
 """Letters of a name that are compared; no function's name is as long."""
 
@@ -66,7 +62,7 @@ def meant_call(
         unit = rows.scope.table.unit
         asked = "*" if unit is None else f"DISTINCT {written_name(unit)}"
         return f"DP_COUNT({asked}, {options})"
-    share = _SHARES.get(name) or _share(arguments[1:2])
+    share = _share(arguments[1:2])
     first = arguments[0] if arguments else None
     if first is None or isinstance(first, exp.Star):
         return sample_call(function, rows.scope.table, share, options)
@@ -109,7 +105,7 @@ def is_share(text: str) -> bool:
 def nearest_function(name: str) -> str | None:
     """Give the DP_ function whose name is a slip away, if any is.
 
-    >>> nearest_function("DP_CUONT"), nearest_function("COUNT"), nearest_function("DP_MODE")
+    >>> nearest_function("DP_CUONT"), nearest_function("COUNT"), nearest_function("DP_TREE")
     ('DP_COUNT', 'DP_COUNT', None)
     """
     return a_slip_away(f"DP_{name.upper().removeprefix('DP_')}", functions.names())

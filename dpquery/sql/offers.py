@@ -79,6 +79,8 @@ def call_about(
 ) -> str:
     """Write a call; with bounds, where they are needed and neither policy nor call has any."""
     parts = [written, share] if function.order else [written]
+    if function.number is not None:
+        parts.append(str(function.number.example))
     if loose is not None and BOUNDS in function.parameters and "bounds" not in options:
         options += f", {example_bounds(loose)}"
     return f"{function.name}({', '.join([*parts, options])})"
@@ -95,6 +97,8 @@ def fits(function: DPFunction, type_: Type) -> bool:
             return type_.numeric or type_.kind in {Kind.DATE, Kind.TIMESTAMP}
         case Argument.CONDITION:
             return type_.kind is Kind.BOOLEAN
+        case Argument.LISTED:
+            return type_.kind not in {Kind.DOUBLE, Kind.TIMESTAMP}
 
 
 def sample_condition(table: Table) -> str:

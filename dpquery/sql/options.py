@@ -9,14 +9,16 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused, listed, nearest
-from dpquery.functions.base import DPFunction
+from dpquery.functions.base import DPFunction, Number
 from dpquery.ir import Expr, Options
 from dpquery.privacy import EPSILON_MAX, EPSILON_MIN, decimal_text, exact_number
 from dpquery.source import Span
 from dpquery.sql.bounds import read_bounds
+from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import fold
+from dpquery.sql.spans import Spans
 
-__all__ = ["Given", "read_number_between", "read_options"]
+__all__ = ["Given", "read_number_between", "read_options", "read_whole"]
 
 MAX_ROWS = 2**20
 """More rows of one unit do not count in full, so that sums fit the engine's integers."""
@@ -113,6 +115,16 @@ def read_number_between(
         written = f"{'-' if sign < 0 else ''}{node.this}"[:40]
         _out_of_range(name, span, f"between {low} and {high}", written, remedy)
     return value
+
+
+def read_whole(number: Number, node: exp.Expr, spans: Spans) -> int:
+    """Read the whole number that stands second in a call."""
+    span, bounds = spans.of(node), (Fraction(number.least), Fraction(number.most))
+    name, remedy = f"the {number.name}", str(number.example)
+    value = read_number_between(name, unwrapped(node), span, bounds, remedy)
+    if value.denominator != 1:
+        _out_of_range(name, span, "a whole number", decimal_text(value), remedy)
+    return int(value)
 
 
 def _out_of_range(name: str, span: Span, wanted: str, given: str, remedy: str) -> NoReturn:

@@ -6,27 +6,20 @@ named for its class, is refused at its own span. Binding reads this tree and end
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
 
-from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError
-from sqlglot.parsers.duckdb import DuckDBParser
 
-from dpquery import rowfunctions
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, nearest
-from dpquery.rowfunctions.dates import UNIT_NAMES
-from dpquery.source import Source, Span
-from dpquery.sql.above.aggregates import AGGREGATES, ONLY_WINDOWS
-from dpquery.sql.above.functions import NAMES as FUNCTIONS_ABOVE
+from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
+from dpquery.source import Source
 from dpquery.sql.allowed import ALLOWED
 from dpquery.sql.constructs import is_misused, refuse_construct
-from dpquery.sql.mending import example, mended, shown, span_of
+from dpquery.sql.mending import example
+from dpquery.sql.misread import misread, unfinished
 from dpquery.sql.names import RESERVED
+from dpquery.sql.reading import Parser
 from dpquery.sql.slips import READ, with_slip_mended
 from dpquery.sql.spans import Spans
 from dpquery.sql.statement import read_statement
@@ -34,15 +27,9 @@ from dpquery.sql.unread import check_all_read
 
 __all__ = ["Parsed", "parse"]
 
-E = TypeVar("E", bound=exp.Expr)
-
-_CLAUSES = ("FROM", "GROUP", "HAVING", "LIMIT", "OFFSET", "ORDER", "WHERE")
-
 MAX_TREE_DEPTH = 200
 """A chain of operators nests to the left; deeper ones would exhaust the stages that recurse."""
 
-# The parser logs what it does not understand, with the text: our refusals say it instead.
-logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
@@ -72,189 +59,23 @@ def _parsed(source: Source) -> Parsed:
     tokens = read_statement(source)
     spans = Spans(source, tokens)
     try:
-        trees = _Parser(dialect=DuckDB()).parse(tokens, source.text)
+        trees = Parser(dialect=DuckDB()).parse(tokens, source.text)
     except ParseError as error:
-        raise SyntaxRefused(_misread(source, tokens, error)) from None
+        raise SyntaxRefused(misread(source, tokens, error)) from None
     except RecursionError:
         raise SyntaxRefused(_too_deep()) from None
     tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Expr):
-        raise SyntaxRefused(_unfinished(source, tokens, "this is not a complete query"))
+        raise SyntaxRefused(unfinished(source, tokens, "this is not a complete query"))
     _check_depth(tree)
     _check_nodes(source, tree, spans)
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         refuse_construct(source, tree, spans)
     if any(not select.expressions for select in tree.find_all(exp.Select)):
-        raise SyntaxRefused(_unfinished(source, tokens, "nothing is selected"))
+        raise SyntaxRefused(unfinished(source, tokens, "nothing is selected"))
     if all(type(node) in ALLOWED for node in tree.walk()):
         check_all_read(source, tree, spans)  # else binding refuses a function by its name
     return Parsed(source, tree, spans)
-
-
-_NODES = {"ABS", "COALESCE", "GREATEST", "IFNULL", "LEAST", "NVL", "ROUND"}
-"""Functions that results have too, by nodes of their own."""
-_AGGREGATES = {
-    *("COUNT", "COUNT_IF", "SUM", "AVG", "MIN", "MAX", "BOOL_AND", "BOOL_OR"),
-    *("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD"),
-}
-"""Aggregates and window functions that rows have too, by nodes of their own."""
-_BY_NAME = {
-    *rowfunctions.names(),
-    *FUNCTIONS_ABOVE,
-    *AGGREGATES,
-    *ONLY_WINDOWS,
-} - (_NODES | _AGGREGATES | {"IF"})
-
-
-class _Parser(DuckDBParser):
-    """DuckDB's grammar as sqlglot reads it, with positions on more nodes and no unary plus.
-
-    Functions of rows stay what was written, a name and arguments: sqlglot would make nodes of
-    them that say less, or other things.
-    """
-
-    FUNCTIONS: ClassVar = {
-        name: build for name, build in DuckDBParser.FUNCTIONS.items() if name not in _BY_NAME
-    }
-    FUNCTION_PARSERS: ClassVar = {
-        name: read
-        for name, read in DuckDBParser.FUNCTION_PARSERS.items()
-        if name not in _BY_NAME
-    }
-
-    UNARY_PARSERS: ClassVar = {
-        **{
-            kind: read
-            for kind, read in DuckDBParser.UNARY_PARSERS.items()
-            if kind is not TokenType.PLUS
-        },
-        TokenType.DASH: lambda self: self.prefixed(exp.Neg, self._prev, _Parser._parse_unary),
-        TokenType.NOT: lambda self: self.prefixed(exp.Not, self._prev, _Parser._parse_equality),
-    }
-
-    def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
-        """Read DISTINCT as belonging to one argument: options by name may follow it."""
-        if self._match(TokenType.DISTINCT):
-            return self.expression(exp.Distinct(expressions=[self._parse_disjunction()]))
-        return super()._parse_lambda(alias)
-
-    def _parse_join(
-        self,
-        skip_join_token: bool = False,
-        parse_bracket: bool = False,
-        alias_tokens: Collection[TokenType] | None = None,
-    ) -> exp.Join | None:
-        """Read a join, and keep whether a comma makes it."""
-        comma = self._curr is not None and self._curr.token_type is TokenType.COMMA
-        join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
-        if join is not None:
-            join.meta["comma"] = comma
-        return join
-
-    def _parse_case(self) -> exp.Expr | None:
-        """Read CASE, and keep the place of all of it, from its word to END."""
-        first = self._prev
-        node = super()._parse_case()
-        if isinstance(node, exp.Case):
-            node.meta.update({"start": first.start, "end": self._prev.end})
-        return node
-
-    def _parse_interval(
-        self, require_interval: bool = True, parse_function_unit: bool = True
-    ) -> exp.Interval | None:
-        """Read INTERVAL with a literal and a unit, both as they were written."""
-        if (
-            self._curr is None
-            or self._curr.token_type is not TokenType.INTERVAL
-            or self._next is None
-            or self._next.token_type not in {TokenType.STRING, TokenType.NUMBER}
-        ):
-            return None
-        first = self._curr
-        self._advance()
-        value, unit = self._parse_primary(), None
-        if self._curr is not None and self._curr.text.lower() in UNIT_NAMES:
-            self._advance()
-            unit = exp.Var(this=self._prev.text)
-        node = exp.Interval(this=value, unit=unit)
-        node.meta.update({"start": first.start, "end": self._prev.end})
-        return self.expression(node)
-
-    def prefixed(
-        self, kind: type[E], sign: Token, operand: Callable[[_Parser], exp.Expr | None]
-    ) -> E:
-        """Read what a minus or a NOT stands before, and keep the place of that word."""
-        return self.expression(kind(this=operand(self)), sign)
-
-    def expression(
-        self,
-        instance: E,
-        token: Token | None = None,
-        comments: list[str] | None = None,
-    ) -> E:
-        """Give nodes without children the position of the word they were read from."""
-        leaf = next(instance.iter_expressions(), None) is None
-        return super().expression(instance, token or (self._prev if leaf else None), comments)
-
-
-def _misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Diagnostic:
-    """Say where the parser stopped, in our words and not in its own."""
-    ticks = [token.start for token in tokens if token.token_type is TokenType.UNKNOWN]
-    ticks = [start for start in ticks if source.text[start] == "`"]
-    if ticks:
-        return _ticked(source, tokens, ticks)
-    found = error.errors[0] if error.errors else {}
-    marked = str(found.get("highlight") or "")
-    line_start = 0
-    for _ in range(int(found.get("line") or 1) - 1):
-        line_start = source.text.find("\n", line_start) + 1
-    start = max(0, line_start + int(found.get("col") or 0) - len(marked))
-    mistyped = next((t for t in reversed(tokens) if t.end < start), None)
-    meant = nearest(mistyped.text, _CLAUSES) if mistyped is not None else None
-    if mistyped is not None and meant is not None and mistyped.text.upper() != meant:
-        return _mistyped(source, tokens, mistyped, meant)
-    title = (
-        f"this cannot be read at {marked[:40]!r}"
-        if marked
-        else "this cannot be read to its end"
-    )
-    return _unfinished(source, tokens, title, Span(start, start + max(1, len(marked))))
-
-
-def _ticked(source: Source, tokens: Sequence[Token], ticks: Sequence[int]) -> Diagnostic:
-    text = "".join('"' if at in ticks else char for at, char in enumerate(source.text))
-    return Diagnostic(
-        "DPQ101",
-        "names stand in double quotes, or in none",
-        Span(ticks[0], ticks[0] + 1),
-        "no quote in this language",
-        ("the text is not a complete query.",),
-        (shown(text.strip(), example(source, tokens)),),
-    )
-
-
-def _mistyped(source: Source, tokens: Sequence[Token], token: Token, meant: str) -> Diagnostic:
-    return Diagnostic(
-        "DPQ101",
-        f"{token.text[:40]!r} is not understood here",
-        span_of(token),
-        f"is it {meant}?",
-        ("the text is not a complete query.",),
-        (mended(source, span_of(token), meant, example(source, tokens)),),
-    )
-
-
-def _unfinished(
-    source: Source, tokens: Sequence[Token], title: str, span: Span | None = None
-) -> Diagnostic:
-    return Diagnostic(
-        "DPQ101",
-        title,
-        span or span_of(tokens[0]),
-        "not understood here" if span else "nothing follows that could be answered",
-        ("the text is not a complete query.",),
-        (example(source, tokens),),
-    )
 
 
 def _too_deep() -> Diagnostic:
@@ -299,7 +120,7 @@ def _check_nodes(source: Source, tree: exp.Expr, spans: Spans) -> None:
 
 def _hides(node: exp.Expr, tree: exp.Expr) -> bool:
     """Say whether a query stands where there is no place for one."""
-    places = exp.Subquery | exp.CTE | exp.Exists | exp.Union
+    places = exp.Subquery | exp.CTE | exp.Exists | exp.SetOperation
     return (
         isinstance(node, exp.Query)
         and node is not tree

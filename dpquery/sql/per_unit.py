@@ -241,6 +241,16 @@ class PerUnitRows(Conditions):
         )
 
 
+def _instead(context: Context, node: exp.Expr) -> str:
+    """Write an aggregate that is computed, of the same argument."""
+    named = isinstance(node, exp.Anonymous)
+    inner = next(iter(node.expressions), None) if named else node.this
+    if not isinstance(inner, exp.Expr) or isinstance(inner, exp.Star | exp.Distinct):
+        return "COUNT(*)"
+    spread = str(aggregate_name(node)).startswith(("STD", "VAR"))
+    return f"{'AVG' if spread else 'MIN'}({context.spans.text(inner)})"
+
+
 def _refuse_aggregate(context: Context, node: exp.Expr) -> NoReturn:
     span = context.spans.of(node)
     text = context.spans.source.snippet(span)[:40]
@@ -255,7 +265,7 @@ def _refuse_aggregate(context: Context, node: exp.Expr) -> NoReturn:
                     "per unit there are COUNT, COUNT(DISTINCT x), SUM, AVG, MIN, MAX, BOOL_AND",
                     "and BOOL_OR: these are the same whatever the order of a unit's rows.",
                 ),
-                ("use one of these",),
+                (_instead(context, node),),
             )
         )
     raise SyntaxRefused(outside(text, span, "not understood", "COUNT(*)"))

@@ -18,14 +18,13 @@ from dpquery.errors import (
     RuleRefused,
 )
 from dpquery.functions import find
-from dpquery.functions.base import Argument
 from dpquery.ir import Call, ColumnRef, Expr, Key
 from dpquery.source import Span
 from dpquery.sql.above.functions import NAMES as FUNCTIONS
 from dpquery.sql.calls import Calls
 from dpquery.sql.keys import has_listed_groups
 from dpquery.sql.meant import a_slip_away, is_aggregate, nearest_function
-from dpquery.sql.names import Scope, fold, is_call, written_name
+from dpquery.sql.names import Scope, is_call, written_name
 from dpquery.sql.offers import COUNT, query_about
 from dpquery.sql.spans import Spans
 from dpquery.types import Kind
@@ -99,14 +98,14 @@ class Released:
         found = self.scope.reference(node, self.spans.of(node))
         return any(key.expr == found for key in self.keys)
 
-    def kind(self, column: str) -> Kind:
+    def kind(self, column: str) -> Kind | None:
         """Give the kind of a key, or of what a call releases."""
         for key in self.keys:
             if key.column == column:
                 return key.expr.type.kind
         return _kind(next(call for call in self.calls.found if call.column == column))
 
-    def refuse_function(self, call: exp.Func, name: str) -> NoReturn:
+    def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
         """Refuse an exact aggregate, or an unknown function."""
         if not is_aggregate(call, name):
             near = nearest_function(name)
@@ -126,18 +125,22 @@ class Released:
         )
 
 
-def _kind(call: Call) -> Kind:
-    """Give the kind of what a call releases: a value of its argument, or else a number."""
+def _kind(call: Call) -> Kind | None:
+    """Give the kind of what a call releases; None where planning alone tells, as of lists."""
     function = find(call.function)
     if call.function in {"DP_COUNT", "DP_COUNT_IF"}:
         return Kind.INTEGER
+    if call.number is not None:
+        return None
     if function is None or call.argument is None:
         return Kind.DOUBLE
-    kept = function.argument is Argument.ORDERED or call.function == "DP_SUM"
-    return call.argument.type.kind if kept else Kind.DOUBLE
+    if call.function == "DP_SUM":
+        return call.argument.type.kind
+    other = function.releases or Kind.DOUBLE
+    return call.argument.type.kind if function.of_argument else other
 
 
-def _unknown(call: exp.Func, name: str, spans: Spans, otherwise: str) -> NameRefused:
+def _unknown(call: exp.Expr, name: str, spans: Spans, otherwise: str) -> NameRefused:
     """Refuse a function of no meaning here; offer the one that is a slip away."""
     near = a_slip_away(name, FUNCTIONS)
     return NameRefused(

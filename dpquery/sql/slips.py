@@ -27,7 +27,9 @@ _NAME = r'("[^"\n]+"|[A-Za-z_]\w*)'
 _VALUE = r"('[^'\n]*'|-?\d+(?:\.\d+)?|[A-Za-z_]\w*)"
 _OPTION = r"(eps|epsilon|delta|bounds|mechanism|max_rows_contributed)"
 _COMPARED = r"(?=\s*(?:[=<>]|!=|IN\b|IS\b|BETWEEN\b|NOT\b))"
-_ALIKE = r"(?:I?LIKE|GLOB|R?LIKE|REGEXP|SIMILAR\s+TO|~~?\*?)"
+_MATCHES = r"(?:RLIKE|REGEXP|~)\s*('[^'\n]*')"
+
+_EITHER = (rf"\|\|?(?=\s*(?:\(|{_NAME}{_COMPARED}))", "OR")
 
 _READ: tuple[tuple[str, str], ...] = (
     # comparisons
@@ -35,27 +37,21 @@ _READ: tuple[tuple[str, str], ...] = (
     (r"=>", ">="),
     (r"!>", "<="),
     (r"!<", ">="),
-    (r"\bIS\s+NOT\s+DISTINCT\s+FROM\b", "="),
-    (r"\bIS\s+DISTINCT\s+FROM\b", "<>"),
     (r"\bIS\s+(NOT\s+)?(?:NUL|NIL|NONE|NAN|NA)\b", r"IS \1NULL"),
-    (rf"{_NAME}\s+IS\s+TRUE\b", r"\1"),
-    (rf"{_NAME}\s+IS\s+FALSE\b", r"NOT \1"),
-    (rf"{_NAME}\s+IS\s+NOT\s+TRUE\b", r"(NOT \1 OR \1 IS NULL)"),
-    (rf"{_NAME}\s+IS\s+NOT\s+FALSE\b", r"(\1 OR \1 IS NULL)"),
     (rf"\bIS\s+NOT\s+{_VALUE}", r"<> \1"),
     (rf"\bIS\s+{_VALUE}", r"= \1"),
     (r"\bISNULL\b", "IS NULL"),
     (r"\bNOT\s?NULL\b", "IS NOT NULL"),
     (rf"\bBETWEEN\s*\(\s*{_VALUE}\s*(?:,|AND)\s*{_VALUE}\s*\)", r"BETWEEN \1 AND \2"),
     (rf"\bBETWEEN\s+{_VALUE}\s*(?:,|-|\bTO\b)\s*{_VALUE}", r"BETWEEN \1 AND \2"),
-    (rf"\bNOT\s+{_ALIKE}\s*'\W*(\w[^'%]*?)\W*'", r"<> '\1'"),
-    (rf"{_ALIKE}\s*'\W*(\w[^'%]*?)\W*'", r"= '\1'"),
+    (rf"{_NAME}\s+(?:!\s*|NOT\s+){_MATCHES}", r"NOT REGEXP_MATCHES(\1, \2)"),
+    (rf"{_NAME}\s+{_MATCHES}", r"REGEXP_MATCHES(\1, \2)"),
     (r"=\s*ANY\s*\(\s*(?:ARRAY\s*)?\[([^\]]*)\]\s*\)", r"IN (\1)"),
     (r"\bIN\s*\[([^\]]*)\]", r"IN (\1)"),
     (r"\bIN\s+('[^'\n]*'|\d+)", r"IN (\1)"),
     # conditions
     (r"!(?=[\w\"(])", "NOT "),
-    (rf"\|\|?(?=\s*(?:\(|{_NAME}{_COMPARED}))", "OR"),
+    _EITHER,
     (r"&&?", "AND"),
     (rf",\s*{_NAME}{_COMPARED}", r" AND \1"),
     (r"\bWHERE\b", "AND"),
@@ -65,7 +61,6 @@ _READ: tuple[tuple[str, str], ...] = (
     (r"'(\w+)(?=\s|\)|$)", r"'\1'"),
     (r'"(\w+)(?=\s|\)|,|$)', r'"\1"'),
     (r"[$€£](?=\d)", ""),
-    (r"\b(?:NOW|TODAY|CURRENT_\w+)(?:\(\))?\s*-\s*INTERVAL\s+'?\d+'?\s+\w+'?", "'2024-12-31'"),
     (rf"{_NAME}\s*(?:\^|\*\*)\s*2\b", r"\1 * \1"),
     # calls
     (rf"\b{_OPTION}\s*:\s*(?=[\d'\[])", r"\1="),
@@ -75,16 +70,6 @@ _READ: tuple[tuple[str, str], ...] = (
     (r"\b(bounds\s*=\s*)\[?(-?\d+)\s*(?:\.\.+|-|:)\s*(-?\d+)\]?", r"\1[\2, \3]"),
     (r"\b(DP_\w+)\s*\[([^\]]*)\]", r"\1(\2)"),
     (rf"(?<=\bSELECT\s){_NAME}\s+(\w+\()", r"\1, \2"),
-    (
-        r"\b(?:DP_)?(?:SUM|COUNT)\(\s*CASE\s+WHEN\s+([^()]+?)\s+THEN\s+1"
-        r"(?:\s+ELSE\s+(?:0|NULL))?\s+END\s*,\s*([^()]*)\)",
-        r"DP_COUNT_IF(\1, \2)",
-    ),
-    (
-        r"\b(?:SUM|COUNT)\(\s*CASE\s+WHEN\s+([^()]+?)\s+THEN\s+1"
-        r"(?:\s+ELSE\s+(?:0|NULL))?\s+END\s*\)",
-        r"DP_COUNT_IF(\1, eps=0.5)",
-    ),
     (
         r"\bWITH\s+DIFFERENTIAL_PRIVACY\s+(?:OPTIONS\s*\([^()]*\)\s*)?"
         r"(?:ANON_)?(COUNT|SUM|AVG)\(([^()]*)\)",
@@ -102,10 +87,8 @@ _READ: tuple[tuple[str, str], ...] = (
 )
 """What the parser does not read."""
 
-_SAME = (
-    r"(?:LOWER|UPPER|L?R?TRIM|INITCAP|ABS|ROUND|FLOOR|CEIL(?:ING)?|TRUNC|COALESCE|IFNULL|NVL|"
-    r"YEAR|DATE|DATETIME|TO_DATE)"
-)
+_DAY = r"(?:DATE|DATETIME|TO_DATE)"
+_NOW = r"\b(?:NOW|TODAY|CURRENT_DATE|CURRENT_TIMESTAMP)\b(?:\(\))?"
 _BOUND: tuple[tuple[str, str], ...] = (
     # options
     (r"\b(eps|epsilon)\s*=\s*(\d+),\s*(\d+)(?=\s*[,)])", r"\1=\2.\3"),
@@ -120,20 +103,15 @@ _BOUND: tuple[tuple[str, str], ...] = (
     # values
     (r"(?<!')\b(\d{4}-\d\d-\d\d)\b(?!')", r"DATE '\1'"),
     (rf"{_VALUE}\s*(<=?)\s*{_NAME}\s*(<=?)\s*{_VALUE}", r"\1 \2 \3 AND \3 \4 \5"),
+    _EITHER,
     # functions
-    (
-        r"\b(?:DP_)?SUM\(\s*IF\(([^(),]+),\s*1,\s*0\)\s*,\s*([^()]*)\)",
-        r"DP_COUNT_IF(\1, \2)",
-    ),
-    (r"\bSUM\(\s*IF\(([^(),]+),\s*1,\s*0\)\s*\)", r"DP_COUNT_IF(\1, eps=0.5)"),
     (r"\bANON_(COUNT|SUM|AVG)\(([^()]*)\)", r"DP_\1(\2, eps=0.5)"),
     (rf"\bIS_?NULL\(\s*{_NAME}\s*\)", r"\1 IS NULL"),
-    (rf"\bPOW(?:ER)?\(\s*{_NAME}\s*,\s*2\s*\)", r"\1 * \1"),
-    (rf"(?:EXTRACT\(\s*YEAR\s+FROM|DATE_PART\(\s*'YEAR'\s*,)\s*{_NAME}\s*\)", r"\1"),
-    (rf"\b{_SAME}\(\s*{_NAME}\s*(?:,\s*[\w']+\s*)?\)", r"\1"),
-    (rf"\b{_SAME}\(\s*('\d{{4}}-\d\d-\d\d')\s*(?:,[^()]*)?\)", r"\1"),
+    (rf"\b{_DAY}\(\s*{_NAME}\s*\)", r"CAST(\1 AS DATE)"),
+    (rf"\b{_DAY}\(\s*('\d{{4}}-\d\d-\d\d')\s*(?:,[^()]*)?\)", r"\1"),
     (r"\b(?:MAKE_)?DATE\(\s*(\d{4}),\s*(\d+),\s*(\d+)\s*\)", r"'\1-\2-\3'"),
-    (r"\b(?:NOW|TODAY|CURRENT_DATE|CURRENT_TIMESTAMP)\b(?:\(\))?", "'2024-12-31'"),
+    (rf"{_NOW}\s*-\s*INTERVAL\s+'?\d+'?\s+\w+'?", "'2024-12-31'"),
+    (_NOW, "'2024-12-31'"),
 )
 """What is read, and means nothing here."""
 

@@ -181,7 +181,9 @@ class Context(ABC):
         """Give the columns of a relation the names of a list, as in `AS d(a, b)`."""
         if not names or isinstance(bound, PublicItem):
             return bound
-        old = [c.name for c in bound.columns] if isinstance(bound, Open) else list(bound.columns)
+        old = (
+            [c.name for c in bound.columns] if isinstance(bound, Open) else list(bound.columns)
+        )
         new = [name.name for name in names]
         if len(new) > len(old) or len({*map(fold, new)}) < len(new):
             raise NameRefused(

@@ -6,6 +6,7 @@ a row gets depends on the rows of its unit and not on where they stand in a file
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NoReturn
@@ -160,9 +161,25 @@ class Windows:
                 self.context.spans.of(node),
                 f"not PARTITION BY {unit}" if unit else "each row is a unit of its own here",
                 ("one unit's rows would change what the rows of another one get.",),
-                (f"put {written_name(unit or 'unit')} into PARTITION BY",),
+                (self._by_unit(node, unit) if unit else "leave the window out",),
             )
         )
+
+    def _by_unit(self, node: exp.Window, unit: str) -> str:
+        """Write a window with the unit before what it is parted by."""
+        name, text = written_name(unit), self.context.spans.text(node)
+        parted = f"{name}, " if node.args.get("partition_by") else f"PARTITION BY {name} "
+        made = re.sub(
+            r"(OVER\s*\(\s*(?:PARTITION\s+BY\s+)?)", rf"\g<1>{parted}", text, flags=re.I
+        )
+        return made.replace(" )", ")")
+
+    def _unordered(self, node: exp.Window) -> str:
+        """Write a window without its ORDER BY."""
+        text, order = self.context.spans.text(node), node.args.get("order")
+        if order is None:
+            return "leave the frame out"
+        return re.sub(r"\s*\bORDER\s+BY\b.*\)$", ")", text, flags=re.I | re.S)
 
     def _refuse_frame(self, node: exp.Window) -> NoReturn:
         raise RuleRefused(
@@ -175,7 +192,7 @@ class Windows:
                     "aggregates are over all rows of a part; row_number, rank, dense_rank, lag",
                     "and lead take an order.",
                 ),
-                ("leave ORDER BY and the frame out",),
+                (self._unordered(node),),
             )
         )
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NoReturn
+
+from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused
 from dpquery.policy.model import Table
 from dpquery.source import Span
-from dpquery.sql.mending import outside
+from dpquery.sql.mending import mended, outside, span_of
 from dpquery.sql.names import Member, Scope, fold, written_name
 from dpquery.sql.sources import PublicItem
+from dpquery.sql.spans import Spans
 
 __all__ = [
+    "JoinedBy",
     "refuse_computed",
     "refuse_key",
     "refuse_kind",
@@ -21,6 +26,44 @@ __all__ = [
     "refuse_twice",
     "refuse_units",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedBy:
+    """Where a relation is joined, and by what."""
+
+    join: exp.Join | None
+    relation: Span
+    spans: Spans
+
+    @property
+    def span(self) -> Span:
+        """The condition or the names of USING; the relation, where there is none."""
+        if self.join is None:
+            return self.relation
+        if self.join.args.get("on") is not None:
+            return self.spans.of(self.join.args["on"])
+        names = self.join.args.get("using") or []
+        if not names:
+            return self.relation
+        first, last = self.spans.of(names[0]).start, self.spans.of(names[-1]).end
+        tokens = [span_of(token) for token in self.spans.tokens]
+        word = [at for at in tokens if at.end <= first][-2]
+        return word | next(at for at in tokens if at.start >= last)
+
+    def with_condition(self, condition: str) -> str:
+        """Write the query with another condition here, or what to write after ON."""
+        source, span, alone = self.spans.source, self.span, f"ON {condition}"
+        if self.join is None or self.join.kind == "CROSS":
+            return alone
+        if self.join.meta.get("comma"):
+            comma = Span(source.text.rfind(",", 0, span.start), span.end)
+            return mended(source, comma, f" JOIN {source.snippet(span)} {alone}", alone)
+        if self.join.args.get("on") is not None:
+            return mended(source, span, condition, alone)
+        if self.join.args.get("using"):
+            return mended(source, span, alone, alone)
+        return mended(source, Span(span.end, span.end), f" {alone}", alone)
 
 
 def refuse_units(span: Span, label: str) -> NoReturn:
@@ -41,7 +84,7 @@ def refuse_units(span: Span, label: str) -> NoReturn:
 
 
 def refuse_off_unit(
-    span: Span, members: Sequence[Member], member: Member, table: Table
+    at: JoinedBy, members: Sequence[Member], member: Member, table: Table
 ) -> NoReturn:
     """Refuse a join of private relations that is not on the unit."""
     unit = table.unit or ""
@@ -53,12 +96,12 @@ def refuse_off_unit(
             f"{written_name(ours.alias)}.{written_name(_spelled(ours, left[0], unit))}",
             f"{written_name(member.alias)}.{written_name(_spelled(member, right[0], unit))}",
         ]
-        remedy = f"ON {names[0]} = {names[1]}"
+        remedy = at.with_condition(f"{names[0]} = {names[1]}")
     raise RuleRefused(
         Diagnostic(
             "DPQ304",
             "this join would pair the rows of different units",
-            span,
+            at.span,
             f"not joined on {unit}" if unit else "its rows are units of their own",
             (
                 "a row then depends on two units at once, and no bound on one of them holds;",
@@ -75,12 +118,11 @@ def _spelled(member: Member, owner: str, unit: str) -> str:
     return next((name for name in member.columns if fold(name) == owner), owner)
 
 
-def refuse_key(span: Span, public: PublicItem, scope: Scope) -> NoReturn:
+def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope) -> NoReturn:
     """Refuse a join with a public table off its key."""
     keys = public.table.unique
-    ours = scope.members[0].alias
     on = " AND ".join(
-        f"{written_name(ours)}.{written_name(key)} = "
+        f"{written_name(_having(scope, key))}.{written_name(key)} = "
         f"{written_name(public.alias)}.{written_name(key)}"
         for key in keys
     )
@@ -89,16 +131,31 @@ def refuse_key(span: Span, public: PublicItem, scope: Scope) -> NoReturn:
         Diagnostic(
             "DPQ306",
             f"the join with {public.table.name} is not on its unique key",
-            span,
+            at.span,
             f"unique: {', '.join(keys)}" if keys else "nothing is declared unique",
             ("a row that met several public rows would count several times.",),
-            (f"ON {on}",) if keys else (owner,),
+            (at.with_condition(on),) if keys else (owner,),
         )
     )
 
 
-def refuse_public_rows(span: Span) -> NoReturn:
-    """Refuse to keep public rows that no private row meets."""
+def _having(scope: Scope, column: str) -> str:
+    """Find a relation that has a column of that name: the first, if none has."""
+    named = (m for m in scope.members if fold(column) in map(fold, m.columns))
+    return next(named, scope.members[0]).alias
+
+
+def refuse_public_rows(at: JoinedBy, side: str, instead: str) -> NoReturn:
+    """Refuse to keep public rows that no private row meets.
+
+    Args:
+        at: the join.
+        side: the word that keeps them.
+        instead: the word that keeps what else that one keeps, or none.
+    """
+    source = at.spans.source
+    start = source.text.upper().rfind(side, 0, at.relation.start)
+    span = Span(start, start + len(side))
     raise RuleRefused(
         Diagnostic(
             "DPQ306",
@@ -109,7 +166,10 @@ def refuse_public_rows(span: Span) -> NoReturn:
                 "every row below the DP_ functions belongs to one unit; groups of public",
                 "columns are all shown anyway, also those without rows.",
             ),
-            ("JOIN in place of LEFT, RIGHT or FULL JOIN, and GROUP BY a public column",),
+            (
+                mended(source, span, instead, f"{instead} JOIN".strip()),
+                "and GROUP BY a public column shows its values without rows too",
+            ),
         )
     )
 

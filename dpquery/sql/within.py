@@ -92,8 +92,21 @@ def _units_of(context: Context, scope: Scope, part: exp.In, query: Derived) -> R
     """Take a subquery of one column, which is the unit, as a list of units."""
     shown = {*map(fold, query.columns), *query.owners}
     if not scope.owns(unwrapped(part.this)) or shown - query.owners or len(shown) != 1:
-        _refuse(context, context.spans.of(part.args["query"]), query.table.unit, scope)
+        unit = query.table.unit
+        remedy = _of_units(context, part.args["query"], unit or "")
+        _refuse(context, context.spans.of(part), unit, scope, remedy)
     return query.relation
+
+
+def _of_units(context: Context, query: exp.Expr, unit: str) -> str:
+    """Write the subquery as a list of units: its text, with the unit for what it selects."""
+    source, span, name = context.spans.source, context.spans.of(query), written_name(unit)
+    select = query.find(exp.Select)
+    items = [] if select is None else [context.spans.of(item) for item in select.expressions]
+    if not items or "(" not in source.snippet(span)[:1]:
+        return f"{name} IN (SELECT {name} ...)"
+    first, last = items[0].start, items[-1].end
+    return f"{name} IN {source.text[span.start : first]}{name}{source.text[last : span.end]}"
 
 
 def _exists(context: Context, scope: Scope, part: exp.Exists) -> Relation:
@@ -114,10 +127,31 @@ def _exists(context: Context, scope: Scope, part: exp.Exists) -> Relation:
         else:
             rest.append(condition)
     if not tied:
-        _refuse(context, span, scope.table.unit, scope)
+        remedy = _tied(context, span, select, inner.scope, scope)
+        _refuse(context, span, scope.table.unit, scope, remedy)
     if not rest:
         return inner.relation
     return filtered(context, inner, exp.Where(this=_together(rest))).relation
+
+
+def _tied(context: Context, span: Span, select: exp.Select, inner: Scope, outer: Scope) -> str:
+    """Write EXISTS with an equality of the units for its conditions that speak of outside."""
+    unit, where = written_name(outer.table.unit or ""), select.args.get("where")
+    aliases = [written_name(scope.members[0].alias) for scope in (inner, outer)]
+    tie = " = ".join(f"{alias}.{unit}" for alias in aliases)
+    text, start = context.spans.source.text, context.spans.of(select).end
+    if where is None:
+        return f"{text[span.start : start]} WHERE {tie}{text[start : span.end]}"
+    outside = {fold(member.alias) for member in outer.members}
+    kept = [
+        f"({context.spans.text(part)})"
+        if isinstance(part, exp.Or)
+        else context.spans.text(part)
+        for part in conjuncts(where.this)
+        if not any(fold(column.table) in outside for column in part.find_all(exp.Column))
+    ]
+    at = context.spans.of(where.this)
+    return f"{text[span.start : at.start]}{' AND '.join([tie, *kept])}{text[at.end : span.end]}"
 
 
 def _ties(part: exp.Expr, inner: Scope, outer: Scope) -> bool:
@@ -138,7 +172,9 @@ def _only_outer(node: exp.Expr, inner: Scope) -> bool:
     return bool(node.table) and all(fold(node.table) != fold(m.alias) for m in inner.members)
 
 
-def _refuse(context: Context, span: Span, unit: str | None, scope: Scope) -> NoReturn:
+def _refuse(
+    context: Context, span: Span, unit: str | None, scope: Scope, remedy: str = ""
+) -> NoReturn:
     name = written_name(unit or scope.table.unit or "unit")
     raise RuleRefused(
         Diagnostic(
@@ -150,6 +186,6 @@ def _refuse(context: Context, span: Span, unit: str | None, scope: Scope) -> NoR
                 "any other value of it would let one unit's rows decide about another's;",
                 "a DP_ function in it releases a value that may be compared.",
             ),
-            (f"compare {name} with {name}, among the outer ANDs of WHERE",),
+            (remedy if unit and remedy else f"{name} IN (SELECT {name} ...)",),
         )
     )

@@ -161,6 +161,8 @@ def measured(measure: Measure) -> str:
 
 def coded(code: Code) -> str:
     """Write a code: the grid, the clamp in steps of it, and the origin where it is not 0."""
+    if code.values:
+        return f"{text(code.expr)} in {', '.join(map(str, code.values))}"
     origin = f" from {code.origin}" if code.origin else ""
     return f"{text(code.expr)} / {code.grid} in {code.low} to {code.high}{origin}"
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from typing import TypeVar
 
+from dpquery.errors import InternalError
 from dpquery.mechanisms.randomness import LANE, Randomness
+
+T = TypeVar("T")
 
 
 class Seeded(Randomness):
@@ -62,3 +67,11 @@ PATTERNS = {
     "a block of 40": random.Random(40).randbytes(40),
     "a long block": random.Random(1000).randbytes(1000),
 }
+
+
+def ended(draw: Callable[[], T]) -> T | str:
+    """What is drawn, or the code of the fault that stopped it."""
+    try:
+        return draw()
+    except InternalError as fault:
+        return str(fault.code)

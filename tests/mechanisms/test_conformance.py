@@ -15,10 +15,19 @@ from dpquery.events import Gaussian, Pure, decode, encode
 from dpquery.mechanisms import (
     ADDITIVE,
     ALL,
+    AboveThreshold,
     AdditiveNoise,
     DiscreteGaussian,
     DiscreteLaplace,
+    DiscreteStaircase,
+    FiniteExponential,
     GridQuantile,
+    Majority,
+    MeanExponential,
+    MeanInverseSensitivity,
+    Mechanism,
+    NoisyTop,
+    PermuteAndFlip,
 )
 from dpquery.privacy import Loss
 from tests.mechanisms.cases import DELTA, EPSILONS, NAMED, Case
@@ -44,7 +53,17 @@ def test_docstring_has_the_headings_in_order(kind: type) -> None:
 
 @pytest.mark.parametrize("kind", ALL)
 def test_a_mechanism_of_another_kind_has_tests_of_its_law(kind: type) -> None:
-    own = {GridQuantile: "test_grid_quantile.py"}
+    own = {
+        GridQuantile: "test_grid_quantile.py",
+        DiscreteStaircase: "test_discrete_staircase.py",
+        FiniteExponential: "test_choices.py",
+        PermuteAndFlip: "test_choices.py",
+        NoisyTop: "test_choices.py",
+        Majority: "test_majority.py",
+        AboveThreshold: "test_above_threshold.py",
+        MeanExponential: "test_mean_selection.py",
+        MeanInverseSensitivity: "test_mean_selection.py",
+    }
     assert kind in ADDITIVE or (Path(__file__).parent / own[kind]).exists()
 
 
@@ -54,6 +73,35 @@ def test_a_quantile_loses_in_proportion_and_says_so() -> None:
     assert mechanism.loss(3) == Loss(Fraction(1))
     assert mechanism.loss(4).epsilon > 1
     assert decode(encode(mechanism.event(3))) == Pure(Fraction(1))
+
+
+ONE = Fraction(1)
+CALIBRATED = [
+    DiscreteStaircase.calibrated(3, ONE),
+    FiniteExponential.calibrated(3, ONE),
+    PermuteAndFlip.calibrated(3, ONE),
+    NoisyTop.calibrated(3, ONE, 4),
+    Majority.calibrated(3, ONE),
+    Majority.calibrated(3, ONE, step=3),
+    AboveThreshold.calibrated(3, ONE),
+    MeanExponential.calibrated(3, ONE),
+    MeanInverseSensitivity.calibrated(3, ONE),
+]
+"""Of each other kind, noise that loses 1 at a distance of 3."""
+
+
+@pytest.mark.parametrize("mechanism", CALIBRATED, ids=lambda mechanism: mechanism.name)
+def test_what_is_chosen_loses_what_was_asked_and_says_so(mechanism: Mechanism) -> None:
+    assert mechanism.loss(0) == Loss(Fraction(0))
+    assert mechanism.loss(3) == Loss(ONE)
+    losses = [mechanism.loss(distance).epsilon for distance in range(9)]
+    assert losses == sorted(losses)
+    assert losses[6] >= 2
+    assert decode(encode(mechanism.event(3))) == Pure(ONE)
+
+
+def test_every_other_kind_is_calibrated_above() -> None:
+    assert {GridQuantile, *map(type, CALIBRATED)} == set(ALL) - set(ADDITIVE)
 
 
 def test_names_are_not_used_twice() -> None:

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from dpquery.mechanisms import AdditiveNoise, DiscreteLaplace
-from dpquery.mechanisms.exponential import FEW, coin, exceeds, geometric
+from dpquery.mechanisms.exponential import FEW, Variate, coin, exceeds, geometric
 from tests.mechanisms.cases import CASES, NAMED, WRONG_SPREADS, Case
 from tests.mechanisms.laws import Cells
 from tests.mechanisms.sources import Seeded
@@ -105,7 +105,7 @@ def test_an_exponential_variate_passes_a_ratio_as_often_as_it_must(ratio: str) -
     """Known to whole numbers only, so further digits decide often; 20,000 tries, alarm 1e-6."""
     x, randomness = Fraction(ratio), Seeded(12)
     passed = sum(
-        exceeds(geometric(1, 1, randomness), 0, x.numerator, x.denominator, randomness)
+        exceeds(Variate(geometric(1, 1, randomness), 0), x.numerator, x.denominator, randomness)
         for _ in range(20_000)
     )
     assert stats.binomtest(passed, 20_000, math.exp(-x)).pvalue > ALARM

@@ -21,10 +21,13 @@ MODULES = sorted(PACKAGE.glob("*.py"))
 FLOATS_ALLOWED = {
     # probabilities and intervals: computed after the release, or for tests
     "log_pmf", "pmf", "_half_width", "_log_total", "_reach",
+    "_mean_share", "_integrated", "_law", "_distances", "_tail",
+    # the width of a staircase: any width keeps the claim
+    "_best_width", "_falls_to", "_variance",
     # from rho to epsilon, rounded against the analyst
     "epsilon_above", "_least", "MARGIN", "GOLDEN",
 }  # fmt: skip
-FRACTIONS_DIVIDED = {"loss", "rho", "calibrated", "variance_ratio"}
+FRACTIONS_DIVIDED = {"loss", "rho", "calibrated", "variance_ratio", "scale", "reach"}
 """Here `/` stands between Fractions, as the types say."""
 INTEGER_MATHS = {"isqrt", "gcd", "comb"}
 INTEGER_NUMPY = {
@@ -34,7 +37,7 @@ INTEGER_NUMPY = {
 }  # fmt: skip
 IMPORTS = {
     "__future__", "bisect", "collections", "dataclasses", "decimal", "dpquery", "fractions",
-    "functools", "math", "numpy", "operator", "os", "statistics", "typing",
+    "functools", "itertools", "math", "numpy", "operator", "os", "statistics", "typing",
 }  # fmt: skip
 
 

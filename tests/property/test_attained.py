@@ -60,6 +60,9 @@ CALLS = [
         "STDDEV_SAMP(y, ": "",
     }.items()
 ] + [f"DP_QUANTILE(x, {order}, eps=1)" for order in ("0", "0.1", "0.5", "0.9", "1")]
+CALLS += ["DP_MODE(x, eps=1)", "DP_MODE(g, eps=1)", "DP_MAJORITY(b, eps=1)"]
+CALLS += ["DP_TOP_K(x, 2, eps=1)", "DP_TOP_K(g, 1, eps=1)"]
+CALLS += ["DP_MIN(x, eps=1)", "DP_MAX(y, eps=1)", "DP_FIRST_ABOVE(x, 9, eps=1)"]
 WORLDS = list(product(Neighbours, [False, True], ["weights", "one row per unit"]))
 LIMIT = 2
 

@@ -54,7 +54,7 @@ OWN = [
     "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE error(dept)",
     "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE " + "(" * 28 + "remote"
     + " BETWEEN TRUE AND TRUE)" * 28,
-    "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE CAST(dept AS INTEGER) > 0",
+    "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE CAST(dept AS BLOB) > 0",
     "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE salary * salary * salary > 0",
     f"SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE rating < {10**37}",
     "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE DP_COUNT(*, eps=0.1) > 1",

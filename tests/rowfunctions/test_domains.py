@@ -14,10 +14,9 @@ from dpquery.rowfunctions.domains import values_of
 from dpquery.rowfunctions.ranges import facts_of, implied
 from dpquery.source import Source
 from dpquery.sql.conditions import Conditions
-from dpquery.sql.names import Scope
 from dpquery.sql.parse import parse
 from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
-from tests.worlds import private_table
+from tests.worlds import private_table, scope_of
 
 COLUMNS = (
     Column("i", INTEGER, Bounds(-3, 12)),
@@ -38,7 +37,7 @@ TABLE = private_table([Path("t.parquet")], COLUMNS, unit=None)
 
 def bound(text: str) -> Expr:
     parsed = parse(Source(f"SELECT DP_COUNT({text}, eps=1) FROM t"))
-    return Conditions(Scope(TABLE, "t"), parsed.spans).bind(
+    return Conditions(scope_of(TABLE), parsed.spans).bind(
         parsed.query.expressions[0].expressions[0]
     )
 

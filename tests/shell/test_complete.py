@@ -88,7 +88,7 @@ def test_a_statement_is_followed_from_its_first_word_to_from(text: str, expected
         ("DP_COUNT(*, epsilon := 0.5, e", []),
         ("DP_COUNT(*, eps=", []),
         ("DP_COUNT(*, eps=1 ", []),
-        ("DP_COUNT(*, mechanism=", ["'laplace'", "'gaussian'"]),
+        ("DP_COUNT(*, mechanism=", ["'laplace'", "'gaussian'", "'staircase'"]),
         ("DP_COUNT(*, mechanism => 'g", ["'gaussian'"]),
         ("DP_MEDIAN(salary, mechanism='", ["'quantile'"]),
         ("DP_SUM(| FROM staff", ["person_id", "salary"]),

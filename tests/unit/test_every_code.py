@@ -104,6 +104,17 @@ def without_randomness(place: Path, monkeypatch: pytest.MonkeyPatch) -> object:
     return ask(place)
 
 
+def after_a_stream_has_ended(place: Path, _: pytest.MonkeyPatch) -> None:
+    """Ask until a threshold of no rows is passed, which a large epsilon makes almost sure."""
+    (place / "policy.toml").write_text(
+        (place / "policy.toml").read_text("utf-8").replace("epsilon = 2.0", "epsilon = 2000")
+    )
+    with dpquery.connect(place / "policy.toml") as session:
+        stream = session.above_threshold(1, eps=1000)
+        assert stream.ask("staff")
+        stream.ask("staff")
+
+
 DOINGS: dict[str, tuple[Doing, str]] = {
     "DPQ501": (asking("SELECT DP_COUNT(*, eps=3) FROM staff"), "asks for 3"),
     "DPQ502": (
@@ -125,6 +136,7 @@ DOINGS: dict[str, tuple[Doing, str]] = {
     "DPQ701": (over_a_file_that_changes, "the scan did not finish"),
     "DPQ702": (interrupted_above, "could not be finished"),
     "DPQ801": (after_closing, "closed"),
+    "DPQ802": (after_a_stream_has_ended, "the stream has ended"),
     "DPQ901": (with_a_broken_rule, "a rule of the engine does not hold"),
     "DPQ902": (without_randomness, "randomness"),
 }

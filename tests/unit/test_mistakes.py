@@ -29,16 +29,12 @@ HABITS = [
     ("bonus ISNULL", "bonus IS NULL"),
     ("bonus NOTNULL", "bonus IS NOT NULL"),
     ("ISNULL(bonus)", "bonus IS NULL"),
-    ("dept IS DISTINCT FROM 'eng'", "dept <> 'eng'"),
-    ("remote IS TRUE", "remote"),
-    ("remote IS NOT FALSE", "(remote OR remote IS NULL)"),
     ("!remote", "NOT remote"),
     ("age BETWEEN (30, 40)", "age BETWEEN 30 AND 40"),
     ("age BETWEEN 30 TO 40", "age BETWEEN 30 AND 40"),
     ("30 < age < 40", "30 < age AND age < 40"),
-    ("dept LIKE '%eng%'", "dept = 'eng'"),
-    ("dept NOT LIKE 'eng%'", "dept <> 'eng'"),
-    ("dept ~ '^eng$'", "dept = 'eng'"),
+    ("dept ~ '^eng$'", "REGEXP_MATCHES(dept, '^eng$')"),
+    ("dept NOT RLIKE 'eng'", "NOT REGEXP_MATCHES(dept, 'eng')"),
     ("dept IN ['eng','hr']", "dept IN ('eng','hr')"),
     ("dept IN 'eng'", "dept IN ('eng')"),
     ("dept = ANY(['eng'])", "dept IN ('eng')"),
@@ -59,19 +55,12 @@ HABITS = [
     ("salary > 50_000", "salary > 50000"),
     ("salary > $50000", "salary > 50000"),
     ("age ** 2 > 900", "age * age > 900"),
-    ("POWER(age, 2) > 900", "age * age > 900"),
-    ("LOWER(dept) = 'eng'", "dept = 'eng'"),
-    ("COALESCE(bonus, 0) > 5", "bonus > 5"),
     ("hired > 2020-01-31", "hired > DATE '2020-01-31'"),
     ("hired > DATE(2020, 1, 31)", "hired > '2020-01-31'"),
+    ("DATE(hired) = '2020-01-31'", "CAST(hired AS DATE) = '2020-01-31'"),
     ("hired > TO_DATE('2020-01-31')", "hired > '2020-01-31'"),
     ("hired > CURRENT_DATE", "hired > '2024-12-31'"),
     ("hired > NOW() - INTERVAL 1 YEAR", "hired > '2024-12-31'"),
-    ("EXTRACT(YEAR FROM hired) >= 2020", "hired >= DATE '2020-01-01'"),
-    (
-        "YEAR(hired) BETWEEN 2019 AND 2020",
-        "hired BETWEEN DATE '2019-01-01' AND DATE '2020-12-31'",
-    ),
 ]
 """Conditions, and the ones that are offered for them."""
 CALLS = [
@@ -88,10 +77,6 @@ CALLS = [
     ("DP_AVG(age, eps=1, bounds=20..60)", "DP_AVG(age, eps=1, bounds=[20, 60])"),
     ("DP_AVG(age, eps=1, clamp=[20, 60])", "DP_AVG(age, eps=1, bounds=[20, 60])"),
     ("DP_AVG(age, eps=1, lower=20, upper=60)", "DP_AVG(age, eps=1, bounds=[20, 60])"),
-    ("DP_SUM(IF(remote, 1, 0), eps=1)", "DP_COUNT_IF(remote, eps=1)"),
-    ("DP_SUM(CASE WHEN remote THEN 1 ELSE 0 END, eps=1)", "DP_COUNT_IF(remote, eps=1)"),
-    ("COUNT(CASE WHEN age > 30 THEN 1 END)", "DP_COUNT_IF(age > 30, eps=0.5)"),
-    ("SUM(IF(remote, 1, 0))", "DP_COUNT_IF(remote, eps=0.5)"),
     ("ANON_COUNT(*)", "DP_COUNT(*, eps=0.5)"),
     (
         "WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1) AVG(age)",
@@ -171,8 +156,8 @@ MISTAKES = [
     ("SELECT MAX(salary) FROM staff", "MAX(salary)"),
     ("SELECT MIN(hired) FROM staff", "MIN(hired)"),
     ("SELECT MAX(dept) FROM staff", "MAX(dept)"),
-    ("SELECT DP_MAX(bonus, eps=0.1) FROM staff", "DP_MAX(bonus, eps=0.1)"),
-    ("SELECT DP_MIN(spent, eps=0.1) FROM visits", "DP_MIN(spent, eps=0.1)"),
+    ("SELECT MAX(bonus) FROM staff", "MAX(bonus)"),
+    ("SELECT MIN(spent) FROM visits", "MIN(spent)"),
     ("SELECT QUANTILE_CONT(salary, 0.9) FROM staff", "QUANTILE_CONT(salary, 0.9)"),
     ("SELECT PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY salary) FROM staff", WHOLE),
     ("SELECT MEDIAN(age) FROM staff", "MEDIAN(age)"),
@@ -184,6 +169,8 @@ MISTAKES = [
     ("SELECT COUNTIF(remote) FROM staff", "COUNTIF(remote)"),
     ("SELECT SUM(remote) FROM staff", "SUM(remote)"),
     ("SELECT STRING_AGG(dept) FROM staff", "STRING_AGG(dept)"),
+    ("SELECT COUNT(CASE WHEN age > 30 THEN 1 END) FROM staff", CARET),
+    ("SELECT SUM(IF(remote, 1, 0)) FROM staff", CARET),
     ("SELECT COUNT(*) FROM regions", WHOLE),
     ("SELECT UPPER(zone) FROM regions", WHOLE),
     ("SELECT COUNT(*)", WHOLE),
@@ -257,7 +244,6 @@ MISTAKES = [
     ("SELECT DP_AVG(age, eps=1, bounds=[90, 99]) FROM staff", "bounds=[90, 99]"),
     ("SELECT DP_MEDIAN(hired, eps=0.1) * 2 FROM staff AS s", WHOLE),
     ("SELECT zone + 1 FROM regions", WHOLE),
-    (f"{STAFF}LENGTH(dept) > 3", WHOLE),
     (f"{STAFF}hired > '2020'", "'2020'"),
     (f"{STAFF}hired > '31.01.2020'", "'31.01.2020'"),
     (f"{STAFF}hired > '01/31/2020'", "'01/31/2020'"),
@@ -295,8 +281,8 @@ def test_what_is_offered_first_is_accepted_when_it_is_pasted(session, query, par
 @pytest.mark.parametrize(
     ("query", "remedy"),
     [
-        ("SELECT MAX(salary) FROM staff", "DP_QUANTILE(salary, 0.99, eps=0.5)"),
-        ("SELECT DP_MIN(salary, eps=0.3) FROM staff", "DP_QUANTILE(salary, 0.01, eps=0.3)"),
+        ("SELECT MAX(salary) FROM staff", "DP_MAX(salary, eps=0.5)"),
+        ("SELECT min(salary) FROM staff", "DP_MIN(salary, eps=0.5)"),
         ("SELECT MEAN(age) FROM staff", "DP_AVG(age, eps=0.5)"),
         ("SELECT SUM(person_id) FROM staff", "DP_SUM(person_id, eps=0.5, bounds=[0, 1000])"),
         (
@@ -349,13 +335,13 @@ def test_a_habit_of_another_language_is_mended(session, query, remedy):
 
 
 def test_a_mended_query_stands_only_where_it_is_accepted(session):
-    """`||` between texts joins them elsewhere: OR would be refused, and is not offered."""
-    refusal = refused(session, f"{STAFF}dept || 'x' = 'engx'")
-    assert refusal.diagnostic.remedy == ("SELECT DP_COUNT(*, eps=0.5) AS n FROM staff",)
+    """`||` can be meant for OR: where OR would be refused too, it is not offered."""
+    refusal = refused(session, f"{STAFF}age || hired = 'engx'")
+    assert refusal.diagnostic.remedy == ("dept || '-' || dept",)
 
 
 def test_a_function_is_near_only_if_two_letters_differ(session):
-    names = ("DP_MODE", "DP_TOP_K", "DP_CORR", "LDP_MEAN")
+    names = ("DP_SKEWNESS", "DP_DENSITY", "DP_CORR", "LDP_MEAN")
     for name in names:
         refusal = refused(session, f"SELECT {name}(age, eps=0.1) FROM staff")
         assert refusal.diagnostic.remedy[0] == "DP_COUNT(*, eps=0.5)"

@@ -71,7 +71,7 @@ refused[DPQ102]: ROLLUP is not part of the language here
 refused[DPQ304]: this join would pair the rows of different units
   |
 1 | SELECT DP_COUNT(*, eps=0.5) FROM staff JOIN visits ON age = minutes
-  |                                             ^^^^^^^^^^^^^^^^^^^^^^^ not joined on person_id
+  |                                                       ^^^^^^^^^^^^^ not joined on person_id
 
    why: a row then depends on two units at once, and no bound on one of them holds;
         private tables are joined on the privacy unit.

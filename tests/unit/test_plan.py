@@ -40,7 +40,7 @@ refused[DPQ403]: DP_COUNT with mechanism='laplace' has no use for a delta
 1 | SELECT DP_COUNT(*, eps=0.5, delta=1e-7) FROM staff
   |                                   ^^^^ this would be passed over
 
-   why: Laplace noise keeps its promise without exception, so no delta is spent on it.
+   why: it keeps its promise without exception, so no delta is spent on it.
    try: DP_COUNT(*, eps=0.5)
         or add mechanism='gaussian', under a policy whose budget has a delta""",
     ),

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.errors import RuleRefused
+from dpquery.errors import QueryRefused, RuleRefused
 from dpquery.policy.model import Column, Policy, Table
+from dpquery.relations import Filter, PublicJoin
 from dpquery.source import Source
 from dpquery.types import INTEGER, TEXT
+from tests.corpus import cases
 from tests.corpus.cases import refusal
 from tests.worlds import planned, policy_of, private_table
 
@@ -86,10 +88,10 @@ WORDS = [
 refused[DPQ306]: the join with regions is not on its unique key
   |
 1 | SELECT DP_COUNT(*, eps=0.5) FROM visits v JOIN regions r ON v.region = r.zone
-  |                                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ unique: region
+  |                                                             ^^^^^^^^^^^^^^^^^ unique: region
 
    why: a row that met several public rows would count several times.
-   try: ON v.region = r.region""",
+   try: SELECT DP_COUNT(*, eps=0.5) FROM visits v JOIN regions r ON v.region = r.region""",
     ),
     (
         "SELECT DP_COUNT(*, eps=0.5) FROM (SELECT DISTINCT dept FROM staff) s",
@@ -100,7 +102,7 @@ refused[DPQ307]: DISTINCT of private rows needs the unit among its columns
   |                                                   ^^^^ units would become one row
 
    why: a row that stands for several units belongs to none of them.
-   try: put person_id among them""",
+   try: person_id, dept""",
     ),
 ]
 
@@ -126,3 +128,77 @@ refused[DPQ308]: the units of these tables cannot be compared
         name and the same declared type in both.
    try: ask the data owner to declare the unit's column alike in both tables"""
     )
+
+
+ASK = "SELECT DP_COUNT(*, eps=1) FROM "
+OFFERED = [
+    # the whole query
+    ("staff s JOIN visits v ON «s.age = v.minutes»",
+     "staff s JOIN visits v ON s.person_id = v.person_id"),
+    ("staff s JOIN visits v «USING (age)»",
+     "staff s JOIN visits v ON s.person_id = v.person_id"),
+    ("staff s JOIN «visits v»", "staff s JOIN visits v ON s.person_id = v.person_id"),
+    ("staff s, «visits v»", "staff s JOIN visits v ON s.person_id = v.person_id"),
+    ("visits v JOIN regions r ON «v.region = r.zone»",
+     "visits v JOIN regions r ON v.region = r.region"),
+    ("visits, «regions»", "visits JOIN regions ON visits.region = regions.region"),
+    ("regions r «LEFT» JOIN visits v USING (region)", "regions r JOIN visits v USING (region)"),
+    ("visits v «FULL» JOIN regions r USING (region)",
+     "visits v LEFT JOIN regions r USING (region)"),
+    ("(SELECT * FROM staff «LIMIT 10»)", "(SELECT * FROM staff)"),
+    ("(SELECT * FROM staff «ORDER BY age») s", "(SELECT * FROM staff) s"),
+    # what stands over the caret
+    ("(SELECT DISTINCT «dept» FROM staff)", "person_id, dept"),
+    ("(SELECT age, «salary AS age» FROM staff)", "salary AS age_2"),
+    ("(SELECT «rank() OVER (ORDER BY age)» AS n FROM staff)",
+     "rank() OVER (PARTITION BY person_id ORDER BY age)"),
+    ("(SELECT «rank() OVER (PARTITION BY dept)» AS n FROM staff)",
+     "rank() OVER (PARTITION BY person_id, dept)"),
+    ("(SELECT «SUM(age) OVER (PARTITION BY person_id ORDER BY hired)» AS n FROM staff)",
+     "SUM(age) OVER (PARTITION BY person_id)"),
+    ("(SELECT «STDDEV(age)» AS n FROM staff GROUP BY person_id)", "AVG(age)"),
+    ("(SELECT «FIRST(age)» AS n FROM staff GROUP BY person_id)", "MIN(age)"),
+    ("staff WHERE remote AND «age IN (SELECT minutes FROM visits WHERE minutes > 3)»",
+     "person_id IN (SELECT person_id FROM visits WHERE minutes > 3)"),
+    ("staff WHERE «EXISTS (SELECT 1 FROM visits)»",
+     "EXISTS (SELECT 1 FROM visits WHERE visits.person_id = staff.person_id)"),
+    ("staff s WHERE «EXISTS (SELECT 1 FROM visits v WHERE v.minutes = s.age AND spent > 3)»",
+     "EXISTS (SELECT 1 FROM visits v WHERE v.person_id = s.person_id AND spent > 3)"),
+    ("staff s WHERE «EXISTS (SELECT 1 FROM visits WHERE minutes > 3 OR spent > 3)»",
+     "EXISTS (SELECT 1 FROM visits WHERE visits.person_id = s.person_id AND "
+     "(minutes > 3 OR spent > 3))"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("marked", "remedy"), OFFERED)
+def test_what_is_offered_stands_at_its_words_and_is_accepted(marked: str, remedy: str):
+    before, over, after = (ASK + marked).replace("»", "«").split("«")
+    with pytest.raises(QueryRefused) as caught:
+        cases.planned(before + over + after)
+    offered, span = caught.value.diagnostic.remedy[0], caught.value.span
+    assert span is not None
+    assert (span.start, span.end) == (len(before), len(before + over))
+    assert offered in {remedy, ASK + remedy}
+    cases.planned(offered if offered.startswith(ASK) else before + offered + after)
+
+
+@pytest.mark.parametrize("by", ["USING (region)", "ON v.region = r.region"])
+@pytest.mark.parametrize(
+    ("join", "keeps"),
+    [
+        ("regions r RIGHT JOIN visits v", True),
+        ("visits v LEFT JOIN regions r", True),
+        ("regions r LEFT JOIN visits v", False),
+        ("regions r JOIN visits v", False),
+        ("visits v RIGHT JOIN regions r", False),
+    ],
+)
+def test_rows_without_a_public_partner_are_kept_on_their_own_side(
+    join: str, keeps: bool, by: str
+):
+    query = f"{ASK}{join} {by} GROUP BY minutes"
+    relation = cases.planned(query).frontiers[0].scan.relation
+    while isinstance(relation, Filter):
+        relation = relation.source
+    assert isinstance(relation, PublicJoin)
+    assert relation.keeps is keeps

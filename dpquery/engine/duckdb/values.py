@@ -56,9 +56,9 @@ class Values(ABC):
                 return literal(expr)
             case Constant(known=False, number=number):  # no column is called so: EXPLAIN alone
                 return f'"released value {number + 1}"'
-            case Constant(value=None):
-                return f"CAST(NULL AS {storage(expr.type, expr.domain)})"
             case Constant(value=value):
+                if value is None:
+                    return f"CAST(NULL AS {storage(expr.type, expr.domain)})"
                 return constant(value, expr.type, expr.domain)
             case Widen():
                 return self._widened(expr)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpquery.ir import Code, on_grid
-from dpquery.rowfunctions.evaluate import Row, evaluate
+from dpquery.rowfunctions.evaluate import Row, constant, evaluate
 from dpquery.types import Kind
 
 __all__ = ["code_of"]
@@ -14,6 +14,9 @@ def code_of(code: Code, row: Row) -> int | None:
     value = evaluate(code.expr, row)
     if value is None:
         return None
+    if code.values:
+        listed = [constant(each, code.expr.type) for each in code.values]
+        return listed.index(value) if value in listed else None
     match code.expr.type.kind:
         case Kind.DOUBLE:
             low, high = float(code.low * code.grid), float(code.high * code.grid)

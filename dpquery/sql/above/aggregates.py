@@ -1,4 +1,4 @@
-"""Aggregates and window functions above the frontier: of many released or public rows, one value.
+"""Aggregates and window functions above the frontier: one value of many rows.
 
 An aggregate cannot stand inside TRY, so each is written such that it raises on no value:
 numbers are summed in a type that holds every sum, or in doubles.

@@ -91,8 +91,10 @@ class Applied:
                 both = self._moment(one), self._moment(other)
                 template = f"date_diff('{self._unit(unit)}', {{0}}, {{1}})"
                 return made(template, *both, kind=Kind.INTEGER)
-            case "DATE_ADD", [moment, step] if isinstance(unwrapped(step), exp.Interval):
-                return self.moved(moment, unwrapped(step), "+")
+            case "DATE_ADD", [moment, step]:
+                interval = unwrapped(step)
+                if isinstance(interval, exp.Interval):
+                    return self.moved(moment, interval, "+")
         if name in {"ROUND", "DATE_TRUNC", "DATETRUNC", "DATE_PART", "DATE_DIFF", "DATEDIFF"}:
             self._miscounted(name, span)
         return None
@@ -161,7 +163,9 @@ class Applied:
     def _unit(self, node: exp.Expr) -> str:
         word = UNIT_NAMES.get(_word(node).lower())
         if word is None:
-            self._unknown_word(_word(node), self.spans.of(node), sorted(set(UNIT_NAMES.values())))
+            self._unknown_word(
+                _word(node), self.spans.of(node), sorted(set(UNIT_NAMES.values()))
+            )
         return word
 
     def _part(self, word: str, span: Span, node: exp.Expr) -> Value:
@@ -217,7 +221,9 @@ class Applied:
                 conditions.append(self._of.compared("({0} = {1})", node.this, branch.this))
         results = [branch.args["true"] for branch in node.args["ifs"]]
         otherwise = node.args.get("default")
-        values = self._of.alike([*results, *[otherwise] * (otherwise is not None)])
+        if otherwise is not None:
+            results.append(otherwise)
+        values = self._of.alike(results)
         count = len(conditions)
         arms = [f"WHEN {{{i}}} THEN {{{count + i}}}" for i in range(count)]
         last = f" ELSE {{{2 * count}}}" if otherwise is not None else ""
@@ -274,7 +280,9 @@ def _one_kind(values: Sequence[Value]) -> Kind | None:
 
 def _word(node: exp.Expr) -> str:
     inner = unwrapped(node)
-    return str(inner.name or "") if isinstance(inner, exp.Literal | exp.Column | exp.Var) else ""
+    return (
+        str(inner.name or "") if isinstance(inner, exp.Literal | exp.Column | exp.Var) else ""
+    )
 
 
 def _interval(node: exp.Interval) -> tuple[str, str]:

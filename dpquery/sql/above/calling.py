@@ -1,7 +1,8 @@
-"""Writes calls of aggregates and of window functions, over the rows or groups they are about."""
+"""Writes calls of aggregates and of window functions, over the rows they are about."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import expressions as exp
@@ -114,13 +115,13 @@ def _literal(place: Base, aggregate: Aggregate, letter: str, node: exp.Expr) -> 
     """Read a share or a count, which have to be literals: others could raise."""
     inner, span = unwrapped(node), place.spans.of(node)
     found = read_literal(inner, span)
-    number = None if found is None or isinstance(found.value, str | bool) else found.value
-    fits = number is not None and (
-        0 <= number <= 1  # type: ignore[operator]
-        if letter == "s"
-        else isinstance(number, int) and (aggregate.name in {"LAG", "LEAD"} or number > 0)
-    )
-    if not fits or abs(number) > MOST:  # type: ignore[arg-type]
+    number = None if found is None or isinstance(found.value, bool) else found.value
+    if letter == "s":
+        fits = isinstance(number, int | Fraction) and 0 <= number <= 1
+    else:
+        least = -MOST if aggregate.name in {"LAG", "LEAD"} else 1
+        fits = isinstance(number, int) and least <= number <= MOST
+    if not fits:
         raise NameRefused(
             Diagnostic(
                 "DPQ207",

@@ -1,4 +1,4 @@
-"""Binds expressions over released and public values: types checked, names resolved by others."""
+"""Binds expressions over released and public values; stages say what their names mean."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from dpquery.types import DATE, NUMERIC, TIMESTAMP, Kind
 
 if TYPE_CHECKING:
     from dpquery.sql.above.opened import Opener
+    from dpquery.sql.above.stages import Base
 
 __all__ = ["Expressions"]
 
@@ -56,6 +57,15 @@ class Expressions(ABC):
         self._named: dict[str, Value] = {}
         self._naming: list[str] = []
         self._written_out = 0
+
+    @property
+    @abstractmethod
+    def base(self) -> Base:
+        """The stage beside whose rows subqueries are computed."""
+
+    @abstractmethod
+    def lifted(self, value: Value) -> Value:
+        """Give a value of that stage as this one sees it."""
 
     @abstractmethod
     def column(self, node: exp.Column) -> Value | None:
@@ -168,14 +178,19 @@ class Expressions(ABC):
                 return made(template, self.truth(node.this), kind=Kind.BOOLEAN)
             case exp.Between():
                 return self._between(node)
+            case exp.Cast():
+                return self._cast(node, span)
+        return self._of_two(node, span)
+
+    def _of_two(self, node: exp.Expr, span: Span) -> Value:
+        """Bind what combines two values, or a value and a subquery."""
+        match node:
             case exp.In():
                 return self._in(node)
             case exp.Exists():
                 return self.opener.exists(self, node)
             case exp.Subquery():
                 return self.opener.scalar(self, node)
-            case exp.Cast():
-                return self._cast(node, span)
             case exp.NullSafeEQ() | exp.NullSafeNEQ():
                 word = "NOT DISTINCT" if isinstance(node, exp.NullSafeEQ) else "DISTINCT"
                 return self._both(node, f"({{0}} IS {word} FROM {{1}})")

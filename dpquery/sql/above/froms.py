@@ -1,4 +1,4 @@
-"""FROM above the frontier: open relations, the joins between them, and what names mean there."""
+"""FROM above the frontier: open relations, their joins, and what names mean there."""
 
 from __future__ import annotations
 
@@ -164,7 +164,9 @@ class From:
 
     def _refuse_kind(self, join: exp.Join, kind: str, side: str, span: Span) -> None:
         method = str(join.args.get("method") or "").upper()
-        bad = method or (kind if kind not in {"", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"} else "")
+        bad = method or (
+            kind if kind not in {"", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"} else ""
+        )
         if bad:
             remedy = "JOIN ... USING (...)"
             raise SyntaxRefused(outside(f"{bad} JOIN", span, "not understood", remedy))

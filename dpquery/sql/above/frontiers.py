@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import expressions as exp
 
+from dpquery.errors import SyntaxRefused
 from dpquery.ir import Origin
 from dpquery.sql.above.stages import Base
 from dpquery.sql.above.values import Value
-from dpquery.sql.names import fold
+from dpquery.sql.mending import outside
+from dpquery.sql.names import fold, is_call
 from dpquery.sql.released import Released
 from dpquery.types import Kind
 
@@ -72,9 +74,15 @@ class FrontierRows(Base):
 
     def aggregate(self, node: exp.Expr, name: str) -> Value:
         """Refuse: over rows it would be exact."""
-        call = node.this if isinstance(node, exp.Filter) else node
-        self.released.refuse_function(call, name)
+        inner = next(filter(is_call, node.walk()), None)
+        if inner is not None:
+            shown = self.released.query(f"{self.spans.text(inner)} AS n")
+            remedy = f"SELECT {name}(n) FROM ({shown})"
+            label = "each group is one row here"
+            what = outside(f"{name} of released values", self.spans.of(node), label, remedy)
+            raise SyntaxRefused(what)
+        self.refuse_function(node.this if isinstance(node, exp.Filter) else node, name)
 
     def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
         """Refuse an exact aggregate, or an unknown function."""
-        self.released.refuse_function(call, name)  # type: ignore[arg-type]
+        self.released.refuse_function(call, name)

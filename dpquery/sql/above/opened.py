@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
-from dpquery.sql.above.functions import NAMES as FUNCTIONS
 from dpquery.sql.above.froms import From, Open
+from dpquery.sql.above.functions import NAMES as FUNCTIONS
 from dpquery.sql.above.values import Value, condition
 from dpquery.sql.meant import a_slip_away
 from dpquery.sql.mending import outside

@@ -12,8 +12,8 @@ from dpquery.ir import Origin
 from dpquery.source import Span
 from dpquery.sql.above.aggregates import aggregate_name
 from dpquery.sql.above.expressions import no_column_number
-from dpquery.sql.above.frontiers import FrontierRows
 from dpquery.sql.above.froms import Open, OpenColumn
+from dpquery.sql.above.frontiers import FrontierRows
 from dpquery.sql.above.stages import Base, Groups, Rows, Windowed
 from dpquery.sql.above.values import Value, row_count
 from dpquery.sql.literals import unwrapped
@@ -129,9 +129,7 @@ class Select:
             no_column_number(digits, self.spans.of(node), count, word)
         return int(digits) - 1
 
-    def _bound_item(
-        self, node: exp.Expr, final: Base | Windowed, stage: Base
-    ) -> list[_Item]:
+    def _bound_item(self, node: exp.Expr, final: Base | Windowed, stage: Base) -> list[_Item]:
         """Bind one item: a star is several columns."""
         if isinstance(node, exp.Star) or (
             isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
@@ -165,7 +163,9 @@ class Select:
             if isinstance(stage, Groups):
                 key = stage.key(value)
                 if key is None:
-                    what = outside("* in a group", span, f"{name} is not in GROUP BY", "COUNT(*)")
+                    what = outside(
+                        "* in a group", span, f"{name} is not in GROUP BY", "COUNT(*)"
+                    )
                     raise SyntaxRefused(what)
                 shown = key
             shown = final.lifted(shown) if isinstance(final, Windowed) else shown
@@ -255,7 +255,9 @@ class Select:
             if item.value.sql == value.sql:
                 return f'"c{at}"'
         remedy = "ORDER BY 1"
-        what = outside("this order", self.spans.of(node), "not a column that DISTINCT shows", remedy)
+        what = outside(
+            "this order", self.spans.of(node), "not a column that DISTINCT shows", remedy
+        )
         raise SyntaxRefused(what)
 
     def _last(

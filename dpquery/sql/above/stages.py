@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.errors import Diagnostic, QueryRefused, RuleRefused
+from dpquery.errors import Diagnostic, QueryRefused, RuleRefused, SyntaxRefused
 from dpquery.sql.above.aggregates import AGGREGATES, aggregate_name
 from dpquery.sql.above.calling import aggregate_text, window_text
 from dpquery.sql.above.expressions import Expressions
 from dpquery.sql.above.froms import From
 from dpquery.sql.above.values import Value
 from dpquery.sql.mending import outside
-from dpquery.errors import SyntaxRefused
 from dpquery.sql.names import fold
 from dpquery.types import Kind
 
@@ -233,7 +232,9 @@ class Groups(Base):
 
     def _ungrouped(self, node: exp.Column) -> NoReturn:
         name = self.spans.text(node)
-        what = outside(f"{name} in a group", self.spans.of(node), "not in GROUP BY", f"max({name})")
+        what = outside(
+            f"{name} in a group", self.spans.of(node), "not in GROUP BY", f"max({name})"
+        )
         raise SyntaxRefused(what)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NoReturn
 
 from sqlglot import expressions as exp
@@ -134,8 +135,10 @@ def literal(node: exp.Expr, span: Span) -> Value | None:
             negative = isinstance(node, exp.Neg)
             digits = str((node.this if negative else node).this)
             sql = f"(-{digits})" if negative else digits
+        case datetime():
+            sql = f"CAST('{found.value.isoformat(sep=' ')}' AS TIMESTAMP)"
         case _:
-            sql = f"CAST('{found.value.isoformat(*[' '] * (kind is Kind.TIMESTAMP))}' AS {NAMES[kind]})"
+            sql = f"CAST('{found.value}' AS {NAMES[kind]})"
     if kind is Kind.DECIMAL and isinstance(found.value, int):
         kind = Kind.INTEGER
     short = len(sql) < 19
