@@ -213,10 +213,12 @@ class Statement(Opener):
         for found, alias, join, node in items:
             if alias and from_.calls(alias):
                 refuse_twice(alias, self.spans.of(join or node))
-            engine = self.alias()
+            engine, numbers = self.alias(), len(from_.rows)
             member = from_.member(found, alias, engine)
             from_.join(member, f'{found.source} AS "{engine}"', join)
             from_.sorted = found.sorted and len(items) == 1
+            if member not in from_.members:  # of a semi join, no row is shown
+                del from_.rows[numbers:]
             on = None if join is None else join.args.get("on")
             if on is not None:
                 from_.text += f" ON {condition(self._on(from_, member, on))}"

@@ -86,9 +86,9 @@ _AGGREGATES = (
     Aggregate("FIRST", "a", "first", None), Aggregate("LAST", "a", "last", None),
     Aggregate("ARG_MAX", "aa", "arg_max", None), Aggregate("ARG_MIN", "aa", "arg_min", None),
     Aggregate("MAX_BY", "aa", "arg_max", None), Aggregate("MIN_BY", "aa", "arg_min", None),
-    Aggregate("STRING_AGG", "tt", "string_agg", Kind.TEXT, optional=1),
-    Aggregate("GROUP_CONCAT", "tt", "string_agg", Kind.TEXT, optional=1),
-    Aggregate("LISTAGG", "tt", "string_agg", Kind.TEXT, optional=1),
+    Aggregate("STRING_AGG", "tl", "string_agg", Kind.TEXT, optional=1),
+    Aggregate("GROUP_CONCAT", "tl", "string_agg", Kind.TEXT, optional=1),
+    Aggregate("LISTAGG", "tl", "string_agg", Kind.TEXT, optional=1),
     _of_doubles("STDDEV", "stddev_samp"), _of_doubles("STDDEV_SAMP"),
     _of_doubles("STDDEV_POP"), _of_doubles("VARIANCE", "var_samp"), _of_doubles("VAR_SAMP"),
     _of_doubles("VAR_POP"), _of_doubles("CORR", takes="nn"),
@@ -115,7 +115,10 @@ ONLY_WINDOWS = {
         Aggregate("NTH_VALUE", "ac", "nth_value", None),
     )
 }
-"""Functions that stand before OVER only; `c` is a literal whole number above zero."""
+"""Functions that stand before OVER only.
+
+The letters `s`, `c` and `l` stand for literals: a share, a whole number above zero, a text.
+"""
 
 
 def aggregate_name(node: exp.Expr) -> str | None:

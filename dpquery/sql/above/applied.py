@@ -115,6 +115,8 @@ class Applied:
             if value.kind is not None and value.kind not in kinds:
                 title, label = f"{function.name} needs {what}", f"a {value.kind} here"
                 mismatch(self.spans.of(argument), title, label, _SAMPLES[letter])
+            if letter == "l" and value.constant is None:
+                self._not_literal(function.name, "how it is written", argument, "'%Y-%m'")
         kind = self._kind(function, values)
         template = function.template(len(arguments))
         return made(template, *values, kind=kind, repeats=function.repeats)
@@ -260,7 +262,7 @@ class Applied:
 
 
 _SAMPLES = {
-    "n": "1", "i": "1", "t": "'a'", "b": "TRUE", "m": "DATE '2024-12-31'", "a": "1",
+    "n": "1", "i": "1", "t": "'a'", "b": "TRUE", "m": "DATE '2024-12-31'", "a": "1", "l": "'%Y-%m'",
 }  # fmt: skip
 _EXAMPLES = {
     "ROUND": "ROUND(1.25, 1)",

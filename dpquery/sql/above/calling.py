@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, NoReturn
 
@@ -10,7 +11,7 @@ from sqlglot import expressions as exp
 from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
 from dpquery.sql.above.aggregates import AGGREGATES, ONLY_WINDOWS, Aggregate, window_name
 from dpquery.sql.above.functions import KINDS
-from dpquery.sql.above.values import Value, condition
+from dpquery.sql.above.values import Value, condition, text
 from dpquery.sql.literals import read_literal, unwrapped
 from dpquery.sql.mending import outside
 from dpquery.sql.mismatches import mismatch
@@ -39,7 +40,7 @@ def aggregate_text(
         arguments = []
     values = _bound(place, aggregate, arguments, call)
     written = [
-        aggregate.argument(value) if letter not in "sc" else value.sql
+        aggregate.argument(value) if letter not in "scl" else value.sql
         for value, letter in zip(values, aggregate.takes, strict=False)
     ]
     listed = ("DISTINCT " if distinct else "") + ", ".join(written)
@@ -81,7 +82,7 @@ def _bound(
         _miscounted(place, aggregate, call)
     values = []
     for letter, argument in zip(aggregate.takes, arguments, strict=False):
-        if letter in "sc":
+        if letter in "scl":
             values.append(_literal(place, aggregate, letter, argument))
             continue
         value = place.value(argument)
@@ -91,7 +92,22 @@ def _bound(
             remedy = f"COUNT({place.spans.text(argument)})"
             mismatch(place.spans.of(argument), title, f"a {value.kind} here", remedy)
         values.append(value)
+    if aggregate.name in {"LAG", "LEAD"} and len(values) > 2:
+        values[2] = _default(place, values[0], values[2], arguments[2])
     return values
+
+
+def _default(place: Base, first: Value, default: Value, node: exp.Expr) -> Value:
+    """Hold a default against the values that it stands beside: it is converted to their type."""
+    alike = first.kind is default.kind not in {None, Kind.DECIMAL} or default.sql == "NULL"
+    short = default.constant is not None and default.numeric and len(default.sql) <= 9
+    if alike and default.kind is Kind.INTEGER:
+        return replace(default, sql=f"TRY_CAST({default.total} AS BIGINT)", safe=True)
+    if not alike and not (short and first.numeric):
+        what = "value" if first.kind is None else str(first.kind)
+        title, label = f"the default has to be a {what}", f"a {default.kind}"
+        mismatch(place.spans.of(node), title, label, "NULL")
+    return default
 
 
 def _miscounted(place: Base, aggregate: Aggregate, call: exp.Expr) -> NoReturn:
@@ -108,7 +124,11 @@ def _miscounted(place: Base, aggregate: Aggregate, call: exp.Expr) -> NoReturn:
     )
 
 
-_WHAT = {"s": "a literal from 0 to 1", "c": "a literal whole number"}
+_WHAT = {
+    "s": "a literal from 0 to 1",
+    "c": "a literal whole number",
+    "l": "a literal text",
+}
 
 
 def _literal(place: Base, aggregate: Aggregate, letter: str, node: exp.Expr) -> Value:
@@ -121,7 +141,9 @@ def _literal(place: Base, aggregate: Aggregate, letter: str, node: exp.Expr) -> 
     else:
         least = -MOST if aggregate.name in {"LAG", "LEAD"} else 1
         fits = isinstance(number, int) and least <= number <= MOST
-    if not fits:
+    if letter == "l" and isinstance(number, str):
+        return Value(text(number), Kind.TEXT, safe=True)
+    if not fits or letter == "l":
         raise NameRefused(
             Diagnostic(
                 "DPQ207",
@@ -129,7 +151,7 @@ def _literal(place: Base, aggregate: Aggregate, letter: str, node: exp.Expr) -> 
                 span,
                 "not such a literal",
                 ("it is read from the text before anything is computed.",),
-                ("0.5" if letter == "s" else "1",),
+                ({"s": "0.5", "c": "1"}.get(letter, "', '"),),
             )
         )
     written = str(inner.this) if not isinstance(inner, exp.Neg) else f"-{inner.this.this}"
@@ -155,7 +177,7 @@ def window_text(place: Base, node: exp.Window) -> tuple[str, Kind | None, bool]:
         remedy = "row_number() OVER ()"
         raise SyntaxRefused(outside("a window over this", span, "no window function", remedy))
     function = ONLY_WINDOWS.get(name) or AGGREGATES[name]
-    text, kind, narrow = aggregate_text(place, function, node.this)
+    called, kind, narrow = aggregate_text(place, function, node.this)
     parts = []
     partition = node.args.get("partition_by") or []
     if partition:
@@ -167,9 +189,9 @@ def window_text(place: Base, node: exp.Window) -> tuple[str, Kind | None, bool]:
     if node.args.get("spec") is not None:
         parts.append(_frame(place, node.args["spec"]))
     over = f"OVER ({' '.join(parts)})"
-    if text.startswith("TRY_CAST("):  # the conversion of a sum, which stands around the whole
-        return text.removesuffix(" AS BIGINT)") + f" {over} AS BIGINT)", kind, narrow
-    return f"{text} {over}", kind, narrow
+    if called.startswith("TRY_CAST("):  # the conversion of a sum stands around the whole
+        return called.removesuffix(" AS BIGINT)") + f" {over} AS BIGINT)", kind, narrow
+    return f"{called} {over}", kind, narrow
 
 
 def _frame(place: Base, spec: exp.WindowSpec) -> str:

@@ -22,6 +22,7 @@ KINDS: dict[str, tuple[str, frozenset[Kind]]] = {
     "b": ("a condition", frozenset({Kind.BOOLEAN})),
     "m": ("a date or a timestamp", _MOMENTS),
     "a": ("a value", frozenset(Kind)),
+    "l": ("a literal text", frozenset({Kind.TEXT})),
 }
 """What an argument may be, by the letter that stands for it."""
 
@@ -146,7 +147,7 @@ _MOMENT_PARTS = (
     Function("DAYNAME", "m", "dayname({0})", Kind.TEXT),
     Function("MONTHNAME", "m", "monthname({0})", Kind.TEXT),
     Function("LAST_DAY", "m", "last_day({0})", Kind.DATE),
-    Function("STRFTIME", "mt", "strftime({0}, {1})", Kind.TEXT),
+    Function("STRFTIME", "ml", "strftime({0}, {1})", Kind.TEXT),
     Function("MAKE_DATE", "iii", "make_date({0}, {1}, {2})", Kind.DATE),
 )  # fmt: skip
 
