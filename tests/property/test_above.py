@@ -119,7 +119,8 @@ def queries(draw: st.DrawFn) -> str:
             return f"SELECT {value()} AS x FROM t {word} SELECT {value()} FROM t"
         case "joins":
             kind = draw(st.sampled_from(("", "LEFT ", "FULL ", "SEMI ")))
-            return f"SELECT t.i FROM t {kind}JOIN t AS u ON t.s = u.s AND t.i = u.{draw(st.sampled_from('idm'))}"
+            on = f"t.s = u.s AND t.i = u.{draw(st.sampled_from('idm'))}"
+            return f"SELECT t.i FROM t {kind}JOIN t AS u ON {on}"
     return f"SELECT DISTINCT {value()} AS x FROM t WHERE {value()} ORDER BY x LIMIT 9"
 
 

@@ -40,6 +40,13 @@ _PATTERNS: dict[type[exp.Expr], str] = {
     exp.ILike: "({0} ILIKE {1})",
     exp.SimilarTo: "regexp_full_match({0}, {1})",
 }
+_NUMBERS_OF = {
+    Kind.TEXT: "LENGTH({})",
+    Kind.BOOLEAN: "CAST({} AS BIGINT)",
+    Kind.DATE: "YEAR({})",
+    Kind.TIMESTAMP: "YEAR({})",
+}
+"""What of a value is a number."""
 MAX_WRITTEN_OUT = 8_000
 """Parts that names of the SELECT list may stand for, in all."""
 _MOMENTS = {Kind.DATE: DATE, Kind.TIMESTAMP: TIMESTAMP}
@@ -178,7 +185,7 @@ class Expressions(ABC):
                 return made(template, self.truth(node.this), kind=Kind.BOOLEAN)
             case exp.Between():
                 return self._between(node)
-            case exp.Cast():
+            case exp.Cast() if type(node) in {exp.Cast, exp.TryCast}:
                 return self._cast(node, span)
         return self._of_two(node, span)
 
@@ -207,9 +214,10 @@ class Expressions(ABC):
         if found.kind is None or found.numeric:
             return found
         inner = unwrapped(node)
-        written = str(inner.this) if isinstance(inner, exp.Literal) else ""
-        label = f"a {found.kind}"
-        mismatch(self.spans.of(node), "a number is needed here", label, _number_in(written))
+        remedy = _NUMBERS_OF.get(found.kind, "{}").format(self.spans.text(node))
+        if isinstance(inner, exp.Literal):
+            remedy = _number_in(str(inner.this))
+        mismatch(self.spans.of(node), "a number is needed here", f"a {found.kind}", remedy)
 
     def _text(self, node: exp.Expr) -> Value:
         found = self.value(node)

@@ -249,6 +249,8 @@ class Select:
         if isinstance(node, exp.Column) and not node.table and fold(node.name) in self._names:
             return f'"c{self._names[fold(node.name)]}"'
         value = final.value(node)
+        if value.constant is not None:  # the engine would count columns with it
+            return f"TRY({value.sql})"
         if not distinct:
             return value.total
         for at, item in enumerate(self._items):
