@@ -114,6 +114,8 @@ def _release(planned: PlannedRelease) -> Iterator[str]:
     step, call = planned.release.step(), planned.call
     yield call.text
     yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
+    if step.why:
+        yield f"  because    {step.why}"
     for measure in planned.release.measures:
         if isinstance(measure, SumCodes | Histogram) and _bounded(measure.code):
             whose = "policy" if call.options.bounds is None else "query"

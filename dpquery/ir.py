@@ -102,6 +102,9 @@ class Options:
     """Where the argument is clamped: numbers, or days and microseconds since 1970."""
     bounds_span: Span | None = None
     delta_span: Span | None = None
+    smooth: Fraction | None = None
+    """In units of the argument; of moments, in days or microseconds."""
+    smooth_span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +121,8 @@ class Call:
     """FILTER (WHERE ...)."""
     options: Options
     distinct: bool = False
-    order: Fraction | None = None
-    """Which quantile, between 0 and 1."""
+    order: Fraction | tuple[Fraction, ...] | None = None
+    """Which quantile, between 0 and 1; or which ones, where a list is asked for."""
     number: int | None = None
     """The whole number that stands second in calls of some functions."""
     text: str = ""

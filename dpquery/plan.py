@@ -12,7 +12,7 @@ from math import prod
 from dpquery import functions
 from dpquery.budget.charge import Charge
 from dpquery.errors import Diagnostic, NameRefused, internal
-from dpquery.functions.base import Facts, Release
+from dpquery.functions.base import Facts, Noted, Release
 from dpquery.ir import Above, Call, Checked, Contribution, Frontier, Measure, Scan
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
@@ -69,6 +69,8 @@ def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
         for _, contribution in checked.frontiers
         for note in _notes(contribution, frontiers)
     )
+    releases = (planned.release for frontier in frontiers for planned in frontier.releases)
+    notes += tuple(dict.fromkeys(one.note for one in releases if isinstance(one, Noted)))
     charge = _charge(checked, frontiers)
     return Plan(checked.source, frontiers, checked.above, charge, notes, checked.constants)
 

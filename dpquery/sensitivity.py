@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpquery.ir import CountRows, CountUnits, Measure, SumCodes
+from dpquery.ir import CountRows, CountUnits, Histogram, Measure, SumCodes
 from dpquery.privacy import Neighbours, root_above
 
 __all__ = ["l2_sensitivity", "sensitivity", "simplex_l2_sensitivity", "simplex_sensitivity"]
@@ -46,7 +46,8 @@ def sensitivity(
             return weight.total * (max(ends) - min(ends))
         case SumCodes(weight=weight, code=code):
             return twice * weight.total * int(code.size**measure.degree)
-    return twice * measure.weight.total
+        case Histogram(weight=weight):  # a unit's rows leave their cells, another's enter
+            return (2 if substituted else 1) * weight.total
 
 
 def l2_sensitivity(

@@ -20,6 +20,7 @@ from dpquery.engine.base import Engine, Exact
 from dpquery.functions.moments import BernsteinRelease
 from dpquery.functions.noise import AdditiveRelease
 from dpquery.functions.quantile import QuantileRelease
+from dpquery.functions.quantiles import QuantilesRelease
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan import Plan
@@ -68,6 +69,7 @@ class Seen:
 
     given: list[list[int]] = field(default_factory=list)
     cells: int = 1
+    orders: Sequence[Fraction] = (Fraction(0),)
 
     def release(self, exact: Any, randomness: object) -> Sequence[int]:
         if not callable(exact):
@@ -76,14 +78,14 @@ class Seen:
         width = 1 << max(0, (self.cells - 1).bit_length() - 10)
         self.given.append(exact(0, self.cells, width).tolist())
         self.given.append(exact(self.cells // 4, self.cells // 3 + 1, width).tolist())
-        return [0]
+        return [0] * len(self.orders)
 
 
 @dataclass(frozen=True)
 class Drawn:
     """One release, and the exact integers that its mechanism is given."""
 
-    release: AdditiveRelease | BernsteinRelease | QuantileRelease
+    release: AdditiveRelease | BernsteinRelease | QuantileRelease | QuantilesRelease
     given: list[list[int]]
 
     @property
@@ -104,9 +106,11 @@ def drawn(engine: Engine, plan: Plan) -> list[Drawn]:
 def _drawn(release: Any, exact: Exact) -> Drawn:
     if isinstance(release, CHOOSING):
         return Drawn(release, list(handed(release, exact)))
-    quantile = isinstance(release, QuantileRelease)
-    seen = Seen(cells=release.mechanism.cells if quantile else 1)
-    replace(release, **{"mechanism" if quantile else "noise": seen}).run(exact, Randomness())
+    ranked = isinstance(release, QuantileRelease | QuantilesRelease)
+    seen = Seen(cells=release.mechanism.cells) if ranked else Seen()
+    if isinstance(release, QuantilesRelease):
+        seen = replace(seen, orders=release.mechanism.orders)
+    replace(release, **{"mechanism" if ranked else "noise": seen}).run(exact, Randomness())
     return Drawn(release, seen.given)
 
 
@@ -118,12 +122,17 @@ def move(before: Drawn, after: Drawn) -> tuple[Fraction, Fraction]:
     """Give how far a release moved and how far it may, both squared.
 
     Additive noise: in the norm of its loss, over all groups and sums together. Quantiles: the
-    rank score of the cell that moves furthest in each group, added up over the groups.
+    rank score of the cell that moves furthest in each group, added up over the groups. Lists:
+    the histograms of all groups together, in L1 norm.
     """
     release = before.release
     if isinstance(release, CHOOSING):
         far, claimed = moved(release, before.given, after.given)
         return squared(far), squared(claimed)
+    if isinstance(release, QuantilesRelease):
+        pairs = zip(before.histograms, after.histograms, strict=True)
+        apart = (abs(x - y) for a, b in pairs for x, y in zip(a, b, strict=True))
+        return squared(sum(apart)), squared(release.distance)
     if isinstance(release, QuantileRelease):
         order = release.mechanism.order
         pairs = zip(before.histograms, after.histograms, strict=True)

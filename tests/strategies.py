@@ -214,7 +214,7 @@ _ORDERED = (
     | st.sampled_from(["day", "at", "c"])
     | st.just("day, bounds=['2011-01-01', '2012-06-30']")
 )
-_ORDERS = st.sampled_from(["0", "0.1", "0.5", "0.75", "0.999", "1"])
+_ORDERS = st.sampled_from(["0", "0.1", "0.5", "0.75", "0.999", "1", "[0.1, 0.5]", "[1]"])
 _VARIANCES = st.sampled_from(
     ["VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV_POP", "STDDEV_SAMP", "STDDEV"]
 )

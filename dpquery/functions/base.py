@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from dpquery.answer import Cell
 from dpquery.errors import Diagnostic, PlanRefused
@@ -28,12 +28,16 @@ __all__ = [
     "DELTA",
     "EPS",
     "MAX_ROWS",
+    "MAX_ROWS_OF_TABLE",
     "MECHANISM",
+    "MECHANISM_ALIASES",
+    "SMOOTH",
     "Argument",
     "DPFunction",
     "Facts",
     "Measured",
     "NoisyCell",
+    "Noted",
     "Number",
     "Parameter",
     "Release",
@@ -65,6 +69,13 @@ MAX_ROWS = Parameter(
 )
 MECHANISM = Parameter("mechanism", "which mechanism adds the noise, as in mechanism='gaussian'")
 BOUNDS = Parameter("bounds", "where values are clamped, as in bounds=[0, 1000]")
+SMOOTH = Parameter(
+    "rho_smooth",
+    "how far from a value of the right rank all are as good, as in rho_smooth=100; "
+    "for mechanism='inverse_sensitivity'",
+)
+MECHANISM_ALIASES = {"recexp": "recursive", "indexp": "independent", "qexp": "exponential"}
+"""Names under which mechanisms are known elsewhere."""
 COMMON = (EPS, DELTA, MAX_ROWS, MECHANISM)
 
 
@@ -143,6 +154,8 @@ class Step:
     expected_error: str
     """How far noise takes the answer from the exact value, 95 times in 100."""
     weight: Weight
+    why: str = ""
+    """Why this mechanism, where there was a choice."""
 
 
 class Measured(Protocol):
@@ -207,6 +220,16 @@ class Number:
     most: int
     example: int
     least: int = 1
+
+
+@runtime_checkable
+class Noted(Protocol):
+    """A release with something that the analyst should know."""
+
+    @property
+    def note(self) -> str:
+        """Say it in a line."""
+        ...
 
 
 class Argument(StrEnum):

@@ -136,7 +136,10 @@ def _own_bounds(argument: Expr) -> str:
 
 
 def _unbounded(call: Call, argument: Expr) -> PlanRefused:
-    loose = [c.name for c in columns_of(argument).values() if not c.bounded]
+    unbounded = [c.name for c in columns_of(argument).values() if not c.bounded]
+    loose = [
+        name for name in unbounded if name.lower() in call.written.lower()
+    ]  # not computed ones
     retry = f"{call.text.removesuffix(')')}, {example_bounds(argument.type)})"
     owner = f"or ask the data owner to add bounds for {', '.join(loose)} to the policy"
     return PlanRefused(

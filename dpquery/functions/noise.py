@@ -101,9 +101,9 @@ def additive_noise(call: Call, l1: int, l2: Distance) -> AdditiveNoise:
     return DiscreteGaussian.calibrated(l2, options.epsilon, options.delta)
 
 
-def needless(call: Call, span: Span | None) -> PlanRefused:
+def needless(call: Call, span: Span | None, default: str = ADDITIVE[0]) -> PlanRefused:
     """Refuse a delta where the mechanism spends none."""
-    mechanism = call.options.mechanism or ADDITIVE[0]
+    mechanism = call.options.mechanism or default
     return PlanRefused(
         Diagnostic(
             "DPQ403",

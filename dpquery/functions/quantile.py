@@ -12,29 +12,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-import numpy as np
-import numpy.typing as npt
-
-from dpquery.errors import Diagnostic, PlanRefused
+from dpquery.errors import Diagnostic, NameRefused
 from dpquery.events import Event
 from dpquery.functions.base import (
     BOUNDS,
+    DELTA,
     EPS,
     MAX_ROWS,
-    MAX_ROWS_OF_TABLE,
     MECHANISM,
+    SMOOTH,
     Argument,
     DPFunction,
     Facts,
     Measured,
+    Release,
     Step,
-    narrower,
 )
-from dpquery.functions.codes import code_of, from_code
-from dpquery.functions.noise import LEVEL
-from dpquery.ir import Call, Histogram, Measure, Weight
-from dpquery.mechanisms import GridQuantile, rank_range
-from dpquery.mechanisms.grid_quantile import LARGEST_GRID
+from dpquery.functions.codes import from_code
+from dpquery.functions.noise import LEVEL, needless
+from dpquery.functions.noisy_quantile import OF_TEACHING, plan_noisy
+from dpquery.functions.quantiles import OF_LISTS, plan_list
+from dpquery.functions.ranked import (
+    Asked,
+    bins_for,
+    grid_of,
+    most_weight,
+    refuse_many,
+    unfit_mechanism,
+    weight_for,
+)
+from dpquery.ir import Call, Histogram, Measure
+from dpquery.mechanisms import GapQuantile, GridQuantile, SmoothQuantile, rank_range
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Neighbours, decimal_text
 from dpquery.types import Type
@@ -42,12 +50,9 @@ from dpquery.types import Type
 __all__ = ["MEDIAN", "QUANTILE"]
 
 HALF = Fraction(1, 2)
-MAX_GROUPS = 4096
-MOST_BINS = 1 << 13
-MOST_RANGES = 1 << 22
-"""Ranges of one histogram over all groups together."""
-NARROW = 2**62
-"""Below this, scores are computed in 64 bits."""
+OF_RANKS = {kind.name: kind for kind in (GridQuantile, GapQuantile, SmoothQuantile)}
+OF_ONE = (*OF_RANKS, *OF_TEACHING)
+"""The mechanisms that answer one quantile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ class QuantileRelease:
     function: str
     measure: Histogram
     distance: Fraction
-    mechanism: GridQuantile
+    mechanism: GridQuantile | GapQuantile | SmoothQuantile
     type: Type
 
     @property
@@ -99,7 +104,7 @@ class QuantileRelease:
         """Draw one value per group."""
         return [
             QuantileCell(
-                self.mechanism.release(_Asked(exact, self.measure, group), randomness), self
+                self.mechanism.release(Asked(exact, self.measure, group), randomness), self
             )
             for group in range(exact.groups)
         ]
@@ -107,6 +112,13 @@ class QuantileRelease:
     def rows_off(self, confidence: Fraction) -> Fraction:
         """Give a bound on the error in rows of full weight."""
         return Fraction(self.mechanism.rank_interval(confidence), self.measure.weight.scale)
+
+    def _beside(self) -> str:
+        """Say how far from such a value the smoothed one may be."""
+        if not isinstance(self.mechanism, SmoothQuantile):
+            return ""
+        steps = (self.mechanism.reach + 1) * self.mechanism.width - 1
+        return f", or {steps:,} steps beside such a value"
 
     def step(self) -> Step:
         """Describe the release in rows."""
@@ -117,92 +129,64 @@ class QuantileRelease:
             epsilon=self.mechanism.loss(self.distance).epsilon,
             sensitivity=f"{decimal_text(self.distance / scale, 4)} in ranks",
             noise_scale=f"{decimal_text(1 / (self.mechanism.rate * scale), 4)} in ranks",
-            expected_error=f"at most {round(self.rows_off(LEVEL))} ranks",
+            expected_error=f"at most {round(self.rows_off(LEVEL))} ranks{self._beside()}",
             weight=self.measure.weight,
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """The histogram of one group, as the mechanism asks for it."""
-
-    exact: Measured
-    measure: Histogram
-    group: int
-
-    def __call__(self, low: int, high: int, width: int, /) -> npt.NDArray[np.int64]:
-        return self.exact.histogram(self.measure, self.group, low, high, width)
-
-
-def _plan(call: Call, facts: Facts) -> QuantileRelease:
+def _plan(call: Call, facts: Facts) -> Release:
+    if call.options.smooth is not None and call.options.mechanism != SmoothQuantile.name:
+        raise _unsmoothed(call)
+    if isinstance(call.order, tuple):
+        return plan_list(call, call.order, facts)
+    if call.options.mechanism not in (None, *OF_ONE):
+        raise unfit_mechanism(call, "of one order", OF_ONE, "a list")
     order = HALF if call.order is None else call.order
-    code = code_of(call, origin_at_low=True)
-    if code.cells > LARGEST_GRID:
-        raise _too_fine(call)
-    weight = _weight(call, facts, order)
+    if call.options.mechanism in OF_TEACHING:
+        return plan_noisy(call, order, facts)
+    kind = OF_RANKS[call.options.mechanism or GridQuantile.name]
+    if call.options.delta is not None:
+        raise needless(call, call.options.delta_span, kind.name)
+    code = grid_of(call)
+    weight = weight_for(call, facts, order.denominator)
+    refuse_many(call, facts.cells)
     substitution = facts.neighbours is Neighbours.SUBSTITUTE
     distance = rank_range(order, weight.total, substitution=substitution, grouped=facts.grouped)
-    most = MAX_ROWS_OF_TABLE * weight.scale
-    if facts.cells > MAX_GROUPS:
-        raise _too_many(call, facts.cells)
-    mechanism = GridQuantile.calibrated(order, code.cells, most, distance, call.options.epsilon)
-    mechanism = replace(mechanism, bins=_bins(facts.cells))
+    mechanism = kind.calibrated(
+        order, code.cells, most_weight(weight), distance, call.options.epsilon
+    )
+    mechanism = replace(mechanism, bins=min(mechanism.bins, bins_for(facts.cells)))
+    if isinstance(mechanism, SmoothQuantile) and call.options.smooth is not None:
+        steps = -(-call.options.smooth // code.grid)
+        mechanism = replace(mechanism, smooth=min(steps, code.cells))
     measure = Histogram(weight, code, call.condition)
     return QuantileRelease(call.function, measure, distance, mechanism, code.expr.type)
 
 
-def _too_fine(call: Call) -> PlanRefused:
-    return PlanRefused(
+def _unsmoothed(call: Call) -> NameRefused:
+    return NameRefused(
         Diagnostic(
-            "DPQ404",
-            f"{call.function} has too many values to draw from between these bounds",
-            call.options.bounds_span or call.span,
-            "more than 2^63 values",
-            ("a quantile is one of the values that lie on a grid between the bounds.",),
-            (narrower(call), "with fewer steps between the bounds"),
+            "DPQ205",
+            "rho_smooth goes with mechanism='inverse_sensitivity'",
+            call.options.smooth_span,
+            "this would be passed over",
+            ("other mechanisms find a value that many rows share without it.",),
+            ("mechanism='inverse_sensitivity'",),
         )
     )
-
-
-def _bins(groups: int) -> int:
-    """Give how finely a histogram parts the grid: all groups together stay within a bound."""
-    bins = MOST_BINS
-    while bins * groups > MOST_RANGES:
-        bins //= 2
-    return bins
-
-
-def _too_many(call: Call, groups: int) -> PlanRefused:
-    return PlanRefused(
-        Diagnostic(
-            "DPQ405",
-            f"{call.function} is answered for {MAX_GROUPS:,} groups at most",
-            call.span,
-            f"{groups:,} groups",
-            ("each group of a quantile takes scans of its own.",),
-            ("name fewer groups: WHERE a_column IN (1, 2)",),
-        )
-    )
-
-
-def _weight(call: Call, facts: Facts, order: Fraction) -> Weight:
-    """Give weights that leave scores in 64 bits, where the smallest scale allows it."""
-    weight = facts.weight(call)
-    while not weight.plain and weight.scale > 2**16:
-        if order.denominator * MAX_ROWS_OF_TABLE * weight.scale < NARROW:
-            break
-        weight = Weight(weight.limit, weight.scale // 2)
-    return weight
 
 
 QUANTILE = DPFunction(
     name="DP_QUANTILE",
-    summary="A value below which the given share of rows lies: 0.5 is the median.",
+    summary=(
+        "A value below which the given share of rows lies: 0.5 is the median. "
+        "For a list of shares it gives a list of values, at one charge."
+    ),
     star=False,
     argument=Argument.ORDERED,
     order=True,
-    parameters=(EPS, MAX_ROWS, MECHANISM, BOUNDS),
-    mechanisms=("quantile",),
+    parameters=(EPS, DELTA, MAX_ROWS, MECHANISM, BOUNDS, SMOOTH),
+    mechanisms=(*OF_ONE, *OF_LISTS),
     plan=_plan,
     example="SELECT DP_QUANTILE(salary, 0.1, eps=1) FROM staff",
 )
@@ -212,8 +196,8 @@ MEDIAN = DPFunction(
     summary="A value below which half of the rows lie.",
     star=False,
     argument=Argument.ORDERED,
-    parameters=(EPS, MAX_ROWS, MECHANISM, BOUNDS),
-    mechanisms=("quantile",),
+    parameters=(EPS, DELTA, MAX_ROWS, MECHANISM, BOUNDS, SMOOTH),
+    mechanisms=OF_ONE,
     plan=_plan,
     example="SELECT DP_MEDIAN(salary, eps=1) FROM staff",
 )

@@ -11,12 +11,19 @@ from dpquery.mechanisms.discrete_gaussian import DiscreteGaussian
 from dpquery.mechanisms.discrete_laplace import DiscreteLaplace
 from dpquery.mechanisms.discrete_staircase import DiscreteStaircase
 from dpquery.mechanisms.finite_exponential import FiniteExponential
+from dpquery.mechanisms.gap_quantile import GapQuantile
 from dpquery.mechanisms.grid_quantile import GridQuantile, rank_range
+from dpquery.mechanisms.independent_quantiles import IndependentQuantiles
 from dpquery.mechanisms.majority import Majority
 from dpquery.mechanisms.mean_selection import MeanExponential, MeanInverseSensitivity
+from dpquery.mechanisms.noisy_quantile import NoisyQuantile
 from dpquery.mechanisms.noisy_top import NoisyTop
 from dpquery.mechanisms.permute_and_flip import PermuteAndFlip
 from dpquery.mechanisms.randomness import Randomness
+from dpquery.mechanisms.recursive_quantiles import RecursiveQuantiles
+from dpquery.mechanisms.smooth_quantile import SmoothQuantile
+from dpquery.mechanisms.threshold_quantiles import ThresholdQuantiles, threshold_cost
+from dpquery.mechanisms.tree_quantiles import TreeQuantiles
 
 __all__ = [
     "ADDITIVE",
@@ -27,15 +34,23 @@ __all__ = [
     "DiscreteLaplace",
     "DiscreteStaircase",
     "FiniteExponential",
+    "GapQuantile",
     "GridQuantile",
+    "IndependentQuantiles",
     "Majority",
     "MeanExponential",
     "MeanInverseSensitivity",
     "Mechanism",
+    "NoisyQuantile",
     "NoisyTop",
     "PermuteAndFlip",
     "Randomness",
+    "RecursiveQuantiles",
+    "SmoothQuantile",
+    "ThresholdQuantiles",
+    "TreeQuantiles",
     "rank_range",
+    "threshold_cost",
 ]
 
 ADDITIVE: tuple[type[AdditiveNoise], ...] = (DiscreteLaplace, DiscreteGaussian)
@@ -52,4 +67,11 @@ ALL: tuple[type[Mechanism], ...] = (
     AboveThreshold,
     MeanExponential,
     MeanInverseSensitivity,
+    GapQuantile,
+    IndependentQuantiles,
+    NoisyQuantile,
+    RecursiveQuantiles,
+    SmoothQuantile,
+    ThresholdQuantiles,
+    TreeQuantiles,
 )

@@ -7,6 +7,8 @@ frontier. What it holds is exact and private, and leaves through a mechanism alo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from operator import index
 from typing import Protocol
 
@@ -16,10 +18,21 @@ import numpy.typing as npt
 from dpquery.errors import internal
 from dpquery.mechanisms.exponential import Bools, Integers
 
-__all__ = ["NARROW", "Frontier", "Histogram", "Table"]
+__all__ = [
+    "NARROW",
+    "Frontier",
+    "Histogram",
+    "Part",
+    "Table",
+    "as_integers",
+    "asked",
+    "spread_out",
+]
 
 NARROW = 1 << 62
 """What public facts keep below this is computed in 64 bits; the rest in Python's integers."""
+SPREAD_BITS = 8
+"""A cell that is spread is parted into so many binary digits at a time: that costs no scan."""
 
 
 class Histogram(Protocol):
@@ -34,10 +47,29 @@ class Histogram(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The cells from low to high - 1, and the weight below each end."""
+
+    low: int
+    high: int
+    below: int
+    up_to: int
+
+    @property
+    def weight(self) -> int:
+        """The weight inside."""
+        return self.up_to - self.below
+
+    def cut(self, cell: int, below: int) -> tuple[Part, Part]:
+        """Part it before a cell, below which there is a weight."""
+        return Part(self.low, cell, self.below, below), Part(cell, self.high, below, self.up_to)
+
+
 class Table:
     """The bins of one request, and the weight below each of their edges."""
 
-    __slots__ = ("edges", "high", "low", "open", "parent", "resolved", "width")
+    __slots__ = ("edges", "high", "low", "open", "parent", "width")
 
     def __init__(
         self,
@@ -49,11 +81,6 @@ class Table:
         self.edges = edges
         """Of all cells of the grid below; one more than there are bins."""
         self.parent = parent
-        self.resolved: Bools = (edges[1:] == edges[:-1]).astype(np.bool_)
-        """Whether the score of each cell of a bin is known: one cell, or no rows."""
-        if self.width == 1:
-            self.resolved[:] = True
-        self.resolved[-1] |= self.size(len(self) - 1) == 1
         self.open: Bools = np.ones(len(self), dtype=np.bool_)
         """Whether a bin stands for its cells itself; else a table of its own does."""
 
@@ -65,19 +92,28 @@ class Table:
         start = self.low + place * self.width
         return start, min(start + self.width, self.high)
 
-    def size(self, place: int) -> int:
-        """Count the cells of a bin."""
-        start, end = self.span(place)
-        return end - start
-
 
 class Frontier:
-    """Tables that together say what is known of each cell of the grid."""
+    """Tables that together say what is known of each cell of the grid.
 
-    __slots__ = ("_bits", "_dtype", "_held", "_histogram", "tables")
+    A cell may be spread over 2^spread cells of a finer grid, which is then the grid: of a
+    weight of T, unit j of 0 to T - 1 goes to the place that the last `spread` binary digits of
+    j make when they are read from the right. So weights are spread evenly, and more weight
+    moves none that is there. In an aligned block of 2^-t of the cell stand the units whose
+    last t digits are the block's, and these are spread over it by the same rule: how a bin
+    splits follows from its own weight, and no histogram is asked for.
+    """
+
+    __slots__ = ("_bits", "_dtype", "_held", "_histogram", "_spread", "tables")
 
     def __init__(
-        self, histogram: Histogram, cells: int, max_weight: int, bins: int, held: int
+        self,
+        histogram: Histogram,
+        cells: int,
+        max_weight: int,
+        bins: int,
+        held: int,
+        spread: int = 0,
     ) -> None:
         """Ask for the whole grid.
 
@@ -87,18 +123,27 @@ class Frontier:
             max_weight: A public bound on the weight of all rows.
             bins: How many bins a table has at most, a power of two.
             held: How many bins all tables together have at most, once `prune` is done.
+            spread: Over how many binary digits of further cells the histogram's are spread.
         """
         self._histogram, self._bits, self._held = histogram, bins.bit_length() - 1, held
+        self._spread = spread
         self._dtype: npt.DTypeLike = np.int64 if max_weight < NARROW else object
-        weights = self._asked(0, cells)
+        whole = (0, cells << spread)
+        width = self._width(*whole)
+        weights = self._asked(*whole, width)
         if sum(weights.tolist()) > max_weight:
             raise internal("the weight of all rows stays below its public bound")
-        self.tables = [self._table((0, cells), 0, weights, None)]
+        self.tables = [self._table((*whole, width), 0, weights, None)]
 
     @property
     def total(self) -> int:
         """The weight of all rows."""
         return int(self.tables[0].edges[-1])
+
+    @property
+    def whole(self) -> Part:
+        """All cells of the grid."""
+        return Part(0, self.tables[0].high, 0, self.total)
 
     @property
     def size(self) -> int:
@@ -107,11 +152,18 @@ class Frontier:
 
     def refine(self, table: Table, place: int) -> Table:
         """Give an open bin a table of its own."""
-        span, below = table.span(place), int(table.edges[place])
-        weights = self._asked(*span)
-        if below + sum(weights.tolist()) != table.edges[place + 1]:
+        span = table.span(place)
+        below, up_to = int(table.edges[place]), int(table.edges[place + 1])
+        if span[1] - span[0] <= 1 << self._spread:
+            digits = min(SPREAD_BITS, (span[1] - span[0]).bit_length() - 1)
+            width = span[1] - span[0] >> digits
+            weights = spread_out(up_to - below, digits)
+        else:
+            width = self._width(*span)
+            weights = self._asked(*span, width)
+        if below + sum(weights.tolist()) != up_to:
             raise internal("all histograms of a release read one snapshot of the data")
-        child = self._table(span, below, weights, (table, place))
+        child = self._table((*span, width), below, weights, (table, place))
         table.open[place] = False
         self.tables.append(child)
         return child
@@ -126,20 +178,14 @@ class Frontier:
             self.tables.remove(oldest)
 
     def _width(self, low: int, high: int) -> int:
-        return 1 << max(0, (high - low - 1).bit_length() - self._bits)
+        return 1 << max(self._spread, (high - low - 1).bit_length() - self._bits)
 
-    def _asked(self, low: int, high: int) -> Integers:
-        width = self._width(low, high)
-        weights = _integers(self._histogram(low, high, width))
-        if len(weights) != -(-(high - low) // width):
-            raise internal("a histogram has one weight for each bin")
-        if weights.min() < 0:
-            raise internal("no weight is below zero")
-        return weights
+    def _asked(self, low: int, high: int, width: int) -> Integers:
+        return asked(self._histogram, *(edge >> self._spread for edge in (low, high, width)))
 
     def _table(
         self,
-        span: tuple[int, int],
+        span: tuple[int, int, int],
         below: int,
         weights: Integers,
         parent: tuple[Table, int] | None,
@@ -147,11 +193,46 @@ class Frontier:
         # Sums of 64 bits cannot wrap here: all weights together were shown to fit.
         sums = weights.astype(self._dtype).cumsum()
         edges = np.concatenate([np.zeros(1, dtype=self._dtype), sums]) + below
-        return Table((*span, self._width(*span)), edges, parent)
+        return Table(span, edges, parent)
 
 
-def _integers(weights: Sequence[int] | Integers) -> Integers:
+def asked(histogram: Histogram, low: int, high: int, width: int) -> Integers:
+    """Ask for the weight of each bin, and refuse what cannot be."""
+    weights = as_integers(histogram(low, high, width))
+    if len(weights) != -(-(high - low) // width):
+        raise internal("a histogram has one weight for each bin")
+    if weights.min() < 0:
+        raise internal("no weight is below zero")
+    return weights
+
+
+def as_integers(weights: Sequence[int] | Integers) -> Integers:
     """Give weights as an array, exactly: numpy reads a list of wide integers as floats."""
     if isinstance(weights, np.ndarray) and weights.dtype.kind in "iu":
         return weights
     return np.array([index(weight) for weight in weights], dtype=object)
+
+
+def spread_out(weight: int, digits: int) -> Integers:
+    """Give the weights of 2^digits equal blocks of a cell that is spread.
+
+    Block b has the units j < weight with j mod 2^digits = b read from the right.
+
+    >>> spread_out(5, 2).tolist(), spread_out(6, 2).tolist()
+    ([2, 1, 1, 1], [2, 1, 2, 1])
+    """
+    blocks = _mirrored(digits)
+    last = weight + (1 << digits) - 1
+    if last >= NARROW:
+        blocks = blocks.astype(object)
+    weights: Integers = last - blocks >> digits
+    return weights
+
+
+@lru_cache(maxsize=64)
+def _mirrored(digits: int) -> Integers:
+    """Give the numbers below 2^digits with their binary digits read from the right."""
+    numbers: Integers = np.zeros(1, dtype=np.int64)
+    for _ in range(digits):
+        numbers = np.concatenate([2 * numbers, 2 * numbers + 1])
+    return numbers

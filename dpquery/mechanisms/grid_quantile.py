@@ -143,7 +143,7 @@ class GridQuantile:
 
     def draw(self, frontier: Frontier, randomness: Randomness) -> int:
         """Draw one cell from a frontier on the same grid."""
-        return Envelope(frontier, self.order, self.rate, self.max_weight).draw(randomness)
+        return Envelope(frontier, self.order, self.rate, self.max_weight).draw(randomness)[0]
 
     def rank_interval(self, confidence: Fraction) -> int:
         """Give a weight r so that s of the released cell is at most r as often as stated.

@@ -34,6 +34,9 @@ from dpquery.types import UNKNOWN
 
 __all__ = ["Calls"]
 
+MAX_ORDERS = 1000
+"""More quantiles of one column are a distribution, and are asked for as one."""
+
 
 @dataclass(slots=True)
 class Calls:
@@ -202,15 +205,38 @@ class Calls:
 
     def _order(
         self, function: DPFunction, node: exp.Expr, first: exp.Expr, share: exp.Expr
-    ) -> Fraction:
-        """Read which quantile is asked for."""
-        span, number = self.rows.spans.of(share), unwrapped(share)
-        remedy = self._with_share(node, span, number)
+    ) -> Fraction | tuple[Fraction, ...]:
+        """Read which quantile is asked for, or which ones."""
+        whole = unwrapped(share)
+        if isinstance(whole, exp.Array):
+            if not 1 <= len(whole.expressions) <= MAX_ORDERS:
+                self._refuse_orders(function, first, whole)
+            return tuple(self._one_order(node, part) for part in whole.expressions)
         if isinstance(unwrapped(first), exp.Literal):
             swapped = f"{self.rows.spans.text(share)}, {self.rows.spans.text(first)}"
-            remedy = f"{function.name}({swapped}, eps=0.5)"
+            return self._one_order(node, share, f"{function.name}({swapped}, eps=0.5)")
+        return self._one_order(node, share)
+
+    def _one_order(self, node: exp.Expr, share: exp.Expr, remedy: str = "") -> Fraction:
+        span, number = self.rows.spans.of(share), unwrapped(share)
+        remedy = remedy or self._with_share(node, span, number)
         range_ = (Fraction(0), Fraction(1))
         return read_number_between("the quantile", number, span, range_, remedy)
+
+    def _refuse_orders(
+        self, function: DPFunction, first: exp.Expr, orders: exp.Expr
+    ) -> NoReturn:
+        argument = self.rows.spans.text(first)
+        raise NameRefused(
+            Diagnostic(
+                "DPQ205",
+                f"{function.name} takes a list of 1 to {MAX_ORDERS:,} quantiles",
+                self.rows.spans.of(orders),
+                f"{len(orders.expressions):,} of them",
+                ("each quantile of a list is drawn, and they share the eps of the call.",),
+                (f"{function.name}({argument}, [0.25, 0.75], eps=0.5)",),
+            )
+        )
 
     def _with_share(self, node: exp.Expr, span: Span, number: exp.Expr) -> str:
         """Write a call with another quantile: a percentage becomes a share."""

@@ -32,7 +32,9 @@ from dpquery.sql.unjoined import (
     JoinedBy,
     refuse_computed,
     refuse_kind,
+    refuse_more,
     refuse_off_unit,
+    refuse_public_kind,
     refuse_public_rows,
     refuse_twice,
     refuse_units,
@@ -155,7 +157,8 @@ class _From:
         """Join a public table on its unique key."""
         assert self.relation is not None  # noqa: S101 - it waits until there is one
         if item.kind:
-            refuse_kind(item.span, f"a {item.kind} JOIN with a public table")
+            at = JoinedBy(item.join, item.span, self.context.spans)
+            refuse_public_kind(at, item.kind)
         keeps = item.side == "LEFT"
         using = [] if item.join is None else item.join.args.get("using") or []
         own = self._own(item)
@@ -218,7 +221,8 @@ class _From:
         """Keep the rows of units that are in the other relation, or are not."""
         assert self.relation is not None  # noqa: S101 - the caller looked
         if rest or more:
-            refuse_kind(item.span, f"more than the unit in a {item.kind} JOIN")
+            at = JoinedBy(item.join, item.span, self.context.spans)
+            refuse_more(at, item.kind, item.alias, rest)
         negated = item.kind == "ANTI"
         self.relation = SemiJoin(item.span, self.relation, found.relation, negated)
 

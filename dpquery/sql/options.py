@@ -9,7 +9,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused, listed, nearest
-from dpquery.functions.base import DPFunction, Number
+from dpquery.functions.base import MECHANISM_ALIASES, DPFunction, Number
 from dpquery.ir import Expr, Options
 from dpquery.privacy import EPSILON_MAX, EPSILON_MIN, decimal_text, exact_number
 from dpquery.source import Span
@@ -27,6 +27,7 @@ _EXAMPLES = {
     "eps": "eps=0.5",
     "delta": "delta=1e-7",
     "max_rows_contributed": "max_rows_contributed=5",
+    "rho_smooth": "rho_smooth=100",
 }
 """How each number is written."""
 
@@ -51,8 +52,9 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
         if name != "bounds"
     }
     spans = {name: span for name, (_, span) in given.items()}
-    rows, delta, mechanism = (
-        values.get(name) for name in ("max_rows_contributed", "delta", "mechanism")
+    rows, delta, mechanism, smooth = (
+        values.get(name)
+        for name in ("max_rows_contributed", "delta", "mechanism", "rho_smooth")
     )
     bounds = given.get("bounds")
     return Options(
@@ -65,6 +67,8 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
         max_rows_contributed=None if rows is None else int(rows),
         bounds=None if bounds is None or argument is None else read_bounds(argument, *bounds),
         bounds_span=spans.get("bounds"),
+        smooth=None if smooth is None else Fraction(smooth),
+        smooth_span=spans.get("rho_smooth"),
     )
 
 
@@ -74,6 +78,8 @@ def _option(name: str, node: exp.Expr, span: Span, function: DPFunction) -> Frac
             return read_number_between(name, node, span, (EPSILON_MIN, EPSILON_MAX))
         case "delta":
             return read_number_between(name, node, span, (Fraction(1, 10**30), Fraction(1, 10)))
+        case "rho_smooth":
+            return read_number_between(name, node, span, (Fraction(0), Fraction(10**18)))
         case "max_rows_contributed":
             rows = read_number_between(name, node, span, (Fraction(1), Fraction(MAX_ROWS)))
             if rows.denominator != 1:
@@ -154,6 +160,7 @@ def _mechanism(function: DPFunction, node: exp.Expr, span: Span) -> str:
             )
         )
     name = fold(str(node.this))
+    name = MECHANISM_ALIASES.get(name, name)
     if name not in function.mechanisms:
         near = nearest(name, function.mechanisms) or function.mechanisms[0]
         raise NameRefused(

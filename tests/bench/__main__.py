@@ -30,6 +30,7 @@ class Case:
     limit: float | None = None
 
 
+DECILES = [k / 10 for k in range(1, 10)]
 CASES = (
     Case(
         "count with WHERE",
@@ -67,6 +68,12 @@ CASES = (
         "SELECT DP_MEDIAN(salary, eps=1) FROM people",
         "SELECT quantile_cont(salary, 0.5) FROM people",
         1.0,
+    ),
+    Case(
+        "nine quantiles",
+        f"SELECT DP_QUANTILE(salary, {DECILES}, eps=1) FROM people",
+        f"SELECT quantile_cont(salary, {DECILES}) FROM people",
+        0.6,
     ),
     Case(
         "count of units",

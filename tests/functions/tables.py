@@ -71,8 +71,14 @@ def call(
         None,
         Options(Fraction(eps), NOWHERE, **options),
         distinct,
-        None if order is None else Fraction(order),
+        _order(order),
     )
+
+
+def _order(order: object) -> Fraction | tuple[Fraction, ...] | None:
+    if isinstance(order, tuple | list):
+        return tuple(map(Fraction, order))
+    return None if order is None else Fraction(order)
 
 
 def plan(asked: Call, facts: Facts) -> Release:
@@ -146,14 +152,15 @@ class Held:
 class _Listening:
     """In the place of a mechanism: keeps what it is given, and adds nothing."""
 
-    def __init__(self, cells: int = 0) -> None:
+    def __init__(self, cells: int = 0, orders: tuple[Fraction, ...] = ()) -> None:
         self.cells = cells
+        self.orders = orders
         self.given: list[int] = []
 
     def release(self, exact: object, randomness: None) -> object:
         if self.cells:
             self.given += exact(0, self.cells, 1).tolist()
-            return 0
+            return [0] * len(self.orders) if self.orders else 0
         self.given += exact
         return exact
 
@@ -164,7 +171,8 @@ def exact_vector(release: Release, held: Held) -> Vector:
         listening = _Listening()
         replace(release, noise=listening).run(held, None)
     else:
-        listening = _Listening(release.mechanism.cells)
+        orders = getattr(release.mechanism, "orders", ())
+        listening = _Listening(release.mechanism.cells, orders)
         replace(release, mechanism=listening).run(held, None)
     return tuple(listening.given)
 

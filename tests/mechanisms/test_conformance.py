@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpquery import functions
 from dpquery.events import Gaussian, Pure, decode, encode
+from dpquery.functions.base import DPFunction
 from dpquery.mechanisms import (
     ADDITIVE,
     ALL,
@@ -21,13 +23,20 @@ from dpquery.mechanisms import (
     DiscreteLaplace,
     DiscreteStaircase,
     FiniteExponential,
+    GapQuantile,
     GridQuantile,
+    IndependentQuantiles,
     Majority,
     MeanExponential,
     MeanInverseSensitivity,
     Mechanism,
+    NoisyQuantile,
     NoisyTop,
     PermuteAndFlip,
+    RecursiveQuantiles,
+    SmoothQuantile,
+    ThresholdQuantiles,
+    TreeQuantiles,
 )
 from dpquery.privacy import Loss
 from tests.mechanisms.cases import DELTA, EPSILONS, NAMED, Case
@@ -63,6 +72,13 @@ def test_a_mechanism_of_another_kind_has_tests_of_its_law(kind: type) -> None:
         AboveThreshold: "test_above_threshold.py",
         MeanExponential: "test_mean_selection.py",
         MeanInverseSensitivity: "test_mean_selection.py",
+        GapQuantile: "test_single_quantiles.py",
+        IndependentQuantiles: "test_independent_quantiles.py",
+        NoisyQuantile: "test_single_quantiles.py",
+        RecursiveQuantiles: "test_recursive_quantiles.py",
+        SmoothQuantile: "test_smooth_quantile.py",
+        ThresholdQuantiles: "test_threshold_quantiles.py",
+        TreeQuantiles: "test_tree_quantiles.py",
     }
     assert kind in ADDITIVE or (Path(__file__).parent / own[kind]).exists()
 
@@ -75,7 +91,7 @@ def test_a_quantile_loses_in_proportion_and_says_so() -> None:
     assert decode(encode(mechanism.event(3))) == Pure(Fraction(1))
 
 
-ONE = Fraction(1)
+ONE, HALF = Fraction(1), Fraction(1, 2)
 CALIBRATED = [
     DiscreteStaircase.calibrated(3, ONE),
     FiniteExponential.calibrated(3, ONE),
@@ -86,11 +102,19 @@ CALIBRATED = [
     AboveThreshold.calibrated(3, ONE),
     MeanExponential.calibrated(3, ONE),
     MeanInverseSensitivity.calibrated(3, ONE),
+    GapQuantile.calibrated(HALF, 8, 100, 3, ONE),
+    SmoothQuantile.calibrated(HALF, 8, 100, 3, ONE),
+    RecursiveQuantiles.calibrated((HALF,), 8, 100, 3, ONE),
+    IndependentQuantiles.calibrated((HALF,), 8, 100, (HALF,), 3, ONE),
+    ThresholdQuantiles.calibrated((HALF,), 8, (ONE,), 3, ONE),
+    TreeQuantiles.calibrated((HALF,), 8, 3, ONE),
 ]
 """Of each other kind, noise that loses 1 at a distance of 3."""
 
 
-@pytest.mark.parametrize("mechanism", CALIBRATED, ids=lambda mechanism: mechanism.name)
+@pytest.mark.parametrize(
+    "mechanism", CALIBRATED, ids=lambda mechanism: type(mechanism).__name__
+)
 def test_what_is_chosen_loses_what_was_asked_and_says_so(mechanism: Mechanism) -> None:
     assert mechanism.loss(0) == Loss(Fraction(0))
     assert mechanism.loss(3) == Loss(ONE)
@@ -101,11 +125,14 @@ def test_what_is_chosen_loses_what_was_asked_and_says_so(mechanism: Mechanism) -
 
 
 def test_every_other_kind_is_calibrated_above() -> None:
-    assert {GridQuantile, *map(type, CALIBRATED)} == set(ALL) - set(ADDITIVE)
+    bounded_by_its_range = {NoisyQuantile}  # its loss does not depend on a distance
+    others = {GridQuantile, *map(type, CALIBRATED)} | bounded_by_its_range
+    assert others == set(ALL) - set(ADDITIVE)
 
 
-def test_names_are_not_used_twice() -> None:
-    assert len({kind.name for kind in ALL}) == len(ALL)
+@pytest.mark.parametrize("function", functions.ALL, ids=lambda function: function.name)
+def test_a_function_names_each_of_its_mechanisms_once(function: DPFunction) -> None:
+    assert len(set(function.mechanisms)) == len(function.mechanisms) > 0
 
 
 @pytest.mark.parametrize(("name", "case"), NAMED)

@@ -27,7 +27,7 @@ from dpquery.mechanisms.certified import (
     ln2_around,
     log_above,
 )
-from dpquery.mechanisms.envelope import ATTEMPTS, DEEPEST, Envelope, _Exponents
+from dpquery.mechanisms.envelope import ATTEMPTS, DEEPEST, Envelope, Exponents
 from tests.mechanisms.histograms import Law, Rows
 from tests.mechanisms.sources import ONES, PATTERNS, ZEROS, Failing, Repeating, Seeded, Stuck
 
@@ -63,7 +63,7 @@ def test_logarithms_are_rounded_upwards(number: Fraction) -> None:
 )
 def test_exponents_are_below_the_exact_ones_and_near(rate: Fraction, share: Fraction) -> None:
     """In 64 bits where scores fit, and in Python's integers, with the same result."""
-    exponents = _Exponents.of(rate)
+    exponents = Exponents.of(rate)
     score = int(share / rate)
     low, high = (Fraction(bound, 2**400) for bound in ln2_around(400))
     kinds: list[type] = [object, np.int64] if score < 2**62 else [object]
@@ -158,7 +158,7 @@ def test_what_is_known_of_cells_encloses_their_weights(
                 doublings = float(rate * score) / math.log(2)
                 assert bounds.least[place] <= doublings + 1e-9
                 assert min(doublings, DEEPEST) <= bounds.most[place] + 1 + 1e-5
-                if bounds.table.resolved[place]:
+                if bounds.resolved[place]:
                     assert bounds.scores[place] == score * order.denominator
     assert covered == [1] * cells
 

@@ -59,7 +59,9 @@ CALLS = [
         "VAR_POP(x, ": "",
         "STDDEV_SAMP(y, ": "",
     }.items()
-] + [f"DP_QUANTILE(x, {order}, eps=1)" for order in ("0", "0.1", "0.5", "0.9", "1")]
+] + [
+    f"DP_QUANTILE(x, {order}, eps=1)" for order in ("0", "0.1", "0.5", "0.9", "1", "[0.1, 0.9]")
+]
 CALLS += ["DP_MODE(x, eps=1)", "DP_MODE(g, eps=1)", "DP_MAJORITY(b, eps=1)"]
 CALLS += ["DP_TOP_K(x, 2, eps=1)", "DP_TOP_K(g, 1, eps=1)"]
 CALLS += ["DP_MIN(x, eps=1)", "DP_MAX(y, eps=1)", "DP_FIRST_ABOVE(x, 9, eps=1)"]
@@ -208,6 +210,7 @@ VECTOR, VECTOR_L2 = (
     for name in ("simplex_sensitivity", "simplex_l2_sensitivity")
 )
 RANK = "dpquery.functions.quantile.rank_range"
+LISTED = "dpquery.functions.quantiles.sensitivity"
 WEIGHT, TOTALS, SPREADING = (
     f"dpquery.engine.python.totals.{name}"
     for name in ("row_weight", "Totals.of", "Totals._add_units")
@@ -216,8 +219,9 @@ ROWS, UNITS = "DP_COUNT(*, eps=1)", "DP_COUNT(DISTINCT unit, eps=1)"
 NOISY_ROWS, NOISY_SUM, NOISY_SPREAD = (
     f"DP_{call}, {GAUSSIAN} eps=1)" for call in ("COUNT(*", "SUM(y", "STDDEV(x")
 )
-SUM, MEAN, VARIANCE, HIGH = (
-    f"DP_{call}, eps=1)" for call in ("SUM(x", "AVG(x", "VAR_POP(x", "QUANTILE(x, 0.9")
+SUM, MEAN, VARIANCE, HIGH, LIST = (
+    f"DP_{call}, eps=1)"
+    for call in ("SUM(x", "AVG(x", "VAR_POP(x", "QUANTILE(x, 0.9", "QUANTILE(x, [0.1, 0.9]")
 )
 MISTAKES = {
     # what is wrong: where, how, in which query, of which neighbours, with groups or without
@@ -226,6 +230,8 @@ MISTAKES = {
     "half of a norm": (L2, half, NOISY_SUM, ADD, True),
     "half of a vector": (VECTOR, half, MEAN, ADD, False),
     "half of a rank": (RANK, half, HIGH, ADD, True),
+    "half of a list": (LISTED, half, LIST, ADD, False),
+    "a replaced unit is two, in a list": (LISTED, as_if_added, LIST, SUBSTITUTE, False),
     "K for K^2": (VECTOR, lambda _: of_degree_one, VARIANCE, ADD, False),
     "groups of a count": (L1, as_if_ungrouped, ROWS, SUBSTITUTE, True),
     "groups of a sum": (L1, as_if_ungrouped, SUM, SUBSTITUTE, True),

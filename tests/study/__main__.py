@@ -14,7 +14,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.study import moments, ranks
+from tests.study import lists, moments, ranks
 from tests.study.figures import Figure, table
 
 HERE = Path(__file__).parent
@@ -51,7 +51,7 @@ def save(figures: list[Figure]) -> None:
 def main() -> int:
     start, figures = time.perf_counter(), []
     with tempfile.TemporaryDirectory() as folder:
-        for part in (moments, ranks):
+        for part in (moments, ranks, lists):
             figures += part.figures(Path(folder))
     print(table(figures))
     save(figures)

@@ -68,16 +68,16 @@ refused[DPQ102]: ROLLUP is not part of the language here
    try: SELECT DP_COUNT(*, eps=0.5) AS n FROM staff""",
     ),
     (
-        "SELECT DP_COUNT(*, eps=0.5) FROM staff JOIN visits ON age = minutes",
+        "SELECT DP_COUNT(*, eps=1) FROM staff JOIN visits v ON age = minutes",
         """\
 refused[DPQ304]: this join would pair the rows of different units
   |
-1 | SELECT DP_COUNT(*, eps=0.5) FROM staff JOIN visits ON age = minutes
+1 | SELECT DP_COUNT(*, eps=1) FROM staff JOIN visits v ON age = minutes
   |                                                       ^^^^^^^^^^^^^ not joined on person_id
 
    why: a row then depends on two units at once, and no bound on one of them holds;
         private tables are joined on the privacy unit.
-   try: ON staff.person_id = visits.person_id""",
+   try: SELECT DP_COUNT(*, eps=1) FROM staff JOIN visits v ON staff.person_id = v.person_id""",
     ),
 ]
 

@@ -1,0 +1,267 @@
+"""DP_QUANTILE of a list: several values of one column, drawn together at one charge.
+
+Sensitivity: one unit has a total weight of at most limit * scale in the histograms of all
+groups together, so it moves them by that in L1 norm, and by twice that where it is replaced;
+it moves rank scores by no more than `rank_range` says. Every mechanism here loses in proportion
+to how far these move: one charge covers the list, and all groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Protocol
+
+from dpquery.events import Event
+from dpquery.functions.base import Facts, Measured, Step
+from dpquery.functions.codes import from_code
+from dpquery.functions.noise import LEVEL, needless
+from dpquery.functions.ranked import (
+    Asked,
+    bins_for,
+    grid_of,
+    most_weight,
+    ranges_for,
+    refuse_many,
+    unfit_mechanism,
+    weight_for,
+)
+from dpquery.ir import Call, Histogram, Measure, Weight
+from dpquery.mechanisms import (
+    IndependentQuantiles,
+    Mechanism,
+    RecursiveQuantiles,
+    ThresholdQuantiles,
+    TreeQuantiles,
+    rank_range,
+    threshold_cost,
+)
+from dpquery.mechanisms.frontier import Histogram as Weights
+from dpquery.mechanisms.randomness import Randomness
+from dpquery.privacy import Neighbours, decimal_text
+from dpquery.sensitivity import sensitivity
+from dpquery.types import Type
+
+__all__ = ["OF_LISTS", "plan_list"]
+
+MOST_DRAWN = 64
+"""More quantiles than that are read from a tree of counts."""
+Orders = tuple[Fraction, ...]
+
+
+class ListMechanism(Mechanism, Protocol):
+    """Gives a cell for each of several orders."""
+
+    @property
+    def orders(self) -> Orders:
+        """Each order once, and rising."""
+        ...
+
+    @property
+    def cells(self) -> int:
+        """How many cells the grid has."""
+        ...
+
+    @property
+    def widths(self) -> list[Fraction]:
+        """How widely each draw errs, in weight."""
+        ...
+
+    def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
+        """Draw a cell for each order; they rise or stay."""
+        ...
+
+    def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:
+        """Give how far off the ranks are, in weight, so often; and whether that is proven."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class QuantilesCell:
+    """A released list; noise alone says in ranks, not in values, how far off it is."""
+
+    codes: tuple[int, ...]
+    release: QuantilesRelease
+
+    @property
+    def value(self) -> list[object]:
+        """The values on the column's own grid, in the order that was asked for."""
+        code, element = self.release.measure.code, replace(self.release.type, listed=False)
+        return [from_code(cell + code.origin, code.grid, element) for cell in self.codes]
+
+    @property
+    def mechanism(self) -> str:
+        """The name of the mechanism."""
+        return self.release.mechanism.name
+
+    def interval(self, confidence: Fraction) -> None:
+        """Give nothing: between which values the exact quantiles lie is up to the data."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuantilesRelease:
+    """One list of quantiles per group."""
+
+    function: str
+    measure: Histogram
+    distance: int
+    mechanism: ListMechanism
+    orders: Orders
+    """As they were asked for; the mechanism has each once, and rising."""
+    type: Type
+    why: str
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """One histogram."""
+        return (self.measure,)
+
+    def event(self) -> Event:
+        """State the loss at the proven distance."""
+        return self.mechanism.event(self.distance)
+
+    def run(self, exact: Measured, randomness: Randomness) -> Sequence[QuantilesCell]:
+        """Draw one list per group."""
+        return [
+            self._drawn(Asked(exact, self.measure, group), randomness)
+            for group in range(exact.groups)
+        ]
+
+    def _drawn(self, histogram: Asked, randomness: Randomness) -> QuantilesCell:
+        drawn = self.mechanism.release(histogram, randomness)
+        of_order = dict(zip(self.mechanism.orders, drawn, strict=True))
+        return QuantilesCell(tuple(of_order[order] for order in self.orders), self)
+
+    def _error(self) -> str:
+        """Say how many rows of full weight the values are off."""
+        most, proven = self.mechanism.ranks_off(LEVEL)
+        return f"{'at most' if proven else 'about'} {round(most / self._scale)} ranks each"
+
+    @property
+    def _scale(self) -> Fraction:
+        return Fraction(self.measure.weight.scale)
+
+    def step(self) -> Step:
+        """Describe the release in rows."""
+        widths = [width / self._scale for width in self.mechanism.widths]
+        shown = dict.fromkeys(decimal_text(end, 4) for end in (min(widths), max(widths)))
+        return Step(
+            function=self.function,
+            mechanism=self.mechanism.name,
+            epsilon=self.mechanism.loss(self.distance).epsilon,
+            sensitivity=f"{decimal_text(self.distance / self._scale, 4)} in weight of rows",
+            noise_scale=f"{' to '.join(shown)} in ranks",
+            expected_error=self._error(),
+            weight=self.measure.weight,
+            why=self.why,
+        )
+
+
+def plan_list(call: Call, orders: Orders, facts: Facts) -> QuantilesRelease:
+    """Plan the release of a list.
+
+    Raises:
+        NameRefused: DPQ205 a mechanism that answers one quantile.
+        PlanRefused: DPQ401 no bounds, DPQ404 too fine a grid, DPQ405 too many groups.
+    """
+    if call.options.mechanism not in (None, *OF_LISTS):
+        raise unfit_mechanism(call, "of a list", OF_LISTS, "one quantile")
+    if call.options.delta is not None:
+        raise needless(call, call.options.delta_span, OF_LISTS[0])
+    code, rising = grid_of(call), tuple(sorted(set(orders)))
+    name, why = _chosen(call, len(rising))
+    refuse_many(call, facts.cells, 1 if name in _OF_ONE_SCAN else len(rising))
+    weight = weight_for(call, facts, _denominator(rising))
+    measure = Histogram(weight, code, call.condition)
+    asked = _Asked(rising, code.cells, weight, call.options.epsilon, facts)
+    mechanism, distance = _PLANNERS[name](asked, measure)
+    listed = replace(code.expr.type, listed=True)
+    return QuantilesRelease(call.function, measure, distance, mechanism, orders, listed, why)
+
+
+def _chosen(call: Call, count: int) -> tuple[str, str]:
+    """Choose a mechanism from the number of orders alone, and say why."""
+    if call.options.mechanism is not None:
+        return call.options.mechanism, ""
+    if count > MOST_DRAWN:
+        return "tree", f"{count} quantiles: a tree of counts errs alike for any number of them"
+    return "recursive", f"{count} quantiles: each row is in few of their draws, by halving"
+
+
+def _denominator(orders: Orders) -> int:
+    """Give the largest denominator of an order, by itself or within its part."""
+    plan = RecursiveQuantiles(orders, 1, Fraction(1), 0).plan
+    return max(order.denominator for order in (*orders, *(draw.order for draw in plan)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a mechanism is planned from."""
+
+    orders: Orders
+    cells: int
+    weight: Weight
+    epsilon: Fraction
+    facts: Facts
+
+    @property
+    def bins(self) -> int:
+        return bins_for(self.facts.cells)
+
+
+Planned = tuple[ListMechanism, int]
+
+
+def _recursive(asked: _Asked, measure: Histogram) -> Planned:
+    distance = sensitivity(measure, asked.facts.neighbours, grouped=asked.facts.grouped)
+    mechanism = RecursiveQuantiles.calibrated(
+        asked.orders, asked.cells, most_weight(asked.weight), distance, asked.epsilon
+    )
+    return replace(mechanism, bins=min(mechanism.bins, asked.bins)), distance
+
+
+def _independent(asked: _Asked, measure: Histogram) -> Planned:
+    substitution = asked.facts.neighbours is Neighbours.SUBSTITUTE
+    ranges = [
+        rank_range(order, 1, substitution=substitution, grouped=asked.facts.grouped)
+        for order in asked.orders
+    ]
+    distance, most = measure.weight.total, most_weight(asked.weight)
+    mechanism = IndependentQuantiles.calibrated(
+        asked.orders, asked.cells, most, ranges, distance, asked.epsilon
+    )
+    return replace(mechanism, bins=min(mechanism.bins, asked.bins)), distance
+
+
+def _tree(asked: _Asked, measure: Histogram) -> Planned:
+    distance = sensitivity(measure, asked.facts.neighbours, grouped=asked.facts.grouped)
+    leaves = ranges_for(asked.facts.cells)
+    return (
+        TreeQuantiles.calibrated(asked.orders, asked.cells, distance, asked.epsilon, leaves),
+        distance,
+    )
+
+
+def _thresholds(asked: _Asked, measure: Histogram) -> Planned:
+    substitution = asked.facts.neighbours is Neighbours.SUBSTITUTE
+    costs = [
+        threshold_cost(order, substitution=substitution, grouped=asked.facts.grouped)
+        for order in asked.orders
+    ]
+    distance = measure.weight.total
+    mechanism = ThresholdQuantiles.calibrated(
+        asked.orders, asked.cells, costs, distance, asked.epsilon
+    )
+    return replace(mechanism, steps=min(mechanism.steps, asked.bins)), distance
+
+
+_PLANNERS: dict[str, Callable[[_Asked, Histogram], Planned]] = {
+    "recursive": _recursive,
+    "independent": _independent,
+    "tree": _tree,
+    "histogram": _thresholds,
+}
+_OF_ONE_SCAN = frozenset({"tree", "histogram"})
+OF_LISTS = tuple(_PLANNERS)
+"""The mechanisms that answer a list."""

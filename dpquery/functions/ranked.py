@@ -1,0 +1,130 @@
+"""What all functions of ranks share: the grid, the weights, and the histograms of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused, listed
+from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured
+from dpquery.functions.codes import code_of
+from dpquery.ir import Call, Code, Histogram, Weight
+from dpquery.mechanisms.exponential import Integers
+from dpquery.mechanisms.frontier import NARROW
+from dpquery.mechanisms.grid_quantile import LARGEST_GRID
+
+__all__ = [
+    "Asked",
+    "bins_for",
+    "grid_of",
+    "most_weight",
+    "ranges_for",
+    "refuse_many",
+    "unfit_mechanism",
+    "weight_for",
+]
+
+MAX_DRAWS = 4096
+"""Values that one call draws over all groups together."""
+MOST_BINS = 1 << 13
+MOST_LEAVES = 1 << 16
+MOST_RANGES = 1 << 22
+"""Ranges of one histogram over all groups together."""
+LEAST_SCALE = 2**16
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The histogram of one group, as a mechanism asks for it."""
+
+    exact: Measured
+    measure: Histogram
+    group: int
+
+    def __call__(self, low: int, high: int, width: int, /) -> Integers:
+        """Give the weight of each range of codes."""
+        return self.exact.histogram(self.measure, self.group, low, high, width)
+
+
+def grid_of(call: Call) -> Code:
+    """Give the grid from which a call draws.
+
+    Raises:
+        PlanRefused: DPQ401 no bounds, DPQ404 too many values between them.
+    """
+    code = code_of(call, origin_at_low=True)
+    if code.cells > LARGEST_GRID:
+        raise PlanRefused(
+            Diagnostic(
+                "DPQ404",
+                f"{call.function} has too many values to draw from between these bounds",
+                call.options.bounds_span or call.span,
+                "more than 2^63 values",
+                ("a quantile is one of the values that lie on a grid between the bounds.",),
+                ("narrow the bounds: bounds=[0, 1000]",),
+            )
+        )
+    return code
+
+
+def weight_for(call: Call, facts: Facts, denominator: int) -> Weight:
+    """Give weights that leave scores in 64 bits, where the smallest scale allows it."""
+    weight = facts.weight(call)
+    while not weight.plain and weight.scale > LEAST_SCALE:
+        if denominator * most_weight(weight) < NARROW:
+            break
+        weight = Weight(weight.limit, weight.scale // 2)
+    return weight
+
+
+def most_weight(weight: Weight) -> int:
+    """Give more than all rows of a table weigh."""
+    return MAX_ROWS_OF_TABLE * weight.scale
+
+
+def bins_for(groups: int) -> int:
+    """Give how finely a histogram parts the grid, where it is asked for again more finely."""
+    return min(MOST_BINS, ranges_for(groups))
+
+
+def ranges_for(groups: int) -> int:
+    """Give how finely one histogram can part the grid: all groups stay within a bound."""
+    ranges = MOST_LEAVES
+    while ranges * groups > MOST_RANGES:
+        ranges //= 2
+    return ranges
+
+
+def refuse_many(call: Call, groups: int, values: int = 1) -> None:
+    """Refuse more draws than scans can be waited for.
+
+    Raises:
+        PlanRefused: DPQ405.
+    """
+    if groups * values <= MAX_DRAWS:
+        return
+    most = f"{MAX_DRAWS // values:,} groups"
+    raise PlanRefused(
+        Diagnostic(
+            "DPQ405",
+            f"{call.function} is answered for {most} at most",
+            call.span,
+            f"{groups:,} groups" + (f" of {values:,} quantiles" if values > 1 else ""),
+            ("each group of a quantile takes scans of its own.",),
+            ("name fewer groups: WHERE a_column IN (1, 2)",),
+        )
+    )
+
+
+def unfit_mechanism(call: Call, asked: str, fitting: Sequence[str], draws: str) -> NameRefused:
+    """Refuse a mechanism that answers the other kind of question."""
+    return NameRefused(
+        Diagnostic(
+            "DPQ205",
+            f"{call.function} {asked} has no mechanism {call.options.mechanism!r}",
+            call.options.mechanism_span,
+            f"it draws {draws}",
+            (f"{call.function} {asked} is drawn by {listed(fitting)}.",),
+            (f"mechanism='{fitting[0]}'",),
+        )
+    )

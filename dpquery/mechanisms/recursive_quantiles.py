@@ -1,0 +1,305 @@
+"""Several quantiles at once: the middle one first, then those on either side of it.
+
+It knows cells, weights and a rate, and neither what the cells stand for nor who pays. Release
+and loss are exact (I8); the probabilities at the end are for tests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate, pairwise, product
+from typing import ClassVar
+
+from dpquery.events import Pure
+from dpquery.mechanisms.base import Distance
+from dpquery.mechanisms.certified import log_above
+from dpquery.mechanisms.envelope import Envelope
+from dpquery.mechanisms.frontier import Frontier, Histogram, Part, spread_out
+from dpquery.mechanisms.grid_quantile import LARGEST_GRID
+from dpquery.mechanisms.randomness import Randomness
+from dpquery.privacy import Loss
+
+__all__ = ["RecursiveQuantiles"]
+
+HALF = Fraction(1, 2)
+SPREAD = 30
+"""2^30 places within a cell: of a billion rows with one value, each has its own."""
+
+Span = tuple[int, int]
+"""Numbers of orders, or places: from the first up to the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecursiveQuantiles:
+    """Draws a cell for each of several orders, the middle order first.
+
+    Claim:
+        If the weights of two data sets differ by d in L1 norm over all cells, their outputs are
+        (rate d, 0)-indistinguishable: for every list v of cells, P[release(a) = v] <=
+        exp(rate d) * P[release(b) = v].
+
+    Assumes:
+        All histograms of one release show the same weights, integers from 0 that add up to
+        max_weight or less; the integers of `Randomness` are uniform and independent; orders,
+        rate, cells, spread and max_weight do not depend on the rows.
+
+    Proof:
+        Weights are spread first (`Frontier`): a weight of T in a cell is T units of weight 1 at
+        places that depend on their numbers 0 to T - 1 alone. So where weights differ by d in L1
+        norm, d units are taken away or added in all and no other one moves; it is enough to
+        show the claim for one unit x that is added, d times over.
+        A call for some orders on a part of the grid draws v for the middle one, and then calls
+        itself for the lower orders on the places below v, and for the upper ones on those
+        above. Fix what is drawn: the parts are the same with x and without, and in the draws
+        from parts without x, so are the laws. Left are the draws on the way of x.
+        One of them, with its order p rescaled to its part, has P[v] = exp(-c s(v)) / Z, where
+        s(v) = max(0, C(<v) - p N, p N - C(<=v)). Where x is added below v, both ends of s(v)
+        move by 1 - p; where above v, by p; where at v, the first falls by p and the second by
+        1 - p. Let m = max(p, 1 - p): all scores move by at most m, and Z by exp(c m). So P[v]
+        moves by a factor of at most exp(2 m c) in all, and by exp(c) if x is on the light side:
+        below v for p >= 1/2, above v for p < 1/2. Places at v go with the heavy side.
+        `_planned` gives each part a budget, of which the draw takes 2 m c from what goes to the
+        heavy side, and c from what goes to the light one. The first budget is the rate and no
+        budget falls below zero, so the factors on any way of x have a product of at most
+        exp(rate). A part without places is answered with v, and places are told as cells in the
+        end: both follow from what was drawn.
+
+    Sampling:
+        Exact, as one quantile on a grid is (`envelope.py`), the grid being the part; all draws
+        share one frontier. A bin that reaches out of the part is cut to it: the weights at the
+        ends of a part are known from the draws that made it.
+
+    Rounding:
+        Orders, rescaled ones too, and rates are Fractions and the loss is exact; no step leaves
+        exactness. `rank_interval` rounds outwards.
+
+    Utility:
+        Each draw on the way to an order adds its own error, ln(places) / c ranks at most but
+        for its chance, and what the ends of a part are off is never enlarged. Nine deciles of
+        100,000 salaries at epsilon 1 are about 5 rows off, and 64 quantiles twice as far. In
+        print each draw has 1 / levels of the budget on either side:
+        16 % more for deciles. Without spreading, a value shared by 30 % of a million rows
+        throws the orders beside it 66,000 rows off.
+
+    Checked:
+        by its law and its samples; claim and proof reread 2026-11-18
+    """
+
+    orders: tuple[Fraction, ...]
+    """Rising."""
+    cells: int
+    rate: Fraction
+    """What a unit of weight loses on its way through the parts."""
+    max_weight: int
+    """A public bound on the weight of all rows."""
+    spread: int = SPREAD
+    """Over how many binary digits of places the weight of a cell is spread."""
+    bins: int = 1 << 13
+    """The most bins that one histogram has: a power of two."""
+    held: int = 1 << 15
+    """The most bins that are kept from one attempt to the next."""
+
+    name: ClassVar[str] = "recursive"
+    weight_linear: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.orders or not 0 <= self.orders[0] <= self.orders[-1] <= 1:
+            raise ValueError("orders lie between 0 and 1")
+        if any(low >= high for low, high in pairwise(self.orders)):
+            raise ValueError("each order is above the one before it")
+        if not 1 <= self.cells <= LARGEST_GRID:
+            raise ValueError("a grid has 1 to 2^63 cells")
+        if self.rate <= 0 or self.max_weight < 0 or not 0 <= self.spread <= SPREAD:
+            raise ValueError("a rate is above zero, a weight not below, a spread within reach")
+        if self.bins < 2 or self.bins.bit_count() > 1:
+            raise ValueError("the number of bins is a power of two")
+
+    @classmethod
+    def calibrated(
+        cls,
+        orders: Sequence[Fraction],
+        cells: int,
+        max_weight: int,
+        distance: Distance,
+        epsilon: Fraction,
+    ) -> RecursiveQuantiles:
+        """Give the rate that loses exactly epsilon at a distance above zero."""
+        return cls(tuple(orders), cells, epsilon / Fraction(distance), max_weight)
+
+    @property
+    def plan(self) -> Iterator[_Draw]:
+        """Give every draw, each before those below and above it."""
+        return self._plan((0, len(self.orders)), self.rate)
+
+    def _plan(self, span: Span, budget: Fraction) -> Iterator[_Draw]:
+        draw = self._planned(span, budget)
+        if draw is not None:
+            yield draw
+            yield from self._plan((span[0], draw.number), draw.lower)
+            yield from self._plan((draw.number + 1, span[1]), draw.upper)
+
+    @property
+    def widths(self) -> list[Fraction]:
+        """How widely each draw errs, in weight."""
+        return [Fraction(1, draw.rate) for draw in self.plan]
+
+    def loss(self, distance: Distance) -> Loss:
+        """Give rate distance, where weights move by no more than the distance."""
+        return Loss(self.rate * distance)
+
+    def event(self, distance: Distance) -> Pure:
+        """State the loss for the ledger."""
+        return Pure(self.loss(distance).epsilon)
+
+    def release(self, histogram: Histogram, randomness: Randomness) -> list[int]:
+        """Draw a cell for each order; they rise or stay."""
+        frontier = Frontier(
+            histogram, self.cells, self.max_weight, self.bins, self.held, self.spread
+        )
+        whole = (frontier.whole, (0, len(self.orders)), self.rate)
+        return [place >> self.spread for place in self._drawn(frontier, *whole, randomness)]
+
+    def _drawn(
+        self,
+        frontier: Frontier,
+        part: Part,
+        span: Span,
+        budget: Fraction,
+        randomness: Randomness,
+    ) -> list[int]:
+        """Draw a place for each order of a span from a part of the grid."""
+        draw = self._planned(span, budget)
+        if draw is None:
+            return []
+        envelope = Envelope(frontier, draw.order, draw.rate, self.max_weight, part)
+        place, below, up_to = envelope.draw(randomness)
+        lower, upper = part.cut(*((place, below) if draw.high else (place + 1, up_to)))
+        sides = (
+            (lower, (span[0], draw.number), draw.lower),
+            (upper, (draw.number + 1, span[1]), draw.upper),
+        )
+        low, high = (
+            self._drawn(frontier, side, orders, left, randomness)
+            if side.low < side.high
+            else [place] * (orders[1] - orders[0])
+            for side, orders, left in sides
+        )
+        return [*low, place, *high]
+
+    def _planned(self, span: Span, budget: Fraction) -> _Draw | None:
+        """Plan the draw of a span's middle order, and what it leaves of a budget on each side.
+
+        What it takes lies between equal parts for all draws on the heavy side and for those on
+        the light one; any other share of the budget would be as private.
+        """
+        first, end = span
+        if first == end:
+            return None
+        number = (first + end) // 2
+        low = self.orders[first - 1] if first else Fraction(0)
+        high = self.orders[end] if end < len(self.orders) else Fraction(1)
+        order = (self.orders[number] - low) * Fraction(1, high - low)
+        farther = max(order, 1 - order)
+        lighter = Fraction(1, 2 * farther)
+        levels = (number - first).bit_length() + (end - number - 1).bit_length()
+        taken = budget * min(Fraction(1), Fraction(2, 1 + lighter + levels))
+        heavy, light = budget - taken, budget - taken * lighter
+        sides = (light, heavy) if order >= HALF else (heavy, light)
+        return _Draw(number, order, taken * lighter, *sides)
+
+    def rank_interval(self, confidence: Fraction) -> int:
+        """Give a weight r so that all cells are at most r off as often as stated.
+
+        A draw is off by more than ln(places orders / missed) / c with probability missed /
+        orders. A part ends within a place, so a place's weight comes on top; what the ends of a
+        part are off bounds what the part's target is off. It does not depend on the data.
+        """
+        if not 0 < confidence < 1:
+            raise ValueError("a confidence lies between 0 and 1")
+        places = self.cells << self.spread
+        missed = (1 - confidence) * Fraction(1, len(self.orders))
+        bound = log_above(Fraction(places * missed.denominator, missed.numerator))
+        return self._farthest((0, len(self.orders)), self.rate, bound)
+
+    def _farthest(self, span: Span, budget: Fraction, bound: Fraction) -> int:
+        draw = self._planned(span, budget)
+        if draw is None:
+            return 0
+        own = -(-bound // draw.rate) - (-self.max_weight >> self.spread)
+        below = self._farthest((span[0], draw.number), draw.lower, bound)
+        above = self._farthest((draw.number + 1, span[1]), draw.upper, bound)
+        return own + max(below, above)
+
+    def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:
+        """Give `rank_interval`, which is proven."""
+        return self.rank_interval(confidence), True
+
+    def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
+        """Give the probability of each list of cells of a small grid, for tests."""
+        digits = self.spread
+        spread = [part for weight in weights for part in spread_out(weight, digits).tolist()]
+        whole = ((0, len(spread)), (0, len(self.orders)), self.rate)
+        told: dict[tuple[int, ...], float] = {}
+        for places, chance in self._law([0, *accumulate(spread)], *whole).items():
+            cells = tuple(place >> digits for place in places)
+            told[cells] = told.get(cells, 0) + chance
+        return told
+
+    def _law(
+        self, edges: Sequence[int], part: Span, span: Span, budget: Fraction
+    ) -> dict[tuple[int, ...], float]:
+        draw = self._planned(span, budget)
+        if draw is None:
+            return {(): 1}
+        (low, high), (first, end), law = part, span, {}
+        for place, size in zip(range(low, high), draw.law(edges[low : high + 1]), strict=True):
+            sides = _cut(part, place, draw.high)
+            below, above = (
+                self._law(edges, side, orders, left)
+                if side[0] < side[1]
+                else {(place,) * (orders[1] - orders[0]): 1}
+                for side, orders, left in (
+                    (sides[0], (first, draw.number), draw.lower),
+                    (sides[1], (draw.number + 1, end), draw.upper),
+                )
+            )
+            for (a, p), (b, q) in product(below.items(), above.items()):
+                law[(*a, place, *b)] = size * p * q
+        return law
+
+
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """One draw of the recursion, planned from orders and rate alone."""
+
+    number: int
+    """Of the order that is drawn."""
+    order: Fraction
+    """Within the part that it is drawn from."""
+    rate: Fraction
+    lower: Fraction
+    """What a unit of weight may lose after it, in the part below."""
+    upper: Fraction
+
+    @property
+    def high(self) -> bool:
+        """Whether the side above is the heavy one, and has the place that is drawn."""
+        return self.order >= HALF
+
+    def law(self, edges: Sequence[int]) -> list[float]:
+        """Give the probability of each place of a part, for tests."""
+        target = self.order * (edges[-1] - edges[0]) + edges[0]
+        past = ((start - target, target - end) for start, end in pairwise(edges))
+        scores: list[Fraction] = [max(Fraction(0), *ends) for ends in past]
+        sizes = [math.exp(-float(self.rate * score)) for score in scores]
+        total = math.fsum(sizes)
+        return [size / total for size in sizes]
+
+
+def _cut(part: Span, place: int, high: bool) -> tuple[Span, Span]:
+    """Part a part around a place, which goes with the side above or below."""
+    edge = place if high else place + 1
+    return (part[0], edge), (edge, part[1])

@@ -1,0 +1,169 @@
+"""One quantile by smoothed inverse sensitivity: near a value that fits is as good as it.
+
+It knows cells, weights and a rate, and neither what the cells stand for nor who pays. Release
+and loss are exact (I8); the probabilities at the end are for tests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+from typing import ClassVar
+
+from dpquery.events import Pure
+from dpquery.mechanisms.base import Distance
+from dpquery.mechanisms.certified import log_above, shrunk_coin
+from dpquery.mechanisms.envelope import ATTEMPTS, DEEPEST, Exponents
+from dpquery.mechanisms.exponential import Int64s
+from dpquery.mechanisms.frontier import Histogram, as_integers, asked
+from dpquery.mechanisms.grid_quantile import LARGEST_GRID
+from dpquery.mechanisms.randomness import Randomness, broken
+from dpquery.privacy import Loss
+
+__all__ = ["SmoothQuantile"]
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothQuantile:
+    """Draws a cell, the likelier the nearer in rank is the best within `smooth` of it.
+
+    Claim:
+        Let the grid be parted into ranges of `width` cells, t(r) be the score of `GridQuantile`
+        of a range r on the grid of ranges, and s(g) the least t of a range at most `reach`
+        ranges from that of cell g. If the scores t of two data sets differ by at most d, their
+        outputs are (2 rate d, 0)-indistinguishable.
+
+    Assumes:
+        The histogram shows weights that are integers; the integers of `Randomness` are uniform
+        and independent; order, rate, cells, smooth and leaves do not depend on the rows.
+
+    Proof:
+        The least of several numbers moves by no more than the one of them that moves most: the
+        scores s differ by at most d too. P[g] = exp(-rate s(g)) / Z, and both factors change by
+        at most exp(rate d), as in `GridQuantile`.
+
+    Sampling:
+        Exact, by rejection: a cell is proposed with a power of two that is at least its weight
+        exp(-rate s), and kept with a certified coin. One histogram is asked for, always the
+        same.
+
+    Rounding:
+        Order and rate are Fractions and the loss is exact; no step leaves exactness. `smooth`
+        is rounded up to whole ranges.
+
+    Utility:
+        Up to `smooth` cells from the value of the right rank, all cells are equally likely:
+        the price of not missing a value that many rows share, which `GridQuantile` finds
+        without it. On 100,000 rows at epsilon 1 that is 13 to 102 rows for a range of 2.4e-4 of
+        the grid, against 1.
+
+    Checked:
+        by its law and its samples; claim and proof reread 2026-11-18
+    """
+
+    order: Fraction
+    cells: int
+    rate: Fraction
+    """Per unit of weight."""
+    max_weight: int
+    """A public bound on the weight of all rows."""
+    smooth: int = 0
+    """In cells."""
+    bins: int = 1 << 13
+    """The most ranges there are: a power of two."""
+
+    name: ClassVar[str] = "inverse_sensitivity"
+    weight_linear: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.order <= 1:
+            raise ValueError("an order lies between 0 and 1")
+        if not 1 <= self.cells <= LARGEST_GRID:
+            raise ValueError("a grid has 1 to 2^63 cells")
+        if self.rate <= 0 or self.max_weight < 0 or self.smooth < 0:
+            raise ValueError("a rate is above zero, a weight and a distance are not below")
+        if self.bins < 2 or self.bins.bit_count() > 1:
+            raise ValueError("the number of bins is a power of two")
+
+    @classmethod
+    def calibrated(
+        cls, order: Fraction, cells: int, max_weight: int, distance: Distance, epsilon: Fraction
+    ) -> SmoothQuantile:
+        """Give the rate that loses exactly epsilon at a distance above zero."""
+        return cls(order, cells, epsilon / (2 * Fraction(distance)), max_weight)
+
+    @property
+    def width(self) -> int:
+        """How many cells a range has: a power of two."""
+        return 1 << max(0, (self.cells - 1).bit_length() - (self.bins.bit_length() - 1))
+
+    @property
+    def reach(self) -> int:
+        """Over how many ranges to either side the best one counts."""
+        return -(-self.smooth // self.width)
+
+    def loss(self, distance: Distance) -> Loss:
+        """Give 2 rate distance, where no score moves by more than the distance."""
+        return Loss(2 * self.rate * distance)
+
+    def event(self, distance: Distance) -> Pure:
+        """State the loss for the ledger."""
+        return Pure(self.loss(distance).epsilon)
+
+    def release(self, histogram: Histogram, randomness: Randomness) -> int:
+        """Draw one cell."""
+        weights = asked(histogram, 0, self.cells, self.width).tolist()
+        scores, rate = self._scores(weights), self.rate * Fraction(1, self.order.denominator)
+        exponents = Exponents.of(rate)(as_integers(scores))
+        for _ in range(ATTEMPTS):
+            cell = self._proposed(exponents, randomness)
+            place = cell // self.width
+            if shrunk_coin(rate * scores[place], int(exponents[place]), randomness):
+                return cell
+        raise broken()
+
+    def _proposed(self, exponents: Int64s, randomness: Randomness) -> int:
+        """Draw a cell with probability in proportion to 2^-exponent."""
+        masses: list[int] = [1 << DEEPEST - e for e in exponents.tolist()]
+        last = self.cells - self.width * (len(masses) - 1)
+        total = self.width * sum(masses[:-1]) + last * masses[-1]
+        below = randomness.below(total)
+        for place, mass in enumerate(masses):
+            size = last if place == len(masses) - 1 else self.width
+            if below < size * mass:
+                return self.width * place + below // mass
+            below -= size * mass
+        raise broken()
+
+    def _scores(self, weights: Sequence[int]) -> list[int]:
+        """Give s of each range, times the order's denominator.
+
+        Scores fall up to the range that covers the rank and rise behind it, so the least of
+        those in reach is at one of both ends, or zero.
+        """
+        edges, den, n = [0, *accumulate(weights)], self.order.denominator, len(weights)
+        target = self.order.numerator * edges[-1]
+        starts = (den * edges[max(0, r - self.reach)] for r in range(n))
+        ends = (den * edges[min(n, r + self.reach + 1)] for r in range(n))
+        pairs = zip(starts, ends, strict=True)
+        return [max(0, start - target, target - end) for start, end in pairs]
+
+    def rank_interval(self, confidence: Fraction) -> int:
+        """Give a weight r so that a range in reach is at most r off as often as stated."""
+        if not 0 < confidence < 1:
+            raise ValueError("a confidence lies between 0 and 1")
+        missed = 1 - confidence
+        bound = log_above(Fraction(self.cells * missed.denominator, missed.numerator))
+        return -(-bound // self.rate)
+
+    def pmf(self, weights: Sequence[int]) -> list[float]:
+        """Give the probability of each cell of a small grid, for tests."""
+        parts = range(0, self.cells, self.width)
+        scores = self._scores([sum(weights[at : at + self.width]) for at in parts])
+        slope = float(self.rate) / self.order.denominator
+        sizes = [math.exp(-slope * scores[g // self.width]) for g in range(self.cells)]
+        total = math.fsum(sizes)
+        return [size / total for size in sizes]
