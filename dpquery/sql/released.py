@@ -130,7 +130,7 @@ def _kind(call: Call) -> Kind | None:
     function = find(call.function)
     if call.function in {"DP_COUNT", "DP_COUNT_IF"}:
         return Kind.INTEGER
-    if call.number is not None:
+    if call.number is not None or isinstance(call.order, tuple):
         return None
     if function is None or call.argument is None:
         return Kind.DOUBLE

@@ -262,7 +262,8 @@ class Applied:
 
 
 _SAMPLES = {
-    "n": "1", "i": "1", "t": "'a'", "b": "TRUE", "m": "DATE '2024-12-31'", "a": "1", "l": "'%Y-%m'",
+    "n": "1", "i": "1", "t": "'a'", "b": "TRUE", "m": "DATE '2024-12-31'", "a": "1",
+    "l": "'%Y-%m'",
 }  # fmt: skip
 _EXAMPLES = {
     "ROUND": "ROUND(1.25, 1)",

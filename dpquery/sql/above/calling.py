@@ -98,7 +98,7 @@ def _bound(
 
 
 def _default(place: Base, first: Value, default: Value, node: exp.Expr) -> Value:
-    """Hold a default against the values that it stands beside: it is converted to their type."""
+    """Hold a default against the values beside it: it is converted to their type."""
     alike = first.kind is default.kind not in {None, Kind.DECIMAL} or default.sql == "NULL"
     short = default.constant is not None and default.numeric and len(default.sql) <= 9
     if alike and default.kind is Kind.INTEGER:
