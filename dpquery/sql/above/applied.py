@@ -11,7 +11,7 @@ from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, nearest
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES
 from dpquery.source import Span
 from dpquery.sql.above.functions import BY_NAME, KINDS, Function
-from dpquery.sql.above.values import Value, made, widest
+from dpquery.sql.above.values import Value, in_calendar, made, widest
 from dpquery.sql.constructs import refuse_construct
 from dpquery.sql.literals import read_literal, unwrapped
 from dpquery.sql.mending import outside
@@ -198,8 +198,10 @@ class Applied:
             self._unknown_word(unit or number, self.spans.of(interval), sorted(set(UNIT_NAMES)))
         step = f"({{0}} {operator} INTERVAL ({int(number)}) {word})"
         if moment.kind is Kind.DATE and word not in _SUBDAY:
-            return made(f"CAST({step} AS DATE)", moment, kind=Kind.DATE)
-        return made(step, moment, kind=None if moment.kind is None else Kind.TIMESTAMP)
+            return made(in_calendar(f"CAST({step} AS DATE)"), moment, kind=Kind.DATE)
+        return made(
+            in_calendar(step), moment, kind=None if moment.kind is None else Kind.TIMESTAMP
+        )
 
     def days(self, node: exp.Expr, left: Value, operator: str) -> Value:
         """Bind a date and a number of days, or the days between two dates."""
@@ -207,7 +209,7 @@ class Applied:
         if left.kind is Kind.DATE and right.kind is Kind.DATE and operator == "-":
             return made("CAST(({0} - {1}) AS BIGINT)", left, right, kind=Kind.INTEGER)
         if left.kind is Kind.DATE and right.kind in {None, Kind.INTEGER}:
-            template = f"({{0}} {operator} CAST({{1}} AS INTEGER))"
+            template = in_calendar(f"({{0}} {operator} CAST({{1}} AS INTEGER))")
             return made(template, left, right, kind=Kind.DATE)
         title, label = "this cannot be added to a moment", f"a {right.kind} here"
         remedy = f"{self.spans.text(node.this)} {operator} INTERVAL 1 DAY"

@@ -13,7 +13,16 @@ from dpquery.errors import Diagnostic, NameRefused
 from dpquery.source import Span
 from dpquery.sql.above.aggregates import aggregate_name
 from dpquery.sql.above.applied import Applied
-from dpquery.sql.above.values import Value, checked, joined, literal, made, refuse_size, widest
+from dpquery.sql.above.values import (
+    Value,
+    checked,
+    in_calendar,
+    joined,
+    literal,
+    made,
+    refuse_size,
+    widest,
+)
 from dpquery.sql.casts import target
 from dpquery.sql.conditions import chain
 from dpquery.sql.constructs import refuse_construct
@@ -295,7 +304,9 @@ class Expressions(ABC):
             name = {Kind.INTEGER: "BIGINT", Kind.TEXT: "TEXT"}.get(
                 type_.kind, type_.kind.value.upper()
             )
-        return made(f"TRY_CAST({{0}} AS {name})", self.value(node.this), kind=type_.kind)
+        converted = f"TRY_CAST({{0}} AS {name})"
+        converted = in_calendar(converted) if type_.kind in _MOMENTS else converted
+        return made(converted, self.value(node.this), kind=type_.kind)
 
     def _arithmetic(self, node: exp.Expr, operator: str) -> Value:
         right = unwrapped(node.expression)

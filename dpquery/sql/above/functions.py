@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from dpquery.sql.above.values import in_calendar
 from dpquery.types import NUMERIC, Kind
 
 __all__ = ["BY_NAME", "KINDS", "NAMES", "Function"]
@@ -146,9 +147,9 @@ _MOMENT_PARTS = (
     _part("WEEK", "WEEKOFYEAR"),
     Function("DAYNAME", "m", "dayname({0})", Kind.TEXT),
     Function("MONTHNAME", "m", "monthname({0})", Kind.TEXT),
-    Function("LAST_DAY", "m", "last_day({0})", Kind.DATE),
+    Function("LAST_DAY", "m", in_calendar("last_day({0})"), Kind.DATE),
     Function("STRFTIME", "ml", "strftime({0}, {1})", Kind.TEXT),
-    Function("MAKE_DATE", "iii", "make_date({0}, {1}, {2})", Kind.DATE),
+    Function("MAKE_DATE", "iii", in_calendar("make_date({0}, {1}, {2})"), Kind.DATE),
 )  # fmt: skip
 
 _ALL = (*_NUMBERS, *_CHOICES, *_TEXTS, *_MOMENT_PARTS)

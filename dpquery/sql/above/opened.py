@@ -124,8 +124,8 @@ class Opener(Context):
         return " WHERE " + " AND ".join(map(condition, kept)) if kept else ""
 
     def first_item(self, from_: From) -> str:
-        """Write the name of the first relation of a FROM clause."""
-        return written_name(from_.aliases[0]) if from_.aliases else "..."
+        """Write the name of the first relation of a FROM clause; of none, a query."""
+        return written_name(from_.aliases[0]) if from_.aliases else "(SELECT 1)"
 
     def without_table(self, title: str, node: exp.Expr) -> NoReturn:
         """Refuse what has no meaning without FROM."""

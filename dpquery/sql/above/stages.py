@@ -117,7 +117,7 @@ class Rows(Base):
         """Refuse: there is nothing to protect."""
         if not self.from_.members:
             self.opener.without_table("a DP_ function needs a table to ask", node)
-        name = " and ".join(self.from_.aliases)
+        name = " and ".join(self.from_.aliases) or "this query"
         raise RuleRefused(
             Diagnostic(
                 "DPQ303",

@@ -21,6 +21,7 @@ __all__ = [
     "Value",
     "checked",
     "condition",
+    "in_calendar",
     "joined",
     "literal",
     "made",
@@ -106,6 +107,11 @@ def refuse_size(span: Span) -> NoReturn:
             ("compute with fewer levels of aliases, IN, BETWEEN and division",),
         )
     )
+
+
+def in_calendar(sql: str) -> str:
+    """Write a moment that may lie outside years 1 to 9999: NULL there, as rows have it."""
+    return f"list_filter([{sql}], lambda v: year(v) BETWEEN 1 AND 9999)[1]"
 
 
 def quoted(name: str) -> str:
