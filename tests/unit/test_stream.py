@@ -16,9 +16,9 @@ from dpquery.errors import (
     InternalError,
     NameRefused,
     PlanRefused,
+    RuleRefused,
     ScanFailed,
     SessionUnusable,
-    SyntaxRefused,
 )
 from dpquery.functions.base import WEIGHT_SCALE
 from dpquery.ir import CountRows, Weight
