@@ -17,12 +17,14 @@ from dpquery.source import Span
 from dpquery.types import BOOLEAN, INTEGER, UNKNOWN, Interval, Kind, Type, ordinal
 
 __all__ = [
+    "LONGEST_CONSTANT",
     "Apply",
     "Arithmetic",
     "Code",
     "ColumnRef",
     "Compare",
     "Comparison",
+    "Constant",
     "Expr",
     "In",
     "IsNull",
@@ -41,6 +43,8 @@ __all__ = [
     "on_grid",
 ]
 
+LONGEST_CONSTANT = 256
+"""Characters that count of a released text."""
 Scalar = int | Fraction | str | bool | date | datetime
 
 
@@ -82,6 +86,28 @@ class Literal:
             return Interval.point(ordinal(self.value))
         if self.type.numeric and isinstance(self.value, int | Fraction):
             return Interval.point(self.value)
+        return UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value that is computed from earlier releases, before the rows are read.
+
+    Any value of its type may come, or NULL: nothing is known of its range. Two that differ in
+    their value alone are equal, since a charge is made before it is known.
+    """
+
+    span: Span = field(compare=False)
+    number: int
+    """Which of the statement's constants it is."""
+    type: Type
+    value: Scalar | None = field(default=None, compare=False)
+    known: bool = field(default=False, compare=False)
+    """Whether the value is there; NULL is one."""
+
+    @property
+    def domain(self) -> Interval:
+        """Nothing is known."""
         return UNKNOWN
 
 
@@ -223,6 +249,7 @@ class Apply:
 Expr = (
     ColumnRef
     | Literal
+    | Constant
     | Widen
     | Arithmetic
     | Negate
@@ -238,7 +265,7 @@ Expr = (
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Give the expressions directly inside one."""
     match expr:
-        case ColumnRef() | Literal():
+        case ColumnRef() | Literal() | Constant():
             return ()
         case Arithmetic(left=left, right=right) | Compare(left=left, right=right):
             return (left, right)
@@ -335,4 +362,6 @@ def longest_of(expr: Expr) -> int:
             return longest
         case Literal(value=str(text)):
             return len(text)
+        case Constant(type=Type(kind=Kind.TEXT)):
+            return LONGEST_CONSTANT
     return 0

@@ -19,7 +19,7 @@ from dpquery.ir import Above, Scalar
 from dpquery.release import ReleasedTable
 from dpquery.types import Kind, Type
 
-__all__ = ["finish"]
+__all__ = ["finish", "value_of"]
 
 
 def finish(
@@ -27,12 +27,19 @@ def finish(
 ) -> tuple[pa.Table, list[list[Cell | None]]]:
     """Run the query above, name its columns, and find the noise behind each value."""
     result = public.run(above, [_table(one) for one in released])
-    rows: list[int] = []
-    if above.numbered:
-        rows = result.column("row").to_pylist()
-        result = result.drop_columns(["row"])
+    names = [f"r{i}" for i in range(len(above.rows))]
+    numbers = [result.column(name).to_pylist() for name in names]
+    result = result.drop_columns(names)
     table = result.rename_columns([shown.name for shown in above.columns])
-    return table, _cells(above, released, rows)
+    return table, _cells(above, released, numbers, table.num_rows)
+
+
+def value_of(
+    above: Above, released: Sequence[ReleasedTable], public: PublicEngine
+) -> Scalar | None:
+    """Compute one value from what was released so far: a constant of a later scan."""
+    (value,) = public.run(above, [_table(one) for one in released]).column(0).to_pylist()
+    return Fraction(value) if isinstance(value, float) else value
 
 
 def _table(released: ReleasedTable) -> pa.Table:
@@ -60,15 +67,26 @@ def _shown(value: Scalar | None, type_: Type) -> object:
 
 
 def _cells(
-    above: Above, released: Sequence[ReleasedTable], rows: list[int]
+    above: Above,
+    released: Sequence[ReleasedTable],
+    numbers: Sequence[Sequence[int | None]],
+    height: int,
 ) -> list[list[Cell | None]]:
     """Give, for each row of the result, the releases that its columns show unchanged."""
-    sources: list[Sequence[Cell] | None] = []
+    sources = []
     for shown in above.columns:
-        found = None
-        if shown.origin is not None:
-            frontier, name = shown.origin
-            columns = released[frontier].columns
-            found = next((one.cells for one in columns if one.name == name), None)
+        found = []
+        for origin in shown.origins:
+            columns = {one.name: one.cells for one in released[origin.frontier].columns}
+            if origin.column in columns:
+                found.append((numbers[origin.row], columns[origin.column]))
         sources.append(found)
-    return [[None if cells is None else cells[row] for cells in sources] for row in rows]
+    return [[_cell(row, source) for source in sources] for row in range(height)]
+
+
+def _cell(
+    row: int, source: Sequence[tuple[Sequence[int | None], Sequence[Cell]]]
+) -> Cell | None:
+    """Give the release behind a value; None where it cannot be told."""
+    cells = [cells[at] for numbers, cells in source if (at := numbers[row]) is not None]
+    return cells[0] if len(cells) == 1 else None

@@ -71,6 +71,7 @@ __all__ = [
     "Not",
     "Operator",
     "Options",
+    "Origin",
     "Relation",
     "Scalar",
     "Scan",
@@ -171,26 +172,37 @@ class Frontier:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """A release that a column shows unchanged, in the rows that have its row number."""
+
+    row: int
+    """Which of the hidden row numbers says so."""
+    frontier: int
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
 class AboveColumn:
     """A column of the answer, and the release it shows unchanged, if it does."""
 
     name: str
-    origin: tuple[int, str] | None
-    """Number of the frontier and name of the column there."""
+    origins: tuple[Origin, ...] = ()
+    """None where it is computed; several where its rows come from several places."""
 
 
 @dataclass(frozen=True, slots=True)
 class Above:
     """The query over released and public tables, with no word of the analyst's text in it.
 
-    Frontier i is its table `f{i}`, with the columns of that frontier's calls. Where every row
-    of the answer is one row of a frontier, the text ends in a hidden column with that row's
-    number.
+    Frontier i is its table `f{i}`, with the columns of that frontier's calls. Behind the
+    columns shown stand hidden ones, r0, r1 and so on: row numbers of frontiers, by which the
+    noise of a value is found, and NULL in rows that are not of that frontier.
     """
 
     sql: str
     columns: tuple[AboveColumn, ...]
-    numbered: bool
+    rows: tuple[int, ...] = ()
+    """The frontier of each row number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +212,8 @@ class Bound:
     source: Source
     frontiers: tuple[Frontier, ...]
     above: Above
+    constants: tuple[Above, ...] = ()
+    """Queries of one value each, that a scan needs before it is opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +235,7 @@ class Checked:
     source: Source
     frontiers: tuple[tuple[Frontier, Contribution], ...]
     above: Above
+    constants: tuple[Above, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

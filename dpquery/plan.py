@@ -58,6 +58,7 @@ class Plan:
     above: Above
     charge: Charge
     notes: tuple[str, ...]
+    constants: tuple[Above, ...] = ()
 
 
 def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
@@ -70,7 +71,8 @@ def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
     """
     frontiers = tuple(_frontier(*part, policy) for part in checked.frontiers)
     released = [_types(frontier) for frontier in frontiers]
-    if not public.accepts(checked.above, released):
+    asked = (checked.above, *checked.constants)
+    if not all(public.accepts(above, released) for above in asked):
         raise _unfit(checked)
     notes = tuple(
         note
@@ -79,7 +81,8 @@ def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
     )
     releases = (planned.release for frontier in frontiers for planned in frontier.releases)
     notes += tuple(dict.fromkeys(one.note for one in releases if isinstance(one, Noted)))
-    return Plan(checked.source, frontiers, checked.above, _charge(checked, frontiers), notes)
+    charge = _charge(checked, frontiers)
+    return Plan(checked.source, frontiers, checked.above, charge, notes, checked.constants)
 
 
 def _types(frontier: FrontierPlan) -> dict[str, Type]:

@@ -23,6 +23,7 @@ from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Account, Limits, Receipt, Standing
 from dpquery.budget.ledger import Ledger, open_ledger
 from dpquery.builder import Query
+from dpquery.constants import constants_in, filled
 from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, FaultLog
 from dpquery.engine.duckdb.public import PublicEngine
@@ -34,7 +35,8 @@ from dpquery.errors import (
     SyntaxRefused,
 )
 from dpquery.explain import Explanation, explain
-from dpquery.finish import finish
+from dpquery.finish import finish, value_of
+from dpquery.ir import Scalar, Scan
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan import Plan, make_plan
 from dpquery.policy.model import Policy
@@ -140,9 +142,11 @@ class Session:
     def _answer(self, plan: Plan, receipt: Receipt) -> Answer:
         """Read, draw and finish: what a charge has paid for."""
         released: list[ReleasedTable] = []
+        values: dict[int, Scalar | None] = {}
         for number, frontier in enumerate(plan.frontiers):
-            self._told_of_scan(self._engine.about_size(frontier.scan))
-            with self._engine.open(frontier.scan, receipt, number) as exact:
+            scan = self._ready(plan, frontier.scan, released, values)
+            self._told_of_scan(self._engine.about_size(scan))
+            with self._engine.open(scan, receipt, number) as exact:
                 released.append(release(plan, number, exact, receipt, self._randomness))
         table, cells = finish(plan.above, released, self._public)
         loss = basic(plan.charge.events)
@@ -161,6 +165,20 @@ class Session:
             if not any(name in table.written for table in self._policy.tables.values()):
                 catalogue.find_table(self._policy, name)
             return Query(self, name)
+
+    def _ready(
+        self,
+        plan: Plan,
+        scan: Scan,
+        released: Sequence[ReleasedTable],
+        values: dict[int, Scalar | None],
+    ) -> Scan:
+        """Put into a scan what earlier releases have to say in it."""
+        for constant in constants_in(scan):
+            if constant.number not in values:
+                above = plan.constants[constant.number]
+                values[constant.number] = value_of(above, released, self._public)
+        return filled(scan, values)
 
     def above_threshold(self, threshold: int, eps: object) -> Stream:
         """Start a stream of counting questions; its first question is charged for all of them.

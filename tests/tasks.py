@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from pathlib import Path
 
@@ -11,6 +11,8 @@ from dpquery import functions, rowfunctions
 from dpquery.codes import PAGES, Code
 from dpquery.functions.base import DPFunction
 from dpquery.rowfunctions.base import RowFunction
+from dpquery.sql.above.aggregates import AGGREGATES, ONLY_WINDOWS
+from dpquery.sql.above.functions import NAMES as RESULTS
 from tests.docs import follow
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,8 +59,18 @@ def functions_page() -> str:
         "comparisons and arithmetic: from `dpquery/rowfunctions`. Every one has a value, or "
         "NULL, for every row. An argument that is NULL gives NULL, unless said otherwise.",
         *(_family(name, family) for name, family in rowfunctions.FAMILIES.items()),
+        "# Functions of results",
+        "What is computed from released values and from public tables is made of these, from "
+        "`dpquery/sql/above`. None fails on a value: NULL stands where there is no result.",
+        f"Of values: {_names(RESULTS)}.",
+        f"Aggregates, also before `OVER`: {_names(AGGREGATES)}.",
+        f"Before `OVER` alone: {_names(ONLY_WINDOWS)}.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
 
 
 def _function(function: DPFunction) -> str:

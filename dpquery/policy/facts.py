@@ -34,6 +34,10 @@ class PublicFacts(Protocol):
         """Give the engine's own name of a public table."""
         ...
 
+    def listed(self, above: Above) -> Sequence[object] | None:
+        """Give the values of a query of one column over public tables; None if it fails."""
+        ...
+
     def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
         """Say whether a query fits the types of the tables it would be run over."""
         ...

@@ -13,6 +13,7 @@ from fractions import Fraction
 from itertools import product
 from math import prod
 
+from dpquery.constants import constants_in
 from dpquery.expr import (
     Apply,
     Arithmetic,
@@ -145,6 +146,8 @@ def _between(expr: Expr, facts: Facts) -> Values | None:
 
 def _computed(expr: Expr, facts: Facts) -> Values | None:
     """Compute an expression for every combination of its columns' values."""
+    if next(constants_in(expr), None) is not None:
+        return None
     columns = columns_of(expr)
     if not columns or not _is_exact(expr):
         return None

@@ -19,6 +19,7 @@ from dpquery.expr import (
     ColumnRef,
     Compare,
     Comparison,
+    Constant,
     Expr,
     In,
     IsNull,
@@ -57,6 +58,9 @@ def evaluate(expr: Expr, row: Row) -> Value:
             return row[number, name]
         case Literal(value=value, type=type_):
             return constant(value, type_)
+        case Constant(value=value, type=type_):
+            assert expr.known  # noqa: S101 - a scan is opened when its constants are there
+            return None if value is None else constant(value, type_)
         case IsNull(operand=operand):
             return evaluate(operand, row) is None
         case Logic(conjunction=conjunction, parts=parts):

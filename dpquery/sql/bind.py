@@ -7,31 +7,40 @@ and then a relation; or open, released or public, and then a table of the query 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 from sqlglot import expressions as exp
 
 from dpquery.errors import NameRefused, RuleRefused, SyntaxRefused
-from dpquery.ir import Above, Bound, Frontier, Literal
+from dpquery.expr import Constant
+from dpquery.ir import Above, AboveColumn, Bound, Frontier, Literal
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
 from dpquery.source import Span
-from dpquery.sql.above import AboveBinder, Item
-from dpquery.sql.below import Nothing, Public, Released, raw, unaskable
+from dpquery.sql.above.constants import constant_of, literals
+from dpquery.sql.above.froms import From, Member, Open, OpenColumn
+from dpquery.sql.above.frontiers import FrontierRows
+from dpquery.sql.above.opened import Opener
+from dpquery.sql.above.select import Select, parts_of
+from dpquery.sql.above.sets import arms_of, combined, finished
+from dpquery.sql.above.stages import Rows
+from dpquery.sql.above.values import Value, condition, quoted
 from dpquery.sql.calls import Calls
 from dpquery.sql.conditions import Conditions
-from dpquery.sql.constructs import refuse_construct
 from dpquery.sql.derived import derive, union_all
 from dpquery.sql.having import refuse_results_in_where
 from dpquery.sql.joins import bind_from, same_units
 from dpquery.sql.keys import bind_keys
 from dpquery.sql.mending import outside
-from dpquery.sql.names import Member, Scope, fold, is_call, resolve_table
+from dpquery.sql.names import fold, is_call
 from dpquery.sql.offers import COUNT, query_about, query_of_policy
 from dpquery.sql.parse import Parsed, parse
+from dpquery.sql.released import Released, raw, unaskable
 from dpquery.sql.slips import BOUND, UNKNOWN, with_slip_mended
-from dpquery.sql.sources import Context, Derived, Private, PublicItem
+from dpquery.sql.sources import Derived, Private, PublicItem
+from dpquery.sql.unjoined import refuse_twice
 from dpquery.sql.within import filtered, said_of
 
 __all__ = ["bind"]
@@ -62,71 +71,217 @@ def bind(parsed: Parsed, policy: Policy, public: PublicFacts) -> Bound:
 def _bound(parsed: Parsed, policy: Policy, public: PublicFacts) -> Bound:
     statement = Statement(parsed, policy, public)
     above = statement.root(parsed.query)
-    return Bound(parsed.source, tuple(statement.frontiers), above)
+    frontiers, constants = tuple(statement.frontiers), tuple(statement.constants)
+    return Bound(parsed.source, frontiers, above, constants)
 
 
-class Statement(Context):
+class Statement(Opener):
     """One statement as it is bound: its frontiers in the order in which they are released."""
 
     def __init__(self, parsed: Parsed, policy: Policy, public: PublicFacts) -> None:
         super().__init__(policy, public, parsed.spans)
-        self.parsed = parsed
         self.frontiers: list[Frontier] = []
+        self.constants: list[Above] = []
+        """Queries of one value each, for the rows of a frontier."""
+        self._placed: dict[Span, Constant] = {}
+        """Those that were bound, by their place: an expression may be bound twice."""
+        self._released_reads = 0
+        """How often something released was read so far."""
+        self._of_releases: set[int] = set()
+        """Names of WITH that read something released."""
+        self._kept: dict[int, Open] = {}
+        """What names of WITH stand for, once it is known to be open."""
+        self._shared: list[str] = []
+        """Their texts for the engine, in the order in which they were bound."""
 
     def root(self, query: exp.Expr) -> Above:
         """Bind the statement itself: it has to be released or public."""
-        with_ = query.args.get("with_")
-        if with_ is not None:
-            self._name(with_)
-        if not isinstance(query, exp.Select):
-            span = self.spans.of(query)
-            raise SyntaxRefused(outside("UNION of results", span, "not understood", ""))
-        rows = self.rows(query)
-        if isinstance(rows, Private):
-            return self._released(query, rows)
-        return self._open(query)
+        while isinstance(query, exp.Subquery):
+            query = query.this
+        found = self._query(query, root=True)
+        assert isinstance(found, Open)  # noqa: S101 - a root is open, or refused
+        return self.above(found.source[1:-1], found)
 
-    def query(self, node: exp.Expr) -> Derived:
-        """Bind a subquery: to a private relation, or to one that is open."""
+    def above(self, sql: str, found: Open) -> Above:
+        """Give an open query as the engine is asked it, with the names of WITH before it."""
+        shared = f"WITH {', '.join(self._shared)} " if self._shared else ""
+        columns = tuple(AboveColumn(c.name, c.origins) for c in found.columns)
+        return Above(shared + sql, columns, found.hidden)
+
+    def query(self, node: exp.Expr) -> Derived | Open:
+        """Bind a subquery: to a private relation, or to one that is open.
+
+        A name of WITH that is open stands for one release, however often it is read.
+        """
+        if id(node) in self._kept:
+            self._released_reads += id(node) in self._of_releases
+            return self._kept[id(node)]
+        cte = node if isinstance(node, exp.CTE) else None
         while isinstance(node, exp.Subquery | exp.CTE):
             node = node.this
+        if cte is None:
+            return self._query(node, root=False)
+        before = self._released_reads
+        with self.alone():
+            found = self._query(node, root=False)
+        if isinstance(found, Open):
+            if self._released_reads > before:
+                self._of_releases.add(id(cte))
+            name = f"x{len(self._shared)}"
+            self._shared.append(f'"{name}" AS MATERIALIZED {found.source}')
+            found = self._kept[id(cte)] = replace(found, source=f'"{name}"')
+        return found
+
+    def opened(self, node: exp.Expr) -> Open:
+        """Bind a subquery that has to be open."""
+        found = self.query(node)
+        if isinstance(found, Derived):
+            span = self.spans.of(node)
+            raise unaskable(
+                "a subquery over private rows has no place here",
+                span,
+                "nothing in it is released",
+                query_about(found.table, COUNT),
+            )
+        return found
+
+    def _query(self, node: exp.Expr, *, root: bool) -> Derived | Open:
         with_ = node.args.get("with_")
         depth = len(self.withs)
         if with_ is not None:
             self._name(with_)
         try:
-            if isinstance(node, exp.Union):
-                return self._union(node)
+            if isinstance(node, exp.SetOperation):
+                return self._combined(node, root=root)
             if isinstance(node, exp.Select):
-                rows = self.rows(node)
-                if isinstance(rows, Private) and not _has_call(node):
-                    return derive(self, node, filtered(self, rows, node.args.get("where")))
+                return self._select(node, root=root)
             self._not_understood(node)
         finally:
             del self.withs[depth:]
 
+    def _select(self, node: exp.Select, *, root: bool) -> Derived | Open:
+        with self.alone():
+            rows = self._from(node)
+        if isinstance(rows, Private):
+            if root or _has_call(node):
+                return self._released(node, rows, root=root)
+            return derive(self, node, filtered(self, rows, node.args.get("where")))
+        return Select(Rows(self, aliases_of(node), rows), node, root=root).open()
+
     def rows(self, select: exp.Select) -> Private | None:
         """Bind a FROM clause: private rows, or None where nothing in it is private."""
+        found = self._from(select)
+        return found if isinstance(found, Private) else None
+
+    def _from(self, select: exp.Select) -> Private | From:
+        """Bind a FROM clause: private rows, or open ones."""
         from_ = select.args.get("from_")
         if from_ is None:
-            return None
+            return From(self.spans)
         joins = select.args.get("joins") or []
-        items: list[tuple[Derived | PublicItem, str, exp.Join | None, Span]] = []
+        items = []
         for node, join in [(from_.this, None), *((join.this, join) for join in joins)]:
             found, alias = self.item(node)
-            if not isinstance(found, Derived | PublicItem):
-                self._not_understood(node)
-            items.append((found, alias, join, self.spans.of(join or node)))
+            items.append((found, alias, join, node))
         if not any(isinstance(found, Derived) for found, *_ in items):
-            if joins:
-                self._not_understood(joins[0])
-            return None
+            return self._joined([(self._opened(f), *rest) for f, *rest in items])
+        given: list[tuple[Derived | PublicItem, str, exp.Join | None, Span]] = []
+        for found, alias, join, node in items:
+            if not isinstance(found, Derived | PublicItem):
+                self._refuse_mixture(node)
+            given.append((found, alias, join, self.spans.of(join or node)))
         grouped = select.args.get("group") is not None
-        return bind_from(self, items, select.args.get("where"), grouped=grouped)
+        return bind_from(self, given, select.args.get("where"), grouped=grouped)
+
+    def _opened(self, found: object) -> Open:
+        """Give an item of a FROM clause without private rows as an open relation."""
+        if isinstance(found, Open):
+            return found
+        assert isinstance(found, PublicItem)  # noqa: S101 - the others are private
+        name = found.table.name
+        types = self.public.types(name)
+        columns = []
+        for column in self.public.columns(name):
+            type_ = types.get(column)
+            kind = None if type_ is None else type_.kind
+            columns.append(OpenColumn(column, quoted(column), kind))
+        return Open(quoted(self.public.relation(name)), tuple(columns))
+
+    def _joined(self, items: Sequence[tuple[Open, str, exp.Join | None, exp.Expr]]) -> From:
+        """Join open relations, from left to right."""
+        from_ = From(self.spans)
+        for found, alias, join, node in items:
+            if alias and from_.calls(alias):
+                refuse_twice(alias, self.spans.of(join or node))
+            engine, numbers = self.alias(), len(from_.rows)
+            member = from_.member(found, alias, engine)
+            from_.join(member, f'{found.source} AS "{engine}"', join)
+            from_.sorted = found.sorted and len(items) == 1
+            if member not in from_.members:  # of a semi join, no row is shown
+                del from_.rows[numbers:]
+            on = None if join is None else join.args.get("on")
+            if on is not None:
+                from_.text += f" ON {condition(self._on(from_, member, on))}"
+        return from_
+
+    def _on(self, from_: From, member: Member, on: exp.Expr) -> Value:
+        """Bind the condition of a join; a semi join shows its second relation here alone."""
+        seen = from_.members
+        if member not in seen:
+            from_.members = [*seen, member]
+        place = Rows(self, {}, from_)
+        found = place.truth(on)
+        from_.members = seen
+        if not place.plain:
+            span = self.spans.of(on)
+            raise SyntaxRefused(outside("a subquery in ON", span, "not understood", "WHERE"))
+        return found
 
     def values(self, query: exp.Expr) -> list[Literal]:
-        """Refuse a subquery whose values would have to be read now."""
-        self._not_understood(query)
+        """Give the values of a subquery over public tables: they are read now.
+
+        Raises:
+            NameRefused: DPQ208 several columns, or values that a list cannot hold.
+            SyntaxRefused: DPQ102 its values are released, DPQ105 there are too many.
+        """
+        before, span = self._released_reads, self.spans.of(query)
+        found = self._one_value(query)
+        if self._released_reads > before:
+            label = "its values are not known yet"
+            remedy = f"{self.spans.text(query)[:60]} as one value: = (SELECT ...)"
+            raise SyntaxRefused(outside("IN with released values", span, label, remedy))
+        column = found.columns[0]
+        sql = f'SELECT DISTINCT {column.sql} FROM {found.source} AS "{self.alias()}"'
+        return literals(self.public.listed(self.above(sql, found)), column.kind, span)
+
+    def constant(self, node: exp.Subquery) -> Constant:
+        """Bind a scalar subquery among private rows: its value is known before they are read.
+
+        Raises:
+            RuleRefused: DPQ302 nothing in it is released.
+            NameRefused: DPQ208 its type is not known.
+        """
+        span = self.spans.of(node)
+        if span in self._placed:
+            return self._placed[span]
+        found = self._one_value(node)
+        type_, sql = constant_of(found.columns[0], span)
+        whole = f'SELECT CASE WHEN count(*) = 1 THEN first({sql}) END AS "c0"'
+        whole += f' FROM {found.source} AS "{self.alias()}"'
+        self.constants.append(self.above(whole, found))
+        self._placed[span] = Constant(span, len(self.constants) - 1, type_)
+        return self._placed[span]
+
+    def _one_value(self, node: exp.Expr) -> Open:
+        with self.alone():
+            found = self.opened(node)
+        if len(found.columns) != 1:
+            span = self.spans.of(node)
+            label = f"{len(found.columns)} columns"
+            raise SyntaxRefused(
+                outside("a subquery of several columns", span, label, "SELECT 1")
+            )
+        return found
 
     def _name(self, with_: exp.With) -> None:
         """Take up the names of a WITH clause."""
@@ -135,13 +290,25 @@ class Statement(Context):
             names[fold(cte.alias)] = cte
         self.withs.append(names)
 
-    def _union(self, node: exp.Union) -> Derived:
-        """Bind UNION ALL of private relations."""
-        if node.args.get("distinct") or node.args.get("by_name"):
-            self._not_understood(node)
-        parts = [self.query(part) for part in _arms(node)]
+    def _combined(self, node: exp.SetOperation, *, root: bool) -> Derived | Open:
+        """Bind UNION and the like: of private relations, UNION ALL alone."""
+        parts = [self.query(part) for part in arms_of(self, node)]
         private = [part for part in parts if isinstance(part, Derived)]
-        if len(private) < len(parts):
+        if private:
+            return self._union_all(node, parts, private)
+        left, right = (part for part in parts if isinstance(part, Open))
+        found = combined(self, node, left, right)
+        sql = finished(self, node, found, root=root)
+        columns = tuple(replace(c, sql=f'"c{i}"') for i, c in enumerate(found.columns))
+        ordered = node.args.get("order") is not None
+        return Open(f"({sql})", columns, found.hidden, ordered)
+
+    def _union_all(
+        self, node: exp.SetOperation, parts: Sequence[object], private: Sequence[Derived]
+    ) -> Derived:
+        plain = isinstance(node, exp.Union) and not node.args.get("distinct")
+        clauses = any(node.args.get(slot) for slot in ("order", "limit", "offset"))
+        if not plain or clauses or len(private) < len(parts):
             self._not_understood(node)
         span = self.spans.of(node)
         first, *others = private
@@ -150,21 +317,22 @@ class Statement(Context):
                 same_units(self, first.relation, other.relation, span)
         return union_all(self, span, private)
 
+    def _refuse_mixture(self, node: exp.Expr) -> NoReturn:
+        """Refuse private rows beside released ones in a FROM clause."""
+        span = self.spans.of(node)
+        label = "its rows belong to no unit"
+        remedy = "WHERE column > (SELECT ...)"
+        what = outside("a join of private rows with released ones", span, label, remedy)
+        raise SyntaxRefused(what)
+
     def _not_understood(self, node: exp.Expr) -> NoReturn:
         span = self.spans.of(node)
         remedy = query_of_policy(self.policy)
         raise SyntaxRefused(outside("a subquery of this kind", span, "not understood", remedy))
 
-    def _refuse_slots(self, select: exp.Select, *slots: str) -> None:
-        for slot in slots:
-            part = select.args.get(slot)
-            if part:
-                refuse_construct(self.parsed.source, select, self.spans, slot)
-
-    def _released(self, select: exp.Select, rows: Private) -> Above:
-        """Bind a query over private rows: one frontier, and arithmetic on what it releases."""
+    def _released(self, select: exp.Select, rows: Private, *, root: bool) -> Open:
+        """Bind a query over private rows: one frontier, and what is computed from it."""
         scope, spans = rows.scope, self.spans
-        self._refuse_slots(select, "distinct", "qualify")
         where = select.args.get("where")
         if where is not None:
             refuse_results_in_where(select, scope, spans)
@@ -175,107 +343,38 @@ class Statement(Context):
             if _is_star(item):
                 raise raw("*", query_about(scope.table, COUNT), spans.of(item))
         keys = bind_keys(select, binder)
-        number = len(self.frontiers)
-        below = Released(scope, spans, keys, Calls(binder), number)
-        above = AboveBinder(spans, below).over_released(select)
+        below = Released(scope, spans, keys, Calls(binder))
+        for node in filter(is_call, parts_of(select)):
+            if not isinstance(node.parent, exp.Filter) or node.parent.this is not node:
+                below.call(node)
+        below.number = len(self.frontiers)
+        self._released_reads += 1
+        span = spans.of(select.args["from_"].this)
         calls = tuple(below.calls.found)
+        self.frontiers.append(Frontier(span, rows.relation, calls, below.keys))
+        found = Select(FrontierRows(self, aliases_of(select), below), select, root=root).open()
         if not calls:
-            first, label = (
-                spans.of(select.expressions[0]),
-                "no DP_ function over a private table",
-            )
+            first = spans.of(select.expressions[0])
+            label = "no DP_ function over a private table"
             title = f"nothing is asked about {scope.table.name}"
             raise unaskable(title, first, label, below.query(COUNT))
-        span = spans.of(select.args["from_"].this)
-        self.frontiers.append(Frontier(span, rows.relation, calls, below.keys))
-        return above
+        return found
 
-    def _open(self, select: exp.Select) -> Above:
-        """Bind a query over a public table, or over none."""
-        from_ = select.args.get("from_")
-        if from_ is None:
-            self._refuse_slots(select, "distinct", "qualify")
-            return _without_table(self.parsed, self.policy)
-        self._refuse_slots(select, "distinct", "qualify", "joins")
-        node = from_.this
-        if not isinstance(node, exp.Table):
-            self._not_understood(node)
-        table = resolve_table(node, self.policy, self.spans.of(node))
-        scope = Scope((Member(node.alias or table.name, {}),), table)
-        return _over_public(self.parsed, scope, self.public)
+
+def aliases_of(select: exp.Select) -> dict[str, exp.Expr]:
+    """Give what the SELECT list names, folded: the first expression of each name."""
+    found: dict[str, exp.Expr] = {}
+    for item in select.expressions:
+        if isinstance(item, exp.Alias):
+            found.setdefault(fold(item.alias), item.this)
+    return found
 
 
 def _has_call(select: exp.Select) -> bool:
     """Say whether a SELECT holds a DP_ call of its own: then it is released."""
-    pending: list[exp.Expr] = [
-        part
-        for slot in ("expressions", "having", "order", "qualify")
-        for part in _listed(select.args.get(slot))
-    ]
-    while pending:
-        node = pending.pop()
-        if is_call(node):
-            return True
-        if not isinstance(node, exp.Query):
-            pending.extend(node.iter_expressions())
-    return False
-
-
-def _listed(part: object) -> list[exp.Expr]:
-    if part is None:
-        return []
-    return part if isinstance(part, list) else [part]  # type: ignore[list-item]
-
-
-def _arms(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Give the queries of a chain of UNION ALL, from left to right."""
-    pending = [node]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, exp.Union) and not part.args.get("distinct"):
-            pending += [part.expression, part.this]
-        else:
-            yield part
+    return any(map(is_call, parts_of(select)))
 
 
 def _is_star(item: exp.Expr) -> bool:
     qualified = isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
     return qualified or isinstance(item, exp.Star)
-
-
-def _over_public(parsed: Parsed, scope: Scope, public: PublicFacts) -> Above:
-    """Bind a query over a public table: nothing private, nothing charged."""
-    names = tuple(public.columns(scope.table.name))
-    below = Public(scope, parsed.spans, names, public.relation(scope.table.name))
-    _refuse_groups(parsed, below.query)
-    stars = [
-        Item(
-            name,
-            f'"{below.relation}".{exp.to_identifier(name, quoted=True).sql("duckdb")}',
-            None,
-        )
-        for name in names
-    ]
-    return AboveBinder(parsed.spans, below).over_public(_select(parsed), stars)
-
-
-def _without_table(parsed: Parsed, policy: Policy) -> Above:
-    """Bind a query that reads no table, as `SELECT 1`."""
-    _refuse_groups(parsed, "SELECT 1 + 1")
-    below = Nothing(parsed.spans, query_of_policy(policy))
-    return AboveBinder(parsed.spans, below).over_public(_select(parsed), [])
-
-
-def _select(parsed: Parsed) -> exp.Select:
-    assert isinstance(parsed.query, exp.Select)  # noqa: S101 - the root was looked at
-    return parsed.query
-
-
-def _refuse_groups(parsed: Parsed, remedy: str) -> None:
-    """Refuse GROUP BY and HAVING where there are no groups to be released."""
-    for slot, word in (("group", "GROUP BY"), ("having", "HAVING")):
-        clause = parsed.query.args.get(slot)
-        if clause is not None:
-            span = parsed.spans.word(word) or parsed.spans.of(clause)
-            label = "only private rows are put into groups"
-            raise SyntaxRefused(outside(f"{word} of public rows", span, label, remedy))

@@ -36,7 +36,7 @@ from dpquery.sql.names import Scope, fold, is_call, written_name
 from dpquery.sql.offers import COUNT, query_about, sample_condition
 from dpquery.sql.sizes import Sizes
 from dpquery.sql.spans import Spans
-from dpquery.types import BOOLEAN, DATE, TEXT, Interval, Kind
+from dpquery.types import BOOLEAN, DATE, INTEGER, TEXT, Interval, Kind
 
 __all__ = ["Conditions", "chain"]
 
@@ -63,21 +63,27 @@ _PATTERNS: dict[type[exp.Expr], str] = {
 }
 
 
-class Lists(Protocol):
-    """What gives the values of a subquery that reads public tables alone."""
+class Subqueries(Protocol):
+    """What gives the values of subqueries among rows."""
 
     def values(self, query: exp.Expr) -> list[Literal]:
-        """Give them, each once; or refuse a subquery of another kind."""
+        """Give those of one over public tables alone, each once; or refuse another kind."""
+        ...
+
+    def constant(self, node: exp.Subquery) -> Expr:
+        """Give the one value of a subquery over released or public rows."""
         ...
 
 
 class Conditions:
     """Binds expressions over the rows of private relations."""
 
-    def __init__(self, scope: Scope, spans: Spans, lists: Lists | None = None) -> None:
+    def __init__(
+        self, scope: Scope, spans: Spans, subqueries: Subqueries | None = None
+    ) -> None:
         self.scope = scope
         self.spans = spans
-        self._lists = lists
+        self._subqueries = subqueries
         self.where: Expr | None = None
         """What WHERE says of all rows, once it is bound."""
         self._sizes = Sizes()
@@ -141,6 +147,8 @@ class Conditions:
     def _formed(self, node: exp.Expr, span: Span) -> Expr:
         """Bind a row function, by its name or by the words that the language has for it."""
         match node:
+            case exp.Subquery() if self._subqueries is not None:
+                return self._subqueries.constant(node)
             case exp.Case():
                 return self._case(node, span)
             case exp.If():
@@ -264,12 +272,15 @@ class Conditions:
     def _in(self, node: exp.In, span: Span) -> Expr:
         query = node.args.get("query")
         if query is not None:
-            if self._lists is None:
+            if self._subqueries is None:
                 what = outside(
                     "a subquery", self.spans.of(query), "not understood", "IN (1, 2)"
                 )
                 raise SyntaxRefused(what)
-            operand, found = self.bind(node.this), self._lists.values(query)
+            operand, found = self.bind(node.this), self._subqueries.values(query)
+            if not found:  # of no values, none is equal
+                zero, one = Literal(span, 0, INTEGER), Literal(span, 1, INTEGER)
+                return compare(span, Comparison.EQ, zero, one, lambda: "FALSE")
             return member(span, operand, found, self._meant(span, None, operand, *found))
         options = [self.bind(option) for option in node.expressions]
         if not all(isinstance(option, Literal) for option in options):

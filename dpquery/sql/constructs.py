@@ -12,6 +12,7 @@ from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, RuleRefused, SyntaxRefused
 from dpquery.source import Source, Span
+from dpquery.sql.above.aggregates import AGGREGATES
 from dpquery.sql.casts import target
 from dpquery.sql.mending import example, mended, outside
 from dpquery.sql.spans import Spans
@@ -158,6 +159,11 @@ def _is_bounds(option: exp.Expr | None, name: str = "bounds") -> bool:
     return named and option is not None and option.this.name.lower() == name
 
 
+def _is_ordered(node: exp.Expr | None) -> bool:
+    """Say whether a node calls a function that takes an order among its arguments."""
+    return isinstance(node, exp.Anonymous) and str(node.this).upper() in AGGREGATES
+
+
 def _word(source: Source, node: exp.Expr, spans: Spans) -> tuple[str, Span]:
     """Name a construct in the words of SQL, and find the words that make it."""
     name = next((word for kind, word in _WORDS.items() if isinstance(node, kind)), None)
@@ -180,10 +186,10 @@ def _misused(node: exp.Expr) -> str | None:
             return f"IS {right.sql().upper()}"
         case exp.Tuple() if not _is_bounds(node.parent, "contribution_bounds_per_group"):
             return "a row of values"
-        case exp.Order(this=exp.Expr()):
+        case exp.Order(this=exp.Expr()) if not _is_ordered(node.parent):
             return "ORDER BY"
         case exp.Distinct() if not isinstance(
-            node.parent, exp.Anonymous | exp.Count | exp.Select
+            node.parent, exp.Anonymous | exp.Avg | exp.Count | exp.Select | exp.Sum
         ):
             return "DISTINCT"
         case exp.Cast() if target(node) is None:

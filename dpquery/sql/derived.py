@@ -177,7 +177,7 @@ def _grouped_by_columns(context: Context, found: Derived, span: Span) -> Derived
 def _per_unit(context: Context, select: exp.Select, rows: Private) -> Derived:
     """Bind GROUP BY with the unit: order-free aggregates of each unit's rows."""
     span, scope = context.spans.of(select), rows.scope
-    base = Conditions(scope, context.spans)
+    base = Conditions(scope, context.spans, context)
     nodes = list(_group_nodes(context, select, scope))
     if not any(scope.owns(unwrapped(node)) for node in nodes):
         first = next((n for n in _own_nodes(select) if is_exact_aggregate(n)), select)

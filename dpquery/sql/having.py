@@ -33,7 +33,7 @@ def refuse_results_in_where(select: exp.Select, scope: Scope, spans: Spans) -> N
     aliases = {
         fold(item.alias)
         for item in select.expressions
-        if isinstance(item, exp.Alias) and any(map(is_call, item.walk()))
+        if isinstance(item, exp.Alias) and any(map(is_call, item.walk(prune=_is_query)))
     }
 
     def is_result(node: exp.Expr) -> bool:
@@ -41,9 +41,14 @@ def refuse_results_in_where(select: exp.Select, scope: Scope, spans: Spans) -> N
             return fold(node.name) in aliases
         return is_call(node)
 
-    for node in where.dfs() if where is not None else ():
+    # A query inside WHERE is one of its own, and may release what is compared here.
+    for node in where.dfs(prune=_is_query) if where is not None else ():
         if is_result(node):
             _refuse(select, spans, node, is_result)
+
+
+def _is_query(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Query)
 
 
 def _refuse(
@@ -72,7 +77,9 @@ def _with_having(
     kept: list[str] = []
     moved: list[str] = []
     for part in chain(condition) if isinstance(condition, exp.And) else [condition]:
-        (moved if any(map(is_result, part.walk())) else kept).append(_operand(part, spans))
+        (moved if any(map(is_result, part.walk(prune=_is_query))) else kept).append(
+            _operand(part, spans)
+        )
     having = select.args.get("having")
     if having is not None:
         moved.append(_operand(having.this, spans))

@@ -95,7 +95,7 @@ def _items(
 
 
 def _has_call(value: exp.Expr) -> bool:
-    return any(is_call(node) for node in value.walk())
+    return any(map(is_call, value.walk(prune=lambda node: isinstance(node, exp.Query))))
 
 
 def _at(node: exp.Literal, values: Sequence[exp.Expr], span: Span) -> exp.Expr:

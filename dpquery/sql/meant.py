@@ -14,6 +14,7 @@ from sqlglot import expressions as exp
 from dpquery import functions
 from dpquery.errors import QueryRefused
 from dpquery.functions.base import DPFunction
+from dpquery.sql.above.aggregates import aggregate_name
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.names import written_name
 from dpquery.sql.offers import call_about, fits, is_bounded, other_call, sample_call
@@ -82,7 +83,11 @@ def _function(name: str) -> DPFunction | None:
 
 def is_aggregate(call: exp.Expr, name: str) -> bool:
     """Say whether a function of other engines would make one value of many rows."""
-    return isinstance(call, exp.AggFunc) or _function(name) is not None
+    return (
+        isinstance(call, exp.AggFunc)
+        or _function(name) is not None
+        or aggregate_name(call) is not None
+    )
 
 
 def _share(given: Sequence[exp.Expr]) -> str:

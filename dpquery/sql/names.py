@@ -31,6 +31,7 @@ __all__ = [
     "listed_names",
     "resolve_table",
     "unknown_column",
+    "unknown_table",
     "written_name",
 ]
 
@@ -172,24 +173,28 @@ class Scope:
             or node.args.get("catalog")
             or (node.table and fold(node.table) not in map(fold, aliases))
         ):
-            here = "the table here is" if len(aliases) == 1 else "here are"
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ201",
-                    f"there is no table {node.table!r} in this query",
-                    span,
-                    f"{here} {' and '.join(aliases)}",
-                    ("a column is named alone, or after the name its table has in the query.",),
-                    (self._named(node, aliases),),
-                )
-            )
+            unknown_table(node, aliases, self.columns, span)
 
-    def _named(self, node: exp.Column, aliases: Sequence[str]) -> str:
-        """Write the column that was meant: in `hired.year` it is what stands first."""
-        offered = nearest(node.table, aliases) or aliases[0]
-        known = [name for name in (node.name, node.table) if self.knows(name)]
-        near = nearest(node.name, self.columns) or next(iter(self.columns), node.name)
-        return f"{written_name(offered)}.{written_name(*known[:1] or [near])}"
+
+def unknown_table(
+    node: exp.Column, aliases: Sequence[str], columns: Sequence[str], span: Span
+) -> NoReturn:
+    """Refuse a name before a column that no relation of the query has."""
+    here = "the table here is" if len(aliases) == 1 else "here are"
+    offered = nearest(node.table, aliases) or next(iter(aliases), "")
+    known = [n for n in (node.name, node.table) if fold(n) in map(fold, columns)]
+    near = nearest(node.name, columns) or next(iter(columns), node.name)
+    # In `hired.year` the column that was meant is what stands first.
+    raise NameRefused(
+        Diagnostic(
+            "DPQ201",
+            f"there is no table {node.table!r} in this query",
+            span,
+            f"{here} {' and '.join(aliases)}",
+            ("a column is named alone, or after the name its table has in the query.",),
+            (f"{written_name(offered)}.{written_name(*known[:1] or [near])}",),
+        )
+    )
 
 
 def column_ref(column: Column, number: int, span: Span) -> ColumnRef:

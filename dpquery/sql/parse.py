@@ -14,6 +14,7 @@ from sqlglot.errors import ParseError
 
 from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
 from dpquery.source import Source
+from dpquery.sql.allowed import ALLOWED
 from dpquery.sql.constructs import is_misused, refuse_construct
 from dpquery.sql.mending import example
 from dpquery.sql.misread import misread, unfinished
@@ -24,107 +25,10 @@ from dpquery.sql.spans import Spans
 from dpquery.sql.statement import read_statement
 from dpquery.sql.unread import check_all_read
 
-__all__ = ["ALLOWED", "Parsed", "parse"]
+__all__ = ["Parsed", "parse"]
 
 MAX_TREE_DEPTH = 200
 """A chain of operators nests to the left; deeper ones would exhaust the stages that recurse."""
-
-_PAIR = frozenset({"this", "expression"})
-_ONE = frozenset({"this"})
-
-ALLOWED: dict[type[exp.Expr], frozenset[str]] = {
-    exp.Select: frozenset(
-        {
-            *("expressions", "from_", "where", "group", "having", "order", "limit", "offset"),
-            *("with_", "joins", "distinct", "qualify"),
-        }
-    ),
-    exp.With: frozenset({"expressions"}),
-    exp.CTE: frozenset({"this", "alias", "materialized"}),
-    exp.Subquery: frozenset({"this", "alias"}),
-    exp.Union: frozenset({"this", "expression"}),
-    exp.Join: frozenset({"this", "on", "using", "side", "kind"}),
-    exp.Exists: _ONE,
-    exp.Qualify: _ONE,
-    exp.Window: frozenset({"this", "partition_by", "order", "over"}),
-    exp.RowNumber: frozenset(),
-    exp.Rank: frozenset(),
-    exp.DenseRank: frozenset(),
-    exp.Lag: frozenset({"this", "offset"}),
-    exp.Lead: frozenset({"this", "offset"}),
-    exp.Count: frozenset({"this", "big_int"}),
-    exp.CountIf: _ONE,
-    exp.Sum: _ONE,
-    exp.Avg: _ONE,
-    exp.Min: _ONE,
-    exp.Max: _ONE,
-    exp.LogicalAnd: _ONE,
-    exp.LogicalOr: _ONE,
-    exp.From: _ONE,
-    exp.Where: _ONE,
-    exp.Table: frozenset({"this", "db", "catalog", "alias"}),
-    exp.TableAlias: frozenset({"this", "columns"}),
-    exp.Group: frozenset({"expressions", "all"}),
-    exp.Having: _ONE,
-    exp.Distinct: frozenset({"expressions"}),
-    exp.Order: frozenset({"expressions"}),
-    exp.Ordered: frozenset({"this", "desc", "nulls_first"}),
-    exp.Limit: frozenset({"expression"}),
-    exp.Offset: frozenset({"expression"}),
-    exp.Alias: frozenset({"this", "alias"}),
-    exp.Column: frozenset({"this", "table", "db", "catalog"}),
-    exp.Identifier: frozenset({"this", "quoted"}),
-    exp.Star: frozenset(),
-    exp.Literal: frozenset({"this", "is_string"}),
-    exp.Boolean: _ONE,
-    exp.Null: frozenset(),
-    exp.Paren: _ONE,
-    exp.And: _PAIR,
-    exp.Or: _PAIR,
-    exp.Not: _ONE,
-    exp.EQ: _PAIR,
-    exp.NEQ: _PAIR,
-    exp.LT: _PAIR,
-    exp.LTE: _PAIR,
-    exp.GT: _PAIR,
-    exp.GTE: _PAIR,
-    exp.Is: _PAIR,
-    exp.Between: frozenset({"this", "low", "high"}),
-    exp.In: frozenset({"this", "expressions", "query"}),
-    exp.Add: _PAIR,
-    exp.Sub: _PAIR,
-    exp.Mul: _PAIR,
-    exp.Div: _PAIR | {"typed", "safe"},
-    exp.IntDiv: _PAIR,
-    exp.Mod: _PAIR,
-    exp.Neg: _ONE,
-    exp.Cast: frozenset({"this", "to"}),
-    exp.TryCast: frozenset({"this", "to", "safe"}),
-    exp.DataType: frozenset({"this", "expressions"}),
-    exp.DataTypeParam: _ONE,
-    exp.Case: frozenset({"this", "ifs", "default"}),
-    exp.If: frozenset({"this", "true", "false"}),
-    exp.Like: _PAIR | {"negate"},
-    exp.ILike: _PAIR | {"negate"},
-    exp.SimilarTo: _PAIR,
-    exp.DPipe: _PAIR | {"safe"},
-    exp.NullSafeEQ: _PAIR,
-    exp.NullSafeNEQ: _PAIR,
-    exp.Extract: _PAIR,
-    exp.Interval: frozenset({"this", "unit"}),
-    exp.Anonymous: frozenset({"this", "expressions"}),
-    exp.Filter: _PAIR,
-    exp.Kwarg: _PAIR,
-    exp.PropertyEQ: _PAIR,
-    exp.Var: _ONE,
-    exp.Array: frozenset({"expressions"}),
-    exp.Tuple: frozenset({"expressions"}),
-    exp.Abs: _ONE,
-    exp.Round: frozenset({"this", "decimals"}),
-    exp.Greatest: frozenset({"this", "expressions", "ignore_nulls"}),
-    exp.Least: frozenset({"this", "expressions", "ignore_nulls"}),
-    exp.Coalesce: frozenset({"this", "expressions"}),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +69,7 @@ def _parsed(source: Source) -> Parsed:
         raise SyntaxRefused(unfinished(source, tokens, "this is not a complete query"))
     _check_depth(tree)
     _check_nodes(source, tree, spans)
-    if not isinstance(tree, exp.Select | exp.Union):
+    if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         refuse_construct(source, tree, spans)
     if any(not select.expressions for select in tree.find_all(exp.Select)):
         raise SyntaxRefused(unfinished(source, tokens, "nothing is selected"))
@@ -216,7 +120,7 @@ def _check_nodes(source: Source, tree: exp.Expr, spans: Spans) -> None:
 
 def _hides(node: exp.Expr, tree: exp.Expr) -> bool:
     """Say whether a query stands where there is no place for one."""
-    places = exp.Subquery | exp.CTE | exp.Exists | exp.Union
+    places = exp.Subquery | exp.CTE | exp.Exists | exp.SetOperation
     return (
         isinstance(node, exp.Query)
         and node is not tree

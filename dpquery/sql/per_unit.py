@@ -20,6 +20,7 @@ from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.functions.codes import code_between
 from dpquery.relations import Aggregate, Output, Relation, UnitAggregate
 from dpquery.source import Span
+from dpquery.sql.above.aggregates import aggregate_name
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.mending import outside
@@ -46,7 +47,8 @@ _COUNTS = Interval(Fraction(0), Fraction(MAX_ROWS_OF_TABLE))
 
 def is_exact_aggregate(node: exp.Expr) -> bool:
     """Say whether a node makes one value of many rows, by a function that is not DP_."""
-    return isinstance(node, exp.AggFunc) and not isinstance(node.parent, exp.Window)
+    aggregate = isinstance(node, exp.AggFunc) or aggregate_name(node) is not None
+    return aggregate and not isinstance(node.parent, exp.Window)
 
 
 @dataclass
@@ -192,7 +194,7 @@ class PerUnitRows(Conditions):
         aggregates: Aggregates,
         number: int,
     ) -> None:
-        super().__init__(scope, spans)
+        super().__init__(scope, spans, aggregates.context)
         self._keys = keys
         self._aggregates = aggregates
         self._given = number
@@ -239,19 +241,20 @@ class PerUnitRows(Conditions):
         )
 
 
-def _instead(context: Context, node: exp.AggFunc) -> str:
+def _instead(context: Context, node: exp.Expr) -> str:
     """Write an aggregate that is computed, of the same argument."""
-    inner = node.this
+    named = isinstance(node, exp.Anonymous)
+    inner = next(iter(node.expressions), None) if named else node.this
     if not isinstance(inner, exp.Expr) or isinstance(inner, exp.Star | exp.Distinct):
         return "COUNT(*)"
-    spread = isinstance(node, exp.Stddev | exp.StddevSamp | exp.StddevPop | exp.Variance)
+    spread = str(aggregate_name(node)).startswith(("STD", "VAR"))
     return f"{'AVG' if spread else 'MIN'}({context.spans.text(inner)})"
 
 
 def _refuse_aggregate(context: Context, node: exp.Expr) -> NoReturn:
     span = context.spans.of(node)
     text = context.spans.source.snippet(span)[:40]
-    if isinstance(node, exp.AggFunc):
+    if is_exact_aggregate(node):
         raise RuleRefused(
             Diagnostic(
                 "DPQ307",

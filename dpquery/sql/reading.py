@@ -12,6 +12,8 @@ from sqlglot.parsers.duckdb import DuckDBParser
 
 from dpquery import rowfunctions
 from dpquery.rowfunctions.dates import UNIT_NAMES
+from dpquery.sql.above.aggregates import AGGREGATES, ONLY_WINDOWS
+from dpquery.sql.above.functions import NAMES as FUNCTIONS_ABOVE
 
 __all__ = ["Parser"]
 
@@ -22,7 +24,17 @@ logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
 _NODES = {"ABS", "COALESCE", "GREATEST", "IFNULL", "LEAST", "NVL", "ROUND"}
 """Functions that results have too, by nodes of their own."""
-_BY_NAME = {*rowfunctions.names(), "DATE_PART"} - _NODES
+_AGGREGATES = {
+    *("COUNT", "COUNT_IF", "SUM", "AVG", "MIN", "MAX", "BOOL_AND", "BOOL_OR"),
+    *("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD"),
+}
+"""Aggregates and window functions that rows have too, by nodes of their own."""
+_BY_NAME = {
+    *rowfunctions.names(),
+    *FUNCTIONS_ABOVE,
+    *AGGREGATES,
+    *ONLY_WINDOWS,
+} - (_NODES | _AGGREGATES | {"IF"})
 
 
 class Parser(DuckDBParser):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
 from itertools import count
@@ -23,6 +23,7 @@ from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy, Table
 from dpquery.relations import Output, Project, Relation, TableScan
 from dpquery.source import Span
+from dpquery.sql.above.froms import Open
 from dpquery.sql.check import contribution
 from dpquery.sql.names import Member, Scope, column_ref, fold, resolve_table, written_name
 from dpquery.sql.spans import Spans
@@ -87,7 +88,7 @@ class Context(ABC):
         self._made = count()
 
     @abstractmethod
-    def query(self, node: exp.Expr) -> Derived | object:
+    def query(self, node: exp.Expr) -> Derived | Open:
         """Bind a subquery: to a private relation, or to one that is open."""
 
     @abstractmethod
@@ -98,6 +99,10 @@ class Context(ABC):
     def values(self, query: exp.Expr) -> list[Literal]:
         """Give the values of a subquery that reads public tables alone."""
 
+    @abstractmethod
+    def constant(self, node: exp.Subquery) -> Expr:
+        """Give the one value of a subquery over released or public rows."""
+
     def numbers(self) -> int:
         """Number the next relation that gives columns."""
         return next(self._made)
@@ -106,7 +111,7 @@ class Context(ABC):
         """Give what bounds the rows of one unit in a relation."""
         return contribution(relation, self.policy)
 
-    def item(self, node: exp.Expr) -> tuple[Derived | PublicItem | object, str]:
+    def item(self, node: exp.Expr) -> tuple[Derived | PublicItem | Open, str]:
         """Bind one item of a FROM clause; give it with the name that the query calls it by.
 
         Raises:
@@ -155,7 +160,7 @@ class Context(ABC):
                 return names[fold(node.name)]
         return None
 
-    def _within(self, cte: exp.CTE) -> Derived | object:
+    def _within(self, cte: exp.CTE) -> Derived | Open:
         """Bind what a name of WITH stands for, where the names before it are known."""
         outer = self.withs
         level = next(i for i, names in enumerate(outer) if cte in names.values())
@@ -171,12 +176,15 @@ class Context(ABC):
             self.withs = outer
 
     def _renamed(
-        self, bound: Derived | object, names: list[exp.Identifier] | None, span: Span
-    ) -> Derived | object:
+        self, bound: Derived | Open, names: list[exp.Identifier] | None, span: Span
+    ) -> Derived | Open:
         """Give the columns of a relation the names of a list, as in `AS d(a, b)`."""
-        if not names or not isinstance(bound, Derived):
+        if not names or isinstance(bound, PublicItem):
             return bound
-        old, new = list(bound.columns), [name.name for name in names]
+        old = (
+            [c.name for c in bound.columns] if isinstance(bound, Open) else list(bound.columns)
+        )
+        new = [name.name for name in names]
         if len(new) > len(old) or len({*map(fold, new)}) < len(new):
             raise NameRefused(
                 Diagnostic(
@@ -189,6 +197,9 @@ class Context(ABC):
                 )
             )
         names_ = dict(zip(old, new, strict=False))
+        if isinstance(bound, Open):
+            open_columns = (replace(c, name=names_.get(c.name, c.name)) for c in bound.columns)
+            return replace(bound, columns=tuple(open_columns))
         columns = {names_.get(name, name): expr for name, expr in bound.columns.items()}
         folded = {fold(name): fold(other) for name, other in names_.items()}
         owners = frozenset(folded.get(owner, owner) for owner in bound.owners)

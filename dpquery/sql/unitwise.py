@@ -91,7 +91,7 @@ class Windows:
             RuleRefused: DPQ307 the unit is not among PARTITION BY, or a frame.
         """
         span = self.context.spans.of(node)
-        rows = Conditions(self.scope, self.context.spans)
+        rows = Conditions(self.scope, self.context.spans, self.context)
         parts = node.args.get("partition_by") or []
         if not any(self.scope.owns(unwrapped(part)) for part in parts):
             self._refuse_partition(node)
@@ -206,7 +206,7 @@ class _WindowRows(Conditions):
     """Binds expressions over rows in which windows may stand."""
 
     def __init__(self, scope: Scope, spans: Spans, windows: Windows) -> None:
-        super().__init__(scope, spans)
+        super().__init__(scope, spans, windows.context)
         self._windows = windows
 
     def bind(self, node: exp.Expr) -> Expr:

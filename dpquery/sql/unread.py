@@ -73,7 +73,9 @@ _WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Exists: ("exists",),
     exp.Qualify: ("qualify",),
     exp.Window: ("over",),
-    exp.Union: ("union", "all"),
+    exp.Union: ("union",),
+    exp.Except: ("except",),
+    exp.Intersect: ("intersect",),
     exp.Abs: ("abs",),
     exp.Round: ("round",),
     exp.Greatest: ("greatest",),
@@ -192,6 +194,21 @@ def _of_clause(node: exp.Expr) -> Iterator[str]:
             yield "else"
         case exp.Like() | exp.ILike() if node.args.get("negate"):
             yield "not"
+        case exp.SetOperation() if not node.args.get("distinct"):
+            yield "all"
+        case exp.WindowSpec():
+            yield from _of_frame(node)
+
+
+def _of_frame(frame: exp.WindowSpec) -> Iterator[str]:
+    """Give the words of a frame, its numbers excepted."""
+    yield fold(str(frame.args["kind"]))
+    yield from ("between", "and") if frame.args.get("end") is not None else ()
+    for slot in ("start", "end"):
+        if isinstance(frame.args.get(slot), str):
+            yield from fold(frame.args[slot]).split()
+        if frame.args.get(f"{slot}_side"):
+            yield fold(frame.args[f"{slot}_side"])
 
 
 def _typed(name: str) -> str:
@@ -226,7 +243,8 @@ def _separators(node: exp.Expr) -> Iterator[str]:
         case exp.Window():
             yield from ("," for _ in (node.args.get("partition_by") or ())[1:])
         case exp.Lag() | exp.Lead():
-            yield from ("," for _ in range(node.args.get("offset") is not None))
+            slots = ("offset", "default")
+            yield from ("," for slot in slots if node.args.get(slot) is not None)
         case exp.Round():
             yield from ("," for _ in range(node.args.get("decimals") is not None))
         case exp.Greatest() | exp.Least() | exp.Coalesce():

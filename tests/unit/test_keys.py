@@ -94,17 +94,6 @@ groups
         it groups by the columns that hold no DP_ function""",
     ),
     (
-        "SELECT zone FROM regions GROUP BY zone",
-        """\
-refused[DPQ102]: GROUP BY of public rows is not part of the language here
-  |
-1 | SELECT zone FROM regions GROUP BY zone
-  |                          ^^^^^^^^ only private rows are put into groups
-
-   why: only what is known to keep the promise is accepted; `grammar/dpsql.ebnf` lists it.
-   try: SELECT * FROM regions""",
-    ),
-    (
         "SELECT dept FROM staff GROUP BY dept",
         """\
 refused[DPQ302]: nothing is asked about staff

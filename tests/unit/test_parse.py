@@ -11,12 +11,14 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from dpquery.errors import QueryRefused
 from dpquery.source import Source, Span
-from dpquery.sql.above import AboveBinder
-from dpquery.sql.below import Nothing
+from dpquery.sql.above.froms import From
+from dpquery.sql.above.stages import Rows
+from dpquery.sql.allowed import ALLOWED
+from dpquery.sql.bind import Statement
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.mending import mended
 from dpquery.sql.names import RESERVED, Member, Scope
-from dpquery.sql.parse import ALLOWED, _check_nodes, parse
+from dpquery.sql.parse import Parsed, _check_nodes, parse
 from dpquery.sql.spans import Spans
 from tests.corpus.cases import facts, planned, refusal
 
@@ -124,16 +126,17 @@ def test_a_slot_that_is_not_on_the_list_is_refused(value: object):
 
 
 def test_a_function_by_name_is_left_to_binding_which_refuses_all_it_does_not_know():
-    policy, _ = facts()
+    policy, public = facts()
     rows = Conditions(Scope((Member("staff", {}),), policy.tables["staff"]), SPANS)
-    above = AboveBinder(SPANS, Nothing(SPANS, "SHOW TABLES"))
+    statement = Statement(Parsed(SOURCE, exp.Select(), SPANS), policy, public)
+    above = Rows(statement, {}, From(SPANS))
     for kind in OTHERS:
         if not issubclass(kind, exp.Func) or issubclass(kind, exp.Case | exp.Connector):
             continue
         call = kind()
         call.meta.update({"start": 7, "end": 7})
         assert not refused(call), kind
-        for bind in (rows.bind, lambda node: above.over_public(exp.select(node), [])):
+        for bind in (rows.bind, above.value):
             with pytest.raises(QueryRefused) as caught:
                 bind(call)
             assert caught.value.code in {"DPQ202", "DPQ302"}, (kind, caught.value.code)

@@ -11,12 +11,12 @@ from tests.corpus.cases import planned, refusal
 
 WORDING = [
     (
-        "SELECT zone + 1 FROM regions",
+        "SELECT YEAR(NULL) FROM regions",
         """\
 refused[DPQ208]: the types in the result do not match
   |
-1 | SELECT zone + 1 FROM regions
-  | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ somewhere here
+1 | SELECT YEAR(NULL) FROM regions
+  | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ somewhere here
 
    why: values are combined and compared with values of their own type only.
    try: SELECT * FROM regions""",

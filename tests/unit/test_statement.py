@@ -63,17 +63,6 @@ refused[DPQ101]: nothing stands after this comma
    try: SELECT DP_COUNT(*, eps=0.5) FROM staff""",
     ),
     (
-        "SELECT DISTINCT DP_COUNT(*, eps=0.5) FROM staff",
-        """\
-refused[DPQ102]: DISTINCT is not part of the language here
-  |
-1 | SELECT DISTINCT DP_COUNT(*, eps=0.5) FROM staff
-  |        ^^^^^^^^ not understood
-
-   why: only what is known to keep the promise is accepted; `grammar/dpsql.ebnf` lists it.
-   try: SELECT DP_COUNT(*, eps=0.5) AS n FROM staff""",
-    ),
-    (
         "SELECT DP_COUNT(*, eps=0.5) FROM staff; SELECT 1",
         """\
 refused[DPQ103]: there is more than one statement

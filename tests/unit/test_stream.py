@@ -16,9 +16,9 @@ from dpquery.errors import (
     InternalError,
     NameRefused,
     PlanRefused,
+    RuleRefused,
     ScanFailed,
     SessionUnusable,
-    SyntaxRefused,
 )
 from dpquery.functions.base import WEIGHT_SCALE
 from dpquery.ir import CountRows, Weight
@@ -94,7 +94,7 @@ def test_a_question_of_more_rows_per_unit_than_the_first_is_refused(session: Ses
         ("staff", "remote GROUP BY dept", PlanRefused),
         ("staff", "remote LIMIT 0", PlanRefused),
         ("staff", "remote HAVING DP_COUNT(*, eps=0.5) > 3", PlanRefused),
-        ("(SELECT 1)", "", SyntaxRefused),
+        ("(SELECT 1)", "", RuleRefused),
     ],
 )
 def test_what_is_not_a_count_is_refused_and_costs_nothing(

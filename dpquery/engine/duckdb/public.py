@@ -92,6 +92,17 @@ class PublicEngine:
             f"SELECT {listed} FROM {self._relations[table]}"
         ).to_arrow_table()
 
+    def listed(self, above: Above) -> Sequence[object] | None:
+        """Give the values of a query of one column over public tables; None of no such query.
+
+        Of very many, one more than are taken.
+        """
+        try:
+            table = waited(self._connection, lambda: self._ask(above))
+        except duckdb.Error:
+            return None
+        return list(table.column(0)[: MOST_VALUES + 1].to_pylist())
+
     def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
         """Say whether a query fits its tables' types, by binding it over empty ones."""
         question = (above.sql, tuple(tuple(columns.items()) for columns in released))

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from dpquery.engine.duckdb.connection import text
 from dpquery.engine.duckdb.schema import duckdb_name
+from dpquery.expr import Constant
 from dpquery.ir import (
     Apply,
     Arithmetic,
@@ -53,6 +54,12 @@ class Values(ABC):
                 return self.column(expr)
             case Literal():
                 return literal(expr)
+            case Constant(known=False, number=number):  # no column is called so: EXPLAIN alone
+                return f'"released value {number + 1}"'
+            case Constant(value=value):
+                if value is None:
+                    return f"CAST(NULL AS {storage(expr.type, expr.domain)})"
+                return constant(value, expr.type, expr.domain)
             case Widen():
                 return self._widened(expr)
             case Negate() | Arithmetic() | Apply() if _may_be_nan(expr):

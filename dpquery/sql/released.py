@@ -1,12 +1,12 @@
-"""What stands below the query above: released groups and calls, a public table, or nothing.
+"""A released table as the query above finds it: its groups, and a column for each DP_ call.
 
-Each knows its columns, binds the DP_ calls that it can answer, and refuses the rest in its own
-words. Nothing here reads a row.
+It knows its columns, binds the DP_ calls, and refuses the rest in its own words. Nothing here
+reads a row.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from sqlglot import expressions as exp
@@ -16,22 +16,20 @@ from dpquery.errors import (
     NameRefused,
     QueryRefused,
     RuleRefused,
-    SyntaxRefused,
 )
 from dpquery.functions import find
 from dpquery.ir import Call, ColumnRef, Expr, Key
 from dpquery.source import Span
-from dpquery.sql.above import FUNCTIONS
+from dpquery.sql.above.functions import NAMES as FUNCTIONS
 from dpquery.sql.calls import Calls
 from dpquery.sql.keys import has_listed_groups
 from dpquery.sql.meant import a_slip_away, is_aggregate, nearest_function
-from dpquery.sql.mending import outside
-from dpquery.sql.names import Scope, fold, is_call, unknown_column, written_name
+from dpquery.sql.names import Scope, is_call, written_name
 from dpquery.sql.offers import COUNT, query_about
 from dpquery.sql.spans import Spans
 from dpquery.types import Kind
 
-__all__ = ["Nothing", "Public", "Released", "raw", "unaskable"]
+__all__ = ["Released", "raw", "unaskable"]
 
 
 @dataclass(slots=True)
@@ -44,6 +42,7 @@ class Released:
     calls: Calls
     number: int = 0
     """Of the frontier, among those of the statement."""
+    _added: dict[int, Call] = field(default_factory=dict)
 
     @property
     def relation(self) -> str:
@@ -51,8 +50,10 @@ class Released:
         return f"f{self.number}"
 
     def call(self, node: exp.Expr) -> tuple[str, str]:
-        """Add a call to the frontier."""
-        added = self.calls.add(node)
+        """Add a call to the frontier, once however often it is bound."""
+        if id(node) not in self._added:
+            self._added[id(node)] = self.calls.add(node)
+        added = self._added[id(node)]
         return added.column, added.function
 
     def key(self, node: exp.Expr) -> str | None:
@@ -97,14 +98,14 @@ class Released:
         found = self.scope.reference(node, self.spans.of(node))
         return any(key.expr == found for key in self.keys)
 
-    def kind(self, column: str) -> Kind:
+    def kind(self, column: str) -> Kind | None:
         """Give the kind of a key, or of what a call releases."""
         for key in self.keys:
             if key.column == column:
                 return key.expr.type.kind
         return _kind(next(call for call in self.calls.found if call.column == column))
 
-    def refuse_function(self, call: exp.Func, name: str) -> NoReturn:
+    def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
         """Refuse an exact aggregate, or an unknown function."""
         if not is_aggregate(call, name):
             near = nearest_function(name)
@@ -124,111 +125,22 @@ class Released:
         )
 
 
-def _kind(call: Call) -> Kind:
-    """Give the kind of what a call releases: a value of its argument, or else a number."""
+def _kind(call: Call) -> Kind | None:
+    """Give the kind of what a call releases; None where planning alone tells, as of lists."""
     function = find(call.function)
+    if call.function in {"DP_COUNT", "DP_COUNT_IF"}:
+        return Kind.INTEGER
+    if call.number is not None or isinstance(call.order, tuple):
+        return None
     if function is None or call.argument is None:
         return Kind.DOUBLE
+    if call.function == "DP_SUM":
+        return call.argument.type.kind
     other = function.releases or Kind.DOUBLE
     return call.argument.type.kind if function.of_argument else other
 
 
-@dataclass(slots=True)
-class Public:
-    """A public table, which is read as it is."""
-
-    scope: Scope
-    spans: Spans
-    names: tuple[str, ...]
-    relation: str
-    number: int = 0
-
-    @property
-    def query(self) -> str:
-        """A query that is answered: the whole table."""
-        return f"SELECT * FROM {written_name(self.scope.table.name)}"
-
-    def call(self, node: exp.Expr) -> tuple[str, str]:
-        """Refuse: there is nothing to protect."""
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ303",
-                f"{self.scope.table.name} is a public table",
-                self.spans.of(node),
-                "nothing to protect here",
-                ("DP_ functions ask private tables; public ones are read as they are.",),
-                (self.query,),
-            )
-        )
-
-    def key(self, node: exp.Expr) -> None:
-        """Give nothing: public rows are in no groups."""
-
-    def column(self, node: exp.Column) -> str:
-        """Find a column of the table."""
-        self.scope.check_qualifier(node, self.spans.of(node))
-        if isinstance(node.this, exp.Star):
-            return ""
-        for name in self.names:
-            if fold(name) == fold(node.name):
-                return name
-        unknown_column(node, self.names, self.scope.table.name, self.spans.of(node))
-
-    def has(self, name: str) -> bool:
-        """Say whether a column is so called."""
-        return any(fold(column) == fold(name) for column in self.names)
-
-    def kind(self, column: str) -> None:
-        """Give nothing: the engine reads the file, and turns what it cannot use into NULL."""
-
-    def refuse_function(self, call: exp.Func, name: str) -> NoReturn:
-        """Refuse: of public rows there are no aggregates."""
-        if not is_aggregate(call, name):
-            raise _unknown(call, name, self.spans, self.query)
-        label = "aggregates of public rows are not answered yet"
-        span = self.spans.of(call)
-        raise SyntaxRefused(outside(f"{name} of public rows", span, label, self.query))
-
-
-@dataclass(slots=True)
-class Nothing:
-    """No table: literals and arithmetic on them."""
-
-    spans: Spans
-    query: str
-    """A query that names a table."""
-    relation: str = ""
-    number: int = 0
-
-    def call(self, node: exp.Expr) -> tuple[str, str]:
-        """Refuse: there are no rows."""
-        raise self._without_table("a DP_ function needs a table to ask", node)
-
-    def key(self, node: exp.Expr) -> None:
-        """Give nothing: there are no groups."""
-
-    def column(self, node: exp.Column) -> str:
-        """Refuse: there are no columns."""
-        raise self._without_table(f"there is no table to find {node.name} in", node)
-
-    def has(self, name: str) -> bool:
-        """Say that nothing is so called."""
-        return False
-
-    def kind(self, column: str) -> None:
-        """Give nothing: there are no columns."""
-
-    def refuse_function(self, call: exp.Func, name: str) -> NoReturn:
-        """Refuse: there is nothing to aggregate."""
-        if is_aggregate(call, name):
-            raise self._without_table(f"{name} needs a table to ask", call)
-        raise _unknown(call, name, self.spans, "SELECT 1 + 1")
-
-    def _without_table(self, title: str, node: exp.Expr) -> RuleRefused:
-        return unaskable(title, self.spans.of(node), "FROM is missing", self.query)
-
-
-def _unknown(call: exp.Func, name: str, spans: Spans, otherwise: str) -> NameRefused:
+def _unknown(call: exp.Expr, name: str, spans: Spans, otherwise: str) -> NameRefused:
     """Refuse a function of no meaning here; offer the one that is a slip away."""
     near = a_slip_away(name, FUNCTIONS)
     return NameRefused(
@@ -237,7 +149,7 @@ def _unknown(call: exp.Func, name: str, spans: Spans, otherwise: str) -> NameRef
             f"there is no function {name}",
             spans.name(call),
             "unknown function",
-            (f"on results there are {', '.join(FUNCTIONS)} and arithmetic.",),
+            ("on results there are ABS, COALESCE, ROUND and others in functions.md.",),
             (otherwise if near is None else near + spans.text(call)[len(name) :],),
         )
     )

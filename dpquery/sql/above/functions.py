@@ -1,0 +1,163 @@
+"""The functions of values above the frontier: a closed list, each with the text it becomes.
+
+Nothing here reads a file, the catalogue, a setting, the clock or chance. What raises on some
+value is put inside TRY where it stands. A function that rows have too means here what it means
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dpquery.sql.above.values import in_calendar
+from dpquery.types import NUMERIC, Kind
+
+__all__ = ["BY_NAME", "KINDS", "NAMES", "Function"]
+
+_MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP})
+KINDS: dict[str, tuple[str, frozenset[Kind]]] = {
+    "n": ("a number", NUMERIC),
+    "i": ("a whole number", frozenset({Kind.INTEGER})),
+    "t": ("a text", frozenset({Kind.TEXT})),
+    "b": ("a condition", frozenset({Kind.BOOLEAN})),
+    "m": ("a date or a timestamp", _MOMENTS),
+    "a": ("a value", frozenset(Kind)),
+    "l": ("a literal text", frozenset({Kind.TEXT})),
+}
+"""What an argument may be, by the letter that stands for it."""
+
+_FIRST = "first"
+_ALIKE = "alike"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of values: what it takes, by letters, and its text."""
+
+    name: str
+    takes: str
+    sql: str
+    """Its text, with the arguments by their places; `*` stands for all of them."""
+    gives: Kind | str
+    """A kind; or `first`, that of the first argument; or `alike`, that of all of them."""
+    optional: int = 0
+    """How many of the last arguments may be left out; they have a text of their own then."""
+    shorter: str = ""
+    variadic: bool = False
+    aliases: tuple[str, ...] = ()
+    repeats: int = 1
+
+    def template(self, count: int) -> str:
+        """Give its text for a number of arguments."""
+        if self.shorter and count < len(self.takes):
+            return self.shorter
+        return self.sql.replace("*", ", ".join(f"{{{i}}}" for i in range(count)))
+
+    def letters(self, count: int) -> str | None:
+        """Give what each of so many arguments may be; None where that is another number."""
+        most = len(self.takes)
+        if most - self.optional <= count <= most:
+            return self.takes[:count]
+        if self.variadic and count > most:
+            return self.takes + self.takes[-1] * (count - most)
+        return None
+
+
+def _doubled(name: str, *aliases: str, sql: str = "") -> Function:
+    called = sql or f"{name.lower()}({{0}})"
+    called = called.replace("{0}", "CAST({0} AS DOUBLE)").replace("{1}", "CAST({1} AS DOUBLE)")
+    return Function(name, "n" * (1 + ("{1}" in called)), called, Kind.DOUBLE, aliases=aliases)
+
+
+def _part(name: str, *aliases: str) -> Function:
+    return Function(name, "m", f"{name.lower()}({{0}})", Kind.INTEGER, aliases=aliases)
+
+
+_INT = "TRY_CAST({{{}}} AS INTEGER)"
+_NUMBERS = (
+    Function("ABS", "n", "abs({0})", _FIRST),
+    Function("SIGN", "n", "CAST(sign({0}) AS BIGINT)", Kind.INTEGER),
+    Function("FLOOR", "n", "floor({0})", _FIRST),
+    Function("CEIL", "n", "ceil({0})", _FIRST, aliases=("CEILING",)),
+    Function("TRUNC", "n", "trunc({0})", _FIRST, aliases=("TRUNCATE",)),
+    Function("MOD", "nn", "({0} % nullif({1}, 0))", _ALIKE),
+    _doubled("SQRT"), _doubled("CBRT"), _doubled("EXP"),
+    _doubled("LN"), _doubled("LOG10", "LOG"), _doubled("LOG2"),
+    _doubled("SIN"), _doubled("COS"), _doubled("TAN"),
+    _doubled("ASIN"), _doubled("ACOS"), _doubled("ATAN"),
+    _doubled("DEGREES"), _doubled("RADIANS"),
+    _doubled("ATAN2", sql="atan2({0}, {1})"),
+    _doubled("POWER", "POW", sql="pow({0}, {1})"),
+    Function("PI", "", "pi()", Kind.DOUBLE),
+)  # fmt: skip
+_CHOICES = (
+    Function("GREATEST", "a", "greatest(*)", _ALIKE, variadic=True),
+    Function("LEAST", "a", "least(*)", _ALIKE, variadic=True),
+    Function("COALESCE", "a", "coalesce(*)", _ALIKE, variadic=True, aliases=("IFNULL", "NVL")),
+    Function("NULLIF", "aa", "nullif({0}, {1})", _ALIKE, repeats=2),
+    Function("IF", "baa", "CASE WHEN {0} THEN {1} ELSE {2} END", _ALIKE, aliases=("IFF",)),
+)
+_TEXTS = (
+    Function("LOWER", "t", "lower({0})", Kind.TEXT, aliases=("LCASE",)),
+    Function("UPPER", "t", "upper({0})", Kind.TEXT, aliases=("UCASE",)),
+    Function(
+        "LENGTH", "t", "length({0})", Kind.INTEGER,
+        aliases=("LEN", "CHAR_LENGTH", "CHARACTER_LENGTH"),
+    ),
+    Function("REVERSE", "t", "reverse({0})", Kind.TEXT),
+    Function(
+        "TRIM", "tt", "trim({0}, {1})", Kind.TEXT, 1, "trim({0})", aliases=("BTRIM",)
+    ),
+    Function("LTRIM", "tt", "ltrim({0}, {1})", Kind.TEXT, 1, "ltrim({0})"),
+    Function("RTRIM", "tt", "rtrim({0}, {1})", Kind.TEXT, 1, "rtrim({0})"),
+    Function(
+        "SUBSTRING", "tii", "substring({0}, {1}, {2})", Kind.TEXT, 1, "substring({0}, {1})",
+        aliases=("SUBSTR",),
+    ),
+    Function("LEFT", "ti", "left({0}, {1})", Kind.TEXT),
+    Function("RIGHT", "ti", "right({0}, {1})", Kind.TEXT),
+    Function("REPLACE", "ttt", "replace({0}, {1}, {2})", Kind.TEXT),
+    Function("CONCAT", "t", "concat(*)", Kind.TEXT, variadic=True),
+    Function("STARTS_WITH", "tt", "starts_with({0}, {1})", Kind.BOOLEAN, aliases=("PREFIX",)),
+    Function("ENDS_WITH", "tt", "suffix({0}, {1})", Kind.BOOLEAN, aliases=("SUFFIX",)),
+    Function("CONTAINS", "tt", "contains({0}, {1})", Kind.BOOLEAN),
+    Function("STRPOS", "tt", "instr({0}, {1})", Kind.INTEGER, aliases=("INSTR",)),
+    Function("SPLIT_PART", "tti", "split_part({0}, {1}, {2})", Kind.TEXT),
+    Function(
+        "LPAD", "tit", f"lpad({{0}}, least({_INT.format(1)}, 1000), {{2}})", Kind.TEXT, 1,
+        f"lpad({{0}}, least({_INT.format(1)}, 1000), ' ')",
+    ),
+    Function(
+        "RPAD", "tit", f"rpad({{0}}, least({_INT.format(1)}, 1000), {{2}})", Kind.TEXT, 1,
+        f"rpad({{0}}, least({_INT.format(1)}, 1000), ' ')",
+    ),
+    Function(
+        "REGEXP_MATCHES", "tt", "regexp_matches({0}, {1})", Kind.BOOLEAN,
+        aliases=("REGEXP_LIKE", "REGEXP_CONTAINS"),
+    ),
+    Function("REGEXP_FULL_MATCH", "tt", "regexp_full_match({0}, {1})", Kind.BOOLEAN),
+    Function("REGEXP_EXTRACT", "tt", "regexp_extract({0}, {1})", Kind.TEXT),
+    Function("REGEXP_REPLACE", "ttt", "regexp_replace({0}, {1}, {2})", Kind.TEXT),
+)  # fmt: skip
+_MOMENT_PARTS = (
+    _part("YEAR"), _part("QUARTER"), _part("MONTH"), _part("HOUR"), _part("MINUTE"),
+    _part("SECOND"), _part("DAY", "DAYOFMONTH"), _part("DAYOFWEEK", "WEEKDAY", "DOW"),
+    _part("DAYOFYEAR", "DOY"), _part("ISODOW"), _part("ISOYEAR"),
+    _part("WEEK", "WEEKOFYEAR"),
+    Function("DAYNAME", "m", "dayname({0})", Kind.TEXT),
+    Function("MONTHNAME", "m", "monthname({0})", Kind.TEXT),
+    Function("LAST_DAY", "m", in_calendar("last_day({0})"), Kind.DATE),
+    Function("STRFTIME", "ml", "strftime({0}, {1})", Kind.TEXT),
+    Function("MAKE_DATE", "iii", in_calendar("make_date({0}, {1}, {2})"), Kind.DATE),
+)  # fmt: skip
+
+_ALL = (*_NUMBERS, *_CHOICES, *_TEXTS, *_MOMENT_PARTS)
+BY_NAME: dict[str, Function] = {
+    name: function for function in _ALL for name in (function.name, *function.aliases)
+}
+SPECIAL = ("DATE_ADD", "DATE_DIFF", "DATEDIFF", "DATE_PART", "DATE_TRUNC", "DATETRUNC", "ROUND")
+"""Functions that read a word, or a number of places, from the text."""
+NAMES = tuple(sorted((*BY_NAME, *SPECIAL)))
+
+Gives = Callable[[Sequence[Kind | None]], Kind | None]

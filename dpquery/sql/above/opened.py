@@ -1,0 +1,148 @@
+"""Subqueries above the frontier, and what all SELECTs of a statement share there."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
+from dpquery.sql.above.froms import From, Open
+from dpquery.sql.above.functions import NAMES as FUNCTIONS
+from dpquery.sql.above.values import Value, condition
+from dpquery.sql.meant import a_slip_away
+from dpquery.sql.mending import outside
+from dpquery.sql.mismatches import mismatch
+from dpquery.sql.names import written_name
+from dpquery.sql.offers import query_of_policy
+from dpquery.sql.released import unaskable
+from dpquery.sql.sources import Context
+from dpquery.types import NUMERIC, Kind
+
+if TYPE_CHECKING:
+    from dpquery.sql.above.expressions import Expressions
+    from dpquery.sql.above.stages import Base
+
+__all__ = ["Opener"]
+
+
+class Opener(Context):
+    """Names relations for the engine, and binds the subqueries inside expressions."""
+
+    def __init__(self, *given: object) -> None:
+        super().__init__(*given)  # type: ignore[arg-type]
+        self._aliases = count()
+        self._around: list[Base] = []
+        self._inner: dict[int, Open] = {}
+
+    @abstractmethod
+    def opened(self, node: exp.Expr) -> Open:
+        """Bind a subquery that has to be open."""
+
+    def alias(self) -> str:
+        """Name the next relation for the engine."""
+        return f"t{next(self._aliases)}"
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Bind what stands after FROM: it sees nothing of the queries around."""
+        around, self._around = self._around, []
+        try:
+            yield
+        finally:
+            self._around = around
+
+    def around(self, inner: Base, node: exp.Column) -> Value | None:
+        """Resolve a column in the queries around, from the innermost outwards."""
+        for place in reversed(self._around):
+            if place is inner:
+                continue
+            found = place.column(node)
+            if found is not None:
+                return replace(found, origins=(), narrow=False)
+        return None
+
+    def _inside(self, place: Base, node: exp.Expr) -> Open:
+        """Bind a subquery once, however often its expression is bound: it is one release."""
+        if id(node) not in self._inner:
+            self._around.append(place)
+            try:
+                self._inner[id(node)] = self.opened(node)
+            finally:
+                self._around.pop()
+        return self._inner[id(node)]
+
+    def _one_column(self, place: Base, node: exp.Expr) -> Open:
+        found = self._inside(place, node)
+        if len(found.columns) != 1:
+            span = self.spans.of(node)
+            label = f"{len(found.columns)} columns"
+            remedy = "SELECT max(1) FROM ..."
+            raise SyntaxRefused(outside("a subquery of several columns", span, label, remedy))
+        return found
+
+    def scalar(self, place: Expressions, node: exp.Subquery) -> Value:
+        """Give the one value of a subquery; NULL where it has no row, or several."""
+        base = place.base
+        found = self._one_column(base, node)
+        column = found.columns[0]
+        sql = f"(SELECT CASE WHEN count(*) = 1 THEN first({column.sql}) END"
+        sql += f' FROM {found.source} AS "{self.alias()}")'
+        value = replace(base.subquery(sql, column.kind), narrow=column.narrow)
+        return value if place is base else place.lifted(value)
+
+    def exists(self, place: Expressions, node: exp.Exists) -> Value:
+        """Say whether a subquery has a row."""
+        base = place.base
+        found = self._inside(base, node.this)
+        sql = f'(EXISTS (SELECT 1 FROM {found.source} AS "{self.alias()}"))'
+        value = base.subquery(sql, Kind.BOOLEAN)
+        return value if place is base else place.lifted(value)
+
+    def member(self, place: Expressions, node: exp.In, query: exp.Expr) -> Value:
+        """Say whether a value is among those of a subquery."""
+        base = place.base
+        value = base.value(node.this)
+        found = self._one_column(base, query)
+        kinds = {value.kind, found.columns[0].kind}
+        if None not in kinds and len(kinds) > 1 and not kinds <= NUMERIC:
+            title = f"a {value.kind} is not among values of {found.columns[0].kind}"
+            remedy = f"CAST({self.spans.text(node.this)} AS TEXT)"
+            mismatch(self.spans.of(node.this), title, f"a {value.kind}", remedy)
+        sql = f"({value.total} IN (SELECT {found.columns[0].sql} FROM {found.source}"
+        sql += f' AS "{self.alias()}"))'
+        made = base.subquery(sql, Kind.BOOLEAN)
+        return made if place is base else place.lifted(made)
+
+    def where(self, kept: Sequence[Value]) -> str:
+        """Write WHERE; empty without conditions."""
+        return " WHERE " + " AND ".join(map(condition, kept)) if kept else ""
+
+    def first_item(self, from_: From) -> str:
+        """Write the name of the first relation of a FROM clause; of none, a query."""
+        return written_name(from_.aliases[0]) if from_.aliases else "(SELECT 1)"
+
+    def without_table(self, title: str, node: exp.Expr) -> NoReturn:
+        """Refuse what has no meaning without FROM."""
+        raise unaskable(
+            title, self.spans.of(node), "FROM is missing", query_of_policy(self.policy)
+        )
+
+    def unknown_function(self, call: exp.Expr, name: str, otherwise: str) -> NoReturn:
+        """Refuse a function of no meaning here; offer the one that is a slip away."""
+        near = a_slip_away(name, FUNCTIONS)
+        raise NameRefused(
+            Diagnostic(
+                "DPQ202",
+                f"there is no function {name}",
+                self.spans.name(call),
+                "unknown function",
+                ("on results there are ABS, COALESCE, ROUND and others in functions.md.",),
+                (otherwise if near is None else near + self.spans.text(call)[len(name) :],),
+            )
+        )

@@ -1,0 +1,313 @@
+"""One SELECT above the frontier: its stages, its columns, and its text for the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import expressions as exp
+
+from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
+from dpquery.ir import Origin
+from dpquery.source import Span
+from dpquery.sql.above.aggregates import aggregate_name
+from dpquery.sql.above.expressions import no_column_number
+from dpquery.sql.above.froms import Open, OpenColumn
+from dpquery.sql.above.frontiers import FrontierRows
+from dpquery.sql.above.stages import Base, Groups, Rows, Windowed
+from dpquery.sql.above.values import Value, row_count
+from dpquery.sql.literals import unwrapped
+from dpquery.sql.mending import outside
+from dpquery.sql.names import fold, is_call, written_name
+from dpquery.types import Kind
+
+__all__ = ["Select", "parts_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One column of the SELECT list, bound."""
+
+    name: str
+    value: Value
+
+
+class Select:
+    """Binds a SELECT over the rows of a frontier, or of open relations."""
+
+    def __init__(self, base: Rows | FrontierRows, select: exp.Select, *, root: bool) -> None:
+        self._base = base
+        self._select = select
+        self._root = root
+        self.spans = base.spans
+        self._items: list[_Item] = []
+        self._names: dict[str, int] = {}
+        self._repeats: dict[str, int] = {}
+
+    def open(self) -> Open:
+        """Bind it all; give it as a query in brackets."""
+        sql, columns, hidden = self.bound()
+        ordered = self._select.args.get("order") is not None
+        return Open(f"({sql})", columns, hidden, ordered)
+
+    def bound(self) -> tuple[str, tuple[OpenColumn, ...], tuple[int, ...]]:
+        """Bind it all; give its text, its columns, and the frontiers of its row numbers."""
+        select, base = self._select, self._base
+        where = select.args.get("where")
+        kept: list[Value] = []
+        if where is not None and isinstance(base, Rows):
+            kept.append(base.truth(where.this))
+        stage = self._grouped(base, kept)
+        if isinstance(stage, Groups):
+            stage.kept, kept = kept, []
+        having = select.args.get("having")
+        if having is not None:
+            kept.append(stage.truth(having.this))
+        final = Windowed(stage) if self._has_window() else stage
+        for node in select.expressions:
+            self._items += self._bound_item(node, final, stage)
+        qualified = self._qualified(final)
+        distinct = self._distinct()
+        order = self._order(final, distinct=distinct)
+        hidden = [] if distinct else final.rows
+        sql = self._text(final, hidden, distinct=distinct)
+        if isinstance(final, Windowed):
+            sql += final.source(kept) + base.opener.where(qualified)
+        else:
+            sql += final.source() + base.opener.where(kept)
+        sql += order + self._last(order, hidden, stage, distinct=distinct)
+        sql += self._rows("limit") + self._rows("offset")
+        return sql, self._columns(distinct=distinct), tuple(f for _, f in hidden)
+
+    def _grouped(self, base: Rows | FrontierRows, kept: list[Value]) -> Base:
+        """Give the stage of groups, where rows are put into groups."""
+        group = self._select.args.get("group")
+        if not isinstance(base, Rows):
+            return base
+        if group is None and self._select.args.get("having") is None and not self._aggregates():
+            return base
+        if not base.from_.members:
+            node = group or self._select.args.get("having") or self._select
+            base.opener.without_table("groups need a table", node)
+        return Groups(base, [unwrapped(node) for node in self._keys(group, base)])
+
+    def _aggregates(self) -> bool:
+        return any(
+            aggregate_name(node) is not None and not _windowed(node)
+            for node in parts_of(self._select)
+        )
+
+    def _has_window(self) -> bool:
+        return any(isinstance(node, exp.Window) for node in parts_of(self._select))
+
+    def _keys(self, group: exp.Group | None, base: Rows) -> list[exp.Expr]:
+        """Give the grouping expressions: a column goes before an alias, a number counts."""
+        items = [i.this if isinstance(i, exp.Alias) else i for i in self._select.expressions]
+        if group is None:
+            return []
+        if group.args.get("all"):
+            return [
+                item
+                for item in items
+                if item.find(exp.Column) is not None
+                and not any(aggregate_name(n) and not _windowed(n) for n in item.walk())
+            ]
+        found = []
+        for node in group.expressions:
+            if isinstance(node, exp.Literal) and not node.is_string:
+                found.append(items[self._place(node, len(items), "GROUP BY")])
+            elif isinstance(node, exp.Column) and base.from_.find(node) is None:
+                found.append(base.aliases.get(fold(node.name), node))
+            else:
+                found.append(node)
+        return found
+
+    def _place(self, node: exp.Literal, count: int, word: str) -> int:
+        digits = str(node.this)
+        whole = digits.isdigit() and len(digits) <= 9
+        if not whole or not 1 <= int(digits) <= count:
+            no_column_number(digits, self.spans.of(node), count, word)
+        return int(digits) - 1
+
+    def _bound_item(self, node: exp.Expr, final: Base | Windowed, stage: Base) -> list[_Item]:
+        """Bind one item: a star is several columns."""
+        if isinstance(node, exp.Star) or (
+            isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
+        ):
+            return self._star(node, final, stage)
+        alias = node.alias if isinstance(node, exp.Alias) else ""
+        value = node.this if isinstance(node, exp.Alias) else node
+        inner = unwrapped(value)
+        default = inner.name if isinstance(inner, exp.Column) else self.spans.text(value)
+        if is_call(inner):
+            found, function = final.call(inner)
+            default = function.lower()
+        else:
+            found = final.value(value)
+        name = self._unique(alias or default, explicit=bool(alias), span=self.spans.of(node))
+        self._names[fold(name)] = len(self._names)
+        return [_Item(name, found)]
+
+    def _star(self, node: exp.Expr, final: Base | Windowed, stage: Base) -> list[_Item]:
+        base = self._base
+        span = self.spans.of(node)
+        if not isinstance(base, Rows) or not base.from_.members:
+            remedy = "SELECT 1 + 1"
+            raise SyntaxRefused(outside("*", span, "there is nothing to show", remedy))
+        table = node.table if isinstance(node, exp.Column) else ""
+        if table and not base.from_.calls(table):
+            base.from_.refuse(node)  # type: ignore[arg-type]
+        found = []
+        for name, value in base.from_.star(table):
+            shown = value
+            if isinstance(stage, Groups):
+                key = stage.key(value)
+                if key is None:
+                    what = outside(
+                        "* in a group", span, f"{name} is not in GROUP BY", "COUNT(*)"
+                    )
+                    raise SyntaxRefused(what)
+                shown = key
+            shown = final.lifted(shown) if isinstance(final, Windowed) else shown
+            unique = self._unique(name, explicit=False, span=span)
+            self._names[fold(unique)] = len(self._names)
+            found.append(_Item(unique, shown))
+        return found
+
+    def _unique(self, name: str, *, explicit: bool, span: Span) -> str:
+        if fold(name) not in self._names:
+            self._repeats[fold(name)] = 0
+            return name
+        if explicit:
+            raise NameRefused(
+                Diagnostic(
+                    "DPQ211",
+                    f"two columns are called {name}",
+                    span,
+                    "the second one",
+                    ("columns of an answer are found by their names.",),
+                    (f"AS {written_name(f'{name}_2')}",),
+                )
+            )
+        number = self._repeats.get(fold(name), 0) + 1
+        while fold(f"{name}_{number}") in self._names:
+            number += 1
+        self._repeats[fold(name)] = number
+        return f"{name}_{number}"
+
+    def _qualified(self, final: Base | Windowed) -> list[Value]:
+        qualify = self._select.args.get("qualify")
+        if qualify is None:
+            return []
+        if not isinstance(final, Windowed):
+            span = self.spans.word("QUALIFY") or self.spans.of(qualify)
+            remedy = "HAVING" if self._select.args.get("group") is not None else "WHERE"
+            what = outside("QUALIFY without a window", span, f"use {remedy}", remedy)
+            raise SyntaxRefused(what)
+        return [final.truth(qualify.this)]
+
+    def _distinct(self) -> bool:
+        node = self._select.args.get("distinct")
+        if node is not None and node.args.get("on") is not None:
+            span = self.spans.of(node)
+            remedy = "QUALIFY row_number() OVER (PARTITION BY ...) = 1"
+            raise SyntaxRefused(outside("DISTINCT ON", span, "not understood", remedy))
+        return node is not None
+
+    def _text(
+        self, final: Base | Windowed, hidden: Sequence[tuple[str, int]], *, distinct: bool
+    ) -> str:
+        columns = [f'{shown(item.value)} AS "c{i}"' for i, item in enumerate(self._items)]
+        columns += [f'{sql} AS "r{i}"' for i, (sql, _) in enumerate(hidden)]
+        return f"SELECT {'DISTINCT ' * distinct}{', '.join(columns)}"
+
+    def _columns(self, *, distinct: bool) -> tuple[OpenColumn, ...]:
+        found = []
+        for at, item in enumerate(self._items):
+            origins: tuple[Origin, ...] = () if distinct else item.value.origins
+            value = item.value
+            narrow = value.narrow or value.kind is Kind.INTEGER
+            found.append(OpenColumn(item.name, f'"c{at}"', value.kind, narrow, origins))
+        return tuple(found)
+
+    def _order(self, final: Base | Windowed, *, distinct: bool) -> str:
+        order = self._select.args.get("order")
+        if order is None:
+            return ""
+        keys = []
+        for item in order.expressions:
+            direction = "DESC" if item.args.get("desc") else "ASC"
+            nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
+            key = self._sort_key(item.this, final, distinct=distinct)
+            keys.append(f"{key} {direction} NULLS {nulls}")
+        return " ORDER BY " + ", ".join(keys)
+
+    def _sort_key(self, node: exp.Expr, final: Base | Windowed, *, distinct: bool) -> str:
+        """Resolve a column's number, then a name of the SELECT list, then an expression."""
+        if isinstance(node, exp.Literal):
+            return f'"c{self._place(node, len(self._items), "ORDER BY")}"'
+        if isinstance(node, exp.Column) and not node.table and fold(node.name) in self._names:
+            return f'"c{self._names[fold(node.name)]}"'
+        value = final.value(node)
+        if value.constant is not None:  # the engine would count columns with it
+            return f"TRY({value.sql})"
+        if not distinct:
+            return value.total
+        for at, item in enumerate(self._items):
+            if item.value.sql == value.sql:
+                return f'"c{at}"'
+        remedy = "ORDER BY 1"
+        what = outside(
+            "this order", self.spans.of(node), "not a column that DISTINCT shows", remedy
+        )
+        raise SyntaxRefused(what)
+
+    def _last(
+        self, order: str, hidden: Sequence[tuple[str, int]], stage: Base, *, distinct: bool
+    ) -> str:
+        """Say what decides where nothing else does: the groups' order, or the values."""
+        cut = self._select.args.get("limit") or self._select.args.get("offset")
+        if not (self._root or order or cut):
+            return ""
+        if hidden:
+            if not order and isinstance(stage, Rows) and stage.from_.sorted and stage.plain:
+                return ""
+            last = [sql for sql, _ in hidden]
+        elif distinct or isinstance(stage, Groups):
+            last = [f'"c{i}"' for i in range(len(self._items))]
+        else:
+            return ""
+        return (", " if order else " ORDER BY ") + ", ".join(last)
+
+    def _rows(self, slot: str) -> str:
+        clause = self._select.args.get(slot)
+        return "" if clause is None else row_count(clause.expression, slot, self.spans)
+
+
+def shown(value: Value) -> str:
+    """Write a column of a result: a computed whole number is of the type that columns have."""
+    if value.kind is Kind.INTEGER and not value.safe:
+        return f"TRY(CAST({value.sql} AS BIGINT))"
+    return value.total
+
+
+def _windowed(node: exp.Expr) -> bool:
+    """Say whether an aggregate stands before OVER."""
+    parent = node.parent
+    if isinstance(parent, exp.Filter) and parent.this is node:
+        node, parent = parent, parent.parent
+    return isinstance(parent, exp.Window) and parent.this is node
+
+
+def parts_of(select: exp.Select) -> list[exp.Expr]:
+    """Give the nodes of the SELECT list and the clauses after HAVING, subqueries excepted."""
+    slots = ("having", "qualify", "order")
+    pending = [*select.expressions, *(select.args.get(slot) for slot in slots)]
+    found: list[exp.Expr] = []
+    while pending:
+        node = pending.pop(0)
+        if node is None or isinstance(node, exp.Query):
+            continue
+        found.append(node)
+        pending = [*node.iter_expressions(), *pending]
+    return found

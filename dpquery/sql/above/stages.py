@@ -1,0 +1,310 @@
+"""The stages of a SELECT: rows, groups, windows. Each binds expressions over the one below.
+
+An aggregate, a window or a subquery cannot stand inside TRY. So each is computed at a stage of
+its own, as a column, and what is computed from it stands a stage above, where TRY holds only
+arithmetic.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING, NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery.errors import Diagnostic, QueryRefused, RuleRefused, SyntaxRefused
+from dpquery.sql.above.aggregates import AGGREGATES, aggregate_name
+from dpquery.sql.above.calling import aggregate_text, window_text
+from dpquery.sql.above.expressions import Expressions
+from dpquery.sql.above.froms import From
+from dpquery.sql.above.values import Value
+from dpquery.sql.mending import outside
+from dpquery.sql.names import fold
+from dpquery.types import Kind
+
+if TYPE_CHECKING:
+    from dpquery.sql.above.opened import Opener
+
+__all__ = ["Base", "Groups", "Rows", "Windowed"]
+
+
+class Base(Expressions):
+    """A stage with rows of its own, beside which subqueries are computed."""
+
+    def __init__(self, opener: Opener, aliases: dict[str, exp.Expr]) -> None:
+        super().__init__(opener, aliases)
+        self._beside: list[str] = []
+        self._engine = ""
+
+    @property
+    def base(self) -> Base:
+        """The stage beside which subqueries are computed."""
+        return self
+
+    @property
+    @abstractmethod
+    def rows(self) -> list[tuple[str, int]]:
+        """Row numbers of frontiers: their text, and the frontier."""
+
+    @abstractmethod
+    def text(self) -> str:
+        """Write what stands after FROM, subqueries excepted."""
+
+    def lifted(self, value: Value) -> Value:
+        """Give a value of the stage below as this one sees it."""
+        return value
+
+    def source(self) -> str:
+        """Write FROM, with the subqueries beside the rows; empty without any."""
+        text = self.text()
+        if self._beside:
+            listed = ", ".join(f'{sql} AS "s{i}"' for i, sql in enumerate(self._beside))
+            cross = " CROSS JOIN LATERAL " if text else ""
+            text += f'{cross}(SELECT {listed}) AS "{self._engine}"'
+        return f" FROM {text}" if text else ""
+
+    @property
+    def plain(self) -> bool:
+        """Whether no subquery stands beside the rows."""
+        return not self._beside
+
+    def subquery(self, sql: str, kind: Kind | None) -> Value:
+        """Compute a subquery beside the rows."""
+        self._engine = self._engine or self.opener.alias()
+        self._beside.append(sql)
+        return Value(f'"{self._engine}"."s{len(self._beside) - 1}"', kind, safe=True)
+
+    def window(self, node: exp.Window) -> Value:
+        """Refuse a window where rows or groups are still being chosen."""
+        span = self.spans.of(node)
+        label = "computed after WHERE, GROUP BY and HAVING"
+        remedy = f"QUALIFY {self.spans.text(node)} = 1"
+        raise SyntaxRefused(outside("a window", span, label, remedy))
+
+
+class Rows(Base):
+    """Rows of open relations."""
+
+    def __init__(self, opener: Opener, aliases: dict[str, exp.Expr], from_: From) -> None:
+        super().__init__(opener, aliases)
+        self.from_ = from_
+
+    @property
+    def rows(self) -> list[tuple[str, int]]:
+        """Row numbers of frontiers."""
+        return self.from_.rows
+
+    def text(self) -> str:
+        """Write the joins."""
+        return self.from_.text
+
+    def column(self, node: exp.Column) -> Value | None:
+        """Find a column here, or in the queries around."""
+        found = self.from_.find(node)
+        if found is None and (not node.table or not self.from_.calls(node.table)):
+            own = not node.table and fold(node.name) in self.aliases
+            return None if own else self.opener.around(self, node)
+        return found
+
+    def unknown(self, node: exp.Column) -> NoReturn:
+        """Refuse a column that is none."""
+        if not self.from_.members:
+            self.opener.without_table(f"there is no table to find {node.name} in", node)
+        self.from_.refuse(node)
+
+    def call(self, node: exp.Expr) -> tuple[Value, str]:
+        """Refuse: there is nothing to protect."""
+        if not self.from_.members:
+            self.opener.without_table("a DP_ function needs a table to ask", node)
+        name = " and ".join(self.from_.aliases) or "this query"
+        raise RuleRefused(
+            Diagnostic(
+                "DPQ303",
+                f"{name} holds no private rows",
+                self.spans.of(node),
+                "nothing to protect here",
+                (
+                    "DP_ functions ask private tables; public rows, and what was released,",
+                    "are read as they are.",
+                ),
+                (f"SELECT * FROM {self.opener.first_item(self.from_)}",),
+            )
+        )
+
+    def known(self, node: exp.Expr) -> Value | None:
+        """Give nothing: rows are in no groups."""
+        return None
+
+    def aggregate(self, node: exp.Expr, name: str) -> Value:
+        """Refuse an aggregate where rows are still being chosen."""
+        if not self.from_.members:
+            self.opener.without_table(f"{name} needs a table to ask", node)
+        label = "computed from the rows chosen here"
+        remedy = f"HAVING {self.spans.text(node)} > 0"
+        what = outside(f"{name} among rows", self.spans.of(node), label, remedy)
+        raise SyntaxRefused(what)
+
+    def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
+        """Refuse an unknown function."""
+        self.opener.unknown_function(call, name, "ABS(-1)")
+
+
+class Groups(Base):
+    """Groups of rows: their keys, and aggregates."""
+
+    def __init__(self, below: Rows, nodes: list[exp.Expr]) -> None:
+        super().__init__(below.opener, below.aliases)
+        self.below = below
+        self._alias = below.opener.alias()
+        self.keys = [below.value(node) for node in nodes]
+        self._kinds = {type(node) for node in nodes}
+        self.kept: list[Value] = []
+        """Conditions on rows."""
+        self.aggregates: list[str] = []
+
+    @property
+    def rows(self) -> list[tuple[str, int]]:
+        """No row numbers: a group is of many rows."""
+        return []
+
+    def text(self) -> str:
+        """Write the grouping as a query."""
+        parts = [f'{key.total} AS "g{i}"' for i, key in enumerate(self.keys)]
+        parts += [f'{sql} AS "a{i}"' for i, sql in enumerate(self.aggregates)]
+        listed = ", ".join(parts) or 'count(*) AS "n"'
+        where = self.opener.where(self.kept)
+        places = ", ".join(str(i + 1) for i in range(len(self.keys)))
+        grouped = f" GROUP BY {places}" if places else ""
+        return f'(SELECT {listed}{self.below.source()}{where}{grouped}) AS "{self._alias}"'
+
+    def key(self, value: Value) -> Value | None:
+        """Give the key that a value of the rows is; None where it is none."""
+        for at, key in enumerate(self.keys):
+            if key.sql == value.sql:
+                sql = f'"{self._alias}"."g{at}"'
+                return Value(sql, key.kind, safe=True, narrow=key.narrow)
+        return None
+
+    def column(self, node: exp.Column) -> Value | None:
+        """Find a key; a column of the rows has no one value in a group."""
+        found = self.below.column(node)
+        if found is None:
+            return None
+        key = self.key(found)
+        if key is None and not self._outer(node):
+            self._ungrouped(node)
+        return key or found
+
+    def _outer(self, node: exp.Column) -> bool:
+        return self.below.from_.find(node) is None
+
+    def unknown(self, node: exp.Column) -> NoReturn:
+        """Refuse a column that is none."""
+        self.below.unknown(node)
+
+    def call(self, node: exp.Expr) -> tuple[Value, str]:
+        """Refuse: there is nothing to protect."""
+        return self.below.call(node)
+
+    def known(self, node: exp.Expr) -> Value | None:
+        """Find the key that an expression is."""
+        if type(node) not in self._kinds or isinstance(node, exp.Column):
+            return None
+        if any(aggregate_name(part) or isinstance(part, exp.Query) for part in node.walk()):
+            return None
+        try:
+            return self.key(self.below.value(node))
+        except QueryRefused:
+            return None
+
+    def aggregate(self, node: exp.Expr, name: str) -> Value:
+        """Compute an aggregate of each group."""
+        text, kind, narrow = aggregate_text(self.below, AGGREGATES[name], node)
+        if text not in self.aggregates:
+            self.aggregates.append(text)
+        sql = f'"{self._alias}"."a{self.aggregates.index(text)}"'
+        return Value(sql, kind, safe=True, narrow=narrow)
+
+    def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
+        """Refuse an unknown function."""
+        self.below.refuse_function(call, name)
+
+    def _ungrouped(self, node: exp.Column) -> NoReturn:
+        name = self.spans.text(node)
+        what = outside(
+            f"{name} in a group", self.spans.of(node), "not in GROUP BY", f"max({name})"
+        )
+        raise SyntaxRefused(what)
+
+
+class Windowed(Expressions):
+    """What stands above window functions: these, and columns of the stage below."""
+
+    def __init__(self, below: Base) -> None:
+        super().__init__(below.opener, below.aliases)
+        self.below = below
+        self._alias = below.opener.alias()
+        self._lifted: dict[str, str] = {}
+
+    @property
+    def base(self) -> Base:
+        """The stage beside which subqueries are computed."""
+        return self.below
+
+    @property
+    def rows(self) -> list[tuple[str, int]]:
+        """Row numbers of frontiers, as they stand here."""
+        return [(self._lift(sql), frontier) for sql, frontier in self.below.rows]
+
+    def source(self, kept: list[Value]) -> str:
+        """Write FROM: the stage below, with all that is taken from it."""
+        listed = ", ".join(f'{sql} AS "{name}"' for sql, name in self._lifted.items())
+        where = self.opener.where(kept)
+        return f' FROM (SELECT {listed}{self.below.source()}{where}) AS "{self._alias}"'
+
+    def lifted(self, value: Value) -> Value:
+        """Give a value of the stage below as it stands here."""
+        if value.constant is not None:
+            return value
+        return replace(value, sql=self._lift(value.total), safe=True, size=1, depth=1)
+
+    def _lift(self, sql: str) -> str:
+        name = self._lifted.setdefault(sql, f"v{len(self._lifted)}")
+        return f'"{self._alias}"."{name}"'
+
+    def column(self, node: exp.Column) -> Value | None:
+        """Find a column below."""
+        found = self.below.column(node)
+        return None if found is None else self.lifted(found)
+
+    def unknown(self, node: exp.Column) -> NoReturn:
+        """Refuse a column that is none."""
+        self.below.unknown(node)
+
+    def call(self, node: exp.Expr) -> tuple[Value, str]:
+        """Bind a DP_ call below."""
+        found, function = self.below.call(node)
+        return self.lifted(found), function
+
+    def known(self, node: exp.Expr) -> Value | None:
+        """Find a group below."""
+        found = self.below.known(node)
+        return None if found is None else self.lifted(found)
+
+    def aggregate(self, node: exp.Expr, name: str) -> Value:
+        """Compute an aggregate below."""
+        return self.lifted(self.below.aggregate(node, name))
+
+    def window(self, node: exp.Window) -> Value:
+        """Compute a window function over the rows of the stage below."""
+        text, kind, narrow = window_text(self.below, node)
+        return Value(self._lift(text), kind, safe=True, narrow=narrow)
+
+    def subquery(self, sql: str, kind: Kind | None) -> Value:
+        """Compute a subquery beside the rows below."""
+        return self.lifted(self.below.subquery(sql, kind))
+
+    def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
+        """Refuse an unknown function."""
+        self.below.refuse_function(call, name)
