@@ -127,13 +127,16 @@ def _filtered(draw: st.DrawFn, depth: int) -> str:
 @st.composite
 def _joined(draw: st.DrawFn, depth: int) -> str:
     left, right = draw(relations(depth)), draw(relations(depth))
-    kind, kept = draw(st.sampled_from([("JOIN", "x"), ("LEFT JOIN", "x"), ("RIGHT JOIN", "y")]))
-    on = "x.unit = y.unit"
-    if draw(st.booleans()):
+    kinds = [("JOIN", "x."), ("LEFT JOIN", "x."), ("RIGHT JOIN", "y."), ("FULL JOIN", "")]
+    kind, kept = draw(st.sampled_from(kinds))
+    on = "ON x.unit = y.unit"
+    if not kept or draw(st.booleans()):
+        on, kept = "USING (unit)", ""
+    elif draw(st.booleans()):
         on += f" AND x.i {draw(_COMPARED)} y.j"
     return (
-        f"SELECT {kept}.unit AS unit, x.i AS i, y.j AS j, y.d AS d, x.k AS k "
-        f"FROM {left} x {kind} {right} y ON {on}"
+        f"SELECT {kept}unit AS unit, x.i AS i, y.j AS j, y.d AS d, x.k AS k "
+        f"FROM {left} x {kind} {right} y {on}"
     )
 
 

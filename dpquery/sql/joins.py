@@ -16,8 +16,10 @@ from sqlglot import expressions as exp
 from dpquery.expr import ColumnRef, Expr
 from dpquery.policy.model import Table
 from dpquery.relations import Filter, PublicJoin, Relation, SemiJoin, UnitJoin, tables_of
+from dpquery.rowfunctions import apply
 from dpquery.source import Span
 from dpquery.sql.conditions import Conditions, chain
+from dpquery.sql.expressions import alike
 from dpquery.sql.keyed import KeyJoin, all_of, equal_names
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import Member, Scope, fold
@@ -245,16 +247,39 @@ class _From:
         using: Sequence[exp.Identifier],
         keeps: tuple[bool, bool],
     ) -> None:
-        """Name the columns; a unit that may be missing is the owner's no more."""
-        if keeps[0] and not (using and keeps[1]):
-            member = replace(member, owners=frozenset())
-        if keeps[1]:
-            shared = frozenset(fold(name.name) for name in using)
-            self.members = [replace(m, owners=m.owners & shared) for m in self.members]
-            self.members = [
-                replace(m, hidden=m.hidden | (shared - m.owners)) for m in self.members
-            ]
-        self.members.append(_hiding(member, using))
+        """Name the columns; a unit that may be missing is the owner's no more.
+
+        Where rows of the second relation are kept, what USING joined is in neither for all
+        rows: it becomes a column of its own, that of the side that has it.
+        """
+        if not keeps[1]:
+            left = replace(member, owners=frozenset()) if keeps[0] else member
+            self.members.append(_hiding(left, using))
+            return
+        shared = frozenset(fold(name.name) for name in using)
+        before = self.scope
+        owners = shared & member.owners & {o for m in self.members for o in m.owners}
+        merged = {
+            name.name: self._merged(name, before, member, both=keeps[0])
+            for name in using
+            if before.knows(name.name)
+        }
+        self.members = [
+            replace(m, owners=frozenset(), hidden=m.hidden | shared) for m in self.members
+        ]
+        right = replace(member, owners=frozenset()) if keeps[0] else member
+        self.members += [_hiding(right, using), Member("", merged, owners)]
+
+    def _merged(
+        self, name: exp.Identifier, before: Scope, member: Member, *, both: bool
+    ) -> Expr:
+        """Give the column that USING makes of two: of the second relation, or of the first."""
+        span = self.context.spans.of(name)
+        ours = before.reference(exp.column(name.copy()), span)
+        theirs = next(e for n, e in member.columns.items() if fold(n) == fold(name.name))
+        if not both:
+            return theirs
+        return apply(span, "COALESCE", *alike(span, [ours, theirs], lambda: "ON"))
 
     def _on_unit(
         self, using: Sequence[exp.Identifier], pool: Sequence[exp.Expr], member: Member

@@ -136,7 +136,7 @@ def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope) -> NoReturn:
             at.span,
             f"unique: {', '.join(keys)}" if keys else "nothing is declared unique",
             ("a row that met several public rows would count several times.",),
-            (at.with_condition(on),) if keys else (owner,),
+            (at.with_condition(on) or f"ON {on}",) if keys else (owner,),
         )
     )
 

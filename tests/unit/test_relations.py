@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import dpquery
 from dpquery.errors import QueryRefused, RuleRefused
 from dpquery.policy.model import Column, Policy, Table
 from dpquery.relations import Filter, PublicJoin
@@ -14,6 +16,7 @@ from dpquery.source import Source
 from dpquery.types import INTEGER, TEXT
 from tests.corpus import cases
 from tests.corpus.cases import refusal
+from tests.tasks import ROOT
 from tests.worlds import planned, policy_of, private_table
 
 COLUMNS = (Column("x", INTEGER), Column("unit", INTEGER))
@@ -69,6 +72,8 @@ def test_rows_that_are_units_cannot_be_joined_with_units():
         ("FROM (SELECT unit FROM t GROUP BY 1) a FULL JOIN (SELECT unit, MAX(x) AS m FROM s "
          "GROUP BY 1) b ON a.unit = b.unit AND b.m > 3", False, 1),
         ("FROM t WHERE unit IN (SELECT unit FROM s)", False, 5),
+        ("FROM (SELECT unit FROM t FULL JOIN s USING (unit) GROUP BY unit)", True, 1),
+        ("FROM (SELECT unit FROM t RIGHT JOIN s USING (unit) GROUP BY unit)", True, 1),
     ],
 )  # fmt: skip
 def test_what_bounds_the_rows_of_a_unit_follows_from_the_operators(
@@ -205,3 +210,36 @@ def test_rows_without_a_public_partner_are_kept_on_their_own_side(
         relation = relation.source
     assert isinstance(relation, PublicJoin)
     assert relation.keeps is keeps
+
+
+def test_a_key_that_is_compared_in_doubles_is_no_key(tmp_path: Path):
+    """Two integers beyond 2^53 are one double: a row would meet both, and count twice."""
+    place = shutil.copytree(ROOT / "datasets", tmp_path / "data")
+    (place / "big.csv").write_text("id\n9007199254740992\n9007199254740993\n")
+    with (place / "policy.toml").open("a") as policy:
+        policy.write('[tables.big]\npath = "big.csv"\npublic = true\nunique = ["id"]\n')
+        policy.write('[tables.big.columns]\nid = { type = "integer" }\n')
+    query = "SELECT DP_COUNT(*, eps=1) FROM staff s JOIN big b ON b.id = s."
+    with dpquery.connect(place / "policy.toml") as session:
+        assert session.explain(f"{query}age").charge
+        with pytest.raises(RuleRefused) as refused:
+            session.explain(f"{query}bonus")
+    assert refused.value.code == "DPQ306"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT t.unit FROM t RIGHT JOIN s USING (unit) GROUP BY t.unit",
+        "SELECT t.unit FROM t FULL JOIN s USING (unit) GROUP BY t.unit",
+        "SELECT s.unit FROM t FULL JOIN s USING (unit) GROUP BY s.unit",
+        "SELECT s.unit FROM t LEFT JOIN s USING (unit) GROUP BY s.unit",
+        "SELECT t.unit FROM t FULL JOIN s ON t.unit = s.unit GROUP BY t.unit",
+    ],
+)
+def test_a_unit_that_may_be_missing_parts_the_rows_of_its_owner(query: str):
+    """It is NULL in some rows of one owner and not in others: two rows, not one."""
+    text = f"SELECT DP_COUNT(*, eps=1) FROM ({query} HAVING COUNT(*) > 0) x"
+    with pytest.raises(RuleRefused) as refused:
+        planned(two(), text)
+    assert refused.value.code == "DPQ307"
