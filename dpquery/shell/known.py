@@ -86,9 +86,9 @@ def _column(row: Mapping[str, str | None]) -> Column:
 def signature(function: DPFunction) -> str:
     """Write how a function is asked.
 
-    >>> from dpquery.functions.count import COUNT
-    >>> signature(COUNT)
-    'DP_COUNT(* or x, eps=, delta=, max_rows_contributed=, mechanism=)'
+    >>> from dpquery.functions.quantile import MEDIAN
+    >>> signature(MEDIAN)[:36]
+    'DP_MEDIAN(number or date, eps=, delt'
     """
     asked = ("* or " if function.star else "") + _ASKED[function.argument]
     order = ["q"] if function.order else []
