@@ -69,6 +69,8 @@ class ColumnRef:
     """Characters of a text that count."""
     of: int = 0
     """The number of the relation that gives it."""
+    clamped: bool = False
+    """Whether its values were cut to its domain; computed doubles can lie beside it."""
 
 
 @dataclass(frozen=True, slots=True)

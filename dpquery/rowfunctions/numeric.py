@@ -113,7 +113,7 @@ def _whole_sql(name: str) -> Callable[[Apply, str], str]:
 
 def cut_to_range(argument: Expr, text: str) -> str:
     """Write a double inside its range, whatever it went through on the way."""
-    if isinstance(argument, ColumnRef):
+    if isinstance(argument, ColumnRef) and argument.clamped:
         return text
     low, high = (f"CAST('{end!r}' AS DOUBLE)" for end in _ends(argument))
     outside = f"WHEN {text} < {low} THEN {low} WHEN {text} > {high} THEN {high}"
@@ -127,7 +127,7 @@ def whole_range(exact: Callable[[Value], int]) -> Callable[..., Interval]:
         low, high = ranges[0].low, ranges[0].high
         lowest, highest = exact, exact
         if arguments[0].type == DOUBLE:
-            if isinstance(arguments[0], ColumnRef):
+            if isinstance(arguments[0], ColumnRef) and arguments[0].clamped:
                 low, high = _as_double(low), _as_double(high)
             else:
                 lowest, highest = math.floor, math.ceil

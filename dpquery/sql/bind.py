@@ -313,8 +313,7 @@ class Statement(Opener):
         span = self.spans.of(node)
         first, *others = private
         for other in others:
-            if (first.table.unit, other.table.unit) != (None, None):
-                same_units(self, first.relation, other.relation, span)
+            same_units(self, first.relation, other.relation, span)
         return union_all(self, span, private)
 
     def _refuse_mixture(self, node: exp.Expr) -> NoReturn:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from dpquery.errors import Diagnostic, RuleRefused
+from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.ir import (
     Apply,
     Arithmetic,
@@ -28,10 +29,19 @@ from dpquery.ir import (
     children,
 )
 from dpquery.policy.model import Policy
-from dpquery.relations import PerUnit, UnionAll, UnitJoin, expressions_of, walk
+from dpquery.relations import (
+    Aggregate,
+    PerUnit,
+    UnionAll,
+    UnitAggregate,
+    UnitJoin,
+    Windowed,
+    expressions_of,
+    walk,
+)
 from dpquery.rowfunctions.base import CALENDAR
 from dpquery.source import Source
-from dpquery.types import DECIMAL_DIGITS, WIDEST_EXACT, Kind
+from dpquery.types import DECIMAL_DIGITS, INTEGER, WIDEST_EXACT, Interval, Kind, Type
 
 __all__ = ["RULES", "check", "contribution"]
 
@@ -118,16 +128,59 @@ def _in_doubles(expr: Expr, source: Source) -> str:
 
 
 def _fits(expr: Arithmetic | Negate | Widen | Literal | Apply) -> bool:
-    if expr.type.kind is Kind.DOUBLE or not expr.type.numeric:
+    return _holds(expr.domain, expr.type)
+
+
+def _holds(domain: Interval, type_: Type) -> bool:
+    """Say whether the engine's widest number of a type holds every value of a range."""
+    if type_.kind is Kind.DOUBLE or not type_.numeric:
         return True
-    low, high = expr.domain.low, expr.domain.high
+    low, high = domain.low, domain.high
     if low is None or high is None:
         return False
     size = max(abs(low), abs(high))
-    if expr.type.kind is Kind.INTEGER:
+    if type_.kind is Kind.INTEGER:
         return size < WIDEST_EXACT
-    scale = expr.type.scale
+    scale = type_.scale
     return scale < DECIMAL_DIGITS and size * 10**scale < Fraction(10) ** (DECIMAL_DIGITS - 1)
+
+
+def every_sum_of_a_unit_fits(frontier: Frontier, source: Source) -> None:
+    """Refuse sums of one unit's rows that might not fit the engine's widest numbers.
+
+    A mean is a sum that is divided. As many rows as a table can have may be one unit's.
+    """
+    for one in _aggregates(frontier.relation):
+        if one.function not in {Aggregate.SUM, Aggregate.AVG} or one.argument is None:
+            continue
+        domain, type_ = one.argument.domain, one.argument.type
+        if one.code is not None:
+            domain, type_ = Interval(Fraction(one.code.low), Fraction(one.code.high)), INTEGER
+        if not _holds(domain * Interval.point(MAX_ROWS_OF_TABLE), type_):
+            written = source.snippet(one.argument.span)
+            raise RuleRefused(
+                Diagnostic(
+                    "DPQ305",
+                    "this sum can overflow",
+                    one.argument.span,
+                    "too large for some values",
+                    (
+                        "an error that depends on one unit would tell whether it is there,",
+                        "and the bounds of these columns allow sums of more than 37 digits.",
+                    ),
+                    (f"LEAST({written}, 1000)", "or ask the data owner for bounds"),
+                )
+            )
+
+
+def _aggregates(relation: Relation) -> Iterator[UnitAggregate]:
+    """Give the aggregates per unit, those of windows too."""
+    for node in walk(relation):
+        match node:
+            case PerUnit(aggregates=aggregates):
+                yield from aggregates
+            case Windowed(columns=columns):
+                yield from (one.aggregate for one in columns if one.aggregate is not None)
 
 
 def every_moment_has_a_calendar(frontier: Frontier, _: Source) -> None:
@@ -201,6 +254,7 @@ def _inside(root: Expr) -> Iterator[Expr]:
 
 RULES: tuple[Callable[[Frontier, Source], None], ...] = (
     every_expression_is_total,
+    every_sum_of_a_unit_fits,
     every_moment_has_a_calendar,
     every_text_is_short,
 )

@@ -7,6 +7,7 @@ unit among their keys, because rows of different units would else become one row
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 from sqlglot import expressions as exp
@@ -22,7 +23,8 @@ from dpquery.sql.mending import mended, outside
 from dpquery.sql.names import Scope, fold, written_name
 from dpquery.sql.per_unit import Aggregates, PerUnitRows, is_exact_aggregate
 from dpquery.sql.sources import Context, Derived, Private, derived_ref
-from dpquery.sql.unitwise import Windows
+from dpquery.sql.unitwise import Windows, written_out
+from dpquery.types import Interval
 
 __all__ = ["derive", "union_all"]
 
@@ -83,20 +85,26 @@ def _items(
     """Bind the SELECT list: columns by name, and the names under which it gives the unit."""
     columns: dict[str, Expr] = {}
     owners: set[str] = set()
-    for node in select.expressions:
+    own: set[str] = set()  # the columns that are the unit's: no other may have its name
+    for place, node in enumerate(select.expressions):
         if _is_star(node):
-            _star(context, node, scope, columns, owners)
+            own |= _star(context, node, scope, columns, owners)
             continue
         value = node.this if isinstance(node, exp.Alias) else node
+        value = written_out(value, select.expressions[:place], scope)
         inner = unwrapped(value)
         name = node.alias or (inner.name if isinstance(inner, exp.Column) else "")
         name = name or context.spans.text(value)
         owned = scope.owns(inner)
         if owned:
             owners.add(fold(name))
-        hidden = owned and isinstance(inner, exp.Column) and not scope.knows(inner.name)
-        if not hidden:
-            _named(context, columns, name, rows.bind(value), context.spans.of(node))
+        if owned and isinstance(inner, exp.Column) and not scope.knows(inner.name):
+            continue
+        _named(context, columns, name, rows.bind(value), context.spans.of(node))
+        own |= {fold(name)} if owned else set()
+    for name, expr in columns.items():
+        if fold(name) in owners - own:
+            _refuse_name(context, name, expr, context.spans.of(select.expressions[-1]))
     return columns, frozenset(owners)
 
 
@@ -107,8 +115,12 @@ def _is_star(node: exp.Expr) -> bool:
 
 def _star(
     context: Context, node: exp.Expr, scope: Scope, columns: dict[str, Expr], owners: set[str]
-) -> None:
-    """Add all columns, or those of one relation; what USING joined stands once."""
+) -> set[str]:
+    """Add all columns, or those of one relation; what USING joined stands once.
+
+    Give the folded names of the columns among them that are the unit's.
+    """
+    own: set[str] = set()
     table = node.table if isinstance(node, exp.Column) else ""
     span = context.spans.of(node)
     if isinstance(node, exp.Column):
@@ -119,24 +131,30 @@ def _star(
         for name, expr in member.columns.items():
             if table or fold(name) not in member.hidden:
                 _named(context, columns, name, expr, span)
+                own |= member.owners & {fold(name)}
         owners |= member.owners
+    return own
 
 
 def _named(
     context: Context, columns: dict[str, Expr], name: str, expr: Expr, span: Span
 ) -> None:
     if any(fold(name) == fold(other) for other in columns):
-        raise NameRefused(
-            Diagnostic(
-                "DPQ211",
-                f"two columns are called {name[:80]}",
-                span,
-                "the second one",
-                ("the query around finds columns by their names.",),
-                (f"{_value_in(context, expr, span)}AS {written_name(f'{name[:80]}_2')}",),
-            )
-        )
+        _refuse_name(context, name, expr, span)
     columns[name] = expr
+
+
+def _refuse_name(context: Context, name: str, expr: Expr, span: Span) -> NoReturn:
+    raise NameRefused(
+        Diagnostic(
+            "DPQ211",
+            f"two columns are called {name[:80]}",
+            span,
+            "the second one",
+            ("the query around finds columns by their names.",),
+            (f"{_value_in(context, expr, span)}AS {written_name(f'{name[:80]}_2')}",),
+        )
+    )
 
 
 def _value_in(context: Context, expr: Expr, span: Span) -> str:
@@ -192,7 +210,11 @@ def _per_unit(context: Context, select: exp.Select, rows: Private) -> Derived:
     bound = PerUnitRows(scope, context.spans, keys, aggregates, number)
     columns, owners = _items(context, select, scope, bound)
     having = select.args.get("having")
-    kept = None if having is None else bound.condition(_aliases_out(having.this, select, scope))
+    kept = (
+        None
+        if having is None
+        else bound.condition(written_out(having.this, select.expressions, scope))
+    )
     relation = PerUnit(span, rows.relation, number, tuple(keys), tuple(aggregates.found), own)
     if kept is None or having is None:
         return Derived(relation, columns, owners, scope.table)
@@ -203,22 +225,6 @@ def _per_unit(context: Context, select: exp.Select, rows: Private) -> Derived:
 def _hidden_unit(scope: Scope, node: exp.Expr) -> bool:
     inner = unwrapped(node)
     return scope.owns(inner) and isinstance(inner, exp.Column) and not scope.knows(inner.name)
-
-
-def _aliases_out(node: exp.Expr, select: exp.Select, scope: Scope) -> exp.Expr:
-    """Write out names of the SELECT list, where no column below has the name."""
-    aliased = {
-        fold(item.alias): item.this
-        for item in select.expressions
-        if isinstance(item, exp.Alias) and not scope.knows(item.alias)
-    }
-
-    def written(part: exp.Expr) -> exp.Expr:
-        if isinstance(part, exp.Column) and not part.table and fold(part.name) in aliased:
-            return exp.Paren(this=aliased[fold(part.name)].copy())
-        return part
-
-    return node.copy().transform(written)
 
 
 def _group_nodes(context: Context, select: exp.Select, scope: Scope) -> list[exp.Expr]:
@@ -248,9 +254,7 @@ def _is_ordinal(node: exp.Expr) -> bool:
     return text.isdigit() and len(text) < 6
 
 
-def union_all(
-    context: Context, span: Span, parts: Sequence[Derived], check: object = None
-) -> Derived:
+def union_all(context: Context, span: Span, parts: Sequence[Derived]) -> Derived:
     """Put the rows of several relations together: columns by place, of types that match.
 
     Raises:
@@ -300,10 +304,6 @@ def _owner_at(part: Derived, place: int) -> bool:
 
 def merged_ref(outputs: Sequence[Output], number: int) -> Expr:
     """Give a column that holds the values of any of several expressions."""
-    from dataclasses import replace
-
-    from dpquery.types import Interval
-
     refs = [derived_ref(output, number) for output in outputs]
     lows = [ref.domain.low for ref in refs]
     highs = [ref.domain.high for ref in refs]
@@ -321,6 +321,8 @@ def merged_ref(outputs: Sequence[Output], number: int) -> Expr:
         bounded=all(ref.bounded for ref in refs),
         grid=grids.pop() if len(grids) == 1 else None,
         keys=keys,
+        longest=max(ref.longest for ref in refs),
+        clamped=all(ref.clamped for ref in refs),
     )
 
 

@@ -173,7 +173,13 @@ class _From:
         self.relation = PublicJoin(
             item.span, self.relation, public.table.name, key.number, condition, keeps
         )
-        self.members.append(_hiding(key.member, using))
+        names = frozenset(fold(name.name) for name in using)
+        if keeps or any(names & m.owners for m in self.members):
+            self.members.append(_hiding(key.member, using))
+            return
+        # Both columns are equal, and of the public one the values are known: it may be a group.
+        self.members = [replace(m, hidden=m.hidden | names) for m in self.members]
+        self.members.append(key.member)
 
     def _private(self, item: _Item, found: Derived) -> None:
         """Join another private relation on the unit."""

@@ -204,7 +204,7 @@ def column_ref(column: Column, number: int, span: Span) -> ColumnRef:
     longest = column.max_length if type_.kind is Kind.TEXT else 0
     range_, keys = column.interval, column.keys
     return ColumnRef(
-        span, column.name, type_, range_, bounded, column.grid, keys, longest, number
+        span, column.name, type_, range_, bounded, column.grid, keys, longest, number, True
     )
 
 

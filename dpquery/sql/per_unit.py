@@ -15,10 +15,11 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, PlanRefused, RuleRefused, SyntaxRefused
-from dpquery.expr import Code, ColumnRef, Expr, Logic, columns_of, longest_of
+from dpquery.expr import Code, ColumnRef, Expr, Logic, longest_of
 from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.functions.codes import code_between
 from dpquery.relations import Aggregate, Output, Relation, UnitAggregate
+from dpquery.rowfunctions.ranges import implied
 from dpquery.source import Span
 from dpquery.sql.above.aggregates import aggregate_name
 from dpquery.sql.conditions import Conditions
@@ -28,7 +29,7 @@ from dpquery.sql.mismatches import mismatch, with_article
 from dpquery.sql.names import Scope
 from dpquery.sql.sources import Context, derived_ref
 from dpquery.sql.spans import Spans
-from dpquery.types import BOOLEAN, DOUBLE, INTEGER, Interval, Kind
+from dpquery.types import BOOLEAN, DOUBLE, INTEGER, UNKNOWN, Interval, Kind
 
 __all__ = ["Aggregates", "PerUnitRows", "aggregate_of", "is_exact_aggregate"]
 
@@ -79,13 +80,22 @@ def _same(one: UnitAggregate, other: UnitAggregate) -> bool:
 def aggregate_ref(one: UnitAggregate, number: int, span: Span) -> ColumnRef:
     """Give the column of an aggregate; what its argument's bounds imply was chosen too."""
     kept = one.function in {Aggregate.MIN, Aggregate.MAX, Aggregate.AVG}
-    columns = columns_of(one.argument).values()
-    bounded = kept and one.domain.bounded and all(c.bounded for c in columns)
-    grid = None
-    if kept and isinstance(one.argument, ColumnRef):
-        grid = one.argument.grid
+    chosen = implied(one.argument) if kept and one.argument is not None else UNKNOWN
+    domain = chosen if chosen.bounded else one.domain
+    known = one.argument if kept and isinstance(one.argument, ColumnRef) else None
     longest = 0 if one.argument is None else longest_of(one.argument)
-    return ColumnRef(span, one.name, one.type, one.domain, bounded, grid, None, longest, number)
+    return ColumnRef(
+        span,
+        one.name,
+        one.type,
+        domain,
+        chosen.bounded,
+        None if known is None else known.grid,
+        None,
+        longest,
+        number,
+        known is not None and known.clamped and one.function is not Aggregate.AVG,
+    )
 
 
 def aggregate_of(
@@ -164,8 +174,8 @@ def _sums(domain: Interval) -> Interval:
 
 def _code(context: Context, argument: Expr) -> Code:
     """Put doubles on a grid: their sum would depend on the order of rows."""
-    bounded = all(column.bounded for column in columns_of(argument).values())
-    if not bounded or not argument.domain.bounded:
+    chosen = implied(argument)
+    if not chosen.bounded:
         written = context.spans.source.snippet(argument.span)
         raise PlanRefused(
             Diagnostic(
@@ -180,7 +190,7 @@ def _code(context: Context, argument: Expr) -> Code:
                 (f"least(greatest({written}, 0), 1000)",),
             )
         )
-    return code_between(argument, argument.domain)
+    return code_between(argument, chosen)
 
 
 class PerUnitRows(Conditions):

@@ -16,15 +16,17 @@ from itertools import count
 
 from sqlglot import expressions as exp
 
-from dpquery.errors import Diagnostic, NameRefused
-from dpquery.expr import ColumnRef, Expr, Scalar, columns_of, longest_of
+from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
+from dpquery.expr import ColumnRef, Expr, Scalar, longest_of
 from dpquery.ir import Contribution, Literal
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy, Table
 from dpquery.relations import Output, Project, Relation, TableScan
+from dpquery.rowfunctions.ranges import implied
 from dpquery.source import Span
 from dpquery.sql.above.froms import Open
 from dpquery.sql.check import contribution
+from dpquery.sql.mending import outside
 from dpquery.sql.names import Member, Scope, column_ref, fold, resolve_table, written_name
 from dpquery.sql.spans import Spans
 from dpquery.types import UNKNOWN, Interval, ordinal
@@ -136,6 +138,7 @@ class Context(ABC):
         table = resolve_table(node, self.policy, span)
         alias = node.alias or table.name
         if table.public:
+            self._refuse_new_names(node)
             return PublicItem(table, alias, span), alias
         found = self.table(table, span)
         alias_node = node.args.get("alias")
@@ -143,6 +146,16 @@ class Context(ABC):
         renamed = self._renamed(found, listed, span)
         assert isinstance(renamed, Derived)  # noqa: S101 - it was one
         return renamed, alias
+
+    def _refuse_new_names(self, node: exp.Table) -> None:
+        """Refuse a list of names for a public table, which would be passed over."""
+        alias = node.args.get("alias")
+        names = alias.args.get("columns") if alias is not None else None
+        if names:
+            span = self.spans.of(names[0])
+            remedy = f"SELECT * FROM {written_name(node.name)}"
+            what = outside("a list of names for a public table", span, "not understood", remedy)
+            raise SyntaxRefused(what)
 
     def table(self, table: Table, span: Span) -> Derived:
         """Read a private table of the policy anew."""
@@ -201,8 +214,14 @@ class Context(ABC):
             open_columns = (replace(c, name=names_.get(c.name, c.name)) for c in bound.columns)
             return replace(bound, columns=tuple(open_columns))
         columns = {names_.get(name, name): expr for name, expr in bound.columns.items()}
-        folded = {fold(name): fold(other) for name, other in names_.items()}
-        owners = frozenset(folded.get(owner, owner) for owner in bound.owners)
+        folded = {fold(name): fold(names_.get(name, name)) for name in old}
+        taken = set(folded.values())
+        # A unit that is no column keeps its name, unless a column has that name now.
+        owners = frozenset(
+            folded.get(owner, owner)
+            for owner in bound.owners
+            if owner in folded or owner not in taken
+        )
         return Derived(bound.relation, columns, owners, bound.table)
 
 
@@ -224,21 +243,19 @@ def derived_ref(output: Output, number: int) -> ColumnRef:
     """Give the column that holds an expression's value: it knows of it what is public."""
     expr = output.expr
     known = expr if isinstance(expr, ColumnRef) else None
+    chosen = implied(expr)
     return ColumnRef(
         expr.span,
         output.name,
         expr.type,
-        expr.domain,
-        _bounded(expr),
+        chosen if chosen.bounded else expr.domain,
+        chosen.bounded,
         None if known is None else known.grid,
         None if known is None else known.keys,
         longest_of(expr),
         number,
+        known is not None and known.clamped,
     )
-
-
-def _bounded(expr: Expr) -> bool:
-    return expr.domain.bounded and all(c.bounded for c in columns_of(expr).values())
 
 
 def range_of(keys: Sequence[Scalar] | None) -> Interval:

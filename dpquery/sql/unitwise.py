@@ -7,6 +7,7 @@ a row gets depends on the rows of its unit and not on where they stand in a file
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NoReturn
@@ -33,7 +34,7 @@ from dpquery.sql.sources import Context
 from dpquery.sql.spans import Spans
 from dpquery.types import INTEGER, Interval
 
-__all__ = ["Windows"]
+__all__ = ["Windows", "written_out"]
 
 _RANKS: dict[type[exp.Expr], WindowFunction] = {
     exp.RowNumber: WindowFunction.ROW_NUMBER,
@@ -71,18 +72,7 @@ class Windows:
 
     def qualified(self, node: exp.Expr, select: exp.Select) -> Expr:
         """Bind QUALIFY, where names of the SELECT list stand for what they name."""
-        aliased = {
-            fold(item.alias): item.this
-            for item in select.expressions
-            if isinstance(item, exp.Alias) and not self.scope.knows(item.alias)
-        }
-
-        def written(part: exp.Expr) -> exp.Expr:
-            if isinstance(part, exp.Column) and not part.table and fold(part.name) in aliased:
-                return exp.Paren(this=aliased[fold(part.name)].copy())
-            return part
-
-        return self.rows.condition(node.copy().transform(written))
+        return self.rows.condition(written_out(node, select.expressions, self.scope))
 
     def column(self, node: exp.Window) -> ColumnRef:
         """Bind a window and give its column.
@@ -108,7 +98,16 @@ class Windows:
         bounded = isinstance(made.argument, ColumnRef) and made.argument.bounded
         longest = 0 if made.argument is None else longest_of(made.argument)
         return ColumnRef(
-            span, name, made.type, made.domain, bounded, None, None, longest, self.number
+            span,
+            name,
+            made.type,
+            made.domain,
+            bounded,
+            None,
+            None,
+            longest,
+            self.number,
+            isinstance(made.argument, ColumnRef) and made.argument.clamped,
         )
 
     def _made(
@@ -195,6 +194,26 @@ class Windows:
                 (self._unordered(node),),
             )
         )
+
+
+def written_out(node: exp.Expr, items: Sequence[exp.Expr], scope: Scope) -> exp.Expr:
+    """Write out the names that items of a SELECT list give, where no column has the name.
+
+    What an item names may itself hold names of items before it: the sizes of expressions are
+    looked at where they are bound.
+    """
+    aliased: dict[str, exp.Expr] = {}
+
+    def written(part: exp.Expr) -> exp.Expr:
+        named = isinstance(part, exp.Column) and not part.table and not scope.owns(part)
+        if named and fold(part.name) in aliased:
+            return exp.Paren(this=aliased[fold(part.name)].copy())
+        return part
+
+    for item in items:
+        if isinstance(item, exp.Alias) and not scope.knows(item.alias):
+            aliased[fold(item.alias)] = item.this.copy().transform(written)
+    return node.copy().transform(written) if aliased else node
 
 
 def _steps(node: exp.Expr) -> int | None:

@@ -134,6 +134,40 @@ def test_relations_move_by_no_more_than_claimed_and_engines_agree(case: Case):
     require_promise(case)
 
 
+UNIT = {"i": 7, "j": 2, "d": 1e308, "k": "abc", "b": True}
+ROUNDED = "SELECT unit, max((least(d, 70e0) + 6e17) - 6e17) AS y FROM t GROUP BY unit"
+INFINITE = "SELECT unit, max(((d * 1e300) * 1e300) * 1e-300) AS y FROM t GROUP BY unit"
+LONG = "SELECT unit, 'a' AS c FROM t UNION ALL SELECT unit, 'a longer text' AS c FROM t"
+OWN = [
+    f"SELECT DP_SUM(y, eps=0.1, bounds=[0, 60]), DP_VAR_POP(y, eps=0.1, bounds=[0, 60]) "
+    f"FROM ({ROUNDED}) z",
+    f"SELECT DP_SUM(y, eps=0.1) FROM ({ROUNDED}) z",
+    f"SELECT DP_SUM(CAST(y AS INTEGER), eps=0.1), DP_SUM(FLOOR(y), eps=0.1) FROM ({ROUNDED}) z",
+    f"SELECT DP_SUM(y, eps=0.1, bounds=[0, 9]), DP_MEDIAN(y, eps=0.1, bounds=[0, 9]) "
+    f"FROM ({INFINITE}) z",
+    f"SELECT DP_SUM(length(c), eps=0.1) FROM (SELECT unit, max(c) AS c FROM ({LONG}) z "
+    "GROUP BY unit) y",
+]
+"""What computed values do at the edges of what is known of them."""
+
+
+@pytest.mark.parametrize("query", OWN)
+@pytest.mark.parametrize("neighbours", Neighbours)
+def test_computed_columns_stay_within_their_claims(query: str, neighbours: Neighbours):
+    after: dict[str, list[Row]] = {"t": [], "s": []}
+    if neighbours is Neighbours.SUBSTITUTE:
+        after = {"t": [{**UNIT, "d": -1e308, "k": "a"}], "s": []}
+    case = Case(
+        {"t": [[UNIT]], "s": [[]]},
+        ({"t": [UNIT, UNIT], "s": []}, after),
+        {"t": [], "s": []},
+        [query],
+        neighbours,
+        3,
+    )
+    require_promise(case)
+
+
 @pytest.mark.slow
 @settings(max_examples=2000)
 @given(cases())

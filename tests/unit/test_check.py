@@ -55,6 +55,7 @@ def test_the_expressions_of_groups_are_checked_too():
 def test_these_are_the_rules():
     assert [rule.__name__ for rule in RULES] == [
         "every_expression_is_total",
+        "every_sum_of_a_unit_fits",
         "every_moment_has_a_calendar",
         "every_text_is_short",
     ]

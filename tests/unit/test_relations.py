@@ -10,7 +10,7 @@ import pytest
 
 import dpquery
 from dpquery.errors import QueryRefused, RuleRefused
-from dpquery.policy.model import Column, Policy, Table
+from dpquery.policy.model import Bounds, Column, Policy, Table
 from dpquery.relations import Filter, PublicJoin
 from dpquery.source import Source
 from dpquery.types import INTEGER, TEXT
@@ -243,3 +243,63 @@ def test_a_unit_that_may_be_missing_parts_the_rows_of_its_owner(query: str):
     with pytest.raises(RuleRefused) as refused:
         planned(two(), text)
     assert refused.value.code == "DPQ307"
+
+
+def unlisted() -> Policy:
+    """A policy whose unit is no column that analysts may name, but as the unit."""
+    policy = two()
+    columns = {"x": Column("x", INTEGER)}
+    policy.tables.update({n: replace(t, columns=columns) for n, t in policy.tables.items()})
+    return policy
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "(SELECT unit, x AS unit FROM t) q GROUP BY unit",
+        "(SELECT x AS unit, unit FROM t) q GROUP BY unit",
+        "(SELECT *, x AS unit FROM t) q GROUP BY unit",
+        "(SELECT unit AS v, x AS v FROM t) q GROUP BY v",
+        "(SELECT unit, max(x) AS unit FROM t GROUP BY unit, x) q GROUP BY unit",
+    ],
+)
+def test_no_column_takes_the_name_of_the_unit(rows: str):
+    """Rows would be put together by that column, and said to be one of each unit."""
+    query = f"SELECT DP_COUNT(*, eps=1) FROM (SELECT COUNT(*) AS n FROM {rows}) z"
+    with pytest.raises(QueryRefused) as refused:
+        planned(unlisted(), query)
+    assert refused.value.code == "DPQ211"
+
+
+def test_a_list_of_names_does_not_make_a_column_the_unit():
+    query = "SELECT DP_COUNT(*, eps=1) FROM (SELECT DISTINCT unit FROM t AS q(unit)) z"
+    with pytest.raises(QueryRefused) as refused:
+        planned(unlisted(), query)
+    assert refused.value.code == "DPQ307"
+
+
+def test_rows_that_are_units_do_not_stand_twice_in_a_union():
+    policy = two(unit=None)
+    query = "SELECT DP_COUNT(*, eps=1) FROM (SELECT x FROM s UNION ALL SELECT x FROM s) z"
+    with pytest.raises(RuleRefused) as refused:
+        planned(policy, query)
+    assert refused.value.code == "DPQ308"
+
+
+@pytest.mark.parametrize("what", ["SUM", "AVG"])
+@pytest.mark.parametrize("over", ["GROUP BY unit", "OVER"])
+def test_a_sum_of_one_unit_that_may_overflow_is_refused(what: str, over: str):
+    value = f"{what}(x * x * x % 100000000000000000000000000000000000)"
+    inner = f"SELECT unit, {value} AS y FROM t GROUP BY unit"
+    if over == "OVER":
+        inner = f"SELECT unit, {value} OVER (PARTITION BY unit) AS y FROM t"
+    bounded = two()
+    columns = {
+        "x": Column("x", INTEGER, Bounds(0, 10**12)),
+        "unit": Column("unit", INTEGER),
+    }
+    bounded.tables["t"] = replace(bounded.tables["t"], columns=columns)
+    with pytest.raises(RuleRefused) as refused:
+        planned(bounded, f"SELECT DP_COUNT(*, eps=1) FROM ({inner}) z WHERE y > 3")
+    assert refused.value.code == "DPQ305"
+    assert refused.value.diagnostic.title == "this sum can overflow"

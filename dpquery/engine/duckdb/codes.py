@@ -81,12 +81,12 @@ def _less_origin(number: str, code: Code) -> str:
 def _inside(code: Code) -> bool:
     """Whether the expression's own range is that of the code.
 
-    Computed doubles can reach infinity on the way, whatever their range.
+    Computed doubles are rounded and can reach infinity on the way, whatever their range.
     """
-    domain = code.expr.domain
+    domain, expr = code.expr.domain, code.expr
     low, high = code.low * code.grid, code.high * code.grid
     return (
-        (code.expr.type.kind is not Kind.DOUBLE or isinstance(code.expr, ColumnRef))
+        (expr.type.kind is not Kind.DOUBLE or (isinstance(expr, ColumnRef) and expr.clamped))
         and domain.low is not None
         and domain.high is not None
         and low <= domain.low
