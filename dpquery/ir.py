@@ -11,7 +11,7 @@ released tables then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
 
@@ -135,6 +135,8 @@ class Call:
     """The whole number that stands second in calls of some functions."""
     text: str = ""
     """How it is written, without its FILTER: refusals offer it again, mended."""
+    asked: Span | None = field(default=None, compare=False, repr=False)
+    """Where its argument stands; what a name stands for can be written elsewhere."""
     implied: Interval = UNKNOWN
     """The range of the argument by policy, WHERE, FILTER and the expression itself."""
 
@@ -143,8 +145,8 @@ class Call:
         """Give its argument as it is written."""
         if self.argument is None:
             return "*"
-        start = self.argument.span.start - self.span.start
-        return self.text[start : start + self.argument.span.end - self.argument.span.start]
+        asked = self.asked or self.argument.span
+        return self.text[asked.start - self.span.start : asked.end - self.span.start]
 
 
 @dataclass(frozen=True, slots=True)

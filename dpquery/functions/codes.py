@@ -146,7 +146,7 @@ def _unbounded(call: Call, argument: Expr) -> PlanRefused:
         Diagnostic(
             "DPQ401",
             f"{call.function}({call.written}) has no bounds",
-            argument.span,
+            call.asked or argument.span,
             "no bounds in the query or the policy",
             (
                 "the noise is scaled to the largest change one person can make,",

@@ -84,6 +84,7 @@ class Calls:
             order=order,
             number=number,
             text=text,
+            asked=self.rows.spans.of(first),
             implied=UNKNOWN if argument is None else self.rows.implied(argument, condition),
         )
         self.found.append(call)

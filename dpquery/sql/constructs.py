@@ -117,7 +117,7 @@ def refuse_construct(
 
     Raises:
         SyntaxRefused: DPQ102.
-        RuleRefused: DPQ304 a join.
+        RuleRefused: DPQ304 a join that names no columns.
     """
     word, span = _word(source, node, spans)
     word = _misused(node) or _SLOT_WORDS.get(slot or "") or word

@@ -15,7 +15,7 @@ from sqlglot import expressions as exp
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused
 from dpquery.expr import children
 from dpquery.ir import ColumnRef, Expr, Key, Literal
-from dpquery.policy.model import Column, Table
+from dpquery.policy.model import Column
 from dpquery.rowfunctions.domains import MAX_CELLS, Values, values_of
 from dpquery.rowfunctions.ranges import conjuncts, facts_of
 from dpquery.source import Span
@@ -53,7 +53,7 @@ def bind_keys(select: exp.Select, rows: Conditions) -> tuple[Key, ...]:
         keys.append(Key(shown, f"k{len(keys)}", expr, values))
     cells = prod(len(key.values) for key in keys)
     if cells > MAX_CELLS:
-        _too_many(cells, keys, where)
+        _too_many(cells, keys, rows, where)
     return tuple(keys)
 
 
@@ -178,21 +178,22 @@ _NAMED = {
 }
 
 
-def _named_groups(column: ColumnRef, where: str) -> str:
+def _named_groups(column: ColumnRef, rows: Conditions, where: str) -> str:
     """Write a WHERE that names the groups of a column, and keeps what it said before."""
-    return f"WHERE {written_name(column.name)} IN ({_NAMED[column.type.kind]}){where}"
+    written = rows.spans.source.snippet(column.span)
+    return f"WHERE {written} IN ({_NAMED[column.type.kind]}){where}"
 
 
 def _private(expr: Expr, span: Span, rows: Conditions, where: str) -> NoReturn:
     table = rows.scope.table
-    what, label, remedy = "this expression", "its values are not public", _public_column(table)
+    what, label, remedy = "this expression", "its values are not public", _public_column(rows)
     if isinstance(expr, ColumnRef):
-        what, label = expr.name, "private grouping column"
+        what, label = rows.spans.source.snippet(expr.span), "private grouping column"
         if expr.type.kind in _NAMED:
-            remedy = (
-                _named_groups(expr, where),
-                f"or ask the data owner to list the keys of {table.name}.{what} in the policy",
-            )
+            remedy = (_named_groups(expr, rows, where),)
+            if expr.name in table.columns:
+                owned = f"{table.name}.{expr.name}"
+                remedy += (f"or ask the data owner to list the keys of {owned} in the policy",)
     raise PlanRefused(
         Diagnostic(
             "DPQ402",
@@ -208,20 +209,22 @@ def _private(expr: Expr, span: Span, rows: Conditions, where: str) -> NoReturn:
     )
 
 
-def _public_column(table: Table) -> tuple[str, ...]:
+def _public_column(rows: Conditions) -> tuple[str, ...]:
     """Offer a column whose groups are public."""
-    known = [name for name, column in table.columns.items() if has_listed_groups(column)]
+    columns = rows.scope.table.columns.items()
+    listed = [name for name, column in columns if has_listed_groups(column)]
+    known = [name for name in listed if rows.scope.knows(name)]
     if not known:
         return ("ask the data owner to list the keys of a column in the policy",)
     return (f"GROUP BY {written_name(known[0])}", f"public groups here: {listed_names(known)}")
 
 
-def _too_many(cells: int, keys: Sequence[Key], where: str) -> NoReturn:
+def _too_many(cells: int, keys: Sequence[Key], rows: Conditions, where: str) -> NoReturn:
     counts = " x ".join(f"{len(key.values):,}" for key in keys)
     most = max(keys, key=lambda key: len(key.values))
     remedy = "leave out one of the groups"
     if isinstance(most.expr, ColumnRef):
-        remedy = _named_groups(most.expr, where)
+        remedy = _named_groups(most.expr, rows, where)
     raise PlanRefused(
         Diagnostic(
             "DPQ405",

@@ -46,7 +46,7 @@ def parse(source: Source) -> Parsed:
     Raises:
         SyntaxRefused: DPQ101 to DPQ106.
         NameRefused: DPQ210 a number is not written in digits.
-        RuleRefused: DPQ304 a join.
+        RuleRefused: DPQ304 a join that names no columns.
     """
     try:
         return _parsed(source)

@@ -36,7 +36,7 @@ from dpquery.types import INTEGER, Interval
 
 __all__ = ["Windows", "written_out"]
 
-_RANKS: dict[type[exp.Expr], WindowFunction] = {
+_FUNCTIONS: dict[type[exp.Expr], WindowFunction] = {
     exp.RowNumber: WindowFunction.ROW_NUMBER,
     exp.Rank: WindowFunction.RANK,
     exp.DenseRank: WindowFunction.DENSE_RANK,
@@ -114,7 +114,7 @@ class Windows:
         self, node: exp.Window, rows: Conditions, name: str, parts: tuple[Expr, ...]
     ) -> WindowColumn:
         call = node.this
-        function = _RANKS.get(type(call))
+        function = _FUNCTIONS.get(type(call))
         order = self._order(node, rows)
         if function is None:
             if order:
