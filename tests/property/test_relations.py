@@ -34,8 +34,8 @@ from dpquery.sql.parse import parse
 from tests.neighbours import Row, Units, drawn, require_bounded_move, save
 from tests.relations import SCHEMA, policy_over, queries, row
 
-TOO_LARGE = {"DPQ305", "DPQ404", "DPQ105"}
-"""What a random query may be refused for: its numbers grew too large on the way."""
+OUT_OF_REACH = {"DPQ305", "DPQ404", "DPQ105", "DPQ205"}
+"""What a random query may be refused for: numbers that grow too large, bounds beside a range."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def plan_of(policy: Policy, public: PublicEngine, text: str) -> Plan:
         return make_plan(check(bind(parse(source), policy, public), policy), policy, public)
     except QueryRefused as refusal:
         refusal.source = source
-        assume(refusal.code not in TOO_LARGE)
+        assume(refusal.code not in OUT_OF_REACH)
         raise
 
 
