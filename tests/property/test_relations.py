@@ -35,7 +35,7 @@ from tests.neighbours import Row, Units, drawn, require_bounded_move, save
 from tests.relations import SCHEMA, policy_over, queries, row
 
 OUT_OF_REACH = {"DPQ305", "DPQ404", "DPQ105", "DPQ205"}
-"""What a random query may be refused for: numbers that grow too large, bounds beside a range."""
+"""What a random query may be refused for: too large numbers, and bounds beside a range."""
 
 
 @dataclass(frozen=True)
