@@ -12,7 +12,7 @@ from decimal import Decimal
 from functools import cache
 
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dpquery.errors import QueryRefused
@@ -126,6 +126,8 @@ def queries(draw: st.DrawFn) -> str:
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(queries())
+@example("SELECT LAG(i, 2, 1e300) OVER (ORDER BY 1e300) AS x FROM t QUALIFY x IS NOT NULL")
+@example("SELECT LAG(i, 2, 7) OVER (ORDER BY d) AS x FROM t QUALIFY x IS NOT NULL")
 def test_what_is_accepted_above_never_raises(query: str):
     try:
         plan = planned(RELEASED + query)

@@ -100,7 +100,8 @@ def _bound(
 def _default(place: Base, first: Value, default: Value, node: exp.Expr) -> Value:
     """Hold a default against the values beside it: it is converted to their type."""
     alike = first.kind is default.kind not in {None, Kind.DECIMAL} or default.sql == "NULL"
-    short = default.constant is not None and default.numeric and len(default.sql) <= 9
+    whole = default.kind is Kind.INTEGER and default.constant is not None
+    short = whole and len(default.sql) <= 9  # 1e300 would be as short
     if alike and default.kind is Kind.INTEGER:
         return replace(default, sql=f"TRY_CAST({default.total} AS BIGINT)", safe=True)
     if not alike and not (short and first.numeric):
