@@ -38,6 +38,8 @@ from dpquery.types import Kind, Type
 
 __all__ = ["Nested"]
 
+_PLACED = frozenset({WindowFunction.ROW_NUMBER, WindowFunction.LAG, WindowFunction.LEAD})
+"""Windows in which a row's place counts."""
 ZERO = "CAST('0.0' AS DOUBLE)"
 
 
@@ -88,8 +90,7 @@ class Nested(Values):
             case PerUnit():
                 return self._per_unit(relation)
             case Windowed():
-                columns = "".join(f", {self._window(relation, c)}" for c in relation.columns)
-                return f"SELECT *{columns} FROM ({self._select(relation.source)})"
+                return self._windowed(relation)
         raise AssertionError(relation)  # the tree has no other relation
 
     def _columns(self, *of: int) -> list[ColumnRef]:
@@ -228,7 +229,24 @@ class Nested(Values):
             number = f"({number} / count({value}){rest})"
         return number
 
-    def _window(self, node: Windowed, column: WindowColumn) -> str:
+    def _windowed(self, node: Windowed) -> str:
+        """Write rows with their windows.
+
+        Rows that no column tells apart are numbered first, where several windows put them in
+        order: else one window could take them in one order and the next in another.
+        """
+        source = self._select(node.source)
+        ordered = [one for one in node.columns if one.function in _PLACED]
+        twins = quoted(f"{node.number}.twin") if len(ordered) > 1 else ""
+        columns = "".join(f", {self._window(node, c, twins)}" for c in node.columns)
+        if not twins:
+            return f"SELECT *{columns} FROM ({source})"
+        names = [column_name(ref) for ref in self._columns(*numbers(node.source))]
+        alike = f"row_number() OVER (PARTITION BY {', '.join(['u', *names])})"
+        numbered = f"SELECT *, {alike} AS {twins} FROM ({source})"
+        return f"SELECT * EXCLUDE ({twins}){columns} FROM ({numbered})"
+
+    def _window(self, node: Windowed, column: WindowColumn, twins: str) -> str:
         parts = ", ".join(["u", *(_settled(self.value(e), e.type) for e in column.parts)])
         order = [
             f"{_settled(self.value(key.expr), key.expr.type)} {_direction(key)}"
@@ -239,11 +257,9 @@ class Nested(Values):
         if column.aggregate is not None:
             found = self._aggregate(column.aggregate, f" OVER (PARTITION BY {parts})")
             return f"{found} AS {name}"
-        by = (
-            f" ORDER BY {', '.join(order)}"
-            if ranked
-            else self._order_of_all(node.source, *order)
-        )
+        by = f" ORDER BY {', '.join(order)}"
+        if not ranked:
+            by = self._order_of_all(node.source, *order) + (f", {twins}" if twins else "")
         argument = ""
         if column.argument is not None:
             argument = f"{self.value(column.argument)}, {column.offset}"

@@ -1,0 +1,137 @@
+"""What a unit's rows become does not depend on other units, on their order, or on threads.
+
+A million rows of a hundred thousand units, asked three times: as they are; shuffled, with a
+unit of many rows put first, by one thread; and the same by eight. Every construct that makes
+rows of rows gives every other unit the same rows each time, to the last bit of a double.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpquery.engine.base import FaultLog
+from dpquery.engine.duckdb.connection import quoted
+from dpquery.engine.duckdb.private import DuckDBEngine, _files
+from dpquery.engine.duckdb.public import PublicEngine
+from dpquery.engine.duckdb.relations import Nested
+from dpquery.engine.duckdb.render import Origin, Place
+from dpquery.ir import columns_read
+from dpquery.plan import make_plan
+from dpquery.policy.model import Policy
+from dpquery.privacy import Neighbours
+from dpquery.relations import numbers, tables_of
+from dpquery.source import Source
+from dpquery.sql.bind import bind
+from dpquery.sql.check import check
+from dpquery.sql.parse import parse
+from tests.relations import policy_over
+
+ROWS, UNITS, STRANGER = 1_000_000, 100_000, -1
+MADE = f"""
+SELECT CAST(hash(n, {{seed}}) % {UNITS} AS BIGINT) AS unit,
+       CAST(hash(n, 1) % 211 AS INTEGER) - 105 AS i,
+       CAST(hash(n, 2) % 23 AS BIGINT) - 5 AS j,
+       CASE hash(n, 3) % 7 WHEN 0 THEN -0.0 WHEN 1 THEN 0.0 WHEN 2 THEN 'inf'::DOUBLE
+            WHEN 3 THEN 'nan'::DOUBLE WHEN 4 THEN NULL
+            ELSE (hash(n, 4) % 100003) / 997.0 END AS d,
+       ['a', 'b', 'abc', 'other', NULL][CAST(hash(n, 5) % 5 AS BIGINT) + 1] AS k,
+       hash(n, 6) % 2 = 0 AS b
+FROM range({{rows}}) AS r(n)
+"""
+COLUMNS = "x.unit AS unit, x.i AS i, y.j AS j, y.d AS d, x.k AS k"
+RELATIONS = {
+    "filter": "SELECT unit, i + j AS i, j, d * 3e-1 AS d, k FROM t WHERE d > 1 OR k = 'a'",
+    "join": f"SELECT {COLUMNS} FROM t x JOIN s y ON x.unit = y.unit AND x.i > y.i",
+    "left join": f"SELECT {COLUMNS} FROM t x LEFT JOIN s y ON x.unit = y.unit AND y.j = 0",
+    "full join": "SELECT unit, x.i AS i, y.j AS j, y.d AS d, x.k AS k "
+    "FROM (SELECT * FROM t WHERE i > 90) x FULL JOIN (SELECT * FROM s WHERE j = 9) y "
+    "USING (unit)",
+    "public": "SELECT x.unit AS unit, r.size AS i, x.j AS j, r.share AS d, r.zone AS k "
+    "FROM t x LEFT JOIN regions r ON x.k = r.name",
+    "semi": "SELECT unit, i, j, d, k FROM t WHERE unit NOT IN (SELECT unit FROM s WHERE i > 9)",
+    "union": "SELECT unit, i, j, d, k FROM t UNION ALL SELECT unit, j, i, d, k FROM s",
+    "distinct": "SELECT DISTINCT unit, i, j, d, k FROM t",
+    "per unit": "SELECT unit, SUM(i) AS i, COUNT(DISTINCT k) AS j, SUM(d) AS d, MAX(k) AS k "
+    "FROM t GROUP BY unit",
+    "per unit and key": "SELECT unit, COUNT(*) AS i, MIN(j) AS j, AVG(d) AS d, k "
+    "FROM t GROUP BY unit, k HAVING COUNT(*) > 1",
+    "least and largest": "SELECT unit, MIN(i) AS i, MAX(j) AS j, MIN(d) AS d, MIN(k) AS k "
+    "FROM t GROUP BY unit",
+    "numbers": "SELECT unit, row_number() OVER (PARTITION BY unit ORDER BY d) AS i, "
+    "rank() OVER (PARTITION BY unit ORDER BY i) AS j, d, k FROM t",
+    "neighbours": "SELECT unit, lag(i) OVER (PARTITION BY unit ORDER BY k) AS i, "
+    "lead(j, 2) OVER (PARTITION BY unit ORDER BY d) AS j, d, k FROM t",
+    "windows": "SELECT unit, row_number() OVER (PARTITION BY unit ORDER BY k) AS i, "
+    "row_number() OVER (PARTITION BY unit ORDER BY d DESC) AS j, d, k FROM t",
+    "totals": "SELECT unit, SUM(i) OVER (PARTITION BY unit) AS i, j, "
+    "AVG(d) OVER (PARTITION BY unit, k) AS d, k FROM t",
+    "first": "SELECT unit, i, j, d, k FROM t "
+    "QUALIFY row_number() OVER (PARTITION BY unit ORDER BY d DESC) <= 2",
+}
+ASKED = (
+    "DP_SUM(i, eps=1, bounds=[0, 9]), DP_SUM(j, eps=1, bounds=[0, 9]), "
+    "DP_SUM(d, eps=1, bounds=[0, 9]), DP_COUNT(k, eps=1)"
+)
+
+
+def _write(place: Path, *, stranger: bool) -> Policy:
+    """Write both tables; the second time with a stranger at the head and all rows shuffled."""
+    place.mkdir()
+    paths = {}
+    for seed, (name, rows) in enumerate((("t", ROWS), ("s", ROWS // 4))):
+        made = MADE.format(seed=seed, rows=rows)
+        if stranger:
+            other = MADE.format(seed=seed, rows=2000)
+            made = (
+                f"SELECT {STRANGER} AS unit, * EXCLUDE unit FROM ({other}) UNION ALL "
+                f"SELECT * FROM (FROM ({made}) ORDER BY hash(unit, i, j, d, k, b, 17))"
+            )
+        duckdb.sql(f"COPY ({made}) TO '{place / name}.parquet' (FORMAT parquet)")
+        paths[name] = [place / f"{name}.parquet"]
+    return policy_over(paths, place, Neighbours.ADD_REMOVE)
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory: pytest.TempPathFactory) -> tuple[Policy, Policy]:
+    place = tmp_path_factory.mktemp("order")
+    return _write(place / "1", stranger=False), _write(place / "2", stranger=True)
+
+
+def _rows(policy: Policy, query: str, threads: int) -> Iterator[object]:
+    """Give, for each unit but the stranger, how many rows it has and what they add up to."""
+    public = PublicEngine(policy)
+    engine = DuckDBEngine(policy, FaultLog(None), public, threads=threads)
+    text = f"SELECT {ASKED} FROM ({query}) q"
+    checked = check(bind(parse(Source(text)), policy, public), policy)
+    scan = make_plan(checked, policy, public).frontiers[0].scan
+    names = {one.table for one in tables_of(scan.relation)}
+    places = {
+        name: Place(policy.tables[name], Origin(_files(policy.tables[name]), held=False))
+        for name in names
+    }
+    refs = columns_read(scan)
+    nested = Nested(places, engine._publics, refs)
+    columns = ", ".join(
+        quoted(f"{ref.of}.{ref.name}") for ref in refs if ref.of in numbers(scan.relation)
+    )
+    summed = f"SELECT u, count(*), sum(CAST(hash({columns}) AS HUGEINT))"
+    sql = f"{summed} FROM {nested.source(scan.relation)} WHERE u <> {STRANGER} GROUP BY u"
+    try:
+        yield from engine._started().execute(f"{sql} ORDER BY u").fetchall()
+    finally:
+        engine.close()
+        public.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("construct", RELATIONS)
+def test_rows_of_a_unit_depend_on_that_unit_alone(policies, construct: str):
+    before, after = policies
+    expected = list(_rows(before, RELATIONS[construct], 2))
+    assert len(expected) > 1000
+    assert list(_rows(after, RELATIONS[construct], 1)) == expected
+    assert list(_rows(after, RELATIONS[construct], 8)) == expected
