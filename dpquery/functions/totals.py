@@ -12,8 +12,9 @@ import math
 from fractions import Fraction
 from typing import NoReturn
 
-from dpquery.errors import Diagnostic, NameRefused, without
+from dpquery.errors import Diagnostic, NameRefused
 from dpquery.functions.base import GROUP_BOUNDS, MAX_GROUPS, Facts
+from dpquery.functions.noise import without_option
 from dpquery.ir import Call, Code, Expr, UnitTotals
 from dpquery.source import Span
 from dpquery.types import WIDEST_EXACT
@@ -69,7 +70,7 @@ def refuse_group_bounds(call: Call) -> None:
             options.group_bounds_span,
             "a unit counts once in each group",
             "there is nothing to clamp; max_groups_contributed= limits its groups.",
-            _leaving_out(call, options.group_bounds_span),
+            without_option(call, options.group_bounds_span),
         )
     if options.max_groups_contributed is not None and options.max_rows_contributed is not None:
         _two_limits(call, options.max_rows_span)
@@ -93,14 +94,8 @@ def _two_limits(call: Call, span: Span | None) -> NoReturn:
         span,
         "this would be passed over",
         "max_rows_contributed weighs rows; the other options bound groups instead.",
-        _leaving_out(call, span),
+        without_option(call, span),
     )
-
-
-def _leaving_out(call: Call, span: Span | None) -> str:
-    """Write a call without the option whose value stands there."""
-    assert span is not None  # noqa: S101 - the option was given, and is refused
-    return without(call.text, span.start - call.span.start, span.end - call.span.start)
 
 
 def _refuse(

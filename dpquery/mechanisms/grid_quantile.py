@@ -20,7 +20,7 @@ from dpquery.mechanisms.frontier import Frontier, Histogram
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Loss
 
-__all__ = ["GridQuantile", "rank_range"]
+__all__ = ["GridQuantile", "least_rank", "rank_range"]
 
 LARGEST_GRID = 1 << 63
 
@@ -43,6 +43,15 @@ def rank_range(
     if not substitution:
         return single
     return 2 * single if grouped else Fraction(total_weight)
+
+
+def least_rank(cells: int, rate: Fraction, confidence: Fraction) -> int:
+    """Give the least r of which cells exp(-rate r) <= 1 - confidence is certain."""
+    if not 0 < confidence < 1:
+        raise ValueError("a confidence lies between 0 and 1")
+    missed = 1 - confidence
+    bound = log_above(Fraction(cells * missed.denominator, missed.numerator))
+    return -(-bound // rate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +160,7 @@ class GridQuantile:
         The least r of which P[s > r] <= cells exp(-rate r) <= 1 - confidence proves it, with
         the logarithm rounded up by at most 1/64. It does not depend on the data.
         """
-        if not 0 < confidence < 1:
-            raise ValueError("a confidence lies between 0 and 1")
-        missed = 1 - confidence
-        bound = log_above(Fraction(self.cells * missed.denominator, missed.numerator))
-        return -(-bound // self.rate)
+        return least_rank(self.cells, self.rate, confidence)
 
     def pmf(self, weights: Sequence[int]) -> list[float]:
         """Give the probability of each cell of a small grid, for tests."""

@@ -15,11 +15,11 @@ from typing import ClassVar
 
 from dpquery.events import Pure
 from dpquery.mechanisms.base import Distance
-from dpquery.mechanisms.certified import log_above, shrunk_coin
+from dpquery.mechanisms.certified import shrunk_coin
 from dpquery.mechanisms.envelope import ATTEMPTS, DEEPEST, Exponents
 from dpquery.mechanisms.exponential import Int64s
 from dpquery.mechanisms.frontier import Histogram, as_integers, asked
-from dpquery.mechanisms.grid_quantile import LARGEST_GRID
+from dpquery.mechanisms.grid_quantile import LARGEST_GRID, least_rank
 from dpquery.mechanisms.randomness import Randomness, broken
 from dpquery.privacy import Loss
 
@@ -153,11 +153,7 @@ class SmoothQuantile:
 
     def rank_interval(self, confidence: Fraction) -> int:
         """Give a weight r so that a range in reach is at most r off as often as stated."""
-        if not 0 < confidence < 1:
-            raise ValueError("a confidence lies between 0 and 1")
-        missed = 1 - confidence
-        bound = log_above(Fraction(self.cells * missed.denominator, missed.numerator))
-        return -(-bound // self.rate)
+        return least_rank(self.cells, self.rate, confidence)
 
     def pmf(self, weights: Sequence[int]) -> list[float]:
         """Give the probability of each cell of a small grid, for tests."""
