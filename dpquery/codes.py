@@ -189,7 +189,8 @@ data is read: the keys that the policy lists, the values of a bounded integer or
 false, the values that WHERE names, the results of a CASE, or a function of such values.
 > SELECT person_id, DP_COUNT(*, eps=0.5) FROM visits GROUP BY person_id
 Name the groups, as in WHERE person_id IN (1, 2), or group by another column. The data owner can
-list the keys of a column in the policy.
+list the keys of a column in the policy. Where the budget has a delta, GROUP BY DP_KEYS(...)
+finds the groups that enough units are in.
 
 DPQ403 a delta that is missing, or of no use
 Gaussian noise keeps its promise except with probability delta, so it needs one. Other
@@ -199,10 +200,10 @@ Write both mechanism='gaussian' and delta=1e-7, under a policy whose budget has 
 neither of the two.
 
 DPQ404 a question that cannot be computed exactly with a stated bound
-DISTINCT is answered for the unit column only: of other columns, one person can have any number
-of values. And sums must fit the engine's exact integers for every table.
-> SELECT DP_COUNT(DISTINCT region, eps=0.5) FROM visits
-Count units: DP_COUNT(DISTINCT person_id, eps=0.5). For sums, choose narrower bounds.
+DISTINCT is for counting: units, or the different values of one expression. And sums must fit
+the engine's exact integers for every table.
+> SELECT DP_SUM(DISTINCT minutes, eps=0.5) FROM visits
+Count values: DP_COUNT(DISTINCT minutes, eps=0.5). For sums, choose narrower bounds.
 
 DPQ405 too many groups
 Every group that could be there is in the answer, whether or not rows have it, and there would

@@ -20,6 +20,7 @@ from dpquery.ir import (
     UnitTotals,
     code_in,
     columns_of,
+    value_in,
 )
 from dpquery.plan import FrontierPlan, Plan, PlannedRelease
 from dpquery.policy.model import Policy
@@ -114,9 +115,11 @@ def _unit(contribution: Contribution) -> str:
 
 def _groups(scan: Scan) -> str:
     names = [", ".join(c.name for c in columns_of(key.expr).values()) for key in scan.keys]
-    sizes = [len(key.values) for key in scan.keys]
+    sizes = [key.size for key in scan.keys]
     counts = " x ".join(f"{n} of {name}" for n, name in zip(sizes, names, strict=True))
     listed = f" ({counts})" if len(sizes) > 1 else f" of {names[0]}"
+    if any(key.finding is not None for key in scan.keys):
+        return f"at most {scan.cells:,}{listed}: those that are found"
     return f"{scan.cells:,}{listed}, all of them in the answer"
 
 
@@ -134,7 +137,9 @@ def _release(planned: PlannedRelease) -> Iterator[str]:
     if isinstance(measure, UnitTotals):
         ends = f"{_end(measure, measure.low)} to {_end(measure, measure.high)}"
         yield f"  totals     {ends} of a unit in a group (from the query)"
-    if not step.weight.plain:
+    if value_in(measure) is not None:
+        yield f"  values     {_shown(measure, call)}"
+    elif not step.weight.plain:
         scale = step.weight.scale.bit_length() - 1
         yield f"  weights    {_limit(measure, call)}, W = 2^{scale}"
     elif step.weight.limit > 1:
@@ -159,6 +164,14 @@ def _limit(measure: Measure, call: Call) -> str:
         asked = options.max_rows_contributed is not None
         whose = f"as many as rows, from the {'query' if asked else 'policy'}"
     return f"g = {limit} groups of a unit in full ({whose})"
+
+
+def _shown(measure: Measure, call: Call) -> str:
+    """Say how many different values a unit shows, and who said so."""
+    limit, options = measure.weight.limit, call.options
+    asked = (options.max_rows_contributed, options.max_groups_contributed)
+    whose = "policy" if asked == (None, None) else "query"
+    return f"at most {limit} of a unit, by a keyed hash (from the {whose})"
 
 
 def _end(measure: UnitTotals, end: int) -> object:

@@ -57,7 +57,8 @@ def _table(released: ReleasedTable) -> pa.Table:
 
 def _combinations(released: ReleasedTable) -> Iterator[tuple[Scalar | None, ...]]:
     """Give each key's value row by row: every combination, the last key running fastest."""
-    return zip(*product(*(key.values for key in released.keys)), strict=True)
+    rows = list(product(*(key.values for key in released.keys)))
+    return zip(*rows, strict=True) if rows else iter(() for _ in released.keys)
 
 
 def _shown(value: Scalar | None, type_: Type) -> object:

@@ -38,6 +38,20 @@ from dpquery.expr import (
     grid_step,
     on_grid,
 )
+from dpquery.measures import (
+    Candidates,
+    CountRows,
+    CountUnits,
+    CountValues,
+    Histogram,
+    Measure,
+    Requested,
+    SumCodes,
+    UnitTotals,
+    Weight,
+    code_in,
+    value_in,
+)
 from dpquery.relations import Filter, Relation, TableScan, columns_in
 from dpquery.source import Source, Span
 from dpquery.types import UNKNOWN, Interval
@@ -49,6 +63,7 @@ __all__ = [
     "Arithmetic",
     "Bound",
     "Call",
+    "Candidates",
     "Checked",
     "Code",
     "ColumnRef",
@@ -57,8 +72,10 @@ __all__ = [
     "Contribution",
     "CountRows",
     "CountUnits",
+    "CountValues",
     "Expr",
     "Filter",
+    "Finding",
     "Frontier",
     "Histogram",
     "In",
@@ -73,6 +90,7 @@ __all__ = [
     "Options",
     "Origin",
     "Relation",
+    "Requested",
     "Scalar",
     "Scan",
     "SumCodes",
@@ -87,6 +105,7 @@ __all__ = [
     "decimal",
     "grid_step",
     "on_grid",
+    "value_in",
 ]
 
 
@@ -113,6 +132,12 @@ class Options:
     smooth: Fraction | None = None
     """In units of the argument; of moments, in days or microseconds."""
     smooth_span: Span | None = None
+    other: Scalar | None = None
+    """What stands for all values that are not shown."""
+    most: int | None = None
+    """How many values are shown at most."""
+    left_out: Fraction | None = None
+    """What more is spent to say how much is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +175,22 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """Where the values of a key come from, if they are not public: an earlier release.
+
+    Two that differ in their values alone are equal: a charge is made before they are known.
+    """
+
+    frontier: int
+    """Which frontier of the statement finds them."""
+    most: int
+    """The largest number of values."""
+    values: tuple[Scalar | None, ...] = field(default=(), compare=False)
+    known: bool = field(default=False, compare=False)
+    """Whether the values are there; there may be none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Key:
     """A grouping expression with its finite public domain, in the order of the answer.
 
@@ -160,7 +201,23 @@ class Key:
     column: str
     """The engine-made name under which the query above refers to it."""
     expr: Expr
-    values: tuple[Scalar | None, ...]
+    listed: tuple[Scalar | None, ...]
+    """The values that are public; there are none where they have to be found."""
+    finding: Finding | None = None
+    rest: bool = False
+    """Whether the last value stands for all that are not among the others."""
+
+    @property
+    def values(self) -> tuple[Scalar | None, ...]:
+        """The values, as far as they are known."""
+        return self.listed if self.finding is None else self.finding.values
+
+    @property
+    def size(self) -> int:
+        """How many values there are, or can be at most while they are not known."""
+        if self.finding is None or self.finding.known:
+            return len(self.values)
+        return self.finding.most
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,97 +298,6 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class Weight:
-    """How rows are weighted: a unit with n rows gives each floor(scale * min(1, limit / n)).
-
-    Scale and limit are functions of plan and policy, never of the file. A unit's total is at
-    most `total`, whatever its rows; without weights both are 1 and each row counts 1.
-    """
-
-    limit: int = 1
-    scale: int = 1
-
-    @property
-    def total(self) -> int:
-        """The largest weight of one unit: the sensitivity of a count, in units of 1/scale."""
-        return self.limit * self.scale
-
-    @property
-    def plain(self) -> bool:
-        """Whether every row counts 1."""
-        return self.scale == 1
-
-
-@dataclass(frozen=True, slots=True)
-class CountRows:
-    """The total weight of the rows that meet a condition (all rows where there is none)."""
-
-    weight: Weight
-    condition: Expr | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SumCodes:
-    """The sum of weight * code^degree over the rows that have a code and meet a condition."""
-
-    weight: Weight
-    code: Code
-    degree: int = 1
-    condition: Expr | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CountUnits:
-    """How many units have a row that meets a condition, each in at most one group's worth.
-
-    With groups, a unit that is in g_u of them counts floor(scale * min(1, limit / g_u)) in
-    each.
-    """
-
-    weight: Weight
-    condition: Expr | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """Total weights by range of codes, asked for range by range while the scan is open."""
-
-    weight: Weight
-    code: Code
-    condition: Expr | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class UnitTotals:
-    """What each unit has in each of its groups, clamped, and added up over the units.
-
-    A unit that is in g_u groups, with a row there that meets the condition and has a code,
-    counts with weight floor(scale * min(1, limit / g_u)) in each. Its total in a group is the
-    sum of its codes there, clamped to [low, high].
-    """
-
-    weight: Weight
-    code: Code | None
-    """None counts rows."""
-    low: int
-    high: int
-    condition: Expr | None = None
-
-    @property
-    def size(self) -> int:
-        """The largest size of a total."""
-        return max(abs(self.low), abs(self.high))
-
-
-Measure = CountRows | SumCodes | CountUnits | Histogram | UnitTotals
-
-
-def code_in(measure: Measure) -> Code | None:
-    """Give the code that a measure adds up or counts by, if it does."""
-    return measure.code if isinstance(measure, SumCodes | Histogram | UnitTotals) else None
-
-
-@dataclass(frozen=True, slots=True)
 class Scan:
     """The one private read of a frontier: a relation, its groups, and what to count in them."""
 
@@ -342,8 +308,8 @@ class Scan:
 
     @property
     def cells(self) -> int:
-        """The number of groups; 1 without keys."""
-        return prod(len(key.values) for key in self.keys)
+        """The number of groups, the largest until they are found; 1 without keys."""
+        return prod(key.size for key in self.keys)
 
 
 def columns_read(scan: Scan) -> tuple[ColumnRef, ...]:
@@ -352,6 +318,5 @@ def columns_read(scan: Scan) -> tuple[ColumnRef, ...]:
     for measure in scan.measures:
         exprs.append(measure.condition)
         code = code_in(measure)
-        if code is not None:
-            exprs.append(code.expr)
+        exprs.append(value_in(measure) if code is None else code.expr)
     return columns_in(scan.relation, *exprs)

@@ -6,6 +6,7 @@ charge is the sum of what its mechanisms lose for the sensitivities of their mea
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -23,6 +24,7 @@ from dpquery.ir import (
     Measure,
     Scan,
     UnitTotals,
+    value_in,
 )
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
@@ -74,15 +76,11 @@ def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
     asked = (checked.above, *checked.constants)
     if not all(public.accepts(above, released) for above in asked):
         raise _unfit(checked)
-    notes = tuple(
-        note
-        for _, contribution in checked.frontiers
-        for note in _notes(contribution, frontiers)
-    )
+    notes = [note for frontier in frontiers for note in _notes(frontier.scan)]
     releases = (planned.release for frontier in frontiers for planned in frontier.releases)
-    notes += tuple(dict.fromkeys(one.note for one in releases if isinstance(one, Noted)))
-    charge = _charge(checked, frontiers)
-    return Plan(checked.source, frontiers, checked.above, charge, notes, checked.constants)
+    notes += [one.note for one in releases if isinstance(one, Noted)]
+    charge, told = _charge(checked, frontiers), tuple(dict.fromkeys(notes))
+    return Plan(checked.source, frontiers, checked.above, charge, told, checked.constants)
 
 
 def _types(frontier: FrontierPlan) -> dict[str, Type]:
@@ -92,7 +90,7 @@ def _types(frontier: FrontierPlan) -> dict[str, Type]:
 
 
 def _frontier(frontier: Frontier, contribution: Contribution, policy: Policy) -> FrontierPlan:
-    cells = prod(len(key.values) for key in frontier.keys)
+    cells = prod(key.size for key in frontier.keys)
     facts = Facts(contribution, policy.neighbours, cells, grouped=bool(frontier.keys))
     releases = tuple(
         PlannedRelease(call.column, call, _release(call, facts)) for call in frontier.calls
@@ -127,34 +125,37 @@ def _charge(checked: Checked, frontiers: tuple[FrontierPlan, ...]) -> Charge:
     return Charge(events, scans, query, where, retry)
 
 
-def _notes(contribution: Contribution, frontiers: tuple[FrontierPlan, ...]) -> list[str]:
+def _notes(scan: Scan) -> Iterator[str]:
     """Say what an analyst should know of the unit, in the words of the policy."""
-    if contribution.unit is None:
-        return ["each row counts as a unit of its own: no column says whose it is"]
-    if contribution.single:
-        return []
-    measures = [m for frontier in frontiers for m in frontier.scan.measures]
-    rows = [m.weight.limit for m in measures if not isinstance(m, CountUnits | UnitTotals)]
-    groups = [m.weight.limit for m in measures if isinstance(m, CountUnits | UnitTotals)]
-    notes = []
+    unit, single = scan.contribution.unit, scan.contribution.single
+    if unit is None:
+        yield "each row counts as a unit of its own: no column says whose it is"
+    if unit is None or single:
+        return
+    told = [m.weight.limit for m in scan.measures if value_in(m) is not None]
+    others = [m for m in scan.measures if value_in(m) is None]
+    groups = [m.weight.limit for m in others if isinstance(m, CountUnits | UnitTotals)]
+    rows = [m.weight.limit for m in others if not isinstance(m, CountUnits | UnitTotals)]
     if rows:
-        limits, what = _limits(rows, "row")
-        notes.append(
-            f"each {contribution.unit} counts for at most {limits} {what} "
+        yield (
+            f"each {unit} counts for at most {_limits(rows, 'row')} "
             "(max_rows_contributed); further rows share that weight"
         )
-    if groups and any(frontier.scan.keys for frontier in frontiers):
-        limits, what = _limits(groups, "group")
-        notes.append(
-            f"each {contribution.unit} counts in at most {limits} {what} "
+    if groups and scan.keys:
+        yield (
+            f"each {unit} counts in at most {_limits(groups, 'group')} "
             "(max_groups_contributed); further groups share that weight"
         )
-    return notes
+    if told:
+        yield (
+            f"each {unit} shows at most {_limits(told, 'different value')}; "
+            "which of its own, is decided by a keyed hash"
+        )
 
 
-def _limits(found: list[int], what: str) -> tuple[str, str]:
+def _limits(found: list[int], what: str) -> str:
     limits = " or ".join(str(limit) for limit in sorted(set(found)))
-    return limits, what if limits == "1" else f"{what}s"
+    return f"{limits} {what if limits == '1' else f'{what}s'}"
 
 
 def _unfit(checked: Checked) -> NameRefused:

@@ -7,18 +7,19 @@ receipt says was charged (I7). Randomness enters here and nowhere else (I10).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpquery.budget.charge import Receipt
 from dpquery.engine.base import Exact
 from dpquery.errors import internal
 from dpquery.functions.base import NoisyCell
-from dpquery.ir import Key
+from dpquery.functions.keys import FoundKeys
+from dpquery.ir import Key, Scan
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan import Plan
 from dpquery.types import Type
 
-__all__ = ["ReleasedColumn", "ReleasedTable", "release"]
+__all__ = ["ReleasedColumn", "ReleasedTable", "release", "with_found"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,37 @@ class ReleasedTable:
     keys: tuple[Key, ...]
     columns: tuple[ReleasedColumn, ...]
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was released beside the values, in words."""
+        cells = (cell for column in self.columns for cell in column.cells)
+        found = (cell for cell in cells if isinstance(cell, FoundKeys))
+        return tuple(note for cell in found for note in cell.notes)
+
+
+def with_found(scan: Scan, released: Sequence[ReleasedTable]) -> Scan:
+    """Give a scan its groups, where earlier releases found them."""
+    return replace(scan, keys=tuple(_with_values(key, released) for key in scan.keys))
+
+
+def _with_values(key: Key, released: Sequence[ReleasedTable]) -> Key:
+    if key.finding is None:
+        return key
+    (cell,) = released[key.finding.frontier].columns[0].cells
+    if not isinstance(cell, FoundKeys):
+        raise internal("groups are found by a release of groups")
+    return replace(key, finding=replace(key.finding, values=cell.groups, known=True))
+
 
 def release(
-    plan: Plan, number: int, exact: Exact, receipt: Receipt, randomness: Randomness
+    plan: Plan,
+    number: int,
+    keys: tuple[Key, ...],
+    exact: Exact,
+    receipt: Receipt,
+    randomness: Randomness,
 ) -> ReleasedTable:
-    """Draw every value of one frontier.
+    """Draw every value of one frontier, for groups that are known by now.
 
     Raises:
         InternalError: the receipt is for another charge, or the randomness looks broken.
@@ -57,4 +84,4 @@ def release(
         ReleasedColumn(one.column, one.release.type, one.release.run(exact, randomness))
         for one in planned
     )
-    return ReleasedTable(plan.frontiers[number].scan.keys, columns)
+    return ReleasedTable(keys, columns)

@@ -11,6 +11,10 @@ size is known, and the sum of all that is at most limit * scale times the larges
 What spreads over groups, units counted once in each and totals clamped in each, is weighted by
 the number of the unit's groups instead, and adds up to limit * scale in the same way.
 
+What tells values apart takes at most `limit` pairs of a group and a value from each unit, and
+looks at no other unit to choose them. One more unit makes at most so many more values occur,
+each in one group, or be had by one unit more.
+
 Replacing a unit takes one contribution away and adds another. Without groups both lie in one
 range, and the measure moves by no more than its width; with groups the two can stand in
 different ones, and both count.
@@ -23,7 +27,16 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpquery.ir import CountRows, CountUnits, Histogram, Measure, SumCodes, UnitTotals
+from dpquery.ir import (
+    Candidates,
+    CountRows,
+    CountUnits,
+    CountValues,
+    Histogram,
+    Measure,
+    SumCodes,
+    UnitTotals,
+)
 from dpquery.privacy import Neighbours, root_above
 
 __all__ = ["l2_sensitivity", "sensitivity", "simplex_l2_sensitivity", "simplex_sensitivity"]
@@ -39,10 +52,10 @@ def sensitivity(
     substituted = neighbours is Neighbours.SUBSTITUTE
     twice = 2 if substituted and grouped else 1
     match measure:
-        case CountRows(weight=weight):
-            return twice * weight.total
-        case CountUnits(weight=weight):
-            return twice * weight.total
+        case CountRows() | CountUnits() | CountValues():
+            return twice * measure.weight.total
+        case Candidates(weight=weight):  # a unit's values go, and its replacement's come
+            return (2 if substituted else 1) * weight.total
         case UnitTotals(weight=weight) if substituted and not grouped:
             return weight.total * _width(measure)
         case UnitTotals(weight=weight):

@@ -41,7 +41,7 @@ from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan import Plan, make_plan
 from dpquery.policy.model import Policy
 from dpquery.privacy import NO_LOSS, Loss, decimal_text
-from dpquery.release import ReleasedTable, release
+from dpquery.release import ReleasedTable, release, with_found
 from dpquery.source import Source
 from dpquery.sql.asides import Describe, Explain, Show, Subject, read_aside
 from dpquery.sql.bind import bind
@@ -90,7 +90,7 @@ class Session:
         self._public = PublicEngine(policy)
         self._ledger: Ledger = open_ledger(policy.ledger)
         self._engine: Engine = open_engine(
-            engine, policy, FaultLog(_log_path(policy)), self._public
+            engine, policy, FaultLog(_log_path(policy)), self._public, self._ledger.secret
         )
         self._randomness = Randomness()
         self._told_of_scan: Callable[[int], None] = lambda _: None
@@ -147,10 +147,12 @@ class Session:
             scan = self._ready(plan, frontier.scan, released, values)
             self._told_of_scan(self._engine.about_size(scan))
             with self._engine.open(scan, receipt, number) as exact:
-                released.append(release(plan, number, exact, receipt, self._randomness))
+                drawn = release(plan, number, scan.keys, exact, receipt, self._randomness)
+            released.append(drawn)
         table, cells = finish(plan.above, released, self._public)
         loss = basic(plan.charge.events)
-        return Answer(table, loss, cells, self._balance(), self._notes + plan.notes)
+        notes = (*self._notes, *plan.notes, *(note for one in released for note in one.notes))
+        return Answer(table, loss, cells, self._balance(), notes)
 
     def table(self, name: str) -> Query:
         """Begin a query over a table, built by methods; nothing is asked before it is run.
@@ -173,7 +175,8 @@ class Session:
         released: Sequence[ReleasedTable],
         values: dict[int, Scalar | None],
     ) -> Scan:
-        """Put into a scan what earlier releases have to say in it."""
+        """Put into a scan what earlier releases have to say in it: groups, and constants."""
+        scan = with_found(scan, released)
         for constant in constants_in(scan):
             if constant.number not in values:
                 above = plan.constants[constant.number]

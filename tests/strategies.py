@@ -229,6 +229,7 @@ def _additive(draw: st.DrawFn) -> str:
     call = draw(
         st.builds("COUNT({}".format, _COUNTED)
         | st.just("COUNT(DISTINCT unit")
+        | st.builds("COUNT(DISTINCT {}".format, _COUNTED.filter(lambda told: told != "*"))
         | st.builds("COUNT_IF({}".format, CONDITIONS)
         | st.builds("SUM({}".format, _BOUNDED)
         | st.builds("{}({}".format, st.sampled_from(["AVG", "MEAN"]), _BOUNDED)
@@ -263,7 +264,7 @@ _LIMITS = ["", "", ", max_rows_contributed=3", ", max_rows_contributed=60"]
 def _per_group(call: str) -> list[str]:
     """Give the bounds per group that a call takes."""
     if call.startswith("COUNT(DISTINCT"):
-        return [", max_groups_contributed=2"]
+        return [", max_groups_contributed=2"] if call.startswith("COUNT(DISTINCT unit") else []
     if not call.startswith(("COUNT", "SUM")):
         return []
     totals = [f", contribution_bounds_per_group={ends}" for ends in ("(-3, 9)", "[2, 50]")]

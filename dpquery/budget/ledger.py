@@ -44,6 +44,11 @@ class Ledger:
     def __init__(self, store: Store) -> None:
         self._store = store
 
+    @property
+    def secret(self) -> str:
+        """The key of the hashes by which rows of a unit are chosen: drawn once, and kept."""
+        return self._store.secret
+
     def charge(self, charge: Charge, limits: Limits, account: Account) -> Receipt:
         """Make a charge durable, if it keeps every limit; one of nothing leaves no trace.
 

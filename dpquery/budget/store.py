@@ -207,12 +207,19 @@ class Store:
             if meta.get("format") != _FORMAT or meta.get("accountant") not in ACCOUNTANTS:
                 raise unknown_format(self.path)
             self.id: str = meta["id"]
+            self.secret: str = meta.get("secret") or self._keep_secret()
             self.accountant = ACCOUNTANTS[meta["accountant"]]
             self.require_whole()
             self._require_sound_end()
             # A write that changes nothing: SQLite begins a transaction on a read-only file too.
             self._sql.execute("UPDATE meta SET value = value WHERE key = 'format'")
         self._raise_mark()
+
+    def _keep_secret(self) -> str:
+        """Give a ledger of before there was one its secret."""
+        secret = secrets.token_hex(32)
+        self._sql.execute("INSERT INTO meta VALUES ('secret', ?)", (secret,))
+        return secret
 
     def _require_durable(self) -> None:
         """Have each commit wait for the disk, and believe it only when SQLite says so."""
@@ -296,6 +303,7 @@ def _fill(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
     connection.executescript(f"PRAGMA synchronous = FULL; BEGIN; {_SCHEMA}")
     meta = [("format", _FORMAT), ("id", secrets.token_hex(16)), ("accountant", "basic")]
+    meta.append(("secret", secrets.token_hex(32)))
     connection.executemany("INSERT INTO meta VALUES (?, ?)", meta)
     connection.execute("COMMIT")
 

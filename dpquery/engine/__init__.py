@@ -16,8 +16,21 @@ ENGINES = {
 
 
 def open_engine(
-    name: str, policy: Policy, log: FaultLog, public: PublicRows | None = None
+    name: str,
+    policy: Policy,
+    log: FaultLog,
+    public: PublicRows | None = None,
+    secret: str = "",
 ) -> Engine:
-    """Start a backend by name; no private file is opened for reading yet."""
-    engine: Engine = import_module(ENGINES[name]).start(policy, log, public or NoPublicRows())
+    """Start a backend by name; no private file is opened for reading yet.
+
+    Args:
+        name: which one.
+        policy: the tables that it reads.
+        log: where faults are noted.
+        public: where it gets public tables.
+        secret: the key of the hashes by which rows of a unit are chosen.
+    """
+    start = import_module(ENGINES[name]).start
+    engine: Engine = start(policy, log, public or NoPublicRows(), secret)
     return engine

@@ -19,11 +19,20 @@ from typing import NoReturn, Protocol, TypeVar
 import pyarrow as pa
 
 from dpquery.budget.charge import Receipt
+from dpquery.engine.found import Found
 from dpquery.errors import Diagnostic, DPQueryError, ScanFailed, internal
-from dpquery.ir import Histogram, Measure, Scan
+from dpquery.ir import Candidates, Histogram, Measure, Scalar, Scan
 from dpquery.mechanisms.exponential import Integers
 
-__all__ = ["Engine", "Exact", "FaultLog", "NoPublicRows", "PublicRows", "Ranges", "guarded"]
+__all__ = [
+    "Engine",
+    "Exact",
+    "FaultLog",
+    "NoPublicRows",
+    "PublicRows",
+    "Ranges",
+    "guarded",
+]
 
 T = TypeVar("T")
 
@@ -66,19 +75,21 @@ def _only_integers(values: Sequence[int]) -> None:
 class Exact:
     """Exact integers of one scan: private, read by the release stage, then closed."""
 
-    __slots__ = ("_ranges", "_values", "groups")
+    __slots__ = ("_found", "_ranges", "_values", "groups")
 
     def __init__(
         self,
         values: Mapping[Measure, tuple[int, ...]],
         groups: int = 1,
         ranges: Ranges | None = None,
+        found: Found | None = None,
     ) -> None:
         self.groups = groups
         for cells in values.values():
             _only_integers(cells)
         self._values: dict[Measure, tuple[int, ...]] | None = dict(values)
         self._ranges = ranges
+        self._found = found
 
     def values(self, measure: Measure) -> tuple[int, ...]:
         """Give the integers of one measure, one per group."""
@@ -97,11 +108,29 @@ class Exact:
             raise internal("only integers cross from scan to release (I4)")
         return weights
 
+    def counts(self, measure: Candidates) -> Integers:
+        """Give how many units have each value, in an order of chance."""
+        counts = self._finder().counts(measure)
+        if counts.dtype.kind not in "iO":
+            raise internal("only integers cross from scan to release (I4)")
+        return counts
+
+    def chosen(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
+        """Give the values at the places that a mechanism chose: no other is ever named."""
+        return self._finder().values(measure, places)
+
+    def _finder(self) -> Found:
+        if self._values is None or self._found is None:
+            raise internal("a release reads the measures of its own open scan")
+        return self._found
+
     def close(self) -> None:
         """Forget the integers, and let go of what the engine holds for them."""
-        ranges, self._values, self._ranges = self._ranges, None, None
-        if ranges is not None:
-            ranges.close()
+        held = (self._ranges, self._found)
+        self._values = self._ranges = self._found = None
+        for one in held:
+            if one is not None:
+                one.close()
 
     def __enter__(self) -> Exact:
         return self

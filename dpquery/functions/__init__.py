@@ -6,6 +6,7 @@ from dpquery.functions.base import DPFunction
 from dpquery.functions.count import COUNT, COUNT_IF
 from dpquery.functions.extremes import MAX, MIN
 from dpquery.functions.first_above import FIRST_ABOVE
+from dpquery.functions.keys import KEYS
 from dpquery.functions.majority import MAJORITY
 from dpquery.functions.mean import AVG, PROPORTION
 from dpquery.functions.mode import MODE
@@ -34,6 +35,7 @@ ALL: tuple[DPFunction, ...] = (
     MODE,
     TOP_K,
     MAJORITY,
+    KEYS,
 )
 
 _BY_NAME = {name: function for function in ALL for name in (function.name, *function.aliases)}

@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 from dpquery.answer import Cell
 from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.events import Event
-from dpquery.ir import Call, Contribution, Histogram, Measure, Weight
+from dpquery.ir import Call, Candidates, Contribution, Histogram, Measure, Scalar, Weight
 from dpquery.mechanisms.exponential import Integers
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Neighbours
@@ -116,6 +116,10 @@ class Facts:
         asked = call.options.max_groups_contributed
         return min(self.limit(call) if asked is None else asked, self.cells)
 
+    def shown(self, call: Call) -> Weight:
+        """Give how many different values of one unit count, each in full."""
+        return Weight(self.limit(call) if self.weighted else 1)
+
     def spread(self, call: Call, size: int = 1) -> Weight:
         """Give the weights of units that share theirs among their groups.
 
@@ -208,6 +212,14 @@ class Measured(Protocol):
         """Give the weight of each range of `width` codes from low to high - 1, in order."""
         ...
 
+    def counts(self, measure: Candidates) -> Integers:
+        """Give how many units have each value, in an order of chance."""
+        ...
+
+    def chosen(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
+        """Give the values at some places of that order."""
+        ...
+
 
 class NoisyCell(Cell, Protocol):
     """A released value, and what is known of the noise in it."""
@@ -272,6 +284,7 @@ class Argument(StrEnum):
     ORDERED = "number, date or timestamp"
     CONDITION = "condition"
     LISTED = "column with public values"
+    DISCRETE = "text, whole number, decimal, date, timestamp or boolean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +310,10 @@ class DPFunction:
     """What second argument it takes, where that is a whole number."""
     releases: Kind | None = None
     """What it releases, where that is neither a number nor a value of its argument."""
+    lists: bool = False
+    """Whether it releases a list."""
+    price: str = "eps=0.5"
+    """The options that a call cannot do without, as a refusal writes them."""
 
     @property
     def second(self) -> str | None:

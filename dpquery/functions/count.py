@@ -1,9 +1,9 @@
-"""DP_COUNT and DP_COUNT_IF: how many rows, how many with a value, how many units.
+"""DP_COUNT and DP_COUNT_IF: how many rows, with a value or not, different values, or units.
 
 Sensitivity: a unit's rows have a total weight of at most limit * scale (`sensitivity.py`), and
 each row is counted with its weight or not at all, so adding, removing or replacing one unit
 moves the weighted count by at most that much; units are counted once, or spread over the
-groups they are in.
+groups they are in. Of different values, a unit shows at most `limit`, all groups together.
 """
 
 from __future__ import annotations
@@ -13,8 +13,13 @@ from fractions import Fraction
 from dpquery.functions.base import COMMON, Argument, DPFunction, Facts
 from dpquery.functions.conditions import both, present
 from dpquery.functions.noise import COUNTING, AdditiveRelease, additive
-from dpquery.functions.totals import PER_GROUP, refuse_group_bounds, totals_of
-from dpquery.ir import Call, CountRows, CountUnits, Expr
+from dpquery.functions.totals import (
+    PER_GROUP,
+    refuse_group_bounds,
+    refuse_groups,
+    totals_of,
+)
+from dpquery.ir import Call, CountRows, CountUnits, CountValues, Expr
 from dpquery.types import INTEGER
 
 __all__ = ["COUNT", "COUNT_IF"]
@@ -22,7 +27,7 @@ __all__ = ["COUNT", "COUNT_IF"]
 
 def _count(call: Call, facts: Facts) -> AdditiveRelease:
     if call.distinct:
-        return _units(call, facts)
+        return _units(call, facts) if call.argument is None else _values(call, facts)
     return _rows(call, facts, both(present(call.argument), call.condition))
 
 
@@ -44,9 +49,17 @@ def _units(call: Call, facts: Facts) -> AdditiveRelease:
     return additive(call, facts, measure, Fraction(1, measure.weight.scale), INTEGER)
 
 
+def _values(call: Call, facts: Facts) -> AdditiveRelease:
+    """Count different values: a unit shows as many of its own as rows of it count."""
+    refuse_groups(call)
+    assert call.argument is not None  # noqa: S101 - otherwise units are counted
+    measure = CountValues(facts.shown(call), call.argument, call.condition)
+    return additive(call, facts, measure, Fraction(1), INTEGER)
+
+
 COUNT = DPFunction(
     name="DP_COUNT",
-    summary="The number of rows, of rows where the argument is not NULL, or of units.",
+    summary="The number of rows, of rows with a value, of different values, or of units.",
     star=True,
     distinct=True,
     parameters=(*COMMON, *PER_GROUP),

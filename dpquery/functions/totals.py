@@ -19,7 +19,7 @@ from dpquery.ir import Call, Code, Expr, UnitTotals
 from dpquery.source import Span
 from dpquery.types import WIDEST_EXACT
 
-__all__ = ["PER_GROUP", "refuse_group_bounds", "totals_of"]
+__all__ = ["PER_GROUP", "refuse_group_bounds", "refuse_groups", "totals_of"]
 
 PER_GROUP = (MAX_GROUPS, GROUP_BOUNDS)
 """What a function takes that can be bounded per group."""
@@ -74,6 +74,25 @@ def refuse_group_bounds(call: Call) -> None:
         )
     if options.max_groups_contributed is not None and options.max_rows_contributed is not None:
         _two_limits(call, options.max_rows_span)
+
+
+def refuse_groups(call: Call) -> None:
+    """Refuse what bounds groups where different values are counted.
+
+    Raises:
+        NameRefused: DPQ206.
+    """
+    options = call.options
+    for span in (options.group_bounds_span, options.max_groups_span):
+        if span is not None:
+            _refuse(
+                call,
+                f"{call.function}(DISTINCT {call.written}) bounds values, not groups",
+                span,
+                "this would be passed over",
+                "max_rows_contributed limits the values that a unit shows, in all groups.",
+                without_option(call, span),
+            )
 
 
 def _needs_bounds(call: Call, span: Span | None) -> NoReturn:

@@ -13,6 +13,7 @@ from itertools import pairwise
 from dpquery import rowfunctions
 from dpquery.functions import ALL, find
 from dpquery.functions.base import Argument, DPFunction
+from dpquery.functions.keys import KEYS
 from dpquery.shell.known import Column, Known, signature
 from dpquery.shell.place import Place, Word, place_of, words_of
 from dpquery.sql.names import written_name
@@ -287,7 +288,8 @@ def _group(place: Place, scope: _Scope) -> Candidates:
     if place.complete:
         return _plain(*_AFTER["GROUP"])
     columns = sorted(scope.columns(), key=lambda column: not column.groups)
-    return [*_columns(columns), *_plain("ALL"), *_row_functions(place)]
+    found = (f"{KEYS.name}(", signature(KEYS))
+    return [*_columns(columns), found, *_plain("ALL"), *_row_functions(place)]
 
 
 def _having(place: Place, scope: _Scope) -> Candidates:

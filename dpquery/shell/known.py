@@ -23,6 +23,7 @@ _ASKED = {
     Argument.ORDERED: "number or date",
     Argument.CONDITION: "condition",
     Argument.LISTED: "column",
+    Argument.DISCRETE: "x",
 }
 
 

@@ -15,7 +15,7 @@ from sqlglot import expressions as exp
 
 from dpquery.errors import NameRefused, RuleRefused, SyntaxRefused
 from dpquery.expr import Constant
-from dpquery.ir import Above, AboveColumn, Bound, Frontier, Literal
+from dpquery.ir import Above, AboveColumn, Bound, Call, Frontier, Literal
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
 from dpquery.source import Span
@@ -341,14 +341,14 @@ class Statement(Opener):
         for item in select.expressions:
             if _is_star(item):
                 raise raw("*", query_about(scope.table, COUNT), spans.of(item))
-        keys = bind_keys(select, binder)
+        span = spans.of(select.args["from_"].this)
+        keys = bind_keys(select, binder, lambda call: self._found(call, span, rows))
         below = Released(scope, spans, keys, Calls(binder))
         for node in filter(is_call, parts_of(select)):
             if not isinstance(node.parent, exp.Filter) or node.parent.this is not node:
                 below.call(node)
         below.number = len(self.frontiers)
         self._released_reads += 1
-        span = spans.of(select.args["from_"].this)
         calls = tuple(below.calls.found)
         self.frontiers.append(Frontier(span, rows.relation, calls, below.keys))
         found = Select(FrontierRows(self, aliases_of(select), below), select, root=root).open()
@@ -358,6 +358,11 @@ class Statement(Opener):
             title = f"nothing is asked about {scope.table.name}"
             raise unaskable(title, first, label, below.query(COUNT))
         return found
+
+    def _found(self, call: Call, span: Span, rows: Private) -> int:
+        """Take in the frontier that finds groups, and give its number."""
+        self.frontiers.append(Frontier(span, rows.relation, (call,)))
+        return len(self.frontiers) - 1
 
 
 def aliases_of(select: exp.Select) -> dict[str, exp.Expr]:

@@ -1,4 +1,4 @@
-"""Reads `bounds=[low, high]`: two literals of the argument's kind, as an exact range."""
+"""Reads `bounds=[low, high]` and the like: literals of the argument's kind."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused
 from dpquery.functions.codes import example_bounds
-from dpquery.ir import Expr, Literal
+from dpquery.ir import Expr, Literal, Scalar
 from dpquery.source import Span
 from dpquery.sql.literals import as_moment, read_literal, unwrapped
 from dpquery.sql.mismatches import with_article
-from dpquery.types import Interval, Kind, ordinal
+from dpquery.types import INT64, Interval, Kind, ordinal
 
-__all__ = ["read_bounds", "read_group_bounds"]
+__all__ = ["read_bounds", "read_group_bounds", "read_value"]
 
 
 def read_bounds(argument: Expr, node: exp.Expr, span: Span) -> Interval:
@@ -47,6 +47,51 @@ def read_group_bounds(node: exp.Expr, span: Span) -> Interval:
     assert isinstance(low.value, int | Fraction)  # noqa: S101 - a number's literal
     assert isinstance(high.value, int | Fraction)  # noqa: S101
     return _ordered(name, node, span, Fraction(low.value), Fraction(high.value))
+
+
+def read_value(argument: Expr, node: exp.Expr, span: Span) -> Scalar:
+    """Read a value of the argument's type.
+
+    Raises:
+        NameRefused: DPQ207 not a literal, DPQ208 of another kind, DPQ210 it cannot be read.
+    """
+    literal, type_ = read_literal(unwrapped(node), span), argument.type
+    if literal is None:
+        _not_a_value(argument, span, "DPQ207", "not a literal")
+    if type_.kind in {Kind.DATE, Kind.TIMESTAMP} and isinstance(literal.value, str):
+        literal = as_moment(literal.value, type_, literal.span)
+    if type_.kind is Kind.DECIMAL and literal.type.kind in {Kind.INTEGER, Kind.DECIMAL}:
+        value = Fraction(literal.value)  # type: ignore[arg-type]
+        if (value * 10**type_.scale).denominator == 1:
+            return value
+    if literal.type.kind is not type_.kind or type_.kind is Kind.DECIMAL:
+        _not_a_value(argument, span, "DPQ208", f"not {with_article(type_)}")
+    if type_.kind is Kind.INTEGER and not INT64[0] <= int(literal.value) <= INT64[1]:  # type: ignore[arg-type]
+        _not_a_value(argument, span, "DPQ208", "beyond every whole number of a column")
+    return literal.value
+
+
+_VALUES = {
+    Kind.TEXT: "'elsewhere'",
+    Kind.BOOLEAN: "false",
+    Kind.INTEGER: "-1",
+    Kind.DECIMAL: "-1",
+    Kind.DATE: "'1900-01-01'",
+    Kind.TIMESTAMP: "'1900-01-01 00:00:00'",
+}
+
+
+def _not_a_value(argument: Expr, span: Span, code: str, label: str) -> NoReturn:
+    raise NameRefused(
+        Diagnostic(
+            code,
+            f"what stands for other values is {with_article(argument.type)} too",
+            span,
+            label,
+            ("it is a group beside the others, in the same column.",),
+            (f"other={_VALUES[argument.type.kind]}",),
+        )
+    )
 
 
 def _ordered(name: str, node: exp.Expr, span: Span, low: Fraction, high: Fraction) -> Interval:

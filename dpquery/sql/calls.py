@@ -68,10 +68,13 @@ class Calls:
             number = read_whole(function.number, second, self.rows.spans)
         elif second is not None:
             order = self._order(function, node, first, second)
-        argument = None if distinct else self._argument(function, first)
+        asked = first.expressions[0] if distinct else first
+        units = distinct and self._of_units(asked)
+        argument = None if units else self._argument(function, asked)
         text = self.rows.spans.text(node)
         if "eps" not in named:
-            self._missing(function, node, "eps", "eps is missing", f"{text[:-1]}, eps=0.5)")
+            price = function.price if "delta" not in named else "eps=0.5"
+            self._missing(function, node, "eps", "eps is missing", f"{text[:-1]}, {price})")
         options = read_options(function, argument, named)
         call = Call(
             span=whole,
@@ -84,7 +87,7 @@ class Calls:
             order=order,
             number=number,
             text=text,
-            asked=self.rows.spans.of(first),
+            asked=self.rows.spans.of(asked),
             implied=UNKNOWN if argument is None else self.rows.implied(argument, condition),
         )
         self.found.append(call)
@@ -170,7 +173,8 @@ class Calls:
         surplus = positional[taken]
         number = isinstance(surplus, exp.Literal) and not surplus.is_string
         texts = [self.rows.spans.text(part) for part in positional[:taken]]
-        texts.append(f"eps={self.rows.spans.text(surplus) if number else '0.5'}")
+        eps = f"eps={self.rows.spans.text(surplus)}" if number else "eps=0.5"
+        texts.append(function.price.replace("eps=0.5", eps))
         raise NameRefused(
             Diagnostic(
                 "DPQ206",
@@ -183,26 +187,33 @@ class Calls:
         )
 
     def _distinct(self, function: DPFunction, first: exp.Expr) -> bool:
-        """Read DISTINCT before the unit column: of other columns it is not answered."""
+        """Read DISTINCT before what is counted: the unit column, or one other expression."""
         if not isinstance(first, exp.Distinct):
             return False
-        unit = self.rows.scope.table.unit
-        inner = unwrapped(first.expressions[0] or first)
-        if isinstance(inner, exp.Column):
-            self.rows.scope.check_qualifier(inner, self.rows.spans.of(inner))
-        if function.distinct and self.rows.scope.owns(inner):
+        counted = [part for part in first.expressions if part and type(part) is not exp.Star]
+        if function.distinct and len(counted) == 1:
             return True
-        counted = "*" if unit is None else f"DISTINCT {written_name(unit)}"
+        columns = self.rows.scope.table.columns
+        written = (
+            self.rows.spans.text(counted[0]) if counted else written_name(next(iter(columns)))
+        )
         raise PlanRefused(
             Diagnostic(
                 "DPQ404",
-                "DISTINCT is answered for the privacy unit only",
+                "DISTINCT is answered by DP_COUNT, of one expression",
                 self.rows.spans.of(first),
-                f"the unit is {unit}" if unit else "each row is its own unit here",
-                ("one person can have many different values, and no bound on them is stated.",),
-                (f"DP_COUNT({counted}, eps=0.5)",),
+                "not of this",
+                ("what is left after it has no bound that the noise could be scaled to.",),
+                (f"DP_COUNT(DISTINCT {written}, eps=0.5)",),
             )
         )
+
+    def _of_units(self, counted: exp.Expr) -> bool:
+        """Say whether the privacy units are what is counted."""
+        inner = unwrapped(counted)
+        if isinstance(inner, exp.Column):
+            self.rows.scope.check_qualifier(inner, self.rows.spans.of(inner))
+        return self.rows.scope.owns(inner)
 
     def _order(
         self, function: DPFunction, node: exp.Expr, first: exp.Expr, share: exp.Expr

@@ -6,19 +6,22 @@ shown, also those that no row has. A column whose values only the data know is r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import NoReturn
 
 from sqlglot import expressions as exp
 
+from dpquery import functions
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused
 from dpquery.expr import children
-from dpquery.ir import ColumnRef, Expr, Key, Literal
+from dpquery.functions.keys import KEYS, most_of
+from dpquery.ir import Call, ColumnRef, Expr, Finding, Key, Literal
 from dpquery.policy.model import Column
 from dpquery.rowfunctions.domains import MAX_CELLS, Values, values_of
 from dpquery.rowfunctions.ranges import conjuncts, facts_of
 from dpquery.source import Span
+from dpquery.sql.calls import Calls
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import fold, is_call, listed_names, written_name
@@ -27,8 +30,15 @@ from dpquery.types import INT64, INTEGER, Kind
 __all__ = ["MAX_CELLS", "bind_keys", "has_listed_groups"]
 
 
-def bind_keys(select: exp.Select, rows: Conditions) -> tuple[Key, ...]:
+def bind_keys(
+    select: exp.Select, rows: Conditions, find: Callable[[Call], int]
+) -> tuple[Key, ...]:
     """Bind GROUP BY.
+
+    Args:
+        select: the query.
+        rows: what its names mean.
+        find: takes a call of DP_KEYS into the statement, and gives the number of its frontier.
 
     Raises:
         PlanRefused: DPQ402 the groups are not public, DPQ405 there are too many.
@@ -43,6 +53,9 @@ def bind_keys(select: exp.Select, rows: Conditions) -> tuple[Key, ...]:
     facts = facts_of(rows.where)
     keys: list[Key] = []
     for node, shown in _items(select, group, rows):
+        if _is_finder(node):
+            keys.append(_found(node, f"k{len(keys)}", rows, find))
+            continue
         expr = rows.bind(node)
         if any(key.expr == expr for key in keys):
             continue
@@ -51,10 +64,25 @@ def bind_keys(select: exp.Select, rows: Conditions) -> tuple[Key, ...]:
             _private(expr, shown, rows, where)
         _check_shown(expr, values, shown, rows)
         keys.append(Key(shown, f"k{len(keys)}", expr, values))
-    cells = prod(len(key.values) for key in keys)
+    cells = prod(key.size for key in keys)
     if cells > MAX_CELLS:
         _too_many(cells, keys, rows, where)
     return tuple(keys)
+
+
+def _is_finder(node: exp.Expr) -> bool:
+    """Say whether a grouping expression finds groups, of all rows or of some."""
+    call = node.this if isinstance(node, exp.Filter) else node
+    return is_call(call) and functions.find(str(call.this)) is KEYS
+
+
+def _found(node: exp.Expr, column: str, rows: Conditions, find: Callable[[Call], int]) -> Key:
+    """Bind groups that are found in the data, by a release of their own."""
+    call = Calls(rows).add(node)
+    assert call.argument is not None  # noqa: S101 - the binder refuses a star
+    rest = call.options.other is not None
+    finding = Finding(find(call), most_of(call) + rest)
+    return Key(call.argument.span, column, call.argument, (), finding, rest)
 
 
 def _where(select: exp.Select, rows: Conditions) -> str:
@@ -191,6 +219,9 @@ def _private(expr: Expr, span: Span, rows: Conditions, where: str) -> NoReturn:
         what, label = rows.spans.source.snippet(expr.span), "private grouping column"
         if expr.type.kind in _NAMED:
             remedy = (_named_groups(expr, rows, where),)
+            if expr.type.kind is not Kind.DOUBLE:
+                found = f"GROUP BY {KEYS.name}({what}, eps=0.5, delta=1e-7)"
+                remedy += (f"or {found}, which finds them",)
             if expr.name in table.columns:
                 owned = f"{table.name}.{expr.name}"
                 remedy += (f"or ask the data owner to list the keys of {owned} in the policy",)
@@ -220,8 +251,8 @@ def _public_column(rows: Conditions) -> tuple[str, ...]:
 
 
 def _too_many(cells: int, keys: Sequence[Key], rows: Conditions, where: str) -> NoReturn:
-    counts = " x ".join(f"{len(key.values):,}" for key in keys)
-    most = max(keys, key=lambda key: len(key.values))
+    counts = " x ".join(f"{key.size:,}" for key in keys)
+    most = max(keys, key=lambda key: key.size)
     remedy = "leave out one of the groups"
     if isinstance(most.expr, ColumnRef):
         remedy = _named_groups(most.expr, rows, where)

@@ -54,9 +54,10 @@ def other_call(expr: Expr, written: str) -> str:
 
 
 def sample_call(
-    function: DPFunction, table: Table, share: str = "0.5", options: str = "eps=0.5"
+    function: DPFunction, table: Table, share: str = "0.5", options: str = ""
 ) -> str:
     """Write a call of a function about a table: its first column that fits, bounded if any."""
+    options = options or function.price
     if function.star:
         return f"{function.name}(*, {options})"
     columns = [c for c in table.columns.values() if c.name != table.unit]
@@ -99,6 +100,8 @@ def fits(function: DPFunction, type_: Type) -> bool:
             return type_.kind is Kind.BOOLEAN
         case Argument.LISTED:
             return type_.kind not in {Kind.DOUBLE, Kind.TIMESTAMP}
+        case Argument.DISCRETE:
+            return type_.kind is not Kind.DOUBLE
 
 
 def sample_condition(table: Table) -> str:

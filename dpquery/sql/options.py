@@ -12,8 +12,9 @@ from dpquery.errors import Diagnostic, NameRefused, listed, nearest
 from dpquery.functions.base import MECHANISM_ALIASES, DPFunction, Number
 from dpquery.ir import Expr, Options
 from dpquery.privacy import EPSILON_MAX, EPSILON_MIN, decimal_text, exact_number
+from dpquery.rowfunctions.domains import MAX_CELLS
 from dpquery.source import Span
-from dpquery.sql.bounds import read_bounds, read_group_bounds
+from dpquery.sql.bounds import read_bounds, read_group_bounds, read_value
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import fold
 from dpquery.sql.spans import Spans
@@ -29,6 +30,8 @@ _EXAMPLES = {
     "max_rows_contributed": "max_rows_contributed=5",
     "rho_smooth": "rho_smooth=100",
     "max_groups_contributed": "max_groups_contributed=3",
+    "max_keys": "max_keys=500",
+    "left_out_eps": "left_out_eps=0.1",
 }
 """How each number is written."""
 
@@ -50,12 +53,17 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
     values = {
         name: _option(name, *written, function)
         for name, written in given.items()
-        if name not in {"bounds", "contribution_bounds_per_group"}
+        if name not in {"bounds", "contribution_bounds_per_group", "other"}
     }
     spans = {name: span for name, (_, span) in given.items()}
     rows, groups = (values.get(f"max_{name}_contributed") for name in ("rows", "groups"))
     delta, mechanism, smooth = (
         values.get(name) for name in ("delta", "mechanism", "rho_smooth")
+    )
+    most, left_out, other = (
+        values.get("max_keys"),
+        values.get("left_out_eps"),
+        given.get("other"),
     )
     bounds, totals = (given.get(name) for name in ("bounds", "contribution_bounds_per_group"))
     return Options(
@@ -75,19 +83,23 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
         bounds_span=spans.get("bounds"),
         smooth=None if smooth is None else Fraction(smooth),
         smooth_span=spans.get("rho_smooth"),
+        other=None if other is None or argument is None else read_value(argument, *other),
+        most=None if most is None else int(most),
+        left_out=None if left_out is None else Fraction(left_out),
     )
 
 
 def _option(name: str, node: exp.Expr, span: Span, function: DPFunction) -> Fraction | str:
     match name:
-        case "eps":
+        case "eps" | "left_out_eps":
             return read_number_between(name, node, span, (EPSILON_MIN, EPSILON_MAX))
         case "delta":
             return read_number_between(name, node, span, (Fraction(1, 10**30), Fraction(1, 10)))
         case "rho_smooth":
             return read_number_between(name, node, span, (Fraction(0), Fraction(10**18)))
-        case "max_rows_contributed" | "max_groups_contributed":
-            rows = read_number_between(name, node, span, (Fraction(1), Fraction(MAX_ROWS)))
+        case "max_rows_contributed" | "max_groups_contributed" | "max_keys":
+            most = MAX_CELLS if name == "max_keys" else MAX_ROWS
+            rows = read_number_between(name, node, span, (Fraction(1), Fraction(most)))
             if rows.denominator != 1:
                 _out_of_range(name, span, "a whole number", decimal_text(rows), _EXAMPLES[name])
             return rows

@@ -132,6 +132,8 @@ def _kind(call: Call) -> Kind | None:
         return Kind.INTEGER
     if call.number is not None or isinstance(call.order, tuple):
         return None
+    if function is not None and function.lists:
+        return None
     if function is None or call.argument is None:
         return Kind.DOUBLE
     if call.function == "DP_SUM":

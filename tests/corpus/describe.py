@@ -8,11 +8,13 @@ from dpquery.events import Approximate, Composed, Event, Gaussian, Pure
 from dpquery.ir import (
     Apply,
     Arithmetic,
+    Candidates,
     Code,
     ColumnRef,
     Compare,
     CountRows,
     CountUnits,
+    CountValues,
     Expr,
     Filter,
     Histogram,
@@ -144,6 +146,9 @@ def windowed(one: WindowColumn) -> str:
 
 def grouped(key: Key) -> str:
     """Write a key and its values; of many values, the first, the last, and their number."""
+    if key.finding is not None:
+        rest = " and a rest" if key.rest else ""
+        return f"{text(key.expr)} as f{key.finding.frontier} finds{rest}"
     values = list(map(str, key.values))
     if len(values) > 8:
         values = [f"{values[0]} to {values[-1]} ({len(values)})"]
@@ -163,6 +168,10 @@ def measured(measure: Measure) -> str:
         case UnitTotals(code=code, low=low, high=high):
             what = "rows" if code is None else coded(code)
             return f"totals of {what} clamped to [{low}, {high}]"
+        case CountValues(value=value):
+            return f"count_values {text(value)}"
+        case Candidates(value=value):
+            return f"candidates {text(value)}"
 
 
 def coded(code: Code) -> str:

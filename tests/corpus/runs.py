@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
@@ -22,7 +22,7 @@ from dpquery.constants import constants_in, filled
 from dpquery.functions.moments import BernsteinRelease
 from dpquery.functions.noise import AdditiveRelease
 from dpquery.functions.quantile import QuantileRelease
-from dpquery.ir import CountRows, CountUnits, SumCodes
+from dpquery.ir import Candidates, CountRows, CountUnits, CountValues, Scan, SumCodes
 from dpquery.mechanisms import GridQuantile
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.policy.load import load_policy
@@ -69,6 +69,7 @@ def sessions(file: Path) -> Iterator[tuple[Session, Session]]:
         Session(policy, "default", None) as duckdb,
         Session(policy, "default", None, engine="python") as oracle,
     ):
+        oracle._engine._secret = duckdb._engine._secret  # one ledger has one
         yield duckdb, oracle
 
 
@@ -145,7 +146,7 @@ def _step(release: Any) -> Fraction:
     match getattr(release, "measure", None):
         case SumCodes(code=code):
             return code.grid
-        case CountRows() | CountUnits():
+        case CountRows() | CountUnits() | CountValues():
             return Fraction(1)
     return Fraction(0)
 
@@ -176,10 +177,42 @@ def _rows_off(release: QuantileRelease, code: int, exact: Any, group: int) -> Fr
 def exact_integers(session: Session, query: str) -> list[list[int]]:
     """Give the exact integers that each release of a query is made from; of histograms, all."""
     plan, found = session._plan(Source(query)), []
-    receipt = receipt_for(plan)
+    receipt, groups = receipt_for(plan), {}
     for number, frontier in enumerate(plan.frontiers):
         constants = {constant.number: SOME for constant in constants_in(frontier.scan)}
-        with session._engine.open(filled(frontier.scan, constants), receipt, number) as exact:
+        scan = _with_groups(filled(frontier.scan, constants), groups)
+        with session._engine.open(scan, receipt, number) as exact:
             measures = [m for planned in frontier.releases for m in planned.release.measures]
-            found += [integers(exact, measure) for measure in measures]
+            for measure in measures:
+                if isinstance(measure, Candidates):
+                    counted = counted_by_value(exact, measure)
+                    groups[number] = tuple(counted)[:MOST_GROUPS]
+                    found += [[hash(value) for value in counted], list(counted.values())]
+                else:
+                    found.append(integers(exact, measure))
     return found
+
+
+MOST_GROUPS = 30
+"""Of those that are found, in the tests."""
+
+
+def counted_by_value(exact: Any, measure: Candidates) -> dict[Any, int]:
+    """Count the units of each value, whether or not it would be chosen; in order, NULL last."""
+    counts = exact.counts(measure).tolist()
+    values = exact.chosen(measure, range(len(counts)))
+    pairs = zip(values, counts, strict=True)
+    return dict(sorted(pairs, key=lambda pair: (pair[0] is None, pair[0])))
+
+
+def _with_groups(scan: Scan, groups: Mapping[int, tuple[Any, ...]]) -> Scan:
+    """Give a scan the groups that an earlier one could have found."""
+    keys = [
+        key
+        if key.finding is None
+        else replace(
+            key, finding=replace(key.finding, values=groups[key.finding.frontier], known=True)
+        )
+        for key in scan.keys
+    ]
+    return replace(scan, keys=tuple(keys))

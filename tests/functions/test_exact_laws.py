@@ -48,6 +48,7 @@ def values(name: str) -> tuple[object, ...]:
 QUERIES = [
     ("DP_COUNT", "0..1"),
     ("DP_COUNT DISTINCT", "0..1"),
+    ("DP_COUNT VALUES", "0..1"),
     ("DP_COUNT_IF", "booleans"),
     ("DP_PROPORTION", "booleans"),
     *(("DP_SUM", name) for name in RANGES),
@@ -58,8 +59,9 @@ BOUNDING = {"one row per unit": (1, False), "limit 1": (1, True), "limit 2": (2,
 
 
 def release(query: str, world: World, relation: Neighbours) -> Release:
-    name, _, distinct = query.partition(" ")
-    asked = call(name, world.argument, distinct=bool(distinct))
+    name, _, counted = query.partition(" ")
+    argument = None if counted == "DISTINCT" else world.argument
+    asked = call(name, argument, distinct=bool(counted))
     return plan(asked, world.facts(relation))
 
 

@@ -138,7 +138,7 @@ def test_a_call_offers_what_it_takes_and_has_not_been_given(text: str, expected:
         ("WHERE salary BETWEEN 1 AND 2 o", ["or", "order by"]),
         ("WHERE remote AND dept ", COMPARING),
         ("GROUP ", ["BY"]),
-        ("GROUP BY ", ["dept", "salary", "hired", "remote", "person_id", "ALL"]),
+        ("GROUP BY ", ["dept", "salary", "hired", "remote", "person_id", "DP_KEYS(", "ALL"]),
         ("GROUP BY dept ", ["HAVING", "ORDER BY", "LIMIT"]),
         ("GROUP BY dept HAVING NO| AS note", ["note"]),
         ("GROUP BY dept HAVING n > 1 ", ["AND", "OR", "ORDER BY", "LIMIT"]),

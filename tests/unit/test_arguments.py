@@ -33,15 +33,15 @@ refused[DPQ401]: DP_SUM(person_id) has no bounds
         or ask the data owner to add bounds for person_id to the policy""",
     ),
     (
-        "SELECT DP_COUNT(DISTINCT region, eps=0.5) FROM visits",
+        "SELECT DP_SUM(DISTINCT minutes, eps=0.5) FROM visits",
         """\
-refused[DPQ404]: DISTINCT is answered for the privacy unit only
+refused[DPQ404]: DISTINCT is answered by DP_COUNT, of one expression
   |
-1 | SELECT DP_COUNT(DISTINCT region, eps=0.5) FROM visits
-  |                          ^^^^^^ the unit is person_id
+1 | SELECT DP_SUM(DISTINCT minutes, eps=0.5) FROM visits
+  |                        ^^^^^^^ not of this
 
-   why: one person can have many different values, and no bound on them is stated.
-   try: DP_COUNT(DISTINCT person_id, eps=0.5)""",
+   why: what is left after it has no bound that the noise could be scaled to.
+   try: DP_COUNT(DISTINCT minutes, eps=0.5)""",
     ),
     (
         "SELECT DP_VAR_POP(person_id, eps=1, bounds=[0, 9000000000000000000]) FROM visits",

@@ -43,6 +43,7 @@ column
    why: a value of person_id that appears in the answer shows that somebody has it,
         so the groups have to be known before the data is read.
    try: WHERE person_id IN (1, 2)
+        or GROUP BY DP_KEYS(person_id, eps=0.5, delta=1e-7), which finds them
         or ask the data owner to list the keys of visits.person_id in the policy""",
     ),
     (

@@ -66,9 +66,9 @@ def policy() -> Policy:
             'GROUP BY "first name"',
         ),
         (
-            'SELECT DP_COUNT(DISTINCT "select", eps=1) FROM "my people"',
-            'DP_COUNT(DISTINCT "select", eps=1)',
-            'DP_COUNT(DISTINCT "user id", eps=0.5)',
+            'SELECT DP_SUM(DISTINCT "select", eps=1) FROM "my people"',
+            'DP_SUM(DISTINCT "select", eps=1)',
+            'DP_COUNT(DISTINCT "select", eps=0.5)',
         ),
         (
             'SELECT SUM(zzz) FROM "my people"',

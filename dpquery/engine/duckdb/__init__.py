@@ -10,6 +10,6 @@ from dpquery.policy.model import Policy
 __all__ = ["DuckDBEngine", "PublicEngine", "start"]
 
 
-def start(policy: Policy, log: FaultLog, public: PublicRows) -> Engine:
+def start(policy: Policy, log: FaultLog, public: PublicRows, secret: str) -> Engine:
     """Make the private engine of a session; it opens no file yet."""
-    return DuckDBEngine(policy, log, public)
+    return DuckDBEngine(policy, log, public, secret=secret)

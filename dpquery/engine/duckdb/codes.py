@@ -13,6 +13,7 @@ from dpquery.engine.duckdb.values import SHORT_DIGITS, Values, cast, constant, s
 from dpquery.ir import (
     Code,
     ColumnRef,
+    Expr,
     Key,
     Scalar,
     Scan,
@@ -25,7 +26,7 @@ from dpquery.policy.model import Column, Table
 from dpquery.relations import only_table, tables_of
 from dpquery.types import DECIMAL_DIGITS, EPOCH, INTEGER, UNKNOWN, Interval, Kind, Type
 
-__all__ = ["code_sql", "key_sql", "short_text", "wanted_columns"]
+__all__ = ["code_sql", "key_sql", "short_text", "value_sql", "wanted_columns"]
 
 EPOCH_DAY = "CAST('1970-01-01' AS DATE)"
 
@@ -173,6 +174,20 @@ def key_sql(rows: Values, key: Key) -> str:
     return rows.value(expr)
 
 
+def value_sql(rows: Values, expr: Expr) -> str:
+    """Write a value that is told from others: moments as numbers, one zero of the two."""
+    value = rows.value(expr)
+    match expr.type.kind:
+        case Kind.DATE:
+            return f"({value} - {EPOCH_DAY})"
+        case Kind.TIMESTAMP:
+            return f"epoch_us({value})"
+        case Kind.DOUBLE:
+            return f"({value} + 0e0)"
+        case _:
+            return value
+
+
 def short_text(column: Column, keys: Sequence[Scalar | None]) -> str:
     """Write a text as it is where it could be one of the keys, else NULL.
 
@@ -185,8 +200,13 @@ def short_text(column: Column, keys: Sequence[Scalar | None]) -> str:
 
 
 def uncut(table: Table, key: Key) -> Column | None:
-    """Give the text column of a key, where no value of the key is as long as the cut."""
+    """Give the text column of a key, where no value of the key is as long as the cut.
+
+    None where NULL is a group, or all that is not listed: what is too long is neither.
+    """
     if key.expr.type.kind is not Kind.TEXT or not isinstance(key.expr, ColumnRef):
+        return None
+    if key.rest or None in key.values or not key.values:
         return None
     column = table.columns[key.expr.name]
     longest = max((len(str(value)) for value in key.values), default=0)

@@ -12,6 +12,7 @@ from dpquery.budget.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
 from dpquery.engine.duckdb.codes import wanted_columns
 from dpquery.engine.duckdb.connection import execute, lock, quoted, start, text
+from dpquery.engine.duckdb.found import DuckDBFound
 from dpquery.engine.duckdb.held import Held
 from dpquery.engine.duckdb.ranges import DuckDBRanges
 from dpquery.engine.duckdb.render import Origin, Place
@@ -27,7 +28,7 @@ from dpquery.engine.files import (
     require_unchanged,
     state_of,
 )
-from dpquery.ir import Histogram, Scan
+from dpquery.ir import Candidates, Histogram, Scan
 from dpquery.policy.model import DatabaseTable, Files, Policy, Table
 from dpquery.relations import tables_of
 
@@ -43,6 +44,8 @@ class DuckDBEngine:
         log: FaultLog,
         public: PublicRows | None = None,
         threads: int | None = None,
+        *,
+        secret: str = "",
     ) -> None:
         tables = policy.tables.values()
         self._tables = {table.name: table for table in tables if not table.public}
@@ -51,6 +54,7 @@ class DuckDBEngine:
         self._public = public or NoPublicRows()
         self._log = log
         self._threads = threads
+        self._secret = secret
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._held: Held | None = None
         self._verified: State = {}
@@ -78,8 +82,11 @@ class DuckDBEngine:
             table.name: Place(table, Origin(quoted(table.name), held=False))
             for table in self._read_by(scan)
         }
-        sql = ScanSQL(scan, places, {name: quoted(name) for name in self._publics})
-        return "; ".join(query for _, query in sql.queries()) or f"histograms of ({sql.rows})"
+        publics = {name: quoted(name) for name in self._publics}
+        sql = ScanSQL(scan, places, publics, "the ledger's secret")
+        queries = [query for _, query in sql.queries()]
+        queries += [sql.candidates(m) for m in scan.measures if isinstance(m, Candidates)]
+        return "; ".join(queries) or f"histograms of ({sql.rows})"
 
     def close(self) -> None:
         """Let go of the instance."""
@@ -106,15 +113,16 @@ class DuckDBEngine:
             table.name: Place(table, self._origin(scan, table, before[table.name]))
             for table in tables
         }
-        sql = ScanSQL(scan, places, self._publics)
+        sql = ScanSQL(scan, places, self._publics, self._secret)
         values = {measure: [0] * scan.cells for measure in sql.summed}
-        for measures, query in sql.queries():
+        for measures, query in sql.queries() if scan.cells else ():
             for cell, *sums in execute(connection, query).fetchall():
                 for measure, value in zip(measures, sums, strict=True):
-                    values[measure][cell] = int(value)
+                    values[measure][cell] += int(value)  # many values can be of one group
         require_unchanged(tables, before)
-        ranges = DuckDBRanges(connection, sql, before, self._log)
-        return Exact({m: tuple(cells) for m, cells in values.items()}, scan.cells, ranges)
+        open_ = (connection, sql, before, self._log)
+        exact = {measure: tuple(cells) for measure, cells in values.items()}
+        return Exact(exact, scan.cells, DuckDBRanges(*open_), DuckDBFound(*open_))
 
     def _origin(self, scan: Scan, table: Table, state: Fingerprint) -> Origin:
         """Give where the scan reads: from memory what was asked for before."""

@@ -9,32 +9,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 
-from dpquery.engine.duckdb.codes import code_sql, key_sql
+from dpquery.engine.duckdb.cells import cell_joins, cell_limits, cell_sql
+from dpquery.engine.duckdb.codes import code_sql, key_sql, value_sql
+from dpquery.engine.duckdb.connection import text
 from dpquery.engine.duckdb.relations import Nested
 from dpquery.engine.duckdb.render import Place, Rows
-from dpquery.engine.duckdb.values import Values, constant
+from dpquery.engine.duckdb.values import Values
+from dpquery.engine.found import nameable
 from dpquery.ir import (
+    Candidates,
     Code,
     CountRows,
     CountUnits,
+    CountValues,
     Expr,
     Histogram,
-    Key,
     Measure,
-    Scalar,
+    Requested,
     Scan,
     SumCodes,
     UnitTotals,
     Weight,
     code_in,
     columns_read,
+    value_in,
 )
 from dpquery.policy.model import Table
 from dpquery.relations import only_table
-from dpquery.types import INT64, UNKNOWN, Interval, Kind, ordinal
+from dpquery.types import INT64, Interval
 
 __all__ = ["ScanSQL"]
 
@@ -50,6 +54,8 @@ class ScanSQL:
     """Each private table that the scan reads, by name."""
     publics: Mapping[str, str]
     """What the engine calls each public table."""
+    secret: str = ""
+    """The key of the hashes that choose among what one unit has."""
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -59,7 +65,7 @@ class ScanSQL:
     @property
     def summed(self) -> tuple[Measure, ...]:
         """The measures that one query answers; histograms are asked for on their own."""
-        return tuple(m for m in self.scan.measures if not isinstance(m, Histogram))
+        return tuple(m for m in self.scan.measures if not isinstance(m, Requested))
 
     def queries(self) -> list[tuple[tuple[Measure, ...], str]]:
         """Write the queries for the summed measures, each with those that it answers.
@@ -71,7 +77,18 @@ class ScanSQL:
             found.append((self._of_rows, self._sums()))
         if self._of_pairs:
             found.append((self._of_pairs, self._over_pairs()))
+        found += [((m,), self._different(m)) for m in self.summed if isinstance(m, CountValues)]
         return found
+
+    def candidates(self, measure: Candidates) -> str:
+        """Write how many units have each value: its value x, and their number n."""
+        where = self._where(self._condition(measure.condition), *_showable(measure.value))
+        rows = f"SELECT DISTINCT u, x FROM ({self._told(measure, where)})"
+        if self.scan.contribution.unit is None:
+            rows = self._told(measure, where)
+        elif self._several:
+            rows = self._kept(rows, measure.weight.limit, "x")
+        return f"SELECT x, count(*) AS n FROM ({rows}) GROUP BY x"
 
     def held(self, measure: Histogram) -> str:
         """Write the rows that a histogram counts: group, code, and weight if they have one."""
@@ -119,7 +136,8 @@ class ScanSQL:
 
     @cached_property
     def _of_rows(self) -> tuple[Measure, ...]:
-        return tuple(m for m in self.summed if m not in self._of_pairs)
+        apart = self._of_pairs
+        return tuple(m for m in self.summed if m not in apart and type(m) is not CountValues)
 
     @cached_property
     def _weights(self) -> list[Weight]:
@@ -148,6 +166,11 @@ class ScanSQL:
         return list(dict.fromkeys(found))
 
     @cached_property
+    def _values(self) -> list[Expr]:
+        values = (value_in(measure) for measure in self.scan.measures)
+        return list(dict.fromkeys(value for value in values if value is not None))
+
+    @cached_property
     def rows(self) -> str:
         """Write the rows: after WHERE, with a unit, in engine-made columns."""
         rows, unit, source = self._opened()
@@ -157,6 +180,7 @@ class ScanSQL:
         columns += [f"{key_sql(rows, key)} AS g{i}" for i, key in enumerate(self.scan.keys)]
         columns += [f"{code_sql(rows, code)} AS v{i}" for i, code in enumerate(self._codes)]
         columns += [f"{rows.value(c)} AS b{i}" for i, c in enumerate(self._conditions)]
+        columns += [f"{value_sql(rows, x)} AS x{i}" for i, x in enumerate(self._values)]
         return f"SELECT {', '.join(columns)} FROM {source}"
 
     def _opened(self) -> tuple[Values, str, str]:
@@ -301,25 +325,39 @@ class ScanSQL:
             "GROUP BY cell"
         )
 
+    def _different(self, measure: CountValues) -> str:
+        """Count different values in each group, of what is kept of each unit's."""
+        where = self._where("x IS NOT NULL", self._condition(measure.condition))
+        cells = self._told(measure, where)
+        if self._several:
+            pairs = f"SELECT DISTINCT u, cell, x FROM ({cells})"
+            cells = self._kept(pairs, measure.weight.limit, "cell", "x")
+        return f"SELECT cell, count(DISTINCT x) FROM ({cells}) GROUP BY cell"
+
+    def _told(self, measure: CountValues | Candidates, where: str) -> str:
+        """Write the rows with the group and the value that a measure tells apart."""
+        place = f"x{self._values.index(measure.value)}"
+        rows = f"SELECT r.*, {place} AS x FROM ({self.rows}) AS r"
+        return f"SELECT *, {self._cell()} AS cell FROM ({rows}) {self._joins}{where}"
+
+    def _kept(self, pairs: str, limit: int, *told: str) -> str:
+        """Keep some of what each unit has: which, does not depend on any other unit."""
+        texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in ("u", *told))
+        hashed = f"sha256(concat_ws('|', {text(self.secret)}, {texts}))"
+        order = f"PARTITION BY u ORDER BY {hashed}, {', '.join(told)}"
+        return f"SELECT * FROM ({pairs}) QUALIFY row_number() OVER ({order}) <= {limit}"
+
     def _where(self, *more: str | None) -> str:
         conditions = [part for part in more if part is not None]
-        conditions += [limits for key in enumerate(self.scan.keys) for limits in _limits(*key)]
+        conditions += cell_limits(self.scan.keys)
         return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
     @property
     def _joins(self) -> str:
-        """Write the joins that number keys which are listed one by one."""
-        return " ".join(
-            _join(i, key) for i, key in enumerate(self.scan.keys) if not _dense(key)
-        )
+        return cell_joins(self.scan.keys)
 
     def _cell(self) -> str:
-        """Write the number of a row's group: the last key runs fastest."""
-        text = "0"
-        for index, key in enumerate(self.scan.keys):
-            place = f"(g{index} - {_place(key.values[0])})" if _dense(key) else f"l{index}.i"
-            text = f"({text} * {len(key.values)} + {place})" if index else place
-        return f"CAST({text} AS BIGINT)"
+        return cell_sql(self.scan.keys)
 
 
 def _clamped(total: str, measure: UnitTotals) -> str:
@@ -341,45 +379,16 @@ def _pair_sum(index: int, measure: Measure) -> str:
     return f"coalesce(sum({amount}{weight}), 0)"
 
 
+def _showable(value: Expr) -> Iterable[str]:
+    """Limit values to those that a column of an answer can show, where there are others."""
+    limits = nameable(value)
+    if limits is not None:
+        yield f"(x IS NULL OR x BETWEEN {limits[0]} AND {limits[1]})"
+
+
 def _weight(rows: str, weight: Weight) -> str:
     """Write floor(scale * min(1, limit / rows))."""
     if weight.plain:
         return "1"
     shared = f"{weight.total} // {rows}"
     return f"CASE WHEN {rows} <= {weight.limit} THEN {weight.scale} ELSE {shared} END"
-
-
-def _dense(key: Key) -> bool:
-    """Whether the values are a run of integers or days: then a number needs no list."""
-    if key.expr.type.kind not in {Kind.INTEGER, Kind.DATE}:
-        return False
-    if None in key.values:
-        return False
-    places = [_place(value) for value in key.values]
-    return places == list(range(places[0], places[0] + len(places)))
-
-
-def _place(value: object) -> int:
-    return ordinal(value) if not isinstance(value, int) else value  # type: ignore[arg-type]
-
-
-def _limits(index: int, key: Key) -> Iterable[str]:
-    if _dense(key):
-        yield f"g{index} BETWEEN {_place(key.values[0])} AND {_place(key.values[-1])}"
-
-
-def _join(index: int, key: Key) -> str:
-    listed = ", ".join(f"({i}, {_written(key, value)})" for i, value in enumerate(key.values))
-    same = "IS NOT DISTINCT FROM" if None in key.values else "="
-    return f"JOIN (VALUES {listed}) AS l{index}(i, v) ON g{index} {same} l{index}.v"
-
-
-def _written(key: Key, value: Scalar | None) -> str:
-    """Write a key's value as it is compared; it may be one that the column never has."""
-    if value is None:
-        return "NULL"
-    type_ = key.expr.type
-    if type_.kind is Kind.DATE:
-        return str(_place(value))
-    domain = Interval.point(value) if isinstance(value, int | Fraction) else UNKNOWN
-    return constant(value, type_, domain)

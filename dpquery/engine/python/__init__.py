@@ -13,6 +13,6 @@ from dpquery.policy.model import Policy
 __all__ = ["PythonEngine", "start"]
 
 
-def start(policy: Policy, log: FaultLog, public: PublicRows) -> Engine:
+def start(policy: Policy, log: FaultLog, public: PublicRows, secret: str) -> Engine:
     """Make the private engine of a session; it opens no file yet."""
-    return PythonEngine(policy, log, public)
+    return PythonEngine(policy, log, public, secret=secret)

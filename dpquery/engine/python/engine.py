@@ -20,8 +20,9 @@ from dpquery.engine.files import (
 )
 from dpquery.engine.python.relations import Relations
 from dpquery.engine.python.rows import read_rows
+from dpquery.engine.python.told import PythonFound
 from dpquery.engine.python.totals import Totals
-from dpquery.ir import Histogram, Measure, Scan, columns_read
+from dpquery.ir import Candidates, Measure, Requested, Scan, columns_read
 from dpquery.policy.model import Policy, Table
 from dpquery.relations import tables_of
 
@@ -31,12 +32,20 @@ __all__ = ["PythonEngine"]
 class PythonEngine:
     """Reads Parquet files through pyarrow, and computes in Python's own exact numbers."""
 
-    def __init__(self, policy: Policy, log: FaultLog, public: PublicRows | None = None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        log: FaultLog,
+        public: PublicRows | None = None,
+        *,
+        secret: str = "",
+    ) -> None:
         self._tables = {
             name: table for name, table in policy.tables.items() if not table.public
         }
         self._public = public or NoPublicRows()
         self._log = log
+        self._secret = secret
         self._verified: State = {}
 
     def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
@@ -54,12 +63,13 @@ class PythonEngine:
         for table in tables:
             self._verify(table, before[table.name])
         relations = Relations(self._tables, self._public, columns_read(scan))
-        totals = Totals(scan, relations.rows(scan.relation))
+        totals = Totals(scan, relations.rows(scan.relation), self._secret)
         sums: dict[Measure, tuple[int, ...]] = {
-            m: totals.of(m) for m in scan.measures if not isinstance(m, Histogram)
+            m: totals.of(m) for m in scan.measures if not isinstance(m, Requested)
         }
+        found = {m: totals.found(m) for m in scan.measures if isinstance(m, Candidates)}
         require_unchanged(tables, before)
-        return Exact(sums, scan.cells, totals)
+        return Exact(sums, scan.cells, totals, PythonFound(found))
 
     def about_size(self, scan: Scan) -> int:
         """Give roughly how many bytes of files a scan reads."""

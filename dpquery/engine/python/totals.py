@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from itertools import product
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from dpquery.engine.python.told import Pairs, is_nameable, kept_of_units
 from dpquery.engine.python.values import code_of
 from dpquery.ir import (
+    Candidates,
     CountRows,
     CountUnits,
+    CountValues,
     Expr,
     Histogram,
+    Key,
     Measure,
     Scan,
     SumCodes,
@@ -35,31 +38,36 @@ def row_weight(weight: Weight, rows: int) -> int:
 class Totals:
     """The rows of a scan, with their units and groups, and what is counted of them."""
 
-    def __init__(self, scan: Scan, rows: Sequence[tuple[Value, Row]]) -> None:
+    def __init__(self, scan: Scan, rows: Sequence[tuple[Value, Row]], secret: str = "") -> None:
         self._groups = scan.cells
-        numbers = {key: number for number, key in enumerate(_declared(scan))}
-        self._rows = [
-            (unit, numbers.get(tuple(evaluate(key.expr, row) for key in scan.keys)), row)
-            for unit, row in rows
-        ]
+        self._single = scan.contribution.unit is None or scan.contribution.single
+        self._secret = secret
+        places = [_Places(key) for key in scan.keys]
+        self._rows = [(unit, _group(places, row), row) for unit, row in rows]
         self._count = Counter(unit for unit, _ in rows)
 
     def of(self, measure: Measure) -> tuple[int, ...]:
         """Add up a measure, one integer per group."""
         sums = [0] * self._groups
-        if isinstance(measure, CountUnits):
-            self._add_units(measure, sums)
-            return tuple(sums)
-        if isinstance(measure, UnitTotals):
-            self._add_totals(measure, sums)
-            return tuple(sums)
+        match measure:
+            case CountUnits():
+                self._add_units(measure, sums)
+            case CountValues():
+                self._add_values(measure, sums)
+            case UnitTotals():
+                self._add_totals(measure, sums)
+            case CountRows() | SumCodes():
+                self._add_rows(measure, sums)
+        return tuple(sums)
+
+    def _add_rows(self, measure: CountRows | SumCodes, sums: list[int]) -> None:
+        """Add up what rows have, each with its weight."""
         for unit, group, row in self._met(measure.condition):
             code = 1 if isinstance(measure, CountRows) else code_of(measure.code, row)
             if group is None or code is None:
                 continue
             degree = measure.degree if isinstance(measure, SumCodes) else 1
             sums[group] += row_weight(measure.weight, self._count[unit]) * code**degree
-        return tuple(sums)
 
     def _met(self, condition: Expr | None) -> list[tuple[Value, int | None, Row]]:
         return [
@@ -89,6 +97,38 @@ class Totals:
             clamped = max(measure.low, min(measure.high, total))
             sums[group] += row_weight(measure.weight, groups[unit]) * clamped
 
+    def _add_values(self, measure: CountValues, sums: list[int]) -> None:
+        """Count different values in each group, of what is kept of each unit's."""
+        pairs = (
+            (unit, (group, value))
+            for unit, group, value in self._told(measure)
+            if group is not None and value is not None
+        )
+        for group, _ in {told for _, told in self._kept(measure, pairs)}:
+            sums[group] += 1
+
+    def found(self, measure: Candidates) -> Counter[Value]:
+        """Count the units of each value, of what is kept of each unit's."""
+        pairs = (
+            (unit, (value,))
+            for unit, _, value in self._told(measure)
+            if is_nameable(value, measure)
+        )
+        return Counter(value for _, (value,) in self._kept(measure, pairs))
+
+    def _told(
+        self, measure: CountValues | Candidates
+    ) -> Iterator[tuple[Value, int | None, Value]]:
+        for unit, group, row in self._met(measure.condition):
+            value = evaluate(measure.value, row)
+            yield unit, group, value + 0.0 if isinstance(value, float) else value
+
+    def _kept(self, measure: CountValues | Candidates, pairs: Pairs) -> Pairs:
+        if self._single:
+            return pairs
+        type_ = measure.value.type
+        return kept_of_units(pairs, measure.weight.limit, self._secret, type_)
+
     def __call__(
         self, measure: Histogram, group: int, low: int, high: int, width: int
     ) -> Integers:
@@ -105,7 +145,27 @@ class Totals:
         self._rows.clear()
 
 
-def _declared(scan: Scan) -> list[tuple[Value, ...]]:
-    """List the groups in the order of the answer: the last key runs fastest."""
-    values = [[constant(value, key.expr.type) for value in key.values] for key in scan.keys]
-    return list(product(*values))
+class _Places:
+    """The values of one key, each with its place in the order of the answer."""
+
+    def __init__(self, key: Key) -> None:
+        values = [constant(value, key.expr.type) for value in key.values]
+        self.expr, self.size = key.expr, len(values)
+        listed = values[:-1] if key.rest else values
+        self._rest = len(listed) if key.rest else None
+        self._numbers = {value: number for number, value in enumerate(listed)}
+
+    def of(self, row: Row) -> int | None:
+        """Give the place of a row's value; None where it is none of them."""
+        return self._numbers.get(evaluate(self.expr, row), self._rest)
+
+
+def _group(keys: Sequence[_Places], row: Row) -> int | None:
+    """Give the number of a row's group: the last key runs fastest."""
+    number = 0
+    for key in keys:
+        place = key.of(row)
+        if place is None:
+            return None
+        number = number * key.size + place
+    return number

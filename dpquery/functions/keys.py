@@ -1,0 +1,241 @@
+"""DP_KEYS: the values of an expression that enough units have, where none of them is public.
+
+Sensitivity: a unit is counted in at most `limit` of its values, each in full, and a keyed hash
+decides in which without a look at other units. Adding or removing it moves so many counts by 1;
+replacing it moves twice as many. Weights have no place here: a value that one unit alone has
+would be shown too often if that unit could count as less than one.
+
+After GROUP BY the values are the groups. What is asked of the groups is charged on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import NoReturn
+
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused
+from dpquery.events import Composed, Event
+from dpquery.functions.base import (
+    DELTA,
+    EPS,
+    MAX_GROUPS,
+    Argument,
+    DPFunction,
+    Facts,
+    Measured,
+    Parameter,
+    Step,
+)
+from dpquery.functions.noise import LEVEL
+from dpquery.ir import Call, Candidates, Scalar, Weight
+from dpquery.mechanisms import DiscreteLaplace, PartitionSelection
+from dpquery.mechanisms.partition import LEAST_EPSILON
+from dpquery.mechanisms.randomness import Randomness
+from dpquery.privacy import decimal_text
+from dpquery.sensitivity import sensitivity
+from dpquery.source import Span
+from dpquery.types import Kind, Type
+
+__all__ = ["KEYS", "FoundKeys", "KeysRelease", "most_of"]
+
+MOST_KEYS = 1000
+"""How many values are shown unless the call says otherwise."""
+
+OTHER = Parameter("other", "a group for all values that are not shown, as in other='elsewhere'")
+MOST = Parameter("max_keys", "how many values are found at most, as in max_keys=500")
+LEFT_OUT = Parameter(
+    "left_out_eps",
+    "what more may be spent to say how much is in no group shown, as in left_out_eps=0.1",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundKeys:
+    """The values that were found, in their order; noise decided which, and moves none."""
+
+    groups: tuple[Scalar | None, ...]
+    value: list[object]
+    notes: tuple[str, ...] = ()
+    mechanism: str = PartitionSelection.name
+
+    def interval(self, confidence: Fraction) -> None:
+        """Give nothing: a value was found or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeysRelease:
+    """One list of values."""
+
+    function: str
+    measure: Candidates
+    distance: int
+    mechanism: PartitionSelection
+    type: Type
+    most: int
+    other: Scalar | None = None
+    noise: DiscreteLaplace | None = None
+    """What is added to the number of what was left out, where somebody asks for it."""
+
+    @property
+    def measures(self) -> tuple[Candidates, ...]:
+        """The values, without their names."""
+        return (self.measure,)
+
+    def event(self) -> Event:
+        """State the loss at the proven distance."""
+        selected = self.mechanism.event(self.distance)
+        if self.noise is None:
+            return selected
+        return Composed((selected, self.noise.event(self.measure.weight.limit)))
+
+    def run(self, exact: Measured, randomness: Randomness) -> Sequence[FoundKeys]:
+        """Draw the values."""
+        counts = exact.counts(self.measure)
+        found = self.mechanism.select(counts, randomness)
+        places = found[: self.most]  # they stand in an order of chance
+        values = exact.chosen(self.measure, places)
+        groups = _ordered(values)
+        if self.other is not None:
+            groups = (*(value for value in groups if value != self.other), self.other)
+        left = int(counts.sum()) - int(counts[places].sum())
+        shown = [_shown(value, self.type) for value in groups]
+        notes = tuple(self._notes(left, len(found), randomness))
+        return [FoundKeys(groups, shown, notes)]
+
+    @property
+    def note(self) -> str:
+        """Say what is not shown."""
+        enough = self.mechanism.enough(LEVEL)
+        return f"values of fewer than {enough:,} units may be missing"
+
+    def _notes(self, left: int, found: int, randomness: Randomness) -> Iterator[str]:
+        if found > self.most:
+            yield f"{found:,} values were found; chance chose {self.most:,} of them (max_keys)"
+        if self.noise is not None:
+            (noisy,) = self.noise.release([left], randomness)
+            low, high = self.noise.interval(noisy, LEVEL)
+            number = f"about {max(0, noisy):,} (± {(high - low) // 2:,})"
+            yield f"{number} pairs of a unit and a value are of no value that is shown"
+
+    def step(self) -> Step:
+        """Describe the release in units."""
+        enough = self.mechanism.enough(Fraction(1, 2))
+        selected = self.mechanism.loss(self.distance)
+        noted = Fraction(0)
+        if self.noise is not None:
+            noted = self.noise.loss(self.measure.weight.limit).epsilon
+        return Step(
+            function=self.function,
+            mechanism=self.mechanism.name,
+            epsilon=selected.epsilon + noted,
+            sensitivity=f"{self.distance} counts, each by 1",
+            noise_scale=f"none; a value of {enough:,} units is shown half of the time",
+            expected_error=f"of {self.mechanism.enough(LEVEL):,} units, it is shown",
+            weight=self.measure.weight,
+        )
+
+
+def _ordered(values: Iterable[Scalar | None]) -> tuple[Scalar | None, ...]:
+    """Sort values; NULL comes last."""
+    return tuple(sorted(values, key=lambda value: (value is None, value)))
+
+
+def _shown(value: Scalar | None, type_: Type) -> object:
+    if type_.kind is Kind.DECIMAL and isinstance(value, int | Fraction):
+        return Decimal(int(value * 10**type_.scale)).scaleb(-type_.scale)
+    return value
+
+
+def _plan(call: Call, facts: Facts) -> KeysRelease:
+    argument, options = call.argument, call.options
+    assert argument is not None  # noqa: S101 - the binder refuses a star here
+    if facts.grouped:
+        raise _of_all_rows(call)
+    if options.delta is None:
+        raise _without_delta(call)
+    asked = options.max_groups_contributed
+    limit = (asked or facts.limit(call)) if facts.weighted else 1
+    measure = Candidates(Weight(limit), argument, call.condition)
+    distance = sensitivity(measure, facts.neighbours)
+    if options.epsilon < distance * LEAST_EPSILON:
+        _too_little(call, distance * LEAST_EPSILON)
+    mechanism = PartitionSelection.calibrated(distance, options.epsilon, options.delta)
+    noise = None
+    if options.left_out is not None:
+        noise = DiscreteLaplace.calibrated(measure.weight.limit, options.left_out)
+    type_ = replace(argument.type, listed=True)
+    return KeysRelease(
+        function=call.function,
+        measure=measure,
+        distance=distance,
+        mechanism=mechanism,
+        type=type_,
+        most=most_of(call),
+        other=options.other,
+        noise=noise,
+    )
+
+
+def most_of(call: Call) -> int:
+    """Give how many values a call finds at most."""
+    return MOST_KEYS if call.options.most is None else call.options.most
+
+
+def _of_all_rows(call: Call) -> PlanRefused:
+    return PlanRefused(
+        Diagnostic(
+            "DPQ404",
+            f"{call.function} is answered without groups",
+            call.span,
+            "there are groups here",
+            ("it finds groups; to have both, group by the values that it finds.",),
+            (f"GROUP BY {call.text}",),
+        )
+    )
+
+
+def _without_delta(call: Call) -> PlanRefused:
+    return PlanRefused(
+        Diagnostic(
+            "DPQ403",
+            f"{call.function} needs delta",
+            call.span,
+            "delta is missing",
+            (
+                "a value that a single unit has is shown with a small probability, delta,",
+                "which the budget of the policy has to allow.",
+            ),
+            (f"{call.text.removesuffix(')')}, delta=1e-7)",),
+        )
+    )
+
+
+def _too_little(call: Call, least: Fraction) -> NoReturn:
+    span: Span = call.options.epsilon_span
+    raise NameRefused(
+        Diagnostic(
+            "DPQ205",
+            f"{call.function} needs an eps of {decimal_text(least)} at least",
+            span,
+            f"given as {decimal_text(call.options.epsilon)}",
+            ("with less, no value would be shown that fewer than thousands of units have.",),
+            (f"eps={decimal_text(least)}",),
+        )
+    )
+
+
+KEYS = DPFunction(
+    name="DP_KEYS",
+    summary="The values that enough units have, where they are not public; or groups of them.",
+    star=False,
+    argument=Argument.DISCRETE,
+    parameters=(EPS, DELTA, MAX_GROUPS, MOST, OTHER, LEFT_OUT),
+    mechanisms=(PartitionSelection.name,),
+    plan=_plan,
+    lists=True,
+    price="eps=0.5, delta=1e-7",
+    example="SELECT DP_KEYS(dept, eps=0.5, delta=1e-7) AS depts FROM staff",
+)
