@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
+from typing import NamedTuple
 
 from dpquery.expr import (
     Apply,
@@ -60,6 +61,7 @@ __all__ = [
     "Expr",
     "Filter",
     "Frontier",
+    "GroupRequest",
     "Histogram",
     "In",
     "IsNull",
@@ -299,6 +301,18 @@ class Histogram:
     weight: Weight
     code: Code
     condition: Expr | None = None
+
+
+class GroupRequest(NamedTuple):
+    """What is asked of a histogram: a group's codes from low to high - 1, by ranges of a width.
+
+    The width is a power of two.
+    """
+
+    group: int
+    low: int
+    high: int
+    width: int
 
 
 @dataclass(frozen=True, slots=True)

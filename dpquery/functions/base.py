@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 from dpquery.answer import Cell
 from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.events import Event
-from dpquery.ir import Call, Contribution, Histogram, Measure, Weight
+from dpquery.ir import Call, Contribution, GroupRequest, Histogram, Measure, Weight
 from dpquery.mechanisms.exponential import Integers
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Neighbours
@@ -206,6 +206,12 @@ class Measured(Protocol):
         self, measure: Histogram, group: int, low: int, high: int, width: int
     ) -> Integers:
         """Give the weight of each range of `width` codes from low to high - 1, in order."""
+        ...
+
+    def histograms(
+        self, measure: Histogram, requests: Sequence[GroupRequest]
+    ) -> Sequence[Integers]:
+        """Give several histograms, together where that is cheaper."""
         ...
 
 

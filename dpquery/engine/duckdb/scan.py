@@ -7,7 +7,7 @@ where units are weighted, because a unit's weight depends on how many rows it ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -91,16 +91,33 @@ class ScanSQL:
     ) -> str:
         """Write the query that adds up weights by ranges of codes, for one group or for all.
 
-        The width is a power of two. Weights of all rows together fit 64 bits: the plan saw to
-        it.
+        The width is a power of two.
         """
         low, high, width = span
         limits = [f"v >= {low}", f"v < {high}"] + ([] if cell is None else [f"cell = {cell}"])
-        total = "count(*)" if measure.weight.plain else "CAST(sum(w) AS BIGINT)"
         place = f"(v - {low}) >> {width.bit_length() - 1}"
         return (
-            f"SELECT cell, {place} AS b, {total} AS t FROM {source} AS r "
+            f"SELECT cell, {place} AS b, {_total(measure)} AS t FROM {source} AS r "
             f"WHERE {' AND '.join(limits)} GROUP BY ALL"
+        )
+
+    def blocks(
+        self,
+        measure: Histogram,
+        source: str,
+        wanted: Sequence[tuple[int, int]],
+        shape: tuple[int, int],
+    ) -> str:
+        """Write the query that adds up weights by ranges, of all codes of blocks of groups.
+
+        A block has a power of two of codes, and block k starts with code k times that; `wanted`
+        has pairs of a group and a block. Ranges are numbered from code 0 on.
+        """
+        block, width = (size.bit_length() - 1 for size in shape)
+        listed = ", ".join(map(str, wanted))
+        return (
+            f"SELECT cell, v >> {width} AS b, {_total(measure)} AS t FROM {source} AS r "
+            f"JOIN (VALUES {listed}) AS k(g, p) ON cell = g AND v >> {block} = p GROUP BY ALL"
         )
 
     # What follows are the parts.
@@ -320,6 +337,11 @@ class ScanSQL:
             place = f"(g{index} - {_place(key.values[0])})" if _dense(key) else f"l{index}.i"
             text = f"({text} * {len(key.values)} + {place})" if index else place
         return f"CAST({text} AS BIGINT)"
+
+
+def _total(measure: Histogram) -> str:
+    """Write the weight of rows; of all together it fits 64 bits, by the plan."""
+    return "count(*)" if measure.weight.plain else "CAST(sum(w) AS BIGINT)"
 
 
 def _clamped(total: str, measure: UnitTotals) -> str:

@@ -13,6 +13,7 @@ from dpquery.ir import (
     CountRows,
     CountUnits,
     Expr,
+    GroupRequest,
     Histogram,
     Measure,
     Scan,
@@ -90,9 +91,14 @@ class Totals:
             sums[group] += row_weight(measure.weight, groups[unit]) * clamped
 
     def __call__(
+        self, measure: Histogram, requests: Sequence[GroupRequest]
+    ) -> Sequence[Integers]:
+        """Give the weight of each range of codes, request by request."""
+        return [self._ranges(measure, *request) for request in requests]
+
+    def _ranges(
         self, measure: Histogram, group: int, low: int, high: int, width: int
     ) -> Integers:
-        """Give the weight of each range of codes of one group."""
         weights = [0] * -(-(high - low) // width)
         for unit, of_row, row in self._met(measure.condition):
             code = code_of(measure.code, row)
