@@ -7,24 +7,22 @@ where units are weighted, because a unit's weight depends on how many rows it ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 
-from dpquery.engine.duckdb.codes import code_sql, key_sql
+from dpquery.engine.duckdb.codes import code_sql, kept_values, key_sql
+from dpquery.engine.duckdb.groups import Grouping, NumberedKey
 from dpquery.engine.duckdb.relations import Nested
 from dpquery.engine.duckdb.render import Place, Rows
-from dpquery.engine.duckdb.values import Values, constant
+from dpquery.engine.duckdb.values import Values
 from dpquery.ir import (
     Code,
     CountRows,
     CountUnits,
     Expr,
     Histogram,
-    Key,
     Measure,
-    Scalar,
     Scan,
     SumCodes,
     UnitTotals,
@@ -34,7 +32,7 @@ from dpquery.ir import (
 )
 from dpquery.policy.model import Table
 from dpquery.relations import only_table
-from dpquery.types import INT64, UNKNOWN, Interval, Kind, ordinal
+from dpquery.types import INT64, Interval
 
 __all__ = ["ScanSQL"]
 
@@ -75,7 +73,7 @@ class ScanSQL:
 
     def held(self, measure: Histogram) -> str:
         """Write the rows that a histogram counts: group, code, and weight if they have one."""
-        code, cell = self._code(measure.code), self._cell()
+        code, cell = self._code(measure.code), self._groups.cell
         where = self._where(f"{code} IS NOT NULL", self._condition(measure.condition))
         if measure.weight.plain:
             rows, weight = self.rows, ""
@@ -84,7 +82,8 @@ class ScanSQL:
             weighted = f"SELECT r.*, {_weight('n', measure.weight)} AS w"
             weight = ", w"
             rows = f"{weighted} FROM ({self.rows}) AS r JOIN ({counted}) USING (u)"
-        return f"SELECT {cell} AS cell, {code} AS v{weight} FROM ({rows}) {self._joins}{where}"
+        source = f"({rows}) {self._groups.joins}"
+        return f"SELECT {cell} AS cell, {code} AS v{weight} FROM {source}{where}"
 
     def ranges(
         self, measure: Histogram, source: str, cell: int | None, span: tuple[int, int, int]
@@ -246,7 +245,8 @@ class ScanSQL:
         names = ", ".join(f"m{i}" for i in range(len(self._of_rows)))
         keys = ", ".join(f"g{i}" for i in range(len(self.scan.keys)))
         source = f"({sums}) AS t({keys}, {names})"
-        return f"SELECT {self._cell()}, {names} FROM {source} {self._joins}{self._where()}"
+        joins, where = self._groups.joins, self._where()
+        return f"SELECT {self._groups.cell}, {names} FROM {source} {joins}{where}"
 
     def _weighted_groups(self) -> str:
         """Count rows per unit over all groups, declared or not; then weigh each row.
@@ -303,7 +303,8 @@ class ScanSQL:
         """Add up over units and their groups, each unit's weight shared by its groups."""
         pairs = list(enumerate(self._of_pairs))
         each = "".join(f", {self._of_unit(m)} AS m{i}" for i, m in pairs)
-        numbered = f"SELECT r.*, {self._cell()} AS cell FROM ({self.rows}) AS r {self._joins}"
+        cell, source = self._groups.cell, f"({self.rows}) AS r {self._groups.joins}"
+        numbered = f"SELECT r.*, {cell} AS cell FROM {source}"
         parts = f"SELECT u, cell{each} FROM ({numbered}{self._where()}) GROUP BY u, cell"
         shared = [(i, m.weight) for i, m in pairs if not m.weight.plain]
         sums = ", ".join(_pair_sum(i, m) for i, m in pairs)
@@ -320,23 +321,14 @@ class ScanSQL:
 
     def _where(self, *more: str | None) -> str:
         conditions = [part for part in more if part is not None]
-        conditions += [limits for key in enumerate(self.scan.keys) for limits in _limits(*key)]
+        conditions += self._groups.limits
         return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
-    @property
-    def _joins(self) -> str:
-        """Write the joins that number keys which are listed one by one."""
-        return " ".join(
-            _join(i, key) for i, key in enumerate(self.scan.keys) if not _dense(key)
-        )
-
-    def _cell(self) -> str:
-        """Write the number of a row's group: the last key runs fastest."""
-        text = "0"
-        for index, key in enumerate(self.scan.keys):
-            place = f"(g{index} - {_place(key.values[0])})" if _dense(key) else f"l{index}.i"
-            text = f"({text} * {len(key.values)} + {place})" if index else place
-        return f"CAST({text} AS BIGINT)"
+    @cached_property
+    def _groups(self) -> Grouping:
+        rows = self._opened()[0]
+        keys = enumerate(self.scan.keys)
+        return Grouping(tuple(NumberedKey(i, key, kept_values(rows, key)) for i, key in keys))
 
 
 def _total(measure: Histogram) -> str:
@@ -369,39 +361,3 @@ def _weight(rows: str, weight: Weight) -> str:
         return "1"
     shared = f"{weight.total} // {rows}"
     return f"CASE WHEN {rows} <= {weight.limit} THEN {weight.scale} ELSE {shared} END"
-
-
-def _dense(key: Key) -> bool:
-    """Whether the values are a run of integers or days: then a number needs no list."""
-    if key.expr.type.kind not in {Kind.INTEGER, Kind.DATE}:
-        return False
-    if None in key.values:
-        return False
-    places = [_place(value) for value in key.values]
-    return places == list(range(places[0], places[0] + len(places)))
-
-
-def _place(value: object) -> int:
-    return ordinal(value) if not isinstance(value, int) else value  # type: ignore[arg-type]
-
-
-def _limits(index: int, key: Key) -> Iterable[str]:
-    if _dense(key):
-        yield f"g{index} BETWEEN {_place(key.values[0])} AND {_place(key.values[-1])}"
-
-
-def _join(index: int, key: Key) -> str:
-    listed = ", ".join(f"({i}, {_written(key, value)})" for i, value in enumerate(key.values))
-    same = "IS NOT DISTINCT FROM" if None in key.values else "="
-    return f"JOIN (VALUES {listed}) AS l{index}(i, v) ON g{index} {same} l{index}.v"
-
-
-def _written(key: Key, value: Scalar | None) -> str:
-    """Write a key's value as it is compared; it may be one that the column never has."""
-    if value is None:
-        return "NULL"
-    type_ = key.expr.type
-    if type_.kind is Kind.DATE:
-        return str(_place(value))
-    domain = Interval.point(value) if isinstance(value, int | Fraction) else UNKNOWN
-    return constant(value, type_, domain)
