@@ -199,7 +199,7 @@ def test_rows_that_memory_does_not_hold_are_read_for_each_request(monkeypatch, t
 
 
 SHAPES = [(0, 4, 1), (4, 8, 1), (8, 16, 2), (12, 16, 1), (0, 16, 16), (3, 9, 4), (8, 11, 1),
-          (0, 16, 64), (5, 6, 1)]  # fmt: skip
+          (0, 16, 64), (12, 15, 2)]  # fmt: skip
 REQUESTS = [(group, *span) for group in range(3) for span in SHAPES]
 
 
@@ -209,7 +209,7 @@ def test_several_requests_together_are_each_of_them(engine, tmp_path: Path, unit
     path, numbers = table(tmp_path / "t.parquet"), np.random.default_rng(3)
     with (
         world(engine, private_table([path], COLUMNS, unit=unit)) as small,
-        small.open("SELECT DP_MEDIAN(x, eps=1) FROM t WHERE b GROUP BY g") as (frontier, exact),
+        small.open("SELECT DP_MEDIAN(x, eps=1) FROM t GROUP BY g") as (frontier, exact),
     ):
         (measure,) = frontier.scan.measures
         for several in (2, 5, 9, 9, 30, 60):
