@@ -7,6 +7,7 @@ said in `sensitivity.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dpquery.expr import Code, Expr
 
@@ -15,6 +16,7 @@ __all__ = [
     "CountRows",
     "CountUnits",
     "CountValues",
+    "GroupRequest",
     "Histogram",
     "Measure",
     "Requested",
@@ -85,6 +87,18 @@ class Histogram:
     weight: Weight
     code: Code
     condition: Expr | None = None
+
+
+class GroupRequest(NamedTuple):
+    """What is asked of a histogram: a group's codes from low to high - 1, by ranges of a width.
+
+    The width is a power of two.
+    """
+
+    group: int
+    low: int
+    high: int
+    width: int
 
 
 @dataclass(frozen=True, slots=True)

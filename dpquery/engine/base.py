@@ -21,7 +21,7 @@ import pyarrow as pa
 from dpquery.budget.charge import Receipt
 from dpquery.engine.found import Found
 from dpquery.errors import Diagnostic, DPQueryError, ScanFailed, internal
-from dpquery.ir import Candidates, Histogram, Measure, Scalar, Scan
+from dpquery.ir import Candidates, GroupRequest, Histogram, Measure, Scalar, Scan
 from dpquery.mechanisms.exponential import Integers
 
 __all__ = [
@@ -57,9 +57,9 @@ class Ranges(Protocol):
     """What answers histograms while a scan is open."""
 
     def __call__(
-        self, measure: Histogram, group: int, low: int, high: int, width: int
-    ) -> Integers:
-        """Give the weight of each range of `width` codes from low to high - 1."""
+        self, measure: Histogram, requests: Sequence[GroupRequest]
+    ) -> Sequence[Integers]:
+        """Give the weights of each request's ranges, in order; in few passes where it can."""
         ...
 
     def close(self) -> None:
@@ -101,12 +101,18 @@ class Exact:
         self, measure: Histogram, group: int, low: int, high: int, width: int
     ) -> Integers:
         """Give the weight of each range of `width` codes from low to high - 1, in order."""
+        return self.histograms(measure, [GroupRequest(group, low, high, width)])[0]
+
+    def histograms(
+        self, measure: Histogram, requests: Sequence[GroupRequest]
+    ) -> Sequence[Integers]:
+        """Give several histograms, together where that is cheaper."""
         if self._values is None or self._ranges is None:
             raise internal("a release reads the measures of its own open scan")
-        weights = self._ranges(measure, group, low, high, width)
-        if weights.dtype.kind not in "iO":
+        found = self._ranges(measure, requests)
+        if any(weights.dtype.kind not in "iO" for weights in found):
             raise internal("only integers cross from scan to release (I4)")
-        return weights
+        return found
 
     def counts(self, measure: Candidates) -> Integers:
         """Give how many units have each value, in an order of chance."""

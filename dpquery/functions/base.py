@@ -16,7 +16,16 @@ from typing import Protocol, runtime_checkable
 from dpquery.answer import Cell
 from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.events import Event
-from dpquery.ir import Call, Candidates, Contribution, Histogram, Measure, Scalar, Weight
+from dpquery.ir import (
+    Call,
+    Candidates,
+    Contribution,
+    GroupRequest,
+    Histogram,
+    Measure,
+    Scalar,
+    Weight,
+)
 from dpquery.mechanisms.exponential import Integers
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Neighbours
@@ -210,6 +219,12 @@ class Measured(Protocol):
         self, measure: Histogram, group: int, low: int, high: int, width: int
     ) -> Integers:
         """Give the weight of each range of `width` codes from low to high - 1, in order."""
+        ...
+
+    def histograms(
+        self, measure: Histogram, requests: Sequence[GroupRequest]
+    ) -> Sequence[Integers]:
+        """Give several histograms, together where that is cheaper."""
         ...
 
     def counts(self, measure: Candidates) -> Integers:

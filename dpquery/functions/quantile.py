@@ -33,8 +33,8 @@ from dpquery.functions.noise import LEVEL, needless
 from dpquery.functions.noisy_quantile import OF_TEACHING, plan_noisy
 from dpquery.functions.quantiles import OF_LISTS, plan_list
 from dpquery.functions.ranked import (
-    Asked,
     bins_for,
+    draw_groups,
     grid_of,
     most_weight,
     refuse_many,
@@ -102,12 +102,8 @@ class QuantileRelease:
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[QuantileCell]:
         """Draw one value per group."""
-        return [
-            QuantileCell(
-                self.mechanism.release(Asked(exact, self.measure, group), randomness), self
-            )
-            for group in range(exact.groups)
-        ]
+        cells = draw_groups(self.mechanism, exact, self.measure, randomness)
+        return [QuantileCell(cell, self) for cell in cells]
 
     def rows_off(self, confidence: Fraction) -> Fraction:
         """Give a bound on the error in rows of full weight."""

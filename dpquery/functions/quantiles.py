@@ -18,8 +18,8 @@ from dpquery.functions.base import Facts, Measured, Step
 from dpquery.functions.codes import from_code
 from dpquery.functions.noise import LEVEL, needless
 from dpquery.functions.ranked import (
-    Asked,
     bins_for,
+    draw_groups,
     grid_of,
     most_weight,
     ranges_for,
@@ -123,15 +123,12 @@ class QuantilesRelease:
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[QuantilesCell]:
         """Draw one list per group."""
-        return [
-            self._drawn(Asked(exact, self.measure, group), randomness)
-            for group in range(exact.groups)
-        ]
+        lists = draw_groups(self.mechanism, exact, self.measure, randomness)
+        return [QuantilesCell(self._as_asked(cells), self) for cells in lists]
 
-    def _drawn(self, histogram: Asked, randomness: Randomness) -> QuantilesCell:
-        drawn = self.mechanism.release(histogram, randomness)
-        of_order = dict(zip(self.mechanism.orders, drawn, strict=True))
-        return QuantilesCell(tuple(of_order[order] for order in self.orders), self)
+    def _as_asked(self, cells: Sequence[int]) -> tuple[int, ...]:
+        of_order = dict(zip(self.mechanism.orders, cells, strict=True))
+        return tuple(of_order[order] for order in self.orders)
 
     def _error(self) -> str:
         """Say how many rows of full weight the values are off."""

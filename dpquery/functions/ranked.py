@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar, runtime_checkable
 
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, listed
 from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured
 from dpquery.functions.codes import code_of
-from dpquery.ir import Call, Code, Histogram, Weight
+from dpquery.ir import Call, Code, GroupRequest, Histogram, Weight
 from dpquery.mechanisms.exponential import Integers
-from dpquery.mechanisms.frontier import NARROW
+from dpquery.mechanisms.frontier import NARROW, Frontier, Request, look_ahead
+from dpquery.mechanisms.frontier import Histogram as Weights
 from dpquery.mechanisms.grid_quantile import LARGEST_GRID
+from dpquery.mechanisms.randomness import Randomness
 
 __all__ = [
     "Asked",
     "bins_for",
+    "draw_groups",
     "grid_of",
     "most_weight",
     "ranges_for",
@@ -31,6 +35,40 @@ MOST_LEAVES = 1 << 16
 MOST_RANGES = 1 << 22
 """Ranges of one histogram over all groups together."""
 LEAST_SCALE = 2**16
+MOST_HELD = 1 << 21
+"""Bins of the groups together that are drawn for at a time."""
+
+D_co = TypeVar("D_co", covariant=True)
+
+
+class Draws(Protocol[D_co]):
+    """A mechanism that draws from a histogram."""
+
+    def release(self, histogram: Weights, randomness: Randomness) -> D_co:
+        """Draw."""
+        ...
+
+
+@runtime_checkable
+class DrawsAhead(Protocol[D_co]):
+    """A mechanism that says where it will look before it draws."""
+
+    @property
+    def held(self) -> int:
+        """The most bins that it keeps."""
+        ...
+
+    def frontier(self, histogram: Weights) -> Frontier:
+        """Ask for the whole grid."""
+        ...
+
+    def near(self, frontier: Frontier) -> Sequence[int]:
+        """Give the ranks where draws will look."""
+        ...
+
+    def draw(self, frontier: Frontier, randomness: Randomness) -> D_co:
+        """Draw from such a frontier."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +82,33 @@ class Asked:
     def __call__(self, low: int, high: int, width: int, /) -> Integers:
         """Give the weight of each range of codes."""
         return self.exact.histogram(self.measure, self.group, low, high, width)
+
+
+def draw_groups(
+    mechanism: Draws[D_co], exact: Measured, measure: Histogram, randomness: Randomness
+) -> list[D_co]:
+    """Draw for each group; what many groups will look at is asked for together."""
+    histograms = [Asked(exact, measure, group) for group in range(exact.groups)]
+    if not isinstance(mechanism, DrawsAhead):
+        return [mechanism.release(histogram, randomness) for histogram in histograms]
+    ahead, size = mechanism, max(1, MOST_HELD // mechanism.held)
+    return [
+        drawn
+        for first in range(0, len(histograms), size)
+        for drawn in _drawn_ahead(ahead, histograms[first : first + size], randomness)
+    ]
+
+
+def _drawn_ahead(
+    mechanism: DrawsAhead[D_co], histograms: Sequence[Asked], randomness: Randomness
+) -> list[D_co]:
+    def ask(requests: Sequence[tuple[int, Request]]) -> Sequence[Integers]:
+        of_groups = [GroupRequest(histograms[n].group, *request) for n, request in requests]
+        return histograms[0].exact.histograms(histograms[0].measure, of_groups)
+
+    frontiers = [mechanism.frontier(histogram) for histogram in histograms]
+    look_ahead(frontiers, mechanism.near, ask)
+    return [mechanism.draw(frontier, randomness) for frontier in frontiers]
 
 
 def grid_of(call: Call) -> Code:

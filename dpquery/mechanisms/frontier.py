@@ -6,8 +6,9 @@ frontier. What it holds is exact and private, and leaves through a mechanism alo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from operator import index
 from typing import Protocol
@@ -23,9 +24,12 @@ __all__ = [
     "Frontier",
     "Histogram",
     "Part",
+    "Request",
     "Table",
+    "around",
     "as_integers",
     "asked",
+    "look_ahead",
     "spread_out",
 ]
 
@@ -33,6 +37,12 @@ NARROW = 1 << 62
 """What public facts keep below this is computed in 64 bits; the rest in Python's integers."""
 SPREAD_BITS = 8
 """A cell that is spread is parted into so many binary digits at a time: that costs no scan."""
+REACH = 4
+"""So many widths of a draw to either side of its rank are looked ahead for: it errs by more
+about twice in a hundred times."""
+
+Request = tuple[int, int, int]
+"""The cells from low to high - 1 of a histogram, and the width of its bins."""
 
 
 class Histogram(Protocol):
@@ -150,8 +160,8 @@ class Frontier:
         """The number of bins in all tables."""
         return sum(map(len, self.tables))
 
-    def refine(self, table: Table, place: int) -> Table:
-        """Give an open bin a table of its own."""
+    def refine(self, table: Table, place: int, known: Integers | None = None) -> Table:
+        """Give an open bin a table of its own; what its `request` gives may be known."""
         span = table.span(place)
         below, up_to = int(table.edges[place]), int(table.edges[place + 1])
         if span[1] - span[0] <= 1 << self._spread:
@@ -159,8 +169,8 @@ class Frontier:
             width = span[1] - span[0] >> digits
             weights = spread_out(up_to - below, digits)
         else:
-            width = self._width(*span)
-            weights = self._asked(*span, width)
+            width = self._even_width(*span)
+            weights = self._asked(*span, width) if known is None else known
         if below + sum(weights.tolist()) != up_to:
             raise internal("all histograms of a release read one snapshot of the data")
         child = self._table((*span, width), below, weights, (table, place))
@@ -177,11 +187,50 @@ class Frontier:
                 table.open[place] = True
             self.tables.remove(oldest)
 
+    def wanted(self, ranks: Iterable[int]) -> list[tuple[Table, int]]:
+        """Give the open bins where ranks lie, if a histogram tells more, and as many as fit."""
+        size, found = self.size, list[tuple[Table, int]]()
+        for rank in ranks:
+            table, place = self._bin(min(max(rank, 1), self.total))
+            low, high = table.span(place)
+            told = high - low <= 1 << self._spread
+            if told or table.edges[place] == table.edges[place + 1] or (table, place) in found:
+                continue
+            size += -(-(high - low) // self._even_width(low, high))
+            if size > self._held:
+                break
+            found.append((table, place))
+        return found
+
+    def request(self, table: Table, place: int) -> Request:
+        """Give what is asked for when a bin of several cells is refined."""
+        low, high = table.span(place)
+        return self._cells(low, high, self._even_width(low, high))
+
+    def _bin(self, rank: int) -> tuple[Table, int]:
+        """Give the open bin in which the weight passes what is below a rank."""
+        parents = {table.parent: table for table in self.tables}
+        table = self.tables[0]
+        while True:
+            place = max(0, int(np.searchsorted(table.edges, rank)) - 1)
+            if table.open[place]:
+                return table, place
+            table = parents[table, place]
+
     def _width(self, low: int, high: int) -> int:
         return 1 << max(self._spread, (high - low - 1).bit_length() - self._bits)
 
+    def _even_width(self, low: int, high: int) -> int:
+        """Give the width that parts a bin in as many steps as must be, all equally finely."""
+        digits = (high - low - 1).bit_length() - self._spread
+        steps = max(1, -(-digits // self._bits))
+        return 1 << self._spread + max(0, digits - -(-digits // steps))
+
     def _asked(self, low: int, high: int, width: int) -> Integers:
-        return asked(self._histogram, *(edge >> self._spread for edge in (low, high, width)))
+        return asked(self._histogram, *self._cells(low, high, width))
+
+    def _cells(self, low: int, high: int, width: int) -> Request:
+        return low >> self._spread, high >> self._spread, width >> self._spread
 
     def _table(
         self,
@@ -196,9 +245,46 @@ class Frontier:
         return Table(span, edges, parent)
 
 
+def look_ahead(
+    frontiers: Sequence[Frontier],
+    near: Callable[[Frontier], Sequence[int]],
+    ask: Callable[[Sequence[tuple[int, Request]]], Sequence[Sequence[int] | Integers]],
+) -> None:
+    """Refine the bins where draws will look, before anything is drawn: one request a step.
+
+    Bins may be refined by any rule that looks at the past alone, and no law depends on it; what
+    a draw still misses it asks for itself.
+
+    Args:
+        frontiers: of one mechanism, each of another group.
+        near: gives the ranks where draws from a frontier will look, the likeliest first.
+        ask: answers requests together, each with the number of its frontier.
+    """
+    while wanted := [
+        (number, table, place)
+        for number, frontier in enumerate(frontiers)
+        for table, place in frontier.wanted(near(frontier))
+    ]:
+        requests = [(n, frontiers[n].request(table, place)) for n, table, place in wanted]
+        answers = zip(wanted, requests, ask(requests), strict=True)
+        for (n, table, place), (_, request), answer in answers:
+            frontiers[n].refine(table, place, _checked(answer, *request))
+
+
+def around(draws: Sequence[tuple[Fraction, Fraction]], total: int) -> list[int]:
+    """Give the ranks at which draws of an order and a rate each aim, then those beside them."""
+    aims = [(int(order * total), -(-REACH // rate)) for order, rate in draws]
+    beside = (rank for aim, reach in aims for rank in (aim - reach, aim + reach))
+    return [*(aim for aim, _ in aims), *beside]
+
+
 def asked(histogram: Histogram, low: int, high: int, width: int) -> Integers:
     """Ask for the weight of each bin, and refuse what cannot be."""
-    weights = as_integers(histogram(low, high, width))
+    return _checked(histogram(low, high, width), low, high, width)
+
+
+def _checked(given: Sequence[int] | Integers, low: int, high: int, width: int) -> Integers:
+    weights = as_integers(given)
     if len(weights) != -(-(high - low) // width):
         raise internal("a histogram has one weight for each bin")
     if weights.min() < 0:

@@ -15,7 +15,7 @@ from dpquery.events import Pure
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.certified import log_above
 from dpquery.mechanisms.envelope import Envelope
-from dpquery.mechanisms.frontier import Frontier, Histogram, spread_out
+from dpquery.mechanisms.frontier import Frontier, Histogram, around, spread_out
 from dpquery.mechanisms.grid_quantile import LARGEST_GRID, GridQuantile
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.recursive_quantiles import SPREAD
@@ -101,9 +101,20 @@ class GapQuantile:
 
     def release(self, histogram: Histogram, randomness: Randomness) -> int:
         """Draw one cell."""
-        frontier = Frontier(
+        return self.draw(self.frontier(histogram), randomness)
+
+    def frontier(self, histogram: Histogram) -> Frontier:
+        """Ask for the whole grid."""
+        return Frontier(
             histogram, self.cells, self.max_weight, self.bins, self.held, self.spread
         )
+
+    def near(self, frontier: Frontier) -> list[int]:
+        """Give the ranks where a draw will look."""
+        return around([(self.order, self.rate)], frontier.total)
+
+    def draw(self, frontier: Frontier, randomness: Randomness) -> int:
+        """Draw one cell from such a frontier."""
         envelope = Envelope(frontier, self.order, self.rate, self.max_weight)
         return envelope.draw(randomness)[0] >> self.spread
 

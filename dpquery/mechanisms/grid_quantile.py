@@ -16,7 +16,7 @@ from dpquery.events import Pure
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.certified import log_above
 from dpquery.mechanisms.envelope import Envelope
-from dpquery.mechanisms.frontier import Frontier, Histogram
+from dpquery.mechanisms.frontier import Frontier, Histogram, around
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Loss
 
@@ -149,6 +149,10 @@ class GridQuantile:
     def frontier(self, histogram: Histogram) -> Frontier:
         """Ask for the whole grid, for one draw or for several of any order and rate."""
         return Frontier(histogram, self.cells, self.max_weight, self.bins, self.held)
+
+    def near(self, frontier: Frontier) -> list[int]:
+        """Give the ranks where a draw will look."""
+        return around([(self.order, self.rate)], frontier.total)
 
     def draw(self, frontier: Frontier, randomness: Randomness) -> int:
         """Draw one cell from a frontier on the same grid."""

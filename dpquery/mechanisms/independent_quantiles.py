@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from dpquery.events import Pure
 from dpquery.mechanisms.base import Distance
-from dpquery.mechanisms.frontier import Histogram
+from dpquery.mechanisms.frontier import Frontier, Histogram, around
 from dpquery.mechanisms.grid_quantile import GridQuantile
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Loss
@@ -118,9 +118,19 @@ class IndependentQuantiles:
 
     def release(self, histogram: Histogram, randomness: Randomness) -> list[int]:
         """Draw a cell for each order, and sort them."""
-        draws = self.draws
-        frontier = draws[0].frontier(histogram)
-        return sorted(draw.draw(frontier, randomness) for draw in draws)
+        return self.draw(self.frontier(histogram), randomness)
+
+    def frontier(self, histogram: Histogram) -> Frontier:
+        """Ask for the whole grid."""
+        return self.draws[0].frontier(histogram)
+
+    def near(self, frontier: Frontier) -> list[int]:
+        """Give the ranks where draws will look."""
+        return around([(draw.order, draw.rate) for draw in self.draws], frontier.total)
+
+    def draw(self, frontier: Frontier, randomness: Randomness) -> list[int]:
+        """Draw the cells from such a frontier."""
+        return sorted(draw.draw(frontier, randomness) for draw in self.draws)
 
     def rank_interval(self, confidence: Fraction) -> int:
         """Give a weight r so that all cells are at most r off as often as stated.

@@ -17,7 +17,7 @@ from dpquery.events import Pure
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.certified import log_above
 from dpquery.mechanisms.envelope import Envelope
-from dpquery.mechanisms.frontier import Frontier, Histogram, Part, spread_out
+from dpquery.mechanisms.frontier import Frontier, Histogram, Part, around, spread_out
 from dpquery.mechanisms.grid_quantile import LARGEST_GRID
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Loss
@@ -99,7 +99,7 @@ class RecursiveQuantiles:
     """Over how many binary digits of places the weight of a cell is spread."""
     bins: int = 1 << 13
     """The most bins that one histogram has: a power of two."""
-    held: int = 1 << 15
+    held: int = 3 << 14
     """The most bins that are kept from one attempt to the next."""
 
     name: ClassVar[str] = "recursive"
@@ -156,9 +156,21 @@ class RecursiveQuantiles:
 
     def release(self, histogram: Histogram, randomness: Randomness) -> list[int]:
         """Draw a cell for each order; they rise or stay."""
-        frontier = Frontier(
+        return self.draw(self.frontier(histogram), randomness)
+
+    def frontier(self, histogram: Histogram) -> Frontier:
+        """Ask for the whole grid."""
+        return Frontier(
             histogram, self.cells, self.max_weight, self.bins, self.held, self.spread
         )
+
+    def near(self, frontier: Frontier) -> list[int]:
+        """Give the ranks where draws will look, were no earlier one off."""
+        draws = [(self.orders[draw.number], draw.rate) for draw in self.plan]
+        return around(draws, frontier.total)
+
+    def draw(self, frontier: Frontier, randomness: Randomness) -> list[int]:
+        """Draw the cells from such a frontier."""
         whole = (frontier.whole, (0, len(self.orders)), self.rate)
         return [place >> self.spread for place in self._drawn(frontier, *whole, randomness)]
 

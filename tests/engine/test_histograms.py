@@ -6,12 +6,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pytest
 
 from dpquery.engine.base import Exact
 from dpquery.engine.duckdb.connection import execute
 from dpquery.errors import InternalError, PlanRefused, ScanFailed
-from dpquery.ir import Histogram
+from dpquery.ir import GroupRequest, Histogram
 from dpquery.policy.model import Bounds, Column
 from dpquery.types import BOOLEAN, DOUBLE, INTEGER, TEXT
 from tests.worlds import planned, policy_of, private_table, world, write
@@ -195,3 +196,47 @@ def test_rows_that_memory_does_not_hold_are_read_for_each_request(monkeypatch, t
         found = [asked(exact, measure, group, (0, 16, 1)) for group in range(exact.groups)]
         assert found == [by_hand(weights, 0, 16, 1) for weights in CASES[sql]]
     assert len(refused) == 1
+
+
+SHAPES = [(0, 4, 1), (4, 8, 1), (8, 16, 2), (12, 16, 1), (0, 16, 16), (3, 9, 4), (8, 11, 1),
+          (0, 16, 64), (12, 15, 2)]  # fmt: skip
+REQUESTS = [(group, *span) for group in range(3) for span in SHAPES]
+
+
+@pytest.mark.parametrize("unit", ["unit", None])
+def test_several_requests_together_are_each_of_them(engine, tmp_path: Path, unit):
+    """Of any shapes and groups, repeated or not."""
+    path, numbers = table(tmp_path / "t.parquet"), np.random.default_rng(3)
+    with (
+        world(engine, private_table([path], COLUMNS, unit=unit)) as small,
+        small.open("SELECT DP_MEDIAN(x, eps=1) FROM t GROUP BY g") as (frontier, exact),
+    ):
+        (measure,) = frontier.scan.measures
+        for several in (2, 5, 9, 9, 30, 60):
+            drawn = numbers.choice(REQUESTS, several).tolist()
+            requests = [GroupRequest(*one) for one in drawn]
+            together = exact.histograms(measure, requests)
+            alone = [asked(exact, measure, one.group, one[1:]) for one in requests]
+            assert [weights.tolist() for weights in together] == alone
+        assert any(map(sum, alone))
+
+
+def test_requests_of_one_shape_are_one_query(tmp_path: Path, monkeypatch):
+    path = write(tmp_path / "t.parquet", x=list(range(16)) * 3)
+    table = private_table([path], [Column("x", INTEGER, Bounds(0, 15))], unit=None)
+    queries = []
+
+    def watched(connection: object, query: str) -> object:
+        queries.append(query)
+        return execute(connection, query)
+
+    monkeypatch.setattr("dpquery.engine.duckdb.ranges.execute", watched)
+    with (
+        world("duckdb", table) as small,
+        small.open("SELECT DP_MEDIAN(x, eps=1) FROM t") as (frontier, exact),
+    ):
+        (measure,) = frontier.scan.measures
+        requests = [GroupRequest(0, low, low + 2, 1) for low in (2, 6, 14)]
+        found = exact.histograms(measure, requests)
+        assert [weights.tolist() for weights in found] == [[3, 3]] * 3
+    assert len(queries) == 1

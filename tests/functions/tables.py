@@ -7,7 +7,7 @@ of units, each a list of rows; a row is a group and a value.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -146,7 +146,12 @@ class Held:
     def histogram(
         self, measure: Histogram, group: int, low: int, high: int, width: int
     ) -> np.ndarray:
-        return self._totals(measure, group, low, high, width)
+        return self.histograms(measure, [(group, low, high, width)])[0]
+
+    def histograms(
+        self, measure: Histogram, requests: Sequence[tuple[int, int, int, int]]
+    ) -> Sequence[np.ndarray]:
+        return self._totals(measure, requests)
 
 
 class _Listening:

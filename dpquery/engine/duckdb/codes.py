@@ -169,7 +169,7 @@ def key_sql(rows: Values, key: Key) -> str:
     if isinstance(rows, Rows) and column is not None:
         if not rows.origin.held:
             return short_text(column, key.values)
-        if listed(column, key):
+        if kept_values(rows, key) is not None:
             return kept_key(column.name)
     return rows.value(expr)
 
@@ -186,6 +186,14 @@ def value_sql(rows: Values, expr: Expr) -> str:
             return f"({value} + 0e0)"
         case _:
             return value
+
+
+def kept_values(rows: Values, key: Key) -> Sequence[Scalar] | None:
+    """Give the values of the enumeration that is kept of a text column, if a key is one."""
+    if not isinstance(rows, Rows) or not rows.origin.held:
+        return None
+    column = uncut(rows.table, key)
+    return column.keys if column is not None and listed(column, key) else None
 
 
 def short_text(column: Column, keys: Sequence[Scalar | None]) -> str:

@@ -1,13 +1,15 @@
-"""Histograms of an open scan: each request one query, over the files or over held codes.
+"""Histograms of an open scan: requests of one shape are one query, over files or held codes.
 
 Rows with weights are held once, because a weight takes a pass over all rows; without weights
-the files are read again, and DuckDB skips what a request does not need. Each request checks
+the files are read again, and DuckDB skips what a request does not need. Each query checks
 that the files are still what they were when the scan was opened: one release sees one state of
 the data.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -19,7 +21,7 @@ from dpquery.engine.base import FaultLog, guarded
 from dpquery.engine.duckdb.connection import execute
 from dpquery.engine.duckdb.scan import ScanSQL
 from dpquery.engine.files import State, require_unchanged
-from dpquery.ir import Histogram
+from dpquery.ir import GroupRequest, Histogram
 from dpquery.mechanisms.exponential import Integers
 
 __all__ = ["DuckDBRanges"]
@@ -28,21 +30,32 @@ _NUMBERS = count()
 """Names of held tables: several scans may be open at once."""
 Span = tuple[int, int, int]
 """Lowest code, the code after the highest, and the width of a range."""
+Shape = tuple[int, int]
+"""How many codes a request asks for, a power of two of which its lowest is a multiple, and the
+width of a range."""
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Ranges with rows in them, of all groups, sorted by group: no more than there are rows."""
+    """Ranges with rows in them, of several groups: no more than there are rows."""
 
     cells: Integers
     places: Integers
     weights: Integers
 
-    def of(self, group: int, ranges: int) -> Integers:
-        """Give the weights of one group's ranges, those without rows too."""
+    @classmethod
+    def sorted(cls, cells: Integers, places: Integers, weights: Integers) -> Groups:
+        """Sort them by group, and by place within it."""
+        order = np.lexsort((places, cells))
+        return cls(cells[order], places[order], weights[order])
+
+    def of(self, group: int, first: int, ranges: int) -> Integers:
+        """Give the weights of a group's ranges from the first on, those without rows too."""
         start, end = np.searchsorted(self.cells, [group, group + 1])
+        places = self.places[start:end]
+        low, high = np.searchsorted(places, [first, first + ranges])
         dense: Integers = np.zeros(ranges, dtype=self.weights.dtype)
-        dense[self.places[start:end]] = self.weights[start:end]
+        dense[places[low:high] - first] = self.weights[start + low : start + high]
         return dense
 
 
@@ -65,11 +78,10 @@ class DuckDBRanges:
         self._whole: dict[Histogram, tuple[Span, Groups]] = {}
 
     def __call__(
-        self, measure: Histogram, group: int, low: int, high: int, width: int
-    ) -> Integers:
-        """Give the weight of each range of codes of one group."""
-        span = (low, high, width)
-        return guarded(self._log, lambda: self._of(measure, group, span))
+        self, measure: Histogram, requests: Sequence[GroupRequest]
+    ) -> Sequence[Integers]:
+        """Give the weight of each range of codes, request by request."""
+        return guarded(self._log, lambda: self._of(measure, requests))
 
     def close(self) -> None:
         """Drop the codes that are held."""
@@ -80,12 +92,28 @@ class DuckDBRanges:
         self._sources.clear()
         self._whole.clear()
 
-    def _of(self, measure: Histogram, group: int, span: Span) -> Integers:
-        if span[1] - span[0] == measure.code.cells:
-            found = self._of_all(measure, span)
+    def _of(self, measure: Histogram, requests: Sequence[GroupRequest]) -> list[Integers]:
+        shapes: dict[Shape | None, list[GroupRequest]] = defaultdict(list)
+        for request in requests:
+            shapes[_shape(request, measure.code.cells)].append(request)
+        found: dict[GroupRequest, Integers] = {}
+        for shape, alike in shapes.items():
+            if len(alike) > 1 and shape is not None:
+                groups = self._ask_blocks(measure, shape, alike)
+                for one in alike:
+                    found[one] = groups.of(one.group, one.low // one.width, _ranges(one))
+            else:
+                found |= {one: self._of_one(measure, one) for one in alike}
+        return [found[request] for request in requests]
+
+    def _of_one(self, measure: Histogram, request: GroupRequest) -> Integers:
+        group, *span = request
+        low, high, width = span
+        if high - low == measure.code.cells:
+            found = self._of_all(measure, (low, high, width))
         else:
-            found = self._ask(measure, group, span)
-        return found.of(group, _ranges(span))
+            found = self._ask(measure, group, (low, high, width))
+        return found.of(group, 0, _ranges(request))
 
     def _of_all(self, measure: Histogram, span: Span) -> Groups:
         """Ask for the whole grid once, for all groups together."""
@@ -96,12 +124,21 @@ class DuckDBRanges:
         return known[1]
 
     def _ask(self, measure: Histogram, group: int | None, span: Span) -> Groups:
-        query = self._sql.ranges(measure, self._source(measure), group, span)
+        return self._found(self._sql.ranges(measure, self._source(measure), group, span))
+
+    def _ask_blocks(
+        self, measure: Histogram, shape: Shape, requests: Sequence[GroupRequest]
+    ) -> Groups:
+        """Ask for many aligned stretches of codes in one pass."""
+        block, width = shape
+        wanted = sorted({(one.group, one.low // block) for one in requests})
+        source = self._source(measure)
+        return self._found(self._sql.blocks(measure, source, wanted, (block, width)))
+
+    def _found(self, query: str) -> Groups:
         found = execute(self._connection, query).fetchnumpy()
         require_unchanged(self._sql.tables, self._state)
-        cells, places, weights = (np.asarray(found[name]) for name in ("cell", "b", "t"))
-        order = np.argsort(cells, kind="stable")
-        return Groups(cells[order], places[order], weights[order])
+        return Groups.sorted(*(np.asarray(found[name]) for name in ("cell", "b", "t")))
 
     def _source(self, measure: Histogram) -> str:
         """Name the rows that a histogram counts.
@@ -126,6 +163,13 @@ class DuckDBRanges:
         return name
 
 
-def _ranges(span: Span) -> int:
-    low, high, width = span
-    return -(-(high - low) // width)
+def _ranges(request: GroupRequest) -> int:
+    return -(-(request.high - request.low) // request.width)
+
+
+def _shape(request: GroupRequest, cells: int) -> Shape | None:
+    """Give the block of codes that a request asks for, and the width, if a block it is."""
+    _, low, high, width = request
+    block = 1 << (high - low - 1).bit_length()
+    whole = high - low == block or high == cells
+    return (block, width) if whole and low % block == 0 and width <= block else None

@@ -7,17 +7,23 @@ where units are weighted, because a unit's weight depends on how many rows it ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dpquery.engine.duckdb.cells import cell_joins, cell_limits, cell_sql
-from dpquery.engine.duckdb.codes import code_sql, key_sql, value_sql
-from dpquery.engine.duckdb.connection import text
+from dpquery.engine.duckdb.amounts import (
+    chosen_sql,
+    clamped_sql,
+    nameable_sql,
+    pair_sum_sql,
+    total_sql,
+    weight_sql,
+)
+from dpquery.engine.duckdb.codes import code_sql, kept_values, key_sql, value_sql
+from dpquery.engine.duckdb.groups import Grouping, NumberedKey
 from dpquery.engine.duckdb.relations import Nested
 from dpquery.engine.duckdb.render import Place, Rows
 from dpquery.engine.duckdb.values import Values
-from dpquery.engine.found import nameable
 from dpquery.ir import (
     Candidates,
     Code,
@@ -82,42 +88,60 @@ class ScanSQL:
 
     def candidates(self, measure: Candidates) -> str:
         """Write how many units have each value: its value x, and their number n."""
-        where = self._where(self._condition(measure.condition), *_showable(measure.value))
+        where = self._where(self._condition(measure.condition), *nameable_sql(measure.value))
         rows = f"SELECT DISTINCT u, x FROM ({self._told(measure, where)})"
         if self.scan.contribution.unit is None:
             rows = self._told(measure, where)
         elif self._several:
-            rows = self._kept(rows, measure.weight.limit, "x")
+            rows = chosen_sql(rows, measure.weight.limit, self.secret, "x")
         return f"SELECT x, count(*) AS n FROM ({rows}) GROUP BY x"
 
     def held(self, measure: Histogram) -> str:
         """Write the rows that a histogram counts: group, code, and weight if they have one."""
-        code, cell = self._code(measure.code), self._cell()
+        code, cell = self._code(measure.code), self._groups.cell
         where = self._where(f"{code} IS NOT NULL", self._condition(measure.condition))
         if measure.weight.plain:
             rows, weight = self.rows, ""
         else:
             counted = f"SELECT u, count(*) AS n FROM ({self.rows}) GROUP BY u"
-            weighted = f"SELECT r.*, {_weight('n', measure.weight)} AS w"
+            weighted = f"SELECT r.*, {weight_sql('n', measure.weight)} AS w"
             weight = ", w"
             rows = f"{weighted} FROM ({self.rows}) AS r JOIN ({counted}) USING (u)"
-        return f"SELECT {cell} AS cell, {code} AS v{weight} FROM ({rows}) {self._joins}{where}"
+        source = f"({rows}) {self._groups.joins}"
+        return f"SELECT {cell} AS cell, {code} AS v{weight} FROM {source}{where}"
 
     def ranges(
         self, measure: Histogram, source: str, cell: int | None, span: tuple[int, int, int]
     ) -> str:
         """Write the query that adds up weights by ranges of codes, for one group or for all.
 
-        The width is a power of two. Weights of all rows together fit 64 bits: the plan saw to
-        it.
+        The width is a power of two.
         """
         low, high, width = span
         limits = [f"v >= {low}", f"v < {high}"] + ([] if cell is None else [f"cell = {cell}"])
-        total = "count(*)" if measure.weight.plain else "CAST(sum(w) AS BIGINT)"
         place = f"(v - {low}) >> {width.bit_length() - 1}"
         return (
-            f"SELECT cell, {place} AS b, {total} AS t FROM {source} AS r "
+            f"SELECT cell, {place} AS b, {total_sql(measure)} AS t FROM {source} AS r "
             f"WHERE {' AND '.join(limits)} GROUP BY ALL"
+        )
+
+    def blocks(
+        self,
+        measure: Histogram,
+        source: str,
+        wanted: Sequence[tuple[int, int]],
+        shape: tuple[int, int],
+    ) -> str:
+        """Write the query that adds up weights by ranges, of all codes of blocks of groups.
+
+        A block has a power of two of codes, and block k starts with code k times that; `wanted`
+        has pairs of a group and a block. Ranges are numbered from code 0 on.
+        """
+        block, width = (size.bit_length() - 1 for size in shape)
+        listed = ", ".join(map(str, wanted))
+        return (
+            f"SELECT cell, v >> {width} AS b, {total_sql(measure)} AS t FROM {source} AS r "
+            f"JOIN (VALUES {listed}) AS k(g, p) ON cell = g AND v >> {block} = p GROUP BY ALL"
         )
 
     # What follows are the parts.
@@ -209,7 +233,7 @@ class ScanSQL:
             case SumCodes(code=code, degree=degree, weight=weight):
                 return self._added(self._power(code, degree, weight), condition, weight)
             case UnitTotals():
-                value = _clamped(self._value(measure.code), measure)
+                value = clamped_sql(self._value(measure.code), measure)
                 return self._added(value, condition, measure.weight)
             case _:
                 unit = "u" if condition is None else f"CASE WHEN {condition} THEN u END"
@@ -253,7 +277,8 @@ class ScanSQL:
         names = ", ".join(f"m{i}" for i in range(len(self._of_rows)))
         keys = ", ".join(f"g{i}" for i in range(len(self.scan.keys)))
         source = f"({sums}) AS t({keys}, {names})"
-        return f"SELECT {self._cell()}, {names} FROM {source} {self._joins}{self._where()}"
+        joins, where = self._groups.joins, self._where()
+        return f"SELECT {self._groups.cell}, {names} FROM {source} {joins}{where}"
 
     def _weighted_groups(self) -> str:
         """Count rows per unit over all groups, declared or not; then weigh each row.
@@ -263,7 +288,9 @@ class ScanSQL:
         cheap = only_table(self.scan.relation) is not None
         first = "" if cheap else f"WITH r AS MATERIALIZED ({self.rows}) "
         rows = f"({self.rows})" if cheap else "r"
-        weights = ", ".join(f"{_weight('n', w)} AS w{i}" for i, w in enumerate(self._weights))
+        weights = ", ".join(
+            f"{weight_sql('n', w)} AS w{i}" for i, w in enumerate(self._weights)
+        )
         counted = f"SELECT u, count(*) AS n FROM {rows} GROUP BY u"
         sums = ", ".join(self._over_rows(measure) for measure in self._of_rows)
         source = f"{rows} JOIN (SELECT u, {weights} FROM ({counted})) USING (u)"
@@ -284,7 +311,7 @@ class ScanSQL:
                 value = self._value(code)
                 if condition is not None:
                     value = f"CASE WHEN {condition} THEN {value} END"
-                return _clamped(f"sum({value})", measure)
+                return clamped_sql(f"sum({value})", measure)
             case CountUnits():
                 return f"nullif({self._added('1', condition, PLAIN)}, 0)"
             case _:
@@ -304,20 +331,21 @@ class ScanSQL:
                 amount = f"CAST(m{index} AS HUGEINT)"
             case _:
                 amount, weight = f"m{index}", measure.weight
-        return f"coalesce(sum({amount} * {_weight('n', weight)}), 0)"
+        return f"coalesce(sum({amount} * {weight_sql('n', weight)}), 0)"
 
     def _over_pairs(self) -> str:
         """Add up over units and their groups, each unit's weight shared by its groups."""
         pairs = list(enumerate(self._of_pairs))
         each = "".join(f", {self._of_unit(m)} AS m{i}" for i, m in pairs)
-        numbered = f"SELECT r.*, {self._cell()} AS cell FROM ({self.rows}) AS r {self._joins}"
+        cell, source = self._groups.cell, f"({self.rows}) AS r {self._groups.joins}"
+        numbered = f"SELECT r.*, {cell} AS cell FROM {source}"
         parts = f"SELECT u, cell{each} FROM ({numbered}{self._where()}) GROUP BY u, cell"
         shared = [(i, m.weight) for i, m in pairs if not m.weight.plain]
-        sums = ", ".join(_pair_sum(i, m) for i, m in pairs)
+        sums = ", ".join(pair_sum_sql(i, m) for i, m in pairs)
         if not shared:
             return f"SELECT cell, {sums} FROM ({parts}) GROUP BY cell"
         spread = "".join(f", count(m{i}) AS k{i}" for i, _ in shared)
-        weights = "".join(f", {_weight(f'k{i}', weight)} AS w{i}" for i, weight in shared)
+        weights = "".join(f", {weight_sql(f'k{i}', weight)} AS w{i}" for i, weight in shared)
         return (
             f"WITH parts AS MATERIALIZED ({parts}), "
             f"spread AS (SELECT u{spread} FROM parts GROUP BY u) "
@@ -331,64 +359,23 @@ class ScanSQL:
         cells = self._told(measure, where)
         if self._several:
             pairs = f"SELECT DISTINCT u, cell, x FROM ({cells})"
-            cells = self._kept(pairs, measure.weight.limit, "cell", "x")
+            cells = chosen_sql(pairs, measure.weight.limit, self.secret, "cell", "x")
         return f"SELECT cell, count(DISTINCT x) FROM ({cells}) GROUP BY cell"
 
     def _told(self, measure: CountValues | Candidates, where: str) -> str:
         """Write the rows with the group and the value that a measure tells apart."""
         place = f"x{self._values.index(measure.value)}"
         rows = f"SELECT r.*, {place} AS x FROM ({self.rows}) AS r"
-        return f"SELECT *, {self._cell()} AS cell FROM ({rows}) {self._joins}{where}"
-
-    def _kept(self, pairs: str, limit: int, *told: str) -> str:
-        """Keep some of what each unit has: which, does not depend on any other unit."""
-        texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in ("u", *told))
-        hashed = f"sha256(concat_ws('|', {text(self.secret)}, {texts}))"
-        order = f"PARTITION BY u ORDER BY {hashed}, {', '.join(told)}"
-        return f"SELECT * FROM ({pairs}) QUALIFY row_number() OVER ({order}) <= {limit}"
+        cell, joins = self._groups.cell, self._groups.joins
+        return f"SELECT *, {cell} AS cell FROM ({rows}) {joins}{where}"
 
     def _where(self, *more: str | None) -> str:
         conditions = [part for part in more if part is not None]
-        conditions += cell_limits(self.scan.keys)
+        conditions += self._groups.limits
         return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
-    @property
-    def _joins(self) -> str:
-        return cell_joins(self.scan.keys)
-
-    def _cell(self) -> str:
-        return cell_sql(self.scan.keys)
-
-
-def _clamped(total: str, measure: UnitTotals) -> str:
-    """Write a total in its range, in an integer that holds its product with the weight."""
-    found = f"least(greatest({total}, {measure.low}), {measure.high})"
-    if Interval.point(measure.size * measure.weight.scale).within(*INT64):
-        found = f"CAST({found} AS BIGINT)"
-    else:
-        found = f"CAST({found} AS HUGEINT)"
-    return f"CASE WHEN {total} IS NOT NULL THEN {found} END"
-
-
-def _pair_sum(index: int, measure: Measure) -> str:
-    """Write a sum over units and groups: their number, or their totals, with their weights."""
-    amount = (
-        f"m{index}" if isinstance(measure, UnitTotals) else f"CASE WHEN m{index} > 0 THEN 1 END"
-    )
-    weight = "" if measure.weight.plain else f" * w{index}"
-    return f"coalesce(sum({amount}{weight}), 0)"
-
-
-def _showable(value: Expr) -> Iterable[str]:
-    """Limit values to those that a column of an answer can show, where there are others."""
-    limits = nameable(value)
-    if limits is not None:
-        yield f"(x IS NULL OR x BETWEEN {limits[0]} AND {limits[1]})"
-
-
-def _weight(rows: str, weight: Weight) -> str:
-    """Write floor(scale * min(1, limit / rows))."""
-    if weight.plain:
-        return "1"
-    shared = f"{weight.total} // {rows}"
-    return f"CASE WHEN {rows} <= {weight.limit} THEN {weight.scale} ELSE {shared} END"
+    @cached_property
+    def _groups(self) -> Grouping:
+        rows = self._opened()[0]
+        keys = enumerate(self.scan.keys)
+        return Grouping(tuple(NumberedKey(i, key, kept_values(rows, key)) for i, key in keys))

@@ -15,6 +15,7 @@ from dpquery.ir import (
     CountUnits,
     CountValues,
     Expr,
+    GroupRequest,
     Histogram,
     Key,
     Measure,
@@ -130,9 +131,14 @@ class Totals:
         return kept_of_units(pairs, measure.weight.limit, self._secret, type_)
 
     def __call__(
+        self, measure: Histogram, requests: Sequence[GroupRequest]
+    ) -> Sequence[Integers]:
+        """Give the weight of each range of codes, request by request."""
+        return [self._ranges(measure, *request) for request in requests]
+
+    def _ranges(
         self, measure: Histogram, group: int, low: int, high: int, width: int
     ) -> Integers:
-        """Give the weight of each range of codes of one group."""
         weights = [0] * -(-(high - low) // width)
         for unit, of_row, row in self._met(measure.condition):
             code = code_of(measure.code, row)

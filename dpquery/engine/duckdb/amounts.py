@@ -1,0 +1,66 @@
+"""What a unit may add, as SQL: its weight, its clamped totals, the values that it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dpquery.engine.duckdb.connection import text
+from dpquery.engine.found import nameable
+from dpquery.ir import Expr, Histogram, Measure, UnitTotals, Weight
+from dpquery.types import INT64, Interval
+
+__all__ = [
+    "chosen_sql",
+    "clamped_sql",
+    "nameable_sql",
+    "pair_sum_sql",
+    "total_sql",
+    "weight_sql",
+]
+
+
+def chosen_sql(pairs: str, limit: int, secret: str, *told: str) -> str:
+    """Keep some of what each unit has: which, does not depend on any other unit."""
+    texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in ("u", *told))
+    hashed = f"sha256(concat_ws('|', {text(secret)}, {texts}))"
+    order = f"PARTITION BY u ORDER BY {hashed}, {', '.join(told)}"
+    return f"SELECT * FROM ({pairs}) QUALIFY row_number() OVER ({order}) <= {limit}"
+
+
+def total_sql(measure: Histogram) -> str:
+    """Write the weight of rows; of all together it fits 64 bits, by the plan."""
+    return "count(*)" if measure.weight.plain else "CAST(sum(w) AS BIGINT)"
+
+
+def clamped_sql(total: str, measure: UnitTotals) -> str:
+    """Write a total in its range, in an integer that holds its product with the weight."""
+    found = f"least(greatest({total}, {measure.low}), {measure.high})"
+    if Interval.point(measure.size * measure.weight.scale).within(*INT64):
+        found = f"CAST({found} AS BIGINT)"
+    else:
+        found = f"CAST({found} AS HUGEINT)"
+    return f"CASE WHEN {total} IS NOT NULL THEN {found} END"
+
+
+def pair_sum_sql(index: int, measure: Measure) -> str:
+    """Write a sum over units and groups: their number, or their totals, with their weights."""
+    amount = (
+        f"m{index}" if isinstance(measure, UnitTotals) else f"CASE WHEN m{index} > 0 THEN 1 END"
+    )
+    weight = "" if measure.weight.plain else f" * w{index}"
+    return f"coalesce(sum({amount}{weight}), 0)"
+
+
+def nameable_sql(value: Expr) -> Iterable[str]:
+    """Limit values to those that a column of an answer can show, where there are others."""
+    limits = nameable(value)
+    if limits is not None:
+        yield f"(x IS NULL OR x BETWEEN {limits[0]} AND {limits[1]})"
+
+
+def weight_sql(rows: str, weight: Weight) -> str:
+    """Write floor(scale * min(1, limit / rows))."""
+    if weight.plain:
+        return "1"
+    shared = f"{weight.total} // {rows}"
+    return f"CASE WHEN {rows} <= {weight.limit} THEN {weight.scale} ELSE {shared} END"
