@@ -160,6 +160,12 @@ def _semi(draw: st.DrawFn, depth: int) -> str:
                 "x.unit NOT IN (SELECT unit FROM {0} y WHERE {1})",
                 "EXISTS (SELECT 1 FROM {0} y WHERE y.unit = x.unit AND ({1}))",
                 "NOT EXISTS (SELECT 1 FROM {0} y WHERE y.unit = x.unit AND ({1}))",
+                "EXISTS (SELECT 1 FROM {0} y WHERE y.unit = x.unit AND y.j = x.i AND ({1}))",
+                "NOT EXISTS (SELECT 1 FROM {0} y WHERE y.unit = x.unit AND y.k = x.k)",
+                "EXISTS (SELECT 1 FROM {0} y WHERE x.unit = y.unit AND (y.d > x.d OR {1}))",
+                "NOT EXISTS (SELECT 1 FROM {0} y WHERE x.unit = y.unit AND y.c > x.c AND {1})",
+                "(x.unit, x.i, x.c) IN (SELECT unit, j, c FROM {0} y WHERE {1})",
+                "(x.k, x.unit) NOT IN (SELECT k, unit FROM {0} y WHERE {1})",
             ]
         )
     ).format(right, draw(conditions("y")))
@@ -169,7 +175,9 @@ def _semi(draw: st.DrawFn, depth: int) -> str:
 @st.composite
 def _semi_joined(draw: st.DrawFn, depth: int) -> str:
     kind = draw(st.sampled_from(["SEMI", "ANTI"]))
-    on = draw(st.sampled_from(["USING (unit)", "ON x.unit = y.unit"]))
+    ties = ["USING (unit)", "ON x.unit = y.unit", "USING (unit, k)"]
+    ties += ["ON x.unit = y.unit AND x.i = y.j", "ON x.unit = y.unit AND x.c <= y.c"]
+    on = draw(st.sampled_from(ties))
     left, right = draw(relations(depth)), draw(relations(depth))
     columns = ", ".join(f"x.{name} AS {name}" for name in _ALL.split(", "))
     return f"SELECT {columns} FROM {left} x {kind} JOIN {right} y {on}"

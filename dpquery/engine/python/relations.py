@@ -63,9 +63,8 @@ class Relations:
                 return list(self._public(relation))
             case UnitJoin():
                 return list(self._joined(relation))
-            case SemiJoin(source=source, other=other, negated=negated):
-                units = {unit for unit, _ in self.rows(other)}
-                return [row for row in self.rows(source) if (row[0] in units) is not negated]
+            case SemiJoin():
+                return list(self._semi_joined(relation))
             case UnionAll(number=number, parts=parts):
                 return [
                     row
@@ -122,6 +121,16 @@ class Relations:
                 if number not in partnered and join.keeps_right:
                     yield unit, {**no_left, **other}
 
+    def _semi_joined(self, join: SemiJoin) -> Iterator[Owned]:
+        others = _by_unit(self._capped(join, join.other, self.rows(join.other)))
+        for unit, row in self._capped(join, join.source, self.rows(join.source)):
+            met = any(
+                join.condition is None or evaluate(join.condition, {**row, **other}) is True
+                for other in others.get(unit, [])
+            )
+            if met is not join.negated:
+                yield unit, row
+
     def _missing(self, relation: Relation) -> Row:
         return {(ref.of, ref.name): None for ref in self._columns(relation)}
 
@@ -130,7 +139,9 @@ class Relations:
         given = numbers(relation)
         return sorted((ref for ref in self.used if ref.of in given), key=lambda ref: ref.of)
 
-    def _capped(self, join: UnitJoin, side: Relation, rows: Sequence[Owned]) -> Sequence[Owned]:
+    def _capped(
+        self, join: UnitJoin | SemiJoin, side: Relation, rows: Sequence[Owned]
+    ) -> Sequence[Owned]:
         if join.limit is None:
             return rows
         kept: list[Owned] = []
