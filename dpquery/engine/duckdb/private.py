@@ -15,6 +15,7 @@ from dpquery.engine.duckdb.connection import execute, lock, quoted, start, text
 from dpquery.engine.duckdb.held import Held
 from dpquery.engine.duckdb.ranges import DuckDBRanges
 from dpquery.engine.duckdb.render import Origin, Place
+from dpquery.engine.duckdb.reread import Reread
 from dpquery.engine.duckdb.scan import ScanSQL
 from dpquery.engine.duckdb.schema import database_types
 from dpquery.engine.files import (
@@ -53,6 +54,7 @@ class DuckDBEngine:
         self._threads = threads
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._held: Held | None = None
+        self._reread: Reread | None = None
         self._verified: State = {}
 
     def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
@@ -107,13 +109,16 @@ class DuckDBEngine:
             for table in tables
         }
         sql = ScanSQL(scan, places, self._publics)
+        reread = self._reread
+        assert reread is not None  # noqa: S101 - made with the connection
         values = {measure: [0] * scan.cells for measure in sql.summed}
         for measures, query in sql.queries():
+            reread.require(sql, query)
             for cell, *sums in execute(connection, query).fetchall():
                 for measure, value in zip(measures, sums, strict=True):
                     values[measure][cell] = int(value)
         require_unchanged(tables, before)
-        ranges = DuckDBRanges(connection, sql, before, self._log)
+        ranges = DuckDBRanges(connection, sql, before, self._log, reread)
         return Exact({m: tuple(cells) for m, cells in values.items()}, scan.cells, ranges)
 
     def _origin(self, scan: Scan, table: Table, state: Fingerprint) -> Origin:
@@ -144,6 +149,7 @@ class DuckDBEngine:
             lock(connection, paths)
             self._connection = connection
             self._held = Held(connection)
+            self._reread = Reread(connection)
         return self._connection
 
     def _verify(

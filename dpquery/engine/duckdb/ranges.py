@@ -17,6 +17,7 @@ import numpy as np
 
 from dpquery.engine.base import FaultLog, guarded
 from dpquery.engine.duckdb.connection import execute
+from dpquery.engine.duckdb.reread import Reread
 from dpquery.engine.duckdb.scan import ScanSQL
 from dpquery.engine.files import State, require_unchanged
 from dpquery.ir import Histogram
@@ -55,11 +56,13 @@ class DuckDBRanges:
         sql: ScanSQL,
         state: State,
         log: FaultLog,
+        reread: Reread,
     ) -> None:
         self._connection = connection
         self._sql = sql
         self._state = state
         self._log = log
+        self._reread = reread
         self._sources: dict[Histogram, str] = {}
         self._tables: list[str] = []
         self._whole: dict[Histogram, tuple[Span, Groups]] = {}
@@ -96,7 +99,10 @@ class DuckDBRanges:
         return known[1]
 
     def _ask(self, measure: Histogram, group: int | None, span: Span) -> Groups:
-        query = self._sql.ranges(measure, self._source(measure), group, span)
+        source = self._source(measure)
+        query = self._sql.ranges(measure, source, group, span)
+        held = source if source in self._tables else None
+        self._reread.require(self._sql, query, held)
         found = execute(self._connection, query).fetchnumpy()
         require_unchanged(self._sql.tables, self._state)
         cells, places, weights = (np.asarray(found[name]) for name in ("cell", "b", "t"))
@@ -118,6 +124,7 @@ class DuckDBRanges:
     def _hold(self, rows: str) -> str | None:
         """Keep rows in memory under a name, if it holds them."""
         name = f"held{next(_NUMBERS)}"
+        self._reread.require(self._sql, rows)
         try:
             execute(self._connection, f"CREATE TEMP TABLE {name} AS {rows}")
         except duckdb.OutOfMemoryException:

@@ -138,12 +138,14 @@ class ScanSQL:
         return self._grouped(f"SELECT {self._list(sums)} FROM ({self.rows}) {self._by()}")
 
     @cached_property
-    def _codes(self) -> list[Code]:
+    def codes(self) -> list[Code]:
+        """The codes that rows have, each once."""
         codes = (code_in(measure) for measure in self.scan.measures)
         return list(dict.fromkeys(code for code in codes if code is not None))
 
     @cached_property
-    def _conditions(self) -> list[Expr]:
+    def conditions(self) -> list[Expr]:
+        """The conditions of measures, each once."""
         found = (m.condition for m in self.scan.measures if m.condition is not None)
         return list(dict.fromkeys(found))
 
@@ -155,8 +157,8 @@ class ScanSQL:
         if self.scan.contribution.unit is not None:
             columns = [f"{unit} AS u"]
         columns += [f"{key_sql(rows, key)} AS g{i}" for i, key in enumerate(self.scan.keys)]
-        columns += [f"{code_sql(rows, code)} AS v{i}" for i, code in enumerate(self._codes)]
-        columns += [f"{rows.value(c)} AS b{i}" for i, c in enumerate(self._conditions)]
+        columns += [f"{code_sql(rows, code)} AS v{i}" for i, code in enumerate(self.codes)]
+        columns += [f"{rows.value(c)} AS b{i}" for i, c in enumerate(self.conditions)]
         return f"SELECT {', '.join(columns)} FROM {source}"
 
     def _opened(self) -> tuple[Values, str, str]:
@@ -171,10 +173,10 @@ class ScanSQL:
         return rows, place.unit, rows.relation(relation)
 
     def _code(self, code: Code) -> str:
-        return f"v{self._codes.index(code)}"
+        return f"v{self.codes.index(code)}"
 
     def _condition(self, condition: Expr | None) -> str | None:
-        return None if condition is None else f"b{self._conditions.index(condition)}"
+        return None if condition is None else f"b{self.conditions.index(condition)}"
 
     def _over_rows(self, measure: Measure) -> str:
         """Write one measure as an aggregate of rows."""
