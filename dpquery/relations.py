@@ -119,12 +119,18 @@ class UnitJoin:
 
 @dataclass(frozen=True, slots=True)
 class SemiJoin:
-    """The rows of units that have a row in another relation, or that have none."""
+    """The rows for which their unit has a row in another relation, or has none.
+
+    A condition is over the columns of both rows. What it looks at of one unit are as many pairs
+    as in a join, so where it is more than equalities, `limit` bounds the rows as it does there.
+    """
 
     span: Span
     source: Relation
     other: Relation
     negated: bool
+    condition: Expr | None = None
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +279,7 @@ def expressions_of(relation: Relation) -> Iterator[Expr]:
     match relation:
         case Filter(condition=condition) | PublicJoin(condition=condition):
             yield condition
-        case UnitJoin(condition=condition):
+        case UnitJoin(condition=condition) | SemiJoin(condition=condition):
             yield from (condition,) if condition is not None else ()
         case Project(outputs=outputs):
             yield from (output.expr for output in outputs)

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dpquery.budget.ledger import Ledger
 from dpquery.engine.base import Engine, Exact
 from dpquery.functions.moments import BernsteinRelease
 from dpquery.functions.noise import AdditiveRelease
@@ -94,9 +95,9 @@ class Drawn:
         return self.given[::2]
 
 
-def drawn(engine: Engine, plan: Plan) -> list[Drawn]:
+def drawn(engine: Engine, plan: Plan, ledger: Ledger | None = None) -> list[Drawn]:
     """Run every release of a plan with a mechanism that adds nothing and remembers all."""
-    receipt, found = receipt_for(plan), []
+    receipt, found = receipt_for(plan, ledger), []
     for number, frontier in enumerate(plan.frontiers):
         with engine.open(frontier.scan, receipt, number) as exact:
             found += [_drawn(planned.release, exact) for planned in frontier.releases]

@@ -1,11 +1,12 @@
 """Random relations over two private tables and a public one, as SQL text.
 
-Each has the columns unit, i and j (integers), d (a double) and k (a text), so that any can
-stand in the place of any other; what is computed from them grows from level to level.
+Each has the columns unit, i and j (integers), d (a double), k (a text) and c (a day), so that
+any can stand in the place of any other; what is computed from them grows from level to level.
 """
 
 from __future__ import annotations
 
+from datetime import date
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -16,12 +17,14 @@ from hypothesis import strategies as st
 
 from dpquery.policy.model import Bounds, Column, Files, Policy, Table
 from dpquery.privacy import Neighbours
-from dpquery.types import BOOLEAN, DOUBLE, INTEGER, TEXT
+from dpquery.types import DATE, DOUBLE, INTEGER, TEXT
 from tests.neighbours import Row
 from tests.worlds import policy_of, private_table
 
-__all__ = ["COLUMNS", "SCHEMA", "policy_over", "queries", "row"]
+__all__ = ["COLUMNS", "SCHEMA", "TABLES", "conditions", "policy_over", "relations", "row"]
 
+TABLES = "tso"
+"""Two tables of any number of rows of a unit, and one of at most one."""
 NAN, INF = float("nan"), float("inf")
 SCHEMA = pa.schema(
     {
@@ -30,7 +33,7 @@ SCHEMA = pa.schema(
         "j": pa.int64(),
         "d": pa.float64(),
         "k": pa.string(),
-        "b": pa.bool_(),
+        "c": pa.date32(),
     }
 )
 COLUMNS = (
@@ -39,20 +42,21 @@ COLUMNS = (
     Column("j", INTEGER, Bounds(0, 9)),
     Column("d", DOUBLE, Bounds(Fraction(-100), Fraction(100)), grid=Fraction(1, 4)),
     Column("k", TEXT, keys=("a", "b", "abc"), max_length=3),
-    Column("b", BOOLEAN),
+    Column("c", DATE, Bounds(date(2020, 1, 1), date(2020, 3, 31))),
 )
 _CELLS: dict[str, list[object]] = {
     "i": [-(2**31), -6, -1, 0, 1, 7, 101],
     "j": [-(2**63), -1, 0, 1, 2, 9, 2**63 - 1],
     "d": [NAN, INF, -INF, -0.0, 0.0, 5e-324, 0.1, 1e308, 2.5],
     "k": ["a", "b", "abc", "abcd", "", "A"],
-    "b": [True, False],
+    "c": [-(2**31), -1, 18262, 18290, 18300, 18352, 2**31 - 1],
 }
 _REGIONS = {
     "name": ["a", "b", "abc", ""],
     "zone": ["a", "b", "b", None],
     "size": [3, None, -1, 8],
     "share": [0.5, NAN, -0.0, None],
+    "since": [date(2020, 1, 1), date(2020, 2, 10), None, date(1, 1, 1)],
 }
 
 
@@ -62,12 +66,11 @@ def row(random: Random) -> Row:
 
 
 def policy_over(paths: dict[str, list[Path]], place: Path, neighbours: Neighbours) -> Policy:
-    """Give a policy over tables t and s, which share their units, and regions."""
+    """Give a policy over tables that share their units, and regions; o has one row of each."""
     pq.write_table(pa.table(_REGIONS), place / "regions.parquet")
+    columns = {column.name: column for column in COLUMNS}
     tables = {
-        name: Table(
-            name, Files(tuple(files)), (), {c.name: c for c in COLUMNS}, "unit", INTEGER
-        )
+        name: Table(name, Files(tuple(files)), (), columns, "unit", INTEGER, single=name == "o")
         for name, files in paths.items()
     }
     regions = Table(
@@ -90,8 +93,10 @@ _SIMPLE = st.one_of(
     st.builds("{}i {} {}".format, st.just("{0}"), _COMPARED, _NUMBERS),
     st.builds("{}j {} {}i".format, st.just("{0}"), _COMPARED, st.just("{0}")),
     st.builds("{}d {} 0.1".format, st.just("{0}"), _COMPARED),
+    st.builds("{}c {} '2020-02-01'".format, st.just("{0}"), _COMPARED),
     st.sampled_from(["{0}k = 'a'", "{0}k IS NOT NULL", "{0}i IS NULL", "{0}k <> 'b'"]),
 )
+_ALL = "unit, i, j, d, k, c"
 
 
 @st.composite
@@ -104,9 +109,9 @@ def conditions(draw: st.DrawFn, alias: str = "") -> str:
 
 @st.composite
 def relations(draw: st.DrawFn, depth: int) -> str:
-    """Draw a relation with the five columns: a table, or a query in brackets."""
+    """Draw a relation with the six columns: a table, or a query in brackets."""
     if depth == 0 or draw(st.integers(0, 4)) == 0:
-        return draw(st.sampled_from(["t", "s"]))
+        return draw(st.sampled_from(["t", "s", "t", "s", "o"]))
     kind = draw(st.sampled_from(list(_FORMS)))
     return f"({draw(_FORMS[kind](depth - 1))})"
 
@@ -116,11 +121,16 @@ def _filtered(draw: st.DrawFn, depth: int) -> str:
     where = draw(conditions())
     columns = draw(
         st.sampled_from(
-            ["*", "unit, j AS i, i AS j, d, k", "unit, i + j AS i, j, d * 2e0 AS d, k"]
+            [
+                _ALL,
+                "unit, j AS i, i AS j, d, k, c",
+                "unit, i + j AS i, j, d * 2e0 AS d, k, c",
+                "unit, i, j // 3 AS j, d, UPPER(k) AS k, DATE_TRUNC('month', c) AS c",
+                "unit, COALESCE(i, 0) AS i, j, NULLIF(d, 0) AS d, "
+                "CASE WHEN i > 3 THEN 'a' WHEN j = 1 THEN k END AS k, c",
+            ]
         )
     )
-    if columns == "*":
-        columns = "unit, i, j, d, k"
     return f"SELECT {columns} FROM {draw(relations(depth))} q WHERE {where}"
 
 
@@ -135,7 +145,7 @@ def _joined(draw: st.DrawFn, depth: int) -> str:
     elif draw(st.booleans()):
         on += f" AND x.i {draw(_COMPARED)} y.j"
     return (
-        f"SELECT {kept}unit AS unit, x.i AS i, y.j AS j, y.d AS d, x.k AS k "
+        f"SELECT {kept}unit AS unit, x.i AS i, y.j AS j, y.d AS d, x.k AS k, y.c AS c "
         f"FROM {left} x {kind} {right} y {on}"
     )
 
@@ -150,10 +160,27 @@ def _semi(draw: st.DrawFn, depth: int) -> str:
                 "x.unit NOT IN (SELECT unit FROM {0} y WHERE {1})",
                 "EXISTS (SELECT 1 FROM {0} y WHERE y.unit = x.unit AND ({1}))",
                 "NOT EXISTS (SELECT 1 FROM {0} y WHERE y.unit = x.unit AND ({1}))",
+                "EXISTS (SELECT 1 FROM {0} y WHERE y.unit = x.unit AND y.j = x.i AND ({1}))",
+                "NOT EXISTS (SELECT 1 FROM {0} y WHERE y.unit = x.unit AND y.k = x.k)",
+                "EXISTS (SELECT 1 FROM {0} y WHERE x.unit = y.unit AND (y.d > x.d OR {1}))",
+                "NOT EXISTS (SELECT 1 FROM {0} y WHERE x.unit = y.unit AND y.c > x.c AND {1})",
+                "(x.unit, x.i, x.c) IN (SELECT unit, j, c FROM {0} y WHERE {1})",
+                "(x.k, x.unit) NOT IN (SELECT k, unit FROM {0} y WHERE {1})",
             ]
         )
     ).format(right, draw(conditions("y")))
-    return f"SELECT unit, i, j, d, k FROM {left} x WHERE {where} AND ({draw(conditions('x'))})"
+    return f"SELECT {_ALL} FROM {left} x WHERE {where} AND ({draw(conditions('x'))})"
+
+
+@st.composite
+def _semi_joined(draw: st.DrawFn, depth: int) -> str:
+    kind = draw(st.sampled_from(["SEMI", "ANTI"]))
+    ties = ["USING (unit)", "ON x.unit = y.unit", "USING (unit, k)"]
+    ties += ["ON x.unit = y.unit AND x.i = y.j", "ON x.unit = y.unit AND x.c <= y.c"]
+    on = draw(st.sampled_from(ties))
+    left, right = draw(relations(depth)), draw(relations(depth))
+    columns = ", ".join(f"x.{name} AS {name}" for name in _ALL.split(", "))
+    return f"SELECT {columns} FROM {left} x {kind} JOIN {right} y {on}"
 
 
 @st.composite
@@ -161,28 +188,31 @@ def _public(draw: st.DrawFn, depth: int) -> str:
     kind = draw(st.sampled_from(["JOIN", "LEFT JOIN"]))
     more = draw(st.sampled_from(["", " AND r.size > x.i"]))
     return (
-        f"SELECT x.unit AS unit, r.size AS i, x.j AS j, r.share AS d, r.zone AS k "
-        f"FROM {draw(relations(depth))} x {kind} regions r ON x.k = r.name{more}"
+        "SELECT x.unit AS unit, r.size AS i, x.j AS j, r.share AS d, r.zone AS k, "
+        f"r.since AS c FROM {draw(relations(depth))} x {kind} regions r ON x.k = r.name{more}"
     )
 
 
 @st.composite
 def _union(draw: st.DrawFn, depth: int) -> str:
     return (
-        f"SELECT unit, i, j, d, k FROM {draw(relations(depth))} x "
-        f"UNION ALL SELECT unit, j, i, d, k FROM {draw(relations(depth))} y"
+        f"SELECT {_ALL} FROM {draw(relations(depth))} x "
+        f"UNION ALL SELECT unit, j, i, d, k, c FROM {draw(relations(depth))} y"
     )
 
 
 @st.composite
 def _per_unit(draw: st.DrawFn, depth: int) -> str:
-    key, k = draw(st.sampled_from([("", "MAX(k)"), (", k", "k")]))
+    keys = ["", ", k", ", DATE_TRUNC('month', c)", ", CASE WHEN i > 1 THEN 'a' ELSE k END, j"]
+    key = draw(st.sampled_from(keys))
+    k = "k" if key == ", k" else "MAX(k)"
     i = draw(st.sampled_from(["COUNT(*)", "SUM(i)", "MAX(i)", "COUNT(DISTINCT k)"]))
     j = draw(st.sampled_from(["MIN(j)", "COUNT(d) FILTER (WHERE i > 0)", "COUNT(j)"]))
     d = draw(st.sampled_from(["AVG(i)", "MAX(d)", "MIN(d)"]))
+    c = draw(st.sampled_from(["MIN(c)", "MAX(c) FILTER (WHERE k = 'a')"]))
     having = draw(st.sampled_from(["", " HAVING COUNT(*) > 1", " HAVING BOOL_OR(i > 0)"]))
     return (
-        f"SELECT unit, {i} AS i, {j} AS j, {d} AS d, {k} AS k "
+        f"SELECT unit, {i} AS i, {j} AS j, {d} AS d, {k} AS k, {c} AS c "
         f"FROM {draw(relations(depth))} x GROUP BY unit{key}{having}"
     )
 
@@ -191,30 +221,38 @@ def _per_unit(draw: st.DrawFn, depth: int) -> str:
 def _sums_of_doubles(draw: st.DrawFn, depth: int) -> str:
     """Sums of doubles need bounds: of a table's column, they are the policy's."""
     what = draw(st.sampled_from(["SUM", "AVG"]))
-    table = draw(st.sampled_from(["t", "s"]))
+    table = draw(st.sampled_from(TABLES))
     del depth
     return (
-        f"SELECT unit, COUNT(*) AS i, MAX(j) AS j, {what}(d) AS d, k "
+        f"SELECT unit, COUNT(*) AS i, MAX(j) AS j, {what}(d) AS d, k, MAX(c) AS c "
         f"FROM {table} GROUP BY unit, k"
     )
 
 
 @st.composite
 def _distinct(draw: st.DrawFn, depth: int) -> str:
-    return f"SELECT DISTINCT unit, i, j, d, k FROM {draw(relations(depth))} x"
+    return f"SELECT DISTINCT {_ALL} FROM {draw(relations(depth))} x"
 
 
 @st.composite
 def _window(draw: st.DrawFn, depth: int) -> str:
-    part = draw(st.sampled_from(["unit", "unit, k"]))
-    order = draw(st.sampled_from(["i", "d DESC", "k, i", "j NULLS FIRST"]))
-    number = draw(
-        st.sampled_from(["row_number()", "rank()", "dense_rank()", "lag(i)", "lead(j, 2)"])
+    """Draw several windows: where two number equal rows, they number them alike."""
+    part = draw(st.sampled_from(["unit", "unit, k", "unit, DATE_TRUNC('month', c)"]))
+    orders = st.sampled_from(["i", "d DESC", "k, i", "j NULLS FIRST", "c, k DESC"])
+    numbers = st.sampled_from(
+        ["row_number()", "rank()", "dense_rank()", "lag(i)", "lead(j, 2)"]
     )
-    total = draw(st.sampled_from(["COUNT(*)", "MAX(j)", "SUM(i)"]))
+    number = draw(numbers)
+    other = draw(
+        st.builds(f"{{}} OVER (PARTITION BY {part} ORDER BY {{}})".format, numbers, orders)
+        | st.builds(
+            f"{{}} OVER (PARTITION BY {part})".format,
+            st.sampled_from(["COUNT(*)", "MAX(j)", "SUM(i)", "COUNT(DISTINCT j)"]),
+        )
+    )
     return (
-        f"SELECT unit, {number} OVER (PARTITION BY {part} ORDER BY {order}) AS i, "
-        f"{total} OVER (PARTITION BY {part}) AS j, d, k FROM {draw(relations(depth))} x"
+        f"SELECT unit, {number} OVER (PARTITION BY {part} ORDER BY {draw(orders)}) AS i, "
+        f"{other} AS j, d, k, c FROM {draw(relations(depth))} x"
     )
 
 
@@ -222,7 +260,7 @@ def _window(draw: st.DrawFn, depth: int) -> str:
 def _first(draw: st.DrawFn, depth: int) -> str:
     order = draw(st.sampled_from(["i", "d", "j DESC, k"]))
     return (
-        f"SELECT unit, i, j, d, k FROM {draw(relations(depth))} x "
+        f"SELECT {_ALL} FROM {draw(relations(depth))} x "
         f"QUALIFY row_number() OVER (PARTITION BY unit ORDER BY {order}) <= 2"
     )
 
@@ -231,6 +269,7 @@ _FORMS = {
     "filter": _filtered,
     "join": _joined,
     "semi": _semi,
+    "semi join": _semi_joined,
     "public": _public,
     "union": _union,
     "per unit": _per_unit,
@@ -239,34 +278,3 @@ _FORMS = {
     "window": _window,
     "first": _first,
 }
-
-_CALLS = st.sampled_from(
-    [
-        "DP_COUNT(*, eps=0.1)",
-        "DP_COUNT(j, eps=0.1, max_rows_contributed=3)",
-        "DP_SUM(i, eps=0.1, bounds=[-7, 30])",
-        "DP_SUM(j, eps=0.1, bounds=[-2, 5], max_rows_contributed=2)",
-        "DP_AVG(d, eps=0.1, bounds=[-3, 5])",
-        "DP_MEDIAN(i, eps=0.1, bounds=[-7, 30])",
-        "DP_COUNT_IF(k = 'a', eps=0.1)",
-        "DP_VAR_POP(j, eps=0.1, bounds=[0, 9])",
-        "DP_SUM(i, eps=0.1, bounds=[0, 4]) FILTER (WHERE j > 0)",
-    ]
-)
-
-
-@st.composite
-def queries(draw: st.DrawFn, depth: int = 3) -> str:
-    """Draw a query over a relation, with groups or without."""
-    calls = ", ".join(draw(st.lists(_CALLS, min_size=1, max_size=2)))
-    if draw(st.integers(0, 5)) == 0:
-        left, right = draw(relations(depth - 1)), draw(relations(depth - 1))
-        calls = calls.replace("(i,", "(x.i,").replace("(j,", "(y.j,").replace("(d,", "(y.d,")
-        calls = calls.replace("(k ", "(x.k ").replace("WHERE j", "WHERE y.j")
-        return f"SELECT {calls} FROM {left} x FULL JOIN {right} y ON x.unit = y.unit"
-    relation = draw(relations(depth))
-    groups = draw(st.sampled_from(["", "k", "j"]))
-    if not groups:
-        return f"SELECT {calls} FROM {relation} x"
-    listed = {"k": "'a', 'b'", "j": "0, 1, 9"}[groups]
-    return f"SELECT {calls} FROM {relation} x WHERE {groups} IN ({listed}) GROUP BY {groups}"

@@ -184,6 +184,8 @@ def _misused(node: exp.Expr) -> str | None:
             right, exp.Null | exp.Boolean
         ):
             return f"IS {right.sql().upper()}"
+        case exp.Tuple(parent=exp.In(args={"query": exp.Expr()})) if node.arg_key == "this":
+            return None
         case exp.Tuple() if not _is_bounds(node.parent, "contribution_bounds_per_group"):
             return "a row of values"
         case exp.Order(this=exp.Expr()) if not _is_ordered(node.parent):

@@ -8,14 +8,22 @@ predicate to add.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from sqlglot import expressions as exp
 
-from dpquery.expr import ColumnRef, Expr
+from dpquery.expr import ColumnRef, Compare, Comparison, Expr, columns_of
 from dpquery.policy.model import Table
-from dpquery.relations import Filter, PublicJoin, Relation, SemiJoin, UnitJoin, tables_of
+from dpquery.relations import (
+    Filter,
+    PublicJoin,
+    Relation,
+    SemiJoin,
+    UnitJoin,
+    numbers,
+    tables_of,
+)
 from dpquery.rowfunctions import apply
 from dpquery.source import Span
 from dpquery.sql.conditions import Conditions, chain
@@ -34,7 +42,6 @@ from dpquery.sql.unjoined import (
     JoinedBy,
     refuse_computed,
     refuse_kind,
-    refuse_more,
     refuse_off_unit,
     refuse_public_kind,
     refuse_public_rows,
@@ -42,7 +49,7 @@ from dpquery.sql.unjoined import (
     refuse_units,
 )
 
-__all__ = ["MOST_PAIRED", "bind_from", "conjuncts", "same_units"]
+__all__ = ["MOST_PAIRED", "bind_from", "conjuncts", "same_units", "semi_join"]
 
 MOST_PAIRED = 1000
 """Rows of one unit on each side of a join that are paired, where both can have several."""
@@ -206,33 +213,22 @@ class _From:
             for name in using
             if fold(name.name) not in member.owners
         ]
-        if item.kind:
-            self._semi(item, found, rest, more)
-            return
         if inner:
             self.pool += rest
             rest = []
-        condition = all_of(item.span, [*more, *(rows.condition(part) for part in rest)])
-        limit = (
-            None
-            if self._one_row(self.relation) or self._one_row(found.relation)
-            else MOST_PAIRED
-        )
+        asked = [*more, *(rows.condition(part) for part in rest)]
+        if item.kind:
+            negated = item.kind == "ANTI"
+            self.relation = semi_join(
+                self.context, item.span, (self.relation, found.relation), negated, asked
+            )
+            return
+        condition = all_of(item.span, asked)
+        limit = most_paired(self.context, self.relation, found.relation)
         self.relation = UnitJoin(
             item.span, self.relation, found.relation, condition, limit, *keeps
         )
         self._join_members(item, member, using, keeps)
-
-    def _semi(
-        self, item: _Item, found: Derived, rest: Sequence[exp.Expr], more: Sequence[Expr]
-    ) -> None:
-        """Keep the rows of units that are in the other relation, or are not."""
-        assert self.relation is not None  # noqa: S101 - the caller looked
-        if rest or more:
-            at = JoinedBy(item.join, item.span, self.context.spans)
-            refuse_more(at, item.kind, item.alias, rest)
-        negated = item.kind == "ANTI"
-        self.relation = SemiJoin(item.span, self.relation, found.relation, negated)
 
     def _materialise(self, span: Span) -> None:
         """Make columns of what the relations so far compute: their rows may be missing."""
@@ -306,9 +302,6 @@ class _From:
             return False
         return [member.alias in side for side in sides] in ([True, False], [False, True])
 
-    def _one_row(self, relation: Relation) -> bool:
-        return self.context.contribution(relation).single
-
 
 def bind_from(
     context: Context,
@@ -344,6 +337,45 @@ def _turned(join: exp.Join) -> exp.Join:
 
 def _hiding(member: Member, using: Sequence[exp.Identifier]) -> Member:
     return replace(member, hidden=frozenset(fold(name.name) for name in using))
+
+
+def most_paired(context: Context, *sides: Relation) -> int | None:
+    """Give how many rows of one unit are paired, where both sides can have several."""
+    single = any(context.contribution(side).single for side in sides)
+    return None if single else MOST_PAIRED
+
+
+def semi_join(
+    context: Context,
+    span: Span,
+    sides: tuple[Relation, Relation],
+    negated: bool,
+    asked: Sequence[Expr],
+) -> SemiJoin:
+    """Keep the rows for which their unit has a row that meets what is asked, or has none."""
+    (source, other), (ours, theirs) = sides, map(numbers, sides)
+    own = [expr for expr in asked if _of(expr) and _of(expr) <= theirs]
+    condition = all_of(span, own)
+    if condition is not None:
+        other = Filter(span, other, condition)
+    both = [expr for expr in asked if expr not in own]
+    equalities = all(_equates(expr, ours, theirs) for expr in both)
+    limit = None if equalities else most_paired(context, source, other)
+    return SemiJoin(span, source, other, negated, all_of(span, both), limit)
+
+
+def _of(expr: Expr) -> set[int]:
+    """Give the numbers of the relations whose columns an expression reads."""
+    return {of for of, _ in columns_of(expr)}
+
+
+def _equates(expr: Expr, ours: Set[int], theirs: Set[int]) -> bool:
+    """Say whether a condition equates a value of one side with a value of the other."""
+    if not isinstance(expr, Compare) or expr.operator is not Comparison.EQ:
+        return False
+    left, right = _of(expr.left), _of(expr.right)
+    both = [(left, right), (right, left)]
+    return any(one <= ours and other <= theirs for one, other in both if one and other)
 
 
 def same_units(context: Context, left: Relation, right: Relation, span: Span) -> None:

@@ -21,7 +21,6 @@ __all__ = [
     "refuse_computed",
     "refuse_key",
     "refuse_kind",
-    "refuse_more",
     "refuse_off_unit",
     "refuse_public_kind",
     "refuse_public_rows",
@@ -203,20 +202,6 @@ def refuse_public_kind(at: JoinedBy, kind: str) -> NoReturn:
         remedy = mended(source, word, "", "JOIN on its key")
     what = f"a {kind} JOIN with a public table"
     raise SyntaxRefused(outside(what, word, "not understood", remedy))
-
-
-def refuse_more(at: JoinedBy, kind: str, alias: str, rest: Sequence[exp.Expr]) -> NoReturn:
-    """Refuse conditions beside the unit: they belong to rows of a subquery."""
-    remedy = "compare the unit alone, and filter in a subquery"
-    on = None if at.join is None else at.join.args.get("on")
-    if at.join is not None and isinstance(on, exp.And) and rest:
-        kept = [part for part in on.flatten() if part not in rest]
-        asked, unit = (" AND ".join(map(at.spans.text, parts)) for parts in (rest, kept))
-        source = at.spans.source.text[at.relation.start : at.span.start]
-        table = source.rstrip().removesuffix("ON").removesuffix("on").rstrip()
-        remedy = f"(SELECT * FROM {table} WHERE {asked}) {written_name(alias)} ON {unit}"
-    what = f"more than the unit in a {kind} JOIN"
-    raise SyntaxRefused(outside(what, at.relation, "not understood", remedy))
 
 
 def refuse_twice(alias: str, span: Span) -> NoReturn:

@@ -1,25 +1,28 @@
 """WHERE over private rows, and the subqueries in it.
 
-A subquery over private rows may say whether a unit occurs in it, and nothing else: `IN`, `NOT
-IN`, EXISTS and NOT EXISTS on the unit, among the outer ANDs of WHERE. A subquery over public
-tables alone is a list of public values.
+A subquery over private rows may say whether the unit of a row occurs in it, in a row that meets
+conditions over both, and nothing else: `IN`, `NOT IN`, EXISTS and NOT EXISTS on the unit, among
+the outer ANDs of WHERE. A subquery over public tables alone is a list of public values.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NoReturn
 
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, RuleRefused
-from dpquery.expr import Expr, Logic
+from dpquery.expr import Expr, Literal, Logic
 from dpquery.relations import Filter, PublicJoin, Relation, SemiJoin, Windowed
+from dpquery.rowfunctions import apply
 from dpquery.source import Span
 from dpquery.sql.conditions import Conditions
-from dpquery.sql.joins import conjuncts, same_units
+from dpquery.sql.joins import conjuncts, same_units, semi_join
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import Scope, fold, written_name
 from dpquery.sql.sources import Context, Derived, Private
+from dpquery.types import BOOLEAN
 
 __all__ = ["filtered", "said_of"]
 
@@ -75,17 +78,22 @@ def _semi(
     span, negated = context.spans.of(part), False
     while isinstance(part, exp.Not):
         part, negated = unwrapped(part.this), not negated
+    asked: list[Expr] = []
     if isinstance(part, exp.Exists):
-        other = _exists(context, scope, part)
+        other, asked = _exists(context, scope, part)
     elif isinstance(part, exp.In) and part.args.get("query") is not None:
         query = context.query(part.args["query"])
         if not isinstance(query, Derived):
             return None
-        other = _units_of(context, scope, part, query)
+        if isinstance(unwrapped(part.this), exp.Tuple):
+            other, asked = query.relation, _equal_rows(context, scope, part, query)
+            asked = [_perhaps(expr) for expr in asked] if negated else asked
+        else:
+            other = _units_of(context, scope, part, query)
     else:
         return None
     same_units(context, relation, other, span)
-    return SemiJoin(span, relation, other, negated)
+    return semi_join(context, span, (relation, other), negated, asked)
 
 
 def _units_of(context: Context, scope: Scope, part: exp.In, query: Derived) -> Relation:
@@ -109,8 +117,31 @@ def _of_units(context: Context, query: exp.Expr, unit: str) -> str:
     return f"{name} IN {source.text[span.start : first]}{name}{source.text[last : span.end]}"
 
 
-def _exists(context: Context, scope: Scope, part: exp.Exists) -> Relation:
-    """Bind EXISTS: a subquery over private rows, tied to the rows outside by the unit."""
+def _equal_rows(context: Context, scope: Scope, part: exp.In, query: Derived) -> list[Expr]:
+    """Bind a row of values that is looked for among rows: one pair of them are the units."""
+    select, given = part.args["query"].find(exp.Select), unwrapped(part.this).expressions
+    names = [] if select is None else [fold(item.alias_or_name) for item in select.expressions]
+    known, columns = {*map(fold, query.columns)}, iter(query.columns.values())
+    rows, found, tied = Conditions(scope, context.spans), [], False
+    for name, value in zip(names, given, strict=False):
+        column = next(columns, None) if name in known or name not in query.owners else None
+        if name in query.owners and scope.owns(unwrapped(value)):
+            tied = True
+        elif column is not None:
+            found.append(rows.equal(context.spans.of(value), rows.bind(value), column))
+    if not tied or len(found) + 1 != len(given) or len(names) != len(given):
+        remedy = _of_units(context, part.args["query"], query.table.unit or "")
+        _refuse(context, context.spans.of(part), query.table.unit, scope, remedy)
+    return found
+
+
+def _perhaps(expr: Expr) -> Expr:
+    """Take a comparison with NULL for true: NOT IN leaves out what may be equal."""
+    return apply(expr.span, "COALESCE", expr, Literal(expr.span, True, BOOLEAN))
+
+
+def _exists(context: Context, scope: Scope, part: exp.Exists) -> tuple[Relation, list[Expr]]:
+    """Bind EXISTS: private rows, tied to the rows outside by the unit, and what it asks."""
     select, span = part.this, context.spans.of(part)
     if not isinstance(select, exp.Select) or any(
         select.args.get(slot) for slot in ("group", "having", "limit", "offset", "with_")
@@ -120,18 +151,45 @@ def _exists(context: Context, scope: Scope, part: exp.Exists) -> Relation:
     if not isinstance(inner, Private):
         _refuse(context, span, scope.table.unit, scope)
     where = select.args.get("where")
-    rest, tied = [], False
+    rest, asked, tied = [], [], False
+    both = Conditions(_inside(inner.scope, scope), context.spans)
     for condition in conjuncts(None if where is None else where.this):
         if _ties(condition, inner.scope, scope):
             tied = True
+        elif _speaks_of(condition, inner.scope, scope):
+            asked.append(condition)
         else:
             rest.append(condition)
     if not tied:
         remedy = _tied(context, span, select, inner.scope, scope)
         _refuse(context, span, scope.table.unit, scope, remedy)
-    if not rest:
-        return inner.relation
-    return filtered(context, inner, exp.Where(this=_together(rest))).relation
+    kept = filtered(context, inner, exp.Where(this=_together(rest))) if rest else inner
+    return kept.relation, [both.condition(condition) for condition in asked]
+
+
+def _inside(inner: Scope, outer: Scope) -> Scope:
+    """Give what names mean inside a subquery: its own first, then those around it."""
+    own = [fold(member.alias) for member in inner.members]
+    names = {fold(name) for name in inner.columns}.union(*(m.owners for m in inner.members))
+    around = (replace(m, hidden=m.hidden | names) for m in outer.members)
+    return Scope(
+        (*inner.members, *(m for m in around if fold(m.alias) not in own)), inner.table
+    )
+
+
+def _speaks_of(condition: exp.Expr, inner: Scope, outer: Scope) -> bool:
+    """Say whether a condition names a column around the subquery, and no further query."""
+    if condition.find(exp.Select) is not None:
+        return False
+    own = {fold(member.alias) for member in inner.members}
+    names = {fold(name) for name in inner.columns}.union(*(m.owners for m in inner.members))
+    around = {fold(member.alias) for member in outer.members} - own
+    return any(
+        fold(column.table) in around
+        if column.table
+        else fold(column.name) not in names and outer.knows(column.name)
+        for column in condition.find_all(exp.Column)
+    )
 
 
 def _tied(context: Context, span: Span, select: exp.Select, inner: Scope, outer: Scope) -> str:

@@ -102,8 +102,11 @@ def written(relation: Relation) -> str:
             on = "" if condition is None else f" and {text(condition)}"
             limit = "" if relation.limit is None else f" (at most {relation.limit} rows each)"
             return f"({nested(left)} {kind}join {nested(right)} on the unit{on}{limit})"
-        case SemiJoin(source=source, other=other, negated=negated):
-            return f"({nested(source)} {'anti' if negated else 'semi'} join {nested(other)})"
+        case SemiJoin(source=source, other=other, condition=condition):
+            kind = "anti" if relation.negated else "semi"
+            on = "" if condition is None else f" on the unit and {text(condition)}"
+            limit = "" if relation.limit is None else f" (at most {relation.limit} rows each)"
+            return f"({nested(source)} {kind} join {nested(other)}{on}{limit})"
         case UnionAll(parts=parts):
             arms = (f"{nested(part)} as {columns(outputs)}" for part, outputs in parts)
             return f"({' union all '.join(arms)})"

@@ -21,14 +21,16 @@ from dpquery.engine.duckdb.relations import Nested
 from dpquery.engine.duckdb.render import Origin, Place
 from dpquery.ir import columns_read
 from dpquery.plan import make_plan
-from dpquery.policy.model import Policy
+from dpquery.policy.model import Column, Policy
 from dpquery.privacy import Neighbours
 from dpquery.relations import numbers, tables_of
 from dpquery.source import Source
 from dpquery.sql.bind import bind
 from dpquery.sql.check import check
 from dpquery.sql.parse import parse
+from dpquery.types import INTEGER
 from tests.relations import policy_over
+from tests.worlds import private_table, world, write
 
 ROWS, UNITS, STRANGER = 1_000_000, 100_000, -1
 MADE = f"""
@@ -39,7 +41,7 @@ SELECT CAST(hash(n, {{seed}}) % {UNITS} AS BIGINT) AS unit,
             WHEN 3 THEN 'nan'::DOUBLE WHEN 4 THEN NULL
             ELSE (hash(n, 4) % 100003) / 997.0 END AS d,
        ['a', 'b', 'abc', 'other', NULL][CAST(hash(n, 5) % 5 AS BIGINT) + 1] AS k,
-       hash(n, 6) % 2 = 0 AS b
+       CAST('2020-01-01' AS DATE) + CAST(hash(n, 6) % 100 AS INTEGER) AS c
 FROM range({{rows}}) AS r(n)
 """
 COLUMNS = "x.unit AS unit, x.i AS i, y.j AS j, y.d AS d, x.k AS k"
@@ -88,7 +90,7 @@ def _write(place: Path, *, stranger: bool) -> Policy:
             other = MADE.format(seed=seed, rows=2000)
             made = (
                 f"SELECT {STRANGER} AS unit, * EXCLUDE unit FROM ({other}) UNION ALL "
-                f"SELECT * FROM (FROM ({made}) ORDER BY hash(unit, i, j, d, k, b, 17))"
+                f"SELECT * FROM (FROM ({made}) ORDER BY hash(unit, i, j, d, k, c, 17))"
             )
         duckdb.sql(f"COPY ({made}) TO '{place / name}.parquet' (FORMAT parquet)")
         paths[name] = [place / f"{name}.parquet"]
@@ -135,3 +137,17 @@ def test_rows_of_a_unit_depend_on_that_unit_alone(policies, construct: str):
     assert len(expected) > 1000
     assert list(_rows(after, RELATIONS[construct], 1)) == expected
     assert list(_rows(after, RELATIONS[construct], 8)) == expected
+
+
+def test_two_windows_number_equal_rows_alike(engine, tmp_path: Path):
+    """Of two halves of equal rows, each keeps its order when the halves change places."""
+    path = write(tmp_path / "t.parquet", unit=[7] * 50, i=[n % 2 for n in range(50)])
+    numbered = (
+        "SELECT unit, row_number() OVER (PARTITION BY unit ORDER BY i) AS a, "
+        "row_number() OVER (PARTITION BY unit ORDER BY i DESC) AS b FROM t"
+    )
+    apart = f"SELECT DP_COUNT_IF(a - b IN (-25, 25), eps=1) FROM ({numbered}) x"
+    with world(
+        engine, private_table([path], [Column("i", INTEGER)], max_rows_contributed=50)
+    ) as small:
+        assert small.exact(apart) == [50 * 2**32]

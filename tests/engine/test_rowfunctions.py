@@ -19,7 +19,9 @@ import pytest
 
 from dpquery import rowfunctions
 from dpquery.engine.duckdb.connection import start
+from dpquery.engine.duckdb.parsed import parsed, require_expression
 from dpquery.engine.duckdb.render import Origin, Place, Rows
+from dpquery.engine.duckdb.vocabulary import ROW_FUNCTIONS
 from dpquery.engine.python.rows import read_rows
 from dpquery.expr import Apply, Arithmetic, Expr, children, columns_of, longest_of
 from dpquery.policy.model import Bounds, Column, Table
@@ -231,9 +233,9 @@ def path(tmp_path_factory) -> Path:
 
 
 def bound(text: str, table: Table) -> Expr:
-    parsed = parse(Source(f"SELECT DP_COUNT({text}, eps=1) FROM t"))
-    call = parsed.query.expressions[0]
-    return Conditions(scope_of(table), parsed.spans).bind(call.expressions[0])
+    query = parse(Source(f"SELECT DP_COUNT({text}, eps=1) FROM t"))
+    call = query.query.expressions[0]
+    return Conditions(scope_of(table), query.spans).bind(call.expressions[0])
 
 
 def inside(expr: Expr):
@@ -282,6 +284,8 @@ def test_both_engines_give_one_value_and_it_is_in_its_range(path: Path, text: st
     shown = f"({sql}) - CAST('1970-01-01' AS DATE)" if expr.type == DATE else shown
     with start() as connection:
         query = f"SELECT {shown} FROM read_parquet('{path}') WHERE {sql} IS NULL OR TRUE"
+        read = parsed(connection, f"SELECT {sql}")["select_list"]
+        require_expression(read, {c.name for c in COLUMNS}, ROW_FUNCTIONS)
         found = [plain(value) for (value,) in connection.execute(query).fetchall()]
         connection.execute(f"SELECT {shown} FROM read_parquet('{path}') WHERE FALSE")
     names = [name for _, name in columns_of(expr)]

@@ -70,7 +70,7 @@ def by_oracle(policy: Policy, plan: Plan) -> list[Drawn]:
 
 def by_duckdb(policy: Policy, plans: list[Plan], threads: int) -> list[list[Drawn]]:
     """Ask twice: the second time, the engine may answer from columns that it keeps."""
-    engine = DuckDBEngine(policy, FaultLog(None), threads)
+    engine = DuckDBEngine(policy, FaultLog(None), threads=threads)
     try:
         found = [drawn(engine, plan) for plan in plans]
         assert [drawn(engine, plan) for plan in plans] == found

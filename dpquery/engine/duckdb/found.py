@@ -11,6 +11,7 @@ import numpy as np
 
 from dpquery.engine.base import FaultLog, guarded
 from dpquery.engine.duckdb.connection import execute
+from dpquery.engine.duckdb.reread import Reread
 from dpquery.engine.duckdb.scan import ScanSQL
 from dpquery.engine.files import State, require_unchanged
 from dpquery.engine.found import by_chance, named
@@ -33,11 +34,13 @@ class DuckDBFound:
         sql: ScanSQL,
         state: State,
         log: FaultLog,
+        reread: Reread,
     ) -> None:
         self._connection = connection
         self._sql = sql
         self._state = state
         self._log = log
+        self._reread = reread
         self._kept: dict[Candidates, tuple[str, Integers]] = {}
         """The table of each measure, and the order in which its rows are shown."""
 
@@ -58,9 +61,9 @@ class DuckDBFound:
 
     def _counts(self, measure: Candidates) -> Integers:
         name = f"found{next(_NUMBERS)}"
-        counted = (
-            f"SELECT row_number() OVER () - 1 AS i, * FROM ({self._sql.candidates(measure)})"
-        )
+        rows = self._sql.candidates(measure)
+        self._reread.require(self._sql, rows)
+        counted = f"SELECT row_number() OVER () - 1 AS i, * FROM ({rows})"
         execute(self._connection, f"CREATE TEMP TABLE {name} AS {counted}")
         require_unchanged(self._sql.tables, self._state)
         query = f"SELECT n FROM {name} ORDER BY i"

@@ -16,6 +16,7 @@ from dpquery.engine.duckdb.found import DuckDBFound
 from dpquery.engine.duckdb.held import Held
 from dpquery.engine.duckdb.ranges import DuckDBRanges
 from dpquery.engine.duckdb.render import Origin, Place
+from dpquery.engine.duckdb.reread import Reread
 from dpquery.engine.duckdb.scan import ScanSQL
 from dpquery.engine.duckdb.schema import database_types
 from dpquery.engine.files import (
@@ -57,6 +58,7 @@ class DuckDBEngine:
         self._secret = secret
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._held: Held | None = None
+        self._reread: Reread | None = None
         self._verified: State = {}
 
     def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
@@ -114,13 +116,16 @@ class DuckDBEngine:
             for table in tables
         }
         sql = ScanSQL(scan, places, self._publics, self._secret)
+        reread = self._reread
+        assert reread is not None  # noqa: S101 - made with the connection
         values = {measure: [0] * scan.cells for measure in sql.summed}
         for measures, query in sql.queries() if scan.cells else ():
+            reread.require(sql, query)
             for cell, *sums in execute(connection, query).fetchall():
                 for measure, value in zip(measures, sums, strict=True):
                     values[measure][cell] += int(value)  # many values can be of one group
         require_unchanged(tables, before)
-        open_ = (connection, sql, before, self._log)
+        open_ = (connection, sql, before, self._log, reread)
         exact = {measure: tuple(cells) for measure, cells in values.items()}
         return Exact(exact, scan.cells, DuckDBRanges(*open_), DuckDBFound(*open_))
 
@@ -152,6 +157,7 @@ class DuckDBEngine:
             lock(connection, paths)
             self._connection = connection
             self._held = Held(connection)
+            self._reread = Reread(connection)
         return self._connection
 
     def _verify(

@@ -19,6 +19,7 @@ import numpy as np
 
 from dpquery.engine.base import FaultLog, guarded
 from dpquery.engine.duckdb.connection import execute
+from dpquery.engine.duckdb.reread import Reread
 from dpquery.engine.duckdb.scan import ScanSQL
 from dpquery.engine.files import State, require_unchanged
 from dpquery.ir import GroupRequest, Histogram
@@ -68,11 +69,13 @@ class DuckDBRanges:
         sql: ScanSQL,
         state: State,
         log: FaultLog,
+        reread: Reread,
     ) -> None:
         self._connection = connection
         self._sql = sql
         self._state = state
         self._log = log
+        self._reread = reread
         self._sources: dict[Histogram, str] = {}
         self._tables: list[str] = []
         self._whole: dict[Histogram, tuple[Span, Groups]] = {}
@@ -124,7 +127,8 @@ class DuckDBRanges:
         return known[1]
 
     def _ask(self, measure: Histogram, group: int | None, span: Span) -> Groups:
-        return self._found(self._sql.ranges(measure, self._source(measure), group, span))
+        source = self._source(measure)
+        return self._found(measure, self._sql.ranges(measure, source, group, span))
 
     def _ask_blocks(
         self, measure: Histogram, shape: Shape, requests: Sequence[GroupRequest]
@@ -133,9 +137,11 @@ class DuckDBRanges:
         block, width = shape
         wanted = sorted({(one.group, one.low // block) for one in requests})
         source = self._source(measure)
-        return self._found(self._sql.blocks(measure, source, wanted, (block, width)))
+        return self._found(measure, self._sql.blocks(measure, source, wanted, (block, width)))
 
-    def _found(self, query: str) -> Groups:
+    def _found(self, measure: Histogram, query: str) -> Groups:
+        source = self._source(measure)
+        self._reread.require(self._sql, query, source if source in self._tables else None)
         found = execute(self._connection, query).fetchnumpy()
         require_unchanged(self._sql.tables, self._state)
         return Groups.sorted(*(np.asarray(found[name]) for name in ("cell", "b", "t")))
@@ -155,6 +161,7 @@ class DuckDBRanges:
     def _hold(self, rows: str) -> str | None:
         """Keep rows in memory under a name, if it holds them."""
         name = f"held{next(_NUMBERS)}"
+        self._reread.require(self._sql, rows)
         try:
             execute(self._connection, f"CREATE TEMP TABLE {name} AS {rows}")
         except duckdb.OutOfMemoryException:

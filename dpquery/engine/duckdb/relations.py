@@ -80,10 +80,8 @@ class Nested(Values):
                 return self._public(relation)
             case UnitJoin():
                 return self._joined(relation)
-            case SemiJoin(source=source, other=other, negated=negated):
-                found = f"SELECT 1 FROM ({self._select(other)}) AS b WHERE b.u = a.u"
-                which = "NOT EXISTS" if negated else "EXISTS"
-                return f"SELECT a.* FROM ({self._select(source)}) AS a WHERE {which} ({found})"
+            case SemiJoin():
+                return self._semi_joined(relation)
             case UnionAll(number=number, parts=parts):
                 selects = (self._projected(part, number, outputs) for part, outputs in parts)
                 return " UNION ALL ".join(selects)
@@ -159,7 +157,14 @@ class Nested(Values):
             f"FROM ({left}) AS a {kind} JOIN ({right}) AS b ON a.u = b.u{on}"
         )
 
-    def _side(self, join: UnitJoin, side: Relation) -> str:
+    def _semi_joined(self, join: SemiJoin) -> str:
+        source, other = (self._side(join, side) for side in (join.source, join.other))
+        on = "" if join.condition is None else f" AND {self.value(join.condition)}"
+        found = f"SELECT 1 FROM ({other}) AS b WHERE b.u = a.u{on}"
+        which = "NOT EXISTS" if join.negated else "EXISTS"
+        return f"SELECT a.* FROM ({source}) AS a WHERE {which} ({found})"
+
+    def _side(self, join: UnitJoin | SemiJoin, side: Relation) -> str:
         """Write a side of a join with no more rows of a unit than are paired.
 
         Few units have more, so only their rows are put in order.

@@ -89,7 +89,7 @@ class ScanSQL:
     def candidates(self, measure: Candidates) -> str:
         """Write how many units have each value: its value x, and their number n."""
         where = self._where(self._condition(measure.condition), *nameable_sql(measure.value))
-        rows = f"SELECT DISTINCT u, x FROM ({self._told(measure, where)})"
+        rows = f"SELECT u, x FROM ({self._told(measure, where)}) GROUP BY u, x"
         if self.scan.contribution.unit is None:
             rows = self._told(measure, where)
         elif self._several:
@@ -180,17 +180,20 @@ class ScanSQL:
         return self._grouped(f"SELECT {self._list(sums)} FROM ({self.rows}) {self._by()}")
 
     @cached_property
-    def _codes(self) -> list[Code]:
+    def codes(self) -> list[Code]:
+        """The codes that rows have, each once."""
         codes = (code_in(measure) for measure in self.scan.measures)
         return list(dict.fromkeys(code for code in codes if code is not None))
 
     @cached_property
-    def _conditions(self) -> list[Expr]:
+    def conditions(self) -> list[Expr]:
+        """The conditions of measures, each once."""
         found = (m.condition for m in self.scan.measures if m.condition is not None)
         return list(dict.fromkeys(found))
 
     @cached_property
-    def _values(self) -> list[Expr]:
+    def values(self) -> list[Expr]:
+        """The expressions whose values are told apart, each once: they stand in x0, x1, ..."""
         values = (value_in(measure) for measure in self.scan.measures)
         return list(dict.fromkeys(value for value in values if value is not None))
 
@@ -202,9 +205,9 @@ class ScanSQL:
         if self.scan.contribution.unit is not None:
             columns = [f"{unit} AS u"]
         columns += [f"{key_sql(rows, key)} AS g{i}" for i, key in enumerate(self.scan.keys)]
-        columns += [f"{code_sql(rows, code)} AS v{i}" for i, code in enumerate(self._codes)]
-        columns += [f"{rows.value(c)} AS b{i}" for i, c in enumerate(self._conditions)]
-        columns += [f"{value_sql(rows, x)} AS x{i}" for i, x in enumerate(self._values)]
+        columns += [f"{code_sql(rows, code)} AS v{i}" for i, code in enumerate(self.codes)]
+        columns += [f"{rows.value(c)} AS b{i}" for i, c in enumerate(self.conditions)]
+        columns += [f"{value_sql(rows, x)} AS x{i}" for i, x in enumerate(self.values)]
         return f"SELECT {', '.join(columns)} FROM {source}"
 
     def _opened(self) -> tuple[Values, str, str]:
@@ -219,10 +222,10 @@ class ScanSQL:
         return rows, place.unit, rows.relation(relation)
 
     def _code(self, code: Code) -> str:
-        return f"v{self._codes.index(code)}"
+        return f"v{self.codes.index(code)}"
 
     def _condition(self, condition: Expr | None) -> str | None:
-        return None if condition is None else f"b{self._conditions.index(condition)}"
+        return None if condition is None else f"b{self.conditions.index(condition)}"
 
     def _over_rows(self, measure: Measure) -> str:
         """Write one measure as an aggregate of rows."""
@@ -358,13 +361,13 @@ class ScanSQL:
         where = self._where("x IS NOT NULL", self._condition(measure.condition))
         cells = self._told(measure, where)
         if self._several:
-            pairs = f"SELECT DISTINCT u, cell, x FROM ({cells})"
+            pairs = f"SELECT u, cell, x FROM ({cells}) GROUP BY u, cell, x"
             cells = chosen_sql(pairs, measure.weight.limit, self.secret, "cell", "x")
         return f"SELECT cell, count(DISTINCT x) FROM ({cells}) GROUP BY cell"
 
     def _told(self, measure: CountValues | Candidates, where: str) -> str:
         """Write the rows with the group and the value that a measure tells apart."""
-        place = f"x{self._values.index(measure.value)}"
+        place = f"x{self.values.index(measure.value)}"
         rows = f"SELECT r.*, {place} AS x FROM ({self.rows}) AS r"
         cell, joins = self._groups.cell, self._groups.joins
         return f"SELECT *, {cell} AS cell FROM ({rows}) {joins}{where}"

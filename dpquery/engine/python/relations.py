@@ -14,7 +14,7 @@ from itertools import count
 from dpquery.engine.base import PublicRows
 from dpquery.engine.python.rows import plain_rows, read_rows
 from dpquery.engine.python.values import code_of
-from dpquery.ir import ColumnRef, Filter, Relation, TableScan
+from dpquery.ir import ColumnRef, Expr, Filter, Relation, TableScan
 from dpquery.policy.model import Table
 from dpquery.relations import (
     Aggregate,
@@ -63,9 +63,8 @@ class Relations:
                 return list(self._public(relation))
             case UnitJoin():
                 return list(self._joined(relation))
-            case SemiJoin(source=source, other=other, negated=negated):
-                units = {unit for unit, _ in self.rows(other)}
-                return [row for row in self.rows(source) if (row[0] in units) is not negated]
+            case SemiJoin():
+                return list(self._semi_joined(relation))
             case UnionAll(number=number, parts=parts):
                 return [
                     row
@@ -110,8 +109,7 @@ class Relations:
                 pairs = [
                     number
                     for number, other in enumerate(right.get(unit, []))
-                    if join.condition is None
-                    or evaluate(join.condition, {**row, **other}) is True
+                    if _meets(join.condition, {**row, **other})
                 ]
                 partnered |= set(pairs)
                 for number in pairs:
@@ -122,6 +120,22 @@ class Relations:
                 if number not in partnered and join.keeps_right:
                     yield unit, {**no_left, **other}
 
+    def _semi_joined(self, join: SemiJoin) -> Iterator[Owned]:
+        """Give the rows that meet a row, or none; equal rows of a unit are looked at once."""
+        ours, theirs = (
+            _by_unit(self._capped(join, side, self.rows(side)))
+            for side in (join.source, join.other)
+        )
+        for unit, own in ours.items():
+            others = list({tuple(row.items()): row for row in theirs.get(unit, [])}.values())
+            met: dict[object, bool] = {}
+            for row in own:
+                cells = tuple(row.items())
+                if cells not in met:
+                    met[cells] = any(_meets(join.condition, {**row, **o}) for o in others)
+                if met[cells] is not join.negated:
+                    yield unit, row
+
     def _missing(self, relation: Relation) -> Row:
         return {(ref.of, ref.name): None for ref in self._columns(relation)}
 
@@ -130,7 +144,9 @@ class Relations:
         given = numbers(relation)
         return sorted((ref for ref in self.used if ref.of in given), key=lambda ref: ref.of)
 
-    def _capped(self, join: UnitJoin, side: Relation, rows: Sequence[Owned]) -> Sequence[Owned]:
+    def _capped(
+        self, join: UnitJoin | SemiJoin, side: Relation, rows: Sequence[Owned]
+    ) -> Sequence[Owned]:
         if join.limit is None:
             return rows
         kept: list[Owned] = []
@@ -151,6 +167,10 @@ class Relations:
             for row, value in zip(made, values, strict=True):
                 row[node.number, column.name] = value
         return [(unit, {**row, **new}) for (unit, row), new in zip(rows, made, strict=True)]
+
+
+def _meets(condition: Expr | None, row: Row) -> bool:
+    return condition is None or evaluate(condition, row) is True
 
 
 def _by_unit(rows: Sequence[Owned]) -> dict[Value, list[Row]]:

@@ -1,0 +1,237 @@
+"""The SQL of a scan is read back before it runs: what differs from the tree is refused.
+
+Each change below is one that a mistake in what writes SQL could make: to the rows of a scan, or
+to what adds them up. Unchanged, every text is found right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from dpquery.engine.base import FaultLog
+from dpquery.engine.duckdb.connection import start
+from dpquery.engine.duckdb.private import DuckDBEngine, _files
+from dpquery.engine.duckdb.public import PublicEngine
+from dpquery.engine.duckdb.render import Origin, Place
+from dpquery.engine.duckdb.reread import Reread
+from dpquery.engine.duckdb.scan import ScanSQL
+from dpquery.errors import InternalError
+from dpquery.ir import Histogram
+from dpquery.plan import Plan, make_plan
+from dpquery.policy.model import Policy
+from dpquery.privacy import Neighbours
+from dpquery.relations import tables_of
+from dpquery.source import Source
+from dpquery.sql.bind import bind
+from dpquery.sql.check import check
+from dpquery.sql.parse import parse
+from tests.relations import policy_over
+from tests.worlds import receipt_for, write
+
+RENDERED = ScanSQL.rows.func
+ROW: dict[str, object] = {
+    "unit": [1],
+    "i": pa.array([7], pa.int32()),
+    "j": [1],
+    "d": [0.5],
+    "k": ["a"],
+    "c": pa.array([18300], pa.date32()),
+}
+COUNT = "SELECT DP_COUNT(*, eps=1) FROM "
+TABLE = COUNT + "t WHERE i > 3 AND d < 1 GROUP BY k"
+JOIN = COUNT + "t x LEFT JOIN s y ON x.unit = y.unit AND x.i > y.i"
+PUBLIC = COUNT + "t x LEFT JOIN regions r ON x.k = r.name WHERE r.size > 3"
+SEMI = COUNT + "t x WHERE NOT EXISTS (SELECT 1 FROM s y WHERE y.unit = x.unit AND y.k = x.k)"
+UNION = (
+    "SELECT DP_SUM(i, eps=1, bounds=[0, 9]) FROM "
+    "(SELECT unit, i FROM t UNION ALL SELECT unit, j FROM s) q"
+)
+UNITS = (
+    "SELECT DP_SUM(n, eps=1, bounds=[0, 9]) FROM "
+    "(SELECT unit, k, MAX(i) AS n FROM t GROUP BY unit, k) q"
+)
+WINDOW = (
+    "SELECT DP_SUM(a + b, eps=1, bounds=[0, 9]) FROM (SELECT unit, "
+    "row_number() OVER (PARTITION BY unit ORDER BY i) AS a, "
+    "lag(j) OVER (PARTITION BY unit ORDER BY i) AS b FROM t) q"
+)
+PAIRS = "SELECT DP_COUNT(DISTINCT unit, eps=1) FROM t GROUP BY k"
+QUANTILE = "SELECT DP_MEDIAN(i, eps=1) FROM t WHERE j > 2"
+
+ROWS = [
+    (TABLE, "t/1.parquet", "s/1.parquet"),  # other files
+    (TABLE, r"\[(.*?), .*?\]", r"[\1]"),  # fewer files
+    (TABLE, "hive_partitioning=false", "hive_partitioning=true"),
+    (TABLE, "read_parquet", "read_csv"),
+    (TABLE, r"read_parquet\(.*?false\)", "kept1"),
+    (TABLE, r'\("unit" IS NOT NULL\) AND ', ""),  # rows without a unit
+    (TABLE, r'\("unit" IS NOT NULL\) AND', '("unit" IS NOT NULL) OR'),
+    (TABLE, '"unit" IS NOT NULL', '"i" IS NOT NULL'),
+    (TABLE, '"unit" AS u', '"i" AS u'),  # another owner
+    (TABLE, '"unit" AS u', '"unit" + 0 AS u'),
+    (TABLE, r"left\(", "hash("),  # another function
+    (TABLE, r"left\(", "main.left("),
+    (TABLE, r'left\("k"', 'left("c"'),  # a column that is not in use
+    (TABLE, " AS g0", " AS g1"),
+    (TABLE, " AS g0", " AS g0, 1 AS v0"),  # one more
+    (TABLE, "BIGINT", "BLOB"),
+    (TABLE, "$", " LIMIT 3"),  # a clause that chooses rows
+    (TABLE, "^SELECT", "SELECT DISTINCT"),
+    (TABLE, "$", " GROUP BY ALL"),
+    (TABLE, "$", " QUALIFY row_number() OVER () < 9"),
+    (TABLE, " WHERE", " TABLESAMPLE 10% WHERE"),
+    (TABLE, " WHERE", ", kept1 WHERE"),
+    (TABLE, r'"d"', '(SELECT max("d") FROM kept1)'),
+    (JOIN, r"a\.u = b\.u AND", "a.u <> b.u AND"),  # joined off the unit
+    (JOIN, r"a\.u = b\.u AND", "a.u = b.u OR"),
+    (JOIN, r"a\.u = b\.u AND", ""),
+    (JOIN, r" AND \(CAST.*?\)\)", ")"),
+    (JOIN, "LEFT JOIN", "INNER JOIN"),
+    (JOIN, r"coalesce\(a\.u, b\.u\)", "a.u"),
+    (JOIN, r"<= 1000", "<= 1001"),  # other limits of a unit's rows
+    (JOIN, r"count\(\*\) > 1000", "count(*) > 1001"),
+    (JOIN, r"PARTITION BY s\.u", 'PARTITION BY "0.i"'),
+    (JOIN, r"h\.u = s\.u\)", "TRUE)"),
+    (PUBLIC, "FROM p0", "FROM p1"),
+    (PUBLIC, "LEFT JOIN", "JOIN"),
+    (PUBLIC, r"a\.u", "1 AS u"),
+    (PUBLIC, r"a\.u", 'a."0.k" AS u'),
+    (SEMI, "NOT EXISTS", "EXISTS"),
+    (SEMI, r"b\.u = a\.u AND", ""),
+    (SEMI, r"b\.u = a\.u( AND .*?)(?=\)\) AS r)", "b.u = a.u"),
+    (UNION, "UNION ALL", "UNION"),
+    (UNION, "UNION ALL", "EXCEPT ALL"),
+    (UNION, r"^(.*)s/1", r"\1t/1"),
+    (UNITS, r"GROUP BY u, ", "GROUP BY "),
+    (UNITS, r"GROUP BY u", "GROUP BY ROLLUP (u)"),
+    (UNITS, r"max\(", "first("),
+    (WINDOW, r"PARTITION BY u ", 'PARTITION BY "0.i" '),
+    (WINDOW, r"PARTITION BY u ", ""),
+    (WINDOW, r"PARTITION BY u, ", "PARTITION BY "),
+    (WINDOW, r'\* EXCLUDE \("1.twin"\)', "*"),
+]
+SUMS = [
+    (TABLE, r"GROUP BY u\)", "GROUP BY u LIMIT 5)"),
+    (TABLE, r"sum\(", "max("),
+    (TABLE, r"sum\(", "product("),
+    (TABLE, r"JOIN \(VALUES", "JOIN kept1, (VALUES"),
+    (TABLE, r"count\(\*\) AS n FROM ", "count(*) AS n FROM s AS "),
+    (TABLE, "$", " ORDER BY random() LIMIT 1"),
+    (PAIRS, "GROUP BY u, cell", 'GROUP BY "unit", cell'),
+    (PAIRS, r"sum\(CASE", "any_value(CASE"),
+    (JOIN, "$", " UNION ALL SELECT 1, 2"),
+    (JOIN, "$", "; SELECT 1"),
+    (JOIN, "^.*$", "SELECT 0, 1"),
+    (JOIN, "^SELECT 0", "SELECT (SELECT 0)"),
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Written:
+    """A policy, and the public tables that its queries may be joined to."""
+
+    policy: Policy
+    public: PublicEngine
+
+    def plan(self, text: str) -> Plan:
+        checked = check(bind(parse(Source(text)), self.policy, self.public), self.policy)
+        return make_plan(checked, self.policy, self.public)
+
+    def sql(self, text: str) -> ScanSQL:
+        scan = self.plan(text).frontiers[0].scan
+        tables = [self.policy.tables[one.table] for one in tables_of(scan.relation)]
+        places = {t.name: Place(t, Origin(_files(t), held=False)) for t in tables}
+        return ScanSQL(scan, places, {"regions": "p0"})
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+    place = tmp_path_factory.mktemp("reread")
+    paths = {name: [place / name / f"{n}.parquet" for n in (1, 2)] for name in "ts"}
+    policy = policy_over(paths, place, Neighbours.ADD_REMOVE)
+    public = PublicEngine(policy)
+    yield Written(policy, public)
+    public.close()
+
+
+@pytest.mark.parametrize("text", [TABLE, JOIN, PUBLIC, SEMI, UNION, UNITS, WINDOW, PAIRS])
+def test_a_text_is_found_right(written: Written, text: str):
+    sql = written.sql(text)
+    for _, query in sql.queries():
+        Reread(start()).require(sql, query)
+
+
+@pytest.mark.parametrize(("text", "find", "put"), ROWS)
+def test_rows_that_are_not_those_of_the_tree_are_refused(
+    written: Written, text: str, find: str, put: str
+):
+    sql, changed = written.sql(text), written.sql(text)
+    rows = re.sub(find, put, sql.rows, count=1)
+    assert rows != sql.rows
+    changed.__dict__["rows"] = rows
+    for _, query in changed.queries():
+        with pytest.raises(InternalError):
+            Reread(start()).require(changed, query)
+
+
+@pytest.mark.parametrize(("text", "find", "put"), SUMS)
+def test_sums_that_read_or_do_more_are_refused(
+    written: Written, text: str, find: str, put: str
+):
+    sql = written.sql(text)
+    for _, query in sql.queries():
+        changed = re.sub(find, put, query, count=1)
+        assert changed != query
+        with pytest.raises(InternalError):
+            Reread(start()).require(sql, changed)
+
+
+def test_another_trees_text_is_refused(written: Written):
+    texts = [TABLE, JOIN, PUBLIC, SEMI, UNION, UNITS, WINDOW]
+    for one in texts:
+        for other in set(texts) - {one}:
+            mixed = written.sql(one)
+            mixed.__dict__["rows"] = written.sql(other).rows
+            for _, query in mixed.queries():
+                with pytest.raises(InternalError):
+                    Reread(start()).require(mixed, query)
+
+
+def test_requests_of_histograms_are_read_back_too(written: Written):
+    sql = written.sql(QUANTILE)
+    (measure,) = (m for m in sql.scan.measures if isinstance(m, Histogram))
+    held, reread = sql.held(measure), Reread(start())
+    reread.require(sql, held)
+    asked = sql.ranges(measure, "held7", None, (0, 64, 2))
+    reread.require(sql, asked, "held7")
+    for changed in (asked.replace("held7", "held8"), asked.replace("sum(w)", "sum(unit)")):
+        with pytest.raises(InternalError):
+            reread.require(sql, changed, "held7")
+    with pytest.raises(InternalError):
+        reread.require(
+            sql, held.replace("AS v", "AS v, cell", 1).replace("JOIN", "LEFT JOIN t")
+        )
+
+
+def test_an_engine_reads_back_what_it_runs(
+    written: Written, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    paths = {name: [write(tmp_path / f"{name}.parquet", **ROW)] for name in "ts"}
+    policy = policy_over(paths, tmp_path, Neighbours.ADD_REMOVE)
+    engine = DuckDBEngine(policy, FaultLog(None), written.public)
+    plan = Written(policy, written.public).plan(TABLE)
+    engine.open(plan.frontiers[0].scan, receipt_for(plan), 0).close()
+    rows = cached_property(lambda sql: RENDERED(sql).replace(" AS u", " + 1 AS u", 1))
+    rows.__set_name__(ScanSQL, "rows")
+    monkeypatch.setattr(ScanSQL, "rows", rows)
+    other = Written(policy, written.public).plan(TABLE.replace("3", "4"))
+    with pytest.raises(InternalError):
+        engine.open(other.frontiers[0].scan, receipt_for(other), 0)
+    engine.close()
