@@ -62,6 +62,7 @@ __all__ = [
     "Frontier",
     "Histogram",
     "In",
+    "IntervalEnd",
     "IsNull",
     "Key",
     "Literal",
@@ -184,6 +185,16 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
+class IntervalEnd:
+    """What a hidden column of a released table holds: an end of each value's interval."""
+
+    frontier: int
+    column: str
+    high: bool
+    confidence: Fraction
+
+
+@dataclass(frozen=True, slots=True)
 class AboveColumn:
     """A column of the answer, and the release it shows unchanged, if it does."""
 
@@ -205,6 +216,8 @@ class Above:
     columns: tuple[AboveColumn, ...]
     rows: tuple[int, ...] = ()
     """The frontier of each row number."""
+    ends: tuple[tuple[str, IntervalEnd], ...] = ()
+    """The ends of intervals that stand in released tables, by their columns there."""
 
 
 @dataclass(frozen=True, slots=True)

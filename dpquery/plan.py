@@ -6,6 +6,7 @@ charge is the sum of what its mechanisms lose for the sensitivities of their mea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -70,9 +71,8 @@ def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
             with types that do not match.
     """
     frontiers = tuple(_frontier(*part, policy) for part in checked.frontiers)
-    released = [_types(frontier) for frontier in frontiers]
     asked = (checked.above, *checked.constants)
-    if not all(public.accepts(above, released) for above in asked):
+    if not all(_accepted(above, frontiers, public) for above in asked):
         raise _unfit(checked)
     notes = tuple(
         note
@@ -85,8 +85,16 @@ def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
     return Plan(checked.source, frontiers, checked.above, charge, notes, checked.constants)
 
 
+def _accepted(above: Above, frontiers: Sequence[FrontierPlan], public: PublicFacts) -> bool:
+    """Say whether a query above fits the columns that it finds: an end is as its value."""
+    released = [_types(frontier) for frontier in frontiers]
+    for name, end in above.ends:
+        released[end.frontier][name] = released[end.frontier][end.column]
+    return public.accepts(above, released)
+
+
 def _types(frontier: FrontierPlan) -> dict[str, Type]:
-    """Give the columns that the query above finds, with their types."""
+    """Give the columns of a released table, with their types."""
     keys = {key.column: key.expr.type for key in frontier.scan.keys}
     return keys | {planned.column: planned.release.type for planned in frontier.releases}
 

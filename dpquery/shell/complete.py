@@ -15,7 +15,7 @@ from dpquery.functions import ALL, find
 from dpquery.functions.base import Argument, DPFunction
 from dpquery.shell.known import Column, Known, signature
 from dpquery.shell.place import Place, Word, place_of, words_of
-from dpquery.sql.names import written_name
+from dpquery.sql.names import INTERVAL_ENDS, written_name
 
 __all__ = ["Suggestion", "matching", "suggestions"]
 
@@ -261,7 +261,7 @@ def _select(place: Place, scope: _Scope) -> Candidates:
 
 
 def _scalars() -> Iterator[tuple[str, str]]:
-    return ((f"{name}(", "of released values") for name in _SCALARS)
+    return ((f"{name}(", "of released values") for name in (*_SCALARS, *INTERVAL_ENDS))
 
 
 def _condition(place: Place, scope: _Scope) -> Iterator[tuple[str, str]]:

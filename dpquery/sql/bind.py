@@ -106,7 +106,7 @@ class Statement(Opener):
         """Give an open query as the engine is asked it, with the names of WITH before it."""
         shared = f"WITH {', '.join(self._shared)} " if self._shared else ""
         columns = tuple(AboveColumn(c.name, c.origins) for c in found.columns)
-        return Above(shared + sql, columns, found.hidden)
+        return Above(shared + sql, columns, found.hidden, self.ends)
 
     def query(self, node: exp.Expr) -> Derived | Open:
         """Bind a subquery: to a private relation, or to one that is open.

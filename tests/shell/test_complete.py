@@ -15,7 +15,7 @@ from dpquery.shell.commands import COMMANDS, suggested
 from dpquery.shell.complete import suggestions
 from dpquery.shell.known import Column, known_to
 from dpquery.shell.place import words_of
-from dpquery.sql.names import written_name
+from dpquery.sql.names import INTERVAL_ENDS, written_name
 
 KNOWN = {
     "staff": (
@@ -32,7 +32,10 @@ VISITS = ["region", '"first day"']
 CLAUSES = ["GROUP BY", "HAVING", "ORDER BY", "LIMIT"]
 COMPARING = ["IN", "BETWEEN", "IS NULL", "IS NOT NULL", "NOT IN"]
 CALLS = [f"{name}(" for function in ALL for name in (function.name, *function.aliases)]
-SCALARS = ["ABS(", "COALESCE(", "GREATEST(", "LEAST(", "ROUND("]
+SCALARS = [
+    *("ABS(", "COALESCE(", "GREATEST(", "LEAST(", "ROUND("),
+    *("DP_INTERVAL_LOW(", "DP_INTERVAL_HIGH("),
+]
 
 
 def suggest(text: str) -> list[str]:
@@ -198,7 +201,9 @@ def test_functions_come_with_their_signature():
     notes = {found.text: found.note for found in suggestions("SELECT DP_", "", KNOWN)}
     assert notes["DP_QUANTILE("].startswith("DP_QUANTILE(number or date, q, eps=, ")
     assert notes["DP_COUNT("].startswith("DP_COUNT(* or x, eps=, delta=, ")
-    assert sorted(name.removesuffix("(") for name in notes) == names()
+    assert sorted(name.removesuffix("(") for name in notes) == sorted(
+        [*names(), *INTERVAL_ENDS]
+    )
 
 
 @pytest.mark.parametrize("name", ["dept", "first day", 'a"b', "order", "größe", "数"])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dpquery.sql.above.values import in_calendar
+from dpquery.sql.names import INTERVAL_ENDS
 from dpquery.types import NUMERIC, Kind
 
 __all__ = ["BY_NAME", "KINDS", "NAMES", "Function"]
@@ -158,6 +159,6 @@ BY_NAME: dict[str, Function] = {
 }
 SPECIAL = ("DATE_ADD", "DATE_DIFF", "DATEDIFF", "DATE_PART", "DATE_TRUNC", "DATETRUNC", "ROUND")
 """Functions that read a word, or a number of places, from the text."""
-NAMES = tuple(sorted((*BY_NAME, *SPECIAL)))
+NAMES = tuple(sorted((*BY_NAME, *SPECIAL, *INTERVAL_ENDS)))
 
 Gives = Callable[[Sequence[Kind | None]], Kind | None]

@@ -18,7 +18,7 @@ from dpquery.sql.above.stages import Base, Groups, Rows, Windowed
 from dpquery.sql.above.values import Value, row_count
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.mending import outside
-from dpquery.sql.names import fold, is_call, written_name
+from dpquery.sql.names import fold, is_call, is_interval_end, written_name
 from dpquery.types import Kind
 
 __all__ = ["Select", "parts_of"]
@@ -142,6 +142,8 @@ class Select:
         if is_call(inner):
             found, function = final.call(inner)
             default = function.lower()
+        elif is_interval_end(inner):
+            found, default = final.value(inner), str(inner.this).lower()
         else:
             found = final.value(value)
         name = self._unique(alias or default, explicit=bool(alias), span=self.spans.of(node))
@@ -273,7 +275,7 @@ class Select:
             if not order and isinstance(stage, Rows) and stage.from_.sorted and stage.plain:
                 return ""
             last = [sql for sql, _ in hidden]
-        elif distinct or isinstance(stage, Groups):
+        elif distinct or isinstance(stage, Groups) or self._has_window():
             last = [f'"c{i}"' for i in range(len(self._items))]
         else:
             return ""

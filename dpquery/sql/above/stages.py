@@ -72,8 +72,9 @@ class Base(Expressions):
     def subquery(self, sql: str, kind: Kind | None) -> Value:
         """Compute a subquery beside the rows."""
         self._engine = self._engine or self.opener.alias()
-        self._beside.append(sql)
-        return Value(f'"{self._engine}"."s{len(self._beside) - 1}"', kind, safe=True)
+        if sql not in self._beside:
+            self._beside.append(sql)
+        return Value(f'"{self._engine}"."s{self._beside.index(sql)}"', kind, safe=True)
 
     def window(self, node: exp.Window) -> Value:
         """Refuse a window where rows or groups are still being chosen."""
