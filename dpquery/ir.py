@@ -172,6 +172,8 @@ class Frontier:
     relation: Relation
     calls: tuple[Call, ...]
     keys: tuple[Key, ...] = ()
+    sets: int = 1
+    """How many groupings of one GROUP BY share the eps of its calls; this is one of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import prod
 
 from dpquery import functions
@@ -75,10 +76,14 @@ def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
     if not all(_accepted(above, frontiers, public) for above in asked):
         raise _unfit(checked)
     notes = tuple(
-        note
-        for _, contribution in checked.frontiers
-        for note in _notes(contribution, frontiers)
+        dict.fromkeys(
+            note
+            for _, contribution in checked.frontiers
+            for note in _notes(contribution, frontiers)
+        )
     )
+    sets = sorted({frontier.sets for frontier, _ in checked.frontiers} - {1})
+    notes += tuple(_of_sets(count) for count in sets)
     releases = (planned.release for frontier in frontiers for planned in frontier.releases)
     notes += tuple(dict.fromkeys(one.note for one in releases if isinstance(one, Noted)))
     charge = _charge(checked, frontiers)
@@ -128,11 +133,14 @@ def _charge(checked: Checked, frontiers: tuple[FrontierPlan, ...]) -> Charge:
     query = checked.source.text.strip()
     if not calls:
         return Charge((), (), query)
-    dearest = max(calls, key=lambda call: call.options.epsilon)
+    written: dict[Span, Fraction] = {}
+    for call in calls:
+        written[call.span] = written.get(call.span, Fraction(0)) + call.options.epsilon
+    dearest = max(calls, key=lambda call: written[call.span])
     where, text = dearest.options.epsilon_span, checked.source.text
     retry = (text[dearest.span.start : where.start], text[where.end : dearest.span.end])
     scans = tuple(frontier.scan for frontier in frontiers)
-    return Charge(events, scans, query, where, retry)
+    return Charge(events, scans, query, where, retry, written[dearest.span])
 
 
 def _notes(contribution: Contribution, frontiers: tuple[FrontierPlan, ...]) -> list[str]:
@@ -158,6 +166,12 @@ def _notes(contribution: Contribution, frontiers: tuple[FrontierPlan, ...]) -> l
             "(max_groups_contributed); further groups share that weight"
         )
     return notes
+
+
+def _of_sets(count: int) -> str:
+    return (
+        f"the {count} groupings share eps evenly: each is charged 1/{count} of what is written"
+    )
 
 
 def _limits(found: list[int], what: str) -> tuple[str, str]:

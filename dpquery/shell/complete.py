@@ -32,6 +32,7 @@ _AFTER = {
 }
 """What may follow a clause that is complete."""
 
+_GROUPINGS = ("ALL", "ROLLUP (", "CUBE (", "GROUPING SETS (")
 _JOINING = ("AND", "OR")
 _COMPARING = ("IN", "BETWEEN", "IS NULL", "IS NOT NULL", "NOT IN")
 _EQUAL = frozenset({"=", "<>", "!="})
@@ -287,7 +288,7 @@ def _group(place: Place, scope: _Scope) -> Candidates:
     if place.complete:
         return _plain(*_AFTER["GROUP"])
     columns = sorted(scope.columns(), key=lambda column: not column.groups)
-    return [*_columns(columns), *_plain("ALL"), *_row_functions(place)]
+    return [*_columns(columns), *_plain(*_GROUPINGS), *_row_functions(place)]
 
 
 def _having(place: Place, scope: _Scope) -> Candidates:

@@ -30,6 +30,7 @@ from dpquery.sql.above.values import Value, condition, quoted
 from dpquery.sql.calls import Calls
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.derived import derive, union_all
+from dpquery.sql.groupings import shared
 from dpquery.sql.having import refuse_results_in_where
 from dpquery.sql.joins import bind_from, same_units
 from dpquery.sql.keys import bind_keys
@@ -341,16 +342,18 @@ class Statement(Opener):
         for item in select.expressions:
             if _is_star(item):
                 raise raw("*", query_about(scope.table, COUNT), spans.of(item))
-        keys = bind_keys(select, binder)
-        below = Released(scope, spans, keys, Calls(binder))
+        groups = bind_keys(select, binder)
+        below = Released(scope, spans, groups.keys, Calls(binder), groups.sets)
         for node in filter(is_call, parts_of(select)):
             if not isinstance(node.parent, exp.Filter) or node.parent.this is not node:
                 below.call(node)
         below.number = len(self.frontiers)
         self._released_reads += 1
         span = spans.of(select.args["from_"].this)
-        calls = tuple(below.calls.found)
-        self.frontiers.append(Frontier(span, rows.relation, calls, below.keys))
+        sets = len(groups.sets)
+        calls = tuple(shared(call, sets) for call in below.calls.found)
+        for keys in groups.sets:
+            self.frontiers.append(Frontier(span, rows.relation, calls, keys, sets))
         found = Select(FrontierRows(self, aliases_of(select), below), select, root=root).open()
         if not calls:
             first = spans.of(select.expressions[0])

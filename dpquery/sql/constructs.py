@@ -144,6 +144,11 @@ def _instead(node: exp.Expr, spans: Spans, word: str, found: Span) -> str | None
         case exp.Tuple(expressions=[low, high]) if _is_bounds(node.parent):
             ends = f"[{spans.text(low)}, {spans.text(high)}]"
             return mended(spans.source, spans.of(node), ends, f"bounds={ends}")
+        case exp.Rollup() | exp.Cube() if not node.expressions and node.parent is not None:
+            listed = ", ".join(map(spans.text, node.parent.expressions))
+            return f"GROUP BY {node.key.upper()} ({listed})" if listed else None
+        case exp.Tuple() if isinstance(node.parent, exp.Group) and node.expressions:
+            return f"GROUP BY {', '.join(map(spans.text, node.expressions))}"
         case exp.Cast(this=exp.Expr() as inner):
             return mended(spans.source, spans.of(node), spans.text(inner), "") or None
         case exp.WithinGroup(this=exp.Expr() as call, expression=exp.Order() as order):
@@ -184,7 +189,10 @@ def _misused(node: exp.Expr) -> str | None:
             right, exp.Null | exp.Boolean
         ):
             return f"IS {right.sql().upper()}"
-        case exp.Tuple() if not _is_bounds(node.parent, "contribution_bounds_per_group"):
+        case exp.Tuple() if not (
+            isinstance(node.parent, exp.Rollup | exp.Cube | exp.GroupingSets)
+            or _is_bounds(node.parent, "contribution_bounds_per_group")
+        ):
             return "a row of values"
         case exp.Order(this=exp.Expr()) if not _is_ordered(node.parent):
             return "ORDER BY"

@@ -18,6 +18,7 @@ from dpquery.relations import Filter, Output, PerUnit, UnionAll
 from dpquery.source import Span
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.expressions import alike
+from dpquery.sql.groupings import refuse_sets
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.mending import mended, outside
 from dpquery.sql.names import Scope, fold, written_name
@@ -235,6 +236,7 @@ def _group_nodes(context: Context, select: exp.Select, scope: Scope) -> list[exp
         return []
     if group.args.get("all"):
         return [i for i in items if not any(is_exact_aggregate(n) for n in i.walk())]
+    refuse_sets(group, context.spans)
     aliases = {fold(i.alias): i.this for i in select.expressions if isinstance(i, exp.Alias)}
     found = []
     for node in group.expressions:

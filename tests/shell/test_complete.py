@@ -32,6 +32,7 @@ VISITS = ["region", '"first day"']
 CLAUSES = ["GROUP BY", "HAVING", "ORDER BY", "LIMIT"]
 COMPARING = ["IN", "BETWEEN", "IS NULL", "IS NOT NULL", "NOT IN"]
 CALLS = [f"{name}(" for function in ALL for name in (function.name, *function.aliases)]
+GROUPINGS = ["ALL", "ROLLUP (", "CUBE (", "GROUPING SETS ("]
 SCALARS = [
     *("ABS(", "COALESCE(", "GREATEST(", "LEAST(", "ROUND("),
     *("DP_INTERVAL_LOW(", "DP_INTERVAL_HIGH("),
@@ -141,7 +142,7 @@ def test_a_call_offers_what_it_takes_and_has_not_been_given(text: str, expected:
         ("WHERE salary BETWEEN 1 AND 2 o", ["or", "order by"]),
         ("WHERE remote AND dept ", COMPARING),
         ("GROUP ", ["BY"]),
-        ("GROUP BY ", ["dept", "salary", "hired", "remote", "person_id", "ALL"]),
+        ("GROUP BY ", ["dept", "salary", "hired", "remote", "person_id", *GROUPINGS]),
         ("GROUP BY dept ", ["HAVING", "ORDER BY", "LIMIT"]),
         ("GROUP BY dept HAVING NO| AS note", ["note"]),
         ("GROUP BY dept HAVING n > 1 ", ["AND", "OR", "ORDER BY", "LIMIT"]),

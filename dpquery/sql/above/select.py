@@ -16,6 +16,7 @@ from dpquery.sql.above.froms import Open, OpenColumn
 from dpquery.sql.above.frontiers import FrontierRows
 from dpquery.sql.above.stages import Base, Groups, Rows, Windowed
 from dpquery.sql.above.values import Value, row_count
+from dpquery.sql.groupings import groupings_in
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.mending import outside
 from dpquery.sql.names import fold, is_call, is_interval_end, written_name
@@ -89,7 +90,7 @@ class Select:
         if not base.from_.members:
             node = group or self._select.args.get("having") or self._select
             base.opener.without_table("groups need a table", node)
-        return Groups(base, [unwrapped(node) for node in self._keys(group, base)])
+        return Groups(base, [list(map(unwrapped, one)) for one in self._keys(group, base)])
 
     def _aggregates(self) -> bool:
         return any(
@@ -100,20 +101,29 @@ class Select:
     def _has_window(self) -> bool:
         return any(isinstance(node, exp.Window) for node in parts_of(self._select))
 
-    def _keys(self, group: exp.Group | None, base: Rows) -> list[exp.Expr]:
-        """Give the grouping expressions: a column goes before an alias, a number counts."""
+    def _keys(self, group: exp.Group | None, base: Rows) -> list[list[exp.Expr]]:
+        """Give the expressions of each grouping."""
         items = [i.this if isinstance(i, exp.Alias) else i for i in self._select.expressions]
         if group is None:
-            return []
+            return [[]]
         if group.args.get("all"):
             return [
-                item
-                for item in items
-                if item.find(exp.Column) is not None
-                and not any(aggregate_name(n) and not _windowed(n) for n in item.walk())
+                [
+                    item
+                    for item in items
+                    if item.find(exp.Column) is not None
+                    and not any(aggregate_name(n) and not _windowed(n) for n in item.walk())
+                ]
             ]
+        sets = groupings_in(group, self.spans)
+        return [self._meant(nodes, items, base) for nodes in sets]
+
+    def _meant(
+        self, nodes: Sequence[exp.Expr], items: Sequence[exp.Expr], base: Rows
+    ) -> list[exp.Expr]:
+        """Resolve names: a column goes before an alias, and a number counts columns."""
         found = []
-        for node in group.expressions:
+        for node in nodes:
             if isinstance(node, exp.Literal) and not node.is_string:
                 found.append(items[self._place(node, len(items), "GROUP BY")])
             elif isinstance(node, exp.Column) and base.from_.find(node) is None:
