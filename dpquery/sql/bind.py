@@ -205,7 +205,7 @@ class Statement(Opener):
         for column in self.public.columns(name):
             type_ = types.get(column)
             kind = None if type_ is None else type_.kind
-            columns.append(OpenColumn(column, quoted(column), kind))
+            columns.append(OpenColumn(found.names[column], quoted(column), kind))
         return Open(quoted(self.public.relation(name)), tuple(columns))
 
     def _joined(self, items: Sequence[tuple[Open, str, exp.Join | None, exp.Expr]]) -> From:

@@ -125,7 +125,7 @@ def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope) -> NoReturn:
     keys = public.table.unique
     on = " AND ".join(
         f"{written_name(_having(scope, key))}.{written_name(key)} = "
-        f"{written_name(public.alias)}.{written_name(key)}"
+        f"{written_name(public.alias)}.{written_name(public.names.get(key, key))}"
         for key in keys
     )
     owner = f"or ask the data owner to declare what is unique in {public.table.name}"
