@@ -27,6 +27,7 @@ from dpquery.sql.above.select import Select, parts_of
 from dpquery.sql.above.sets import arms_of, combined, finished
 from dpquery.sql.above.stages import Rows
 from dpquery.sql.above.values import Value, condition, quoted
+from dpquery.sql.across import refuse_correlated
 from dpquery.sql.calls import Calls
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.derived import derive, union_all
@@ -265,6 +266,7 @@ class Statement(Opener):
         span = self.spans.of(node)
         if span in self._placed:
             return self._placed[span]
+        refuse_correlated(self, node)
         found = self._one_value(node)
         type_, sql = constant_of(found.columns[0], span)
         whole = f'SELECT CASE WHEN count(*) = 1 THEN first({sql}) END AS "c0"'

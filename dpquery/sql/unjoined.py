@@ -56,8 +56,11 @@ class JoinedBy:
     def with_condition(self, condition: str) -> str:
         """Write the query with another condition here, or what to write after ON."""
         source, span, alone = self.spans.source, self.span, f"ON {condition}"
-        if self.join is None or self.join.kind == "CROSS":
+        if self.join is None:
             return alone
+        if self.join.kind == "CROSS":
+            cross = Span(source.text.upper().rfind("CROSS", 0, span.start), span.end)
+            return mended(source, cross, f"JOIN {source.snippet(span)} {alone}", alone)
         if self.join.meta.get("comma"):
             comma = Span(source.text.rfind(",", 0, span.start), span.end)
             return mended(source, comma, f" JOIN {source.snippet(span)} {alone}", alone)

@@ -250,8 +250,13 @@ class Select:
         for item in order.expressions:
             direction = "DESC" if item.args.get("desc") else "ASC"
             nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
-            key = self._sort_key(item.this, final, distinct=distinct)
-            keys.append(f"{key} {direction} NULLS {nulls}")
+            every = isinstance(item.this, exp.Var)  # ORDER BY ALL
+            found = (
+                [f'"c{at}"' for at in range(len(self._items))]
+                if every
+                else [self._sort_key(item.this, final, distinct=distinct)]
+            )
+            keys += [f"{key} {direction} NULLS {nulls}" for key in found]
         return " ORDER BY " + ", ".join(keys)
 
     def _sort_key(self, node: exp.Expr, final: Base | Windowed, *, distinct: bool) -> str:
