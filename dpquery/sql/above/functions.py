@@ -65,9 +65,12 @@ class Function:
         return None
 
 
-def _doubled(name: str, *aliases: str, sql: str = "") -> Function:
+def _doubled(name: str, *aliases: str, sql: str = "", none: str = "nan") -> Function:
+    """Give a function of doubles; NULL stands where it has no result, as rows have it."""
     called = sql or f"{name.lower()}({{0}})"
     called = called.replace("{0}", "CAST({0} AS DOUBLE)").replace("{1}", "CAST({1} AS DOUBLE)")
+    for value in dict.fromkeys(("nan", none)):
+        called = f"nullif({called}, CAST('{value}' AS DOUBLE))"
     return Function(name, "n" * (1 + ("{1}" in called)), called, Kind.DOUBLE, aliases=aliases)
 
 
@@ -84,7 +87,8 @@ _NUMBERS = (
     Function("TRUNC", "n", "trunc({0})", _FIRST, aliases=("TRUNCATE",)),
     Function("MOD", "nn", "({0} % nullif({1}, 0))", _ALIKE),
     _doubled("SQRT"), _doubled("CBRT"), _doubled("EXP"),
-    _doubled("LN"), _doubled("LOG10", "LOG"), _doubled("LOG2"),
+    _doubled("LN", none="-inf"), _doubled("LOG10", "LOG", none="-inf"),
+    _doubled("LOG2", none="-inf"),
     _doubled("SIN"), _doubled("COS"), _doubled("TAN"),
     _doubled("ASIN"), _doubled("ACOS"), _doubled("ATAN"),
     _doubled("DEGREES"), _doubled("RADIANS"),
