@@ -70,16 +70,18 @@ class Query:
         using: str | Sequence[str] | None = None,
         how: str = "inner",
     ) -> Query:
-        """Join a table: by a condition, or by columns that both have.
+        """Join a table, or a query over one: by a condition, or by columns that both have.
+
+        A query goes by the alias of its table, or else by that table's name.
 
         Raises:
-            QueryRefused: the condition is not one expression, or the other not a table.
+            QueryRefused: the condition is not one expression, or the other no table.
         """
         if how not in _JOINS:
             offered = f"how={nearest(str(how), _JOINS) or 'inner'!r}"
             why = f"there are {listed(_JOINS)}."
             raise misfit(f"there is no join {str(how)[:40]!r}", offered, why=why)
-        part = Written((f" {_JOINS[how]} {_joinable(other, self.session)}",))
+        part = Written((f" {_JOINS[how]} ",)) + _joinable(other)
         if on is not None:
             part += Written((" ON ",)) + shut(on, Place.CONDITION, "join")
         if using is not None:
@@ -210,12 +212,12 @@ def _table_of(table: Query | str) -> str:
     return _name(table.name, "table") + called
 
 
-def _joinable(other: Query | str, session: Asked) -> str:
-    """Write a table that is joined: what else a query says has no place there."""
-    if isinstance(other, Query) and other != Query(session, other.name, other.alias):
-        why = "conditions and groups belong to the query as a whole."
-        raise misfit("join takes a table, not a query over one", "join first", why=why)
-    return _table_of(other)
+def _joinable(other: Query | str) -> Written:
+    """Write what is joined: a table as it is called, and a query over one in brackets."""
+    if not isinstance(other, Query) or other == Query(other.session, other.name, other.alias):
+        return Written((_table_of(other),))
+    called = _name(other.name if other.alias is None else other.alias, "as_")
+    return Written(("(",)) + other._written() + Written((f") AS {called}",))
 
 
 def _name(name: object, taker: str) -> str:

@@ -18,7 +18,7 @@ from dpquery.errors import Diagnostic, NameRefused, nearest
 from dpquery.layout import value_text
 from dpquery.policy.model import Column, Policy, Table, Value
 from dpquery.privacy import decimal_text
-from dpquery.sql.names import fold, listed_names, written_name
+from dpquery.sql.names import INTERVAL_ENDS, fold, listed_names, written_name
 
 __all__ = ["budget", "charges", "columns", "find_table", "functions", "lines", "tables"]
 
@@ -124,6 +124,7 @@ def functions() -> pa.Table:
         )
         for function in registry.ALL
     ]
+    rows += [(name, None, "confidence", "", line) for name, line in INTERVAL_ENDS.items()]
     return _texts(("function", "also", "options", "mechanisms", "summary"), rows)
 
 

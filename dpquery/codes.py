@@ -141,7 +141,7 @@ Among the rows that they count, as a group, or inside one another, it would not 
 they are computed from.
 > SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE DP_COUNT(*, eps=0.5) > 10
 Give the call a name in the SELECT list, and use that name in HAVING: SELECT DP_COUNT(*,
-eps=0.5) AS n FROM staff HAVING n > 10.
+eps=0.5) AS n FROM staff HAVING n > 10. DP_INTERVAL_LOW(n) takes such a name, too.
 
 DPQ304 a join that is not on the privacy unit
 Two private tables are joined where their rows belong to one unit: on the unit's column. Any

@@ -13,6 +13,7 @@ from dpquery.functions.codes import from_code
 from dpquery.ir import (
     Call,
     Code,
+    ColumnRef,
     Contribution,
     CountUnits,
     Measure,
@@ -26,6 +27,7 @@ from dpquery.plan import FrontierPlan, Plan, PlannedRelease
 from dpquery.policy.model import Policy
 from dpquery.privacy import Loss, decimal_text
 from dpquery.relations import tables_of
+from dpquery.rowfunctions.ranges import implied
 from dpquery.source import width
 from dpquery.types import BOOLEAN
 
@@ -132,8 +134,7 @@ def _release(planned: PlannedRelease) -> Iterator[str]:
     measure = planned.release.measures[0]
     code = code_in(measure)
     if code is not None and _bounded(code):
-        whose = "policy" if call.options.bounds is None else "query"
-        yield f"  bounds     {_bounds(code)} (from the {whose})"
+        yield f"  bounds     {_bounds(code)} (from {_bounding(call, code)})"
     if isinstance(measure, UnitTotals):
         ends = f"{_end(measure, measure.low)} to {_end(measure, measure.high)}"
         yield f"  totals     {ends} of a unit in a group (from the query)"
@@ -147,6 +148,18 @@ def _release(planned: PlannedRelease) -> Iterator[str]:
     yield f"  moved by   {step.sensitivity}"
     yield f"  noise      {step.noise_scale}"
     yield f"  error      {step.expected_error} (95 %)"
+
+
+def _bounding(call: Call, code: Code) -> str:
+    """Say what bounds the values of a call: the narrowest that is said of them."""
+    if call.options.bounds is not None:
+        return "the query"
+    own = implied(code.expr)
+    if own & call.implied != own:
+        return "WHERE" if call.condition is None else "WHERE and FILTER"
+    if not isinstance(code.expr, ColumnRef):
+        return "the expression"
+    return "the policy" if code.expr.clamped else "the column itself"
 
 
 def _bounded(code: Code) -> bool:

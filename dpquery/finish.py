@@ -9,13 +9,14 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import pyarrow as pa
 
 from dpquery.answer import Cell
 from dpquery.arrow import arrow_type, column
 from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.ir import Above, Scalar
+from dpquery.ir import Above, IntervalEnd, Scalar
 from dpquery.release import ReleasedTable
 from dpquery.types import Kind, Type
 
@@ -26,7 +27,7 @@ def finish(
     above: Above, released: Sequence[ReleasedTable], public: PublicEngine
 ) -> tuple[pa.Table, list[list[Cell | None]]]:
     """Run the query above, name its columns, and find the noise behind each value."""
-    result = public.run(above, [_table(one) for one in released])
+    result = public.run(above, _tables(above, released))
     names = [f"r{i}" for i in range(len(above.rows))]
     numbers = [result.column(name).to_pylist() for name in names]
     result = result.drop_columns(names)
@@ -38,11 +39,19 @@ def value_of(
     above: Above, released: Sequence[ReleasedTable], public: PublicEngine
 ) -> Scalar | None:
     """Compute one value from what was released so far: a constant of a later scan."""
-    (value,) = public.run(above, [_table(one) for one in released]).column(0).to_pylist()
+    (value,) = public.run(above, _tables(above, released)).column(0).to_pylist()
     return Fraction(value) if isinstance(value, float) else value
 
 
-def _table(released: ReleasedTable) -> pa.Table:
+def _tables(above: Above, released: Sequence[ReleasedTable]) -> list[pa.Table]:
+    """Give the released tables as a query finds them, with the ends that it asks for."""
+    asked = [
+        [part for part in above.ends if part[1].frontier == n] for n in range(len(released))
+    ]
+    return [_table(one, ends) for one, ends in zip(released, asked, strict=True)]
+
+
+def _table(released: ReleasedTable, ends: Sequence[tuple[str, IntervalEnd]]) -> pa.Table:
     """Put keys and released columns side by side, with the number of each row."""
     height = len(released.columns[0].cells)
     arrays = {"row": column(range(height), pa.int64())}
@@ -52,7 +61,31 @@ def _table(released: ReleasedTable) -> pa.Table:
     for drawn in released.columns:
         noisy = [cell.value for cell in drawn.cells]
         arrays[drawn.name] = column(noisy, arrow_type(drawn.type))
+    arrays |= _ends(released, ends)
     return pa.table(arrays)
+
+
+def _ends(
+    released: ReleasedTable, asked: Sequence[tuple[str, IntervalEnd]]
+) -> dict[str, pa.Array]:
+    """Give ends of intervals as columns; NULL where noise alone cannot tell."""
+    drawn = {one.name: one for one in released.columns}
+    intervals: dict[tuple[str, Fraction], list[tuple[Any, Any] | None]] = {}
+    for _, end in asked:
+        part = end.column, end.confidence
+        if part not in intervals:
+            cells = drawn[end.column].cells
+            intervals[part] = [cell.interval(end.confidence) for cell in cells]
+    return {
+        name: column(
+            [
+                None if one is None else one[end.high]
+                for one in intervals[end.column, end.confidence]
+            ],
+            arrow_type(drawn[end.column].type),
+        )
+        for name, end in asked
+    }
 
 
 def _combinations(released: ReleasedTable) -> Iterator[tuple[Scalar | None, ...]]:

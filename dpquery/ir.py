@@ -81,6 +81,7 @@ __all__ = [
     "GroupRequest",
     "Histogram",
     "In",
+    "IntervalEnd",
     "IsNull",
     "Key",
     "Literal",
@@ -230,6 +231,8 @@ class Frontier:
     relation: Relation
     calls: tuple[Call, ...]
     keys: tuple[Key, ...] = ()
+    sets: int = 1
+    """How many groupings of one GROUP BY share the eps of its calls; this is one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +243,16 @@ class Origin:
     """Which of the hidden row numbers says so."""
     frontier: int
     column: str
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalEnd:
+    """What a hidden column of a released table holds: an end of each value's interval."""
+
+    frontier: int
+    column: str
+    high: bool
+    confidence: Fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +277,8 @@ class Above:
     columns: tuple[AboveColumn, ...]
     rows: tuple[int, ...] = ()
     """The frontier of each row number."""
+    ends: tuple[tuple[str, IntervalEnd], ...] = ()
+    """The ends of intervals that stand in released tables, by their columns there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ charge is the sum of what its mechanisms lose for the sensitivities of their mea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import prod
 
 from dpquery import functions
@@ -72,19 +73,28 @@ def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
             with types that do not match.
     """
     frontiers = tuple(_frontier(*part, policy) for part in checked.frontiers)
-    released = [_types(frontier) for frontier in frontiers]
     asked = (checked.above, *checked.constants)
-    if not all(public.accepts(above, released) for above in asked):
+    if not all(_accepted(above, frontiers, public) for above in asked):
         raise _unfit(checked)
     notes = [note for frontier in frontiers for note in _notes(frontier.scan)]
+    sets = sorted({frontier.sets for frontier, _ in checked.frontiers} - {1})
+    notes += [_of_sets(count) for count in sets]
     releases = (planned.release for frontier in frontiers for planned in frontier.releases)
     notes += [one.note for one in releases if isinstance(one, Noted)]
     charge, told = _charge(checked, frontiers), tuple(dict.fromkeys(notes))
     return Plan(checked.source, frontiers, checked.above, charge, told, checked.constants)
 
 
+def _accepted(above: Above, frontiers: Sequence[FrontierPlan], public: PublicFacts) -> bool:
+    """Say whether a query above fits the columns that it finds: an end is as its value."""
+    released = [_types(frontier) for frontier in frontiers]
+    for name, end in above.ends:
+        released[end.frontier][name] = released[end.frontier][end.column]
+    return public.accepts(above, released)
+
+
 def _types(frontier: FrontierPlan) -> dict[str, Type]:
-    """Give the columns that the query above finds, with their types."""
+    """Give the columns of a released table, with their types."""
     keys = {key.column: key.expr.type for key in frontier.scan.keys}
     return keys | {planned.column: planned.release.type for planned in frontier.releases}
 
@@ -118,11 +128,14 @@ def _charge(checked: Checked, frontiers: tuple[FrontierPlan, ...]) -> Charge:
     query = checked.source.text.strip()
     if not calls:
         return Charge((), (), query)
-    dearest = max(calls, key=lambda call: call.options.epsilon)
+    written: dict[Span, Fraction] = {}
+    for call in calls:
+        written[call.span] = written.get(call.span, Fraction(0)) + call.options.epsilon
+    dearest = max(calls, key=lambda call: written[call.span])
     where, text = dearest.options.epsilon_span, checked.source.text
     retry = (text[dearest.span.start : where.start], text[where.end : dearest.span.end])
     scans = tuple(frontier.scan for frontier in frontiers)
-    return Charge(events, scans, query, where, retry)
+    return Charge(events, scans, query, where, retry, written[dearest.span])
 
 
 def _notes(scan: Scan) -> Iterator[str]:
@@ -151,6 +164,12 @@ def _notes(scan: Scan) -> Iterator[str]:
             f"each {unit} shows at most {_limits(told, 'different value')}; "
             "which of its own, is decided by a keyed hash"
         )
+
+
+def _of_sets(count: int) -> str:
+    return (
+        f"the {count} groupings share eps evenly: each is charged 1/{count} of what is written"
+    )
 
 
 def _limits(found: list[int], what: str) -> str:

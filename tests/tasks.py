@@ -13,6 +13,7 @@ from dpquery.functions.base import DPFunction
 from dpquery.rowfunctions.base import RowFunction
 from dpquery.sql.above.aggregates import AGGREGATES, ONLY_WINDOWS
 from dpquery.sql.above.functions import NAMES as RESULTS
+from dpquery.sql.names import INTERVAL_ENDS
 from tests.docs import follow
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,6 +64,7 @@ def functions_page() -> str:
         "What is computed from released values and from public tables is made of these, from "
         "`dpquery/sql/above`. None fails on a value: NULL stands where there is no result.",
         f"Of values: {_names(RESULTS)}.",
+        *(f"`{end}(n)`, or `{end}(n, 0.9)`: {line}" for end, line in INTERVAL_ENDS.items()),
         f"Aggregates, also before `OVER`: {_names(AGGREGATES)}.",
         f"Before `OVER` alone: {_names(ONLY_WINDOWS)}.",
     ]

@@ -33,6 +33,8 @@ class Charge:
     """The epsilon that asks for most, for the caret of a refusal."""
     retry: tuple[str, str] | None = None
     """Its call before and after that epsilon, so that a refusal can print one that fits."""
+    largest: Fraction | None = None
+    """That epsilon; several releases may share it. None: the largest loss of one release."""
 
 
 @dataclass(frozen=True, slots=True)

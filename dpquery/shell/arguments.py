@@ -5,13 +5,16 @@ Numbers stay text on their way to `connect`, which reads them exactly (I8).
 
 from __future__ import annotations
 
+import shlex
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Any
 
 from dpquery.present import FORMATS
 from dpquery.privacy import Neighbours
 
-__all__ = ["UsageError", "connect_settings", "query_parser", "verb_parser"]
+__all__ = ["UsageError", "asked", "connect_settings", "verb_parser"]
 
 _MORE = """\
 Without -c or -f, the shell opens on a terminal; otherwise statements are read from standard
@@ -35,7 +38,7 @@ class UsageError(Exception):
     """The command line, or a file that it names, needs mending."""
 
 
-def query_parser() -> ArgumentParser:
+def _query_parser() -> ArgumentParser:
     """Give the parser for asking a source."""
     parser = ArgumentParser(
         "dpquery",
@@ -65,6 +68,26 @@ def query_parser() -> ArgumentParser:
     add("-o", dest="out", metavar="OUT", help="write answers to a file")
     add("--version", action="version", version=_version())
     return parser
+
+
+def asked(argv: Sequence[str]) -> Namespace:
+    """Read the command line that asks a source.
+
+    Raises:
+        UsageError: several sources, as a shell makes of a glob without quotes.
+    """
+    parser = _query_parser()
+    options, rest = parser.parse_known_args(argv)
+    if rest and not any(word.startswith("-") for word in rest):
+        files = PurePath(options.source)
+        glob = str(files.parent / f"*{files.suffix}")
+        raise UsageError(
+            f"one source is asked, and {rest[0]} is another; "
+            f"many files are one table by a glob in quotes: dpquery {shlex.quote(glob)}"
+        )
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return options
 
 
 def verb_parser(*words: str, argument: str | None = None) -> ArgumentParser:

@@ -16,7 +16,7 @@ from dpquery.functions.base import Argument, DPFunction
 from dpquery.functions.keys import KEYS
 from dpquery.shell.known import Column, Known, signature
 from dpquery.shell.place import Place, Word, place_of, words_of
-from dpquery.sql.names import written_name
+from dpquery.sql.names import INTERVAL_ENDS, written_name
 
 __all__ = ["Suggestion", "matching", "suggestions"]
 
@@ -33,6 +33,7 @@ _AFTER = {
 }
 """What may follow a clause that is complete."""
 
+_GROUPINGS = ("ALL", "ROLLUP (", "CUBE (", "GROUPING SETS (")
 _JOINING = ("AND", "OR")
 _COMPARING = ("IN", "BETWEEN", "IS NULL", "IS NOT NULL", "NOT IN")
 _EQUAL = frozenset({"=", "<>", "!="})
@@ -262,7 +263,7 @@ def _select(place: Place, scope: _Scope) -> Candidates:
 
 
 def _scalars() -> Iterator[tuple[str, str]]:
-    return ((f"{name}(", "of released values") for name in _SCALARS)
+    return ((f"{name}(", "of released values") for name in (*_SCALARS, *INTERVAL_ENDS))
 
 
 def _condition(place: Place, scope: _Scope) -> Iterator[tuple[str, str]]:
@@ -289,7 +290,7 @@ def _group(place: Place, scope: _Scope) -> Candidates:
         return _plain(*_AFTER["GROUP"])
     columns = sorted(scope.columns(), key=lambda column: not column.groups)
     found = (f"{KEYS.name}(", signature(KEYS))
-    return [*_columns(columns), found, *_plain("ALL"), *_row_functions(place)]
+    return [*_columns(columns), found, *_plain(*_GROUPINGS), *_row_functions(place)]
 
 
 def _having(place: Place, scope: _Scope) -> Candidates:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from dpquery.errors import DPQueryError, ExitCode
-from dpquery.shell.arguments import UsageError, connect_settings, query_parser, verb_parser
+from dpquery.shell.arguments import UsageError, asked, connect_settings, verb_parser
 from dpquery.shell.ask import Connect, ask, open_session, say, unexpected
 from dpquery.shell.demo import demo
 from dpquery.shell.interactive import at_terminal, converse
@@ -60,7 +60,7 @@ def _run(argv: list[str], connect: Connect) -> int:
             return demo(connect)
         case [word, *_] if word in FIRST_WORDS:
             return run_verb(argv)
-    options = query_parser().parse_args(argv)
+    options = asked(argv)
     if options.command is None and options.file is None and at_terminal():
         with connect(options.source, **connect_settings(options)) as session:
             converse(session, options.analyst, options.format, options.out)

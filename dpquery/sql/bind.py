@@ -27,9 +27,11 @@ from dpquery.sql.above.select import Select, parts_of
 from dpquery.sql.above.sets import arms_of, combined, finished
 from dpquery.sql.above.stages import Rows
 from dpquery.sql.above.values import Value, condition, quoted
+from dpquery.sql.across import refuse_correlated
 from dpquery.sql.calls import Calls
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.derived import derive, union_all
+from dpquery.sql.groupings import shared
 from dpquery.sql.having import refuse_results_in_where
 from dpquery.sql.joins import bind_from, same_units
 from dpquery.sql.keys import bind_keys
@@ -106,7 +108,7 @@ class Statement(Opener):
         """Give an open query as the engine is asked it, with the names of WITH before it."""
         shared = f"WITH {', '.join(self._shared)} " if self._shared else ""
         columns = tuple(AboveColumn(c.name, c.origins) for c in found.columns)
-        return Above(shared + sql, columns, found.hidden)
+        return Above(shared + sql, columns, found.hidden, self.ends)
 
     def query(self, node: exp.Expr) -> Derived | Open:
         """Bind a subquery: to a private relation, or to one that is open.
@@ -204,7 +206,7 @@ class Statement(Opener):
         for column in self.public.columns(name):
             type_ = types.get(column)
             kind = None if type_ is None else type_.kind
-            columns.append(OpenColumn(column, quoted(column), kind))
+            columns.append(OpenColumn(found.names[column], quoted(column), kind))
         return Open(quoted(self.public.relation(name)), tuple(columns))
 
     def _joined(self, items: Sequence[tuple[Open, str, exp.Join | None, exp.Expr]]) -> From:
@@ -264,6 +266,7 @@ class Statement(Opener):
         span = self.spans.of(node)
         if span in self._placed:
             return self._placed[span]
+        refuse_correlated(self, node)
         found = self._one_value(node)
         type_, sql = constant_of(found.columns[0], span)
         whole = f'SELECT CASE WHEN count(*) = 1 THEN first({sql}) END AS "c0"'
@@ -342,15 +345,17 @@ class Statement(Opener):
             if _is_star(item):
                 raise raw("*", query_about(scope.table, COUNT), spans.of(item))
         span = spans.of(select.args["from_"].this)
-        keys = bind_keys(select, binder, lambda call: self._found(call, span, rows))
-        below = Released(scope, spans, keys, Calls(binder))
+        groups = bind_keys(select, binder, lambda call: self._found(call, span, rows))
+        below = Released(scope, spans, groups.keys, Calls(binder), groups.sets)
         for node in filter(is_call, parts_of(select)):
             if not isinstance(node.parent, exp.Filter) or node.parent.this is not node:
                 below.call(node)
         below.number = len(self.frontiers)
         self._released_reads += 1
-        calls = tuple(below.calls.found)
-        self.frontiers.append(Frontier(span, rows.relation, calls, below.keys))
+        sets = len(groups.sets)
+        calls = tuple(shared(call, sets) for call in below.calls.found)
+        for keys in groups.sets:
+            self.frontiers.append(Frontier(span, rows.relation, calls, keys, sets))
         found = Select(FrontierRows(self, aliases_of(select), below), select, root=root).open()
         if not calls:
             first = spans.of(select.expressions[0])

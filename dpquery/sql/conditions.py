@@ -32,7 +32,7 @@ from dpquery.sql.expressions import Remedy, arithmetic, compare, member, negate
 from dpquery.sql.literals import read_literal, unwrapped
 from dpquery.sql.mending import outside
 from dpquery.sql.mismatches import as_compared, mismatch, no_null
-from dpquery.sql.names import Scope, fold, is_call, written_name
+from dpquery.sql.names import Scope, fold, is_call, is_interval_end, written_name
 from dpquery.sql.offers import COUNT, query_about, sample_condition
 from dpquery.sql.sizes import Sizes
 from dpquery.sql.spans import Spans
@@ -335,14 +335,14 @@ class Conditions:
         span = self.spans.name(call)
         written = self.spans.source.snippet(span)
         name = str(call.this) if isinstance(call, exp.Anonymous) else written
-        if is_call(call):
+        if is_call(call) or is_interval_end(call):
             raise RuleRefused(
                 Diagnostic(
                     "DPQ303",
                     f"{name.upper()} cannot stand here",
                     span,
-                    "among the rows it would count",
-                    ("it asks about all rows at once, so it stands in the SELECT list.",),
+                    "among the rows that results are computed from",
+                    ("it speaks of all rows at once, so it stands in the SELECT list.",),
                     (query_about(self.scope.table, COUNT),),
                 )
             )

@@ -87,8 +87,10 @@ _SLOT_WORDS = {
     "replace": "REPLACE",
     "truncate": "a third argument of ROUND",
     "connect": "CONNECT BY",
+    "recursive": "WITH RECURSIVE",
 }
 _KEYWORDS: dict[str, tuple[str, ...]] = {
+    "WITH RECURSIVE": ("RECURSIVE",),
     "a window": ("OVER", "WINDOW"),
     "a sample": ("TABLESAMPLE", "TABLE_SAMPLE", "USING"),
     "a parameter": ("?", "$", "@"),
@@ -144,6 +146,15 @@ def _instead(node: exp.Expr, spans: Spans, word: str, found: Span) -> str | None
         case exp.Tuple(expressions=[low, high]) if _is_bounds(node.parent):
             ends = f"[{spans.text(low)}, {spans.text(high)}]"
             return mended(spans.source, spans.of(node), ends, f"bounds={ends}")
+        case exp.Rollup() | exp.Cube() if not node.expressions and node.parent is not None:
+            listed = ", ".join(map(spans.text, node.parent.expressions))
+            return f"GROUP BY {node.key.upper()} ({listed})" if listed else None
+        case exp.Tuple() if isinstance(node.parent, exp.Group) and node.expressions:
+            return f"GROUP BY {', '.join(map(spans.text, node.expressions))}"
+        case exp.With():
+            repeats = any(map(_reads_itself, node.expressions))
+            otherwise = "join a public table that lists the steps"
+            return otherwise if repeats else mended(spans.source, found, "", "WITH t AS (...)")
         case exp.Cast(this=exp.Expr() as inner):
             return mended(spans.source, spans.of(node), spans.text(inner), "") or None
         case exp.WithinGroup(this=exp.Expr() as call, expression=exp.Order() as order):
@@ -154,9 +165,22 @@ def _instead(node: exp.Expr, spans: Spans, word: str, found: Span) -> str | None
     return mended(spans.source, found, "AND", "AND") if word == "&&" else None
 
 
+def _reads_itself(cte: exp.Expr) -> bool:
+    tables = (table.name.lower() for table in cte.find_all(exp.Table))
+    return cte.alias.lower() in tables
+
+
 def _is_bounds(option: exp.Expr | None, name: str = "bounds") -> bool:
     named = isinstance(option, exp.EQ | exp.Kwarg | exp.PropertyEQ)
     return named and option is not None and option.this.name.lower() == name
+
+
+def _orders_all(node: exp.Var) -> bool:
+    """Say whether ALL stands alone after the ORDER BY of a whole query."""
+    order = node.find_ancestor(exp.Order)
+    if order is None or len(order.expressions) > 1 or str(node.this).upper() != "ALL":
+        return False
+    return isinstance(order.parent, exp.Query)
 
 
 def _is_ordered(node: exp.Expr | None) -> bool:
@@ -186,7 +210,10 @@ def _misused(node: exp.Expr) -> str | None:
             return f"IS {right.sql().upper()}"
         case exp.Tuple(parent=exp.In(args={"query": exp.Expr()})) if node.arg_key == "this":
             return None
-        case exp.Tuple() if not _is_bounds(node.parent, "contribution_bounds_per_group"):
+        case exp.Tuple() if not (
+            isinstance(node.parent, exp.Rollup | exp.Cube | exp.GroupingSets)
+            or _is_bounds(node.parent, "contribution_bounds_per_group")
+        ):
             return "a row of values"
         case exp.Order(this=exp.Expr()) if not _is_ordered(node.parent):
             return "ORDER BY"
@@ -198,5 +225,5 @@ def _misused(node: exp.Expr) -> str | None:
             wanted = node.args.get("to")
             return f"a conversion to {wanted.sql(dialect='duckdb') if wanted else 'nothing'}"
         case exp.Var() if isinstance(node.parent, exp.Ordered | exp.Limit | exp.Offset):
-            return str(node.this).upper()
+            return None if _orders_all(node) else str(node.this).upper()
     return None

@@ -12,14 +12,16 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused
+from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
 from dpquery.expr import Expr
 from dpquery.relations import Filter, Output, PerUnit, UnionAll
 from dpquery.source import Span
+from dpquery.sql.across import refuse_across, refuse_group, refuse_without_unit
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.expressions import alike
+from dpquery.sql.groupings import refuse_sets
 from dpquery.sql.literals import unwrapped
-from dpquery.sql.mending import mended, outside
+from dpquery.sql.mending import outside
 from dpquery.sql.names import Scope, fold, written_name
 from dpquery.sql.per_unit import Aggregates, PerUnitRows, is_exact_aggregate
 from dpquery.sql.sources import Context, Derived, Private, derived_ref
@@ -44,7 +46,7 @@ def derive(context: Context, select: exp.Select, rows: Private) -> Derived:
     for slot, word in _ACROSS_UNITS.items():
         clause = select.args.get(slot)
         if clause is not None:
-            _refuse_across(context, clause, word, rows.scope)
+            refuse_across(context, clause, word, rows.scope)
     grouped = select.args.get("group") is not None
     if grouped or any(is_exact_aggregate(node) for node in _own_nodes(select)):
         found = _per_unit(context, select, rows)
@@ -172,9 +174,7 @@ def _distinct(context: Context, select: exp.Select, found: Derived) -> Derived:
         )
         raise SyntaxRefused(what)
     if not found.owners:
-        _refuse_without_unit(
-            context, context.spans.of(select.expressions[0]), "DISTINCT", found
-        )
+        refuse_without_unit(context, context.spans.of(select.expressions[0]), "DISTINCT", found)
     return _grouped_by_columns(context, found, context.spans.of(select))
 
 
@@ -199,7 +199,7 @@ def _per_unit(context: Context, select: exp.Select, rows: Private) -> Derived:
     nodes = list(_group_nodes(context, select, scope))
     if not any(scope.owns(unwrapped(node)) for node in nodes):
         first = next((n for n in _own_nodes(select) if is_exact_aggregate(n)), select)
-        _refuse_group(context, context.spans.of(first), nodes, scope)
+        refuse_group(context, first, nodes, base)
     number = context.numbers()
     keyed = [n for n in nodes if not _hidden_unit(scope, n)]
     keys = [Output(f"x{i}", base.bind(node)) for i, node in enumerate(keyed)]
@@ -235,6 +235,7 @@ def _group_nodes(context: Context, select: exp.Select, scope: Scope) -> list[exp
         return []
     if group.args.get("all"):
         return [i for i in items if not any(is_exact_aggregate(n) for n in i.walk())]
+    refuse_sets(group, context.spans)
     aliases = {fold(i.alias): i.this for i in select.expressions if isinstance(i, exp.Alias)}
     found = []
     for node in group.expressions:
@@ -323,72 +324,4 @@ def merged_ref(outputs: Sequence[Output], number: int) -> Expr:
         keys=keys,
         longest=max(ref.longest for ref in refs),
         clamped=all(ref.clamped for ref in refs),
-    )
-
-
-def _refuse_across(context: Context, clause: exp.Expr, word: str, scope: Scope) -> NoReturn:
-    value, source = context.spans.of(clause), context.spans.source
-    start = source.text.upper().rfind(word.split(maxsplit=1)[0], 0, value.start)
-    span = Span(max(start, 0), value.end)
-    with_blank = Span(len(source.text[: span.start].rstrip()), span.end)
-    raise RuleRefused(
-        Diagnostic(
-            "DPQ307",
-            f"{word} over private rows would let one unit decide about another",
-            span,
-            "chooses among the rows of all units",
-            (
-                "which rows are kept would depend on rows of other units, and nothing would",
-                "bound what one unit changes.",
-            ),
-            (mended(source, with_blank, "", "leave the clause out"), _numbered(scope)),
-        )
-    )
-
-
-def _numbered(scope: Scope) -> str:
-    """Say how rows of each unit are chosen, where there are units."""
-    unit = scope.table.unit
-    if unit is None:
-        return "each row is a unit of its own here"
-    by = f"OVER (PARTITION BY {written_name(unit)})"
-    return f"or choose among the rows of each unit: QUALIFY row_number() {by} = 1"
-
-
-def _refuse_without_unit(context: Context, span: Span, word: str, found: Derived) -> NoReturn:
-    unit = found.table.unit
-    raise RuleRefused(
-        Diagnostic(
-            "DPQ307",
-            f"{word} of private rows needs the unit among its columns",
-            span,
-            "units would become one row" if unit else "each row is a unit here",
-            ("a row that stands for several units belongs to none of them.",),
-            (
-                f"{written_name(unit)}, {context.spans.source.snippet(span)}"
-                if unit
-                else "leave DISTINCT out",
-            ),
-        )
-    )
-
-
-def _refuse_group(
-    context: Context, span: Span, nodes: Sequence[exp.Expr], scope: Scope
-) -> NoReturn:
-    unit = scope.table.unit
-    others = [context.spans.text(node) for node in nodes]
-    by = ", ".join([written_name(unit or "unit"), *others])
-    raise RuleRefused(
-        Diagnostic(
-            "DPQ307",
-            "an exact aggregate in a subquery has to be per unit",
-            span,
-            f"not grouped by {unit}" if unit else "each row is a unit of its own here",
-            (
-                "over the rows of several units it would be exact, and exact results show who",
-                "is there; per unit it is one row of that unit, to be asked by a DP_ function.",
-            ),
-            (f"GROUP BY {by}" if unit else "leave the aggregate out",),
-        )
     )

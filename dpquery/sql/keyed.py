@@ -59,7 +59,7 @@ class KeyJoin:
         columns = {}
         for name, type_ in facts.types(self.public.table.name).items():
             keys = facts.values(self.public.table.name, name)
-            columns[name] = ColumnRef(
+            columns[self.public.names[name]] = ColumnRef(
                 self.public.span,
                 name,
                 type_,

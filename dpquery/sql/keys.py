@@ -6,7 +6,8 @@ shown, also those that no row has. A column whose values only the data know is r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import NoReturn
 
@@ -23,16 +24,23 @@ from dpquery.rowfunctions.ranges import conjuncts, facts_of
 from dpquery.source import Span
 from dpquery.sql.calls import Calls
 from dpquery.sql.conditions import Conditions
+from dpquery.sql.groupings import groupings_in
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import fold, is_call, listed_names, written_name
 from dpquery.types import INT64, INTEGER, Kind
 
-__all__ = ["MAX_CELLS", "bind_keys", "has_listed_groups"]
+__all__ = ["MAX_CELLS", "Groupings", "bind_keys", "has_listed_groups"]
 
 
-def bind_keys(
-    select: exp.Select, rows: Conditions, find: Callable[[Call], int]
-) -> tuple[Key, ...]:
+@dataclass(frozen=True, slots=True)
+class Groupings:
+    """What GROUP BY asks for: its keys, and those of each grouping, of which one is usual."""
+
+    keys: tuple[Key, ...]
+    sets: tuple[tuple[Key, ...], ...]
+
+
+def bind_keys(select: exp.Select, rows: Conditions, find: Callable[[Call], int]) -> Groupings:
     """Bind GROUP BY.
 
     Args:
@@ -48,26 +56,36 @@ def bind_keys(
     """
     group = select.args.get("group")
     if group is None:
-        return ()
+        return Groupings((), ((),))
     where = _where(select, rows)
-    facts = facts_of(rows.where)
-    keys: list[Key] = []
-    for node, shown in _items(select, group, rows):
-        if _is_finder(node):
-            keys.append(_found(node, f"k{len(keys)}", rows, find))
-            continue
-        expr = rows.bind(node)
-        if any(key.expr == expr for key in keys):
-            continue
-        values = None if isinstance(expr, Literal) else values_of(expr, facts)
-        if values is None:
-            _private(expr, shown, rows, where)
-        _check_shown(expr, values, shown, rows)
-        keys.append(Key(shown, f"k{len(keys)}", expr, values))
-    cells = prod(key.size for key in keys)
-    if cells > MAX_CELLS:
-        _too_many(cells, keys, rows, where)
-    return tuple(keys)
+    keys: dict[Hashable, Key] = {}
+    sets = []
+    for items in _items(select, group, rows):
+        own = set()
+        for node, shown in items:
+            finder = _is_finder(node)
+            asked: Hashable = id(node) if finder else rows.bind(node)
+            column = f"k{len(keys)}"
+            if asked not in keys and finder:
+                keys[asked] = _found(node, column, rows, find)
+            elif asked not in keys:
+                expr = rows.bind(node)
+                values = _public_values(expr, shown, rows, where)
+                keys[asked] = Key(shown, column, expr, values)
+            own.add(keys[asked].column)
+        sets.append(tuple(key for key in keys.values() if key.column in own))
+    cells = [prod(key.size for key in own) for own in sets]
+    if sum(cells) > MAX_CELLS:
+        _too_many(sum(cells), sets[cells.index(max(cells))], rows, where)
+    return Groupings(tuple(keys.values()), tuple(sets))
+
+
+def _public_values(expr: Expr, shown: Span, rows: Conditions, where: str) -> Values:
+    values = None if isinstance(expr, Literal) else values_of(expr, facts_of(rows.where))
+    if values is None:
+        _private(expr, shown, rows, where)
+    _check_shown(expr, values, shown, rows)
+    return values
 
 
 def _is_finder(node: exp.Expr) -> bool:
@@ -97,18 +115,24 @@ def _where(select: exp.Select, rows: Conditions) -> str:
 
 def _items(
     select: exp.Select, group: exp.Group, rows: Conditions
-) -> Iterator[tuple[exp.Expr, Span]]:
-    """Give the grouping expressions: a column goes before an alias, a number counts columns."""
+) -> list[list[tuple[exp.Expr, Span]]]:
+    """Give the grouping expressions of each grouping, with where they are named."""
     items = [
         (item.alias, item.this if isinstance(item, exp.Alias) else item)
         for item in select.expressions
     ]
     if group.args.get("all"):
-        for _, value in items:
-            if not _has_call(value) and value.find(exp.Column) is not None:
-                yield value, rows.spans.of(value)
-        return
-    for node in group.expressions:
+        shown = [v for _, v in items if not _is_result(v) and v.find(exp.Column) is not None]
+        return [[(value, rows.spans.of(value)) for value in shown]]
+    groupings = groupings_in(group, rows.spans)
+    return [list(_named(nodes, items, rows)) for nodes in groupings]
+
+
+def _named(
+    nodes: Sequence[exp.Expr], items: Sequence[tuple[str, exp.Expr]], rows: Conditions
+) -> Iterator[tuple[exp.Expr, Span]]:
+    """Resolve names: a column goes before an alias, and a number counts columns."""
+    for node in nodes:
         span, value = rows.spans.of(node), node
         if isinstance(node, exp.Literal) and not node.is_string:
             value = _at(node, [value for _, value in items], span)
@@ -117,13 +141,17 @@ def _items(
         ):
             aliased = (v for alias, v in items if alias and fold(alias) == fold(node.name))
             value = next(aliased, node)
-        if value is not node and _has_call(value):
+        if value is not node and _is_result(value):
             _computed(span)
         yield value, span
 
 
-def _has_call(value: exp.Expr) -> bool:
-    return any(map(is_call, value.walk(prune=lambda node: isinstance(node, exp.Query))))
+def _is_result(value: exp.Expr) -> bool:
+    """Say whether an item is computed from the groups."""
+    return any(
+        is_call(part) or isinstance(part, exp.Grouping | exp.GroupingId)
+        for part in value.walk(prune=lambda node: isinstance(node, exp.Query))
+    )
 
 
 def _at(node: exp.Literal, values: Sequence[exp.Expr], span: Span) -> exp.Expr:

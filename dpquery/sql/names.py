@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import NoReturn, TypeGuard
 
 from sqlglot import TokenType
 from sqlglot import expressions as exp
@@ -22,12 +22,14 @@ from dpquery.source import Span
 from dpquery.types import Kind
 
 __all__ = [
+    "INTERVAL_ENDS",
     "RESERVED",
     "Member",
     "Scope",
     "column_ref",
     "fold",
     "is_call",
+    "is_interval_end",
     "listed_names",
     "resolve_table",
     "unknown_column",
@@ -58,12 +60,23 @@ def fold(name: str) -> str:
     return name.translate(_ASCII)
 
 
+INTERVAL_ENDS = {
+    "DP_INTERVAL_LOW": "The least that the exact value of a released column may be.",
+    "DP_INTERVAL_HIGH": "The most that the exact value of a released column may be.",
+}
+"""Functions of what was released, with a line on each: they ask no rows, and cost nothing."""
+
+
 def is_call(node: exp.Expr) -> bool:
-    """Say whether a node is written as a DP_ function, known or not."""
+    """Say whether a node is written as a DP_ function that asks rows, known or not."""
     inner = node.this if isinstance(node, exp.Filter) else node
-    return isinstance(inner, exp.Anonymous) and str(inner.this).upper().startswith(
-        ("DP_", "LDP_")
-    )
+    name = str(inner.this).upper() if isinstance(inner, exp.Anonymous) else ""
+    return name.startswith(("DP_", "LDP_")) and name not in INTERVAL_ENDS
+
+
+def is_interval_end(node: exp.Expr) -> TypeGuard[exp.Anonymous]:
+    """Say whether a node calls DP_INTERVAL_LOW or DP_INTERVAL_HIGH."""
+    return isinstance(node, exp.Anonymous) and str(node.this).upper() in INTERVAL_ENDS
 
 
 def written_name(name: str) -> str:

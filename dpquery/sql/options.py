@@ -36,7 +36,10 @@ _EXAMPLES = {
 """How each number is written."""
 
 _PROMISE = "outside this range the promise means nothing, or cannot be computed exactly."
-_RANGES = {"the quantile": "a quantile is a share of the rows: 0.1 is the tenth percentile."}
+_RANGES = {
+    "the quantile": "a quantile is a share of the rows: 0.1 is the tenth percentile.",
+    "the confidence": "of intervals at 0.95, about 95 in 100 hold the exact value.",
+}
 """Why an option has the range it has."""
 
 Given = Mapping[str, tuple[exp.Expr, Span]]

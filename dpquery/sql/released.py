@@ -34,20 +34,17 @@ __all__ = ["Released", "raw", "unaskable"]
 
 @dataclass(slots=True)
 class Released:
-    """The released table of the one frontier: its keys, and a column for each call."""
+    """The released rows of a SELECT: its keys, and a column for each call."""
 
     scope: Scope
     spans: Spans
     keys: tuple[Key, ...]
     calls: Calls
+    sets: tuple[tuple[Key, ...], ...] = ((),)
+    """The keys of each grouping: a frontier each."""
     number: int = 0
-    """Of the frontier, among those of the statement."""
+    """Of the first frontier, among those of the statement."""
     _added: dict[int, Call] = field(default_factory=dict)
-
-    @property
-    def relation(self) -> str:
-        """The engine's name of the released table."""
-        return f"f{self.number}"
 
     def call(self, node: exp.Expr) -> tuple[str, str]:
         """Add a call to the frontier, once however often it is bound."""

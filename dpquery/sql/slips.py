@@ -87,9 +87,24 @@ _READ: tuple[tuple[str, str], ...] = (
 )
 """What the parser does not read."""
 
+_UNIT = r"'?(YEAR|QUARTER|MONTH|WEEK|DAY|HOUR|MINUTE|SECOND)S?'?"
+_OF_DAYS = "(?:DATE|DATETIME|TIMESTAMP)_?"
+_PART = r"\s*([^(),]+?)\s*"
+_MOMENTS: tuple[tuple[str, str], ...] = (
+    (
+        rf"\b(?:DATE|DATETIME|TIMESTAMP)_?TRUNC\({_PART},\s*{_UNIT}\s*\)",
+        r"DATE_TRUNC('\2', \1)",
+    ),
+    (rf"\b{_OF_DAYS}DIFF\({_PART},{_PART},\s*{_UNIT}\s*\)", r"DATE_DIFF('\3', \2, \1)"),
+    (rf"\b(?:STRFTIME|FORMAT_DATE)\(\s*('[^']*')\s*,{_PART}\)", r"STRFTIME(\2, \1)"),
+    (rf"\bDATE_FORMAT\({_PART},\s*('[^']*')\s*\)", r"STRFTIME(\1, \2)"),
+)
+"""Functions of moments whose arguments stand in another order elsewhere."""
+
 _DAY = r"(?:DATE|DATETIME|TO_DATE)"
 _NOW = r"\b(?:NOW|TODAY|CURRENT_DATE|CURRENT_TIMESTAMP)\b(?:\(\))?"
 _BOUND: tuple[tuple[str, str], ...] = (
+    *_MOMENTS,
     # options
     (r"\b(eps|epsilon)\s*=\s*(\d+),\s*(\d+)(?=\s*[,)])", r"\1=\2.\3"),
     (r"\b(eps|epsilon)\s*=\s*[\"'](\d+(?:\.\d+)?)[\"']", r"\1=\2"),
@@ -116,6 +131,7 @@ _BOUND: tuple[tuple[str, str], ...] = (
 """What is read, and means nothing here."""
 
 _UNKNOWN: tuple[tuple[str, str], ...] = (
+    *_MOMENTS,
     (r"([^<>=!]=|<>|!=)\s*([A-Za-z_]\w*)", r"\1 '\2'"),
     (r"\bIN\s*\(\s*\"?(\w+)\"?\s*\)", r"IN ('\1')"),
     (r"\bIN\s*\(\s*\"?(\w+)\"?\s*,\s*\"?(\w+)\"?\s*\)", r"IN ('\1', '\2')"),

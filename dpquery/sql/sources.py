@@ -16,7 +16,7 @@ from itertools import count
 
 from sqlglot import expressions as exp
 
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
+from dpquery.errors import Diagnostic, NameRefused
 from dpquery.expr import ColumnRef, Expr, Scalar, longest_of
 from dpquery.ir import Contribution, Literal
 from dpquery.policy.facts import PublicFacts
@@ -26,7 +26,6 @@ from dpquery.rowfunctions.ranges import implied
 from dpquery.source import Span
 from dpquery.sql.above.froms import Open
 from dpquery.sql.check import contribution
-from dpquery.sql.mending import outside
 from dpquery.sql.names import Member, Scope, column_ref, fold, resolve_table, written_name
 from dpquery.sql.spans import Spans
 from dpquery.types import UNKNOWN, Interval, ordinal
@@ -76,6 +75,8 @@ class PublicItem:
     table: Table
     alias: str
     span: Span
+    names: Mapping[str, str]
+    """What the query calls its columns, by their own names, in order."""
 
 
 class Context(ABC):
@@ -129,33 +130,18 @@ class Context(ABC):
         else:
             bound, alias = self.query(node), node.alias
             names = None
-        bound = self._renamed(bound, names, span)
-        alias_node = node.args.get("alias")
-        listed = alias_node.args.get("columns") if alias_node is not None else None
-        return self._renamed(bound, listed, span), alias
+        return self._renamed(self._renamed(bound, names), _listed(node)), alias
 
     def _table(self, node: exp.Table, span: Span) -> tuple[Derived | PublicItem, str]:
         table = resolve_table(node, self.policy, span)
         alias = node.alias or table.name
+        listed = _listed(node)
         if table.public:
-            self._refuse_new_names(node)
-            return PublicItem(table, alias, span), alias
-        found = self.table(table, span)
-        alias_node = node.args.get("alias")
-        listed = alias_node.args.get("columns") if alias_node is not None else None
-        renamed = self._renamed(found, listed, span)
+            names = self._new_names(self.public.columns(table.name), listed)
+            return PublicItem(table, alias, span, names), alias
+        renamed = self._renamed(self.table(table, span), listed)
         assert isinstance(renamed, Derived)  # noqa: S101 - it was one
         return renamed, alias
-
-    def _refuse_new_names(self, node: exp.Table) -> None:
-        """Refuse a list of names for a public table, which would be passed over."""
-        alias = node.args.get("alias")
-        names = alias.args.get("columns") if alias is not None else None
-        if names:
-            span = self.spans.of(names[0])
-            remedy = f"SELECT * FROM {written_name(node.name)}"
-            what = outside("a list of names for a public table", span, "not understood", remedy)
-            raise SyntaxRefused(what)
 
     def table(self, table: Table, span: Span) -> Derived:
         """Read a private table of the policy anew."""
@@ -189,32 +175,20 @@ class Context(ABC):
             self.withs = outer
 
     def _renamed(
-        self, bound: Derived | Open, names: list[exp.Identifier] | None, span: Span
+        self, bound: Derived | Open, names: Sequence[exp.Identifier] | None
     ) -> Derived | Open:
         """Give the columns of a relation the names of a list, as in `AS d(a, b)`."""
-        if not names or isinstance(bound, PublicItem):
+        if not names:
             return bound
         old = (
             [c.name for c in bound.columns] if isinstance(bound, Open) else list(bound.columns)
         )
-        new = [name.name for name in names]
-        if len(new) > len(old) or len({*map(fold, new)}) < len(new):
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ211",
-                    f"{len(new)} names are given to {len(old)} columns",
-                    self.spans.of(names[0]),
-                    "this list",
-                    ("each name in the list is for one column, in order, and occurs once.",),
-                    (f"AS d({', '.join(map(written_name, old))})",),
-                )
-            )
-        names_ = dict(zip(old, new, strict=False))
+        new = self._new_names(old, names)
         if isinstance(bound, Open):
-            open_columns = (replace(c, name=names_.get(c.name, c.name)) for c in bound.columns)
-            return replace(bound, columns=tuple(open_columns))
-        columns = {names_.get(name, name): expr for name, expr in bound.columns.items()}
-        folded = {fold(name): fold(names_.get(name, name)) for name in old}
+            renamed = (replace(column, name=new[column.name]) for column in bound.columns)
+            return replace(bound, columns=tuple(renamed))
+        columns = {new[name]: expr for name, expr in bound.columns.items()}
+        folded = {fold(name): fold(new[name]) for name in old}
         taken = set(folded.values())
         # A unit that is no column keeps its name, unless a column has that name now.
         owners = frozenset(
@@ -223,6 +197,38 @@ class Context(ABC):
             if owner in folded or owner not in taken
         )
         return Derived(bound.relation, columns, owners, bound.table)
+
+    def _new_names(
+        self, old: Sequence[str], given: Sequence[exp.Identifier] | None
+    ) -> Mapping[str, str]:
+        """Give each column its name of a list; those beyond the list keep their own.
+
+        Raises:
+            NameRefused: DPQ211 too many names, or one twice.
+        """
+        new = [name.name for name in given or ()]
+        whole = [*new, *old[len(new) :]]
+        twice = len({*map(fold, whole)}) < len(whole)
+        if given and (len(new) > len(old) or twice):
+            raise NameRefused(
+                Diagnostic(
+                    "DPQ211",
+                    "two columns would have one name"
+                    if twice
+                    else f"{len(new)} names are given to {len(old)} columns",
+                    self.spans.of(given[0]),
+                    "this list",
+                    ("each name in the list is for one column, in order, and occurs once.",),
+                    (f"AS d({', '.join(map(written_name, old))})",),
+                )
+            )
+        return dict(zip(old, whole, strict=True))
+
+
+def _listed(node: exp.Expr) -> Sequence[exp.Identifier] | None:
+    """Give the names in brackets after an alias."""
+    alias = node.args.get("alias")
+    return None if alias is None else alias.args.get("columns")
 
 
 def materialised(found: Derived, number: int, span: Span) -> Derived:

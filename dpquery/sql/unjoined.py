@@ -55,8 +55,11 @@ class JoinedBy:
     def with_condition(self, condition: str) -> str:
         """Write the query with another condition here, or what to write after ON."""
         source, span, alone = self.spans.source, self.span, f"ON {condition}"
-        if self.join is None or self.join.kind == "CROSS":
+        if self.join is None:
             return alone
+        if self.join.kind == "CROSS":
+            cross = Span(source.text.upper().rfind("CROSS", 0, span.start), span.end)
+            return mended(source, cross, f"JOIN {source.snippet(span)} {alone}", alone)
         if self.join.meta.get("comma"):
             comma = Span(source.text.rfind(",", 0, span.start), span.end)
             return mended(source, comma, f" JOIN {source.snippet(span)} {alone}", alone)
@@ -124,7 +127,7 @@ def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope) -> NoReturn:
     keys = public.table.unique
     on = " AND ".join(
         f"{written_name(_having(scope, key))}.{written_name(key)} = "
-        f"{written_name(public.alias)}.{written_name(key)}"
+        f"{written_name(public.alias)}.{written_name(public.names.get(key, key))}"
         for key in keys
     )
     owner = f"or ask the data owner to declare what is unique in {public.table.name}"

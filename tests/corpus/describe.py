@@ -58,6 +58,9 @@ def described(plan: Plan) -> str:
     shown = plan.above.sql
     if "(" in shown or not shown.endswith(' FROM "f0" ORDER BY "f0"."row"'):
         lines.append(f"above: {shown}")
+    for name, end in plan.above.ends:
+        which = "high" if end.high else "low"
+        lines.append(f"{name}: {which} end of f{end.frontier}.{end.column} at {end.confidence}")
     return "\n".join(lines)
 
 

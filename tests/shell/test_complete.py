@@ -15,7 +15,7 @@ from dpquery.shell.commands import COMMANDS, suggested
 from dpquery.shell.complete import suggestions
 from dpquery.shell.known import Column, known_to
 from dpquery.shell.place import words_of
-from dpquery.sql.names import written_name
+from dpquery.sql.names import INTERVAL_ENDS, written_name
 
 KNOWN = {
     "staff": (
@@ -32,7 +32,11 @@ VISITS = ["region", '"first day"']
 CLAUSES = ["GROUP BY", "HAVING", "ORDER BY", "LIMIT"]
 COMPARING = ["IN", "BETWEEN", "IS NULL", "IS NOT NULL", "NOT IN"]
 CALLS = [f"{name}(" for function in ALL for name in (function.name, *function.aliases)]
-SCALARS = ["ABS(", "COALESCE(", "GREATEST(", "LEAST(", "ROUND("]
+GROUPINGS = ["ALL", "ROLLUP (", "CUBE (", "GROUPING SETS ("]
+SCALARS = [
+    *("ABS(", "COALESCE(", "GREATEST(", "LEAST(", "ROUND("),
+    *("DP_INTERVAL_LOW(", "DP_INTERVAL_HIGH("),
+]
 
 
 def suggest(text: str) -> list[str]:
@@ -138,7 +142,10 @@ def test_a_call_offers_what_it_takes_and_has_not_been_given(text: str, expected:
         ("WHERE salary BETWEEN 1 AND 2 o", ["or", "order by"]),
         ("WHERE remote AND dept ", COMPARING),
         ("GROUP ", ["BY"]),
-        ("GROUP BY ", ["dept", "salary", "hired", "remote", "person_id", "DP_KEYS(", "ALL"]),
+        (
+            "GROUP BY ",
+            ["dept", "salary", "hired", "remote", "person_id", "DP_KEYS(", *GROUPINGS],
+        ),
         ("GROUP BY dept ", ["HAVING", "ORDER BY", "LIMIT"]),
         ("GROUP BY dept HAVING NO| AS note", ["note"]),
         ("GROUP BY dept HAVING n > 1 ", ["AND", "OR", "ORDER BY", "LIMIT"]),
@@ -198,7 +205,9 @@ def test_functions_come_with_their_signature():
     notes = {found.text: found.note for found in suggestions("SELECT DP_", "", KNOWN)}
     assert notes["DP_QUANTILE("].startswith("DP_QUANTILE(number or date, q, eps=, ")
     assert notes["DP_COUNT("].startswith("DP_COUNT(* or x, eps=, delta=, ")
-    assert sorted(name.removesuffix("(") for name in notes) == names()
+    assert sorted(name.removesuffix("(") for name in notes) == sorted(
+        [*names(), *INTERVAL_ENDS]
+    )
 
 
 @pytest.mark.parametrize("name", ["dept", "first day", 'a"b', "order", "größe", "数"])

@@ -221,3 +221,18 @@ def test_a_full_disk_is_reported_once():
 def test_python_m_dpquery_is_the_command_line():
     with start("explain", "DPQ301", stdout=subprocess.PIPE) as process:
         assert process.communicate()[0].decode() == explain("DPQ301") + "\n"
+
+
+@pytest.mark.parametrize("argv", [("v/a.parquet", "v/b.parquet"), ("", "v/b.parquet")])
+def test_a_glob_that_the_shell_has_read_is_told_where_its_quotes_belong(run, argv):
+    code, out, err = run(*argv, "-c", "SELECT 1")
+    assert (code, out) == (2, "")
+    assert err.startswith("dpquery: one source is asked, and v/b.parquet is another;")
+    assert ("dpquery 'v/*.parquet'" in err) == bool(argv[0])
+    assert "usage:" not in err
+
+
+def test_an_unknown_option_is_still_the_parsers_to_refuse(run):
+    code, _, err = run("staff.parquet", "--sql", "SELECT 1")
+    assert code == 2
+    assert "unrecognized arguments: --sql SELECT 1" in err

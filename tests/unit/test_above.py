@@ -103,6 +103,27 @@ def test_what_is_accepted_over_public_tables_can_be_computed(query: str):
     assert public.run(planned(query).above, []).num_rows >= 0
 
 
+NONE = (
+    "SQRT(-1)",
+    "LN(0)",
+    "LN(-1)",
+    "LOG10(0)",
+    "LOG(-1)",
+    "LOG2(0)",
+    "POWER(-8, 0.5)",
+    "ASIN(2)",
+)
+
+
+def test_where_a_function_has_no_result_there_is_null_as_among_rows():
+    _, public = facts()
+    listed = ", ".join((*NONE, "SQRT(4)", "LN(1)", "POWER(2, 3)"))
+    (row,) = zip(
+        *public.run(planned(f"SELECT {listed}").above, []).to_pydict().values(), strict=True
+    )
+    assert row == (*[None] * len(NONE), 2, 0, 8)
+
+
 def test_no_word_of_the_query_reaches_the_engine():
     plan = planned("SELECT DP_COUNT(*, eps=0.1) AS \"x' ; --\", 'a''b' AS \"f(\" FROM staff")
     assert plan.above.sql == (

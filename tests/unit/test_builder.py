@@ -114,6 +114,26 @@ BUILT = [
         'SELECT DP_COUNT(*, eps=0.5) AS "a ""b""" FROM staff s LEFT JOIN visits v '
         "ON s.person_id = v.person_id WHERE s.age > 3",
     ),
+    (
+        lambda staff, visits: (
+            staff.join(
+                visits.as_("v").where("v.minutes > 5").group_by("person_id").agg(c="COUNT(*)"),
+                using="person_id",
+            )
+            .where("v.c > 2")
+            .agg(n=n)
+        ),
+        "SELECT DP_COUNT(*, eps=0.5) AS n FROM staff JOIN (SELECT person_id, COUNT(*) AS c "
+        "FROM visits v WHERE v.minutes > 5 GROUP BY person_id) AS v USING (person_id) "
+        "WHERE v.c > 2",
+    ),
+    (
+        lambda staff, visits: staff.join(visits.where("minutes > 5"), using="person_id").agg(
+            n=n
+        ),
+        "SELECT DP_COUNT(*, eps=0.5) AS n FROM staff "
+        "JOIN (SELECT * FROM visits WHERE minutes > 5) AS visits USING (person_id)",
+    ),
 ]
 
 
@@ -295,10 +315,6 @@ def test_what_no_part_is_guilty_of_points_into_the_whole(staff):
         (lambda s: s.table("staff").join(3), "join takes a name as a text, not int"),
         (lambda s: s.table("staff").join("visits", using=[3]), "join takes a name"),
         (lambda s: s.table("staff").join("visits", how="outer"), "no join 'outer'"),
-        (
-            lambda s: s.table("staff").join(s.table("visits").where("remote")),
-            "join takes a table",
-        ),
         (lambda s: s.table("staff").agg(dpquery.count(eps=object())), "a object cannot be"),
         (lambda s: s.table("staff").limit(float("inf")), "cannot be written as a literal"),
     ],
@@ -338,3 +354,13 @@ def test_a_maker_says_what_it_takes():
     assert "In SQL: SELECT DP_QUANTILE" in dpquery.quantile.__doc__
     with pytest.raises(AttributeError, match="no attribute 'cuont'"):
         _ = dpquery.cuont
+
+
+def test_a_refusal_points_into_the_query_that_is_joined(session):
+    built = session.table("staff").join(
+        session.table("visits").where("minuts > 5"), using="person_id"
+    )
+    with pytest.raises(NameRefused) as refused:
+        built.agg(n=dpquery.count(eps=0.1)).run()
+    assert refused.value.source.text == "minuts > 5"
+    assert refused.value.source.snippet(refused.value.span) == "minuts"

@@ -64,6 +64,22 @@ budget       2 left; 1.9 after it"""
             "  bounds     0 to 9, in 10 steps (from the query)",
         ),
         (
+            "SELECT DP_SUM(salary, eps=1) FROM staff WHERE salary <= 9",
+            "  bounds     0 to 9, in 10 steps (from WHERE)",
+        ),
+        (
+            "SELECT DP_SUM(age, eps=1) FILTER (WHERE age < 20) FROM staff",
+            "  bounds     18 to 19, in 2 steps (from WHERE and FILTER)",
+        ),
+        (
+            "SELECT DP_SUM(LEAST(salary, 9), eps=1) FROM staff",
+            "  bounds     0 to 9, in 10 steps (from the expression)",
+        ),
+        (
+            "SELECT DP_SUM(inhabitants, eps=1) FROM visits JOIN regions USING (region)",
+            "  bounds     14000 to 890000, in 876,001 steps (from the column itself)",
+        ),
+        (
             "SELECT DP_MEDIAN(hired, eps=1) FROM staff",
             "  bounds     2000-01-01 to 2025-12-31, in 9,497 steps (from the policy)",
         ),

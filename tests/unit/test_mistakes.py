@@ -61,6 +61,12 @@ HABITS = [
     ("hired > TO_DATE('2020-01-31')", "hired > '2020-01-31'"),
     ("hired > CURRENT_DATE", "hired > '2024-12-31'"),
     ("hired > NOW() - INTERVAL 1 YEAR", "hired > '2024-12-31'"),
+    ("DATE_TRUNC(hired, YEAR) = '2020-01-01'", "DATE_TRUNC('YEAR', hired) = '2020-01-01'"),
+    ("DATE_TRUNC(hired, 'year') = '2020-01-01'", "DATE_TRUNC('year', hired) = '2020-01-01'"),
+    (
+        "DATE_DIFF(hired, DATE '2020-01-01', DAY) > 3",
+        "DATE_DIFF('DAY', DATE '2020-01-01', hired) > 3",
+    ),
 ]
 """Conditions, and the ones that are offered for them."""
 CALLS = [
@@ -107,6 +113,15 @@ CLAUSES = [
         "SELECT DP_COUNT(*, eps=1) FROM staff LIMIT 3",
     ),
     ("DP_COUNT(*, eps=1) FROM staff", "SELECT DP_COUNT(*, eps=1) FROM staff"),
+    (
+        "SELECT DP_COUNT(*, eps=1) FROM staff CROSS JOIN visits",
+        "SELECT DP_COUNT(*, eps=1) FROM staff "
+        "JOIN visits ON staff.person_id = visits.person_id",
+    ),
+    (
+        "WITH RECURSIVE t AS (SELECT * FROM staff) SELECT DP_COUNT(*, eps=1) FROM t",
+        "WITH t AS (SELECT * FROM staff) SELECT DP_COUNT(*, eps=1) FROM t",
+    ),
 ]
 STAFF = "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE "
 MISTAKES = [
@@ -122,6 +137,7 @@ MISTAKES = [
     ("SELECT RUOND(DP_COUNT(*, eps=0.1), 1) FROM staff", "RUOND(DP_COUNT(*, eps=0.1), 1)"),
     # a forgotten or a wrong epsilon, options and bounds
     ("SELECT DP_COUNT(*) FROM staff", "DP_COUNT(*)"),
+    (STAFF + "salary > (SELECT AVG(salary) FROM staff)", "AVG(salary)"),
     ("SELECT DP_AVG(salary, 0.1) FROM staff", "DP_AVG(salary, 0.1)"),
     ("SELECT DP_COUNT(*, eps='0.1') FROM staff", WHOLE),
     ("SELECT DP_COUNT(*, eps=0.1, epsilon=1) FROM staff", "DP_COUNT(*, eps=0.1, epsilon=1)"),

@@ -13,8 +13,17 @@ from sqlglot import expressions as exp
 from dpquery.sql.above.values import Value
 from dpquery.types import Kind
 
-__all__ = ["AGGREGATES", "ONLY_WINDOWS", "Aggregate", "aggregate_name", "window_name"]
+__all__ = [
+    "AGGREGATES",
+    "GROUPING",
+    "ONLY_WINDOWS",
+    "Aggregate",
+    "aggregate_name",
+    "window_name",
+]
 
+GROUPING = "GROUPING"
+"""It says which keys a row is not grouped by; no window is made of it."""
 _NODES: dict[type[exp.Expr], str] = {
     exp.Count: "COUNT",
     exp.CountIf: "COUNT_IF",
@@ -24,6 +33,8 @@ _NODES: dict[type[exp.Expr], str] = {
     exp.Max: "MAX",
     exp.LogicalAnd: "BOOL_AND",
     exp.LogicalOr: "BOOL_OR",
+    exp.Grouping: GROUPING,
+    exp.GroupingId: GROUPING,
 }
 _WINDOW_NODES: dict[type[exp.Expr], str] = {
     exp.RowNumber: "ROW_NUMBER",
@@ -134,4 +145,5 @@ def window_name(node: exp.Expr) -> str | None:
     if type(node) in _WINDOW_NODES:
         return _WINDOW_NODES[type(node)]
     name = str(node.this).upper() if isinstance(node, exp.Anonymous) else ""
-    return name if name in ONLY_WINDOWS else aggregate_name(node)
+    name = name if name in ONLY_WINDOWS else aggregate_name(node) or ""
+    return name if name in ONLY_WINDOWS or name in AGGREGATES else None

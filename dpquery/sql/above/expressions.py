@@ -13,6 +13,7 @@ from dpquery.errors import Diagnostic, NameRefused
 from dpquery.source import Span
 from dpquery.sql.above.aggregates import aggregate_name
 from dpquery.sql.above.applied import Applied
+from dpquery.sql.above.ends import end_of
 from dpquery.sql.above.values import (
     Value,
     checked,
@@ -28,7 +29,7 @@ from dpquery.sql.conditions import chain
 from dpquery.sql.constructs import refuse_construct
 from dpquery.sql.literals import as_moment, unwrapped
 from dpquery.sql.mismatches import mismatch
-from dpquery.sql.names import fold, is_call
+from dpquery.sql.names import fold, is_call, is_interval_end
 from dpquery.sql.spans import Spans
 from dpquery.types import DATE, NUMERIC, TIMESTAMP, Kind
 
@@ -141,6 +142,8 @@ class Expressions(ABC):
             return found
         if is_call(node):
             return self.call(node)[0]
+        if is_interval_end(node):
+            return end_of(self, node)
         group = self.known(node)
         if group is not None:
             return group

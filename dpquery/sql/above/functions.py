@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dpquery.sql.above.values import in_calendar
+from dpquery.sql.names import INTERVAL_ENDS
 from dpquery.types import NUMERIC, Kind
 
 __all__ = ["BY_NAME", "KINDS", "NAMES", "Function"]
@@ -64,9 +65,12 @@ class Function:
         return None
 
 
-def _doubled(name: str, *aliases: str, sql: str = "") -> Function:
+def _doubled(name: str, *aliases: str, sql: str = "", none: str = "nan") -> Function:
+    """Give a function of doubles; NULL stands where it has no result, as rows have it."""
     called = sql or f"{name.lower()}({{0}})"
     called = called.replace("{0}", "CAST({0} AS DOUBLE)").replace("{1}", "CAST({1} AS DOUBLE)")
+    for value in dict.fromkeys(("nan", none)):
+        called = f"nullif({called}, CAST('{value}' AS DOUBLE))"
     return Function(name, "n" * (1 + ("{1}" in called)), called, Kind.DOUBLE, aliases=aliases)
 
 
@@ -83,7 +87,8 @@ _NUMBERS = (
     Function("TRUNC", "n", "trunc({0})", _FIRST, aliases=("TRUNCATE",)),
     Function("MOD", "nn", "({0} % nullif({1}, 0))", _ALIKE),
     _doubled("SQRT"), _doubled("CBRT"), _doubled("EXP"),
-    _doubled("LN"), _doubled("LOG10", "LOG"), _doubled("LOG2"),
+    _doubled("LN", none="-inf"), _doubled("LOG10", "LOG", none="-inf"),
+    _doubled("LOG2", none="-inf"),
     _doubled("SIN"), _doubled("COS"), _doubled("TAN"),
     _doubled("ASIN"), _doubled("ACOS"), _doubled("ATAN"),
     _doubled("DEGREES"), _doubled("RADIANS"),
@@ -158,6 +163,6 @@ BY_NAME: dict[str, Function] = {
 }
 SPECIAL = ("DATE_ADD", "DATE_DIFF", "DATEDIFF", "DATE_PART", "DATE_TRUNC", "DATETRUNC", "ROUND")
 """Functions that read a word, or a number of places, from the text."""
-NAMES = tuple(sorted((*BY_NAME, *SPECIAL)))
+NAMES = tuple(sorted((*BY_NAME, *SPECIAL, *INTERVAL_ENDS)))
 
 Gives = Callable[[Sequence[Kind | None]], Kind | None]

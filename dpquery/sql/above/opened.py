@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
+from dpquery.ir import IntervalEnd
 from dpquery.sql.above.froms import From, Open
 from dpquery.sql.above.functions import NAMES as FUNCTIONS
 from dpquery.sql.above.values import Value, condition
@@ -39,10 +40,21 @@ class Opener(Context):
         self._aliases = count()
         self._around: list[Base] = []
         self._inner: dict[int, Open] = {}
+        self._ends: dict[IntervalEnd, str] = {}
+        """Of intervals, that were asked for so far, with their names for the engine."""
 
     @abstractmethod
     def opened(self, node: exp.Expr) -> Open:
         """Bind a subquery that has to be open."""
+
+    @property
+    def ends(self) -> tuple[tuple[str, IntervalEnd], ...]:
+        """The ends of intervals that were asked for so far, by name."""
+        return tuple((name, end) for end, name in self._ends.items())
+
+    def end(self, end: IntervalEnd) -> str:
+        """Name an end of the intervals of a column for the engine."""
+        return self._ends.setdefault(end, f"e{len(self._ends)}")
 
     def alias(self) -> str:
         """Name the next relation for the engine."""

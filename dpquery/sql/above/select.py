@@ -16,9 +16,10 @@ from dpquery.sql.above.froms import Open, OpenColumn
 from dpquery.sql.above.frontiers import FrontierRows
 from dpquery.sql.above.stages import Base, Groups, Rows, Windowed
 from dpquery.sql.above.values import Value, row_count
+from dpquery.sql.groupings import groupings_in
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.mending import outside
-from dpquery.sql.names import fold, is_call, written_name
+from dpquery.sql.names import fold, is_call, is_interval_end, written_name
 from dpquery.types import Kind
 
 __all__ = ["Select", "parts_of"]
@@ -89,7 +90,7 @@ class Select:
         if not base.from_.members:
             node = group or self._select.args.get("having") or self._select
             base.opener.without_table("groups need a table", node)
-        return Groups(base, [unwrapped(node) for node in self._keys(group, base)])
+        return Groups(base, [list(map(unwrapped, one)) for one in self._keys(group, base)])
 
     def _aggregates(self) -> bool:
         return any(
@@ -100,20 +101,29 @@ class Select:
     def _has_window(self) -> bool:
         return any(isinstance(node, exp.Window) for node in parts_of(self._select))
 
-    def _keys(self, group: exp.Group | None, base: Rows) -> list[exp.Expr]:
-        """Give the grouping expressions: a column goes before an alias, a number counts."""
+    def _keys(self, group: exp.Group | None, base: Rows) -> list[list[exp.Expr]]:
+        """Give the expressions of each grouping."""
         items = [i.this if isinstance(i, exp.Alias) else i for i in self._select.expressions]
         if group is None:
-            return []
+            return [[]]
         if group.args.get("all"):
             return [
-                item
-                for item in items
-                if item.find(exp.Column) is not None
-                and not any(aggregate_name(n) and not _windowed(n) for n in item.walk())
+                [
+                    item
+                    for item in items
+                    if item.find(exp.Column) is not None
+                    and not any(aggregate_name(n) and not _windowed(n) for n in item.walk())
+                ]
             ]
+        sets = groupings_in(group, self.spans)
+        return [self._meant(nodes, items, base) for nodes in sets]
+
+    def _meant(
+        self, nodes: Sequence[exp.Expr], items: Sequence[exp.Expr], base: Rows
+    ) -> list[exp.Expr]:
+        """Resolve names: a column goes before an alias, and a number counts columns."""
         found = []
-        for node in group.expressions:
+        for node in nodes:
             if isinstance(node, exp.Literal) and not node.is_string:
                 found.append(items[self._place(node, len(items), "GROUP BY")])
             elif isinstance(node, exp.Column) and base.from_.find(node) is None:
@@ -142,6 +152,8 @@ class Select:
         if is_call(inner):
             found, function = final.call(inner)
             default = function.lower()
+        elif is_interval_end(inner):
+            found, default = final.value(inner), str(inner.this).lower()
         else:
             found = final.value(value)
         name = self._unique(alias or default, explicit=bool(alias), span=self.spans.of(node))
@@ -238,8 +250,13 @@ class Select:
         for item in order.expressions:
             direction = "DESC" if item.args.get("desc") else "ASC"
             nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
-            key = self._sort_key(item.this, final, distinct=distinct)
-            keys.append(f"{key} {direction} NULLS {nulls}")
+            every = isinstance(item.this, exp.Var)  # ORDER BY ALL
+            found = (
+                [f'"c{at}"' for at in range(len(self._items))]
+                if every
+                else [self._sort_key(item.this, final, distinct=distinct)]
+            )
+            keys += [f"{key} {direction} NULLS {nulls}" for key in found]
         return " ORDER BY " + ", ".join(keys)
 
     def _sort_key(self, node: exp.Expr, final: Base | Windowed, *, distinct: bool) -> str:
@@ -273,7 +290,7 @@ class Select:
             if not order and isinstance(stage, Rows) and stage.from_.sorted and stage.plain:
                 return ""
             last = [sql for sql, _ in hidden]
-        elif distinct or isinstance(stage, Groups):
+        elif distinct or isinstance(stage, Groups) or self._has_window():
             last = [f'"c{i}"' for i in range(len(self._items))]
         else:
             return ""

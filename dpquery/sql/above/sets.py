@@ -121,7 +121,7 @@ def finished(opener: Opener, node: exp.SetOperation, found: Open, *, root: bool)
     listed = [f'"{alias}".{c.sql} AS {c.sql}' for c in found.columns]
     listed += [f'"{alias}"."r{i}" AS "r{i}"' for i in range(len(found.hidden))]
     order = node.args.get("order")
-    keys = [_sort_key(opener, item, found.columns) for item in _items(order)]
+    keys = [key for item in _items(order) for key in _sort_keys(opener, item, found.columns)]
     cut = "".join(
         row_count(node.args[slot].expression, slot, opener.spans)
         for slot in ("limit", "offset")
@@ -138,20 +138,22 @@ def _items(order: exp.Order | None) -> Sequence[exp.Ordered]:
     return [] if order is None else order.expressions
 
 
-def _sort_key(opener: Opener, item: exp.Ordered, columns: Sequence[OpenColumn]) -> str:
-    """Resolve a column's number or name: an operation has no others."""
+def _sort_keys(opener: Opener, item: exp.Ordered, columns: Sequence[OpenColumn]) -> list[str]:
+    """Resolve a column's number or name, or ALL: an operation has no others."""
     node, span = item.this, opener.spans.of(item)
     direction = "DESC" if item.args.get("desc") else "ASC"
     nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
     ending = f" {direction} NULLS {nulls}"
+    if isinstance(node, exp.Var):
+        return [column.sql + ending for column in columns]
     if isinstance(node, exp.Literal) and not node.is_string:
         digits = str(node.this)
         if digits.isdigit() and len(digits) <= 9 and 1 <= int(digits) <= len(columns):
-            return columns[int(digits) - 1].sql + ending
+            return [columns[int(digits) - 1].sql + ending]
         no_column_number(digits, span, len(columns), "ORDER BY")
     if isinstance(node, exp.Column) and not node.table:
         for column in columns:
             if fold(column.name) == fold(node.name):
-                return column.sql + ending
+                return [column.sql + ending]
     label = "not a column of the result"
     raise SyntaxRefused(outside("this order", span, label, "ORDER BY 1"))

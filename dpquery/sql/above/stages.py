@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, QueryRefused, RuleRefused, SyntaxRefused
-from dpquery.sql.above.aggregates import AGGREGATES, aggregate_name
+from dpquery.sql.above.aggregates import AGGREGATES, GROUPING, aggregate_name
 from dpquery.sql.above.calling import aggregate_text, window_text
 from dpquery.sql.above.expressions import Expressions
 from dpquery.sql.above.froms import From
+from dpquery.sql.above.groupings import asked_keys
 from dpquery.sql.above.values import Value
 from dpquery.sql.mending import outside
 from dpquery.sql.names import fold
@@ -72,8 +73,9 @@ class Base(Expressions):
     def subquery(self, sql: str, kind: Kind | None) -> Value:
         """Compute a subquery beside the rows."""
         self._engine = self._engine or self.opener.alias()
-        self._beside.append(sql)
-        return Value(f'"{self._engine}"."s{len(self._beside) - 1}"', kind, safe=True)
+        if sql not in self._beside:
+            self._beside.append(sql)
+        return Value(f'"{self._engine}"."s{self._beside.index(sql)}"', kind, safe=True)
 
     def window(self, node: exp.Window) -> Value:
         """Refuse a window where rows or groups are still being chosen."""
@@ -153,12 +155,16 @@ class Rows(Base):
 class Groups(Base):
     """Groups of rows: their keys, and aggregates."""
 
-    def __init__(self, below: Rows, nodes: list[exp.Expr]) -> None:
+    def __init__(self, below: Rows, sets: list[list[exp.Expr]]) -> None:
         super().__init__(below.opener, below.aliases)
         self.below = below
         self._alias = below.opener.alias()
-        self.keys = [below.value(node) for node in nodes]
-        self._kinds = {type(node) for node in nodes}
+        groupings = [[below.value(node) for node in nodes] for nodes in sets]
+        self.keys = list({key.sql: key for keys in groupings for key in keys}.values())
+        texts = [key.sql for key in self.keys]
+        self._sets = [[texts.index(key.sql) + 1 for key in keys] for keys in groupings]
+        """The places of the keys in each grouping."""
+        self._kinds = {type(node) for nodes in sets for node in nodes}
         self.kept: list[Value] = []
         """Conditions on rows."""
         self.aggregates: list[str] = []
@@ -174,9 +180,16 @@ class Groups(Base):
         parts += [f'{sql} AS "a{i}"' for i, sql in enumerate(self.aggregates)]
         listed = ", ".join(parts) or 'count(*) AS "n"'
         where = self.opener.where(self.kept)
-        places = ", ".join(str(i + 1) for i in range(len(self.keys)))
-        grouped = f" GROUP BY {places}" if places else ""
-        return f'(SELECT {listed}{self.below.source()}{where}{grouped}) AS "{self._alias}"'
+        return (
+            f'(SELECT {listed}{self.below.source()}{where}{self._grouped}) AS "{self._alias}"'
+        )
+
+    @property
+    def _grouped(self) -> str:
+        sets = [", ".join(map(str, places)) for places in self._sets]
+        if len(sets) > 1:
+            return f" GROUP BY GROUPING SETS ({', '.join(f'({one})' for one in sets)})"
+        return f" GROUP BY {sets[0]}" if sets[0] else ""
 
     def key(self, value: Value) -> Value | None:
         """Give the key that a value of the rows is; None where it is none."""
@@ -220,11 +233,18 @@ class Groups(Base):
 
     def aggregate(self, node: exp.Expr, name: str) -> Value:
         """Compute an aggregate of each group."""
-        text, kind, narrow = aggregate_text(self.below, AGGREGATES[name], node)
+        text, kind, narrow = self._aggregated(node, name)
         if text not in self.aggregates:
             self.aggregates.append(text)
         sql = f'"{self._alias}"."a{self.aggregates.index(text)}"'
         return Value(sql, kind, safe=True, narrow=narrow)
+
+    def _aggregated(self, node: exp.Expr, name: str) -> tuple[str, Kind | None, bool]:
+        if name != GROUPING:
+            return aggregate_text(self.below, AGGREGATES[name], node)
+        names = [f'"{self._alias}"."g{at}"' for at in range(len(self.keys))]
+        asked = [self.keys[at].total for at in asked_keys(self, node, names)]
+        return f"GROUPING({', '.join(asked)})", Kind.INTEGER, True
 
     def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
         """Refuse an unknown function."""
