@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from dpquery import functions as registry
 from dpquery.arrow import table_of
-from dpquery.budget.charge import Entry, Standing
+from dpquery.budget.charge import Entry
+from dpquery.budget.standing import Standing
 from dpquery.errors import Diagnostic, NameRefused, nearest
 from dpquery.layout import value_text
 from dpquery.policy.model import Column, Policy, Table, Value

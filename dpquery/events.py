@@ -14,12 +14,33 @@ import json
 from dataclasses import dataclass
 from fractions import Fraction
 
-__all__ = ["Approximate", "Composed", "Event", "Gaussian", "Pure", "decode", "encode"]
+__all__ = [
+    "Approximate",
+    "BoundedRange",
+    "Composed",
+    "Event",
+    "Gaussian",
+    "Pure",
+    "decode",
+    "encode",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Pure:
     """A release that is (epsilon, 0)-differentially private, and nothing more is claimed."""
+
+    epsilon: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedRange:
+    """A release whose odds against a neighbour's differ by exp(epsilon) at most among outputs.
+
+    If ln(P[v] / Q[v]) lies in a range no wider than epsilon, it is (epsilon, 0)-private, for
+    P and Q both add up to 1, so that the range holds 0. Each exponential mechanism is of this
+    kind; other pure releases may have a range of 2 epsilon.
+    """
 
     epsilon: Fraction
 
@@ -51,7 +72,7 @@ class Composed:
     parts: tuple[Event, ...]
 
 
-Event = Pure | Gaussian | Approximate | Composed
+Event = Pure | BoundedRange | Gaussian | Approximate | Composed
 
 
 def encode(event: Event) -> str:
@@ -67,6 +88,8 @@ def _listed(event: Event) -> list[object]:
     match event:
         case Pure(epsilon):
             return ["pure", str(epsilon)]
+        case BoundedRange(epsilon):
+            return ["bounded-range", str(epsilon)]
         case Gaussian(rho, epsilon, delta):
             return ["gaussian", str(rho), str(epsilon), str(delta)]
         case Approximate(epsilon, delta):
@@ -91,6 +114,8 @@ def _read(value: object) -> Event:
     match value:
         case ["pure", str(epsilon)]:
             return Pure(Fraction(epsilon))
+        case ["bounded-range", str(epsilon)]:
+            return BoundedRange(Fraction(epsilon))
         case ["gaussian", str(rho), str(epsilon), str(delta)]:
             return Gaussian(Fraction(rho), Fraction(epsilon), Fraction(delta))
         case ["approximate", str(epsilon), str(delta)]:

@@ -124,7 +124,10 @@ def _charge(checked: Checked, frontiers: tuple[FrontierPlan, ...]) -> Charge:
     where, text = dearest.options.epsilon_span, checked.source.text
     retry = (text[dearest.span.start : where.start], text[where.end : dearest.span.end])
     scans = tuple(frontier.scan for frontier in frontiers)
-    return Charge(events, scans, query, where, retry)
+    skipped = len(text) - len(text.lstrip())
+    spans = [call.options.epsilon_span for call in calls]
+    epsilons = tuple(Span(span.start - skipped, span.end - skipped) for span in spans)
+    return Charge(events, scans, query, where, retry, epsilons)
 
 
 def _notes(contribution: Contribution, frontiers: tuple[FrontierPlan, ...]) -> list[str]:

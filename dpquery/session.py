@@ -20,8 +20,9 @@ import pyarrow as pa
 from dpquery import catalogue
 from dpquery.answer import Answer
 from dpquery.budget.accountant import basic
-from dpquery.budget.charge import Account, Limits, Receipt, Standing
+from dpquery.budget.charge import Account, Limits, Receipt
 from dpquery.budget.ledger import Ledger, open_ledger
+from dpquery.budget.standing import Standing
 from dpquery.builder import Query
 from dpquery.constants import constants_in, filled
 from dpquery.engine import open_engine
@@ -78,10 +79,11 @@ class Session:
     ) -> None:
         self._policy = policy
         self._account = Account(analyst, secrets.token_hex(8))
+        own, held = policy.analysts.get(analyst), policy.budget.held
         self._limits = Limits(
-            policy=policy.budget.limit,
-            analyst=policy.analysts.get(analyst),
-            session=ceiling,
+            policy=held(policy.budget.limit),
+            analyst=None if own is None else held(own),
+            session=None if ceiling is None else held(ceiling),
             query=policy.budget.max_epsilon_per_query,
         )
         self._notes = tuple(notes)

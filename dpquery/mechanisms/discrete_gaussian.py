@@ -33,8 +33,8 @@ from dpquery.mechanisms.exponential import (
     two_sided_many,
 )
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken, collect
-from dpquery.mechanisms.zcdp import epsilon_above, variance_ratio
 from dpquery.privacy import Loss, root_above
+from dpquery.zcdp import epsilon_above, variance_ratio
 
 __all__ = ["DiscreteGaussian"]
 
@@ -84,9 +84,8 @@ class DiscreteGaussian:
         never on the exact values.
 
     Rounding:
-        sigma2 and rho are exact Fractions. Epsilon is computed from rho and delta in floats
-        inside one function, `zcdp.epsilon_above`, with a margin, and rounded up. `interval`
-        is rounded outwards.
+        sigma2 and rho are exact Fractions. Epsilon is computed from rho and delta in decimals
+        (`zcdp.epsilon_above`), each step rounded up. `interval` is rounded outwards.
 
     Utility:
         Variance at most sigma2. Less error than discrete Laplace noise from eleven values on

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 
+from dpquery.ceilings import HALF
 from dpquery.errors import listed, nearest
 from dpquery.policy.columns import read_columns, read_unit, refuse_alike
 from dpquery.policy.document import Section, read_document
@@ -33,7 +34,7 @@ from dpquery.policy.values import (
     read_paths,
     read_text,
 )
-from dpquery.privacy import Loss, Neighbours
+from dpquery.privacy import Loss, Neighbours, decimal_text
 
 __all__ = ["load_policy"]
 
@@ -78,9 +79,24 @@ def load_policy(path: str | Path) -> Policy:
 
 
 def _budget(section: Section) -> Budget:
-    section.only(("epsilon", "delta", "max_epsilon_per_query"))
+    section.only(("epsilon", "delta", "delta_for_conversion", "max_epsilon_per_query"))
     limit = Loss(_epsilon(section), section.read("delta", read_delta, Fraction(0)))
-    return Budget(limit, section.read("max_epsilon_per_query", read_epsilon, None))
+    most = section.read("max_epsilon_per_query", read_epsilon, None)
+    return Budget(limit, most, _share(section, limit.delta))
+
+
+def _share(section: Section, delta: Fraction) -> Fraction:
+    """Read which part of delta is kept to convert rho; half of it, where nothing is said."""
+    converted = section.read("delta_for_conversion", read_delta, None)
+    if converted is None:
+        return HALF
+    if not converted <= delta:
+        why = "it is the part of delta at which rho is converted; the rest is for releases."
+        unfit = Unfit(
+            "is above delta", why, f"delta_for_conversion = {decimal_text(delta / 2)}"
+        )
+        raise section.refuse("delta_for_conversion", unfit)
+    return converted / delta if delta else HALF
 
 
 def _epsilon(section: Section) -> Fraction:

@@ -11,6 +11,7 @@ from datetime import date, datetime
 from fractions import Fraction
 from pathlib import Path
 
+from dpquery.ceilings import HALF, Ceiling
 from dpquery.privacy import Loss, Neighbours
 from dpquery.types import Interval, Kind, Type, ordinal
 
@@ -114,6 +115,12 @@ class Budget:
 
     limit: Loss
     max_epsilon_per_query: Fraction | None = None
+    share: Fraction = HALF
+    """The part of each delta, of analysts and sessions too, at which rho is converted."""
+
+    def held(self, limit: Loss) -> Ceiling:
+        """Say how losses are held against a limit: the whole, an analyst's or a session's."""
+        return Ceiling.of(limit, self.share)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from dpquery.ceilings import Ceiling
 from dpquery.codes import explain
 from dpquery.policy.samples import sample_directory
 from dpquery.shell import demo
@@ -148,7 +149,7 @@ def charge_half(policy: Path) -> None:
 
     ledger = open_ledger(load_policy(policy).ledger)
     charge = Charge((Pure(Fraction(1, 2)),), (), "SELECT\n 1")
-    ledger.charge(charge, Limits(Loss(Fraction(2))), Account("default", "s"))
+    ledger.charge(charge, Limits(Ceiling(Loss(Fraction(2)))), Account("default", "s"))
     ledger.close()
 
 

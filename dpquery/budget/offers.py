@@ -1,0 +1,92 @@
+"""What a refused statement could ask for instead, as text to be pasted.
+
+A pure function of charge and limits, as the refusal is (I6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import ROUND_DOWN, Decimal, localcontext
+from fractions import Fraction
+
+from dpquery.budget.accountant import additive, basic
+from dpquery.budget.charge import Charge
+from dpquery.budget.standing import SHORT, Standing, root_below
+from dpquery.events import BoundedRange, Composed, Event, Pure
+from dpquery.privacy import EPSILON_MIN
+from dpquery.source import Span
+
+__all__ = ["offer"]
+
+_PASTED_DIGITS = 12
+"""Digits of the epsilon that a refusal offers: few enough to read, and cut, so that it fits."""
+
+Limits = tuple[Sequence[Standing], Fraction | None]
+"""The limits as they stand, and that of one query."""
+
+
+def offer(charge: Charge, limits: Limits) -> tuple[str, ...]:
+    """Give lines after `try:`; none where no epsilon would do.
+
+    They hold the call under the caret, with the most that fits beside the others; or, where
+    the others are too much already, the whole statement with all epsilons smaller.
+    """
+    losses = [basic([event]).epsilon for event in charge.events]
+    dearest = losses.index(max(losses))
+    others = charge.events[:dearest] + charge.events[dearest + 1 :]
+    fitting = losses[dearest] * _factor(charge.events[dearest : dearest + 1], others, limits)
+    if charge.retry is not None and fitting >= EPSILON_MIN:
+        before, after = charge.retry
+        beside = " beside the other calls" if basic(others).epsilon else ""
+        return f"{before}{_pasted(fitting)}{after}", f"that is the most that fits{beside}"
+    factor = _factor(charge.events, (), limits)
+    if len(charge.epsilons) < 2 or min(losses) * factor < EPSILON_MIN:
+        return ()
+    text = charge.query
+    for loss, span in sorted(zip(losses, charge.epsilons, strict=True), key=_from_the_end):
+        text = f"{text[: span.start]}{_pasted(loss * factor)}{text[span.end :]}"
+    return *text.splitlines(), "that is the most that fits, in the same proportions"
+
+
+def _from_the_end(call: tuple[Fraction, Span]) -> int:
+    return -call[1].start
+
+
+def _factor(part: Sequence[Event], others: Sequence[Event], limits: Limits) -> Fraction:
+    """Give the largest factor that the epsilons of a part may have; 0 where none may."""
+    standings, cap = limits
+    asked, beside = additive(part), additive(others)
+    quadratic = all(_quadratic(event) for event in part)
+
+    def kept(standing: Standing) -> Fraction:
+        by_epsilon = (standing.left_as_epsilon - beside.loss.epsilon) / asked.loss.epsilon
+        room = standing.left_as_rho - beside.rho
+        if room <= 0 or not quadratic:
+            return by_epsilon
+        return max(by_epsilon, root_below(room / asked.rho, SHORT))
+
+    factors = [kept(standing) for standing in standings]
+    if cap is not None:
+        factors.append((cap - beside.loss.epsilon) / asked.loss.epsilon)
+    return max(Fraction(0), min(factors))
+
+
+def _quadratic(event: Event) -> bool:
+    """Say whether half of the epsilon is surely a quarter of the rho."""
+    match event:
+        case Pure() | BoundedRange():
+            return True
+        case Composed(parts):
+            return all(_quadratic(part) for part in parts)
+    return False
+
+
+def _pasted(number: Fraction) -> str:
+    """Write a positive number as a short decimal that is not above it.
+
+    >>> _pasted(Fraction(13, 10)), _pasted(Fraction(2, 3)), _pasted(Fraction(1, 10**9))
+    ('1.3', '0.666666666666', '0.000000001')
+    """
+    with localcontext(prec=_PASTED_DIGITS, rounding=ROUND_DOWN):
+        cut = Decimal(number.numerator) / Decimal(number.denominator)
+    return f"{cut.normalize():f}"
