@@ -239,6 +239,15 @@ class Session:
         with self._usable():
             return self._free(catalogue.charges(self._ledger.entries(self._account.analyst)))
 
+    def losses(self) -> Answer:
+        """Give what this analyst's charges have lost: in sum, as rho, and by their laws.
+
+        Only the first two are held against limits: the third is for questions fixed beforehand.
+        """
+        with self._usable():
+            name, ceiling = self._account.analyst, self._limits.analyst or self._limits.policy
+            return self._free(catalogue.losses(name, self._ledger.entries(name), ceiling))
+
     def tables(self) -> Answer:
         """Give the tables of the policy."""
         with self._usable():
@@ -307,7 +316,7 @@ class Session:
     def _explain(self, source: Source) -> Explanation:
         plan = self._plan(source)
         scans = [self._engine.describe(frontier.scan) for frontier in plan.frontiers]
-        return explain(plan, self._policy, scans, self._standing().left)
+        return explain(plan, self._policy, scans, self._standing())
 
     def _plan(self, source: Source) -> Plan:
         """Take a text through the stages that look at no data."""

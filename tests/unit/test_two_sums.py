@@ -1,0 +1,83 @@
+"""A session under a delta: epsilons may pass the limit in sum, where their rho keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import dpquery
+from dpquery.policy.samples import sample_directory
+from dpquery.session import Session
+
+STAFF = Path(sample_directory()) / "staff.parquet"
+TENTH = Fraction(1, 10)
+DELTA = Fraction(1, 10)
+"""Far too large for people, so that few queries show what takes hundreds otherwise."""
+
+
+def counts(number: int, epsilon: str = "0.1") -> str:
+    calls = ", ".join([f"DP_COUNT(*, eps={epsilon})"] * number)
+    return f"SELECT {calls} FROM staff"
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    with dpquery.connect(
+        STAFF, unit="person_id", rows_per_unit=1, epsilon=1, delta=DELTA
+    ) as opened:
+        yield opened
+
+
+def test_small_questions_go_on_where_their_rho_leaves_room(session: Session):
+    assert session.sql(counts(12)).loss.epsilon == Fraction(12, 10)
+    budget = session.budget
+    assert (budget.limit.epsilon, budget.limit.delta) == (1, DELTA)
+    assert (budget.spent.delta, budget.left.delta) == (0, DELTA / 2)
+    assert 0 < budget.spent.epsilon < 1
+    assert TENTH < budget.left.epsilon < 1
+
+
+def test_explain_knows_both_sums(session: Session):
+    assert str(session.explain(counts(12))).endswith("1 left; 0.505704 after it")
+    session.sql(counts(12))
+    assert session.budget.left.epsilon == Fraction("0.505704")
+    assert str(session.explain(counts(60))).endswith("0.505704 left; too little for it")
+
+
+def test_what_is_left_is_the_most_that_one_call_can_have(session: Session):
+    session.sql(counts(12))
+    left = session.budget.left.epsilon
+    with pytest.raises(dpquery.BudgetRefused) as caught:
+        session.sql(counts(1, str(float(left + TENTH))))
+    assert caught.value.left == left
+    assert "one suffices" in str(caught.value)
+    session.sql(f"SELECT {caught.value.diagnostic.remedy[0]} FROM staff")
+    assert session.budget.left.epsilon < Fraction(1, 1000)
+
+
+def test_a_large_statement_is_offered_again_with_all_its_epsilons_smaller(session: Session):
+    with pytest.raises(dpquery.BudgetRefused) as caught:
+        session.sql(f"  {counts(60, '0.5')}\n")
+    answer = session.sql(caught.value.diagnostic.remedy[0])
+    assert 1 < answer.loss.epsilon < 30
+
+
+def test_without_a_delta_the_sum_is_all_there_is():
+    with dpquery.connect(STAFF, unit="person_id", rows_per_unit=1, epsilon=1) as session:
+        with pytest.raises(dpquery.BudgetRefused):
+            session.sql(counts(12))
+        session.sql(counts(10))
+        assert session.budget.left.epsilon == 0
+
+
+def test_losses_are_told_by_each_accountant(session: Session):
+    session.sql(counts(12))
+    answer = session.losses()
+    assert answer.columns == ("of", "charges", "epsilon", "zcdp", "pld", "delta")
+    ((name, charges, summed, concentrated, distributed, delta),) = answer.rows
+    assert (name, charges, summed, delta) == ("default", "1", "1.2", "0.05")
+    assert float(distributed) < float(concentrated) < 1
+    assert answer.loss.epsilon == 0
