@@ -121,6 +121,11 @@ def budget(standing: Standing) -> pa.Table:
     row = {"of": standing.name}
     row |= {name: decimal_text(loss.epsilon) for name, loss in parts.items()}
     row |= {f"{name}_delta": decimal_text(loss.delta) for name, loss in parts.items()}
+    if standing.ceiling.converted:
+        rho = (standing.ceiling.rho, standing.total.rho, standing.left_as_rho)
+        row |= {
+            f"{name}_rho": decimal_text(part) for name, part in zip(parts, rho, strict=True)
+        }
     return _texts(row, [tuple(row.values())])
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpquery.privacy import Loss
-from dpquery.zcdp import rho_below
+from dpquery.zcdp import epsilon_above, rho_below
 
 __all__ = ["HALF", "Ceiling"]
 
@@ -28,6 +28,8 @@ class Ceiling:
     """The part of delta at which rho is converted."""
     rho: Fraction = Fraction(0)
     """What rho may add up to: it converts to epsilon at that delta, or to less."""
+    summed: bool = True
+    """Whether epsilons may add up instead; not where the owner stated a rho."""
 
     @classmethod
     def of(cls, limit: Loss, share: Fraction) -> Ceiling:
@@ -35,6 +37,12 @@ class Ceiling:
         converted = limit.delta * share
         rho = rho_below(limit.epsilon, converted) if converted else Fraction(0)
         return cls(limit, converted, rho)
+
+    @classmethod
+    def in_rho(cls, rho: Fraction, delta: Fraction, share: Fraction) -> Ceiling:
+        """Take a rho as the limit, and the epsilon that it converts to for reading."""
+        converted = delta * share
+        return cls(Loss(epsilon_above(rho, converted), delta), converted, rho, summed=False)
 
     @property
     def drawn(self) -> Fraction:

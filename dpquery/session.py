@@ -24,6 +24,7 @@ from dpquery.budget.charge import Account, Limits, Receipt
 from dpquery.budget.ledger import Ledger, open_ledger
 from dpquery.budget.standing import Standing
 from dpquery.builder import Query
+from dpquery.ceilings import Ceiling
 from dpquery.constants import constants_in, filled
 from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, FaultLog
@@ -79,11 +80,10 @@ class Session:
     ) -> None:
         self._policy = policy
         self._account = Account(analyst, secrets.token_hex(8))
-        own, held = policy.analysts.get(analyst), policy.budget.held
         self._limits = Limits(
-            policy=held(policy.budget.limit),
-            analyst=None if own is None else held(own),
-            session=None if ceiling is None else held(ceiling),
+            policy=policy.budget.ceiling,
+            analyst=policy.analysts.get(analyst),
+            session=None if ceiling is None else Ceiling.of(ceiling, policy.budget.share),
             query=policy.budget.max_epsilon_per_query,
         )
         self._notes = tuple(notes)

@@ -79,7 +79,7 @@ def policy_of(table: Table, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> P
     return Policy(
         name="policy.toml",
         neighbours=neighbours,
-        budget=Budget(MOST),
+        budget=Budget(LIMITS.policy),
         tables={table.name: table},
         ledger=LedgerSettings(None),
     )

@@ -144,6 +144,8 @@ def _sums(limit: Standing) -> tuple[str, ...]:
         return ()
     epsilons, rho = decimal_text(limit.total.loss.epsilon), decimal_text(limit.total.rho)
     most = decimal_text(limit.ceiling.rho)
+    if not limit.ceiling.summed:
+        return (f"the limit is a rho of {most}, and rho adds up to {rho} by now.",)
     return (f"epsilons add up to {epsilons} by now, and rho to {rho} of {most}: one suffices.",)
 
 

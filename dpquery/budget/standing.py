@@ -50,7 +50,8 @@ class Standing:
         """What is compared with the limit: the smaller of both sums, rho being converted."""
         epsilon, delta = self.total.loss.epsilon, self.total.loss.delta
         if self.ceiling.converted:
-            epsilon = min(epsilon, epsilon_above(self.total.rho, self.ceiling.converted))
+            converted = epsilon_above(self.total.rho, self.ceiling.converted)
+            epsilon = min(epsilon, converted) if self.ceiling.summed else converted
         return Loss(epsilon, delta)
 
     @property
@@ -66,7 +67,9 @@ class Standing:
 
     @property
     def left_as_epsilon(self) -> Fraction:
-        """What epsilons may still add up to; never below zero."""
+        """What epsilons may still add up to; nothing where they are not added up."""
+        if not self.ceiling.summed:
+            return Fraction(0)
         return max(self.limit.epsilon - self.total.loss.epsilon, Fraction(0))
 
     @property

@@ -76,16 +76,16 @@ def _ledger_losses(file: str) -> int:
     from dpquery.budget.reported import COLUMNS, row
 
     policy, ledger = _existing_ledger(file)
-    whole = policy.budget.limit
+    whole = policy.budget.ceiling
     with closing(ledger):
         of = {name: ledger.entries(name) for name in policy.analysts or ["default"]}
     rows = [
-        row(visible(name), entries, policy.budget.held(policy.analysts.get(name, whole)))
+        row(visible(name), entries, policy.analysts.get(name, whole))
         for name, entries in of.items()
     ]
     if len(of) > 1:
         every = [entry for entries in of.values() for entry in entries]
-        rows.append(row("all together", every, policy.budget.held(whole)))
+        rows.append(row("all together", every, whole))
     columns = zip(*([text or "–" for text in texts] for texts in rows), strict=True)
     show(
         lay_out([TextColumn(head, texts) for head, texts in zip(COLUMNS, columns, strict=True)])

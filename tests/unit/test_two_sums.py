@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -71,6 +72,28 @@ def test_without_a_delta_the_sum_is_all_there_is():
             session.sql(counts(12))
         session.sql(counts(10))
         assert session.budget.left.epsilon == 0
+
+
+def test_a_budget_in_rho_counts_rho_alone(tmp_path: Path):
+    policy = Path(shutil.copytree(sample_directory(), tmp_path / "data")) / "policy.toml"
+    text = policy.read_text("utf-8")
+    assert "\nepsilon = 2.0" in text
+    policy.write_text(text.replace("\nepsilon = 2.0", "\nrho = 0.02\ndelta = 1e-6", 1), "utf-8")
+    with dpquery.connect(policy) as session:
+        session.sql(counts(1, "0.1"))
+        names = session.sql("SHOW BUDGET").columns[-3:]
+        row = session.sql("SHOW BUDGET").rows[0]
+        assert names == ("limit_rho", "spent_rho", "left_rho")
+        assert row[-3:] == ("0.02", "0.005", "0.015")
+        assert session.budget.left.epsilon == Fraction("0.173205")
+        with pytest.raises(dpquery.BudgetRefused) as caught:
+            session.sql(counts(1, "0.2"))
+        assert "the limit is a rho of 0.02, and rho adds up to 0.005 by now." in str(
+            caught.value
+        )
+        session.sql(f"SELECT {caught.value.diagnostic.remedy[0]} FROM staff")
+    with dpquery.connect(policy) as session, pytest.raises(dpquery.BudgetRefused):
+        session.sql(counts(1, "0.001"))
 
 
 def test_losses_are_told_by_each_accountant(session: Session):
