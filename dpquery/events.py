@@ -18,6 +18,7 @@ __all__ = [
     "Approximate",
     "BoundedRange",
     "Composed",
+    "Concentrated",
     "Event",
     "Gaussian",
     "Pure",
@@ -58,6 +59,19 @@ class Gaussian:
 
 
 @dataclass(frozen=True, slots=True)
+class Concentrated:
+    """A release that is rho-zCDP, as it was asked for; it has no epsilon to be added up.
+
+    Epsilon and delta are what rho alone implies at the delta that the policy keeps for
+    conversion: they are for reading, and draw on nothing.
+    """
+
+    rho: Fraction
+    epsilon: Fraction
+    delta: Fraction
+
+
+@dataclass(frozen=True, slots=True)
 class Approximate:
     """A release that is (epsilon, delta)-differentially private, and no more is claimed."""
 
@@ -72,7 +86,7 @@ class Composed:
     parts: tuple[Event, ...]
 
 
-Event = Pure | BoundedRange | Gaussian | Approximate | Composed
+Event = Pure | BoundedRange | Gaussian | Concentrated | Approximate | Composed
 
 
 def encode(event: Event) -> str:
@@ -92,6 +106,8 @@ def _listed(event: Event) -> list[object]:
             return ["bounded-range", str(epsilon)]
         case Gaussian(rho, epsilon, delta):
             return ["gaussian", str(rho), str(epsilon), str(delta)]
+        case Concentrated(rho, epsilon, delta):
+            return ["concentrated", str(rho), str(epsilon), str(delta)]
         case Approximate(epsilon, delta):
             return ["approximate", str(epsilon), str(delta)]
         case Composed(parts):
@@ -118,6 +134,8 @@ def _read(value: object) -> Event:
             return BoundedRange(Fraction(epsilon))
         case ["gaussian", str(rho), str(epsilon), str(delta)]:
             return Gaussian(Fraction(rho), Fraction(epsilon), Fraction(delta))
+        case ["concentrated", str(rho), str(epsilon), str(delta)]:
+            return Concentrated(Fraction(rho), Fraction(epsilon), Fraction(delta))
         case ["approximate", str(epsilon), str(delta)]:
             return Approximate(Fraction(epsilon), Fraction(delta))
         case ["composed", *parts]:

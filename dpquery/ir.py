@@ -113,6 +113,8 @@ class Options:
     smooth: Fraction | None = None
     """In units of the argument; of moments, in days or microseconds."""
     smooth_span: Span | None = None
+    rho: Fraction | None = None
+    """Asked for in place of epsilon, which is what it comes to once the plan converts it."""
 
 
 @dataclass(frozen=True, slots=True)

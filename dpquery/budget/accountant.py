@@ -7,12 +7,20 @@ limits, and it refuses an event that it does not know. Numbers stay exact (I8).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
 from dpquery.errors import internal
-from dpquery.events import Approximate, BoundedRange, Composed, Event, Gaussian, Pure
+from dpquery.events import (
+    Approximate,
+    BoundedRange,
+    Composed,
+    Concentrated,
+    Event,
+    Gaussian,
+    Pure,
+)
 from dpquery.privacy import NO_LOSS, Loss
 
 __all__ = ["ACCOUNTANTS", "NOTHING", "Accountant", "Spent", "additive", "basic"]
@@ -29,9 +37,12 @@ class Spent:
     """Epsilons, and the deltas that events have of their own."""
     rho: Fraction = Fraction(0)
     """The same releases in zCDP, beside those deltas."""
+    summed: bool = True
+    """Whether each of them has an epsilon, so that these can be added up."""
 
     def __add__(self, other: Spent) -> Spent:
-        return Spent(self.loss + other.loss, self.rho + other.rho)
+        summed = self.summed and other.summed
+        return Spent(self.loss + other.loss, self.rho + other.rho, summed)
 
 
 NOTHING = Spent(NO_LOSS)
@@ -43,6 +54,8 @@ Accountant = Callable[[Iterable[Event]], Spent]
 def basic(events: Iterable[Event]) -> Loss:
     """Add up epsilons and deltas; valid also when each query is chosen after earlier answers.
 
+    Of releases that were asked for in rho, it adds what that implies for each alone.
+
     >>> from fractions import Fraction
     >>> basic([Pure(Fraction(1, 2)), Composed((Pure(Fraction(1, 4)), Pure(Fraction(1, 4))))])
     Loss(epsilon=Fraction(1, 1), delta=Fraction(0, 1))
@@ -50,7 +63,16 @@ def basic(events: Iterable[Event]) -> Loss:
     Raises:
         InternalError: an event is unknown, or would give loss back.
     """
-    return additive(events).loss
+    return sum((_basic(event) for event in events), NO_LOSS)
+
+
+def _basic(event: Event) -> Loss:
+    match event:
+        case Concentrated(_, epsilon, delta):
+            return Loss(epsilon, delta)
+        case Composed(parts):
+            return basic(parts)
+    return _additive(event).loss
 
 
 def additive(events: Iterable[Event]) -> Spent:
@@ -80,6 +102,8 @@ def _additive(event: Event) -> Spent:
             return _spent(Loss(epsilon), epsilon**2 / 8)
         case Gaussian(rho, epsilon, delta):
             return _spent(Loss(epsilon, delta), rho)
+        case Concentrated(rho):
+            return replace(_spent(NO_LOSS, rho), summed=False)
         case Approximate(epsilon, delta):
             return _spent(Loss(epsilon, delta), epsilon**2 / 2)
         case Composed(parts):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpquery.budget.accountant import Accountant
+from dpquery.budget.accountant import Accountant, additive, basic
 from dpquery.budget.charge import Charge, Limits
 from dpquery.budget.offers import offer
 from dpquery.budget.record import Totals
@@ -53,16 +53,17 @@ def require_within(
     """
     if not charge.events:
         return
-    asked, standings = accountant(charge.events), _standings(limits, totals)
+    asked, told = accountant(charge.events), basic(charge.events)
+    standings = _standings(limits, totals)
     passed = [standing for standing in standings if not standing.admits(asked)]
     deltas = min(standings, key=lambda standing: standing.left_of_delta)
-    request = _Request(charge, accountant, asked.loss, standings, limits.query)
-    if limits.query is not None and asked.loss.epsilon > limits.query:
+    request = _Request(charge, told, standings, limits.query)
+    if limits.query is not None and told.epsilon > limits.query:
         raise request.above_one_query(limits.query)
     if passed:
         raise request.above_epsilon(_least(passed))
     if asked.loss.delta > deltas.left_of_delta:
-        raise request.above_delta(deltas)
+        raise request.above_delta(deltas, asked.loss.delta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,6 @@ class _Request:
     """A charge that is refused, and what could be asked for instead."""
 
     charge: Charge
-    accountant: Accountant
     asked: Loss
     standings: list[Standing]
     cap: Fraction | None
@@ -78,7 +78,7 @@ class _Request:
     @property
     def largest(self) -> Fraction:
         """The epsilon under the caret."""
-        return max(self.accountant([event]).loss.epsilon for event in self.charge.events)
+        return max(basic([event]).epsilon for event in self.charge.events)
 
     @property
     def most(self) -> Fraction:
@@ -111,8 +111,8 @@ class _Request:
         )
         return BudgetRefused(diagnostic, self.asked.epsilon, self.most)
 
-    def above_delta(self, limit: Standing) -> BudgetRefused:
-        asked, left = decimal_text(self.asked.delta), decimal_text(limit.left_of_delta)
+    def above_delta(self, limit: Standing, drawn: Fraction) -> BudgetRefused:
+        asked, left = decimal_text(drawn), decimal_text(limit.left_of_delta)
         spending = _spending(limit, "delta", limit.limit.delta, limit.spent.delta)
         diagnostic = Diagnostic(
             "DPQ503",
@@ -122,12 +122,13 @@ class _Request:
             (spending, *_parted(limit)),
             _more(limit, "delta"),
         )
-        return BudgetRefused(diagnostic, self.asked.delta, limit.left_of_delta)
+        return BudgetRefused(diagnostic, drawn, limit.left_of_delta)
 
     def _offer(self) -> tuple[str, ...]:
         """Nothing, where a smaller epsilon would not help with delta."""
         left = min(standing.left_of_delta for standing in self.standings)
-        return () if self.asked.delta > left else offer(self.charge, (self.standings, self.cap))
+        drawn = additive(self.charge.events).loss.delta
+        return () if drawn > left else offer(self.charge, (self.standings, self.cap))
 
 
 def _spending(limit: Standing, what: str, ceiling: Fraction, spent: Fraction) -> str:
@@ -144,8 +145,8 @@ def _sums(limit: Standing) -> tuple[str, ...]:
         return ()
     epsilons, rho = decimal_text(limit.total.loss.epsilon), decimal_text(limit.total.rho)
     most = decimal_text(limit.ceiling.rho)
-    if not limit.ceiling.summed:
-        return (f"the limit is a rho of {most}, and rho adds up to {rho} by now.",)
+    if not limit.summed:
+        return (f"rho adds up to {rho} of {most} by now, and epsilons are not added up.",)
     return (f"epsilons add up to {epsilons} by now, and rho to {rho} of {most}: one suffices.",)
 
 

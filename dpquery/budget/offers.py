@@ -12,9 +12,10 @@ from fractions import Fraction
 from dpquery.budget.accountant import additive, basic
 from dpquery.budget.charge import Charge
 from dpquery.budget.standing import SHORT, Standing, root_below
-from dpquery.events import BoundedRange, Composed, Event, Pure
+from dpquery.events import BoundedRange, Composed, Concentrated, Event, Pure
 from dpquery.privacy import EPSILON_MIN
 from dpquery.source import Span
+from dpquery.zcdp import rho_below
 
 __all__ = ["offer"]
 
@@ -34,13 +35,19 @@ def offer(charge: Charge, limits: Limits) -> tuple[str, ...]:
     losses = [basic([event]).epsilon for event in charge.events]
     dearest = losses.index(max(losses))
     others = charge.events[:dearest] + charge.events[dearest + 1 :]
-    fitting = losses[dearest] * _factor(charge.events[dearest : dearest + 1], others, limits)
+    one = charge.events[dearest]
+    asked = one.rho if isinstance(one, Concentrated) else losses[dearest]
+    fitting = asked * _factor((one,), others, limits)
     if charge.retry is not None and fitting >= EPSILON_MIN:
         before, after = charge.retry
         beside = " beside the other calls" if basic(others).epsilon else ""
         return f"{before}{_pasted(fitting)}{after}", f"that is the most that fits{beside}"
     factor = _factor(charge.events, (), limits)
-    if len(charge.epsilons) < 2 or min(losses) * factor < EPSILON_MIN:
+    if (
+        not additive(charge.events).summed
+        or len(charge.epsilons) < 2
+        or min(losses) * factor < EPSILON_MIN
+    ):
         return ()
     text = charge.query
     for loss, span in sorted(zip(losses, charge.epsilons, strict=True), key=_from_the_end):
@@ -56,19 +63,34 @@ def _factor(part: Sequence[Event], others: Sequence[Event], limits: Limits) -> F
     """Give the largest factor that the epsilons of a part may have; 0 where none may."""
     standings, cap = limits
     asked, beside = additive(part), additive(others)
-    quadratic = all(_quadratic(event) for event in part)
 
     def kept(standing: Standing) -> Fraction:
-        by_epsilon = (standing.left_as_epsilon - beside.loss.epsilon) / asked.loss.epsilon
-        room = standing.left_as_rho - beside.rho
-        if room <= 0 or not quadratic:
-            return by_epsilon
-        return max(by_epsilon, root_below(room / asked.rho, SHORT))
+        by_epsilon = Fraction(0)
+        if asked.summed and beside.summed:
+            by_epsilon = (standing.left_as_epsilon - beside.loss.epsilon) / asked.loss.epsilon
+        return max(
+            by_epsilon, _by_rho(part, max(standing.left_as_rho - beside.rho, Fraction(0)))
+        )
 
     factors = [kept(standing) for standing in standings]
     if cap is not None:
-        factors.append((cap - beside.loss.epsilon) / asked.loss.epsilon)
+        factors.append(_below_cap(part, max(cap - basic(others).epsilon, Fraction(0))))
     return max(Fraction(0), min(factors))
+
+
+def _below_cap(part: Sequence[Event], room: Fraction) -> Fraction:
+    match part:
+        case [Concentrated(rho, _, delta)]:
+            return rho_below(room, delta) / rho
+    return room / basic(part).epsilon
+
+
+def _by_rho(part: Sequence[Event], room: Fraction) -> Fraction:
+    """Give the factor at which a part has a rho; 0 where that is not known."""
+    ratio = room / additive(part).rho
+    if all(isinstance(event, Concentrated) for event in part):
+        return ratio
+    return root_below(ratio, SHORT) if all(map(_quadratic, part)) else Fraction(0)
 
 
 def _quadratic(event: Event) -> bool:

@@ -35,10 +35,10 @@ class Total:
         """Add one charge."""
         return Total(self.spent + spent, self.charges + 1)
 
-    def listed(self) -> tuple[str, str, str, int]:
+    def listed(self) -> tuple[str, str, str, bool, int]:
         """Give the numbers, exactly, as texts."""
-        loss = self.spent.loss
-        return str(loss.epsilon), str(loss.delta), str(self.spent.rho), self.charges
+        loss, rho, summed = self.spent.loss, self.spent.rho, self.spent.summed
+        return str(loss.epsilon), str(loss.delta), str(rho), summed, self.charges
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Totals:
         """Write the totals exactly.
 
         >>> Totals().plus(Spent(Loss(Fraction("0.5")), Fraction("0.125"))).text()
-        '[["1/2","0","1/8",1],["1/2","0","1/8",1],["1/2","0","1/8",1]]'
+        '[["1/2","0","1/8",true,1],["1/2","0","1/8",true,1],["1/2","0","1/8",true,1]]'
 
         Raises:
             InternalError: Python writes no number that long. Epsilons are decimals of at most
@@ -85,9 +85,9 @@ class Totals:
 
 def _total(part: object) -> Total:
     match part:
-        case [str(epsilon), str(delta), str(rho), int(charges)]:
+        case [str(epsilon), str(delta), str(rho), bool(summed), int(charges)]:
             loss = Loss(Fraction(epsilon), Fraction(delta))
-            return Total(Spent(loss, Fraction(rho)), charges)
+            return Total(Spent(loss, Fraction(rho), summed), charges)
     raise ValueError("not the totals of a ledger")
 
 

@@ -13,10 +13,18 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 
-from dpquery.budget.accountant import additive
+from dpquery.budget.accountant import additive, basic
 from dpquery.budget.charge import Entry
 from dpquery.ceilings import Ceiling
-from dpquery.events import Approximate, BoundedRange, Composed, Event, Gaussian, Pure
+from dpquery.events import (
+    Approximate,
+    BoundedRange,
+    Composed,
+    Concentrated,
+    Event,
+    Gaussian,
+    Pure,
+)
 from dpquery.privacy import Loss, decimal_text
 from dpquery.zcdp import epsilon_above
 
@@ -38,7 +46,7 @@ class Reported:
     """The epsilon of some charges, by each accountant that can tell."""
 
     summed: Loss
-    """Epsilons and deltas added up."""
+    """Epsilons and deltas added up; of what was asked for in rho, what it comes to alone."""
     concentrated: Fraction | None
     """Rho added up and converted; None without a delta."""
     distributed: Fraction | None
@@ -53,9 +61,9 @@ def reported(events: Iterable[Event], ceiling: Ceiling) -> Reported:
     spent = additive(charged)
     delta = spent.loss.delta + ceiling.converted
     if not ceiling.converted:
-        return Reported(spent.loss, None, None, delta)
+        return Reported(basic(charged), None, None, delta)
     converted = epsilon_above(spent.rho, ceiling.converted)
-    return Reported(spent.loss, converted, _distributed(charged, delta), delta)
+    return Reported(basic(charged), converted, _distributed(charged, delta), delta)
 
 
 def row(name: str, charges: Sequence[Entry], ceiling: Ceiling) -> tuple[str | None, ...]:
@@ -98,7 +106,11 @@ def _claims(events: Iterable[Event]) -> Iterator[Loss]:
         match event:
             case Pure(epsilon) | BoundedRange(epsilon):
                 yield Loss(epsilon)
-            case Gaussian(_, epsilon, delta) | Approximate(epsilon, delta):
+            case (
+                Gaussian(_, epsilon, delta)
+                | Concentrated(_, epsilon, delta)
+                | Approximate(epsilon, delta)
+            ):
                 yield Loss(epsilon, delta)
             case Composed(parts):
                 yield from _claims(parts)

@@ -41,6 +41,11 @@ class Standing:
     """How many charges spent it."""
 
     @property
+    def summed(self) -> bool:
+        """Whether epsilons can be added up, by the limit and by what was asked."""
+        return self.ceiling.summed and self.total.summed
+
+    @property
     def limit(self) -> Loss:
         """The most that may be lost."""
         return self.ceiling.limit
@@ -51,7 +56,7 @@ class Standing:
         epsilon, delta = self.total.loss.epsilon, self.total.loss.delta
         if self.ceiling.converted:
             converted = epsilon_above(self.total.rho, self.ceiling.converted)
-            epsilon = min(epsilon, converted) if self.ceiling.summed else converted
+            epsilon = min(epsilon, converted) if self.summed else converted
         return Loss(epsilon, delta)
 
     @property
@@ -68,7 +73,7 @@ class Standing:
     @property
     def left_as_epsilon(self) -> Fraction:
         """What epsilons may still add up to; nothing where they are not added up."""
-        if not self.ceiling.summed:
+        if not self.summed:
             return Fraction(0)
         return max(self.limit.epsilon - self.total.loss.epsilon, Fraction(0))
 
@@ -79,7 +84,8 @@ class Standing:
 
     def admits(self, asked: Spent) -> bool:
         """Say whether one of both sums keeps the limit; delta is another matter."""
-        return asked.loss.epsilon <= self.left_as_epsilon or asked.rho <= self.left_as_rho
+        by_epsilon = asked.summed and asked.loss.epsilon <= self.left_as_epsilon
+        return by_epsilon or asked.rho <= self.left_as_rho
 
 
 def root_below(square: Fraction, digits: int) -> Fraction:

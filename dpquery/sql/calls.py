@@ -70,7 +70,9 @@ class Calls:
             order = self._order(function, node, first, second)
         argument = None if distinct else self._argument(function, first)
         text = self.rows.spans.text(node)
-        if "eps" not in named:
+        if "eps" in named and "rho" in named:
+            self._both(text, self.rows.spans.of(node), named["rho"][1])
+        if "eps" not in named and "rho" not in named:
             self._missing(function, node, "eps", "eps is missing", f"{text[:-1]}, eps=0.5)")
         options = read_options(function, argument, named)
         call = Call(
@@ -121,7 +123,7 @@ class Calls:
         parts = node.args.get("expressions") if isinstance(node, exp.Anonymous) else None
         given = list(node.iter_expressions()) if parts is None else parts
         named = [self.rows.spans.text(part) for part in given if self._name_of(part)]
-        if not any(text.lower().startswith("eps") for text in named):
+        if not any(text.lower().startswith(("eps", "rho")) for text in named):
             named.append("eps=0.5")
         positional = [part for part in given if not self._name_of(part)]
         return meant_call(name, positional, self.rows, ", ".join(named))
@@ -301,6 +303,19 @@ class Calls:
                 "given before",
                 ("each argument has one value.",),
                 (self._without(node, item),),
+            )
+        )
+
+    def _both(self, call: str, whole: Span, rho: Span) -> NoReturn:
+        offered = without(call, rho.start - whole.start, rho.end - whole.start)
+        raise NameRefused(
+            Diagnostic(
+                "DPQ209",
+                "eps and rho are both given",
+                rho,
+                "in place of eps",
+                ("each of them says how much the call may spend.",),
+                (offered,),
             )
         )
 

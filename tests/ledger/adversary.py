@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from dpquery.events import Approximate, Event, Gaussian, Pure
+from dpquery.events import Approximate, Concentrated, Event, Gaussian, Pure
 
 STEP = Fraction(1, 10)
 Counts = tuple[int, ...]
@@ -48,6 +48,12 @@ def both_ways(steps: int) -> Asked:
     )
     twice = ((heads**2, 2 * steps), (2 * heads * tails, 0), (tails**2, -2 * steps))
     return Asked(event, twice)
+
+
+def concentrated(steps: int) -> Asked:
+    """The same, asked for in rho."""
+    event = Concentrated((steps * STEP) ** 2, 2 * steps * STEP, Fraction(0))
+    return Asked(event, both_ways(steps).outcomes)
 
 
 def _coin(steps: int) -> tuple[tuple[float, int], ...]:

@@ -8,15 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.budget.accountant import ACCOUNTANTS, NOTHING, additive, basic
+from dpquery.budget.accountant import ACCOUNTANTS, NOTHING, Spent, additive, basic
 from dpquery.errors import InternalError
-from dpquery.events import Approximate, BoundedRange, Composed, Gaussian, Pure
+from dpquery.events import (
+    Approximate,
+    BoundedRange,
+    Composed,
+    Concentrated,
+    Gaussian,
+    Pure,
+    decode,
+    encode,
+)
 from dpquery.privacy import NO_LOSS, Loss
 
 amounts = st.fractions(min_value=0, max_value=10)
 events = st.recursive(
     st.builds(Pure, amounts)
     | st.builds(BoundedRange, amounts)
+    | st.builds(Concentrated, amounts, amounts, amounts)
     | st.builds(Gaussian, amounts, amounts, amounts)
     | st.builds(Approximate, amounts, amounts),
     lambda parts: st.builds(Composed, st.lists(parts, max_size=3).map(tuple)),
@@ -54,11 +64,23 @@ def exactly(event):
     match event:
         case Composed(parts):
             return sum(map(exactly, parts))
-        case Gaussian(rho):
+        case Gaussian(rho) | Concentrated(rho):
             return rho
         case BoundedRange(epsilon):
             return epsilon**2 / 8
     return event.epsilon**2 / 2
+
+
+def test_what_was_asked_for_in_rho_has_no_epsilon_to_add_up():
+    noise = Concentrated(Fraction(1, 200), Fraction(1, 2), Fraction(1, 10**6))
+    spent = additive([Pure(Fraction(1)), Composed((noise,))])
+    assert spent == Spent(Loss(Fraction(1)), Fraction(101, 200), summed=False)
+    assert basic([noise, noise]) == Loss(Fraction(1), Fraction(2, 10**6))
+
+
+@given(events)
+def test_every_event_is_read_as_it_was_written(event):
+    assert decode(encode(event)) == event
 
 
 def test_nothing_loses_nothing():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -12,10 +13,12 @@ from dpquery.budget.accountant import Spent, additive
 from dpquery.budget.charge import Charge, Limits
 from dpquery.budget.decision import binding, require_within
 from dpquery.budget.record import Total, Totals
+from dpquery.ceilings import Ceiling
 from dpquery.errors import BudgetRefused
-from dpquery.events import Pure
+from dpquery.events import Concentrated, Pure
 from dpquery.privacy import EPSILON_MIN, exact_number
 from dpquery.source import Source, Span
+from dpquery.zcdp import rho_below
 from tests.ledger.helpers import gaussian, limits, loss, pure
 
 UNKNOWN = Fraction(0)
@@ -203,6 +206,35 @@ def test_a_statement_of_several_calls_is_offered_whole_where_one_cannot_give_way
     require_within(Charge(smaller, (), offered), additive, ceilings, before)
     larger = tuple(Pure(epsilon * Fraction(10**5 + 2, 10**5)) for epsilon in found)
     refusal(Charge(larger, (), offered), ceilings, before)
+
+
+def rho(amount: object) -> Concentrated:
+    """A release that alone comes to half an epsilon, at a delta that nobody draws."""
+    return Concentrated(Fraction(amount), Fraction(1, 2), Fraction(1, 2))
+
+
+def test_a_charge_in_rho_is_held_against_rho_and_offers_one():
+    ceilings = Limits(Ceiling.in_rho(Fraction("0.02"), Fraction(1, 10**6), Fraction(1, 2)))
+    before = Totals(Total(Spent(loss(0), Fraction("0.015"), summed=False), 3))
+    words = ("DP_COUNT(*, rho=", ")")
+    require_within(Charge((rho("0.005"),), (), ""), additive, ceilings, before)
+    charge = Charge((rho("0.006"),), (), "SELECT ...", Span(0, 6), words)
+    assert refusal(charge, ceilings, before).diagnostic.remedy[0] == "DP_COUNT(*, rho=0.005)"
+    several = Charge((rho("0.006"), Pure(Fraction("0.02"))), (), "", Span(0, 6), words)
+    offered = refusal(several, ceilings, before).diagnostic.remedy[0]
+    assert offered == "DP_COUNT(*, rho=0.0048)"
+    capped = replace(ceilings, query=Fraction(1, 10))
+    error = refusal(Charge((rho("0.005"),), (), "", None, words), capped, Totals())
+    assert error.code == "DPQ502"
+    fitting = exact_number(error.diagnostic.remedy[0].split("rho=")[1].rstrip(")"))
+    assert 0 < fitting <= rho_below(Fraction(1, 10), Fraction(1, 2))
+
+
+def test_after_a_charge_in_rho_epsilons_no_longer_keep_a_limit():
+    before = Totals(Total(Spent(loss(0), Fraction(1, 5), summed=False), 1))
+    assert binding(PARTED, before).left.epsilon == 0
+    assert refusal(pure("0.1"), PARTED, before).code == "DPQ501"
+    require_within(pure("0.1"), additive, PARTED, Totals())
 
 
 def test_a_limit_with_one_sum_is_as_it_was():

@@ -20,7 +20,15 @@ from dpquery.errors import BudgetRefused
 from dpquery.events import Pure
 from dpquery.privacy import EPSILON_MAX, EPSILON_MIN, Loss
 from dpquery.zcdp import epsilon_above, rho_below
-from tests.ledger.adversary import Asked, Counts, approximate, both_ways, pure, worst_delta
+from tests.ledger.adversary import (
+    Asked,
+    Counts,
+    approximate,
+    both_ways,
+    concentrated,
+    pure,
+    worst_delta,
+)
 
 ONE, DELTA = Fraction(1), Fraction(1, 10)
 HALF_OF_DELTA = DELTA * HALF
@@ -29,7 +37,11 @@ MENUS = {
     "pure and approximate": [pure(1), pure(3), approximate(1, HALF_OF_DELTA)],
     "all": [pure(1), pure(3), both_ways(2), approximate(1, HALF_OF_DELTA / 2)],
     "both ways": [pure(1), both_ways(1), approximate(1, HALF_OF_DELTA)],
+    "in rho": [pure(1), concentrated(2), approximate(1, HALF_OF_DELTA)],
 }
+CEILING = Ceiling.of(Loss(ONE, DELTA), HALF)
+CEILINGS = {"either": CEILING, "rho": Ceiling.in_rho(CEILING.rho, DELTA, HALF)}
+"""Both allow an epsilon of 1."""
 
 
 def spent(menu: Sequence[Asked], counts: Counts) -> Spent:
@@ -37,7 +49,7 @@ def spent(menu: Sequence[Asked], counts: Counts) -> Spent:
     for asked, n in zip(menu, counts, strict=True):
         each = additive([asked.event])
         loss = Loss(n * each.loss.epsilon, n * each.loss.delta)
-        total += Spent(loss, n * each.rho)
+        total += Spent(loss, n * each.rho, each.summed or not n)
     return total
 
 
@@ -56,10 +68,10 @@ def ours(menu: Sequence[Asked], ceiling: Ceiling) -> Callable[[Counts, int], boo
     return admits
 
 
+@pytest.mark.parametrize("ceiling", CEILINGS)
 @pytest.mark.parametrize("name", MENUS)
-def test_no_choice_of_questions_passes_the_limit(name: str) -> None:
-    ceiling = Ceiling.of(Loss(ONE, DELTA), HALF)
-    found = worst_delta(ONE, MENUS[name], ours(MENUS[name], ceiling))
+def test_no_choice_of_questions_passes_the_limit(name: str, ceiling: str) -> None:
+    found = worst_delta(ONE, MENUS[name], ours(MENUS[name], CEILINGS[ceiling]))
     assert 0.1 < found / float(DELTA) <= 1
 
 

@@ -30,7 +30,7 @@ FLOATS_ALLOWED = {
     # the width of an interval
     "MARGIN",
 }  # fmt: skip
-FRACTIONS_DIVIDED = {"loss", "rho", "calibrated", "variance_ratio", "scale", "reach"}
+FRACTIONS_DIVIDED = {"loss", "rho", "of_rho", "calibrated", "variance_ratio", "scale", "reach"}
 """Here `/` stands between Fractions, as the types say."""
 INTEGER_MATHS = {"isqrt", "gcd", "comb"}
 INTEGER_NUMPY = {

@@ -12,6 +12,7 @@ import pytest
 import dpquery
 from dpquery.policy.samples import sample_directory
 from dpquery.session import Session
+from dpquery.zcdp import epsilon_above
 
 STAFF = Path(sample_directory()) / "staff.parquet"
 TENTH = Fraction(1, 10)
@@ -74,11 +75,60 @@ def test_without_a_delta_the_sum_is_all_there_is():
         assert session.budget.left.epsilon == 0
 
 
-def test_a_budget_in_rho_counts_rho_alone(tmp_path: Path):
-    policy = Path(shutil.copytree(sample_directory(), tmp_path / "data")) / "policy.toml"
-    text = policy.read_text("utf-8")
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    """The samples under a budget of rho."""
+    path = Path(shutil.copytree(sample_directory(), tmp_path / "data")) / "policy.toml"
+    text = path.read_text("utf-8")
     assert "\nepsilon = 2.0" in text
-    policy.write_text(text.replace("\nepsilon = 2.0", "\nrho = 0.02\ndelta = 1e-6", 1), "utf-8")
+    path.write_text(text.replace("\nepsilon = 2.0", "\nrho = 0.02\ndelta = 1e-6", 1), "utf-8")
+    return path
+
+
+def test_gaussian_noise_is_asked_for_in_rho(policy: Path):
+    """A count at rho = 0.005 has a standard deviation of 10, and means moments of one draw."""
+    with dpquery.connect(policy) as session:
+        query = "SELECT DP_COUNT(*, rho=0.005) AS n, DP_AVG(salary, rho=0.005) FROM staff"
+        steps = session.explain(query).steps
+        assert [step.mechanism for step in steps] == ["gaussian", "gaussian"]
+        assert steps[0].noise_scale == "10"
+        answer = session.sql(query)
+        each = epsilon_above(Fraction(5, 1000), Fraction(5, 10**7))
+        assert answer.loss == dpquery.Loss(2 * each, Fraction(1, 10**6))
+        assert 800 < answer.rows[0][0] < 1200
+        assert session.sql("SHOW BUDGET").rows[0][-3:] == ("0.02", "0.01", "0.01")
+        assert session.budget.spent.delta == 0
+        with pytest.raises(dpquery.BudgetRefused) as caught:
+            session.sql("SELECT DP_SUM(age, rho=0.011) FROM staff")
+        session.sql(f"SELECT {caught.value.diagnostic.remedy[0]} FROM staff")
+        assert session.budget.left.epsilon == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "at"),
+    [
+        ("DP_COUNT(*, rho=0.005, mechanism='laplace')", "'laplace'"),
+        ("DP_SUM(age, delta=1e-7, rho=0.005) FILTER (WHERE remote)", "1e-7"),
+    ],
+)
+def test_rho_asks_for_gaussian_noise_at_the_policys_delta(policy: Path, call: str, at: str):
+    """What is offered passes; laplace, where it was written, is taken away."""
+    with dpquery.connect(policy) as session:
+        with pytest.raises(dpquery.PlanRefused) as caught:
+            session.sql(f"SELECT {call} FROM staff")
+        assert caught.value.code == "DPQ403"
+        assert caught.value.source.snippet(caught.value.span) == at
+        session.explain(f"SELECT {caught.value.diagnostic.remedy[0]} FROM staff")
+
+
+def test_rho_is_for_budgets_in_rho(session: Session):
+    with pytest.raises(dpquery.PlanRefused) as caught:
+        session.sql("SELECT DP_COUNT(*, rho=0.005) FROM staff")
+    assert caught.value.code == "DPQ403"
+    session.explain(f"SELECT {caught.value.diagnostic.remedy[0]} FROM staff")
+
+
+def test_a_budget_in_rho_counts_rho_alone(policy: Path):
     with dpquery.connect(policy) as session:
         session.sql(counts(1, "0.1"))
         names = session.sql("SHOW BUDGET").columns[-3:]
@@ -88,7 +138,7 @@ def test_a_budget_in_rho_counts_rho_alone(tmp_path: Path):
         assert session.budget.left.epsilon == Fraction("0.173205")
         with pytest.raises(dpquery.BudgetRefused) as caught:
             session.sql(counts(1, "0.2"))
-        assert "the limit is a rho of 0.02, and rho adds up to 0.005 by now." in str(
+        assert "rho adds up to 0.005 of 0.02 by now, and epsilons are not added up." in str(
             caught.value
         )
         session.sql(f"SELECT {caught.value.diagnostic.remedy[0]} FROM staff")
