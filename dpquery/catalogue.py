@@ -13,14 +13,26 @@ import pyarrow as pa
 
 from dpquery import functions as registry
 from dpquery.arrow import table_of
-from dpquery.budget.charge import Entry, Standing
+from dpquery.budget.charge import Entry
+from dpquery.budget.reported import COLUMNS, row
+from dpquery.budget.standing import Standing
+from dpquery.ceilings import Ceiling
 from dpquery.errors import Diagnostic, NameRefused, nearest
 from dpquery.layout import value_text
 from dpquery.policy.model import Column, Policy, Table, Value
 from dpquery.privacy import decimal_text
 from dpquery.sql.names import INTERVAL_ENDS, fold, listed_names, written_name
 
-__all__ = ["budget", "charges", "columns", "find_table", "functions", "lines", "tables"]
+__all__ = [
+    "budget",
+    "charges",
+    "columns",
+    "find_table",
+    "functions",
+    "lines",
+    "losses",
+    "tables",
+]
 
 
 def tables(policy: Policy) -> pa.Table:
@@ -109,7 +121,17 @@ def budget(standing: Standing) -> pa.Table:
     row = {"of": standing.name}
     row |= {name: decimal_text(loss.epsilon) for name, loss in parts.items()}
     row |= {f"{name}_delta": decimal_text(loss.delta) for name, loss in parts.items()}
+    if standing.ceiling.converted:
+        rho = (standing.ceiling.rho, standing.total.rho, standing.left_as_rho)
+        row |= {
+            f"{name}_rho": decimal_text(part) for name, part in zip(parts, rho, strict=True)
+        }
     return _texts(row, [tuple(row.values())])
+
+
+def losses(name: str, entries: Sequence[Entry], ceiling: Ceiling) -> pa.Table:
+    """Show what one analyst's charges have lost, as each accountant puts it."""
+    return _texts(COLUMNS, [row(name, entries, ceiling)])
 
 
 def functions() -> pa.Table:

@@ -213,7 +213,8 @@ Group by fewer columns, or name the groups: WHERE salary IN (1000, 2000).
 
 DPQ501 a limit on epsilon would be passed
 Policy, analyst and session each have a limit, and all of them hold. What has been spent does
-not come back, in this session or a later one.
+not come back, in this session or a later one. With a delta, epsilons may pass the limit in sum
+as long as their rho (epsilon^2 / 2, or / 8 for exponential mechanisms) adds up to less.
 > SELECT DP_COUNT(*, eps=1.5) FROM staff
 Ask for no more than is left; the message says how much that is. session.ledger() lists
 the charges.
@@ -224,7 +225,8 @@ The policy states how much one statement may spend, whatever is left.
 Ask for less. A statement is charged the sum of its DP_ functions.
 
 DPQ503 more delta than is left
-Policy, analyst and session each have a limit on delta, and all of them hold.
+Policy, analyst and session each have a limit on delta, and all of them hold. Half of each, or
+what the policy says, is kept to convert rho, and pays for no query.
 > SELECT DP_COUNT(*, eps=0.5, delta=1e-5, mechanism='gaussian') FROM staff
 Ask for a smaller delta, or use a mechanism that needs none.
 

@@ -14,7 +14,17 @@ import json
 from dataclasses import dataclass
 from fractions import Fraction
 
-__all__ = ["Approximate", "Composed", "Event", "Gaussian", "Pure", "decode", "encode"]
+__all__ = [
+    "Approximate",
+    "BoundedRange",
+    "Composed",
+    "Concentrated",
+    "Event",
+    "Gaussian",
+    "Pure",
+    "decode",
+    "encode",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +35,35 @@ class Pure:
 
 
 @dataclass(frozen=True, slots=True)
+class BoundedRange:
+    """A release whose odds against a neighbour's differ by exp(epsilon) at most among outputs.
+
+    If ln(P[v] / Q[v]) lies in a range no wider than epsilon, it is (epsilon, 0)-private, for
+    P and Q both add up to 1, so that the range holds 0. Each exponential mechanism is of this
+    kind; other pure releases may have a range of 2 epsilon.
+    """
+
+    epsilon: Fraction
+
+
+@dataclass(frozen=True, slots=True)
 class Gaussian:
     """A discrete Gaussian release: rho-zCDP, and (epsilon, delta) as it was asked for.
 
     Both statements hold; an accountant uses one of them for the whole ledger.
+    """
+
+    rho: Fraction
+    epsilon: Fraction
+    delta: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Concentrated:
+    """A release that is rho-zCDP, as it was asked for; it has no epsilon to be added up.
+
+    Epsilon and delta are what rho alone implies at the delta that the policy keeps for
+    conversion: they are for reading, and draw on nothing.
     """
 
     rho: Fraction
@@ -51,7 +86,7 @@ class Composed:
     parts: tuple[Event, ...]
 
 
-Event = Pure | Gaussian | Approximate | Composed
+Event = Pure | BoundedRange | Gaussian | Concentrated | Approximate | Composed
 
 
 def encode(event: Event) -> str:
@@ -67,8 +102,12 @@ def _listed(event: Event) -> list[object]:
     match event:
         case Pure(epsilon):
             return ["pure", str(epsilon)]
+        case BoundedRange(epsilon):
+            return ["bounded-range", str(epsilon)]
         case Gaussian(rho, epsilon, delta):
             return ["gaussian", str(rho), str(epsilon), str(delta)]
+        case Concentrated(rho, epsilon, delta):
+            return ["concentrated", str(rho), str(epsilon), str(delta)]
         case Approximate(epsilon, delta):
             return ["approximate", str(epsilon), str(delta)]
         case Composed(parts):
@@ -91,8 +130,12 @@ def _read(value: object) -> Event:
     match value:
         case ["pure", str(epsilon)]:
             return Pure(Fraction(epsilon))
+        case ["bounded-range", str(epsilon)]:
+            return BoundedRange(Fraction(epsilon))
         case ["gaussian", str(rho), str(epsilon), str(delta)]:
             return Gaussian(Fraction(rho), Fraction(epsilon), Fraction(delta))
+        case ["concentrated", str(rho), str(epsilon), str(delta)]:
+            return Concentrated(Fraction(rho), Fraction(epsilon), Fraction(delta))
         case ["approximate", str(epsilon), str(delta)]:
             return Approximate(Fraction(epsilon), Fraction(delta))
         case ["composed", *parts]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
-from dpquery.budget.accountant import basic
+from dpquery.budget.accountant import Spent, additive, basic
+from dpquery.budget.standing import Standing
 from dpquery.functions.base import Step
 from dpquery.functions.codes import from_code
 from dpquery.ir import (
@@ -56,14 +57,16 @@ class Explanation:
         return f"<pre>{escape(str(self))}</pre>"
 
 
-def explain(plan: Plan, policy: Policy, scans: Sequence[str], left: Loss) -> Explanation:
+def explain(
+    plan: Plan, policy: Policy, scans: Sequence[str], standing: Standing
+) -> Explanation:
     """Describe a plan.
 
     Args:
         plan: the plan.
         policy: the policy it was made under.
         scans: what the engine would run, one text per frontier.
-        left: what can still be spent.
+        standing: the limit that binds, as it stands.
     """
     charge = basic(plan.charge.events)
     steps = tuple(planned.release.step() for f in plan.frontiers for planned in f.releases)
@@ -72,10 +75,16 @@ def explain(plan: Plan, policy: Policy, scans: Sequence[str], left: Loss) -> Exp
         lines += _frontier(frontier, policy)
         lines.append(f"scan         {sql}")
     lines += [f"note         {note}" for note in plan.notes]
-    after = left.epsilon - charge.epsilon
-    rest = f"{decimal_text(after)} after it" if after >= 0 else "too little for it"
-    lines.append(f"budget       {decimal_text(left.epsilon)} left; {rest}")
+    lines.append(f"budget       {_balance(standing, additive(plan.charge.events))}")
     return Explanation(charge, steps, tuple(part for line in lines for part in _wrapped(line)))
+
+
+def _balance(standing: Standing, asked: Spent) -> str:
+    rest = "too little for it"
+    if standing.admits(asked):
+        after = replace(standing, total=standing.total + asked)
+        rest = f"{decimal_text(after.left.epsilon)} after it"
+    return f"{decimal_text(standing.left.epsilon)} left; {rest}"
 
 
 def _split(steps: Sequence[Step]) -> str:

@@ -141,6 +141,8 @@ class Options:
     """How many values are shown at most."""
     left_out: Fraction | None = None
     """What more is spent to say how much is left out."""
+    rho: Fraction | None = None
+    """Asked for in place of epsilon, which is what it comes to once the plan converts it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ charge is the sum of what its mechanisms lose for the sensitivities of their mea
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
 
 from dpquery import functions
 from dpquery.budget.charge import Charge
-from dpquery.errors import Diagnostic, NameRefused, internal
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused, internal, without
 from dpquery.functions.base import Facts, Noted, Release
 from dpquery.ir import (
     Above,
@@ -31,6 +31,7 @@ from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
 from dpquery.source import Source, Span
 from dpquery.types import Type
+from dpquery.zcdp import epsilon_above
 
 __all__ = ["FrontierPlan", "Plan", "PlannedRelease", "make_plan"]
 
@@ -102,14 +103,45 @@ def _types(frontier: FrontierPlan) -> dict[str, Type]:
 def _frontier(frontier: Frontier, contribution: Contribution, policy: Policy) -> FrontierPlan:
     cells = prod(key.size for key in frontier.keys)
     facts = Facts(contribution, policy.neighbours, cells, grouped=bool(frontier.keys))
-    releases = tuple(
-        PlannedRelease(call.column, call, _release(call, facts)) for call in frontier.calls
-    )
+    calls = [_converted(call, policy) for call in frontier.calls]
+    releases = tuple(PlannedRelease(call.column, call, _release(call, facts)) for call in calls)
     measures: dict[Measure, None] = {}
     for planned in releases:
         measures.update(dict.fromkeys(planned.release.measures))
     scan = Scan(frontier.relation, contribution, tuple(measures), frontier.keys)
     return FrontierPlan(scan, releases)
+
+
+def _converted(call: Call, policy: Policy) -> Call:
+    """Give a call that asks for a rho the epsilon that this is, at the policy's delta.
+
+    Raises:
+        PlanRefused: DPQ403 the policy adds up epsilons, or the call has another mechanism.
+    """
+    options, ceiling = call.options, policy.budget.ceiling
+    if options.rho is None:
+        return call
+    if ceiling.summed:
+        label = "the policy's budget is in epsilon"
+        raise _rho_refused(call, options.epsilon_span, label, ", eps=0.1")
+    if options.mechanism not in {None, "gaussian"}:
+        raise _rho_refused(call, options.mechanism_span, "rho asks for Gaussian noise")
+    if options.delta is not None:
+        raise _rho_refused(call, options.delta_span, "rho is converted at the policy's delta")
+    epsilon, delta = epsilon_above(options.rho, ceiling.converted), ceiling.converted
+    converted = replace(options, epsilon=epsilon, delta=delta, mechanism="gaussian")
+    return replace(call, options=converted)
+
+
+def _rho_refused(call: Call, span: Span | None, label: str, more: str = "") -> PlanRefused:
+    """Offer the call without what stands there."""
+    where = span or call.span
+    start, end = where.start - call.span.start, where.end - call.span.start
+    offered = without(call.text, start, end).removesuffix(")") + f"{more})"
+    why = "such noise has no epsilon that could be added up, so the budget has to be in rho."
+    return PlanRefused(
+        Diagnostic("DPQ403", "rho cannot be asked for here", span, label, (why,), (offered,))
+    )
 
 
 def _release(call: Call, facts: Facts) -> Release:
@@ -124,7 +156,7 @@ def _charge(checked: Checked, frontiers: tuple[FrontierPlan, ...]) -> Charge:
     events = tuple(
         planned.release.event() for frontier in frontiers for planned in frontier.releases
     )
-    calls = [call for frontier, _ in checked.frontiers for call in frontier.calls]
+    calls = [planned.call for frontier in frontiers for planned in frontier.releases]
     query = checked.source.text.strip()
     if not calls:
         return Charge((), (), query)
@@ -135,7 +167,10 @@ def _charge(checked: Checked, frontiers: tuple[FrontierPlan, ...]) -> Charge:
     where, text = dearest.options.epsilon_span, checked.source.text
     retry = (text[dearest.span.start : where.start], text[where.end : dearest.span.end])
     scans = tuple(frontier.scan for frontier in frontiers)
-    return Charge(events, scans, query, where, retry, written[dearest.span])
+    skipped = len(text) - len(text.lstrip())
+    spans = [call.options.epsilon_span for call in calls]
+    epsilons = tuple(Span(span.start - skipped, span.end - skipped) for span in spans)
+    return Charge(events, scans, query, where, retry, epsilons)
 
 
 def _notes(scan: Scan) -> Iterator[str]:

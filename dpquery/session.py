@@ -20,9 +20,11 @@ import pyarrow as pa
 from dpquery import catalogue
 from dpquery.answer import Answer
 from dpquery.budget.accountant import basic
-from dpquery.budget.charge import Account, Limits, Receipt, Standing
+from dpquery.budget.charge import Account, Limits, Receipt
 from dpquery.budget.ledger import Ledger, open_ledger
+from dpquery.budget.standing import Standing
 from dpquery.builder import Query
+from dpquery.ceilings import Ceiling
 from dpquery.constants import constants_in, filled
 from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, FaultLog
@@ -79,9 +81,9 @@ class Session:
         self._policy = policy
         self._account = Account(analyst, secrets.token_hex(8))
         self._limits = Limits(
-            policy=policy.budget.limit,
+            policy=policy.budget.ceiling,
             analyst=policy.analysts.get(analyst),
-            session=ceiling,
+            session=None if ceiling is None else Ceiling.of(ceiling, policy.budget.share),
             query=policy.budget.max_epsilon_per_query,
         )
         self._notes = tuple(notes)
@@ -240,6 +242,15 @@ class Session:
         with self._usable():
             return self._free(catalogue.charges(self._ledger.entries(self._account.analyst)))
 
+    def losses(self) -> Answer:
+        """Give what this analyst's charges have lost: in sum, as rho, and by their laws.
+
+        Only the first two are held against limits: the third is for questions fixed beforehand.
+        """
+        with self._usable():
+            name, ceiling = self._account.analyst, self._limits.analyst or self._limits.policy
+            return self._free(catalogue.losses(name, self._ledger.entries(name), ceiling))
+
     def tables(self) -> Answer:
         """Give the tables of the policy."""
         with self._usable():
@@ -308,7 +319,7 @@ class Session:
     def _explain(self, source: Source) -> Explanation:
         plan = self._plan(source)
         scans = [self._engine.describe(frontier.scan) for frontier in plan.frontiers]
-        return explain(plan, self._policy, scans, self._standing().left)
+        return explain(plan, self._policy, scans, self._standing())
 
     def _plan(self, source: Source) -> Plan:
         """Take a text through the stages that look at no data."""

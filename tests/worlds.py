@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from dpquery.budget.charge import Account, Limits, Receipt
 from dpquery.budget.ledger import Ledger, open_ledger
+from dpquery.ceilings import Ceiling
 from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, Exact, FaultLog
 from dpquery.errors import QueryRefused
@@ -32,7 +33,8 @@ from dpquery.sql.names import Member, Scope, column_ref
 from dpquery.sql.parse import parse
 from dpquery.types import INTEGER, Type
 
-LIMITS = Limits(Loss(Fraction(10**9), Fraction(1, 2)))
+MOST = Loss(Fraction(10**9), Fraction(1, 2))
+LIMITS = Limits(Ceiling(MOST))
 ALICE = Account("alice", "session of alice")
 
 

@@ -7,20 +7,54 @@ limits, and it refuses an event that it does not know. Numbers stay exact (I8).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Final
 
 from dpquery.errors import internal
-from dpquery.events import Approximate, Composed, Event, Gaussian, Pure
+from dpquery.events import (
+    Approximate,
+    BoundedRange,
+    Composed,
+    Concentrated,
+    Event,
+    Gaussian,
+    Pure,
+)
 from dpquery.privacy import NO_LOSS, Loss
 
-__all__ = ["ACCOUNTANTS", "Accountant", "basic"]
+__all__ = ["ACCOUNTANTS", "NOTHING", "Accountant", "Spent", "additive", "basic"]
 
-Accountant = Callable[[Iterable[Event]], Loss]
-"""Additive: the loss of two lists is the sum of their losses, so that totals can be kept."""
+RHO_UNIT = 10**40
+"""Rho is rounded up to a multiple of its inverse: sums of many fractions stay short."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What charges add up to, in each of the ways in which losses add up."""
+
+    loss: Loss
+    """Epsilons, and the deltas that events have of their own."""
+    rho: Fraction = Fraction(0)
+    """The same releases in zCDP, beside those deltas."""
+    summed: bool = True
+    """Whether each of them has an epsilon, so that these can be added up."""
+
+    def __add__(self, other: Spent) -> Spent:
+        summed = self.summed and other.summed
+        return Spent(self.loss + other.loss, self.rho + other.rho, summed)
+
+
+NOTHING = Spent(NO_LOSS)
+
+Accountant = Callable[[Iterable[Event]], Spent]
+"""Additive: what two lists spend is the sum of what each does, so that totals can be kept."""
 
 
 def basic(events: Iterable[Event]) -> Loss:
     """Add up epsilons and deltas; valid also when each query is chosen after earlier answers.
+
+    Of releases that were asked for in rho, it adds what that implies for each alone.
 
     >>> from fractions import Fraction
     >>> basic([Pure(Fraction(1, 2)), Composed((Pure(Fraction(1, 4)), Pure(Fraction(1, 4))))])
@@ -34,21 +68,55 @@ def basic(events: Iterable[Event]) -> Loss:
 
 def _basic(event: Event) -> Loss:
     match event:
-        case Pure(epsilon):
-            return _spent(Loss(epsilon))
-        case Gaussian(_, epsilon, delta) | Approximate(epsilon, delta):
-            return _spent(Loss(epsilon, delta))
+        case Concentrated(_, epsilon, delta):
+            return Loss(epsilon, delta)
         case Composed(parts):
             return basic(parts)
+    return _additive(event).loss
+
+
+def additive(events: Iterable[Event]) -> Spent:
+    """Add up epsilons, deltas and rho.
+
+    A release whose log-likelihood ratio has a range of r is r^2/8-zCDP. For, under Q, the
+    ratio has a cumulant generating function K with K(0) = K(1) = 0, and K'' is the variance of
+    something of that range, r^2/4 at most; so K(a) <= a (a - 1) r^2/8. A pure release has a
+    range of 2 epsilon at most. One with a delta is made of two: with probability delta
+    anything, and else a pure one (Kairouz, Oh, Viswanath 2015).
+
+    >>> from fractions import Fraction
+    >>> additive([Pure(Fraction(1, 2)), BoundedRange(Fraction(1, 2))]).rho
+    Fraction(5, 32)
+
+    Raises:
+        InternalError: an event is unknown, or would give loss back.
+    """
+    return sum((_additive(event) for event in events), NOTHING)
+
+
+def _additive(event: Event) -> Spent:
+    match event:
+        case Pure(epsilon):
+            return _spent(Loss(epsilon), epsilon**2 / 2)
+        case BoundedRange(epsilon):
+            return _spent(Loss(epsilon), epsilon**2 / 8)
+        case Gaussian(rho, epsilon, delta):
+            return _spent(Loss(epsilon, delta), rho)
+        case Concentrated(rho):
+            return replace(_spent(NO_LOSS, rho), summed=False)
+        case Approximate(epsilon, delta):
+            return _spent(Loss(epsilon, delta), epsilon**2 / 2)
+        case Composed(parts):
+            return additive(parts)
         case _:
             raise internal("an accountant knows every event that it is given")
 
 
-def _spent(loss: Loss) -> Loss:
-    if loss.epsilon < 0 or loss.delta < 0:
+def _spent(loss: Loss, rho: Fraction) -> Spent:
+    if loss.epsilon < 0 or loss.delta < 0 or rho < 0:
         raise internal("an event never gives loss back")
-    return loss
+    return Spent(loss, Fraction(-(-rho * RHO_UNIT // 1), RHO_UNIT))
 
 
-ACCOUNTANTS: Final[Mapping[str, Accountant]] = {"basic": basic}
+ACCOUNTANTS: Final[Mapping[str, Accountant]] = {"additive": additive}
 """By the name that a ledger keeps beside its totals."""

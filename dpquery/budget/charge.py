@@ -6,17 +6,19 @@ alone, after its transaction is durable (I2), and opens each frontier of the pla
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 
+from dpquery.ceilings import Ceiling
 from dpquery.errors import internal
 from dpquery.events import Event
 from dpquery.ir import Scan
 from dpquery.privacy import Loss
 from dpquery.source import Span
 
-__all__ = ["Account", "Charge", "Entry", "Limits", "Receipt", "Standing"]
+__all__ = ["Account", "Charge", "Entry", "Limits", "Receipt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,20 @@ class Charge:
     """The epsilon that asks for most, for the caret of a refusal."""
     retry: tuple[str, str] | None = None
     """Its call before and after that epsilon, so that a refusal can print one that fits."""
-    largest: Fraction | None = None
-    """That epsilon; several releases may share it. None: the largest loss of one release."""
+    epsilons: tuple[Span, ...] = ()
+    """Where the epsilon of each event stands in `query`, so that all can be made smaller.
+
+    Several events may share one.
+    """
+
+    @property
+    def calls(self) -> list[tuple[Event, ...]]:
+        """The events of each call that states an epsilon."""
+        spans: Sequence[object] = self.epsilons or range(len(self.events))
+        found: dict[object, tuple[Event, ...]] = {}
+        for event, span in zip(self.events, spans, strict=True):
+            found[span] = (*found.get(span, ()), event)
+        return list(found.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +63,10 @@ class Account:
 class Limits:
     """The ceilings that all have to hold; None where there is no such ceiling."""
 
-    policy: Loss
-    analyst: Loss | None = None
-    session: Loss | None = None
+    policy: Ceiling
+    analyst: Ceiling | None = None
+    session: Ceiling | None = None
     query: Fraction | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """The binding limit (least left): how much it is, and what is spent against it."""
-
-    name: str
-    """"policy", "analyst" or "session"."""
-    limit: Loss
-    spent: Loss
-    charges: int = 0
-    """How many charges spent it."""
-
-    @property
-    def left(self) -> Loss:
-        """What can still be asked for; never below zero."""
-        rest = self.limit - self.spent
-        return Loss(max(rest.epsilon, Fraction(0)), max(rest.delta, Fraction(0)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,24 +7,26 @@ has to hold; equality passes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import ROUND_DOWN, Decimal, localcontext
 from fractions import Fraction
 
-from dpquery.budget.accountant import Accountant
-from dpquery.budget.charge import Charge, Limits, Standing
+from dpquery.budget.accountant import Accountant, additive, basic
+from dpquery.budget.charge import Charge, Limits
+from dpquery.budget.offers import offer
 from dpquery.budget.record import Totals
+from dpquery.budget.standing import Standing
 from dpquery.errors import BudgetRefused, Diagnostic
-from dpquery.privacy import EPSILON_MIN, Loss, decimal_text
+from dpquery.privacy import Loss, decimal_text
 
 __all__ = ["binding", "require_within"]
-
-_PASTED_DIGITS = 12
-"""Digits of the epsilon that a refusal offers: few enough to read, and cut, so that it fits."""
 
 
 def binding(limits: Limits, totals: Totals) -> Standing:
     """Give the limit with the least epsilon left; of equals, the one nearest to the analyst."""
-    return min(_standings(limits, totals), key=lambda standing: standing.left.epsilon)
+    return _least(_standings(limits, totals))
+
+
+def _least(standings: list[Standing]) -> Standing:
+    return min(standings, key=lambda standing: standing.left.epsilon)
 
 
 def _standings(limits: Limits, totals: Totals) -> list[Standing]:
@@ -34,9 +36,9 @@ def _standings(limits: Limits, totals: Totals) -> list[Standing]:
         ("policy", limits.policy, totals.policy),
     )
     return [
-        Standing(name, limit, total.spent, total.charges)
-        for name, limit, total in scopes
-        if limit is not None
+        Standing(name, ceiling, total.spent, total.charges)
+        for name, ceiling, total in scopes
+        if ceiling is not None
     ]
 
 
@@ -49,37 +51,40 @@ def require_within(
         BudgetRefused: DPQ502 above the limit of one query, DPQ501 above what is left of
             epsilon, DPQ503 above what is left of delta.
     """
-    asked = accountant(charge.events)
-    epsilons = binding(limits, totals)
-    deltas = min(_standings(limits, totals), key=lambda standing: standing.left.delta)
-    most = (
-        epsilons.left.epsilon
-        if limits.query is None
-        else min(limits.query, epsilons.left.epsilon)
-    )
-    largest = charge.largest or max(
-        (accountant([event]).epsilon for event in charge.events), default=asked.epsilon
-    )
-    request = _Request(charge, asked, largest, most, asked.delta <= deltas.left.delta)
-    if limits.query is not None and asked.epsilon > limits.query:
+    if not charge.events:
+        return
+    asked, told = accountant(charge.events), basic(charge.events)
+    standings = _standings(limits, totals)
+    passed = [standing for standing in standings if not standing.admits(asked)]
+    deltas = min(standings, key=lambda standing: standing.left_of_delta)
+    request = _Request(charge, told, standings, limits.query)
+    if limits.query is not None and told.epsilon > limits.query:
         raise request.above_one_query(limits.query)
-    if asked.epsilon > epsilons.left.epsilon:
-        raise request.above_epsilon(epsilons)
-    if not request.delta_fits:
-        raise request.above_delta(deltas)
+    if passed:
+        raise request.above_epsilon(_least(passed))
+    if asked.loss.delta > deltas.left_of_delta:
+        raise request.above_delta(deltas, asked.loss.delta)
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A charge that may be refused, and what could be asked for instead."""
+    """A charge that is refused, and what could be asked for instead."""
 
     charge: Charge
     asked: Loss
-    largest: Fraction
-    """The epsilon under the caret."""
-    most: Fraction
-    """The largest epsilon that a whole query could have now."""
-    delta_fits: bool
+    standings: list[Standing]
+    cap: Fraction | None
+
+    @property
+    def largest(self) -> Fraction:
+        """The epsilon under the caret."""
+        return max(basic(events).epsilon for events in self.charge.calls)
+
+    @property
+    def most(self) -> Fraction:
+        """The largest epsilon that a whole query could have now."""
+        left = _least(self.standings).left.epsilon
+        return left if self.cap is None else min(self.cap, left)
 
     def above_one_query(self, cap: Fraction) -> BudgetRefused:
         asked, limit = decimal_text(self.asked.epsilon), decimal_text(cap)
@@ -95,47 +100,35 @@ class _Request:
 
     def above_epsilon(self, limit: Standing) -> BudgetRefused:
         asked, left = decimal_text(self.asked.epsilon), decimal_text(limit.left.epsilon)
+        spending = _spending(limit, "budget", limit.limit.epsilon, limit.spent.epsilon)
         diagnostic = Diagnostic(
             "DPQ501",
             f"this query would spend {asked}, and {left} is left",
             self.charge.span,
             f"asks for {decimal_text(self.largest)}",
-            (_spending(limit, "budget", limit.limit.epsilon, limit.spent.epsilon),),
+            (spending, *_sums(limit)),
             self._offer() or _more(limit, "epsilon"),
         )
         return BudgetRefused(diagnostic, self.asked.epsilon, self.most)
 
-    def above_delta(self, limit: Standing) -> BudgetRefused:
-        asked, left = decimal_text(self.asked.delta), decimal_text(limit.left.delta)
+    def above_delta(self, limit: Standing, drawn: Fraction) -> BudgetRefused:
+        asked, left = decimal_text(drawn), decimal_text(limit.left_of_delta)
+        spending = _spending(limit, "delta", limit.limit.delta, limit.spent.delta)
         diagnostic = Diagnostic(
             "DPQ503",
             f"this query needs a delta of {asked}, and {left} is left",
             self.charge.span,
             "asks for a delta as well",
-            (_spending(limit, "delta", limit.limit.delta, limit.spent.delta),),
+            (spending, *_parted(limit)),
             _more(limit, "delta"),
         )
-        return BudgetRefused(diagnostic, self.asked.delta, limit.left.delta)
+        return BudgetRefused(diagnostic, drawn, limit.left_of_delta)
 
     def _offer(self) -> tuple[str, ...]:
-        """Print the call under the caret with the largest epsilon that fits beside the rest."""
-        fitting = self.most - (self.asked.epsilon - self.largest)
-        if self.charge.retry is None or not self.delta_fits or fitting < EPSILON_MIN:
-            return ()
-        before, after = self.charge.retry
-        beside = "" if fitting == self.most else " beside the other calls"
-        return (f"{before}{_pasted(fitting)}{after}", f"that is the most that fits{beside}")
-
-
-def _pasted(number: Fraction) -> str:
-    """Write a positive number as a short decimal that is not above it.
-
-    >>> _pasted(Fraction(13, 10)), _pasted(Fraction(2, 3)), _pasted(Fraction(1, 10**9))
-    ('1.3', '0.666666666666', '0.000000001')
-    """
-    with localcontext(prec=_PASTED_DIGITS, rounding=ROUND_DOWN):
-        cut = Decimal(number.numerator) / Decimal(number.denominator)
-    return f"{cut.normalize():f}"
+        """Nothing, where a smaller epsilon would not help with delta."""
+        left = min(standing.left_of_delta for standing in self.standings)
+        drawn = additive(self.charge.events).loss.delta
+        return () if drawn > left else offer(self.charge, (self.standings, self.cap))
 
 
 def _spending(limit: Standing, what: str, ceiling: Fraction, spent: Fraction) -> str:
@@ -144,6 +137,22 @@ def _spending(limit: Standing, what: str, ceiling: Fraction, spent: Fraction) ->
         return f"{head}, and no query has been charged yet."
     queries = "1 earlier query" if limit.charges == 1 else f"{limit.charges} earlier queries"
     return f"{head}; {decimal_text(spent)} is spent by {queries}."
+
+
+def _sums(limit: Standing) -> tuple[str, ...]:
+    """Say in which two ways losses add up, where there are two."""
+    if not limit.charges or not limit.ceiling.converted:
+        return ()
+    epsilons, rho = decimal_text(limit.total.loss.epsilon), decimal_text(limit.total.rho)
+    most = decimal_text(limit.ceiling.rho)
+    if not limit.summed:
+        return (f"rho adds up to {rho} of {most} by now, and epsilons are not added up.",)
+    return (f"epsilons add up to {epsilons} by now, and rho to {rho} of {most}: one suffices.",)
+
+
+def _parted(limit: Standing) -> tuple[str, ...]:
+    converted = limit.ceiling.converted
+    return (f"of it, {decimal_text(converted)} is kept to convert rho.",) if converted else ()
 
 
 def _more(limit: Standing, what: str) -> tuple[str, ...]:

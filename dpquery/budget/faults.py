@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dpquery.errors import Diagnostic, PolicyInvalid
 
-__all__ = ["damaged", "faults", "refused", "unknown_format", "unwritable"]
+__all__ = ["damaged", "faults", "outdated", "refused", "unknown_format", "unwritable"]
 
 _DISK = {
     sqlite3.SQLITE_BUSY,
@@ -61,6 +61,16 @@ def unknown_format(file: Path | None) -> PolicyInvalid:
         "the ledger has a format that this version does not know",
         "charges that cannot be read cannot be counted.",
         "open it with the version of dpquery that wrote it, or a later one",
+    )
+
+
+def outdated(file: Path | None) -> PolicyInvalid:
+    """Refuse a ledger of an earlier version, whose totals are not all there."""
+    return refused(
+        file,
+        "the ledger was written by an earlier version",
+        "it added up epsilons alone, and rho is compared with the limits too.",
+        "see what it spent with that version, and grant the rest under another [ledger] path",
     )
 
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from dpquery.budget.charge import Account, Charge, Entry, Limits, Receipt, Standing
+from dpquery.budget.charge import Account, Charge, Entry, Limits, Receipt
 from dpquery.budget.decision import binding, require_within
 from dpquery.budget.faults import damaged, faults
 from dpquery.budget.record import Record, Total, Totals
+from dpquery.budget.standing import Standing
 from dpquery.budget.store import Store
 
 if TYPE_CHECKING:
@@ -75,8 +76,7 @@ class Ledger:
     def entries(self, analyst: str) -> list[Entry]:
         """Give one analyst's charges, oldest first."""
         with faults(self._store.path):
-            accountant = self._store.accountant
-            return [record.entry(accountant) for record in self._store.records_of(analyst)]
+            return [record.entry() for record in self._store.records_of(analyst)]
 
     def verify(self) -> int:
         """Replay the whole ledger and give the number of its charges.
@@ -94,10 +94,10 @@ class Ledger:
         store, seal = self._store, self._store.id
         scopes: defaultdict[tuple[str, str], Total] = defaultdict(Total)
         for record in store.records():
-            loss = store.accountant(record.charged())
+            spent = store.accountant(record.charged())
             keys = ("policy", ""), ("analyst", record.analyst), ("session", record.session)
             for key in keys:
-                scopes[key] = scopes[key].plus(loss)
+                scopes[key] = scopes[key].plus(spent)
             expected = Totals(*(scopes[key] for key in keys))
             if not record.follows(seal) or Totals.read(record.totals) != expected:
                 raise damaged(store.path)

@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpquery.budget.accountant import Accountant
+from dpquery.budget.accountant import NOTHING, Spent, basic
 from dpquery.budget.charge import Account, Charge, Entry
 from dpquery.errors import internal
 from dpquery.events import Composed, Event, decode, encode
-from dpquery.privacy import NO_LOSS, Loss
+from dpquery.privacy import Loss
 
 __all__ = ["Record", "Total", "Totals"]
 
@@ -28,12 +28,17 @@ __all__ = ["Record", "Total", "Totals"]
 class Total:
     """What is spent within one scope, and by how many charges."""
 
-    spent: Loss = NO_LOSS
+    spent: Spent = NOTHING
     charges: int = 0
 
-    def plus(self, loss: Loss) -> Total:
+    def plus(self, spent: Spent) -> Total:
         """Add one charge."""
-        return Total(self.spent + loss, self.charges + 1)
+        return Total(self.spent + spent, self.charges + 1)
+
+    def listed(self) -> tuple[str, str, str, bool, int]:
+        """Give the numbers, exactly, as texts."""
+        loss, rho, summed = self.spent.loss, self.spent.rho, self.spent.summed
+        return str(loss.epsilon), str(loss.delta), str(rho), summed, self.charges
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +49,23 @@ class Totals:
     analyst: Total = Total()
     session: Total = Total()
 
-    def plus(self, loss: Loss) -> Totals:
+    def plus(self, spent: Spent) -> Totals:
         """Add one charge to every scope."""
-        return Totals(self.policy.plus(loss), self.analyst.plus(loss), self.session.plus(loss))
+        scopes = (self.policy, self.analyst, self.session)
+        return Totals(*(scope.plus(spent) for scope in scopes))
 
     def text(self) -> str:
         """Write the totals exactly.
 
-        >>> Totals().plus(Loss(Fraction("0.5"))).text()
-        '[["1/2","0",1],["1/2","0",1],["1/2","0",1]]'
+        >>> Totals().plus(Spent(Loss(Fraction("0.5")), Fraction("0.125"))).text()
+        '[["1/2","0","1/8",true,1],["1/2","0","1/8",true,1],["1/2","0","1/8",true,1]]'
 
         Raises:
             InternalError: Python writes no number that long. Epsilons are decimals of at most
                 30 digits, so that only a mistake of ours leads here.
         """
-        scopes = (self.policy, self.analyst, self.session)
         try:
-            parts = [(str(t.spent.epsilon), str(t.spent.delta), t.charges) for t in scopes]
+            parts = [total.listed() for total in (self.policy, self.analyst, self.session)]
         except ValueError:
             raise internal("a total has few enough digits to be written") from None
         return _json(parts)
@@ -73,9 +78,17 @@ class Totals:
             ValueError: the text is something else.
         """
         match json.loads(text):
-            case [[str(), str(), int()], [str(), str(), int()], [str(), str(), int()]] as parts:
-                return cls(*(Total(Loss(Fraction(e), Fraction(d)), n) for e, d, n in parts))
+            case [policy, analyst, session]:
+                return cls(_total(policy), _total(analyst), _total(session))
         raise ValueError("not the totals of a ledger")
+
+
+def _total(part: object) -> Total:
+    match part:
+        case [str(epsilon), str(delta), str(rho), bool(summed), int(charges)]:
+            loss = Loss(Fraction(epsilon), Fraction(delta))
+            return Total(Spent(loss, Fraction(rho), summed), charges)
+    raise ValueError("not the totals of a ledger")
 
 
 class Record(NamedTuple):
@@ -124,11 +137,11 @@ class Record(NamedTuple):
                 return parts
         raise ValueError("not the events of a charge")
 
-    def entry(self, accountant: Accountant) -> Entry:
+    def entry(self) -> Entry:
         """Give the row as its analyst may read it."""
         events = self.charged()
         when = datetime.fromisoformat(self.at)
-        return Entry(when, self.query, events, accountant(events), self.session)
+        return Entry(when, self.query, events, basic(events), self.session)
 
 
 def _seal(previous: str, fields: tuple[object, ...]) -> str:

@@ -21,7 +21,14 @@ from typing import Any
 
 from dpquery.budget.accountant import ACCOUNTANTS
 from dpquery.budget.charge import Account
-from dpquery.budget.faults import damaged, foreign, refused, unknown_format, unwritable
+from dpquery.budget.faults import (
+    damaged,
+    foreign,
+    outdated,
+    refused,
+    unknown_format,
+    unwritable,
+)
 from dpquery.budget.high_water import HighWater, Mark, sync_directory
 from dpquery.budget.record import Record, Totals
 from dpquery.errors import internal
@@ -31,7 +38,8 @@ __all__ = ["Store"]
 _APPLICATION = 0x64707131
 """Stands in the file's header, so that a database of another program is known as such."""
 
-_FORMAT = "1"
+_FORMAT = "2"
+"""2: totals have a rho, and there are events of bounded range."""
 
 _SCHEMA = """
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -204,6 +212,8 @@ class Store:
         self._require_durable()
         with self._transaction():
             meta = dict(self._sql.execute("SELECT key, value FROM meta"))
+            if meta.get("format") == "1":
+                raise outdated(self.path)
             if meta.get("format") != _FORMAT or meta.get("accountant") not in ACCOUNTANTS:
                 raise unknown_format(self.path)
             self.id: str = meta["id"]
@@ -302,7 +312,7 @@ def _create(path: Path) -> None:
 def _fill(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
     connection.executescript(f"PRAGMA synchronous = FULL; BEGIN; {_SCHEMA}")
-    meta = [("format", _FORMAT), ("id", secrets.token_hex(16)), ("accountant", "basic")]
+    meta = [("format", _FORMAT), ("id", secrets.token_hex(16)), ("accountant", "additive")]
     meta.append(("secret", secrets.token_hex(32)))
     connection.executemany("INSERT INTO meta VALUES (?, ?)", meta)
     connection.execute("COMMIT")

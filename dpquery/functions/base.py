@@ -74,6 +74,7 @@ class Parameter:
 
 
 EPS = Parameter("eps", "how much of the budget the call may spend, as in eps=0.5", ("epsilon",))
+RHO = Parameter("rho", "in place of eps: Gaussian noise of this rho (zCDP), as in rho=0.005")
 DELTA = Parameter("delta", "probability kept for mechanisms that need one, as in delta=1e-7")
 MAX_ROWS = Parameter(
     "max_rows_contributed", "rows of one unit that count in full, as in max_rows_contributed=5"
@@ -95,7 +96,7 @@ SMOOTH = Parameter(
 )
 MECHANISM_ALIASES = {"recexp": "recursive", "indexp": "independent", "qexp": "exponential"}
 """Names under which mechanisms are known elsewhere."""
-COMMON = (EPS, DELTA, MAX_ROWS, MECHANISM)
+COMMON = (EPS, RHO, DELTA, MAX_ROWS, MECHANISM)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ OTHER = Parameter("other", "a group for all values that are not shown, as in oth
 MOST = Parameter("max_keys", "how many values are found at most, as in max_keys=500")
 LEFT_OUT = Parameter(
     "left_out_eps",
-    "what more may be spent to say how much is in no group shown, as in left_out_eps=0.1",
+    "how much of eps buys a note of how much is in no group shown, as in left_out_eps=0.1",
 )
 
 
@@ -160,12 +160,14 @@ def _plan(call: Call, facts: Facts) -> KeysRelease:
     limit = (asked or facts.limit(call)) if facts.weighted else 1
     measure = Candidates(Weight(limit), argument, call.condition)
     distance = sensitivity(measure, facts.neighbours)
-    if options.epsilon < distance * LEAST_EPSILON:
-        _too_little(call, distance * LEAST_EPSILON)
-    mechanism = PartitionSelection.calibrated(distance, options.epsilon, options.delta)
-    noise = None
+    least, noise = distance * LEAST_EPSILON, None
     if options.left_out is not None:
+        least += options.left_out
         noise = DiscreteLaplace.calibrated(measure.weight.limit, options.left_out)
+    if options.epsilon < least:
+        _too_little(call, least)
+    epsilon = options.epsilon - (options.left_out or 0)
+    mechanism = PartitionSelection.calibrated(distance, epsilon, options.delta)
     type_ = replace(argument.type, listed=True)
     return KeysRelease(
         function=call.function,

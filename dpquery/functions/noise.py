@@ -79,6 +79,8 @@ def additive_noise(call: Call, l1: int, l2: Distance) -> AdditiveNoise:
         PlanRefused: DPQ403 the mechanism needs a delta, or has no use for the one given.
     """
     options = call.options
+    if options.rho is not None and options.delta is not None:
+        return DiscreteGaussian.of_rho(l2, options.rho, options.delta)
     if options.mechanism != "gaussian":
         if options.delta is not None:
             raise needless(call, options.delta_span)

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpquery.events import Gaussian
+from dpquery.events import Concentrated, Gaussian
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.exponential import (
     FEW,
@@ -33,8 +33,8 @@ from dpquery.mechanisms.exponential import (
     two_sided_many,
 )
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken, collect
-from dpquery.mechanisms.zcdp import epsilon_above, variance_ratio
 from dpquery.privacy import Loss, root_above
+from dpquery.zcdp import epsilon_above, variance_ratio
 
 __all__ = ["DiscreteGaussian"]
 
@@ -84,9 +84,8 @@ class DiscreteGaussian:
         never on the exact values.
 
     Rounding:
-        sigma2 and rho are exact Fractions. Epsilon is computed from rho and delta in floats
-        inside one function, `zcdp.epsilon_above`, with a margin, and rounded up. `interval`
-        is rounded outwards.
+        sigma2 and rho are exact Fractions. Epsilon is computed from rho and delta in decimals
+        (`zcdp.epsilon_above`), each step rounded up. `interval` is rounded outwards.
 
     Utility:
         Variance at most sigma2. Less error than discrete Laplace noise from eleven values on
@@ -101,6 +100,8 @@ class DiscreteGaussian:
     """The distance, in L2 norm, at which epsilon and delta are claimed."""
     epsilon: Fraction
     delta: Fraction
+    concentrated: bool = False
+    """Whether it was asked for in rho: then epsilon and delta are for reading alone."""
 
     name: ClassVar[str] = "gaussian"
     norm: ClassVar[int] = 2
@@ -120,6 +121,12 @@ class DiscreteGaussian:
         distance = Fraction(sensitivity)
         return cls(distance**2 * variance_ratio(epsilon, delta), distance, epsilon, delta)
 
+    @classmethod
+    def of_rho(cls, sensitivity: Distance, rho: Fraction, delta: Fraction) -> DiscreteGaussian:
+        """Give the noise of this rho, with the epsilon that it implies at some delta."""
+        distance, epsilon = Fraction(sensitivity), epsilon_above(rho, delta)
+        return cls(distance**2 / (2 * rho), distance, epsilon, delta, concentrated=True)
+
     def rho(self, distance: Distance) -> Fraction:
         """Give the zCDP parameter at a distance, exactly."""
         return Fraction(distance) ** 2 / (2 * self.sigma2)
@@ -137,10 +144,11 @@ class DiscreteGaussian:
         choose = min if distance < self.sensitivity else max
         return Loss(choose(proven, self.epsilon), self.delta)
 
-    def event(self, distance: Distance) -> Gaussian:
+    def event(self, distance: Distance) -> Gaussian | Concentrated:
         """State rho, and the loss beside it, for the ledger."""
         loss = self.loss(distance)
-        return Gaussian(self.rho(distance), loss.epsilon, loss.delta)
+        kind = Concentrated if self.concentrated else Gaussian
+        return kind(self.rho(distance), loss.epsilon, loss.delta)
 
     def release(self, exact: Sequence[int], randomness: Randomness) -> list[int]:
         """Add fresh noise to each exact value."""

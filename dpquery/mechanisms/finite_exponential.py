@@ -15,7 +15,7 @@ from itertools import accumulate
 from operator import index
 from typing import ClassVar
 
-from dpquery.events import Pure
+from dpquery.events import BoundedRange
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.certified import ln2_around, shrunk_coin, tail_bound
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
@@ -46,9 +46,10 @@ class FiniteExponential:
     Proof:
         P[i] = exp(rate a_i) / Z, with Z the sum over all places. If all differences b_i - a_i
         lie between l and h, the numerator grows by a factor exp(rate l) or more, and Z by at
-        most exp(rate h). So P[release(b) = i] >= exp(-rate (h - l)) * P[release(a) = i], and
-        h - l <= d. The other way round, the differences lie between -h and -l. Where utilities
-        are counts and a unit is added, the width is its largest count (not twice that).
+        most exp(rate h), alike for all places (`BoundedRange`). So P[release(b) = i] >=
+        exp(-rate (h - l)) * P[release(a) = i], and h - l <= d. The other way round, the
+        differences lie between -h and -l. Where utilities are counts and a unit is added, the
+        width is its largest count (not twice that).
 
     Sampling:
         Exact, by rejection under powers of two. With x_i = rate (max - a_i), any integer e_i
@@ -91,9 +92,9 @@ class FiniteExponential:
         """Give rate * distance, for differences within a range of that width."""
         return Loss(self.rate * distance)
 
-    def event(self, distance: Distance) -> Pure:
+    def event(self, distance: Distance) -> BoundedRange:
         """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
+        return BoundedRange(self.loss(distance).epsilon)
 
     def release(self, utilities: Sequence[int], randomness: Randomness) -> int:
         """Draw one place."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from dpquery.events import Pure
+from dpquery.events import BoundedRange
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.certified import log_above
 from dpquery.mechanisms.envelope import Envelope
@@ -95,9 +95,9 @@ class GapQuantile:
         """Give 2 rate distance, where no score moves by more than the distance."""
         return Loss(2 * self.rate * distance)
 
-    def event(self, distance: Distance) -> Pure:
+    def event(self, distance: Distance) -> BoundedRange:
         """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
+        return BoundedRange(self.loss(distance).epsilon)
 
     def release(self, histogram: Histogram, randomness: Randomness) -> int:
         """Draw one cell."""

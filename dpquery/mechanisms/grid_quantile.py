@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from dpquery.events import Pure
+from dpquery.events import BoundedRange
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.certified import log_above
 from dpquery.mechanisms.envelope import Envelope
@@ -73,7 +73,8 @@ class GridQuantile:
     Proof:
         P[g] = exp(-rate s(g)) / Z, where Z is the sum of the numerators over all cells. Each
         numerator changes by a factor between exp(-rate d) and exp(rate d), and so does Z. The
-        ratio at g is at most the product of the two factors.
+        ratio at g is at most the product of the two factors. The factor of Z is the same for
+        all cells, so the logarithms of the ratios lie in a range of 2 rate d (`BoundedRange`).
 
     Sampling:
         Exact, by rejection under a step function (`envelope.py`). On a bin the score is at
@@ -138,9 +139,9 @@ class GridQuantile:
         """Give 2 rate distance, where no score moves by more than the distance."""
         return Loss(2 * self.rate * distance)
 
-    def event(self, distance: Distance) -> Pure:
+    def event(self, distance: Distance) -> BoundedRange:
         """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
+        return BoundedRange(self.loss(distance).epsilon)
 
     def release(self, histogram: Histogram, randomness: Randomness) -> int:
         """Draw one cell."""

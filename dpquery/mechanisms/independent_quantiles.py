@@ -13,7 +13,7 @@ from itertools import pairwise, product
 from math import prod
 from typing import ClassVar
 
-from dpquery.events import Pure
+from dpquery.events import BoundedRange, Composed
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.frontier import Frontier, Histogram, around
 from dpquery.mechanisms.grid_quantile import GridQuantile
@@ -37,8 +37,9 @@ class IndependentQuantiles:
 
     Proof:
         Order i is drawn at the rate rate / (2 m ranges_i), m being the number of orders: by the
-        claim of `GridQuantile` it loses 2 ranges_i d times that, which is rate d / m. The draws
-        are independent, so the m losses add up, and sorting follows from what was drawn.
+        claim of `GridQuantile` it loses 2 ranges_i d times that, which is rate d / m, as a
+        range. The draws are independent, so the m losses add up, and sorting follows from what
+        was drawn.
 
     Sampling:
         Exact, as one quantile on a grid is; all draws share one frontier.
@@ -112,9 +113,10 @@ class IndependentQuantiles:
         """Give rate distance, where no score moves by more than its range at the distance."""
         return Loss(self.rate * distance)
 
-    def event(self, distance: Distance) -> Pure:
-        """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
+    def event(self, distance: Distance) -> Composed:
+        """State the loss of each draw for the ledger."""
+        each = self.loss(distance).epsilon * Fraction(1, len(self.orders))
+        return Composed((BoundedRange(each),) * len(self.orders))
 
     def release(self, histogram: Histogram, randomness: Randomness) -> list[int]:
         """Draw a cell for each order, and sort them."""

@@ -13,7 +13,7 @@ from fractions import Fraction
 from operator import index
 from typing import ClassVar
 
-from dpquery.events import Pure
+from dpquery.events import BoundedRange
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.exponential import coin, geometric
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
@@ -45,7 +45,7 @@ class MeanExponential:
         P[t] = exp(-rate d(t)) / Z. A row of value v that is added moves s - n m by v - m, a row
         that is replaced by the difference of two values: by at most top in size. So each d(t)
         moves by at most 1 for each such row, each numerator by a factor between exp(-rate) and
-        exp(rate), and so does Z.
+        exp(rate), and so does Z, which is one factor for all ticks (`BoundedRange`).
 
     Sampling:
         Exact, by rejection. Below the mean and above it, d grows by n / ticks from tick to
@@ -87,9 +87,9 @@ class MeanExponential:
         """Give 2 rate distance, for a distance in rows."""
         return Loss(2 * self.rate * distance)
 
-    def event(self, distance: Distance) -> Pure:
+    def event(self, distance: Distance) -> BoundedRange:
         """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
+        return BoundedRange(self.loss(distance).epsilon)
 
     def release(self, total: int, rows: int, top: int, randomness: Randomness) -> int:
         """Draw one tick, given the sum, the number of rows and the largest value."""
@@ -174,9 +174,9 @@ class MeanInverseSensitivity:
         """Give 2 rate distance, for a distance in rows."""
         return Loss(2 * self.rate * distance)
 
-    def event(self, distance: Distance) -> Pure:
+    def event(self, distance: Distance) -> BoundedRange:
         """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
+        return BoundedRange(self.loss(distance).epsilon)
 
     def release(self, total: int, rows: int, top: int, randomness: Randomness) -> int:
         """Draw one tick, given the sum, the number of rows and the largest value."""

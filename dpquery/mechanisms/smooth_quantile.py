@@ -13,7 +13,7 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import ClassVar
 
-from dpquery.events import Pure
+from dpquery.events import BoundedRange
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.certified import shrunk_coin
 from dpquery.mechanisms.envelope import ATTEMPTS, DEEPEST, Exponents
@@ -43,7 +43,7 @@ class SmoothQuantile:
     Proof:
         The least of several numbers moves by no more than the one of them that moves most: the
         scores s differ by at most d too. P[g] = exp(-rate s(g)) / Z, and both factors change by
-        at most exp(rate d), as in `GridQuantile`.
+        at most exp(rate d), the second alike for all cells, as in `GridQuantile`.
 
     Sampling:
         Exact, by rejection: a cell is proposed with a power of two that is at least its weight
@@ -109,9 +109,9 @@ class SmoothQuantile:
         """Give 2 rate distance, where no score moves by more than the distance."""
         return Loss(2 * self.rate * distance)
 
-    def event(self, distance: Distance) -> Pure:
+    def event(self, distance: Distance) -> BoundedRange:
         """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
+        return BoundedRange(self.loss(distance).epsilon)
 
     def release(self, histogram: Histogram, randomness: Randomness) -> int:
         """Draw one cell."""

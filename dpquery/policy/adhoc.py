@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from dpquery.ceilings import HALF, Ceiling
 from dpquery.errors import listed, nearest
 from dpquery.policy.columns import ascii_folded, likely_units, refuse_unit_type
 from dpquery.policy.files import find_files, stem, unlinked
@@ -86,7 +87,7 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
     policy = Policy(
         name=", ".join(text for texts in paths.values() for text in texts),
         neighbours=_read("neighbours", read_neighbours, neighbours),
-        budget=Budget(limit),
+        budget=Budget(Ceiling.of(limit, HALF)),
         tables=tables,
         ledger=LedgerSettings(None if ledger is None else unlinked(Path(ledger))),
     )

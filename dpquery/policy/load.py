@@ -7,15 +7,14 @@ misunderstood would be a promise that nobody made. No data is read here, only na
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 from pathlib import Path
 
 from dpquery.errors import listed, nearest
+from dpquery.policy.budgets import read_analysts, read_budget
 from dpquery.policy.columns import read_columns, read_unit, refuse_alike
 from dpquery.policy.document import Section, read_document
 from dpquery.policy.files import as_parquet, find_file, find_files, unlinked
 from dpquery.policy.model import (
-    Budget,
     DatabaseTable,
     Files,
     LedgerSettings,
@@ -25,15 +24,13 @@ from dpquery.policy.model import (
 from dpquery.policy.unfit import Unfit, dotted
 from dpquery.policy.values import (
     read_count,
-    read_delta,
-    read_epsilon,
     read_flag,
     read_names,
     read_neighbours,
     read_paths,
     read_text,
 )
-from dpquery.privacy import Loss, Neighbours
+from dpquery.privacy import Neighbours
 
 __all__ = ["load_policy"]
 
@@ -62,7 +59,7 @@ def load_policy(path: str | Path) -> Policy:
     """
     document = read_document(path)
     root = document.root.only(("privacy", "budget", "analysts", "ledger", "tables"))
-    budget = _budget(root.child("budget"))
+    budget = read_budget(root.child("budget"))
     tables = _tables(root.child("tables"))
     privacy = root.child("privacy").only(("neighbours",))
     _refuse_public_private(root.child("tables"), tables)
@@ -73,32 +70,8 @@ def load_policy(path: str | Path) -> Policy:
         budget=budget,
         tables=tables,
         ledger=_ledger(root.child("ledger")),
-        analysts=_analysts(root.child("analysts"), budget.limit),
+        analysts=read_analysts(root.child("analysts"), budget),
     )
-
-
-def _budget(section: Section) -> Budget:
-    section.only(("epsilon", "delta", "max_epsilon_per_query"))
-    limit = Loss(_epsilon(section), section.read("delta", read_delta, Fraction(0)))
-    return Budget(limit, section.read("max_epsilon_per_query", read_epsilon, None))
-
-
-def _epsilon(section: Section) -> Fraction:
-    if "epsilon" not in section:
-        why = "there is no default: the owner states how much may be lost in all."
-        unfit = Unfit("has no epsilon", why, "epsilon = 1", code="DPQ607")
-        raise section.refuse(None, unfit)
-    return section.need("epsilon", read_epsilon)
-
-
-def _analysts(section: Section, limit: Loss) -> dict[str, Loss]:
-    """Read the analysts' own ceilings; one that says nothing of delta shares the policy's."""
-    refuse_alike(section)
-    return {
-        name: Loss(_epsilon(analyst), analyst.read("delta", read_delta, limit.delta))
-        for name, child in section.children()
-        for analyst in [child.only(("epsilon", "delta"))]
-    }
 
 
 def _ledger(section: Section) -> LedgerSettings:

@@ -11,6 +11,7 @@ from datetime import date, datetime
 from fractions import Fraction
 from pathlib import Path
 
+from dpquery.ceilings import HALF, Ceiling
 from dpquery.privacy import Loss, Neighbours
 from dpquery.types import Interval, Kind, Type, ordinal
 
@@ -112,8 +113,15 @@ class Table:
 class Budget:
     """Ceilings on loss."""
 
-    limit: Loss
+    ceiling: Ceiling
     max_epsilon_per_query: Fraction | None = None
+    share: Fraction = HALF
+    """The part of each delta, of analysts and sessions too, at which rho is converted."""
+
+    @property
+    def limit(self) -> Loss:
+        """The whole as epsilon and delta."""
+        return self.ceiling.limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,5 +142,5 @@ class Policy:
     budget: Budget
     tables: dict[str, Table]
     ledger: LedgerSettings
-    analysts: dict[str, Loss] = field(default_factory=dict)
+    analysts: dict[str, Ceiling] = field(default_factory=dict)
     """Empty: there is one analyst, "default", who has the whole budget."""

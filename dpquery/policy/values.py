@@ -31,6 +31,7 @@ __all__ = [
     "read_names",
     "read_neighbours",
     "read_paths",
+    "read_rho",
     "read_text",
     "read_type",
     "read_value",
@@ -77,6 +78,18 @@ def read_epsilon(value: object) -> Fraction:
             f"must be above 0 and at most 9e9, not {written(value)}",
             "epsilon is the most that may be lost; at 0 no question could be answered.",
             "epsilon = 1",
+        )
+    return number
+
+
+def read_rho(value: object) -> Fraction:
+    """Read a ceiling on rho: above zero, at most 9e9."""
+    number = _number(value)
+    if not 0 < number <= BUDGET_MAX:
+        raise Unfit(
+            f"must be above 0 and at most 9e9, not {written(value)}",
+            "rho is the most that may add up; at 0 no question could be answered.",
+            "rho = 0.05",
         )
     return number
 

@@ -27,6 +27,7 @@ Other commands:
   dpquery policy init FILE      draft a policy from the schema of a Parquet file
   dpquery policy check FILE     check a policy against its data (for the data owner)
   dpquery ledger show POLICY    list what has been charged
+  dpquery ledger losses POLICY  what it adds up to, as each accountant puts it
   dpquery ledger verify POLICY  check the ledger from its first charge to its last
 
 Exit codes: 0 answered, 1 refused, 2 usage or policy, 3 budget, 4 the scan failed, 70 a mistake

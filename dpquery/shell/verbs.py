@@ -72,6 +72,27 @@ def _ledger_show(file: str) -> int:
     return ExitCode.ANSWER
 
 
+def _ledger_losses(file: str) -> int:
+    from dpquery.budget.reported import COLUMNS, row
+
+    policy, ledger = _existing_ledger(file)
+    whole = policy.budget.ceiling
+    with closing(ledger):
+        of = {name: ledger.entries(name) for name in policy.analysts or ["default"]}
+    rows = [
+        row(visible(name), entries, policy.analysts.get(name, whole))
+        for name, entries in of.items()
+    ]
+    if len(of) > 1:
+        every = [entry for entries in of.values() for entry in entries]
+        rows.append(row("all together", every, whole))
+    columns = zip(*([text or "–" for text in texts] for texts in rows), strict=True)
+    show(
+        lay_out([TextColumn(head, texts) for head, texts in zip(COLUMNS, columns, strict=True)])
+    )
+    return ExitCode.ANSWER
+
+
 def _ledger_verify(file: str) -> int:
     _, ledger = _existing_ledger(file)
     with closing(ledger):
@@ -97,6 +118,7 @@ _VERBS: dict[tuple[str, ...], tuple[str, Callable[[str], int]]] = {
     ("policy", "init"): ("FILE", _policy_init),
     ("policy", "check"): ("FILE", _policy_check),
     ("ledger", "show"): ("POLICY", _ledger_show),
+    ("ledger", "losses"): ("POLICY", _ledger_losses),
     ("ledger", "verify"): ("POLICY", _ledger_verify),
 }
 

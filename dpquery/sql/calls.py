@@ -13,7 +13,6 @@ from dpquery import functions
 from dpquery.errors import (
     Diagnostic,
     NameRefused,
-    PlanRefused,
     RuleRefused,
     listed,
     nearest,
@@ -24,12 +23,13 @@ from dpquery.ir import Call, Expr
 from dpquery.privacy import decimal_text
 from dpquery.source import Span
 from dpquery.sql.conditions import Conditions
+from dpquery.sql.distinct import counts_units, is_distinct
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.meant import is_share, meant_call, nearest_function
 from dpquery.sql.mismatches import mismatch, with_article
-from dpquery.sql.names import fold, is_call, written_name
+from dpquery.sql.names import fold, is_call
 from dpquery.sql.offers import fits, other_call, sample_call
-from dpquery.sql.options import read_number_between, read_options, read_whole
+from dpquery.sql.options import Given, read_number_between, read_options, read_whole
 from dpquery.types import UNKNOWN
 
 __all__ = ["Calls"]
@@ -62,19 +62,16 @@ class Calls:
         function = self._function(node)
         positional, named = self._arguments(function, node)
         first, second = self._parted(function, node, positional)
-        distinct = self._distinct(function, first)
+        distinct = is_distinct(function, first, self.rows)
         order = number = None
         if second is not None and function.number is not None:
             number = read_whole(function.number, second, self.rows.spans)
         elif second is not None:
             order = self._order(function, node, first, second)
         asked = first.expressions[0] if distinct else first
-        units = distinct and self._of_units(asked)
+        units = distinct and counts_units(asked, self.rows)
         argument = None if units else self._argument(function, asked)
-        text = self.rows.spans.text(node)
-        if "eps" not in named:
-            price = function.price if "delta" not in named else "eps=0.5"
-            self._missing(function, node, "eps", "eps is missing", f"{text[:-1]}, {price})")
+        self._require_price(function, node, named)
         options = read_options(function, argument, named)
         call = Call(
             span=whole,
@@ -86,12 +83,20 @@ class Calls:
             distinct=distinct,
             order=order,
             number=number,
-            text=text,
+            text=self.rows.spans.text(node),
             asked=self.rows.spans.of(asked),
             implied=UNKNOWN if argument is None else self.rows.implied(argument, condition),
         )
         self.found.append(call)
         return call
+
+    def _require_price(self, function: DPFunction, node: exp.Expr, named: Given) -> None:
+        text = self.rows.spans.text(node)
+        if "eps" in named and "rho" in named:
+            self._both(text, self.rows.spans.of(node), named["rho"][1])
+        if "eps" not in named and "rho" not in named:
+            price = function.price if "delta" not in named else "eps=0.5"
+            self._missing(function, node, "eps", "eps is missing", f"{text[:-1]}, {price})")
 
     def _function(self, node: exp.Expr) -> DPFunction:
         name = str(node.this)
@@ -124,7 +129,7 @@ class Calls:
         parts = node.args.get("expressions") if isinstance(node, exp.Anonymous) else None
         given = list(node.iter_expressions()) if parts is None else parts
         named = [self.rows.spans.text(part) for part in given if self._name_of(part)]
-        if not any(text.lower().startswith("eps") for text in named):
+        if not any(text.lower().startswith(("eps", "rho")) for text in named):
             named.append("eps=0.5")
         positional = [part for part in given if not self._name_of(part)]
         return meant_call(name, positional, self.rows, ", ".join(named))
@@ -185,35 +190,6 @@ class Calls:
                 (f"{function.name}({', '.join(texts)})",),
             )
         )
-
-    def _distinct(self, function: DPFunction, first: exp.Expr) -> bool:
-        """Read DISTINCT before what is counted: the unit column, or one other expression."""
-        if not isinstance(first, exp.Distinct):
-            return False
-        counted = [part for part in first.expressions if part and type(part) is not exp.Star]
-        if function.distinct and len(counted) == 1:
-            return True
-        columns = self.rows.scope.table.columns
-        written = (
-            self.rows.spans.text(counted[0]) if counted else written_name(next(iter(columns)))
-        )
-        raise PlanRefused(
-            Diagnostic(
-                "DPQ404",
-                "DISTINCT is answered by DP_COUNT, of one expression",
-                self.rows.spans.of(first),
-                "not of this",
-                ("what is left after it has no bound that the noise could be scaled to.",),
-                (f"DP_COUNT(DISTINCT {written}, eps=0.5)",),
-            )
-        )
-
-    def _of_units(self, counted: exp.Expr) -> bool:
-        """Say whether the privacy units are what is counted."""
-        inner = unwrapped(counted)
-        if isinstance(inner, exp.Column):
-            self.rows.scope.check_qualifier(inner, self.rows.spans.of(inner))
-        return self.rows.scope.owns(inner)
 
     def _order(
         self, function: DPFunction, node: exp.Expr, first: exp.Expr, share: exp.Expr
@@ -312,6 +288,19 @@ class Calls:
                 "given before",
                 ("each argument has one value.",),
                 (self._without(node, item),),
+            )
+        )
+
+    def _both(self, call: str, whole: Span, rho: Span) -> NoReturn:
+        offered = without(call, rho.start - whole.start, rho.end - whole.start)
+        raise NameRefused(
+            Diagnostic(
+                "DPQ209",
+                "eps and rho are both given",
+                rho,
+                "in place of eps",
+                ("each of them says how much the call may spend.",),
+                (offered,),
             )
         )
 

@@ -15,7 +15,7 @@ from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
 from dpquery.ir import Call
-from dpquery.privacy import EPSILON_MIN, decimal_text
+from dpquery.privacy import EPSILON_MIN, decimal_text, root_above
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.mending import outside
 from dpquery.sql.spans import Spans
@@ -110,13 +110,14 @@ def shared(call: Call, sets: int) -> Call:
         NameRefused: DPQ205 a share is too small to mean anything.
     """
     options = call.options
-    epsilon = options.epsilon / sets
+    rho = None if options.rho is None else options.rho / sets
+    epsilon = options.epsilon / sets if rho is None else root_above(2 * rho)
     delta = None if options.delta is None else options.delta / sets
     if epsilon < EPSILON_MIN:
         _too_little(call, "eps", EPSILON_MIN * sets)
     if delta is not None and delta < LEAST_DELTA:
         _too_little(call, "delta", LEAST_DELTA * sets)
-    return replace(call, options=replace(options, epsilon=epsilon, delta=delta))
+    return replace(call, options=replace(options, epsilon=epsilon, rho=rho, delta=delta))
 
 
 def _too_little(call: Call, name: str, least: Fraction) -> NoReturn:

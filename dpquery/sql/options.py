@@ -11,7 +11,7 @@ from sqlglot import expressions as exp
 from dpquery.errors import Diagnostic, NameRefused, listed, nearest
 from dpquery.functions.base import MECHANISM_ALIASES, DPFunction, Number
 from dpquery.ir import Expr, Options
-from dpquery.privacy import EPSILON_MAX, EPSILON_MIN, decimal_text, exact_number
+from dpquery.privacy import EPSILON_MAX, EPSILON_MIN, decimal_text, exact_number, root_above
 from dpquery.rowfunctions.domains import MAX_CELLS
 from dpquery.source import Span
 from dpquery.sql.bounds import read_bounds, read_group_bounds, read_value
@@ -26,6 +26,7 @@ MAX_ROWS = 2**20
 
 _EXAMPLES = {
     "eps": "eps=0.5",
+    "rho": "rho=0.005",
     "delta": "delta=1e-7",
     "max_rows_contributed": "max_rows_contributed=5",
     "rho_smooth": "rho_smooth=100",
@@ -47,7 +48,7 @@ Given = Mapping[str, tuple[exp.Expr, Span]]
 
 
 def read_options(function: DPFunction, argument: Expr | None, given: Given) -> Options:
-    """Read the options of a call, of which eps is one.
+    """Read the options of a call, of which eps is one, or rho in its place.
 
     Raises:
         NameRefused: DPQ205 out of range, DPQ207 not a literal, DPQ208 bounds of another kind,
@@ -69,9 +70,11 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
         given.get("other"),
     )
     bounds, totals = (given.get(name) for name in ("bounds", "contribution_bounds_per_group"))
+    rho = values.get("rho")
     return Options(
-        epsilon=Fraction(values["eps"]),
-        epsilon_span=spans["eps"],
+        epsilon=Fraction(values["eps"]) if rho is None else root_above(2 * Fraction(rho)),
+        epsilon_span=spans["eps" if rho is None else "rho"],
+        rho=None if rho is None else Fraction(rho),
         delta=None if delta is None else Fraction(delta),
         delta_span=spans.get("delta"),
         mechanism=None if mechanism is None else str(mechanism),
@@ -94,7 +97,7 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
 
 def _option(name: str, node: exp.Expr, span: Span, function: DPFunction) -> Fraction | str:
     match name:
-        case "eps" | "left_out_eps":
+        case "eps" | "rho" | "left_out_eps":
             return read_number_between(name, node, span, (EPSILON_MIN, EPSILON_MAX))
         case "delta":
             return read_number_between(name, node, span, (Fraction(1, 10**30), Fraction(1, 10)))

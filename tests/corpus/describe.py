@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpquery.events import Approximate, Composed, Event, Gaussian, Pure
+from dpquery.events import Approximate, BoundedRange, Composed, Event, Gaussian, Pure
 from dpquery.ir import (
     Apply,
     Arithmetic,
@@ -66,7 +66,7 @@ def described(plan: Plan) -> str:
 
 def charged(event: Event) -> str:
     match event:
-        case Pure(epsilon):
+        case Pure(epsilon) | BoundedRange(epsilon):  # which of them: tests of its mechanism
             return f"pure {epsilon}"
         case Gaussian(_, epsilon, delta):
             return f"gaussian {epsilon} {delta}"

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dpquery import session as stages
+from dpquery.ceilings import Ceiling
 from dpquery.constants import constants_in, filled
 from dpquery.functions.moments import BernsteinRelease
 from dpquery.functions.noise import AdditiveRelease
@@ -58,7 +59,7 @@ def samples(place: Path) -> Path:
 def policy_at(file: Path) -> Policy:
     """Load a policy with the largest budget there is, and its ledger in memory."""
     most = Loss(Fraction(BUDGET_MAX), Fraction(1, 2))
-    return replace(load_policy(file), budget=Budget(most), ledger=LedgerSettings(None))
+    return replace(load_policy(file), budget=Budget(Ceiling(most)), ledger=LedgerSettings(None))
 
 
 @contextmanager

@@ -66,7 +66,7 @@ def followed() -> str:
 
 def _receipt(policy, plan):
     memory = open_ledger(type(policy.ledger)(None))
-    return memory.charge(plan.charge, Limits(policy.budget.limit), Account("default", "s"))
+    return memory.charge(plan.charge, Limits(policy.budget.ceiling), Account("default", "s"))
 
 
 def _stage(name: str, value: str) -> str:

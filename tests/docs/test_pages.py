@@ -12,6 +12,7 @@ import pytest
 
 from dpquery.policy.load import load_policy
 from dpquery.shell.main import main
+from dpquery.zcdp import rho_below
 from tests.corpus.cases import planned
 from tests.docs.pages import PAGES, blocks, numbers, shape, text_of
 from tests.tasks import ROOT
@@ -93,6 +94,16 @@ def test_the_owners_errors_are_what_the_engine_states():
         assert error(f"DP_COUNT(*, eps=0.5, max_rows_contributed={limit})", "visits") == rows
     gaussian = "DP_COUNT(*, eps=0.5, delta=1e-7, mechanism='gaussian')"
     assert f"within ± {error(gaussian, 'staff')}" in text_of("owners.md")
+
+
+def test_the_owners_counts_are_what_fits():
+    half, limit = Fraction(5, 10**7), Fraction(2)
+    each = [Fraction(text) for text in owners("ε of each")]
+    rho = rho_below(limit, half)
+    counts = [max(limit / e, 2 * rho / e**2) // 1 for e in each]
+    assert owners("counts, δ = 0") == [str(limit / e) for e in each]
+    assert owners("counts, δ = 1e-6") == [str(n) for n in counts]
+    assert owners("medians, δ = 1e-6") == [str(8 * rho / e**2 // 1) for e in each]
 
 
 def test_the_owners_factors_are_powers_of_e():

@@ -123,12 +123,12 @@ def test_chance_chooses_among_too_many_and_says_so(tmp_path: Path):
 def test_what_is_left_out_is_told_for_its_own_price(tmp_path: Path):
     columns = {"u": [*range(40), *range(40)], "x": ["a"] * 40 + list(range(1, 41))}
     columns["x"] = list(map(str, columns["x"]))
-    query = f"SELECT DP_KEYS(x, {CERTAIN}, left_out_eps=1000) FROM t"
+    query = f"SELECT DP_KEYS(x, {CERTAIN}, left_out_eps=500) FROM t"
     with table(tmp_path, **columns) as session:
         answer = session.sql(query)
     left = "about 40 (± 0) pairs of a unit and a value are of no value that is shown"
     assert left in answer.notes
-    assert answer.loss.epsilon == 2000
+    assert answer.loss.epsilon == 1000
 
 
 def planned_keys(relation: dpquery.privacy.Neighbours, call: str) -> KeysRelease:
@@ -150,7 +150,7 @@ def test_the_charge_is_what_was_asked_for_whatever_the_relation(relation: str, p
     assert release.distance == places
     assert release.mechanism.epsilon == Fraction(6, 10 * places)
     assert release.event() == Approximate(Fraction(6, 10), Fraction(6, 10**7))
-    noted = planned_keys(neighbours, "DP_KEYS(x, eps=0.6, delta=6e-7, left_out_eps=0.1)")
+    noted = planned_keys(neighbours, "DP_KEYS(x, eps=0.7, delta=6e-7, left_out_eps=0.1)")
     assert noted.event() == Composed((release.event(), Pure(Fraction(1, 10))))
 
 

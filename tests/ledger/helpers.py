@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dpquery.budget.charge import Account, Charge, Limits
 from dpquery.budget.ledger import Ledger, open_ledger
+from dpquery.ceilings import Ceiling
 from dpquery.events import Gaussian, Pure
 from dpquery.policy.model import LedgerSettings
 from dpquery.privacy import Loss
@@ -23,11 +24,16 @@ def loss(epsilon: object, delta: object = 0) -> Loss:
     return Loss(Fraction(epsilon), Fraction(delta))
 
 
-def limits(policy="10", analyst=None, session=None, query=None, delta=0) -> Limits:
+def limits(policy="10", analyst=None, session=None, query=None, delta=0, share=0) -> Limits:
+    """The ceilings; a share of delta at which rho is converted, or none."""
+
+    def held(epsilon: object) -> Ceiling:
+        return Ceiling.of(loss(epsilon, delta), Fraction(share))
+
     return Limits(
-        loss(policy, delta),
-        None if analyst is None else loss(analyst, delta),
-        None if session is None else loss(session, delta),
+        held(policy),
+        None if analyst is None else held(analyst),
+        None if session is None else held(session),
         None if query is None else Fraction(query),
     )
 

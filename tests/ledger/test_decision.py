@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.budget.accountant import basic
+from dpquery.budget.accountant import Spent, additive
 from dpquery.budget.charge import Charge, Limits
 from dpquery.budget.decision import binding, require_within
 from dpquery.budget.record import Total, Totals
+from dpquery.ceilings import Ceiling
 from dpquery.errors import BudgetRefused
-from dpquery.events import Pure
+from dpquery.events import Concentrated, Pure
 from dpquery.privacy import EPSILON_MIN, exact_number
-from dpquery.source import Source
+from dpquery.source import Source, Span
+from dpquery.zcdp import rho_below
 from tests.ledger.helpers import gaussian, limits, loss, pure
+
+UNKNOWN = Fraction(0)
+"""A rho that no limit without a share of delta asks for."""
 
 QUERY = Source("SELECT DP_COUNT(*, eps=1.5) FROM staff WHERE dept = 'ops'")
 
 
 def totals(policy="0", analyst="0", session="0", charges=3, delta=0) -> Totals:
-    return Totals(*(Total(loss(x, delta), charges) for x in (policy, analyst, session)))
+    return Totals(
+        *(Total(Spent(loss(x, delta), UNKNOWN), charges) for x in (policy, analyst, session))
+    )
 
 
 def refusal(charge: Charge, ceilings: Limits, before: Totals) -> BudgetRefused:
     with pytest.raises(BudgetRefused) as caught:
-        require_within(charge, basic, ceilings, before)
+        require_within(charge, additive, ceilings, before)
     return caught.value
 
 
@@ -116,20 +124,20 @@ def test_what_is_offered_is_accepted_and_asks_for_nearly_all(left, more):
     error = refusal(pure(left + more), limits(left), Totals())
     offered = exact_number(error.diagnostic.remedy[0].split("eps=")[1].split(")")[0])
     assert left * (1 - Fraction(1, 10**11)) < offered <= left
-    require_within(pure(offered), basic, limits(left), Totals())
+    require_within(pure(offered), additive, limits(left), Totals())
 
 
 @pytest.mark.parametrize("scope", ["policy", "analyst", "session"])
 def test_equality_passes_and_a_hair_more_does_not(scope):
     ceilings = limits(**{"policy": "9", scope: "1"}, delta="1e-6")
     before = totals(**{scope: "0.9"})
-    require_within(gaussian("0.1", "1e-6"), basic, ceilings, before)
+    require_within(gaussian("0.1", "1e-6"), additive, ceilings, before)
     assert refusal(pure("0.100000001"), ceilings, before).code == "DPQ501"
     assert refusal(gaussian("0.1", "1.01e-6"), ceilings, before).code == "DPQ503"
 
 
 def test_the_query_limit_admits_equality():
-    require_within(pure("0.5", "0.5"), basic, limits(query=1), Totals())
+    require_within(pure("0.5", "0.5"), additive, limits(query=1), Totals())
 
 
 @pytest.mark.parametrize(
@@ -149,4 +157,88 @@ def test_a_limit_lowered_below_what_is_spent_leaves_nothing_and_free_queries_pas
     before = totals("5", delta="1e-3")
     assert binding(limits(2), before).left == loss(0)
     assert refusal(pure("1e-9"), limits(2), before).left == 0
-    require_within(Charge((), (), "SELECT 1"), basic, limits(2), before)
+    require_within(Charge((), (), "SELECT 1"), additive, limits(2), before)
+
+
+MANY = Totals(Total(Spent(loss("3.7", "4e-7"), Fraction("0.1")), 40))
+PARTED = limits(3, delta="1e-6", share="1/2")
+
+
+def test_where_rho_leaves_more_it_says_so_and_offers_what_passes():
+    error = refusal(pure("0.5"), PARTED, MANY)
+    assert error.diagnostic.title == "this query would spend 0.5, and 0.389229 is left"
+    assert error.diagnostic.why == (
+        "the policy's budget is 3; 2.20604636 is spent by 40 earlier queries.",
+        "epsilons add up to 3.7 by now, and rho to 0.1 of 0.175749908: one suffices.",
+    )
+    assert error.diagnostic.remedy[0] == "DP_COUNT(*, eps=0.3892295)"
+    require_within(pure("0.3892295"), additive, PARTED, MANY)
+    assert refusal(pure("0.38923"), PARTED, MANY).code == "DPQ501"
+
+
+def test_a_delta_draws_on_its_own_part_alone():
+    require_within(gaussian("0.1", "1e-7"), additive, PARTED, Totals())
+    error = refusal(gaussian("0.1", "6e-7"), PARTED, Totals())
+    assert error.code == "DPQ503"
+    assert error.left == Fraction(5, 10**7)
+    assert error.diagnostic.why[1] == "of it, 5e-7 is kept to convert rho."
+
+
+@pytest.mark.parametrize(
+    ("ceilings", "before", "factor"),
+    [(limits(1), Totals(), Fraction(1, 4)), (PARTED, MANY, Fraction("0.30772"))],
+)
+def test_a_statement_of_several_calls_is_offered_whole_where_one_cannot_give_way(
+    ceilings, before, factor
+):
+    texts = ("2", "1", "1")
+    query = "SELECT DP_COUNT(*, eps=2), DP_SUM(a, eps=1), DP_SUM(b, eps=1) FROM t"
+    places = [query.index("eps=", at) + 4 for at in (0, 25, 45)]
+    spans = tuple(Span(place, place + 1) for place in places)
+    events = tuple(Pure(Fraction(text)) for text in texts)
+    charge = Charge(events, (), query, spans[0], ("DP_COUNT(*, eps=", ")"), spans)
+    offered, words = refusal(charge, ceilings, before).diagnostic.remedy
+    assert words == "that is the most that fits, in the same proportions"
+    found = [Fraction(part.split(")")[0]) for part in offered.split("eps=")[1:]]
+    assert found[0] == 2 * found[1] == 2 * found[2]
+    assert found[1] <= 1
+    smaller = tuple(Pure(epsilon) for epsilon in found)
+    require_within(Charge(smaller, (), offered), additive, ceilings, before)
+    larger = tuple(Pure(epsilon * Fraction(10**5 + 2, 10**5)) for epsilon in found)
+    refusal(Charge(larger, (), offered), ceilings, before)
+
+
+def rho(amount: object) -> Concentrated:
+    """A release that alone comes to half an epsilon, at a delta that nobody draws."""
+    return Concentrated(Fraction(amount), Fraction(1, 2), Fraction(1, 2))
+
+
+def test_a_charge_in_rho_is_held_against_rho_and_offers_one():
+    ceilings = Limits(Ceiling.in_rho(Fraction("0.02"), Fraction(1, 10**6), Fraction(1, 2)))
+    before = Totals(Total(Spent(loss(0), Fraction("0.015"), summed=False), 3))
+    words = ("DP_COUNT(*, rho=", ")")
+    require_within(Charge((rho("0.005"),), (), ""), additive, ceilings, before)
+    charge = Charge((rho("0.006"),), (), "SELECT ...", Span(0, 6), words)
+    assert refusal(charge, ceilings, before).diagnostic.remedy[0] == "DP_COUNT(*, rho=0.005)"
+    several = Charge((rho("0.006"), Pure(Fraction("0.02"))), (), "", Span(0, 6), words)
+    offered = refusal(several, ceilings, before).diagnostic.remedy[0]
+    assert offered == "DP_COUNT(*, rho=0.0048)"
+    capped = replace(ceilings, query=Fraction(1, 10))
+    error = refusal(Charge((rho("0.005"),), (), "", None, words), capped, Totals())
+    assert error.code == "DPQ502"
+    fitting = exact_number(error.diagnostic.remedy[0].split("rho=")[1].rstrip(")"))
+    assert 0 < fitting <= rho_below(Fraction(1, 10), Fraction(1, 2))
+
+
+def test_after_a_charge_in_rho_epsilons_no_longer_keep_a_limit():
+    before = Totals(Total(Spent(loss(0), Fraction(1, 5), summed=False), 1))
+    assert binding(PARTED, before).left.epsilon == 0
+    assert refusal(pure("0.1"), PARTED, before).code == "DPQ501"
+    require_within(pure("0.1"), additive, PARTED, Totals())
+
+
+def test_a_limit_with_one_sum_is_as_it_was():
+    """Without a delta, rho is never looked at, however small it is."""
+    small = Totals(Total(Spent(loss("0.9"), Fraction(1, 10**9)), 3))
+    assert refusal(pure("0.2"), limits(1), small).left == Fraction(1, 10)
+    assert binding(limits(1), small).spent == loss("0.9")

@@ -263,7 +263,7 @@ def test_no_sequence_of_charges_passes_a_limit_and_totals_are_sums(wishes, ceili
         for total, limit in scopes(accepted, ceiling, account):
             assert total.within(limit)
         totals = ledger._store.totals(account)
-        assert [totals.policy.spent, totals.analyst.spent, totals.session.spent] == [
+        assert [one.spent.loss for one in (totals.policy, totals.analyst, totals.session)] == [
             total for total, _ in scopes(accepted, ceiling, account)
         ]
     assert ledger.verify() == len(accepted)
@@ -277,7 +277,7 @@ def scopes(accepted, ceiling, account):
         return basic(e for c, a in accepted if belongs(a) for e in c.events)
 
     return [
-        (total(lambda _: True), ceiling.policy),
-        (total(lambda a: a.analyst == account.analyst), ceiling.analyst),
-        (total(lambda a: a.session == account.session), ceiling.session),
+        (total(lambda _: True), ceiling.policy.limit),
+        (total(lambda a: a.analyst == account.analyst), ceiling.analyst.limit),
+        (total(lambda a: a.session == account.session), ceiling.session.limit),
     ]

@@ -123,6 +123,11 @@ def test_a_format_that_is_not_known_is_refused(path, key):
     assert title(path) == "the ledger has a format that this version does not know"
 
 
+def test_a_ledger_without_rho_is_refused_and_told_apart(path):
+    tamper(path, "UPDATE meta SET value = '1' WHERE key = 'format'")
+    assert title(path) == "the ledger was written by an earlier version"
+
+
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
 def test_a_truncated_ledger_is_refused(path, share):
     with path.open("r+b") as file:

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.events import Pure, decode, encode
+from dpquery.events import BoundedRange, decode, encode
 from dpquery.mechanisms import GridQuantile, rank_range
 from dpquery.privacy import Loss, Neighbours
 
@@ -243,8 +243,8 @@ def test_loss_and_event_say_what_was_asked(relation: Neighbours) -> None:
         distance = rank_range(order, 2**33, substitution=relation is SUBSTITUTE, grouped=True)
         assert mechanism.loss(distance) == Loss(ONE)
         assert mechanism.loss(0) == Loss(Fraction(0))
-        assert mechanism.event(distance) == Pure(ONE)
-        assert decode(encode(mechanism.event(distance / 2))) == Pure(ONE / 2)
+        assert mechanism.event(distance) == BoundedRange(ONE)
+        assert decode(encode(mechanism.event(distance / 2))) == BoundedRange(ONE / 2)
 
 
 def test_docstring_has_the_headings_in_order() -> None:

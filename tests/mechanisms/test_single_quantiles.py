@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.events import Gaussian, Pure, decode, encode
+from dpquery.events import BoundedRange, Gaussian, decode, encode
 from dpquery.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -127,7 +127,7 @@ def test_losses_of_gaps_say_what_was_asked() -> None:
         mechanism = gaps(order, 10, ADD_REMOVE)
         distance = max(order, 1 - order)
         assert mechanism.loss(distance) == Loss(ONE)
-        assert decode(encode(mechanism.event(distance / 2))) == Pure(HALF)
+        assert decode(encode(mechanism.event(distance / 2))) == BoundedRange(HALF)
 
 
 def noisy(cells: int, epsilon: Fraction = ONE) -> NoisyQuantile:

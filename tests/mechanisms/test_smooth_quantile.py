@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.errors import InternalError
-from dpquery.events import Pure, decode, encode
+from dpquery.events import BoundedRange, decode, encode
 from dpquery.mechanisms import GridQuantile, Randomness, SmoothQuantile, rank_range
 from dpquery.privacy import Loss, Neighbours
 from tests.mechanisms.histograms import Law, Rows
@@ -122,7 +122,7 @@ def test_cells_are_of_the_grid(cells: int) -> None:
 def test_loss_and_event_and_ranks_say_what_was_asked() -> None:
     mechanism = calibrated(HALF, 1000, SUBSTITUTE, 5)
     assert mechanism.loss(1) == Loss(ONE)
-    assert decode(encode(mechanism.event(HALF))) == Pure(HALF)
+    assert decode(encode(mechanism.event(HALF))) == BoundedRange(HALF)
     default = GridQuantile(HALF, 1000, mechanism.rate, 1)
     assert mechanism.rank_interval(HALF) == default.rank_interval(HALF)
     with pytest.raises(ValueError, match="confidence"):

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpquery.budget.accountant import basic
+from dpquery.events import Concentrated
 from dpquery.mechanisms import DiscreteGaussian
-from dpquery.mechanisms.zcdp import epsilon_above, variance_ratio
+from dpquery.zcdp import epsilon_above, variance_ratio
 
 RHOS = st.floats(-12, 6).map(lambda power: Fraction(Decimal(10) ** Decimal(power)))
 DELTAS = st.integers(1, 40).map(lambda power: Fraction(1, 10**power))
@@ -70,6 +72,15 @@ def test_impossible_conversions_are_mistakes() -> None:
             epsilon_above(Fraction(1), delta)
     with pytest.raises(ValueError, match="no noise"):
         variance_ratio(Fraction(1, 10**40), Fraction(1, 10**100))
+
+
+def test_noise_that_was_asked_for_in_rho_has_it_exactly_and_says_so() -> None:
+    rho, delta = Fraction(1, 200), Fraction(1, 10**6)
+    noise = DiscreteGaussian.of_rho(3, rho, delta)
+    assert noise.sigma2 == 900
+    assert noise.event(3) == Concentrated(rho, epsilon_above(rho, delta), delta)
+    assert noise.event(6).rho == 4 * rho
+    assert basic([noise.event(3)]) == noise.loss(3)
 
 
 def test_claims_at_other_distances_are_proven_there() -> None:

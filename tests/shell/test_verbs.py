@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from dpquery.ceilings import Ceiling
 from dpquery.codes import explain
 from dpquery.policy.samples import sample_directory
 from dpquery.shell import demo
@@ -82,6 +83,7 @@ def test_help_names_every_verb_and_exit_code(run):
         "policy init",
         "policy check",
         "ledger show",
+        "ledger losses",
         "ledger verify",
     ):
         assert f"dpquery {word}" in out
@@ -115,7 +117,7 @@ def test_a_policy_that_is_not_there_is_a_usage_error(run, tmp_path: Path):
     assert "DPQ601" in err
 
 
-@pytest.mark.parametrize("part", ["show", "verify"])
+@pytest.mark.parametrize("part", ["show", "losses", "verify"])
 def test_looking_for_a_ledger_makes_none(run, policy: Path, part: str):
     code, out, err = run("ledger", part, str(policy))
     assert (code, out) == (2, "")
@@ -137,6 +139,24 @@ def test_a_ledger_is_shown_and_verified(run, policy: Path):
     )
 
 
+def test_losses_are_shown_as_each_accountant_puts_them(run, policy: Path):
+    charge_half(policy)
+    code, out, err = run("ledger", "losses", str(policy))
+    assert (code, err) == (0, "")
+    head, *rows = (line.split() for line in out.splitlines())
+    assert head == ["of", "charges", "epsilon", "zcdp", "pld", "delta"]
+    assert rows == [["default", "1", "0.5", "–", "–", "0"]]
+    shared = policy.read_text().replace("epsilon = ", "delta = 1e-6\nepsilon = ", 1)
+    analysts = "[analysts.default]\nepsilon = 1\n[analysts.bob]\nepsilon = 1\n"
+    policy.write_text(f"{shared}\n{analysts}")
+    _, out, _ = run("ledger", "losses", str(policy))
+    assert [line.split() for line in out.splitlines()[1:]] == [
+        ["default", "1", "0.5", "2.49046932", "0.5", "5e-7"],
+        ["bob", "0", "0", "0", "0", "5e-7"],
+        ["all", "together", "1", "0.5", "2.49046932", "0.5", "5e-7"],
+    ]
+
+
 def charge_half(policy: Path) -> None:
     from fractions import Fraction
 
@@ -148,7 +168,7 @@ def charge_half(policy: Path) -> None:
 
     ledger = open_ledger(load_policy(policy).ledger)
     charge = Charge((Pure(Fraction(1, 2)),), (), "SELECT\n 1")
-    ledger.charge(charge, Limits(Loss(Fraction(2))), Account("default", "s"))
+    ledger.charge(charge, Limits(Ceiling(Loss(Fraction(2)))), Account("default", "s"))
     ledger.close()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpquery.events import Pure
+from dpquery.budget.accountant import basic
 from dpquery.ir import Origin
 from tests.corpus.cases import facts, planned, refusal
 
@@ -176,7 +176,7 @@ def test_a_release_is_known_through_whatever_keeps_its_rows(query: str, found: o
 )
 def test_what_is_written_once_is_charged_once(query: str, epsilons: list[int]):
     charged = planned(query).charge.events
-    assert [event.epsilon * 10 for event in charged if isinstance(event, Pure)] == epsilons
+    assert [basic([event]).epsilon * 10 for event in charged] == epsilons
 
 
 def test_long_chains_make_shallow_trees():

@@ -6,6 +6,9 @@ from fractions import Fraction
 
 import pytest
 
+from dpquery.budget.accountant import NOTHING
+from dpquery.budget.standing import Standing
+from dpquery.ceilings import Ceiling
 from dpquery.explain import WIDTH, Explanation, explain
 from dpquery.privacy import Loss
 from tests.corpus.cases import facts, planned
@@ -13,10 +16,14 @@ from tests.corpus.cases import facts, planned
 PER_GROUP = "SELECT region, DP_SUM(minutes, eps=1, {}) AS s FROM visits GROUP BY region"
 
 
+def unspent(left: object) -> Standing:
+    return Standing("policy", Ceiling(Loss(Fraction(left))), NOTHING)
+
+
 def explained(query: str, left: str = "2") -> Explanation:
     plan = planned(query)
     scans = ["the scan"] * len(plan.frontiers)
-    return explain(plan, facts()[0], scans, Loss(Fraction(left)))
+    return explain(plan, facts()[0], scans, unspent(left))
 
 
 def test_an_explanation_states_unit_weights_noise_and_balance():
@@ -135,7 +142,7 @@ def test_a_query_over_public_tables_has_no_step():
 def test_long_lines_are_broken_at_blanks_and_never_within_quotes(quoted: str):
     plan = planned("SELECT DP_COUNT(*, eps=1) FROM staff")
     text = f"word {quoted} " * 30 + "end"
-    shown = explain(plan, facts()[0], [text], Loss(Fraction(2))).lines
+    shown = explain(plan, facts()[0], [text], unspent(2)).lines
     first = next(at for at, line in enumerate(shown) if line.startswith("scan"))
     scan = shown[first:-1]
     assert len(scan) > 1

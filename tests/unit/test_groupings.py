@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.events import Gaussian, Pure
+from dpquery.budget.accountant import basic
+from dpquery.events import Gaussian
 from tests.corpus.cases import planned, refusal
 
 KEYS = ("dept", "remote", "age // 10", "year(hired)")
@@ -24,7 +25,7 @@ def test_the_groupings_together_lose_what_is_written(word: str, keys: list[str],
     plan = planned(f"{text} ({', '.join(keys)})")
     count = {"ROLLUP": len(keys) + 1, "CUBE": 2 ** len(keys), "GROUPING SETS": len(keys)}[word]
     assert len(plan.frontiers) == count
-    losses = [event.epsilon for event in plan.charge.events if isinstance(event, Pure)]
+    losses = [basic([event]).epsilon for event in plan.charge.events]
     assert losses == [Fraction(eps) / count, Fraction(1, count)] * count
 
 
@@ -81,7 +82,7 @@ def test_the_price_under_the_caret_is_that_of_the_call():
     plan = planned(
         "SELECT DP_COUNT(*, eps=1.5), DP_SUM(age, eps=1) FROM staff GROUP BY CUBE (dept)"
     )
-    assert plan.charge.largest == Fraction(3, 2)
+    assert [basic(call).epsilon for call in plan.charge.calls] == [Fraction(3, 2), 1]
     assert plan.source.snippet(plan.charge.span) == "1.5"  # type: ignore[arg-type]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dpquery.ceilings import Ceiling
 from dpquery.errors import PlanRefused
 from dpquery.policy.model import Bounds, Budget, Column, Files, LedgerSettings, Policy, Table
 from dpquery.privacy import Loss, Neighbours
@@ -127,7 +128,7 @@ def test_a_refusal_reads_as_it_was_written(query: str, text: str):
 def keys(sql: str, *columns: Column) -> list[tuple[object, ...]]:
     """Bind a query over a table of these columns, and give the values of its keys."""
     table = Table("t", Files((Path("t.parquet"),)), (), {c.name: c for c in columns})
-    budget = Budget(Loss(Fraction(1)))
+    budget = Budget(Ceiling(Loss(Fraction(1))))
     policy = Policy("p", Neighbours.ADD_REMOVE, budget, {"t": table}, LedgerSettings(None))
     (frontier,) = bind(parse(Source(sql)), policy, facts()[1]).frontiers
     return [key.values for key in frontier.keys]

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import pytest
 
+from dpquery.budget.accountant import basic
 from dpquery.ir import Weight
 from tests.corpus.cases import planned, refusal
 
@@ -66,6 +67,14 @@ def test_the_caret_of_a_charge_is_under_the_dearest_call():
     plan = planned(query)
     assert plan.source.snippet(plan.charge.span) == "0.7"
     assert plan.charge.retry == ("DP_COUNT(*, eps=", ")")
+
+
+def test_every_epsilon_can_be_found_in_what_the_ledger_keeps():
+    """In the order of events: the inner call is released first."""
+    inner = "(SELECT DP_MEDIAN(age, eps=0.25) FROM staff)"
+    charge = planned(f"  SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age > {inner}\n").charge
+    found = [charge.query[span.start : span.end] for span in charge.epsilons]
+    assert found == [str(float(basic([event]).epsilon)) for event in charge.events]
 
 
 def test_one_call_can_be_offered_again_with_another_epsilon():

@@ -90,7 +90,7 @@ def test_every_key_is_read_exactly(place: Path) -> None:
     assert policy.neighbours is Neighbours.SUBSTITUTE
     assert policy.budget.limit == Loss(Fraction(10), Fraction(1, 10**7))
     assert policy.budget.max_epsilon_per_query == 2
-    assert policy.analysts["bob"] == Loss(Fraction(1, 10))
+    assert policy.analysts["bob"].limit == Loss(Fraction(1, 10))
     assert policy.ledger.path == place / "spent.ledger"
     assert policy.ledger.high_water == place / "mark"
     people = policy.tables["people"]
@@ -120,7 +120,7 @@ def test_sources_are_files_in_order_or_a_table_of_a_database(place: Path) -> Non
 
 
 def test_an_analyst_without_delta_shares_the_policys(place: Path) -> None:
-    assert load(place, WHOLE).analysts["alice"] == Loss(Fraction(3), Fraction(1, 10**7))
+    assert load(place, WHOLE).analysts["alice"].limit == Loss(Fraction(3), Fraction(1, 10**7))
 
 
 def test_defaults_are_the_strictest(place: Path) -> None:
@@ -184,7 +184,11 @@ CASES = [
     ),
     Case(TOP, "[ledger]\nfile = 'x'\n[budget]\n", "DPQ603", "ledger.file", 2),
     Case(
-        TOP, "[analysts.al]\nepsilon = 1\nrho = 1\n[budget]\n", "DPQ603", "analysts.al.rho", 3
+        TOP,
+        "[analysts.al]\nepsilon = 1\nall = 1\n[budget]\n",
+        "DPQ603",
+        "analysts.al.all",
+        3,
     ),
     Case(
         UNIT,
