@@ -69,6 +69,7 @@ def require_outcomes(worlds: Sequence[Session], examples: int) -> Counter[str]:
 
     @settings(max_examples=examples)
     @given(QUERIES)
+    @example("SELECT DP_COUNT(*, eps=0.1) FROM staff")
     @example("DESC nobody")
     @example('SHOW "nothing" ;')
     @example("SELECT DP_COUNT(*, eps=0.1) FROM regions ANTI JOIN visits USING (person_id)")
@@ -83,8 +84,7 @@ def require_outcomes(worlds: Sequence[Session], examples: int) -> Counter[str]:
 
 def test_every_text_is_answered_or_refused(worlds: Sequence[Session]):
     found = require_outcomes(worlds, 150)
-    assert found["answered"] > 0
-    assert sum(found.values()) > found["answered"]
+    assert len(found) > 3, found
 
 
 @pytest.mark.slow
