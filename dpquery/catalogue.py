@@ -21,6 +21,7 @@ from dpquery.errors import Diagnostic, NameRefused, nearest
 from dpquery.layout import value_text
 from dpquery.policy.model import Column, Policy, Table, Value
 from dpquery.privacy import decimal_text
+from dpquery.source import Span
 from dpquery.sql.names import INTERVAL_ENDS, fold, listed_names, written_name
 
 __all__ = [
@@ -60,8 +61,8 @@ def _limit(table: Table) -> int | None:
     return table.max_rows_contributed if weighted else None
 
 
-def find_table(policy: Policy, name: str) -> Table:
-    """Find a table by its name.
+def find_table(policy: Policy, name: str, span: Span | None = None) -> Table:
+    """Find a table by its name, which may stand in a statement.
 
     Raises:
         NameRefused: DPQ201.
@@ -74,6 +75,8 @@ def find_table(policy: Policy, name: str) -> Table:
         Diagnostic(
             "DPQ201",
             f"there is no table {name[:80]!r} in this session",
+            span,
+            "not in the policy",
             why=("queries reach only the tables that the policy names.",),
             remedy=(
                 written_name(near or next(iter(policy.tables), "")),

@@ -302,8 +302,8 @@ class Session:
             match read_aside(source):
                 case Explain(query):
                     return catalogue.lines("explanation", str(self._explain(query)))
-                case Describe(table):
-                    return catalogue.columns(catalogue.find_table(self._policy, table))
+                case Describe(name, span):
+                    return catalogue.columns(catalogue.find_table(self._policy, name, span))
                 case Show(Subject.TABLES):
                     return catalogue.tables(self._policy)
                 case Show(Subject.LEDGER):

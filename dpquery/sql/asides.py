@@ -49,6 +49,7 @@ class Describe:
     """The columns of a table."""
 
     table: str
+    span: Span
 
 
 Aside = Explain | Show | Describe
@@ -73,10 +74,10 @@ def read_aside(source: Source) -> Aside | None:
     if name is None:
         raise _refused(source, verb[1].upper(), Span(start, len(source.text.rstrip())), "")
     written = name[1].replace('""', '"') if name[1] is not None else name[2]
+    span = Span(*name.span(2 if name[1] is None else 1))
     if verb[1].upper() != "SHOW":
-        return Describe(written)
+        return Describe(written, span)
     if written.upper() not in Subject.__members__:
-        span = Span(name.start(1) if name[1] is not None else name.start(2), name.end(2))
         raise _refused(source, "SHOW", span, written)
     return Show(Subject(written.upper()))
 

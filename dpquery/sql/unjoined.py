@@ -198,7 +198,8 @@ def refuse_kind(span: Span, what: str) -> NoReturn:
 def refuse_public_kind(at: JoinedBy, kind: str) -> NoReturn:
     """Refuse a semi or anti join with a public table: a join on its key says the same."""
     source = at.spans.source
-    start = source.text.upper().rfind(kind, 0, at.relation.start)
+    joined = at.relation if at.join is None else at.spans.of(at.join.this)
+    start = source.text.upper().rfind(kind, 0, joined.start)
     word = Span(start, start + len(kind))
     remedy = "LEFT JOIN on its key, and WHERE the key IS NULL"
     if kind == "SEMI":

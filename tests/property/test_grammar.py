@@ -1,0 +1,102 @@
+"""Whatever is written: it is answered, or refused with a code, a place and a remedy.
+
+Queries are derived from `grammar/dpsql.ebnf`, or are accepted ones with a word changed. What is
+refused is refused alike where one person's rows are missing; nothing else is ever raised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dpquery.errors import QueryRefused
+from dpquery.session import Session
+from tests.corpus.runs import ACCEPTED, policy_at, samples
+from tests.grammar import SAID, asked, grammar, mutated, named
+
+SOME, ONE = 60, 7
+"""How many persons there are, and who is missing in the second world."""
+QUERIES = st.one_of(
+    asked(), mutated(st.sampled_from([case.query for case in ACCEPTED])), mutated(asked())
+)
+ENGINES_OWN = re.compile(r"(Binder|Parser|Catalog|Conversion|Out of Range) Error|sqlglot|Trace")
+
+
+@pytest.fixture(scope="module")
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sequence[Session]]:
+    opened = []
+    for name, missing in (("all", 0), ("one person less", ONE)):
+        place = samples(tmp_path_factory.mktemp("grammar") / name)
+        for file in ("staff", "visits"):
+            path = place / f"{file}.parquet"
+            kept = [("person_id", "<=", SOME), ("person_id", "!=", missing)]
+            pq.write_table(pq.read_table(path, filters=kept), path)
+        opened.append(Session(policy_at(place / "policy.toml"), "default", None))
+    yield opened
+    for session in opened:
+        session.close()
+
+
+def outcome(session: Session, text: str) -> str:
+    """Ask, and give the columns of the answer, or all that a refusal says."""
+    try:
+        return f"answered {session.sql(text).columns}"
+    except QueryRefused as refused:
+        refusal = refused
+    require_help(refusal, text)
+    return str(refusal)
+
+
+def require_help(refusal: QueryRefused, text: str) -> None:
+    """Insist on a code, a place in the text, a remedy, and words of our own."""
+    span, told = refusal.span, str(refusal)
+    assert re.fullmatch(r"DPQ[1-5]\d\d", refusal.code)
+    assert span is not None, told
+    assert 0 <= span.start <= span.end <= len(text), (text, span)
+    assert "\n   try: " in told, told
+    assert not ENGINES_OWN.search(told), told
+
+
+def require_outcomes(worlds: Sequence[Session], examples: int) -> Counter[str]:
+    """Ask random texts of both worlds; give how many became what."""
+    found: Counter[str] = Counter()
+
+    @settings(max_examples=examples)
+    @given(QUERIES)
+    @example("SELECT DP_COUNT(*, eps=0.1) FROM staff")
+    @example("DESC nobody")
+    @example('SHOW "nothing" ;')
+    @example("SELECT DP_COUNT(*, eps=0.1) FROM regions ANTI JOIN visits USING (person_id)")
+    def hold(text: str) -> None:
+        one, other = (outcome(session, text) for session in worlds)
+        assert one == other, text
+        found[one.split(" ")[0][:12]] += 1
+
+    hold()
+    return found
+
+
+def test_every_text_is_answered_or_refused(worlds: Sequence[Session]):
+    found = require_outcomes(worlds, 150)
+    assert len(found) > 3, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", range(10))
+def test_every_text_is_answered_or_refused_at_length(worlds: Sequence[Session], shard: int):
+    del shard
+    found = require_outcomes(worlds, 2000)
+    assert found["answered"] > sum(found.values()) // 100
+
+
+def test_the_grammar_is_whole():
+    """Each rule that is named is there and is used, and each description has its words."""
+    assert named("rule") | {"digits", "digit", "statement"} >= set(grammar())
+    assert named("rule") <= set(grammar()) | {"letter", "character"}
+    assert named("said") == set(SAID)
