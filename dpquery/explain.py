@@ -25,6 +25,7 @@ from dpquery.plan import FrontierPlan, Plan, PlannedRelease
 from dpquery.policy.model import Policy
 from dpquery.privacy import Loss, decimal_text
 from dpquery.relations import tables_of
+from dpquery.searches import Search
 from dpquery.source import width
 from dpquery.types import BOOLEAN
 
@@ -63,8 +64,10 @@ def explain(plan: Plan, policy: Policy, scans: Sequence[str], left: Loss) -> Exp
         left: what can still be spent.
     """
     charge = basic(plan.charge.events)
-    steps = tuple(planned.release.step() for f in plan.frontiers for planned in f.releases)
+    steps = tuple(release.step() for part in plan.releases for release in part)
     lines = [f"charge       {charge}{_split(steps)}"]
+    for search in plan.searches:
+        lines += _search(search)
     for frontier, sql in zip(plan.frontiers, scans, strict=True):
         lines += _frontier(frontier, policy)
         lines.append(f"scan         {sql}")
@@ -92,6 +95,16 @@ def _wrapped(line: str) -> Iterator[str]:
         else:
             part += piece
     yield part
+
+
+def _search(search: Search) -> Iterator[str]:
+    step = search.release.step()
+    yield f"first        {step.function}, in all rows"
+    yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
+    yield f"  moved by   {step.sensitivity}"
+    yield f"  noise      {step.noise_scale}"
+    yield f"  error      {step.expected_error}"
+    yield "  kept       in the ledger: free for later calls of this analyst"
 
 
 def _frontier(frontier: FrontierPlan, policy: Policy) -> Iterator[str]:
@@ -129,8 +142,7 @@ def _release(planned: PlannedRelease) -> Iterator[str]:
     measure = planned.release.measures[0]
     code = code_in(measure)
     if code is not None and _bounded(code):
-        whose = "policy" if call.options.bounds is None else "query"
-        yield f"  bounds     {_bounds(code)} (from the {whose})"
+        yield f"  bounds     {_bounds(code)} ({_whose_bounds(call)})"
     if isinstance(measure, UnitTotals):
         ends = f"{_end(measure, measure.low)} to {_end(measure, measure.high)}"
         yield f"  totals     {ends} of a unit in a group (from the query)"
@@ -142,6 +154,16 @@ def _release(planned: PlannedRelease) -> Iterator[str]:
     yield f"  moved by   {step.sensitivity}"
     yield f"  noise      {step.noise_scale}"
     yield f"  error      {step.expected_error} (95 %)"
+
+
+def _whose_bounds(call: Call) -> str:
+    """Say who gave the bounds."""
+    options = call.options
+    if options.search is not None:
+        return "the widest that can be found; what follows is for these"
+    if options.bounds is None:
+        return "from the policy"
+    return "found before, and kept" if options.auto else "from the query"
 
 
 def _bounded(code: Code) -> bool:

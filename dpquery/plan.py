@@ -6,12 +6,12 @@ charge is the sum of what its mechanisms lose for the sensitivities of their mea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from dpquery import functions
 from dpquery.budget.charge import Charge
-from dpquery.errors import Diagnostic, NameRefused, internal
+from dpquery.errors import Diagnostic, NameRefused
 from dpquery.functions.base import Facts, Noted, Release
 from dpquery.ir import (
     Above,
@@ -26,10 +26,11 @@ from dpquery.ir import (
 )
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
+from dpquery.searches import Kept, Search, Searches, kept_note, nothing_kept, planned
 from dpquery.source import Source, Span
 from dpquery.types import Type
 
-__all__ = ["FrontierPlan", "Plan", "PlannedRelease", "make_plan"]
+__all__ = ["FrontierPlan", "Plan", "PlannedRelease", "make_plan", "measures_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +60,34 @@ class Plan:
     charge: Charge
     notes: tuple[str, ...]
     constants: tuple[Above, ...] = ()
+    searches: tuple[Search, ...] = ()
+    """What finds bounds before the frontiers are opened; charged behind them."""
+
+    @property
+    def releases(self) -> tuple[tuple[Release, ...], ...]:
+        """What is released from each scan of the charge: those of searches come last."""
+        drawn = [tuple(one.release for one in frontier.releases) for frontier in self.frontiers]
+        return (*drawn, *((search.release,) for search in self.searches))
 
 
-def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
+def make_plan(
+    checked: Checked, policy: Policy, public: PublicFacts, kept: Kept = nothing_kept
+) -> Plan:
     """Plan a statement.
+
+    Args:
+        checked: the statement.
+        policy: the policy it is asked under.
+        public: what public tables hold.
+        kept: the bounds that were found for this analyst before.
 
     Raises:
         PlanRefused: DPQ401 no bounds, DPQ403 a mechanism needs a delta, DPQ404 too large.
         NameRefused: DPQ205 bounds outside the column's own, DPQ208 the query above computes
             with types that do not match.
     """
-    frontiers = tuple(_frontier(*part, policy) for part in checked.frontiers)
+    searches = Searches(policy, kept)
+    frontiers = tuple(_frontier(*part, policy, searches) for part in checked.frontiers)
     released = [_types(frontier) for frontier in frontiers]
     asked = (checked.above, *checked.constants)
     if not all(public.accepts(above, released) for above in asked):
@@ -81,8 +99,18 @@ def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
     )
     releases = (planned.release for frontier in frontiers for planned in frontier.releases)
     notes += tuple(dict.fromkeys(one.note for one in releases if isinstance(one, Noted)))
-    charge = _charge(checked, frontiers)
-    return Plan(checked.source, frontiers, checked.above, charge, notes, checked.constants)
+    calls = (planned.call for frontier in frontiers for planned in frontier.releases)
+    notes += tuple(dict.fromkeys(filter(None, map(kept_note, calls))))
+    charge = _charge(checked, frontiers, searches.found)
+    return Plan(
+        checked.source,
+        frontiers,
+        checked.above,
+        charge,
+        notes,
+        checked.constants,
+        tuple(searches.found),
+    )
 
 
 def _types(frontier: FrontierPlan) -> dict[str, Type]:
@@ -91,31 +119,32 @@ def _types(frontier: FrontierPlan) -> dict[str, Type]:
     return keys | {planned.column: planned.release.type for planned in frontier.releases}
 
 
-def _frontier(frontier: Frontier, contribution: Contribution, policy: Policy) -> FrontierPlan:
+def _frontier(
+    frontier: Frontier, contribution: Contribution, policy: Policy, searches: Searches
+) -> FrontierPlan:
     cells = prod(len(key.values) for key in frontier.keys)
     facts = Facts(contribution, policy.neighbours, cells, grouped=bool(frontier.keys))
+    frontier = searches.bounded(frontier, contribution, facts)
     releases = tuple(
-        PlannedRelease(call.column, call, _release(call, facts)) for call in frontier.calls
+        PlannedRelease(call.column, call, planned(call, facts)) for call in frontier.calls
     )
-    measures: dict[Measure, None] = {}
-    for planned in releases:
-        measures.update(dict.fromkeys(planned.release.measures))
-    scan = Scan(frontier.relation, contribution, tuple(measures), frontier.keys)
+    scan = Scan(frontier.relation, contribution, measures_of(releases), frontier.keys)
     return FrontierPlan(scan, releases)
 
 
-def _release(call: Call, facts: Facts) -> Release:
-    function = functions.find(call.function)
-    if function is None:
-        raise internal("a bound call names a registered function")
-    return function.plan(call, facts)
+def measures_of(releases: Sequence[PlannedRelease]) -> tuple[Measure, ...]:
+    """Give what a scan has to hold for some releases, each once."""
+    return tuple(dict.fromkeys(m for planned in releases for m in planned.release.measures))
 
 
-def _charge(checked: Checked, frontiers: tuple[FrontierPlan, ...]) -> Charge:
+def _charge(
+    checked: Checked, frontiers: tuple[FrontierPlan, ...], searches: Sequence[Search]
+) -> Charge:
     """Add up the releases; point at the call that asks for most."""
     events = tuple(
         planned.release.event() for frontier in frontiers for planned in frontier.releases
     )
+    events += tuple(search.release.event() for search in searches)
     calls = [call for frontier, _ in checked.frontiers for call in frontier.calls]
     query = checked.source.text.strip()
     if not calls:
@@ -123,8 +152,9 @@ def _charge(checked: Checked, frontiers: tuple[FrontierPlan, ...]) -> Charge:
     dearest = max(calls, key=lambda call: call.options.epsilon)
     where, text = dearest.options.epsilon_span, checked.source.text
     retry = (text[dearest.span.start : where.start], text[where.end : dearest.span.end])
-    scans = tuple(frontier.scan for frontier in frontiers)
-    return Charge(events, scans, query, where, retry)
+    scans = (*(part.scan for part in frontiers), *(search.scan for search in searches))
+    asked = dearest.options.epsilon if searches else None
+    return Charge(events, scans, query, where, retry, asked)
 
 
 def _notes(contribution: Contribution, frontiers: tuple[FrontierPlan, ...]) -> list[str]:

@@ -25,7 +25,7 @@ from dpquery.budget.ledger import Ledger, open_ledger
 from dpquery.builder import Query
 from dpquery.constants import constants_in, filled
 from dpquery.engine import open_engine
-from dpquery.engine.base import Engine, FaultLog
+from dpquery.engine.base import Engine, Exact, FaultLog
 from dpquery.engine.duckdb.public import PublicEngine
 from dpquery.errors import (
     Diagnostic,
@@ -36,12 +36,14 @@ from dpquery.errors import (
 )
 from dpquery.explain import Explanation, explain
 from dpquery.finish import finish, value_of
+from dpquery.found import with_bounds
 from dpquery.ir import Scalar, Scan
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan import Plan, make_plan
 from dpquery.policy.model import Policy
 from dpquery.privacy import NO_LOSS, Loss, decimal_text
-from dpquery.release import ReleasedTable, release
+from dpquery.release import ReleasedTable, find_bounds, release
+from dpquery.searches import Kept, nothing_kept
 from dpquery.source import Source
 from dpquery.sql.asides import Describe, Explain, Show, Subject, read_aside
 from dpquery.sql.bind import bind
@@ -49,6 +51,7 @@ from dpquery.sql.check import check
 from dpquery.sql.parse import parse
 from dpquery.sql.values import misfit
 from dpquery.stream import Stream, Watch, count_of, watch
+from dpquery.types import Interval
 
 T = TypeVar("T")
 
@@ -111,7 +114,7 @@ class Session:
             aside = self._aside(source)
             if aside is not None:
                 return self._free(aside)
-            plan = self._plan(source)
+            plan = self._plan(source, nothing_kept if refresh else self._kept)
             return self._paid(plan, lambda receipt: self._answer(plan, receipt))
 
     def _paid(self, plan: Plan, answer: Callable[[Receipt], T]) -> T:
@@ -141,16 +144,32 @@ class Session:
 
     def _answer(self, plan: Plan, receipt: Receipt) -> Answer:
         """Read, draw and finish: what a charge has paid for."""
+        plan = self._with_bounds(plan, receipt)
         released: list[ReleasedTable] = []
         values: dict[int, Scalar | None] = {}
         for number, frontier in enumerate(plan.frontiers):
             scan = self._ready(plan, frontier.scan, released, values)
-            self._told_of_scan(self._engine.about_size(scan))
-            with self._engine.open(scan, receipt, number) as exact:
+            with self._opened(scan, receipt, number) as exact:
                 released.append(release(plan, number, exact, receipt, self._randomness))
         table, cells = finish(plan.above, released, self._public)
         loss = basic(plan.charge.events)
         return Answer(table, loss, cells, self._balance(), self._notes + plan.notes)
+
+    def _with_bounds(self, plan: Plan, receipt: Receipt) -> Plan:
+        """Find the bounds that calls have none of, and keep them before they are used."""
+        if not plan.searches:
+            return plan
+        found = []
+        for number, search in enumerate(plan.searches, start=len(plan.frontiers)):
+            with self._opened(search.scan, receipt, number) as exact:
+                found.append(find_bounds(plan, number, exact, receipt, self._randomness))
+            if found[-1] is not None:
+                self._ledger.keep(receipt, self._account, search.key, found[-1])
+        return with_bounds(plan, found, self._policy)
+
+    def _opened(self, scan: Scan, receipt: Receipt, number: int) -> Exact:
+        self._told_of_scan(self._engine.about_size(scan))
+        return self._engine.open(scan, receipt, number)
 
     def table(self, name: str) -> Query:
         """Begin a query over a table, built by methods; nothing is asked before it is run.
@@ -307,15 +326,18 @@ class Session:
         scans = [self._engine.describe(frontier.scan) for frontier in plan.frontiers]
         return explain(plan, self._policy, scans, self._standing().left)
 
-    def _plan(self, source: Source) -> Plan:
+    def _plan(self, source: Source, kept: Kept | None = None) -> Plan:
         """Take a text through the stages that look at no data."""
         try:
             parsed = parse(source)
             bound = bind(parsed, self._policy, self._public)
             checked = check(bound, self._policy)
-            return make_plan(checked, self._policy, self._public)
+            return make_plan(checked, self._policy, self._public, kept or self._kept)
         except QueryRefused as refusal:
             raise self._told(refusal, source) from None
+
+    def _kept(self, key: str) -> Interval | None:
+        return self._ledger.bounds(self._account, key)
 
     def _charge(self, plan: Plan) -> Receipt:
         try:

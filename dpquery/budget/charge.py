@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from dpquery.errors import internal
 from dpquery.events import Event
-from dpquery.ir import Scan
+from dpquery.ir import Scan, outline
 from dpquery.privacy import Loss
 from dpquery.source import Span
 
@@ -33,6 +33,8 @@ class Charge:
     """The epsilon that asks for most, for the caret of a refusal."""
     retry: tuple[str, str] | None = None
     """Its call before and after that epsilon, so that a refusal can print one that fits."""
+    asked: Fraction | None = None
+    """That epsilon, where its call is several releases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class Receipt:
             InternalError: the frontier is not covered, or was opened before.
         """
         scans = self.charge.scans
-        if not 0 <= frontier < len(scans) or scans[frontier] != scan:
+        if not 0 <= frontier < len(scans) or outline(scans[frontier]) != outline(scan):
             raise internal("a scan needs a receipt that covers it (I3)")
         if frontier in self._opened:
             raise internal("a receipt opens each frontier once (I3)")

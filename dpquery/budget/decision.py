@@ -57,7 +57,7 @@ def require_within(
         if limits.query is None
         else min(limits.query, epsilons.left.epsilon)
     )
-    largest = max(
+    largest = charge.asked or max(
         (accountant([event]).epsilon for event in charge.events), default=asked.epsilon
     )
     request = _Request(charge, asked, largest, most, asked.delta <= deltas.left.delta)

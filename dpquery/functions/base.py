@@ -78,7 +78,11 @@ GROUP_BOUNDS = Parameter(
     "where a unit's total in a group is clamped, as in contribution_bounds_per_group=[0, 50]",
 )
 MECHANISM = Parameter("mechanism", "which mechanism adds the noise, as in mechanism='gaussian'")
-BOUNDS = Parameter("bounds", "where values are clamped, as in bounds=[0, 1000]")
+BOUNDS = Parameter(
+    "bounds",
+    "where values are clamped, as in bounds=[0, 1000]; bounds='auto' has them found where "
+    "nobody chose any",
+)
 SMOOTH = Parameter(
     "rho_smooth",
     "how far from a value of the right rank all are as good, as in rho_smooth=100; "

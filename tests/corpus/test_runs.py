@@ -71,7 +71,7 @@ def answered_alike(both: Both, query: str) -> bool:
     tables = []
     for session in both:
         session._randomness = Seeded(1)
-        tables.append(session.sql(query).table)
+        tables.append(session.sql(query, refresh=True).table)
     return tables[0].equals(tables[1])
 
 

@@ -216,7 +216,7 @@ def test_charges_are_never_changed_or_removed(tmp_path, statement):
 
 def test_no_method_takes_a_charge_back():
     public = {name for name in dir(open_at(None)) if not name.startswith("_")}
-    assert public == {"charge", "standing", "entries", "verify", "close"}
+    assert public == {"charge", "standing", "entries", "keep", "bounds", "verify", "close"}
 
 
 def test_a_charge_takes_a_handful_of_statements_however_long_the_history():

@@ -99,7 +99,7 @@ class ScanSQL:
         total = "count(*)" if measure.weight.plain else "CAST(sum(w) AS BIGINT)"
         place = f"(v - {low}) >> {width.bit_length() - 1}"
         return (
-            f"SELECT cell, {place} AS b, {total} AS t FROM {source} AS r "
+            f"SELECT cell, CAST({place} AS BIGINT) AS b, {total} AS t FROM {source} AS r "
             f"WHERE {' AND '.join(limits)} GROUP BY ALL"
         )
 
