@@ -316,7 +316,8 @@ def _create(path: Path) -> None:
 
 def _fill(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-    connection.executescript(f"PRAGMA synchronous = FULL; BEGIN; {'; '.join(BOUNDS)}; {_SCHEMA}")
+    schema = "; ".join((*BOUNDS, _SCHEMA))
+    connection.executescript(f"PRAGMA synchronous = FULL; BEGIN; {schema}")
     meta = [("format", _FORMAT), ("id", secrets.token_hex(16)), ("accountant", "basic")]
     connection.executemany("INSERT INTO meta VALUES (?, ?)", meta)
     connection.execute("COMMIT")
