@@ -114,7 +114,7 @@ def _frontier(frontier: FrontierPlan, policy: Policy) -> Iterator[str]:
     if frontier.scan.keys:
         yield f"groups       {_groups(frontier.scan)}"
     for planned in frontier.releases:
-        yield from _release(planned)
+        yield from _release(planned, frontier.scan.contribution.groups)
 
 
 def _unit(contribution: Contribution) -> str:
@@ -133,7 +133,7 @@ def _groups(scan: Scan) -> str:
     return f"{scan.cells:,}{listed}, all of them in the answer"
 
 
-def _release(planned: PlannedRelease) -> Iterator[str]:
+def _release(planned: PlannedRelease, groups: int | None) -> Iterator[str]:
     step, call = planned.release.step(), planned.call
     yield call.text
     yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
@@ -148,7 +148,7 @@ def _release(planned: PlannedRelease) -> Iterator[str]:
         yield f"  totals     {ends} of a unit in a group (from the query)"
     if not step.weight.plain:
         scale = step.weight.scale.bit_length() - 1
-        yield f"  weights    {_limit(measure, call)}, W = 2^{scale}"
+        yield f"  weights    {_limit(measure, call, groups)}, W = 2^{scale}"
     elif step.weight.limit > 1:
         yield f"  weights    none: a unit may be in all {step.weight.limit} groups in full"
     yield f"  moved by   {step.sensitivity}"
@@ -170,8 +170,8 @@ def _bounded(code: Code) -> bool:
     return code.expr.type != BOOLEAN and not code.values
 
 
-def _limit(measure: Measure, call: Call) -> str:
-    """Say what counts in full, and who said so."""
+def _limit(measure: Measure, call: Call, groups: int | None) -> str:
+    """Say what counts in full, and who said so: the policy may state a limit of groups."""
     limit, options = measure.weight.limit, call.options
     if not isinstance(measure, CountUnits | UnitTotals):
         whose = "policy" if options.max_rows_contributed is None else "query"
@@ -180,6 +180,8 @@ def _limit(measure: Measure, call: Call) -> str:
     if options.max_groups_contributed is None:
         asked = options.max_rows_contributed is not None
         whose = f"as many as rows, from the {'query' if asked else 'policy'}"
+        if groups is not None and not asked:
+            whose = "from the policy"
     return f"g = {limit} groups of a unit in full ({whose})"
 
 

@@ -233,6 +233,8 @@ class Contribution:
     """One row per unit by structure or declaration: no weights, and no limit but 1."""
     limit: int
     """Rows that count in full unless a call says otherwise."""
+    groups: int | None = None
+    """Groups that count in full unless a call says otherwise; None: as many as rows."""
 
 
 @dataclass(frozen=True, slots=True)

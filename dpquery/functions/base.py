@@ -114,11 +114,16 @@ class Facts:
         return self.contribution.limit if asked is None else asked
 
     def groups(self, call: Call) -> int:
-        """Give in how many groups one unit counts in full: a row is in one, so k at first."""
+        """Give in how many groups one unit counts in full.
+
+        By the call, or the policy; where either says nothing of groups, as many as rows: each
+        of these is in one.
+        """
         if not self.grouped or not self.weighted:
             return 1
-        asked = call.options.max_groups_contributed
-        return min(self.limit(call) if asked is None else asked, self.cells)
+        options, policy = call.options, self.contribution
+        asked = options.max_groups_contributed or options.max_rows_contributed
+        return min(asked or policy.groups or policy.limit, self.cells)
 
     def spread(self, call: Call, size: int = 1) -> Weight:
         """Give the weights of units that share theirs among their groups.

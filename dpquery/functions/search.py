@@ -2,8 +2,9 @@
 
 The grid of the type is parted into public blocks: between one power of two and the next, on
 both sides of zero; for dates and timestamps, about a year each. The weight of each block gets
-noise, and the bounds run from the lowest block that stands out of the noise to the highest.
-With too few rows none does, and there are bounds by type, whatever the data.
+noise. The bounds run from the lowest block that stands out of the noise to the highest, and on
+past their neighbours as long as a few of these together stand out: rows that are spread over
+many blocks count too. With too few rows none does, and there are bounds by type.
 
 Sensitivity: a row is in one block, so a unit moves the histogram of the blocks by its weight,
 limit * scale, in L1 norm, and by twice that where it is replaced. What is made of the noisy
@@ -15,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
+from math import ceil
 
 import numpy as np
 
@@ -44,7 +47,10 @@ __all__ = [
 SHARE = Fraction(1, 5)
 """What bounds take of the epsilon of the call that has them found."""
 SURE = Fraction(999, 1000)
-"""How often no block stands out that has no rows."""
+"""How often no run of blocks stands out that has no rows."""
+TILT = Fraction(3, 4)
+RUNS = (1, 2, 4, 8)
+"""How many neighbouring blocks are looked at together."""
 EXACT, FLOATING = 60, 96
 """The powers of two up to which values are told apart, in steps of their grid."""
 FINEST = Fraction(1, 2**33)
@@ -103,12 +109,34 @@ class SearchRelease:
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[FoundCell]:
         """Add noise to every block, and give the bounds of those that stand out."""
-        weights = self.asked(exact)
-        noisy, least = self.noise.release(weights, randomness), self.least
-        blocks = blocks_of(self.measure.code)
-        found = [block for block, weight in zip(blocks, noisy, strict=True) if weight >= least]
-        value = self._between(found[0].low, found[-1].high) if found else None
-        return [FoundCell(value, self.noise.name)]
+        noisy = self.noise.release(self.asked(exact), randomness)
+        ends = self._ends(noisy)
+        if ends is None:
+            return [FoundCell(None, self.noise.name)]
+        blocks, grid = blocks_of(self.measure.code), self.measure.code.grid
+        low, high = blocks[ends[0]].low, blocks[ends[1] - 1].high
+        return [FoundCell(Interval(low * grid, high * grid), self.noise.name)]
+
+    def _ends(self, noisy: Sequence[int]) -> tuple[int, int] | None:
+        """Give the first block within the bounds and the one after the last."""
+        sums, least = list(accumulate(noisy, initial=0)), self.least
+
+        def stands(start: int, run: int) -> bool:
+            inside = start >= 0 and start + run < len(sums)
+            return inside and sums[start + run] - sums[start] >= least[run]
+
+        for run in RUNS:
+            starts = [start for start in range(len(noisy)) if stands(start, run)]
+            if starts:
+                low, high = starts[0], starts[-1] + run
+                break
+        else:
+            return None
+        while more := next((run for run in RUNS if stands(high, run)), 0):
+            high += more
+        while more := next((run for run in RUNS if stands(low - run, run)), 0):
+            low -= more
+        return low, high
 
     def asked(self, exact: Measured) -> list[int]:
         """Ask for the exact weight of each block."""
@@ -121,18 +149,22 @@ class SearchRelease:
         return [int(weight) for weight in weights]
 
     @property
-    def least(self) -> int:
-        """From which noisy weight on a block stands out."""
-        return tail_bound(len(blocks_of(self.measure.code)), 1 / self.noise.scale, SURE)
+    def least(self) -> dict[int, int]:
+        """From which noisy weight on a run of so many blocks stands out.
 
-    def _between(self, low: int, high: int) -> Interval:
-        grid = self.measure.code.grid
-        return Interval(low * grid, high * grid)
+        The sum of m noises is t or more with probability at most M^m exp(-c t / scale), where
+        M = 1 / (1 - c^2) bounds the mean of exp(c noise / scale), 0 < c < 1: with a = 1 / scale
+        that is (cosh a - 1) / (cosh a - cosh c a), and (cosh x - 1) / x^2 rises with x.
+        """
+        tests = len(RUNS) * len(blocks_of(self.measure.code))
+        rate, mean = TILT / self.noise.scale, 1 / (1 - TILT**2)
+        runs = {run: tail_bound(ceil(tests * mean**run), rate, SURE) for run in RUNS[1:]}
+        return {1: tail_bound(tests, 1 / self.noise.scale, SURE), **runs}
 
     def step(self) -> Step:
         """Describe the release in rows."""
         weight = self.measure.weight
-        rows = -(-self.least // weight.scale)
+        rows = -(-self.least[1] // weight.scale)
         return Step(
             function=self.name,
             mechanism=self.noise.name,

@@ -7,11 +7,12 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
-from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from dpquery.functions.search import SHARE, blocks_of, fallback, search_for, shown
+from dpquery.functions.search import RUNS, SHARE, blocks_of, fallback, search_for, shown
+from dpquery.mechanisms import DiscreteLaplace
 from dpquery.privacy import Neighbours
 from dpquery.types import DATE, DOUBLE, INTEGER, TIMESTAMP, Interval, Kind, Type
 from tests.functions.tables import ALONE, Held, World, call, column
@@ -100,50 +101,74 @@ def test_a_unit_moves_the_blocks_as_far_as_is_charged_and_no_farther(relation, l
     assert release.event().epsilon == SHARE
 
 
-def law(release, weights) -> dict[tuple[int, int] | None, float]:
-    """Give the probability of each pair of ends, from that of each block to stand out."""
-    out = [_above(release, release.least - weight) for weight in weights]
-    below = [1.0]
-    for share in out:
-        below.append(below[-1] * (1 - share))
-    above = [1.0]
-    for share in reversed(out):
-        above.append(above[-1] * (1 - share))
-    above.reverse()
-    found: dict[tuple[int, int] | None, float] = {None: below[-1]}
-    for a, one in enumerate(out):
-        found[a, a] = below[a] * one * above[a + 1]
-        for b in range(a + 1, len(out)):
-            found[a, b] = below[a] * one * out[b] * above[b + 1]
-    return found
+class Given:
+    """Stands in for the noise: gives one vector, and keeps what it was to be added to."""
+
+    name = "laplace"
+
+    def __init__(self, release, noisy) -> None:
+        self.scale = release.noise.scale
+        self.noisy = noisy
+        self.exact: list[list[int]] = []
+
+    def release(self, exact, randomness) -> list[int]:
+        self.exact.append(exact)
+        return list(self.noisy)
 
 
-def _above(release, least: int) -> float:
-    """Give the probability that noise is `least` or more."""
-    ratio = math.exp(-float(1 / release.noise.scale))
-    tail = ratio ** abs(least if least > 0 else 1 - least) / (1 + ratio)
-    return tail if least > 0 else 1 - tail
+@pytest.mark.parametrize("relation", Neighbours)
+def test_what_is_found_is_made_of_the_noisy_weights_alone(relation):
+    """The rows reach the noise, which is of the scale that is charged, and nothing else."""
+    release = release_of(column(), replace(ALONE, neighbours=relation), eps=2)
+    assert release.noise == DiscreteLaplace(Fraction(release.distance) / (2 * SHARE))
+    noisy = [0] * len(blocks_of(release.measure.code))
+    noisy[70] = release.least[1]
+    noise, found = Given(release, noisy), []
+    for values in ([], [3], [FAR, -FAR, 0]):
+        (cell,) = replace(release, noise=noise).run(held(*values), None)
+        found.append(cell.value)
+        assert noise.exact[-1] == release.asked(held(*values))
+    assert len(set(found)) == 1
+    assert found[0] is not None
 
 
-@pytest.mark.parametrize("eps", [1, 5])
-@pytest.mark.parametrize("rows", [0, 1, 5, 12])
-def test_what_is_found_is_as_private_as_is_charged(eps, rows):
-    """The exact law on neighbours: one more row anywhere among rows in one block, or none."""
-    release = release_of(column(), eps=eps)
-    base = [3] * rows
-    laws = [
-        law(release, release.asked(held(*base, *more))) for more in ([], [3], [0], [FAR], [-9])
-    ]
-    assert sum(laws[0].values()) == pytest.approx(1)
-    for other in laws[1:]:
-        ratios = [math.log(other[key] / share) for key, share in laws[0].items()]
-        assert max(map(abs, ratios)) <= float(eps * SHARE) * (1 + 1e-9)
-
-
-def test_an_empty_table_finds_nothing_999_times_in_1000():
+def found_in(**weights: int):
+    """Give the ends that noisy weights show, by powers of two; `least` counts in 100ths."""
     release = release_of(column())
-    nothing = law(release, release.asked(held()))[None]
-    assert 0.999 <= nothing < 0.9997
+    least = {f"r{run}": weight for run, weight in release.least.items()}
+    noisy = [0] * len(blocks_of(release.measure.code))
+    for name, share in weights.items():
+        power, run = name.split("_")
+        noisy[62 + int(power[1:])] = -(-least[run] * share // 100)
+    (cell,) = replace(release, noise=Given(release, noisy)).run(held(), None)
+    return None if cell.value is None else (int(cell.value.low), int(cell.value.high))
+
+
+@pytest.mark.parametrize(
+    ("weights", "ends"),
+    [
+        ({}, None),
+        ({"p5_r1": 90}, None),
+        ({"p5_r1": 100}, (16, 32)),
+        ({"p5_r1": 100, "p9_r1": 100}, (16, 512)),
+        ({"p5_r1": 100, "p6_r1": 60}, (16, 32)),
+        ({"p5_r2": 50, "p6_r2": 50}, (16, 64)),
+        ({"p5_r1": 9999, "p6_r2": 50, "p7_r2": 50}, (16, 128)),
+        ({"p5_r1": 9999, "p3_r2": 50, "p4_r2": 50}, (4, 32)),
+        ({"p5_r1": 9999, "p7_r4": 50, "p9_r4": 50}, (16, 512)),
+        ({"p5_r8": 40, "p9_r8": 40, "p12_r8": 20}, (16, 4096)),
+    ],
+)
+def test_bounds_reach_as_far_as_runs_of_blocks_stand_out(weights, ends):
+    assert found_in(**weights) == ends
+
+
+def test_an_empty_table_shows_no_bounds():
+    """At least 999 times in 1000: of 500 draws, 8 or more would have a chance of 1e-7."""
+    release, source = release_of(column()), Seeded(1)
+    given = Counted()
+    hits = sum(release.run(given, source)[0].value is not None for _ in range(500))
+    assert hits < 8
 
 
 class Counted:
@@ -153,27 +178,18 @@ class Counted:
         self.histogram = cache(held(*values).histogram)
 
 
-@pytest.mark.parametrize("rows", [50, 55])
-def test_the_sampler_follows_the_law(rows):
-    """Of 500 draws by fixed bits, about as many find something as the law says.
-
-    Within 5 standard deviations, which honest bits leave with probability below 1e-6; noise of
-    half the scale, or of three times as much, would be found at once.
-    """
-    release = release_of(column())
-    given = Counted(*[3] * rows)
-    draws, source = 500, Seeded(rows)
-    hits = sum(release.run(given, source)[0].value is not None for _ in range(draws))
-
-    def off(asked) -> float:
-        share = 1 - law(asked, release.asked(given))[None]
-        return abs(hits - draws * share) / math.sqrt(draws * share * (1 - share))
-
-    least, scale = release.least, release.noise.scale
-    assert off(release) < 5
-    for wrong in (scale / 2, scale * 3):
-        noise = replace(release.noise, scale=wrong)
-        assert off(SimpleNamespace(noise=noise, least=least, asked=release.asked)) > 5
+@pytest.mark.parametrize("run", RUNS)
+def test_the_sum_of_noises_stands_out_as_rarely_as_is_stated(run):
+    """By the exact law of the sum, at a scale where it can be written down."""
+    release = replace(release_of(column()), noise=DiscreteLaplace(Fraction(2)))
+    one = np.array([release.noise.pmf(noise) for noise in range(-200, 201)])
+    law = np.array([1.0])
+    for _ in range(run):
+        law = np.convolve(law, one)
+    chance = law[len(law) // 2 + release.least[run] :].sum()
+    tests = len(RUNS) * len(blocks_of(release.measure.code))
+    assert chance * tests <= 0.001
+    assert chance * tests >= 1e-7
 
 
 @pytest.mark.parametrize(
