@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dpquery.errors import PolicyInvalid
 from dpquery.explain import explain
 from dpquery.ir import Contribution, Measure
+from dpquery.policy.load import load_policy
 from dpquery.policy.model import Column
 from dpquery.privacy import NO_LOSS
 from dpquery.sql.check import contribution
@@ -86,3 +88,42 @@ def test_the_line_says_who_set_it(call, line):
     told = explain(plan, policy(2), ["scan"], NO_LOSS)
     assert f"  weights    {line}" in told.lines
     assert "at most" in plan.notes[0]
+
+
+POLICY = """\
+[budget]
+epsilon = 1
+[tables.t]
+path = "t.parquet"
+privacy_unit_column = "unit"
+{limits}
+columns.unit.type = "integer"
+"""
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        ("max_groups_contributed = 0", "DPQ604"),
+        ("max_groups_contributed = 1048577", "DPQ604"),
+        ("rows_per_unit = 1\nmax_groups_contributed = 2", "DPQ607"),
+    ],
+)
+def test_a_limit_that_cannot_be_is_refused(tmp_path: Path, limits: str, code: str):
+    (tmp_path / "t.parquet").touch()
+    file = tmp_path / "policy.toml"
+    file.write_text(POLICY.format(limits=limits), "utf-8")
+    with pytest.raises(PolicyInvalid) as refused:
+        load_policy(file)
+    assert refused.value.code == code
+    assert "tables.t.max_groups_contributed" in str(refused.value)
+
+
+def test_there_is_no_limit_of_groups_without_a_unit(tmp_path: Path):
+    (tmp_path / "t.parquet").touch()
+    file = tmp_path / "policy.toml"
+    text = POLICY.format(limits="max_groups_contributed = 1")
+    file.write_text(text.replace('privacy_unit_column = "unit"\n', ""), "utf-8")
+    with pytest.raises(PolicyInvalid) as refused:
+        load_policy(file)
+    assert refused.value.code == "DPQ607"

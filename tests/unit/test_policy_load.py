@@ -97,10 +97,7 @@ def test_every_key_is_read_exactly(place: Path) -> None:
     people = policy.tables["people"]
     assert (people.unit, people.unit_type, people.single) == ("user_id", TEXT, False)
     assert (people.max_rows_contributed, people.written) == (3, ("people.parquet",))
-    assert (people.max_groups_contributed, policy.tables["my log"].max_groups_contributed) == (
-        2,
-        None,
-    )
+    assert people.max_groups_contributed == 2
     assert people.columns["age"].bounds == Bounds(0, 120)
     assert people.columns["dept"].keys == ("eng", "ops")
     assert people.columns["dept"].max_length == 8
@@ -340,27 +337,6 @@ CASES = [
         UNIT + "rows_per_unit = 1\nmax_rows_contributed = 2\n",
         "DPQ607",
         "tables.people.max_rows_contributed",
-        7,
-    ),
-    Case(
-        UNIT,
-        "max_groups_contributed = 1\n",
-        "DPQ607",
-        "tables.people.max_groups_contributed",
-        5,
-    ),
-    Case(
-        UNIT,
-        UNIT + "max_groups_contributed = 0\n",
-        "DPQ604",
-        "tables.people.max_groups_contributed",
-        6,
-    ),
-    Case(
-        UNIT,
-        UNIT + "rows_per_unit = 1\nmax_groups_contributed = 2\n",
-        "DPQ607",
-        "tables.people.max_groups_contributed",
         7,
     ),
     # public and private
