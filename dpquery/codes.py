@@ -178,10 +178,13 @@ Ask the data owner to name and declare the unit's column alike in both tables.
 
 DPQ401 no bounds
 The noise is scaled to the largest change that one person can make, and without bounds there is
-no largest one. Bounds are never taken from the data, because they would tell about it.
+no largest one. Bounds are never taken from the data as they are, because they would tell about
+it.
 > SELECT DP_SUM(person_id, eps=0.5) FROM staff
 State them in the call: DP_SUM(person_id, eps=0.5, bounds=[0, 1000]). Values outside count as
-the nearest bound. The data owner can state bounds of the column in the policy.
+the nearest bound. The data owner can state bounds of the column in the policy. With
+bounds='auto' a fifth of the eps goes to finding them: powers of two between which all but few
+values lie. They are kept in the ledger, so that later calls have them free.
 
 DPQ402 groups that are not public
 A group in the answer would show that somebody belongs to it. So the groups are known before the

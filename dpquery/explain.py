@@ -29,6 +29,7 @@ from dpquery.policy.model import Policy
 from dpquery.privacy import Loss, decimal_text
 from dpquery.relations import tables_of
 from dpquery.rowfunctions.ranges import implied
+from dpquery.searches import Search
 from dpquery.source import width
 from dpquery.types import BOOLEAN
 
@@ -69,8 +70,10 @@ def explain(
         standing: the limit that binds, as it stands.
     """
     charge = basic(plan.charge.events)
-    steps = tuple(planned.release.step() for f in plan.frontiers for planned in f.releases)
+    steps = tuple(release.step() for part in plan.releases for release in part)
     lines = [f"charge       {charge}{_split(steps)}"]
+    for search in plan.searches:
+        lines += _search(search)
     for frontier, sql in zip(plan.frontiers, scans, strict=True):
         lines += _frontier(frontier, policy)
         lines.append(f"scan         {sql}")
@@ -106,6 +109,16 @@ def _wrapped(line: str) -> Iterator[str]:
     yield part
 
 
+def _search(search: Search) -> Iterator[str]:
+    step = search.release.step()
+    yield f"first        {step.function}, in all rows"
+    yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
+    yield f"  moved by   {step.sensitivity}"
+    yield f"  noise      {step.noise_scale}"
+    yield f"  error      {step.expected_error}"
+    yield "  kept       in the ledger: free for later calls of this analyst"
+
+
 def _frontier(frontier: FrontierPlan, policy: Policy) -> Iterator[str]:
     tables = dict.fromkeys(one.table for one in tables_of(frontier.scan.relation))
     yield f"table        {', '.join(tables)}"
@@ -113,7 +126,7 @@ def _frontier(frontier: FrontierPlan, policy: Policy) -> Iterator[str]:
     if frontier.scan.keys:
         yield f"groups       {_groups(frontier.scan)}"
     for planned in frontier.releases:
-        yield from _release(planned)
+        yield from _release(planned, frontier.scan.contribution.groups)
 
 
 def _unit(contribution: Contribution) -> str:
@@ -134,7 +147,7 @@ def _groups(scan: Scan) -> str:
     return f"{scan.cells:,}{listed}, all of them in the answer"
 
 
-def _release(planned: PlannedRelease) -> Iterator[str]:
+def _release(planned: PlannedRelease, groups: int | None) -> Iterator[str]:
     step, call = planned.release.step(), planned.call
     yield call.text
     yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
@@ -143,7 +156,7 @@ def _release(planned: PlannedRelease) -> Iterator[str]:
     measure = planned.release.measures[0]
     code = code_in(measure)
     if code is not None and _bounded(code):
-        yield f"  bounds     {_bounds(code)} (from {_bounding(call, code)})"
+        yield f"  bounds     {_bounds(code)} ({_bounding(call, code)})"
     if isinstance(measure, UnitTotals):
         ends = f"{_end(measure, measure.low)} to {_end(measure, measure.high)}"
         yield f"  totals     {ends} of a unit in a group (from the query)"
@@ -151,7 +164,7 @@ def _release(planned: PlannedRelease) -> Iterator[str]:
         yield f"  values     {_shown(measure, call)}"
     elif not step.weight.plain:
         scale = step.weight.scale.bit_length() - 1
-        yield f"  weights    {_limit(measure, call)}, W = 2^{scale}"
+        yield f"  weights    {_limit(measure, call, groups)}, W = 2^{scale}"
     elif step.weight.limit > 1:
         yield f"  weights    none: a unit may be in all {step.weight.limit} groups in full"
     yield f"  moved by   {step.sensitivity}"
@@ -161,22 +174,25 @@ def _release(planned: PlannedRelease) -> Iterator[str]:
 
 def _bounding(call: Call, code: Code) -> str:
     """Say what bounds the values of a call: the narrowest that is said of them."""
-    if call.options.bounds is not None:
-        return "the query"
+    options = call.options
+    if options.search is not None:
+        return "the widest that can be found; what follows is for these"
+    if options.bounds is not None:
+        return "found before, and kept" if options.auto else "from the query"
     own = implied(code.expr)
     if own & call.implied != own:
-        return "WHERE" if call.condition is None else "WHERE and FILTER"
+        return "from WHERE" if call.condition is None else "from WHERE and FILTER"
     if not isinstance(code.expr, ColumnRef):
-        return "the expression"
-    return "the policy" if code.expr.clamped else "the column itself"
+        return "from the expression"
+    return "from the policy" if code.expr.clamped else "from the column itself"
 
 
 def _bounded(code: Code) -> bool:
     return code.expr.type != BOOLEAN and not code.values
 
 
-def _limit(measure: Measure, call: Call) -> str:
-    """Say what counts in full, and who said so."""
+def _limit(measure: Measure, call: Call, groups: int | None) -> str:
+    """Say what counts in full, and who said so: the policy may state a limit of groups."""
     limit, options = measure.weight.limit, call.options
     if not isinstance(measure, CountUnits | UnitTotals):
         whose = "policy" if options.max_rows_contributed is None else "query"
@@ -185,6 +201,8 @@ def _limit(measure: Measure, call: Call) -> str:
     if options.max_groups_contributed is None:
         asked = options.max_rows_contributed is not None
         whose = f"as many as rows, from the {'query' if asked else 'policy'}"
+        if groups is not None and not asked:
+            whose = "from the policy"
     return f"g = {limit} groups of a unit in full ({whose})"
 
 

@@ -318,6 +318,8 @@ class Code:
     high: int
     origin: int = 0
     values: tuple[Scalar, ...] = ()
+    search: int | None = None
+    """Which search of the statement its ends come from, if one does."""
 
     @property
     def size(self) -> int:

@@ -11,7 +11,7 @@ released tables then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
 
@@ -108,6 +108,7 @@ __all__ = [
     "decimal",
     "grid_step",
     "on_grid",
+    "outline",
     "value_in",
 ]
 
@@ -131,6 +132,10 @@ class Options:
     bounds: Interval | None = None
     """Where the argument is clamped: numbers, or days and microseconds since 1970."""
     bounds_span: Span | None = None
+    auto: bool = False
+    """Whether bounds are to be found by a release, where nobody chose any."""
+    search: int | None = None
+    """Which search of the statement finds them; they are the widest until then."""
     delta_span: Span | None = None
     smooth: Fraction | None = None
     """In units of the argument; of moments, in days or microseconds."""
@@ -304,6 +309,8 @@ class Contribution:
     """One row per unit by structure or declaration: no weights, and no limit but 1."""
     limit: int
     """Rows that count in full unless a call says otherwise."""
+    groups: int | None = None
+    """Groups that count in full unless a call says otherwise; None: as many as rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +336,26 @@ class Scan:
     def cells(self) -> int:
         """The number of groups, the largest until they are found; 1 without keys."""
         return prod(key.size for key in self.keys)
+
+
+def outline(scan: Scan) -> Scan:
+    """Give a scan without what searches put in: the ends of codes, and how rows are scaled.
+
+    A charge covers a scan in outline, since it is made before the bounds are found. Measures
+    that differ in nothing else become one.
+    """
+    codes = (code_in(measure) for measure in scan.measures)
+    if all(code is None or code.search is None for code in codes):
+        return scan
+    return replace(scan, measures=tuple(dict.fromkeys(map(_outline, scan.measures))))
+
+
+def _outline(measure: Measure) -> Measure:
+    weight = Weight(measure.weight.limit)
+    if isinstance(measure, SumCodes | Histogram) and measure.code.search is not None:
+        code = replace(measure.code, grid=Fraction(1), low=0, high=0, origin=0)
+        return replace(measure, weight=weight, code=code)
+    return replace(measure, weight=weight)
 
 
 def columns_read(scan: Scan) -> tuple[ColumnRef, ...]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
 
-from dpquery import functions
+from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Charge
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused, internal, without
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused, without
 from dpquery.functions.base import Facts, Noted, Release
 from dpquery.ir import (
     Above,
@@ -29,11 +29,12 @@ from dpquery.ir import (
 )
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
+from dpquery.searches import Kept, Search, Searches, kept_note, nothing_kept, planned
 from dpquery.source import Source, Span
 from dpquery.types import Type
 from dpquery.zcdp import epsilon_above
 
-__all__ = ["FrontierPlan", "Plan", "PlannedRelease", "make_plan"]
+__all__ = ["FrontierPlan", "Plan", "PlannedRelease", "make_plan", "measures_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +64,34 @@ class Plan:
     charge: Charge
     notes: tuple[str, ...]
     constants: tuple[Above, ...] = ()
+    searches: tuple[Search, ...] = ()
+    """What finds bounds before the frontiers are opened; charged behind them."""
+
+    @property
+    def releases(self) -> tuple[tuple[Release, ...], ...]:
+        """What is released from each scan of the charge: those of searches come last."""
+        drawn = [tuple(one.release for one in frontier.releases) for frontier in self.frontiers]
+        return (*drawn, *((search.release,) for search in self.searches))
 
 
-def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
+def make_plan(
+    checked: Checked, policy: Policy, public: PublicFacts, kept: Kept = nothing_kept
+) -> Plan:
     """Plan a statement.
+
+    Args:
+        checked: the statement.
+        policy: the policy it is asked under.
+        public: what public tables hold.
+        kept: the bounds that were found for this analyst before.
 
     Raises:
         PlanRefused: DPQ401 no bounds, DPQ403 a mechanism needs a delta, DPQ404 too large.
         NameRefused: DPQ205 bounds outside the column's own, DPQ208 the query above computes
             with types that do not match.
     """
-    frontiers = tuple(_frontier(*part, policy) for part in checked.frontiers)
+    searches = Searches(policy, kept)
+    frontiers = tuple(_frontier(*part, policy, searches) for part in checked.frontiers)
     asked = (checked.above, *checked.constants)
     if not all(_accepted(above, frontiers, public) for above in asked):
         raise _unfit(checked)
@@ -82,8 +100,17 @@ def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
     notes += [_of_sets(count) for count in sets]
     releases = (planned.release for frontier in frontiers for planned in frontier.releases)
     notes += [one.note for one in releases if isinstance(one, Noted)]
-    charge, told = _charge(checked, frontiers), tuple(dict.fromkeys(notes))
-    return Plan(checked.source, frontiers, checked.above, charge, told, checked.constants)
+    calls = (planned.call for frontier in frontiers for planned in frontier.releases)
+    notes += filter(None, map(kept_note, calls))
+    return Plan(
+        checked.source,
+        frontiers,
+        checked.above,
+        _charge(checked, frontiers, searches.found),
+        tuple(dict.fromkeys(notes)),
+        checked.constants,
+        tuple(searches.found),
+    )
 
 
 def _accepted(above: Above, frontiers: Sequence[FrontierPlan], public: PublicFacts) -> bool:
@@ -100,15 +127,17 @@ def _types(frontier: FrontierPlan) -> dict[str, Type]:
     return keys | {planned.column: planned.release.type for planned in frontier.releases}
 
 
-def _frontier(frontier: Frontier, contribution: Contribution, policy: Policy) -> FrontierPlan:
+def _frontier(
+    frontier: Frontier, contribution: Contribution, policy: Policy, searches: Searches
+) -> FrontierPlan:
     cells = prod(key.size for key in frontier.keys)
     facts = Facts(contribution, policy.neighbours, cells, grouped=bool(frontier.keys))
-    calls = [_converted(call, policy) for call in frontier.calls]
-    releases = tuple(PlannedRelease(call.column, call, _release(call, facts)) for call in calls)
-    measures: dict[Measure, None] = {}
-    for planned in releases:
-        measures.update(dict.fromkeys(planned.release.measures))
-    scan = Scan(frontier.relation, contribution, tuple(measures), frontier.keys)
+    calls = tuple(_converted(call, policy) for call in frontier.calls)
+    frontier = searches.bounded(replace(frontier, calls=calls), contribution, facts)
+    releases = tuple(
+        PlannedRelease(call.column, call, planned(call, facts)) for call in frontier.calls
+    )
+    scan = Scan(frontier.relation, contribution, measures_of(releases), frontier.keys)
     return FrontierPlan(scan, releases)
 
 
@@ -144,29 +173,31 @@ def _rho_refused(call: Call, span: Span | None, label: str, more: str = "") -> P
     )
 
 
-def _release(call: Call, facts: Facts) -> Release:
-    function = functions.find(call.function)
-    if function is None:
-        raise internal("a bound call names a registered function")
-    return function.plan(call, facts)
+def measures_of(releases: Sequence[PlannedRelease]) -> tuple[Measure, ...]:
+    """Give what a scan has to hold for some releases, each once."""
+    return tuple(dict.fromkeys(m for planned in releases for m in planned.release.measures))
 
 
-def _charge(checked: Checked, frontiers: tuple[FrontierPlan, ...]) -> Charge:
+def _charge(
+    checked: Checked, frontiers: tuple[FrontierPlan, ...], searches: Sequence[Search]
+) -> Charge:
     """Add up the releases; point at the call that asks for most."""
     events = tuple(
         planned.release.event() for frontier in frontiers for planned in frontier.releases
     )
+    events += tuple(search.release.event() for search in searches)
     calls = [planned.call for frontier in frontiers for planned in frontier.releases]
+    calls += [search.call for search in searches]
     query = checked.source.text.strip()
     if not calls:
         return Charge((), (), query)
     written: dict[Span, Fraction] = {}
-    for call in calls:
-        written[call.span] = written.get(call.span, Fraction(0)) + call.options.epsilon
+    for call, event in zip(calls, events, strict=True):
+        written[call.span] = written.get(call.span, Fraction(0)) + basic([event]).epsilon
     dearest = max(calls, key=lambda call: written[call.span])
     where, text = dearest.options.epsilon_span, checked.source.text
     retry = (text[dearest.span.start : where.start], text[where.end : dearest.span.end])
-    scans = tuple(frontier.scan for frontier in frontiers)
+    scans = (*(part.scan for part in frontiers), *(search.scan for search in searches))
     skipped = len(text) - len(text.lstrip())
     spans = [call.options.epsilon_span for call in calls]
     epsilons = tuple(Span(span.start - skipped, span.end - skipped) for span in spans)

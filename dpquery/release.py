@@ -17,9 +17,9 @@ from dpquery.functions.keys import FoundKeys
 from dpquery.ir import Key, Scan
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan import Plan
-from dpquery.types import Type
+from dpquery.types import Interval, Type
 
-__all__ = ["ReleasedColumn", "ReleasedTable", "release", "with_found"]
+__all__ = ["ReleasedColumn", "ReleasedTable", "find_bounds", "release", "with_found"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +73,34 @@ def release(
     Raises:
         InternalError: the receipt is for another charge, or the randomness looks broken.
     """
-    if receipt.charge is not plan.charge:
-        raise internal("a plan is released against the receipt of its own charge (I3)")
-    before = sum(len(frontier.releases) for frontier in plan.frontiers[:number])
-    planned = plan.frontiers[number].releases
-    charged = receipt.charge.events[before : before + len(planned)]
-    if charged != tuple(one.release.event() for one in planned):
-        raise internal("a plan's charge is the loss of its mechanisms (I7)")
+    _require_charged(plan, number, receipt)
+    frontier = plan.frontiers[number]
     columns = tuple(
         ReleasedColumn(one.column, one.release.type, one.release.run(exact, randomness))
-        for one in planned
+        for one in frontier.releases
     )
     return ReleasedTable(keys, columns)
+
+
+def find_bounds(
+    plan: Plan, number: int, exact: Exact, receipt: Receipt, randomness: Randomness
+) -> Interval | None:
+    """Draw the bounds of one search, whose scan has that number in the charge.
+
+    Raises:
+        InternalError: as above.
+    """
+    _require_charged(plan, number, receipt)
+    search = plan.searches[number - len(plan.frontiers)]
+    (found,) = search.release.run(exact, randomness)
+    return found.value
+
+
+def _require_charged(plan: Plan, number: int, receipt: Receipt) -> None:
+    if receipt.charge is not plan.charge:
+        raise internal("a plan is released against the receipt of its own charge (I3)")
+    releases = plan.releases
+    before = sum(map(len, releases[:number]))
+    charged = receipt.charge.events[before : before + len(releases[number])]
+    if charged != tuple(one.event() for one in releases[number]):
+        raise internal("a plan's charge is the loss of its mechanisms (I7)")

@@ -25,7 +25,6 @@ from dpquery.budget.ledger import Ledger, open_ledger
 from dpquery.budget.standing import Standing
 from dpquery.builder import Query
 from dpquery.ceilings import Ceiling
-from dpquery.constants import constants_in, filled
 from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, FaultLog
 from dpquery.engine.duckdb.public import PublicEngine
@@ -37,13 +36,13 @@ from dpquery.errors import (
     SyntaxRefused,
 )
 from dpquery.explain import Explanation, explain
-from dpquery.finish import finish, value_of
-from dpquery.ir import Scalar, Scan
+from dpquery.finish import finish
 from dpquery.mechanisms.randomness import Randomness
+from dpquery.paid import Paid
 from dpquery.plan import Plan, make_plan
 from dpquery.policy.model import Policy
 from dpquery.privacy import NO_LOSS, Loss, decimal_text
-from dpquery.release import ReleasedTable, release, with_found
+from dpquery.searches import Kept, nothing_kept
 from dpquery.source import Source
 from dpquery.sql.asides import Describe, Explain, Show, Subject, read_aside
 from dpquery.sql.bind import bind
@@ -51,6 +50,7 @@ from dpquery.sql.check import check
 from dpquery.sql.parse import parse
 from dpquery.sql.values import misfit
 from dpquery.stream import Stream, Watch, count_of, watch
+from dpquery.types import Interval
 
 T = TypeVar("T")
 
@@ -113,7 +113,7 @@ class Session:
             aside = self._aside(source)
             if aside is not None:
                 return self._free(aside)
-            plan = self._plan(source)
+            plan = self._plan(source, nothing_kept if refresh else self._kept)
             return self._paid(plan, lambda receipt: self._answer(plan, receipt))
 
     def _paid(self, plan: Plan, answer: Callable[[Receipt], T]) -> T:
@@ -143,14 +143,15 @@ class Session:
 
     def _answer(self, plan: Plan, receipt: Receipt) -> Answer:
         """Read, draw and finish: what a charge has paid for."""
-        released: list[ReleasedTable] = []
-        values: dict[int, Scalar | None] = {}
-        for number, frontier in enumerate(plan.frontiers):
-            scan = self._ready(plan, frontier.scan, released, values)
-            self._told_of_scan(self._engine.about_size(scan))
-            with self._engine.open(scan, receipt, number) as exact:
-                drawn = release(plan, number, scan.keys, exact, receipt, self._randomness)
-            released.append(drawn)
+        work = Paid(
+            self._engine,
+            self._public,
+            self._randomness,
+            self._policy,
+            self._told_of_scan,
+            keep=lambda key, found: self._ledger.keep(receipt, self._account, key, found),
+        )
+        plan, released = work.released(plan, receipt)
         table, cells = finish(plan.above, released, self._public)
         loss = basic(plan.charge.events)
         notes = (*self._notes, *plan.notes, *(note for one in released for note in one.notes))
@@ -169,21 +170,6 @@ class Session:
             if not any(name in table.written for table in self._policy.tables.values()):
                 catalogue.find_table(self._policy, name)
             return Query(self, name)
-
-    def _ready(
-        self,
-        plan: Plan,
-        scan: Scan,
-        released: Sequence[ReleasedTable],
-        values: dict[int, Scalar | None],
-    ) -> Scan:
-        """Put into a scan what earlier releases have to say in it: groups, and constants."""
-        scan = with_found(scan, released)
-        for constant in constants_in(scan):
-            if constant.number not in values:
-                above = plan.constants[constant.number]
-                values[constant.number] = value_of(above, released, self._public)
-        return filled(scan, values)
 
     def above_threshold(self, threshold: int, eps: object) -> Stream:
         """Start a stream of counting questions; its first question is charged for all of them.
@@ -321,15 +307,18 @@ class Session:
         scans = [self._engine.describe(frontier.scan) for frontier in plan.frontiers]
         return explain(plan, self._policy, scans, self._standing())
 
-    def _plan(self, source: Source) -> Plan:
+    def _plan(self, source: Source, kept: Kept | None = None) -> Plan:
         """Take a text through the stages that look at no data."""
         try:
             parsed = parse(source)
             bound = bind(parsed, self._policy, self._public)
             checked = check(bound, self._policy)
-            return make_plan(checked, self._policy, self._public)
+            return make_plan(checked, self._policy, self._public, kept or self._kept)
         except QueryRefused as refusal:
             raise self._told(refusal, source) from None
+
+    def _kept(self, key: str) -> Interval | None:
+        return self._ledger.bounds(self._account, key)
 
     def _charge(self, plan: Plan) -> Receipt:
         try:

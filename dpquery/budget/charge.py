@@ -14,7 +14,7 @@ from fractions import Fraction
 from dpquery.ceilings import Ceiling
 from dpquery.errors import internal
 from dpquery.events import Event
-from dpquery.ir import Scan
+from dpquery.ir import Scan, outline
 from dpquery.privacy import Loss
 from dpquery.source import Span
 
@@ -97,7 +97,7 @@ class Receipt:
             InternalError: the frontier is not covered, or was opened before.
         """
         scans = self.charge.scans
-        if not 0 <= frontier < len(scans) or scans[frontier] != scan:
+        if not 0 <= frontier < len(scans) or outline(scans[frontier]) != outline(scan):
             raise internal("a scan needs a receipt that covers it (I3)")
         if frontier in self._opened:
             raise internal("a receipt opens each frontier once (I3)")

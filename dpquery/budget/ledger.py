@@ -20,6 +20,7 @@ from dpquery.budget.faults import damaged, faults
 from dpquery.budget.record import Record, Total, Totals
 from dpquery.budget.standing import Standing
 from dpquery.budget.store import Store
+from dpquery.types import Interval
 
 if TYPE_CHECKING:
     from dpquery.policy.model import LedgerSettings
@@ -68,6 +69,18 @@ class Ledger:
             store.append(record)
         return Receipt(charge, record.id)
 
+    def keep(self, receipt: Receipt, account: Account, key: str, bounds: Interval) -> None:
+        """Keep bounds that a receipt's charge paid for, for later calls of the same analyst."""
+        store = self._store
+        with faults(store.path), store.writing():
+            store.keep(receipt.id, account.analyst, key, bounds)
+
+    def bounds(self, account: Account, key: str) -> Interval | None:
+        """Give the newest bounds that the charges of an analyst paid for, under a key."""
+        with faults(self._store.path):
+            kept = self._store.kept_under(account.analyst, key)
+            return None if kept is None else kept.interval
+
     def standing(self, limits: Limits, account: Account) -> Standing:
         """Give the limit with the least left, as all processes together have left it."""
         with faults(self._store.path):
@@ -88,7 +101,9 @@ class Ledger:
         """
         with faults(self._store.path):
             self._store.require_whole()
-            return self._replay()
+            charges = self._replay()
+            self._replay_bounds()
+            return charges
 
     def _replay(self) -> int:
         store, seal = self._store, self._store.id
@@ -103,6 +118,15 @@ class Ledger:
                 raise damaged(store.path)
             seal = record.hash
         return scopes["policy", ""].charges
+
+    def _replay_bounds(self) -> None:
+        """Check that bounds are untouched, each paid for by a charge of its analyst."""
+        store, seal = self._store, self._store.id
+        paid = {record.id: record.analyst for record in store.records()}
+        for kept in store.kept():
+            if not kept.follows(seal) or paid.get(kept.charge) != kept.analyst:
+                raise damaged(store.path)
+            seal = kept.hash
 
     def close(self) -> None:
         """Close the file; idempotent."""

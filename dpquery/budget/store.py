@@ -30,8 +30,10 @@ from dpquery.budget.faults import (
     unwritable,
 )
 from dpquery.budget.high_water import HighWater, Mark, sync_directory
+from dpquery.budget.kept import BOUNDS, KeptBounds
 from dpquery.budget.record import Record, Totals
 from dpquery.errors import internal
+from dpquery.types import Interval
 
 __all__ = ["Store"]
 
@@ -134,6 +136,24 @@ class Store:
         """Add a row; only within `writing`."""
         self._sql.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", record)
 
+    def kept(self) -> Iterator[KeptBounds]:
+        """Give all bounds that were found, oldest first."""
+        query = "SELECT * FROM bounds ORDER BY sequence"
+        return map(KeptBounds._make, self._sql.execute(query))
+
+    def kept_under(self, analyst: str, key: str) -> KeptBounds | None:
+        """Give the newest bounds of an analyst under a key."""
+        query = "SELECT * FROM bounds WHERE analyst = ? AND key = ? ORDER BY sequence DESC"
+        row = self._sql.execute(query, (analyst, key)).fetchone()
+        return KeptBounds._make(row) if row else None
+
+    def keep(self, charge: str, analyst: str, key: str, bounds: Interval) -> None:
+        """Add bounds that a charge paid for; only within `writing`."""
+        newest = "SELECT sequence, hash FROM bounds ORDER BY sequence DESC LIMIT 1"
+        last, seal = self._sql.execute(newest).fetchone() or (0, self.id)
+        row = KeptBounds.after(last, seal, (charge, analyst, key), bounds)
+        self._sql.execute("INSERT INTO bounds VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
     def require_whole(self) -> None:
         """Check SQLite's own structures, and that the mark belongs to this history.
 
@@ -221,6 +241,8 @@ class Store:
             self.accountant = ACCOUNTANTS[meta["accountant"]]
             self.require_whole()
             self._require_sound_end()
+            for statement in BOUNDS:  # a script would end the transaction
+                self._sql.execute(statement)
             # A write that changes nothing: SQLite begins a transaction on a read-only file too.
             self._sql.execute("UPDATE meta SET value = value WHERE key = 'format'")
         self._raise_mark()
@@ -311,7 +333,8 @@ def _create(path: Path) -> None:
 
 def _fill(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-    connection.executescript(f"PRAGMA synchronous = FULL; BEGIN; {_SCHEMA}")
+    schema = "; ".join((*BOUNDS, _SCHEMA))
+    connection.executescript(f"PRAGMA synchronous = FULL; BEGIN; {schema}")
     meta = [("format", _FORMAT), ("id", secrets.token_hex(16)), ("accountant", "additive")]
     meta.append(("secret", secrets.token_hex(32)))
     connection.executemany("INSERT INTO meta VALUES (?, ?)", meta)

@@ -88,7 +88,11 @@ GROUP_BOUNDS = Parameter(
     "where a unit's total in a group is clamped, as in contribution_bounds_per_group=[0, 50]",
 )
 MECHANISM = Parameter("mechanism", "which mechanism adds the noise, as in mechanism='gaussian'")
-BOUNDS = Parameter("bounds", "where values are clamped, as in bounds=[0, 1000]")
+BOUNDS = Parameter(
+    "bounds",
+    "where values are clamped, as in bounds=[0, 1000]; bounds='auto' has them found where "
+    "nobody chose any",
+)
 SMOOTH = Parameter(
     "rho_smooth",
     "how far from a value of the right rank all are as good, as in rho_smooth=100; "
@@ -120,11 +124,16 @@ class Facts:
         return self.contribution.limit if asked is None else asked
 
     def groups(self, call: Call) -> int:
-        """Give in how many groups one unit counts in full: a row is in one, so k at first."""
+        """Give in how many groups one unit counts in full.
+
+        By the call, or the policy; where either says nothing of groups, as many as rows: each
+        of these is in one.
+        """
         if not self.grouped or not self.weighted:
             return 1
-        asked = call.options.max_groups_contributed
-        return min(self.limit(call) if asked is None else asked, self.cells)
+        options, policy = call.options, self.contribution
+        asked = options.max_groups_contributed or options.max_rows_contributed
+        return min(asked or policy.groups or policy.limit, self.cells)
 
     def shown(self, call: Call) -> Weight:
         """Give how many different values of one unit count, each in full."""

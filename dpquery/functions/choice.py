@@ -94,6 +94,7 @@ def require_few(call: Call, code: Code) -> None:
         PlanRefused: DPQ404.
     """
     if code.cells > MOST_VALUES:
+        bounds = ", bounds='auto'" if call.options.auto else ""
         raise PlanRefused(
             Diagnostic(
                 "DPQ404",
@@ -101,7 +102,7 @@ def require_few(call: Call, code: Code) -> None:
                 call.argument.span if call.argument else call.span,
                 f"{code.cells:,} values",
                 ("each public value is weighed, whether or not a row has it.",),
-                (f"DP_MEDIAN({call.written}, eps=0.5)",),
+                (f"DP_MEDIAN({call.written}, eps=0.5{bounds})",),
             )
         )
 

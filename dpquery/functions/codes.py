@@ -38,7 +38,8 @@ def code_of(call: Call, *, origin_at_low: bool) -> Code:
     if argument.type == BOOLEAN:
         return flag_code(argument)
     code = code_between(argument, Interval(*_bounds(call, argument)))
-    return replace(code, origin=code.low if origin_at_low else 0)
+    origin = code.low if origin_at_low else 0
+    return replace(code, origin=origin, search=call.options.search)
 
 
 def code_between(argument: Expr, range_: Interval) -> Code:
@@ -59,7 +60,7 @@ def flag_code(condition: Expr) -> Code:
 def _bounds(call: Call, argument: Expr) -> tuple[Fraction, Fraction]:
     """Take the narrower of what the query asks for and what somebody chose before."""
     asked = call.options.bounds
-    known = implied(argument) & call.implied
+    known = known_range(call, argument)
     if asked is None or asked.low is None or asked.high is None:
         low, high = known.low, known.high
     else:
@@ -72,6 +73,11 @@ def _bounds(call: Call, argument: Expr) -> tuple[Fraction, Fraction]:
     if low > high:
         raise _outside(call, argument)
     return low, high
+
+
+def known_range(call: Call, argument: Expr) -> Interval:
+    """Give what somebody chose of an argument's range: policy, WHERE, FILTER, expression."""
+    return implied(argument) & call.implied
 
 
 def _grid(argument: Expr, largest: Fraction) -> Fraction:
@@ -141,6 +147,7 @@ def _unbounded(call: Call, argument: Expr) -> PlanRefused:
         name for name in unbounded if name.lower() in call.written.lower()
     ]  # not computed ones
     retry = f"{call.text.removesuffix(')')}, {example_bounds(argument.type)})"
+    found = "or bounds='auto': a fifth of the eps then finds them, and they are kept"
     owner = f"or ask the data owner to add bounds for {', '.join(loose)} to the policy"
     return PlanRefused(
         Diagnostic(
@@ -152,7 +159,7 @@ def _unbounded(call: Call, argument: Expr) -> PlanRefused:
                 "the noise is scaled to the largest change one person can make,",
                 "so values must be clamped to bounds chosen without looking at the data.",
             ),
-            (retry, owner) if loose else (retry,),
+            (retry, found, owner) if loose else (retry, found),
         )
     )
 

@@ -34,7 +34,8 @@ from dpquery.privacy import Neighbours
 
 __all__ = ["load_policy"]
 
-_UNIT_KEYS = ("privacy_unit_type", "rows_per_unit", "max_rows_contributed")
+_LIMITS = ("max_rows_contributed", "max_groups_contributed")
+_UNIT_KEYS = ("privacy_unit_type", "rows_per_unit", *_LIMITS)
 """What can be said of a unit column, and only where there is one."""
 _TABLE_KEYS = (
     "path",
@@ -118,6 +119,9 @@ def _table(name: str, section: Section) -> Table:
         unit_type=unit_type,
         single=section.read("rows_per_unit", read_count(1, 1), 0) == 1,
         max_rows_contributed=section.read("max_rows_contributed", read_count(1, ROWS_MAX), 1),
+        max_groups_contributed=section.read(
+            "max_groups_contributed", read_count(1, ROWS_MAX), None
+        ),
         public=public,
         unique=_unique(section, columns),
     )
@@ -133,10 +137,10 @@ def _refuse_contradiction(section: Section, public: bool) -> None:
     elif keyless and of_units:
         key, why = of_units[0], "without a unit column each row is its own privacy unit."
         remedy = 'privacy_unit_column = "user_id"'
-    elif {"rows_per_unit", "max_rows_contributed"} <= section.values.keys() and (
-        section.values["max_rows_contributed"] != 1
+    elif "rows_per_unit" in section and (
+        above := [key for key in _LIMITS if section.values.get(key, 1) != 1]
     ):
-        key, why = "max_rows_contributed", "rows_per_unit says that each unit has one row."
+        key, why = above[0], "rows_per_unit says that each unit has one row."
         remedy = "leave out one of the two"
     elif not public and "unique" in section:
         key, why = "unique", "only a public table promises that its keys are unique."

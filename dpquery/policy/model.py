@@ -104,6 +104,8 @@ class Table:
     single: bool = False
     """One row per unit, declared by `rows_per_unit = 1` and verified inside the first open."""
     max_rows_contributed: int = 1
+    max_groups_contributed: int | None = None
+    """Groups in which a unit counts in full where units are counted; None: as many as rows."""
     public: bool = False
     unique: tuple[str, ...] = ()
     """Columns of a public table whose values, taken together, occur once."""

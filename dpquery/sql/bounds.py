@@ -14,9 +14,15 @@ from dpquery.ir import Expr, Literal, Scalar
 from dpquery.source import Span
 from dpquery.sql.literals import as_moment, read_literal, unwrapped
 from dpquery.sql.mismatches import with_article
+from dpquery.sql.names import fold
 from dpquery.types import INT64, Interval, Kind, ordinal
 
-__all__ = ["read_bounds", "read_group_bounds", "read_value"]
+__all__ = ["is_auto", "read_bounds", "read_group_bounds", "read_value"]
+
+
+def is_auto(node: exp.Expr) -> bool:
+    """Say whether bounds are left to a release: bounds='auto'."""
+    return isinstance(node, exp.Literal) and node.is_string and fold(str(node.this)) == "auto"
 
 
 def read_bounds(argument: Expr, node: exp.Expr, span: Span) -> Interval:

@@ -74,21 +74,33 @@ def contribution(relation: Relation, policy: Policy) -> Contribution:
     match relation:
         case TableScan(table=name):
             table = policy.tables[name]
-            return Contribution(table.unit, table.single, table.max_rows_contributed)
+            rows, groups = table.max_rows_contributed, table.max_groups_contributed
+            return Contribution(table.unit, table.single, rows, groups)
         case PerUnit(source=source, one_row=one_row):
             below = contribution(source, policy)
-            return Contribution(below.unit, one_row, 1 if one_row else below.limit)
+            return Contribution(
+                below.unit, one_row, 1 if one_row else below.limit, below.groups
+            )
         case UnitJoin(left=left, right=right):
             one, other = contribution(left, policy), contribution(right, policy)
             apart = relation.keeps_left and relation.keeps_right
             single = one.single and other.single
             single = single and (relation.condition is None or not apart)
-            return Contribution(one.unit, single, max(one.limit, other.limit))
+            limit = max(one.limit, other.limit)
+            return Contribution(one.unit, single, limit, _groups(one, other))
         case UnionAll(parts=parts):
             below_ = [contribution(part, policy) for part, _ in parts]
-            return Contribution(below_[0].unit, False, max(one.limit for one in below_))
+            limit = max(one.limit for one in below_)
+            return Contribution(below_[0].unit, False, limit, _groups(*below_))
         case _:
             return contribution(relation.source, policy)
+
+
+def _groups(*parts: Contribution) -> int | None:
+    """Give the largest of several limits of groups, if the policy states any."""
+    if all(part.groups is None for part in parts):
+        return None
+    return max(part.limit if part.groups is None else part.groups for part in parts)
 
 
 def every_expression_is_total(frontier: Frontier, source: Source) -> None:

@@ -14,7 +14,7 @@ from dpquery.ir import Expr, Options
 from dpquery.privacy import EPSILON_MAX, EPSILON_MIN, decimal_text, exact_number, root_above
 from dpquery.rowfunctions.domains import MAX_CELLS
 from dpquery.source import Span
-from dpquery.sql.bounds import read_bounds, read_group_bounds, read_value
+from dpquery.sql.bounds import is_auto, read_bounds, read_group_bounds, read_value
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import fold
 from dpquery.sql.spans import Spans
@@ -85,7 +85,10 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
         max_groups_span=spans.get("max_groups_contributed"),
         group_bounds=None if totals is None else read_group_bounds(*totals),
         group_bounds_span=spans.get("contribution_bounds_per_group"),
-        bounds=None if bounds is None or argument is None else read_bounds(argument, *bounds),
+        bounds=None
+        if bounds is None or argument is None or is_auto(bounds[0])
+        else read_bounds(argument, *bounds),
+        auto=bounds is not None and is_auto(bounds[0]),
         bounds_span=spans.get("bounds"),
         smooth=None if smooth is None else Fraction(smooth),
         smooth_span=spans.get("rho_smooth"),

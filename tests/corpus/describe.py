@@ -54,6 +54,8 @@ def described(plan: Plan) -> str:
     lines = [f"charge: {charged(event)}" for event in plan.charge.events] or ["charge: none"]
     for frontier in plan.frontiers:
         lines += [f"scan: {scanned(frontier.scan, m)}" for m in frontier.scan.measures]
+    for search in plan.searches:
+        lines.append(f"first: {scanned(search.scan, search.release.measure)}")
     lines.append("columns: " + ", ".join(column.name for column in plan.above.columns))
     shown = plan.above.sql
     if "(" in shown or not shown.endswith(' FROM "f0" ORDER BY "f0"."row"'):

@@ -26,10 +26,12 @@ from dpquery.functions.quantile import QuantileRelease
 from dpquery.ir import Candidates, CountRows, CountUnits, CountValues, Scan, SumCodes
 from dpquery.mechanisms import GridQuantile
 from dpquery.mechanisms.randomness import Randomness
+from dpquery.paid import ready
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Budget, LedgerSettings, Policy
 from dpquery.policy.samples import sample_directory
 from dpquery.privacy import BUDGET_MAX, Loss
+from dpquery.searches import nothing_kept
 from dpquery.session import Session
 from dpquery.source import Source
 from tests.corpus import cases
@@ -105,10 +107,10 @@ def compared(duckdb: Session, oracle: Session, query: str, monkeypatch: Any) -> 
     with monkeypatch.context() as patch:
         patch.setattr(stages, "finish", _recording(released))
         duckdb.sql(query)
-    plan = oracle._plan(Source(query))
+    plan = oracle._plan(Source(query), duckdb._kept)  # between the bounds that were found
     receipt, found, constants = receipt_for(plan), [], {}
     for number, (frontier, table) in enumerate(zip(plan.frontiers, released, strict=True)):
-        scan = oracle._ready(plan, frontier.scan, released, constants)
+        scan = ready(plan, frontier.scan, released, constants, oracle._public)
         with oracle._engine.open(scan, receipt, number) as exact:
             for planned, column in zip(frontier.releases, table.columns, strict=True):
                 found += _held(planned.release, column.cells, exact)
@@ -177,7 +179,7 @@ def _rows_off(release: QuantileRelease, code: int, exact: Any, group: int) -> Fr
 
 def exact_integers(session: Session, query: str) -> list[list[int]]:
     """Give the exact integers that each release of a query is made from; of histograms, all."""
-    plan, found = session._plan(Source(query)), []
+    plan, found = session._plan(Source(query), nothing_kept), []
     receipt, groups = receipt_for(plan), {}
     for number, frontier in enumerate(plan.frontiers):
         constants = {constant.number: SOME for constant in constants_in(frontier.scan)}
@@ -191,6 +193,9 @@ def exact_integers(session: Session, query: str) -> list[list[int]]:
                     found += [[hash(value) for value in counted], list(counted.values())]
                 else:
                     found.append(integers(exact, measure))
+    for number, search in enumerate(plan.searches, start=len(plan.frontiers)):
+        with session._engine.open(search.scan, receipt, number) as exact:
+            found.append(search.release.asked(exact))
     return found
 
 

@@ -7,7 +7,10 @@ import re
 from tests.tasks import ROOT
 
 README = ROOT / "README.md"
-PAGES = [README, ROOT / "grammar" / "owners.md", ROOT / "grammar" / "analysts.md"]
+PAGES = [
+    README,
+    *(ROOT / "grammar" / f"{name}.md" for name in ("owners", "bounds", "analysts")),
+]
 
 
 def text_of(page: str) -> str:

@@ -30,6 +30,7 @@ refused[DPQ401]: DP_SUM(person_id) has no bounds
    why: the noise is scaled to the largest change one person can make,
         so values must be clamped to bounds chosen without looking at the data.
    try: DP_SUM(person_id, eps=0.5, bounds=[0, 1000])
+        or bounds='auto': a fifth of the eps then finds them, and they are kept
         or ask the data owner to add bounds for person_id to the policy""",
     ),
     (

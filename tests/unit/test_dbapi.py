@@ -250,7 +250,7 @@ def test_a_policy_that_is_not_there_is_an_operational_error(tmp_path):
 
 
 def test_a_mistake_of_ours_is_an_internal_error(cursor, monkeypatch):
-    monkeypatch.setattr("dpquery.plan.functions", SimpleNamespace(find=lambda _: None))
+    monkeypatch.setattr("dpquery.searches.functions", SimpleNamespace(find=lambda _: None))
     with pytest.raises(dbapi.InternalError) as failed:
         cursor.execute(COUNT, (0.1, 30))
     assert failed.value.code == "DPQ901"

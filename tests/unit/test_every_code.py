@@ -110,7 +110,7 @@ def cursor_of(place: Path) -> dpquery.dbapi.Cursor:
 
 
 def with_a_broken_rule(place: Path, monkeypatch: pytest.MonkeyPatch) -> object:
-    monkeypatch.setattr("dpquery.plan.functions", SimpleNamespace(find=lambda _: None))
+    monkeypatch.setattr("dpquery.searches.functions", SimpleNamespace(find=lambda _: None))
     return ask(place)
 
 

@@ -123,6 +123,28 @@ def test_a_line_says_where_a_number_comes_from(query: str, line: str):
     assert line in explained(query).lines
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "charge       1 = 0.8 + 0.2",
+        "first        bounds of person_id, in all rows",
+        "  mechanism  laplace, for a loss of 0.2",
+        "  noise      5 in rows, of each power of two",
+        "  error      told from 66 rows at one power of two on",
+        "  kept       in the ledger: free for later calls of this analyst",
+        "             2,305,843,009,213,693,953 steps (the widest that can be found;",
+        "  mechanism  laplace, for a loss of 0.8",
+    ],
+)
+def test_bounds_that_are_found_are_a_release_of_their_own(line: str):
+    found = explained("SELECT DP_SUM(person_id, eps=1, bounds='auto') FROM staff")
+    assert line in found.lines
+    assert [(step.function, step.epsilon) for step in found.steps] == [
+        ("DP_SUM", Fraction(4, 5)),
+        ("bounds of person_id", Fraction(1, 5)),
+    ]
+
+
 def test_the_steps_are_data_too():
     (step,) = explained("SELECT DP_COUNT(*, eps=0.5) FROM staff").steps
     assert (step.function, step.mechanism, step.epsilon) == (

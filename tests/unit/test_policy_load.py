@@ -35,6 +35,7 @@ path = "people.parquet"
 privacy_unit_column = "user_id"
 privacy_unit_type = "text"
 max_rows_contributed = 3
+max_groups_contributed = 2
 [tables.people.columns]
 age = { type = "integer", bounds = [0, 120] }
 dept = { type = "text", keys = ["eng", "ops"], max_length = 8 }
@@ -96,6 +97,7 @@ def test_every_key_is_read_exactly(place: Path) -> None:
     people = policy.tables["people"]
     assert (people.unit, people.unit_type, people.single) == ("user_id", TEXT, False)
     assert (people.max_rows_contributed, people.written) == (3, ("people.parquet",))
+    assert people.max_groups_contributed == 2
     assert people.columns["age"].bounds == Bounds(0, 120)
     assert people.columns["dept"].keys == ("eng", "ops")
     assert people.columns["dept"].max_length == 8
@@ -480,6 +482,6 @@ def test_the_wording_of_a_refusal(place: Path) -> None:
         f"   --> {place / 'policy.toml'}:5\n"
         "   why: a key that is not understood might have been a limit, so none is skipped.\n"
         "   try: privacy_unit_column\n"
-        "        known here: privacy_unit_column, columns, database, max_rows_contributed, "
-        "path, privacy_unit_type, public, rows_per_unit, table, unique"
+        "        known here: privacy_unit_column, columns, database, max_groups_contributed, "
+        "max_rows_contributed, path, privacy_unit_type, public, rows_per_unit, table, …"
     )

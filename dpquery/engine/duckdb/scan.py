@@ -121,7 +121,8 @@ class ScanSQL:
         limits = [f"v >= {low}", f"v < {high}"] + ([] if cell is None else [f"cell = {cell}"])
         place = f"(v - {low}) >> {width.bit_length() - 1}"
         return (
-            f"SELECT cell, {place} AS b, {total_sql(measure)} AS t FROM {source} AS r "
+            f"SELECT cell, CAST({place} AS BIGINT) AS b, {total_sql(measure)} AS t "
+            f"FROM {source} AS r "
             f"WHERE {' AND '.join(limits)} GROUP BY ALL"
         )
 

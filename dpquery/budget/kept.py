@@ -1,0 +1,76 @@
+"""Bounds that were found, one row each: who paid for them, by which charge, and what they are.
+
+They are released values and no charges: whoever changes them makes answers worse, and no less
+private. They are append-only and under a chain of hashes of their own, so that this is seen.
+This module knows no file; numbers are exact rationals written as text (I8).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from fractions import Fraction
+from typing import NamedTuple
+
+from dpquery.types import Interval
+
+__all__ = ["BOUNDS", "KeptBounds"]
+
+BOUNDS = (
+    """CREATE TABLE IF NOT EXISTS bounds (
+        sequence INTEGER PRIMARY KEY,
+        charge TEXT NOT NULL,
+        analyst TEXT NOT NULL,
+        key TEXT NOT NULL,
+        low TEXT NOT NULL,
+        high TEXT NOT NULL,
+        hash TEXT NOT NULL
+    ) STRICT""",
+    "CREATE INDEX IF NOT EXISTS bounds_by_key ON bounds (analyst, key)",
+    """CREATE TRIGGER IF NOT EXISTS no_update_of_bounds BEFORE UPDATE ON bounds
+        BEGIN SELECT RAISE(ABORT, 'bounds are never changed'); END""",
+    """CREATE TRIGGER IF NOT EXISTS no_delete_of_bounds BEFORE DELETE ON bounds
+        BEGIN SELECT RAISE(ABORT, 'bounds are never removed'); END""",
+    """CREATE TRIGGER IF NOT EXISTS no_replace_of_bounds BEFORE INSERT ON bounds
+        WHEN NEW.sequence <> (SELECT coalesce(max(sequence), 0) + 1 FROM bounds)
+        BEGIN SELECT RAISE(ABORT, 'bounds are only appended'); END""",
+)
+"""Ledgers that were made before bounds were kept get it when they are opened."""
+
+
+class KeptBounds(NamedTuple):
+    """A row as it stands in the file, every field as text but the first."""
+
+    sequence: int
+    charge: str
+    analyst: str
+    key: str
+    low: str
+    high: str
+    hash: str
+
+    @classmethod
+    def after(
+        cls, sequence: int, seal: str, whose: tuple[str, str, str], bounds: Interval
+    ) -> KeptBounds:
+        """Write the bounds of a charge, analyst and key, after a row's sequence and hash."""
+        fields = (sequence + 1, *whose, str(bounds.low), str(bounds.high))
+        return cls(*fields, _seal(seal, fields))
+
+    def follows(self, seal: str) -> bool:
+        """Say whether this row is untouched and stands after the row with that hash."""
+        return self.hash == _seal(seal, self[:-1])
+
+    @property
+    def interval(self) -> Interval:
+        """The bounds as numbers.
+
+        Raises:
+            ValueError: they are no numbers.
+        """
+        return Interval(Fraction(self.low), Fraction(self.high))
+
+
+def _seal(previous: str, fields: tuple[object, ...]) -> str:
+    text = json.dumps([previous, *fields], separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,83 @@
+"""What a charge has paid for: each scan is read and drawn from, in the order of the plan.
+
+What an earlier release says is put into what is read later: bounds that were searched for,
+groups that were found, and values that rows are compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dpquery.budget.charge import Receipt
+from dpquery.constants import constants_in, filled
+from dpquery.engine.base import Engine, Exact
+from dpquery.engine.duckdb.public import PublicEngine
+from dpquery.finish import value_of
+from dpquery.ir import Scalar, Scan
+from dpquery.mechanisms.randomness import Randomness
+from dpquery.narrowing import with_bounds
+from dpquery.plan import Plan
+from dpquery.policy.model import Policy
+from dpquery.release import ReleasedTable, find_bounds, release, with_found
+from dpquery.types import Interval
+
+__all__ = ["Paid", "ready"]
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """What reading and drawing need; made for one statement."""
+
+    engine: Engine
+    public: PublicEngine
+    randomness: Randomness
+    policy: Policy
+    told: Callable[[int], None]
+    """Hears about how many bytes a scan reads, as it begins."""
+    keep: Callable[[str, Interval], None]
+    """Keeps bounds that were found, under their key."""
+
+    def released(self, plan: Plan, receipt: Receipt) -> tuple[Plan, list[ReleasedTable]]:
+        """Give every table of a plan, and the plan with the bounds that were found for it."""
+        plan = self._bounded(plan, receipt)
+        found: list[ReleasedTable] = []
+        values: dict[int, Scalar | None] = {}
+        for number, frontier in enumerate(plan.frontiers):
+            scan = ready(plan, frontier.scan, found, values, self.public)
+            with self._opened(scan, receipt, number) as exact:
+                drawn = release(plan, number, scan.keys, exact, receipt, self.randomness)
+            found.append(drawn)
+        return plan, found
+
+    def _bounded(self, plan: Plan, receipt: Receipt) -> Plan:
+        """Find the bounds that calls have none of, and keep them before they are used."""
+        if not plan.searches:
+            return plan
+        found = []
+        for number, search in enumerate(plan.searches, start=len(plan.frontiers)):
+            with self._opened(search.scan, receipt, number) as exact:
+                found.append(find_bounds(plan, number, exact, receipt, self.randomness))
+            if found[-1] is not None:
+                self.keep(search.key, found[-1])
+        return with_bounds(plan, found, self.policy)
+
+    def _opened(self, scan: Scan, receipt: Receipt, number: int) -> Exact:
+        self.told(self.engine.about_size(scan))
+        return self.engine.open(scan, receipt, number)
+
+
+def ready(
+    plan: Plan,
+    scan: Scan,
+    released: Sequence[ReleasedTable],
+    values: dict[int, Scalar | None],
+    public: PublicEngine,
+) -> Scan:
+    """Put into a scan what earlier releases have to say in it: groups, and constants."""
+    scan = with_found(scan, released)
+    for constant in constants_in(scan):
+        if constant.number not in values:
+            above = plan.constants[constant.number]
+            values[constant.number] = value_of(above, released, public)
+    return filled(scan, values)
