@@ -156,9 +156,10 @@ def _plan(call: Call, facts: Facts) -> KeysRelease:
         raise _of_all_rows(call)
     if options.delta is None:
         raise _without_delta(call)
-    asked = options.max_groups_contributed
-    limit = (asked or facts.limit(call)) if facts.weighted else 1
-    measure = Candidates(Weight(limit), argument, call.condition)
+    known = facts.contribution
+    limit = options.max_groups_contributed or known.groups or known.limit
+    weight = Weight(limit if facts.weighted else 1)
+    measure = Candidates(weight, argument, call.condition)
     distance = sensitivity(measure, facts.neighbours)
     least, noise = distance * LEAST_EPSILON, None
     if options.left_out is not None:

@@ -60,42 +60,44 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
         if name not in {"bounds", "contribution_bounds_per_group", "other"}
     }
     spans = {name: span for name, (_, span) in given.items()}
-    rows, groups = (values.get(f"max_{name}_contributed") for name in ("rows", "groups"))
-    delta, mechanism, smooth = (
-        values.get(name) for name in ("delta", "mechanism", "rho_smooth")
+    bounds, totals, other = (
+        given.get(name) for name in ("bounds", "contribution_bounds_per_group", "other")
     )
-    most, left_out, other = (
-        values.get("max_keys"),
-        values.get("left_out_eps"),
-        given.get("other"),
-    )
-    bounds, totals = (given.get(name) for name in ("bounds", "contribution_bounds_per_group"))
-    rho = values.get("rho")
+    auto = bounds is not None and is_auto(bounds[0])
+    if argument is None or auto:
+        bounds = None
+    mechanism, rho = values.get("mechanism"), _number(values, "rho")
     return Options(
-        epsilon=Fraction(values["eps"]) if rho is None else root_above(2 * Fraction(rho)),
+        epsilon=Fraction(values["eps"]) if rho is None else root_above(2 * rho),
         epsilon_span=spans["eps" if rho is None else "rho"],
-        rho=None if rho is None else Fraction(rho),
-        delta=None if delta is None else Fraction(delta),
+        rho=rho,
+        delta=_number(values, "delta"),
         delta_span=spans.get("delta"),
         mechanism=None if mechanism is None else str(mechanism),
         mechanism_span=spans.get("mechanism"),
-        max_rows_contributed=None if rows is None else int(rows),
+        max_rows_contributed=_whole(values, "max_rows_contributed"),
         max_rows_span=spans.get("max_rows_contributed"),
-        max_groups_contributed=None if groups is None else int(groups),
+        max_groups_contributed=_whole(values, "max_groups_contributed"),
         max_groups_span=spans.get("max_groups_contributed"),
-        group_bounds=None if totals is None else read_group_bounds(*totals),
+        group_bounds=totals and read_group_bounds(*totals),
         group_bounds_span=spans.get("contribution_bounds_per_group"),
-        bounds=None
-        if bounds is None or argument is None or is_auto(bounds[0])
-        else read_bounds(argument, *bounds),
-        auto=bounds is not None and is_auto(bounds[0]),
+        bounds=bounds and argument and read_bounds(argument, *bounds),
+        auto=auto,
         bounds_span=spans.get("bounds"),
-        smooth=None if smooth is None else Fraction(smooth),
+        smooth=_number(values, "rho_smooth"),
         smooth_span=spans.get("rho_smooth"),
-        other=None if other is None or argument is None else read_value(argument, *other),
-        most=None if most is None else int(most),
-        left_out=None if left_out is None else Fraction(left_out),
+        other=other and argument and read_value(argument, *other),
+        most=_whole(values, "max_keys"),
+        left_out=_number(values, "left_out_eps"),
     )
+
+
+def _number(values: Mapping[str, Fraction | str], name: str) -> Fraction | None:
+    return Fraction(values[name]) if name in values else None
+
+
+def _whole(values: Mapping[str, Fraction | str], name: str) -> int | None:
+    return int(values[name]) if name in values else None
 
 
 def _option(name: str, node: exp.Expr, span: Span, function: DPFunction) -> Fraction | str:

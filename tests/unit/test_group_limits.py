@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from dpquery.budget.accountant import NOTHING
+from dpquery.budget.standing import Standing
+from dpquery.ceilings import Ceiling
 from dpquery.errors import PolicyInvalid
 from dpquery.explain import explain
 from dpquery.ir import Contribution, Measure
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Column
-from dpquery.privacy import NO_LOSS
+from dpquery.privacy import Loss
 from dpquery.sql.check import contribution
 from dpquery.types import INTEGER, TEXT
 from tests.worlds import planned, policy_of, private_table
 
+UNSPENT = Standing("policy", Ceiling(Loss(Fraction(1))), NOTHING)
 COLUMNS = (Column("g", TEXT, keys=tuple("abcdef")), Column("x", INTEGER))
 UNITS = "DP_COUNT(DISTINCT unit, eps=1{})"
 TOTALS = "DP_COUNT(*, eps=1, contribution_bounds_per_group=(0, 5){})"
@@ -85,7 +90,7 @@ def test_derived_relations_have_the_largest_limit_of_their_parts(source, single,
 )
 def test_the_line_says_who_set_it(call, line):
     plan = planned(policy(2), f"SELECT g, {call} FROM t GROUP BY g")
-    told = explain(plan, policy(2), ["scan"], NO_LOSS)
+    told = explain(plan, policy(2), ["scan"], UNSPENT)
     assert f"  weights    {line}" in told.lines
     assert "at most" in plan.notes[0]
 
