@@ -64,7 +64,7 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
         given.get(name) for name in ("bounds", "contribution_bounds_per_group", "other")
     )
     auto = bounds is not None and is_auto(bounds[0])
-    if argument is None or auto:
+    if auto:
         bounds = None
     mechanism, rho = values.get("mechanism"), _number(values, "rho")
     return Options(
@@ -81,12 +81,12 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
         max_groups_span=spans.get("max_groups_contributed"),
         group_bounds=totals and read_group_bounds(*totals),
         group_bounds_span=spans.get("contribution_bounds_per_group"),
-        bounds=bounds and argument and read_bounds(argument, *bounds),
+        bounds=read_bounds(argument, *bounds) if argument and bounds else None,
         auto=auto,
         bounds_span=spans.get("bounds"),
         smooth=_number(values, "rho_smooth"),
         smooth_span=spans.get("rho_smooth"),
-        other=other and argument and read_value(argument, *other),
+        other=read_value(argument, *other) if argument and other else None,
         most=_whole(values, "max_keys"),
         left_out=_number(values, "left_out_eps"),
     )
