@@ -200,7 +200,7 @@ Gaussian noise keeps its promise except with probability delta, so it needs one.
 mechanisms keep it always, and a delta given to them would be passed over.
 > SELECT DP_COUNT(*, eps=0.5, mechanism='gaussian') FROM staff
 Write both mechanism='gaussian' and delta=1e-7, under a policy whose budget has a delta; or
-neither of the two.
+neither of the two. Under a budget in rho, rho=0.005 in place of eps says it all.
 
 DPQ404 a question that cannot be computed exactly with a stated bound
 DISTINCT is for counting: units, or the different values of one expression. And sums must fit

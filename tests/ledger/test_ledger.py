@@ -6,7 +6,7 @@ import fcntl
 import os
 import sqlite3
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.budget.accountant import basic
+from dpquery.budget.accountant import Spent, basic
 from dpquery.budget.charge import Account, Charge
+from dpquery.ceilings import Ceiling
 from dpquery.errors import BudgetRefused, InternalError
-from dpquery.events import Composed, Pure
+from dpquery.events import Composed, Concentrated, Pure
 from dpquery.ir import Contribution, Scan, TableScan
 from dpquery.source import Span
 from tests.ledger.helpers import ALICE, BOB, gaussian, limits, loss, open_at, pure, spent
@@ -50,6 +51,26 @@ def test_a_refusal_writes_nothing(ledger):
             ledger.charge(charge, limits(1, query=2), ALICE)
     assert ledger.entries("alice") == []
     assert ledger.verify() == 0
+
+
+def test_both_sums_are_kept_for_each_scope_and_outlive_the_process(tmp_path):
+    """A release in rho leaves the epsilons of its own analyst without a sum, and no other's."""
+    path, ceilings = tmp_path / "policy.ledger", limits(1, 1, delta="1e-6", share="1/2")
+    ceilings = replace(
+        ceilings, policy=Ceiling.in_rho(Fraction(1), Fraction(1), Fraction(1, 2))
+    )
+    noise = Concentrated(Fraction("0.01"), Fraction(1), Fraction(1, 2))
+    with closing(open_at(path)) as first:
+        first.charge(Charge((noise,), (), ""), ceilings, ALICE)
+        first.charge(pure("0.25"), ceilings, BOB)
+    with closing(open_at(path)) as again:
+        totals = again._store.totals(ALICE)
+        assert totals.policy.spent == Spent(loss("0.25"), Fraction("0.04125"), summed=False)
+        assert totals.analyst.spent == Spent(loss(0), Fraction("0.01"), summed=False)
+        with pytest.raises(BudgetRefused):
+            again.charge(pure("0.25"), ceilings, ALICE)
+        again.charge(pure("0.25"), ceilings, BOB)
+        assert again.verify() == 3
 
 
 def test_receipts_differ_and_carry_their_charge(ledger):
