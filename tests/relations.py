@@ -240,7 +240,7 @@ def _window(draw: st.DrawFn, depth: int) -> str:
     part = draw(st.sampled_from(["unit", "unit, k", "unit, DATE_TRUNC('month', c)"]))
     orders = st.sampled_from(["i", "d DESC", "k, i", "j NULLS FIRST", "c, k DESC"])
     numbers = st.sampled_from(
-        ["row_number()", "rank()", "dense_rank()", "lag(i)", "lead(j, 2)"]
+        ["row_number()", "rank()", "dense_rank()", "ntile(3)", "lag(i)", "lead(j, 2)"]
     )
     number = draw(numbers)
     other = draw(

@@ -17,6 +17,7 @@ from dpquery.rowfunctions import (
     moves,
     numeric,
     patterns,
+    spelled,
     text,
 )
 from dpquery.rowfunctions.base import CALENDAR, RowFunction
@@ -30,7 +31,7 @@ FAMILIES: dict[str, tuple[RowFunction, ...]] = {
     "Numbers": (*numeric.FUNCTIONS, *doubles.FUNCTIONS),
     "Texts": text.FUNCTIONS,
     "Patterns": patterns.FUNCTIONS,
-    "Dates and timestamps": (*dates.FUNCTIONS, *moves.FUNCTIONS),
+    "Dates and timestamps": (*dates.FUNCTIONS, *spelled.FUNCTIONS, *moves.FUNCTIONS),
     "Conversions": casts.FUNCTIONS,
 }
 ALL: tuple[RowFunction, ...] = tuple(f for family in FAMILIES.values() for f in family)

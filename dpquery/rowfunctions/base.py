@@ -161,7 +161,8 @@ class RowFunction:
     dense: bool = False
     """Whether its groups are all whole numbers of its range."""
     listed: Listed = _unlisted
-    """Its values where the range of its last argument is known."""
+    """Its values where the range of an argument is known: the last, unless it says which."""
+    listed_of: int = -1
     chosen: Callable[[Apply], tuple[Expr, ...]] = lambda _: ()
     """The arguments of which the result is always one; none, where it is computed."""
     longest: Callable[[Sequence[Expr]], int] = _no_text

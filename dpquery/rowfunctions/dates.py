@@ -6,9 +6,10 @@ go around with a fixed period, so ends are enough to know a range.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from fractions import Fraction
+from itertools import islice
 
 from dpquery.expr import Apply, Expr, Literal, Scalar
 from dpquery.rowfunctions.base import (
@@ -37,6 +38,7 @@ __all__ = [
     "PART_NAMES",
     "UNIT_NAMES",
     "UNIT_WORDS",
+    "begins",
     "calendar_of",
     "has_calendar",
     "in_calendar",
@@ -209,15 +211,20 @@ def _trunc_listed(call: Apply, range_: Interval) -> tuple[Scalar, ...] | None:
     if known.low is None or known.high is None:
         return None
     unit, stamped = unit_of(call.arguments[0]), is_timestamp(call.type)
-    at, last = int(known.low), int(known.high)
-    found: list[Scalar] = []
-    while at <= last and len(found) <= MOST_LISTED:
-        found.append(_as_moment(at, stamped))
+    starts = begins(int(known.low), int(known.high), unit, stamped)
+    found = tuple(_as_moment(at, stamped) for at in islice(starts, MOST_LISTED + 1))
+    return None if len(found) > MOST_LISTED else found
+
+
+def begins(low: int, high: int, unit: str, stamped: bool) -> Iterator[int]:
+    """Give when each unit began that a range touches."""
+    at = began(low, unit, timestamp=stamped)
+    while at <= high:
+        yield at
         try:
             at = _next(at, unit, stamped)
         except ValueError:
-            break
-    return None if len(found) > MOST_LISTED else tuple(found)
+            return
 
 
 def to_date(days: int) -> date:

@@ -99,7 +99,7 @@ def _applied(call: Apply, facts: Facts) -> Values | None:
     if chosen:
         return _union(call, chosen, facts)
     if call.arguments:
-        listed = function.listed(call, implied(call.arguments[-1], facts))
+        listed = function.listed(call, implied(call.arguments[function.listed_of], facts))
         if listed is not None:
             return listed
     if call.type.kind is Kind.BOOLEAN:

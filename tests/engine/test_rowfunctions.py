@@ -177,6 +177,15 @@ MEANT = {
                  "DATE_ADD(day, INTERVAL '2' WEEK)",
                  "at - INTERVAL 1 QUARTER", "at + INTERVAL 10 DAYS", "day - INTERVAL 1 DAY"],
     "DAYS_ON": ["day + i", "day - 30", "day - i"],
+    **{name: [f"{name}({column})" for column in ("day", "old", "far", "at", "late")]
+       for name in ("DAYNAME", "MONTHNAME")},
+    "STRFTIME": [
+        *(f"STRFTIME({column}, '%Y-%m-%d %H:%M:%S')"
+          for column in ("day", "old", "far", "at", "late")),
+        *(f"STRFTIME({column}, '%y %B %b %j %A %a %u %w %G-%V %I%p 100%% of it''s')"
+          for column in ("day", "old", "late")),
+        "STRFTIME(at, 'none') || STRFTIME(at, ' ')",
+    ],
     "LAST_DAY": ["LAST_DAY(day)", "LAST_DAY(far)", "LAST_DAY(at)"],
     "TO_INTEGER": ["CAST(d AS INTEGER)", "f::BIGINT", "TRY_CAST(t AS INTEGER)", "m::INTEGER",
                    "w::INT", "b::INTEGER", "CAST(d / 3 AS BIGINT)", "CAST(ROUND(f) AS BIGINT)"],
