@@ -153,9 +153,8 @@ OFFERED = [
     ("(SELECT * FROM staff «LIMIT 10»)", "(SELECT * FROM staff)"),
     ("(SELECT * FROM staff «ORDER BY age») s", "(SELECT * FROM staff) s"),
     ("visits v «SEMI» JOIN regions r USING (region)", "visits v JOIN regions r USING (region)"),
+    ("regions r «SEMI» JOIN visits v USING (region)", "regions r JOIN visits v USING (region)"),
     # what stands over the caret
-    ("staff s SEMI JOIN «visits v ON s.person_id = v.person_id AND v.minutes > 3»",
-     "(SELECT * FROM visits v WHERE v.minutes > 3) v ON s.person_id = v.person_id"),
     ("(SELECT DISTINCT «dept» FROM staff)", "person_id, dept"),
     ("(SELECT age, «salary AS age» FROM staff)", "salary AS age_2"),
     ("(SELECT «rank() OVER (ORDER BY age)» AS n FROM staff)",
