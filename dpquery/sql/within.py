@@ -27,6 +27,10 @@ from dpquery.types import BOOLEAN
 __all__ = ["filtered", "said_of"]
 
 
+_OF_EXISTS = frozenset({"expressions", "from_", "joins", "where", "distinct"})
+"""Clauses that say which rows there are, or nothing of it."""
+
+
 def filtered(context: Context, rows: Private, where: exp.Where | None) -> Private:
     """Keep the rows for which WHERE is true.
 
@@ -144,7 +148,7 @@ def _exists(context: Context, scope: Scope, part: exp.Exists) -> tuple[Relation,
     """Bind EXISTS: private rows, tied to the rows outside by the unit, and what it asks."""
     select, span = part.this, context.spans.of(part)
     if not isinstance(select, exp.Select) or any(
-        select.args.get(slot) for slot in ("group", "having", "limit", "offset", "with_")
+        part for slot, part in select.args.items() if slot not in _OF_EXISTS
     ):
         _refuse(context, span, scope.table.unit, scope)
     inner = context.rows(select)
@@ -153,6 +157,9 @@ def _exists(context: Context, scope: Scope, part: exp.Exists) -> tuple[Relation,
     where = select.args.get("where")
     rest, asked, tied = [], [], False
     both = Conditions(_inside(inner.scope, scope), context.spans)
+    for item in select.expressions:
+        if not item.is_star and not isinstance(item.unalias(), exp.Null):
+            both.bind(item.unalias())  # an aggregate would be one row, whatever there is
     for condition in conjuncts(None if where is None else where.this):
         if _ties(condition, inner.scope, scope):
             tied = True
