@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.errors import Diagnostic, RuleRefused
+from dpquery.errors import Diagnostic, RuleRefused, SyntaxRefused
 from dpquery.expr import Expr, Literal, Logic
 from dpquery.relations import Filter, PublicJoin, Relation, SemiJoin, Windowed
 from dpquery.rowfunctions import apply
@@ -20,6 +20,7 @@ from dpquery.source import Span
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.joins import conjuncts, same_units, semi_join
 from dpquery.sql.literals import unwrapped
+from dpquery.sql.mending import outside
 from dpquery.sql.names import Scope, fold, written_name
 from dpquery.sql.sources import Context, Derived, Private
 from dpquery.types import BOOLEAN
@@ -158,8 +159,7 @@ def _exists(context: Context, scope: Scope, part: exp.Exists) -> tuple[Relation,
     rest, asked, tied = [], [], False
     both = Conditions(_inside(inner.scope, scope), context.spans)
     for item in select.expressions:
-        if not item.is_star and not isinstance(item.unalias(), exp.Null):
-            both.bind(item.unalias())  # an aggregate would be one row, whatever there is
+        _require_of_rows(both, item.unalias())
     for condition in conjuncts(None if where is None else where.this):
         if _ties(condition, inner.scope, scope):
             tied = True
@@ -172,6 +172,16 @@ def _exists(context: Context, scope: Scope, part: exp.Exists) -> tuple[Relation,
         _refuse(context, span, scope.table.unit, scope, remedy)
     kept = filtered(context, inner, exp.Where(this=_together(rest))) if rest else inner
     return kept.relation, [both.condition(condition) for condition in asked]
+
+
+def _require_of_rows(rows: Conditions, item: exp.Expr) -> None:
+    """Refuse what is no value of rows in a SELECT list that nobody sees."""
+    found = item.find(exp.AggFunc)
+    if found is not None:
+        span, what = rows.spans.of(found), "an aggregate in EXISTS"
+        raise SyntaxRefused(outside(what, span, "one row, whatever there is", "SELECT 1"))
+    if not item.is_star and not isinstance(item, exp.Null):
+        rows.bind(item)
 
 
 def _inside(inner: Scope, outer: Scope) -> Scope:
