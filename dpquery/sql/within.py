@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.errors import Diagnostic, RuleRefused
+from dpquery.errors import Diagnostic, RuleRefused, SyntaxRefused
 from dpquery.expr import Expr, Literal, Logic
 from dpquery.relations import Filter, PublicJoin, Relation, SemiJoin, Windowed
 from dpquery.rowfunctions import apply
@@ -20,11 +20,16 @@ from dpquery.source import Span
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.joins import conjuncts, same_units, semi_join
 from dpquery.sql.literals import unwrapped
+from dpquery.sql.mending import outside
 from dpquery.sql.names import Scope, fold, written_name
 from dpquery.sql.sources import Context, Derived, Private
 from dpquery.types import BOOLEAN
 
 __all__ = ["filtered", "said_of"]
+
+
+_OF_EXISTS = frozenset({"expressions", "from_", "joins", "where", "distinct"})
+"""Clauses that say which rows there are, or nothing of it."""
 
 
 def filtered(context: Context, rows: Private, where: exp.Where | None) -> Private:
@@ -144,7 +149,7 @@ def _exists(context: Context, scope: Scope, part: exp.Exists) -> tuple[Relation,
     """Bind EXISTS: private rows, tied to the rows outside by the unit, and what it asks."""
     select, span = part.this, context.spans.of(part)
     if not isinstance(select, exp.Select) or any(
-        select.args.get(slot) for slot in ("group", "having", "limit", "offset", "with_")
+        part for slot, part in select.args.items() if slot not in _OF_EXISTS
     ):
         _refuse(context, span, scope.table.unit, scope)
     inner = context.rows(select)
@@ -153,6 +158,8 @@ def _exists(context: Context, scope: Scope, part: exp.Exists) -> tuple[Relation,
     where = select.args.get("where")
     rest, asked, tied = [], [], False
     both = Conditions(_inside(inner.scope, scope), context.spans)
+    for item in select.expressions:
+        _require_of_rows(both, item.unalias())
     for condition in conjuncts(None if where is None else where.this):
         if _ties(condition, inner.scope, scope):
             tied = True
@@ -165,6 +172,16 @@ def _exists(context: Context, scope: Scope, part: exp.Exists) -> tuple[Relation,
         _refuse(context, span, scope.table.unit, scope, remedy)
     kept = filtered(context, inner, exp.Where(this=_together(rest))) if rest else inner
     return kept.relation, [both.condition(condition) for condition in asked]
+
+
+def _require_of_rows(rows: Conditions, item: exp.Expr) -> None:
+    """Refuse what is no value of rows in a SELECT list that nobody sees."""
+    found = item.find(exp.AggFunc)
+    if found is not None:
+        span, what = rows.spans.of(found), "an aggregate in EXISTS"
+        raise SyntaxRefused(outside(what, span, "one row, whatever there is", "SELECT 1"))
+    if not item.is_star and not isinstance(item, exp.Null):
+        rows.bind(item)
 
 
 def _inside(inner: Scope, outer: Scope) -> Scope:

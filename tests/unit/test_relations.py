@@ -153,6 +153,7 @@ OFFERED = [
     ("(SELECT * FROM staff «LIMIT 10»)", "(SELECT * FROM staff)"),
     ("(SELECT * FROM staff «ORDER BY age») s", "(SELECT * FROM staff) s"),
     ("visits v «SEMI» JOIN regions r USING (region)", "visits v JOIN regions r USING (region)"),
+    ("regions r «SEMI» JOIN visits v USING (region)", "regions r JOIN visits v USING (region)"),
     # what stands over the caret
     ("(SELECT DISTINCT «dept» FROM staff)", "person_id, dept"),
     ("(SELECT age, «salary AS age» FROM staff)", "salary AS age_2"),
