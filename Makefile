@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 k ?=
+sets ?= 3
+draws ?= 4
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check test slow corpus corpus-update fix docs data demo bench study clean
@@ -54,8 +56,8 @@ demo: $(STAMP)  ## set up, then groups, a quantile and a refusal on the sample d
 bench: $(STAMP)  ## ratios to DuckDB's own answer, side by side in one run
 	$(BIN)/python -m tests.bench
 
-study: $(STAMP)  ## accuracy of released values, against closed forms and exact laws
-	$(BIN)/python -m tests.study
+study: $(STAMP)  ## accuracy of released values (draws=12 for more of quantiles; sets=9)
+	$(BIN)/python -m tests.study $(sets) $(draws)
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

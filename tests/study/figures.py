@@ -44,10 +44,14 @@ class Figure:
 
 def table(figures: Sequence[Figure]) -> str:
     """Write figures as a table of Markdown that reads as it stands."""
-    rows = [HEAD, *(figure.cells for figure in figures)]
+    return markdown([HEAD, *(figure.cells for figure in figures)])
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """Write a table, its first row being the heads."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    rows.insert(1, tuple("-" * width for width in widths))
-    return "\n".join(_line(row, widths) for row in rows)
+    ruled = [rows[0], ["-" * width for width in widths], *rows[1:]]
+    return "\n".join(_line(row, widths) for row in ruled)
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:

@@ -36,9 +36,13 @@ class NumberedKey:
 
     @property
     def limits(self) -> str | None:
-        """Write what keeps to a run."""
+        """Write what keeps to a run; to all of an enumeration, what is cheap for each row."""
         run = self._run
-        return None if run is None else f"{self._text} BETWEEN {run[0]} AND {run[-1]}"
+        if run is None:
+            return None
+        if self.kept is not None and len(run) == len(self.kept):
+            return f"g{self.index} IS NOT NULL"
+        return f"{self._text} BETWEEN {run[0]} AND {run[-1]}"
 
     @property
     def join(self) -> str | None:

@@ -24,12 +24,12 @@ _TEXTS = (
 )
 _MOMENTS = (
     "date_diff date_trunc day dayofweek dayofyear epoch_us hour isodow isoyear last_day minute "
-    "month quarter second to_days to_microseconds to_months week year"
+    "month quarter second strftime to_days to_microseconds to_months week year"
 )
 _LISTS = "list_filter list_value"
 ROW_FUNCTIONS = frozenset(" ".join([_NUMBERS, _TEXTS, _MOMENTS, _LISTS]).split())
 """What computes values of a row."""
 UNIT_FUNCTIONS = frozenset(["bool_and", "bool_or", "count", "count_star", "max", "min", "sum"])
 """What computes values of the rows of one unit."""
-WINDOW_FUNCTIONS = UNIT_FUNCTIONS | {"dense_rank", "lag", "lead", "rank", "row_number"}
+WINDOW_FUNCTIONS = UNIT_FUNCTIONS | {"dense_rank", "lag", "lead", "ntile", "rank", "row_number"}
 """What computes values of a row's place among the rows of its unit."""
