@@ -54,7 +54,7 @@ MOST_DRAWN = 64
 MOST_JOINT = 16
 """Quantiles that are drawn as one list: work grows with the square of their number."""
 MOST_JOINT_DRAWN = 144
-"""Quantiles of all groups together: nine of them take a second or two."""
+"""Quantiles of all groups together: nine of them take about a second."""
 Orders = tuple[Fraction, ...]
 
 

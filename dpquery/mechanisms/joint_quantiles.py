@@ -246,7 +246,7 @@ class SmoothedJointQuantiles(_Joint):
     Utility:
         A value that many rows share is found: deciles of 100,000 salaries, of which a fifth are
         equal, are 3 to 4 rows off at epsilon 1, a little nearer than by the recursion, and take
-        a second or two.
+        about a second.
 
     Checked:
         by its law and its samples; claim and proof reread 2026-11-18
