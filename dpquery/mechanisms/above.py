@@ -63,8 +63,8 @@ def halved(one: Above, exponent: int) -> Above:
 def loosened(one: Above) -> Above:
     """Add one part in 2^SPARE.
 
-    A sum of n pairs is then above the sum of their integers too, each of them rounded upwards
-    to the sum's own last digit after being halved: that takes n 2^-63 + 2^-60 of all.
+    A sum of n pairs is then above the sum of their integers too, where each of them was halved
+    by itself and rounded upwards to the sum's own last digit: n 2^-63 + 2^-60 of all, or less.
     """
     a, x = one
     a += a >> SPARE

@@ -127,9 +127,9 @@ class JointPaths:
 
 @dataclass(slots=True)
 class _Walk:
-    """What a list goes through, and 2^exponent over / under.
+    """What a list goes through, and what its probability of being proposed is.
 
-    That is 1 by Z times the probability of the walk, and then by that of its list.
+    2^exponent over / under is one over Z times that probability.
     """
 
     runs: list[tuple[int, int]]
@@ -146,12 +146,12 @@ class _Walk:
     def picked(
         self, whole: Above, parts: Iterable[tuple[Key, Above]], randomness: Randomness
     ) -> Key | None:
-        """Pick a part of a sum with probability own / whole."""
+        """Pick a part of a sum with probability own / whole, or none with what is missing."""
         end, exponent = whole
         number = randomness.below(max(1, end))
-        for key, (a, x) in parts:
-            own = a << x - exponent if x >= exponent else (a >> min(exponent - x, MANY)) + 1
-            if a and number < own:
+        for key, part in parts:
+            own = _rounded(part, exponent)
+            if number < own:
                 self.over *= end
                 self.under *= own
                 return key
@@ -169,6 +169,14 @@ class _Walk:
         if randomness.below(self.under << max(0, spare)) >= self.over << max(0, -spare):
             return False
         return shrunk_coin(x, max(0, shown), randomness)
+
+
+def _rounded(part: Above, exponent: int) -> int:
+    """Give a pair as a multiple of 2^exponent, rounded upwards."""
+    a, x = part
+    if x >= exponent:
+        return a << x - exponent
+    return (a >> min(exponent - x, MANY)) + 1 if a else 0
 
 
 @dataclass(frozen=True, slots=True)
