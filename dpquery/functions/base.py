@@ -98,7 +98,13 @@ SMOOTH = Parameter(
     "how far from a value of the right rank all are as good, as in rho_smooth=100; "
     "for mechanism='inverse_sensitivity'",
 )
-MECHANISM_ALIASES = {"recexp": "recursive", "indexp": "independent", "qexp": "exponential"}
+MECHANISM_ALIASES = {
+    "recexp": "recursive",
+    "indexp": "independent",
+    "jointexp": "joint",
+    "hsjointexp": "smoothed_joint",
+    "qexp": "exponential",
+}
 """Names under which mechanisms are known elsewhere."""
 COMMON = (EPS, RHO, DELTA, MAX_ROWS, MECHANISM)
 

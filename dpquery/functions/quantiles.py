@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
 
+from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.events import Event
 from dpquery.functions.base import Facts, Measured, Step
 from dpquery.functions.codes import from_code
@@ -30,10 +31,13 @@ from dpquery.functions.ranked import (
 from dpquery.ir import Call, Histogram, Measure, Weight
 from dpquery.mechanisms import (
     IndependentQuantiles,
+    JointQuantiles,
     Mechanism,
     RecursiveQuantiles,
+    SmoothedJointQuantiles,
     ThresholdQuantiles,
     TreeQuantiles,
+    joint_move,
     rank_range,
     threshold_cost,
 )
@@ -47,6 +51,10 @@ __all__ = ["OF_LISTS", "plan_list"]
 
 MOST_DRAWN = 64
 """More quantiles than that are read from a tree of counts."""
+MOST_JOINT = 16
+"""Quantiles that are drawn as one list: work grows with the square of their number."""
+MOST_JOINT_DRAWN = 144
+"""Quantiles of all groups together: nine of them take about a second."""
 Orders = tuple[Fraction, ...]
 
 
@@ -160,7 +168,8 @@ def plan_list(call: Call, orders: Orders, facts: Facts) -> QuantilesRelease:
 
     Raises:
         NameRefused: DPQ205 a mechanism that answers one quantile.
-        PlanRefused: DPQ401 no bounds, DPQ404 too fine a grid, DPQ405 too many groups.
+        PlanRefused: DPQ401 no bounds, DPQ404 too fine a grid or too many quantiles to be drawn
+            together, DPQ405 too many groups.
     """
     if call.options.mechanism not in (None, *OF_LISTS):
         raise unfit_mechanism(call, "of a list", OF_LISTS, "one quantile")
@@ -168,6 +177,8 @@ def plan_list(call: Call, orders: Orders, facts: Facts) -> QuantilesRelease:
         raise needless(call, call.options.delta_span, OF_LISTS[0])
     code, rising = grid_of(call), tuple(sorted(set(orders)))
     name, why = _chosen(call, len(rising))
+    if name in _JOINT:
+        _refuse_joint(call, len(rising), facts.cells)
     refuse_many(call, facts.cells, 1 if name in _OF_ONE_SCAN else len(rising))
     weight = weight_for(call, facts, _denominator(rising))
     measure = Histogram(weight, code, call.condition)
@@ -184,6 +195,28 @@ def _chosen(call: Call, count: int) -> tuple[str, str]:
     if count > MOST_DRAWN:
         return "tree", f"{count} quantiles: a tree of counts errs alike for any number of them"
     return "recursive", f"{count} quantiles: each row is in few of their draws, by halving"
+
+
+def _refuse_joint(call: Call, count: int, groups: int) -> None:
+    """Refuse more quantiles at once than a list of them can be drawn in reasonable time.
+
+    Raises:
+        PlanRefused: DPQ404.
+    """
+    if count <= MOST_JOINT and count * groups <= MOST_JOINT_DRAWN:
+        return
+    most = MOST_JOINT if count > MOST_JOINT else MOST_JOINT_DRAWN
+    drawn = f"{count} quantiles" + (f" of {groups:,} groups" if count <= MOST_JOINT else "")
+    raise PlanRefused(
+        Diagnostic(
+            "DPQ404",
+            f"{call.function} draws at most {most} quantiles together",
+            call.options.mechanism_span or call.span,
+            drawn,
+            ("drawn as one list, each of them makes the others take longer.",),
+            ("mechanism='recursive'", "is as good, and answers more of them"),
+        )
+    )
 
 
 def _denominator(orders: Orders) -> int:
@@ -231,6 +264,24 @@ def _independent(asked: _Asked, measure: Histogram) -> Planned:
     return replace(mechanism, bins=min(mechanism.bins, asked.bins)), distance
 
 
+def _joint(asked: _Asked, measure: Histogram) -> Planned:
+    return _drawn_together(JointQuantiles, asked, measure)
+
+
+def _smoothed_joint(asked: _Asked, measure: Histogram) -> Planned:
+    return _drawn_together(SmoothedJointQuantiles, asked, measure)
+
+
+def _drawn_together(
+    kind: type[JointQuantiles | SmoothedJointQuantiles], asked: _Asked, measure: Histogram
+) -> Planned:
+    substitution = asked.facts.neighbours is Neighbours.SUBSTITUTE
+    move = joint_move(asked.orders, substitution=substitution, grouped=asked.facts.grouped)
+    distance, most = measure.weight.total, most_weight(asked.weight)
+    mechanism = kind.calibrated(asked.orders, asked.cells, most, move, distance, asked.epsilon)
+    return replace(mechanism, bins=min(mechanism.bins, asked.bins)), distance
+
+
 def _tree(asked: _Asked, measure: Histogram) -> Planned:
     distance = sensitivity(measure, asked.facts.neighbours, grouped=asked.facts.grouped)
     leaves = ranges_for(asked.facts.cells)
@@ -258,7 +309,10 @@ _PLANNERS: dict[str, Callable[[_Asked, Histogram], Planned]] = {
     "independent": _independent,
     "tree": _tree,
     "histogram": _thresholds,
+    "joint": _joint,
+    "smoothed_joint": _smoothed_joint,
 }
+_JOINT = frozenset({"joint", "smoothed_joint"})
 _OF_ONE_SCAN = frozenset({"tree", "histogram"})
 OF_LISTS = tuple(_PLANNERS)
 """The mechanisms that answer a list."""

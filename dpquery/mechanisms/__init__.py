@@ -14,6 +14,11 @@ from dpquery.mechanisms.finite_exponential import FiniteExponential
 from dpquery.mechanisms.gap_quantile import GapQuantile
 from dpquery.mechanisms.grid_quantile import GridQuantile, rank_range
 from dpquery.mechanisms.independent_quantiles import IndependentQuantiles
+from dpquery.mechanisms.joint_quantiles import (
+    JointQuantiles,
+    SmoothedJointQuantiles,
+    joint_move,
+)
 from dpquery.mechanisms.majority import Majority
 from dpquery.mechanisms.mean_selection import MeanExponential, MeanInverseSensitivity
 from dpquery.mechanisms.noisy_quantile import NoisyQuantile
@@ -38,6 +43,7 @@ __all__ = [
     "GapQuantile",
     "GridQuantile",
     "IndependentQuantiles",
+    "JointQuantiles",
     "Majority",
     "MeanExponential",
     "MeanInverseSensitivity",
@@ -49,8 +55,10 @@ __all__ = [
     "Randomness",
     "RecursiveQuantiles",
     "SmoothQuantile",
+    "SmoothedJointQuantiles",
     "ThresholdQuantiles",
     "TreeQuantiles",
+    "joint_move",
     "rank_range",
     "threshold_cost",
 ]
@@ -71,6 +79,8 @@ ALL: tuple[type[Mechanism], ...] = (
     MeanInverseSensitivity,
     GapQuantile,
     IndependentQuantiles,
+    JointQuantiles,
+    SmoothedJointQuantiles,
     NoisyQuantile,
     RecursiveQuantiles,
     SmoothQuantile,

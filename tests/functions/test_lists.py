@@ -15,6 +15,7 @@ import pytest
 
 from dpquery.errors import NameRefused, PlanRefused
 from dpquery.functions.quantiles import QuantilesRelease
+from dpquery.ir import Call
 from dpquery.privacy import Neighbours
 from dpquery.sensitivity import sensitivity
 from dpquery.types import INTEGER
@@ -47,6 +48,8 @@ SMALL = {
     "recursive": lambda mechanism: replace(mechanism, spread=1),
     "independent": lambda mechanism: mechanism,
     "histogram": lambda mechanism: mechanism,
+    "joint": lambda mechanism: mechanism,
+    "smoothed_joint": lambda mechanism: replace(mechanism, spread=1),
 }
 """As they are planned, but for grids so fine that their laws could not be written down."""
 
@@ -96,6 +99,10 @@ ATTAINED = {
                   "two groups, limit 2": 0.19},
     "independent": {"ungrouped": 0.4, "limit 1": 0.35, "limit 2": 0.3, "two groups": 0.3,
                     "two groups, limit 2": 0.1},
+    "joint": {"ungrouped": 0.49, "limit 1": 0.37, "limit 2": 0.31, "two groups": 0.3,
+              "two groups, limit 2": 0.15},
+    "smoothed_joint": {"ungrouped": 0.52, "limit 1": 0.41, "limit 2": 0.34,
+                       "two groups": 0.25, "two groups, limit 2": 0.17},
 }  # fmt: skip
 """By at least one pair of so few cells and rows, under either relation. The law of noisy
 thresholds is written down for rows without weights only: it is as wide as they are heavy."""
@@ -123,6 +130,19 @@ def test_the_distance_of_added_rows_fails_for_replaced_ones(
     right = loss(name, SUBSTITUTE, "recursive")
     monkeypatch.setattr("dpquery.functions.quantiles.sensitivity", single_even_if_replaced)
     assert loss(name, SUBSTITUTE, "recursive") > max(0.85, 1.8 * right)
+
+
+@pytest.mark.parametrize("kind", ["joint", "smoothed_joint"])
+@pytest.mark.parametrize("name", ["ungrouped", "two groups"])
+def test_the_move_of_added_rows_fails_for_replaced_ones(
+    kind: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The median alone, of which a replaced row costs twice as much as an added one."""
+    right = release(name, SUBSTITUTE, kind).mechanism.move
+    added = release(name, ADD_REMOVE, kind).mechanism.move
+    assert right > added
+    monkeypatch.setattr("dpquery.functions.quantiles.joint_move", lambda *_, **__: added / 2)
+    assert loss(name, SUBSTITUTE, kind) > 1
 
 
 @pytest.mark.parametrize("relation", Neighbours)
@@ -168,6 +188,42 @@ def test_more_draws_than_scans_can_be_waited_for_are_refused() -> None:
     assert plan(asked, replace(ALONE, cells=1365, grouped=True))
     with pytest.raises(PlanRefused, match="1,365 groups"):
         plan(asked, replace(ALONE, cells=1366, grouped=True))
+
+
+@pytest.mark.parametrize(
+    ("count", "groups", "most"), [(16, 1, 17), (9, 16, 17), (1, 144, 145), (16, 9, 10)]
+)
+@pytest.mark.parametrize("mechanism", ["joint", "smoothed_joint"])
+def test_more_quantiles_than_can_be_drawn_together_are_refused(
+    mechanism: str, count: int, groups: int, most: int
+) -> None:
+    facts = replace(ALONE, cells=groups, grouped=groups > 1)
+    more = replace(facts, cells=most, grouped=True) if groups > 1 else facts
+
+    def asked(count: int) -> Call:
+        orders = [Fraction(k, count + 1) for k in range(1, count + 1)]
+        return call("DP_QUANTILE", column(INTEGER, 0, 9), order=orders, mechanism=mechanism)
+
+    assert plan(asked(count), facts)
+    with pytest.raises(PlanRefused, match="quantiles together") as refused:
+        plan(asked(count if groups > 1 else most), more)
+    assert refused.value.code == "DPQ404"
+
+
+@pytest.mark.parametrize("mechanism", ["joint", "smoothed_joint"])
+@pytest.mark.parametrize(
+    "rows",
+    [(), ((None,),), ((None,), (None,)), ((7,),), ((7,),) * 50, ((0,), (9,)) * 30],
+    ids=["none", "a NULL", "all NULL", "one", "all equal", "two values"],
+)
+def test_columns_with_little_in_them_are_answered(
+    mechanism: str, rows: tuple[tuple[object], ...]
+) -> None:
+    held = Held(World((0, 9)), tuple(((0, value),) for (value,) in rows))
+    asked = call("DP_QUANTILE", column(INTEGER, 0, 9), order=QUARTILES, mechanism=mechanism)
+    found = plan(asked, ALONE).run(held, Seeded(1))[0].value
+    assert [type(value) for value in found] == [int] * 3
+    assert 0 <= found[0] <= found[1] <= found[2] <= 9
 
 
 def test_a_grid_of_more_than_2_to_the_63_is_refused() -> None:
