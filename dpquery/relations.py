@@ -190,6 +190,7 @@ class WindowFunction(StrEnum):
     DENSE_RANK = "dense_rank"
     LAG = "lag"
     LEAD = "lead"
+    NTILE = "ntile"
     AGGREGATE = "aggregate"
 
 
@@ -216,6 +217,7 @@ class WindowColumn:
     parts: tuple[Expr, ...]
     order: tuple[Sorted, ...]
     offset: int
+    """How many rows away; of NTILE, how many parts."""
     type: Type
     domain: Interval = UNKNOWN
     aggregate: UnitAggregate | None = None

@@ -209,7 +209,9 @@ def _window(draw: st.DrawFn, depth: int) -> str:
     part = draw(st.sampled_from(["unit", "unit, k"]))
     order = draw(st.sampled_from(["i", "d DESC", "k, i", "j NULLS FIRST"]))
     number = draw(
-        st.sampled_from(["row_number()", "rank()", "dense_rank()", "lag(i)", "lead(j, 2)"])
+        st.sampled_from(
+            ["row_number()", "rank()", "dense_rank()", "ntile(3)", "lag(i)", "lead(j, 2)"]
+        )
     )
     total = draw(st.sampled_from(["COUNT(*)", "MAX(j)", "SUM(i)"]))
     return (

@@ -96,6 +96,7 @@ class Windows:
         if made.aggregate is not None:
             return aggregate_ref(made.aggregate, self.number, span)
         bounded = isinstance(made.argument, ColumnRef) and made.argument.bounded
+        bounded |= made.function is WindowFunction.NTILE
         longest = 0 if made.argument is None else longest_of(made.argument)
         return ColumnRef(
             span,
@@ -114,8 +115,12 @@ class Windows:
         self, node: exp.Window, rows: Conditions, name: str, parts: tuple[Expr, ...]
     ) -> WindowColumn:
         call = node.this
-        function = _FUNCTIONS.get(type(call))
+        function = _function(call)
         order = self._order(node, rows)
+        if function is WindowFunction.NTILE:
+            tiles = self._tiles(call)
+            ends = Interval(Fraction(1), Fraction(tiles))
+            return WindowColumn(name, function, None, parts, order, tiles, INTEGER, ends)
         if function is None:
             if order:
                 self._refuse_frame(node)
@@ -139,6 +144,16 @@ class Windows:
         return WindowColumn(
             name, function, argument, parts, order, steps, argument.type, argument.domain
         )
+
+    def _tiles(self, call: exp.Expr) -> int:
+        """Read into how many parts NTILE parts the rows of a unit."""
+        given = call.expressions
+        tiles = _steps(given[0]) if len(given) == 1 else None
+        if not tiles:
+            span = self.context.spans.of(given[0] if given else call)
+            label = f"a literal from 1 to {_FURTHEST} is needed"
+            raise SyntaxRefused(outside("ntile of this", span, label, "ntile(4)"))
+        return tiles
 
     def _order(self, node: exp.Window, rows: Conditions) -> tuple[Sorted, ...]:
         order = node.args.get("order")
@@ -188,12 +203,18 @@ class Windows:
                 self.context.spans.of(node),
                 "ordered, or with a frame",
                 (
-                    "aggregates are over all rows of a part; row_number, rank, dense_rank, lag",
-                    "and lead take an order.",
+                    "aggregates are over all rows of a part; row_number, rank, dense_rank,",
+                    "ntile, lag and lead take an order.",
                 ),
                 (self._unordered(node),),
             )
         )
+
+
+def _function(call: exp.Expr) -> WindowFunction | None:
+    if isinstance(call, exp.Anonymous) and str(call.this).upper() == "NTILE":
+        return WindowFunction.NTILE
+    return _FUNCTIONS.get(type(call))
 
 
 def written_out(node: exp.Expr, items: Sequence[exp.Expr], scope: Scope) -> exp.Expr:

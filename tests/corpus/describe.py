@@ -42,6 +42,7 @@ from dpquery.relations import (
     UnitJoin,
     WindowColumn,
     Windowed,
+    WindowFunction,
     only_table,
 )
 from dpquery.types import Kind, Type
@@ -139,6 +140,7 @@ def windowed(one: WindowColumn) -> str:
         return aggregated(one.aggregate)
     order = [f"{text(key.expr)}{' desc' if key.descending else ''}" for key in one.order]
     argument = "" if one.argument is None else f"{text(one.argument)}, {one.offset}"
+    argument = str(one.offset) if one.function is WindowFunction.NTILE else argument
     parts = [text(part) for part in one.parts]
     return (
         f"{one.name} {one.function}({argument}) over ({', '.join(parts)}; {', '.join(order)})"

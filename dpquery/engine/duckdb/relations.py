@@ -38,7 +38,12 @@ from dpquery.types import Kind, Type
 
 __all__ = ["Nested"]
 
-_PLACED = frozenset({WindowFunction.ROW_NUMBER, WindowFunction.LAG, WindowFunction.LEAD})
+_PLACED = frozenset(
+    {
+        *(WindowFunction.ROW_NUMBER, WindowFunction.NTILE),
+        *(WindowFunction.LAG, WindowFunction.LEAD),
+    }
+)
 """Windows in which a row's place counts."""
 ZERO = "CAST('0.0' AS DOUBLE)"
 
@@ -260,7 +265,7 @@ class Nested(Values):
         by = f" ORDER BY {', '.join(order)}"
         if not ranked:
             by = self._order_of_all(node.source, *order) + (f", {twins}" if twins else "")
-        argument = ""
+        argument = str(column.offset) if column.function is WindowFunction.NTILE else ""
         if column.argument is not None:
             argument = f"{self.value(column.argument)}, {column.offset}"
         return f"{column.function}({argument}) OVER (PARTITION BY {parts}{by}) AS {name}"

@@ -266,12 +266,22 @@ def _over_part(
                 found[number] = rank
             case WindowFunction.DENSE_RANK:
                 found[number] = dense
+            case WindowFunction.NTILE:
+                found[number] = _tile(place, len(order), column.offset)
             case _:
                 back = -1 if column.function is WindowFunction.LAG else 1
                 other = place + back * column.offset
                 if column.argument is not None and 0 <= other < len(order):
                     found[number] = evaluate(column.argument, rows[order[other]])
     return found
+
+
+def _tile(place: int, rows: int, tiles: int) -> int:
+    """Give the part of a place where rows are parted evenly, the first parts longer by one."""
+    size, longer = divmod(rows, tiles)
+    if place < longer * (size + 1):
+        return place // (size + 1) + 1
+    return longer + (place - longer * (size + 1)) // size + 1
 
 
 def _compare(
