@@ -32,7 +32,10 @@ from dpquery.relations import (
 __all__ = ["Shape", "column", "inner", "listed", "plain"]
 
 _STAR = {"class": "STAR", "type": "STAR"}
-_PLACED = {WindowFunction.ROW_NUMBER, WindowFunction.LAG, WindowFunction.LEAD}
+_PLACED = {
+    *(WindowFunction.ROW_NUMBER, WindowFunction.NTILE),
+    *(WindowFunction.LAG, WindowFunction.LEAD),
+}
 _KINDS = {
     (False, False): "INNER",
     (True, False): "LEFT",

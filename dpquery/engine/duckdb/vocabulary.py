@@ -23,8 +23,9 @@ _TEXTS = (
     "translate trim"
 )
 _MOMENTS = (
-    "date_diff date_trunc day dayname dayofweek dayofyear epoch_us hour isodow isoyear last_day minute "
-    "month monthname quarter second strftime to_days to_microseconds to_months week year"
+    "date_diff date_trunc day dayname dayofweek dayofyear epoch_us hour isodow isoyear "
+    "last_day minute month monthname quarter second strftime to_days to_microseconds "
+    "to_months week year"
 )
 _LISTS = "list_filter list_value"
 ROW_FUNCTIONS = frozenset(" ".join([_NUMBERS, _TEXTS, _MOMENTS, _LISTS]).split())
