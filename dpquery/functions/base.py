@@ -87,7 +87,7 @@ SMOOTH = Parameter(
 )
 MECHANISM_ALIASES = {"recexp": "recursive", "indexp": "independent", "qexp": "exponential"}
 """Names under which mechanisms are known elsewhere."""
-COMMON = (EPS, RHO, DELTA, MAX_ROWS, MECHANISM)
+COMMON = (EPS, DELTA, MAX_ROWS, MECHANISM, RHO)
 
 
 @dataclass(frozen=True, slots=True)

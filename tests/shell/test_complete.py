@@ -86,7 +86,7 @@ def test_a_statement_is_followed_from_its_first_word_to_from(text: str, expected
         (
             "DP_COUNT(*, ",
             [
-                *("eps=", "delta=", "max_rows_contributed=", "mechanism="),
+                *("eps=", "delta=", "max_rows_contributed=", "mechanism=", "rho="),
                 *("max_groups_contributed=", "contribution_bounds_per_group="),
             ],
         ),
