@@ -106,7 +106,7 @@ MECHANISM_ALIASES = {
     "qexp": "exponential",
 }
 """Names under which mechanisms are known elsewhere."""
-COMMON = (EPS, RHO, DELTA, MAX_ROWS, MECHANISM)
+COMMON = (EPS, DELTA, MAX_ROWS, MECHANISM, RHO)
 
 
 @dataclass(frozen=True, slots=True)

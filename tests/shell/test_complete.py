@@ -90,7 +90,7 @@ def test_a_statement_is_followed_from_its_first_word_to_from(text: str, expected
         (
             "DP_COUNT(*, ",
             [
-                *("eps=", "rho=", "delta=", "max_rows_contributed=", "mechanism="),
+                *("eps=", "delta=", "max_rows_contributed=", "mechanism=", "rho="),
                 *("max_groups_contributed=", "contribution_bounds_per_group="),
             ],
         ),
@@ -204,7 +204,7 @@ def test_a_suggestion_takes_the_place_of_what_was_typed():
 def test_functions_come_with_their_signature():
     notes = {found.text: found.note for found in suggestions("SELECT DP_", "", KNOWN)}
     assert notes["DP_QUANTILE("].startswith("DP_QUANTILE(number or date, q, eps=, ")
-    assert notes["DP_COUNT("].startswith("DP_COUNT(* or x, eps=, rho=, ")
+    assert notes["DP_COUNT("].startswith("DP_COUNT(* or x, eps=, delta=, ")
     assert sorted(name.removesuffix("(") for name in notes) == sorted(
         [*names(), *INTERVAL_ENDS]
     )
