@@ -94,7 +94,7 @@ class KeysRelease:
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[FoundKeys]:
         """Draw the values."""
         counts = exact.counts(self.measure)
-        found = self.mechanism.select(counts, randomness)
+        found = self.mechanism.select(counts.tolist(), randomness)
         places = found[: self.most]  # they stand in an order of chance
         values = exact.chosen(self.measure, places)
         groups = _ordered(values)

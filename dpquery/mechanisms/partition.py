@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from operator import index
 from typing import ClassVar
 
 import numpy as np
 
 from dpquery.events import Approximate
 from dpquery.mechanisms.base import Distance
-from dpquery.mechanisms.exponential import Integers
 from dpquery.mechanisms.randomness import Randomness, less
 from dpquery.privacy import Loss
 
@@ -104,10 +104,10 @@ class PartitionSelection:
         loss = self.loss(distance)
         return Approximate(loss.epsilon, loss.delta)
 
-    def select(self, counts: Sequence[int] | Integers, randomness: Randomness) -> list[int]:
+    def select(self, counts: Sequence[int], randomness: Randomness) -> list[int]:
         """Give the places that are shown, in their order."""
         law = _law(self.epsilon, self.delta)
-        rows = np.minimum(np.asarray(counts, dtype=np.int64), len(law) - 1)
+        rows = np.array([min(index(count), len(law) - 1) for count in counts], dtype=np.int64)
         drawn = randomness.digits_below(1 << BITS, len(counts))
         table = np.array([divmod(p, 1 << DIGIT) for p in law[:-1]] + [(0, 0)], dtype=np.int64)
         shown = less(drawn, table[rows].T) | (rows == len(law) - 1)
