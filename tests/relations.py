@@ -163,7 +163,8 @@ def _semi(draw: st.DrawFn, depth: int) -> str:
                 "EXISTS (SELECT 1 FROM {0} y WHERE y.unit = x.unit AND y.j = x.i AND ({1}))",
                 "NOT EXISTS (SELECT 1 FROM {0} y WHERE y.unit = x.unit AND y.k = x.k)",
                 "EXISTS (SELECT 1 FROM {0} y WHERE x.unit = y.unit AND (y.d > x.d OR {1}))",
-                "NOT EXISTS (SELECT 1 FROM {0} y WHERE x.unit = y.unit AND y.c > x.c AND {1})",
+                "NOT EXISTS (SELECT 1 FROM {0} y "
+                "WHERE x.unit = y.unit AND y.c > x.c AND ({1}))",
                 "(x.unit, x.i, x.c) IN (SELECT unit, j, c FROM {0} y WHERE {1})",
                 "(x.k, x.unit) NOT IN (SELECT k, unit FROM {0} y WHERE {1})",
             ]

@@ -8,7 +8,9 @@ import re
 import stat
 from fractions import Fraction
 from pathlib import Path
+from typing import NoReturn
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +18,7 @@ import pytest
 from dpquery.budget.ledger import open_ledger
 from dpquery.engine import ENGINES, open_engine
 from dpquery.engine.base import FaultLog
+from dpquery.engine.duckdb import private
 from dpquery.errors import InternalError, ScanFailed
 from dpquery.policy.model import Column, DatabaseTable, LedgerSettings, Table
 from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP
@@ -207,3 +210,22 @@ def test_a_table_of_a_database_is_read_by_one_engine_and_fails_in_the_others(
     failure = failure_of(lambda: opened.open(plan.frontiers[0].scan, receipt_for(plan), 0))
     assert text_of(failure) == CONSTANT
     assert engine in ENGINES
+
+
+def test_an_instance_that_broke_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = write(tmp_path / "t.parquet", unit=[1, 2], x=[1, 2])
+
+    def broken(*_: object) -> NoReturn:
+        raise duckdb.FatalException("the database has been invalidated")
+
+    with world("duckdb", private_table([path], [X])) as small:
+        before = small.exact(ALL)
+        connection = small.engine._connection
+        with monkeypatch.context() as patch:
+            patch.setattr(private, "execute", broken)
+            with pytest.raises(ScanFailed):
+                small.exact(ALL)
+        assert small.exact(ALL) == before
+        assert small.engine._connection is not connection

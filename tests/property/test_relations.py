@@ -24,7 +24,7 @@ from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.private import DuckDBEngine
 from dpquery.engine.duckdb.public import PublicEngine
 from dpquery.engine.python.engine import PythonEngine
-from dpquery.errors import QueryRefused
+from dpquery.errors import QueryRefused, ScanFailed
 from dpquery.plan import Plan, make_plan
 from dpquery.policy.model import LedgerSettings, Policy
 from dpquery.privacy import Neighbours
@@ -114,7 +114,8 @@ class Sides:
             paths = {table: self._paths(number, table) for table in TABLES}
             place = self.place / str(number)
             self.policies.append(policy_over(paths, place, Neighbours.ADD_REMOVE))
-        log = FaultLog(None)
+        self.faults = self.place / "faults"
+        log = FaultLog(self.faults)
         self.public = PublicEngine(self.policies[0])
         self.duckdb = [
             DuckDBEngine(policy, log, self.public, threads)
@@ -154,8 +155,11 @@ class Sides:
 
     def drawn(self, side: int, plan: Plan) -> list[Drawn]:
         """Give what both engines count on one side."""
-        expected = drawn(self.oracle[side], plan, self.ledger)
-        assert drawn(self.duckdb[side], plan, self.ledger) == expected
+        try:
+            expected = drawn(self.oracle[side], plan, self.ledger)
+            assert drawn(self.duckdb[side], plan, self.ledger) == expected
+        except ScanFailed:
+            pytest.fail(self.faults.read_text("utf-8"))
         return expected
 
     def require_promise(self, case: Case) -> None:

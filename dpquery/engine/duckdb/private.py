@@ -69,7 +69,7 @@ class DuckDBEngine:
         """
         receipt.open(frontier, scan)
         try:
-            return guarded(self._log, lambda: self._read(scan))
+            return guarded(self._log, lambda: self._read_whole(scan))
         except KeyboardInterrupt:
             self.close()  # what was being kept may be half made
             raise
@@ -100,6 +100,14 @@ class DuckDBEngine:
         """Give the tables that a scan reads, each once."""
         names = dict.fromkeys(one.table for one in tables_of(scan.relation))
         return [self._tables[name] for name in names]
+
+    def _read_whole(self, scan: Scan) -> Exact:
+        """Read, and let go of an instance that broke: it would fail every scan after this."""
+        try:
+            return self._read(scan)
+        except (duckdb.FatalException, duckdb.InternalException):
+            self.close()
+            raise
 
     def _read(self, scan: Scan) -> Exact:
         tables = self._read_by(scan)
