@@ -17,13 +17,14 @@ import pytest
 
 from dpquery.budget.charge import Receipt
 from dpquery.budget.ledger import open_ledger
+from dpquery.ceilings import Ceiling
 from dpquery.errors import DPQueryError, InternalError, PolicyInvalid
 from dpquery.functions.quantiles import OF_LISTS
 from dpquery.functions.search import Block, blocks_of
 from dpquery.ir import Code
 from dpquery.narrowing import with_bounds
 from dpquery.policy.model import Bounds, Column, LedgerSettings, Policy
-from dpquery.privacy import Neighbours
+from dpquery.privacy import Loss, Neighbours
 from dpquery.release import find_bounds
 from dpquery.session import Session
 from dpquery.source import Source
@@ -306,10 +307,9 @@ def test_what_breaks_after_keeping_has_the_bounds(ordinary, monkeypatch):
 
 def test_a_refusal_for_lack_of_budget_names_the_whole_call(ordinary):
     policy = policy_over(ordinary, single=True)
-    with session(replace(policy, analysts={"a": policy.budget.limit})) as opened:
-        opened._limits = replace(
-            opened._limits, session=replace(policy.budget.limit, epsilon=3)
-        )
+    with session(policy) as opened:
+        three = Ceiling(Loss(Fraction(3), policy.budget.limit.delta))
+        opened._limits = replace(opened._limits, session=three)
         with pytest.raises(DPQueryError) as refused:
             opened.sql(auto("DP_SUM(i", 5))
         assert refused.value.diagnostic.label == "asks for 5"

@@ -33,6 +33,7 @@ OF_ARGUMENT = {
     Argument.ORDERED: (*NUMBERS, "day", "at"),
     Argument.CONDITION: ("b", "i > 0"),
     Argument.LISTED: ("g", "i", "b"),
+    Argument.DISCRETE: ("g", "i", "m", "b", "day", "at"),
 }
 CHOSEN = {"g": (str, "a", "empty"), "i": (int, -5, 100), "b": (bool, False, True)}
 MORE = {"DP_QUANTILE": ", 0.9", "DP_FIRST_ABOVE": ", 2", "DP_TOP_K": ", 2"}
@@ -53,6 +54,8 @@ def wanted(function: DPFunction, name: str) -> Wanted:
     match function.name:
         case "DP_MODE" | "DP_TOP_K":
             return CHOSEN[name]
+        case "DP_KEYS" if name in CHOSEN:
+            return CHOSEN[name]
         case "DP_COUNT" | "DP_COUNT_IF":
             return int, *anywhere
         case "DP_MAJORITY":
@@ -69,7 +72,7 @@ def wanted(function: DPFunction, name: str) -> Wanted:
 
 
 def calls(function: DPFunction, mechanism: str) -> Iterator[tuple[str, Wanted]]:
-    delta = ", delta=1e-9" if mechanism == "gaussian" else ""
+    delta = ", delta=1e-9" if mechanism in {"gaussian", "partition"} else ""
     named = f", mechanism='{mechanism}'" if len(function.mechanisms) > 1 else ""
     more = MORE.get(function.name, "")
     for name in OF_ARGUMENT[function.argument]:
@@ -97,7 +100,7 @@ def test_every_mechanism_answers(
     sessions: list[Session], function: DPFunction, mechanism: str
 ) -> None:
     asked, expected = zip(*calls(function, mechanism), strict=True)
-    may_miss = function.name == "DP_FIRST_ABOVE"  # no value may have so many rows
+    may_miss = function.name in {"DP_FIRST_ABOVE", "DP_KEYS"}  # none may have so many rows
     for opened in sessions:
         (row,) = opened.sql(f"SELECT {', '.join(asked)} FROM t").rows
         # The k largest groups are a list: each of them is a value.
