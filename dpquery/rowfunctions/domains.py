@@ -29,11 +29,12 @@ from dpquery.expr import (
     Operator,
     Scalar,
     Widen,
+    children,
     columns_of,
 )
 from dpquery.rowfunctions import named
 from dpquery.rowfunctions.conditional import is_nothing, never_null
-from dpquery.rowfunctions.evaluate import constant, evaluate
+from dpquery.rowfunctions.evaluate import combined, constant, evaluate
 from dpquery.rowfunctions.ranges import Facts, implied
 from dpquery.types import EPOCH, Interval, Kind, Type
 
@@ -154,13 +155,30 @@ def _computed(expr: Expr, facts: Facts) -> Values | None:
     domains = [values_of(column, facts) for column in columns.values()]
     known = [domain for domain in domains if domain is not None]
     if len(known) < len(domains) or prod(map(len, known)) > MAX_COMPUTED:
-        return _between(expr, facts)
+        return _between(expr, facts) or _of_parts(expr, facts)
     held = [
         [constant(value, column.type) for value in domain]
         for column, domain in zip(columns.values(), known, strict=True)
     ]
     names = list(columns)
     results = {evaluate(expr, dict(zip(names, row, strict=True))) for row in product(*held)}
+    return _sorted(_scalar(value, expr.type) for value in results)
+
+
+def _of_parts(expr: Expr, facts: Facts) -> Values | None:
+    """Compute an expression for every combination of what its parts can be."""
+    if not isinstance(expr, Apply | Arithmetic | Widen | Negate):
+        return None
+    parts = children(expr)
+    domains = [values_of(part, facts) for part in parts]
+    known = [domain for domain in domains if domain is not None]
+    if len(known) < len(domains) or prod(map(len, known)) > MAX_COMPUTED:
+        return None
+    held = [
+        [constant(value, part.type) for value in domain]
+        for part, domain in zip(parts, known, strict=True)
+    ]
+    results = {combined(expr, list(operands)) for operands in product(*held)}
     return _sorted(_scalar(value, expr.type) for value in results)
 
 

@@ -36,7 +36,7 @@ from dpquery.rowfunctions import named
 from dpquery.rowfunctions.base import Value
 from dpquery.types import DOUBLE, Kind, Type, ordinal
 
-__all__ = ["Row", "constant", "evaluate"]
+__all__ = ["Row", "combined", "constant", "evaluate"]
 
 Row = Mapping[tuple[int, str], Value]
 """Values by relation and name of their column."""
@@ -65,7 +65,13 @@ def evaluate(expr: Expr, row: Row) -> Value:
             return evaluate(operand, row) is None
         case Logic(conjunction=conjunction, parts=parts):
             return _joined(conjunction, [evaluate(part, row) for part in parts])
-    operands = [evaluate(child, row) for child in children(expr)]
+    return combined(expr, [evaluate(child, row) for child in children(expr)])
+
+
+def combined(
+    expr: Widen | Negate | Not | Compare | In | Arithmetic | Apply, operands: list[Value]
+) -> Value:
+    """Give the value of a node whose operands have these values."""
     if isinstance(expr, Apply):
         return _called(expr, operands)
     return None if any(value is None for value in operands) else _applied(expr, operands)
