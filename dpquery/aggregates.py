@@ -6,7 +6,6 @@ its aliases, without `DP_`. Nothing is checked here; the call becomes text, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 
@@ -46,8 +45,7 @@ class Aggregate:
         Raises:
             QueryRefused: an argument is not one expression, or a value has no literal.
         """
-        taker = self.name.removeprefix("DP_").lower()
-        parts = [*self._about(taker)]
+        parts = [self.subject()] if self.arguments or self.function.star else []
         parts += [Written((written_setting(value),)) for value in self.arguments[1:]]
         parts += [
             Written((f"{written_name(option)}={written_setting(value)}",))
@@ -56,16 +54,20 @@ class Aggregate:
         call = Written((f"{self.name}(",)) + joined(", ", parts) + Written((")",))
         if not self.conditions:
             return call
-        kept = [shut(text, Place.CONDITION, f"{taker}().where") for text in self.conditions]
+        taker = f"{self._taker}().where"
+        kept = [shut(text, Place.CONDITION, taker) for text in self.conditions]
         return call + Written((" FILTER (WHERE ",)) + joined(" AND ", kept) + Written((")",))
 
-    def _about(self, taker: str) -> Iterator[Written]:
-        """Write what is asked about: all rows where nothing is said and a star may stand."""
-        if self.arguments:
-            distinct = "DISTINCT " if self.distinct else ""
-            yield Written((distinct,)) + shut(self.arguments[0], Place.VALUE, taker)
-        elif self.function.star:
-            yield Written(("*",))
+    def subject(self) -> Written:
+        """Give what is asked about as text: all rows where nothing is said."""
+        if not self.arguments:
+            return Written(("*",))
+        distinct = "DISTINCT " if self.distinct else ""
+        return Written((distinct,)) + shut(self.arguments[0], Place.VALUE, self._taker)
+
+    @property
+    def _taker(self) -> str:
+        return self.name.removeprefix("DP_").lower()
 
 
 class Maker:

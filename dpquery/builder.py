@@ -52,7 +52,8 @@ class Query:
     alias: str | None = None
     joins: tuple[Written, ...] = ()
     conditions: tuple[Written, ...] = ()
-    groups: tuple[tuple[str | None, Written], ...] = ()
+    shown: tuple[tuple[str | None, Written], ...] = ()
+    groups: tuple[Written, ...] = ()
     items: tuple[tuple[str | None, Written], ...] = ()
     kept: tuple[Written, ...] = ()
     keys: tuple[Written, ...] = ()
@@ -100,15 +101,16 @@ class Query:
         added = tuple(shut(text, Place.CONDITION, "where") for text in conditions)
         return replace(self, conditions=self.conditions + added)
 
-    def group_by(self, *expressions: str, **named: str) -> Query:
-        """Answer by groups: columns, or expressions, with a name of their own if given one.
+    def group_by(self, *expressions: Aggregate | str, **named: Aggregate | str) -> Query:
+        """Answer by groups: columns, expressions or `dpquery.keys`, with a name if given one.
 
         Raises:
             QueryRefused: a text is not one expression.
         """
-        parts = [(None, text) for text in expressions] + list(named.items())
-        added = tuple((name, shut(text, Place.VALUE, "group_by")) for name, text in parts)
-        return replace(self, groups=self.groups + added)
+        parts = [(None, item) for item in expressions] + list(named.items())
+        shown = tuple((name, _subject(item, "group_by")) for name, item in parts)
+        groups = tuple(_item(item, "group_by") for _, item in parts)
+        return replace(self, shown=self.shown + shown, groups=self.groups + groups)
 
     def agg(self, *items: Aggregate | str, **named: Aggregate | str) -> Query:
         """Ask for released values, as `n=dpquery.count(eps=0.5)`, or expressions of such.
@@ -117,7 +119,7 @@ class Query:
             QueryRefused: a text is not one expression, or a value has no literal.
         """
         parts = [(None, item) for item in items] + list(named.items())
-        added = tuple((name, _item(item)) for name, item in parts)
+        added = tuple((name, _item(item, "agg")) for name, item in parts)
         return replace(self, items=self.items + added)
 
     def having(self, *conditions: str) -> Query:
@@ -186,11 +188,11 @@ class Query:
     def _written(self) -> Written:
         return (
             Written(("SELECT ",))
-            + joined(", ", [_named(*item) for item in self.groups + self.items] or [_ALL])
+            + joined(", ", [_named(*item) for item in self.shown + self.items] or [_ALL])
             + Written((f" FROM {_table_of(self)}",))
             + joined("", self.joins)
             + _clause("WHERE", " AND ", self.conditions)
-            + _clause("GROUP BY", ", ", [written for _, written in self.groups])
+            + _clause("GROUP BY", ", ", self.groups)
             + _clause("HAVING", " AND ", self.kept)
             + _clause("ORDER BY", ", ", self.keys)
             + Written((self.most,))
@@ -200,8 +202,13 @@ class Query:
 _ALL = Written(("*",))
 
 
-def _item(item: Aggregate | str) -> Written:
-    return item.written() if isinstance(item, Aggregate) else shut(item, Place.VALUE, "agg")
+def _item(item: Aggregate | str, taker: str) -> Written:
+    return item.written() if isinstance(item, Aggregate) else shut(item, Place.VALUE, taker)
+
+
+def _subject(item: Aggregate | str, taker: str) -> Written:
+    """Write what a group shows: of groups that are found, the expression they are values of."""
+    return item.subject() if isinstance(item, Aggregate) else shut(item, Place.VALUE, taker)
 
 
 def _table_of(table: Query | str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from html import escape
 
 from dpquery.budget.accountant import Spent, additive, basic
@@ -78,16 +79,23 @@ def explain(
         lines += _frontier(frontier, policy)
         lines.append(f"scan         {sql}")
     lines += [f"note         {note}" for note in plan.notes]
-    lines.append(f"budget       {_balance(standing, additive(plan.charge.events))}")
+    asked, most = additive(plan.charge.events), policy.budget.max_epsilon_per_query
+    rest = _rest(standing, asked) if most is None or charge.epsilon <= most else _capped(most)
+    lines.append(f"budget       {decimal_text(standing.left.epsilon)} left; {rest}")
     return Explanation(charge, steps, tuple(part for line in lines for part in _wrapped(line)))
 
 
-def _balance(standing: Standing, asked: Spent) -> str:
-    rest = "too little for it"
-    if standing.admits(asked):
-        after = replace(standing, total=standing.total + asked)
-        rest = f"{decimal_text(after.left.epsilon)} after it"
-    return f"{decimal_text(standing.left.epsilon)} left; {rest}"
+def _rest(standing: Standing, asked: Spent) -> str:
+    if not standing.admits(asked):
+        return "too little for it"
+    if asked.loss.delta > standing.left_of_delta:
+        return f"delta {decimal_text(standing.left_of_delta)} left, too little for it"
+    after = replace(standing, total=standing.total + asked)
+    return f"{decimal_text(after.left.epsilon)} after it"
+
+
+def _capped(most: Fraction) -> str:
+    return f"one query may spend {decimal_text(most)}, too little for it"
 
 
 def _split(steps: Sequence[Step]) -> str:

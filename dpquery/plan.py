@@ -227,8 +227,8 @@ def _notes(scan: Scan) -> Iterator[str]:
         )
     if told:
         yield (
-            f"each {unit} shows at most {_limits(told, 'different value')}; "
-            "which of its own, is decided by a keyed hash"
+            f"each {unit} shows at most {_limits(told, 'different value')}, "
+            "chosen by a keyed hash"
         )
 
 

@@ -131,7 +131,9 @@ class KeysRelease:
             function=self.function,
             mechanism=self.mechanism.name,
             epsilon=selected.epsilon + noted,
-            sensitivity=f"{self.distance} counts, each by 1",
+            sensitivity="1 count, by 1"
+            if self.distance == 1
+            else f"{self.distance} counts, each by 1",
             noise_scale=f"none; a value of {enough:,} units is shown half of the time",
             expected_error=f"of {self.mechanism.enough(LEVEL):,} units, it is shown",
             weight=self.measure.weight,

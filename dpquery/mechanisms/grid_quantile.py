@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import ClassVar
 
 from dpquery.events import BoundedRange
@@ -20,7 +21,7 @@ from dpquery.mechanisms.frontier import Frontier, Histogram, around
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Loss
 
-__all__ = ["GridQuantile", "least_rank", "rank_range"]
+__all__ = ["GridQuantile", "least_rank", "rank_range", "require_orders"]
 
 LARGEST_GRID = 1 << 63
 
@@ -43,6 +44,16 @@ def rank_range(
     if not substitution:
         return single
     return 2 * single if grouped else Fraction(total_weight)
+
+
+def require_orders(orders: Sequence[Fraction], cells: int) -> None:
+    """Refuse what is no rising list of orders on a grid."""
+    if not orders or not 0 <= orders[0] <= orders[-1] <= 1:
+        raise ValueError("orders lie between 0 and 1")
+    if any(low >= high for low, high in pairwise(orders)):
+        raise ValueError("each order is above the one before it")
+    if not 1 <= cells <= LARGEST_GRID:
+        raise ValueError("a grid has 1 to 2^63 cells")
 
 
 def least_rank(cells: int, rate: Fraction, confidence: Fraction) -> int:

@@ -18,7 +18,7 @@ from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.certified import log_above
 from dpquery.mechanisms.exponential import Integers
 from dpquery.mechanisms.frontier import Frontier, Histogram, spread_out
-from dpquery.mechanisms.grid_quantile import LARGEST_GRID
+from dpquery.mechanisms.grid_quantile import require_orders
 from dpquery.mechanisms.joint_paths import JointPaths, shares_of
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.recursive_quantiles import SPREAD
@@ -65,12 +65,7 @@ class _Joint:
     MOST_BINS: ClassVar[int]
 
     def __post_init__(self) -> None:
-        if not self.orders or not 0 <= self.orders[0] <= self.orders[-1] <= 1:
-            raise ValueError("orders lie between 0 and 1")
-        if any(low >= high for low, high in pairwise(self.orders)):
-            raise ValueError("each order is above the one before it")
-        if not 1 <= self.cells <= LARGEST_GRID:
-            raise ValueError("a grid has 1 to 2^63 cells")
+        require_orders(self.orders, self.cells)
         if self.rate <= 0 or self.move <= 0 or self.max_weight < 0:
             raise ValueError("a rate and a move are above zero, and a weight is not below")
         if self.bins < 2 or self.bins.bit_count() > 1:

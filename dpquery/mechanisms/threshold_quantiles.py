@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate, pairwise, product
+from itertools import accumulate, product
 from typing import ClassVar
 
 from dpquery.events import Pure
@@ -18,7 +18,7 @@ from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.certified import log_above
 from dpquery.mechanisms.discrete_laplace import DiscreteLaplace
 from dpquery.mechanisms.frontier import Histogram, asked
-from dpquery.mechanisms.grid_quantile import LARGEST_GRID
+from dpquery.mechanisms.grid_quantile import require_orders
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Loss
 
@@ -100,12 +100,7 @@ class ThresholdQuantiles:
     weight_linear: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not self.orders or not 0 <= self.orders[0] <= self.orders[-1] <= 1:
-            raise ValueError("orders lie between 0 and 1")
-        if any(low >= high for low, high in pairwise(self.orders)):
-            raise ValueError("each order is above the one before it")
-        if not 1 <= self.cells <= LARGEST_GRID:
-            raise ValueError("a grid has 1 to 2^63 cells")
+        require_orders(self.orders, self.cells)
         if self.rate <= 0 or len(self.costs) != len(self.orders) or min(self.costs) <= 0:
             raise ValueError("a rate is above zero, and so is the cost of each order")
         if self.steps < 2 or self.steps.bit_count() > 1:

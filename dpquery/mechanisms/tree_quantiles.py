@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +19,7 @@ from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.discrete_laplace import DiscreteLaplace
 from dpquery.mechanisms.exponential import Integers
 from dpquery.mechanisms.frontier import Histogram, asked
-from dpquery.mechanisms.grid_quantile import LARGEST_GRID
+from dpquery.mechanisms.grid_quantile import require_orders
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Loss
 
@@ -82,12 +81,7 @@ class TreeQuantiles:
     weight_linear: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not self.orders or not 0 <= self.orders[0] <= self.orders[-1] <= 1:
-            raise ValueError("orders lie between 0 and 1")
-        if any(low >= high for low, high in pairwise(self.orders)):
-            raise ValueError("each order is above the one before it")
-        if not 1 <= self.cells <= LARGEST_GRID:
-            raise ValueError("a grid has 1 to 2^63 cells")
+        require_orders(self.orders, self.cells)
         if self.scale <= 0:
             raise ValueError("a scale is above zero")
         if self.leaves < 2 or self.leaves.bit_count() > 1:

@@ -22,7 +22,11 @@ __all__ = ["is_auto", "read_bounds", "read_group_bounds", "read_value"]
 
 def is_auto(node: exp.Expr) -> bool:
     """Say whether bounds are left to a release: bounds='auto'."""
-    return isinstance(node, exp.Literal) and node.is_string and fold(str(node.this)) == "auto"
+    return _is_text(node) and fold(str(node.this)) == "auto"
+
+
+def _is_text(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and node.is_string
 
 
 def read_bounds(argument: Expr, node: exp.Expr, span: Span) -> Interval:
@@ -33,7 +37,8 @@ def read_bounds(argument: Expr, node: exp.Expr, span: Span) -> Interval:
         kind.
     """
     if not isinstance(node, exp.Array) or len(node.expressions) != 2:
-        _not_two(span, example_bounds(argument.type))
+        word = isinstance(unwrapped(node), exp.Column) or _is_text(node)
+        _not_two(span, "bounds='auto'" if word else example_bounds(argument.type))
     low, high = (_end(argument, unwrapped(end), span) for end in node.expressions)
     return _ordered("bounds", node, span, low, high)
 
@@ -46,10 +51,10 @@ def read_group_bounds(node: exp.Expr, span: Span) -> Interval:
     """
     name = "contribution_bounds_per_group"
     if not isinstance(node, exp.Array | exp.Tuple) or len(node.expressions) != 2:
-        _not_two(span, f"{name}=[0, 50]")
+        _not_two(span, f"{name}=[0, 50]", "")
     low, high = (read_literal(unwrapped(end), span) for end in node.expressions)
     if low is None or high is None or not (low.type.numeric and high.type.numeric):
-        _not_two(span, f"{name}=[0, 50]")
+        _not_two(span, f"{name}=[0, 50]", "")
     assert isinstance(low.value, int | Fraction)  # noqa: S101 - a number's literal
     assert isinstance(high.value, int | Fraction)  # noqa: S101
     return _ordered(name, node, span, Fraction(low.value), Fraction(high.value))
@@ -150,11 +155,11 @@ def _not_of_kind(argument: Expr, span: Span) -> NoReturn:
     )
 
 
-def _not_two(span: Span, remedy: str) -> NoReturn:
+def _not_two(span: Span, remedy: str, other: str = ", or 'auto'") -> NoReturn:
     raise NameRefused(
         Diagnostic(
             "DPQ207",
-            "bounds are two literals in brackets",
+            f"bounds are two literals in brackets{other}",
             span,
             "not a lower and an upper bound",
             ("they are read from the text, before anything is computed.",),

@@ -178,6 +178,8 @@ class Calls:
         surplus = positional[taken]
         number = isinstance(surplus, exp.Literal) and not surplus.is_string
         texts = [self.rows.spans.text(part) for part in positional[:taken]]
+        if isinstance(positional[0], exp.Distinct):
+            texts[0] = f"DISTINCT {texts[0]}"
         eps = f"eps={self.rows.spans.text(surplus)}" if number else "eps=0.5"
         texts.append(function.price.replace("eps=0.5", eps))
         raise NameRefused(
@@ -277,7 +279,14 @@ class Calls:
             return f"{near}={self.rows.spans.text(item.expression)}"
         if function.order and item in node.expressions[1:2]:
             return self._with_share(node, self.rows.spans.of(item), unwrapped(item.expression))
+        if not any(self._is_price(other) for other in node.expressions):
+            call, part = self.rows.spans.of(node), self.rows.spans.of(item)
+            text = self.rows.spans.source.text
+            return f"{text[call.start : part.start]}eps=0.5{text[part.end : call.end]}"
         return self._without(node, item)
+
+    def _is_price(self, item: exp.Expr) -> bool:
+        return fold(self._name_of(item) or "") in {"eps", "epsilon"}
 
     def _twice(self, parameter: Parameter, node: exp.Expr, item: exp.Expr) -> NoReturn:
         raise NameRefused(

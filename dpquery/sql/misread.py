@@ -13,7 +13,7 @@ from dpquery.sql.mending import example, mended, shown, span_of
 
 __all__ = ["misread", "unfinished"]
 
-_CLAUSES = ("FROM", "GROUP", "HAVING", "LIMIT", "OFFSET", "ORDER", "WHERE")
+_CLAUSES = ("CUBE", "FROM", "GROUP", "HAVING", "LIMIT", "OFFSET", "ORDER", "ROLLUP", "WHERE")
 
 
 def misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Diagnostic:
@@ -30,7 +30,7 @@ def misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Diagn
     start = max(0, line_start + int(found.get("col") or 0) - len(marked))
     mistyped = next((t for t in reversed(tokens) if t.end < start), None)
     meant = nearest(mistyped.text, _CLAUSES) if mistyped is not None else None
-    if mistyped is not None and meant is not None and mistyped.text.upper() != meant:
+    if mistyped is not None and meant is not None and mistyped.text.upper().split()[0] != meant:
         return _mistyped(source, tokens, mistyped, meant)
     title = (
         f"this cannot be read at {marked[:40]!r}"

@@ -81,6 +81,7 @@ _READ: tuple[tuple[str, str], ...] = (
     (r"\bFETCH\s+(?:FIRST|NEXT)\s+(\d+)\s+ROWS?\s+ONLY\b", r"LIMIT \1"),
     (r"\bDISTINCT\s+(?=.*\bDP_)", ""),
     (r"\b(GROUP|ORDER)\s+(?!BY\b)(?=\w)", r"\1 BY "),
+    (rf"\b(ROLLUP|CUBE|GROUPING\s+SETS)\s+({_NAME}(?:\s*,\s*{_NAME})*)", r"\1 (\2)"),
     (r"\bDESCENDING\b", "DESC"),
     (r"\bASCENDING\b", "ASC"),
     (r"\bAS\s+(\w+)", r'AS "\1"'),

@@ -216,10 +216,10 @@ class Context(ABC):
                     "two columns would have one name"
                     if twice
                     else f"{len(new)} names are given to {len(old)} columns",
-                    self.spans.of(given[0]),
+                    Span(self.spans.of(given[0]).start, self.spans.of(given[-1]).end),
                     "this list",
                     ("each name in the list is for one column, in order, and occurs once.",),
-                    (f"AS d({', '.join(map(written_name, old))})",),
+                    (", ".join(map(written_name, old)),),
                 )
             )
         return dict(zip(old, whole, strict=True))

@@ -106,7 +106,7 @@ refused[DPQ205]: the lower bound is above the upper one
     (
         "SELECT DP_SUM(age, eps=0.5, bounds=40) FROM staff",
         """\
-refused[DPQ207]: bounds are two literals in brackets
+refused[DPQ207]: bounds are two literals in brackets, or 'auto'
   |
 1 | SELECT DP_SUM(age, eps=0.5, bounds=40) FROM staff
   |                                    ^^ not a lower and an upper bound

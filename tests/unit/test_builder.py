@@ -59,6 +59,14 @@ BUILT = [
     (lambda staff, _: staff.agg(n=n), "SELECT DP_COUNT(*, eps=0.5) AS n FROM staff"),
     (lambda staff, _: staff.agg(n), "SELECT DP_COUNT(*, eps=0.5) FROM staff"),
     (
+        lambda staff, _: staff.group_by(
+            city=dpquery.keys("dept", eps=1, delta="1e-7", other="elsewhere")
+        ).agg(n=n),
+        "SELECT dept AS city, "
+        "DP_COUNT(*, eps=0.5) AS n FROM staff "
+        "GROUP BY DP_KEYS(dept, eps=1, delta=1e-7, other='elsewhere')",
+    ),
+    (
         lambda staff, _: staff.where("age > 30").group_by("dept").agg(n=n),
         "SELECT dept, DP_COUNT(*, eps=0.5) AS n FROM staff WHERE age > 30 GROUP BY dept",
     ),

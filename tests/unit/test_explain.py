@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -101,6 +102,11 @@ budget       2 left; 1.9 after it"""
         ),
         ("SELECT DP_COUNT(*, eps=3) FROM staff", "budget       2 left; too little for it"),
         (
+            "SELECT DP_KEYS(dept, eps=1, delta=1e-7) FROM staff",
+            "budget       2 left; delta 0 left, too little for it",
+        ),
+        ("SELECT DP_KEYS(dept, eps=1, delta=1e-7) FROM staff", "  moved by   1 count, by 1"),
+        (
             PER_GROUP.format("contribution_bounds_per_group=(-1, 99)"),
             "  totals     -1 to 99 of a unit in a group (from the query)",
         ),
@@ -179,3 +185,14 @@ def test_a_notebook_shows_an_explanation_line_by_line():
     assert html.startswith("<pre>charge ")
     assert html.endswith("</pre>")
     assert html.count("\n") == len(explained(query).lines) - 1
+
+
+def test_the_balance_knows_what_one_query_may_spend():
+    plan, policy = planned("SELECT DP_COUNT(*, eps=1) FROM staff"), facts()[0]
+    capped = replace(
+        policy, budget=replace(policy.budget, max_epsilon_per_query=Fraction("0.5"))
+    )
+    last = explain(plan, capped, ["the scan"], unspent(2)).lines[-1]
+    assert last == "budget       2 left; one query may spend 0.5, too little for it"
+    fits = replace(policy, budget=replace(policy.budget, max_epsilon_per_query=Fraction(1)))
+    assert explain(plan, fits, ["the scan"], unspent(2)).lines[-1].endswith("1 after it")

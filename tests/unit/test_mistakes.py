@@ -114,6 +114,14 @@ CLAUSES = [
     ),
     ("DP_COUNT(*, eps=1) FROM staff", "SELECT DP_COUNT(*, eps=1) FROM staff"),
     (
+        "SELECT dept, DP_COUNT(*, eps=1) FROM staff GROUP BY ROLLUP dept",
+        "SELECT dept, DP_COUNT(*, eps=1) FROM staff GROUP BY ROLLUP (dept)",
+    ),
+    (
+        "SELECT dept, DP_COUNT(*, eps=1) FROM staff GROUP BY GROUPING SETS dept, remote",
+        "SELECT dept, DP_COUNT(*, eps=1) FROM staff GROUP BY GROUPING SETS (dept, remote)",
+    ),
+    (
         "SELECT DP_COUNT(*, eps=1) FROM staff CROSS JOIN visits",
         "SELECT DP_COUNT(*, eps=1) FROM staff "
         "JOIN visits ON staff.person_id = visits.person_id",
@@ -157,6 +165,14 @@ MISTAKES = [
         "DP_COUNT(*, delta=1e-7, eps=0.1)",
     ),
     ("SELECT DP_SUM(eps=0.1) FROM visits", "DP_SUM(eps=0.1)"),
+    ("SELECT DP_MEDIAN(age, rho=0.1) FROM staff", "DP_MEDIAN(age, rho=0.1)"),
+    ("SELECT DP_SUM(age, eps=0.1, bounds=auto) FROM staff", "bounds=auto"),
+    ("SELECT dept, DP_COUNT(*, eps=0.1) FROM staff GROUP BY ROLLUP", WHOLE),
+    (
+        f"{STAFF}EXISTS (SELECT COUNT(*) FROM visits v WHERE v.person_id = staff.person_id)",
+        CARET,
+    ),
+    ("SELECT * FROM regions AS r(x, x)", "x, x"),
     ("SELECT DP_MEDIAN(*, eps=0.1) FROM visits", "DP_MEDIAN(*, eps=0.1)"),
     ("SELECT DP_QUANTILE(salary, eps=0.1) FROM staff", "DP_QUANTILE(salary, eps=0.1)"),
     ("SELECT DP_QUANTILE(salary, 95, eps=0.1) FROM staff", "DP_QUANTILE(salary, 95, eps=0.1)"),
@@ -323,6 +339,8 @@ def test_what_is_offered_first_is_accepted_when_it_is_pasted(session, query, par
         ("SELECT DP_COUNT(*, eps=0.1, bounds=[0, 9]) FROM staff", "DP_COUNT(*, eps=0.1)"),
         ("SELECT DP_COUNT(*, delta=1e-7, eps=0.1) FROM staff", "DP_COUNT(*, eps=0.1)"),
         ("SELECT COUNT(*)", "SELECT DP_COUNT(*, eps=0.5) FROM staff"),
+        ("SELECT DP_COUNT(DISTINCT age, 0.1) FROM staff", "DP_COUNT(DISTINCT age, eps=0.1)"),
+        ("SELECT DP_SUM(age, eps=0.1, bounds='x') FROM staff", "bounds='auto'"),
     ],
 )
 def test_a_remedy_is_made_from_the_query(session, query, remedy):
