@@ -13,7 +13,9 @@ import pyarrow as pa
 
 from dpquery import functions as registry
 from dpquery.arrow import table_of
+from dpquery.budget import exported
 from dpquery.budget.charge import Entry
+from dpquery.budget.record import Record
 from dpquery.budget.reported import COLUMNS, row
 from dpquery.budget.standing import Standing
 from dpquery.ceilings import Ceiling
@@ -28,6 +30,7 @@ __all__ = [
     "budget",
     "charges",
     "columns",
+    "every_charge",
     "find_table",
     "functions",
     "lines",
@@ -116,6 +119,11 @@ def charges(entries: Sequence[Entry]) -> pa.Table:
     ]
     texts = dict.fromkeys(("epsilon", "delta", "query"), pa.string())
     return table_of(rows, {"at": pa.timestamp("us", "UTC"), **texts})
+
+
+def every_charge(records: Iterable[Record]) -> pa.Table:
+    """List everybody's charges with their events, for the data owner."""
+    return _texts(exported.COLUMNS, [exported.row(record) for record in records])
 
 
 def budget(standing: Standing) -> pa.Table:

@@ -29,6 +29,7 @@ Other commands:
   dpquery ledger show POLICY    list what has been charged
   dpquery ledger losses POLICY  what it adds up to, as each accountant puts it
   dpquery ledger verify POLICY  check the ledger from its first charge to its last
+  dpquery ledger export POLICY  write all charges: --format csv, json or dp-accounting, -o FILE
 
 Exit codes: 0 answered, 1 refused, 2 usage or policy, 3 budget, 4 the scan failed, 70 a mistake
 in dpquery, 130 interrupted.

@@ -32,6 +32,7 @@ __all__ = [
     "Asked",
     "Connect",
     "Output",
+    "answers_to",
     "ask",
     "open_output",
     "open_session",
@@ -100,7 +101,7 @@ def ask(options: Namespace, connect: Connect) -> int:
     if options.format in BINARY and len(script) > 1:
         raise UsageError(f"a file of {options.format} holds one answer, not {len(script)}")
     with (
-        _output(options) as output,
+        answers_to(options) as output,
         connect(options.source, **connect_settings(options)) as session,
     ):
         return _ask_each(script, session, output)
@@ -160,7 +161,7 @@ def _decoded(data: bytes, name: str) -> str:
 
 
 @contextmanager
-def _output(options: Namespace) -> Iterator[Output]:
+def answers_to(options: Namespace) -> Iterator[Output]:
     """Open where answers go, without touching what stands there already."""
     if options.out is None:
         if options.format in BINARY and sys.stdout.isatty():
@@ -202,11 +203,15 @@ class Output:
 
     def write(self, answer: Answer) -> None:
         """Write one answer, apart from the one before it."""
+        self.put(lambda stream: FORMATS[self.form](answer, stream))
+
+    def put(self, write: Callable[[IO[bytes]], object]) -> None:
+        """Have something written, apart from what came before it."""
         if self.replaces and not self.written:
             self.stream.truncate(0)
         elif self.written:
             self.stream.write(b"\n")
-        FORMATS[self.form](answer, self.stream)
+        write(self.stream)
         self.stream.flush()
         self.written = True
 

@@ -1,49 +1,45 @@
 """The commands that open no session: explain, policy, ledger.
 
-`policy` and `ledger` are the data owner's: they read the owner's files directly, charge nothing
-and make no ledger.
+`policy` and `ledger` are the data owner's: they go to the owner's files directly and charge
+nothing.
 """
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from contextlib import closing
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from dpquery.codes import explain
 from dpquery.errors import ExitCode
-from dpquery.layout import TextColumn, cell_text, lay_out
+from dpquery.shell import owner
 from dpquery.shell.arguments import UsageError, verb_parser
 from dpquery.shell.ask import show
 from dpquery.source import visible
 
-if TYPE_CHECKING:
-    from dpquery.budget.ledger import Ledger
-    from dpquery.policy.model import Policy
-
 __all__ = ["FIRST_WORDS", "run_verb"]
 
 
-def _explain(code: str) -> int:
+def _explain(options: Namespace) -> int:
     try:
-        show(explain(code))
+        show(explain(options.argument))
     except LookupError as error:
         raise UsageError(error.args[0]) from None
     return ExitCode.ANSWER
 
 
-def _policy_init(file: str) -> int:
+def _policy_init(options: Namespace) -> int:
     from dpquery.policy.draft import draft
 
-    show(draft(file).rstrip())
+    show(draft(options.argument).rstrip())
     return ExitCode.ANSWER
 
 
-def _policy_check(file: str) -> int:
+def _policy_check(options: Namespace) -> int:
     from dpquery.policy.check import Severity, check
     from dpquery.policy.load import load_policy
 
-    findings = check(load_policy(file))
+    findings = check(load_policy(options.argument))
     for found in findings:
         place = found.table if found.column is None else f"{found.table}.{found.column}"
         show(f"{found.severity}: {visible(place)}: {visible(found.text)}")
@@ -53,73 +49,22 @@ def _policy_check(file: str) -> int:
     return ExitCode.USAGE if faulty else ExitCode.ANSWER
 
 
-def _ledger_show(file: str) -> int:
-    policy, ledger = _existing_ledger(file)
-    with closing(ledger):
-        analysts = policy.analysts or ["default"]
-        charges = [(entry, name) for name in analysts for entry in ledger.entries(name)]
-    charges.sort(key=lambda charge: charge[0].when)
-    show(
-        lay_out(
-            [
-                TextColumn("when", [f"{entry.when:%Y-%m-%d %H:%M:%S}" for entry, _ in charges]),
-                TextColumn("analyst", [cell_text(name) for _, name in charges]),
-                TextColumn("loss", [str(entry.loss) for entry, _ in charges], right=True),
-                TextColumn("query", [cell_text(entry.query) for entry, _ in charges]),
-            ]
-        )
-    )
-    return ExitCode.ANSWER
+@dataclass(frozen=True, slots=True)
+class _Verb:
+    argument: str
+    run: Callable[[Namespace], int]
+    options: Callable[[ArgumentParser], None] | None = None
+    """Adds what may be stated beside the argument."""
 
 
-def _ledger_losses(file: str) -> int:
-    from dpquery.budget.reported import COLUMNS, row
-
-    policy, ledger = _existing_ledger(file)
-    whole = policy.budget.ceiling
-    with closing(ledger):
-        of = {name: ledger.entries(name) for name in policy.analysts or ["default"]}
-    rows = [
-        row(visible(name), entries, policy.analysts.get(name, whole))
-        for name, entries in of.items()
-    ]
-    if len(of) > 1:
-        every = [entry for entries in of.values() for entry in entries]
-        rows.append(row("all together", every, whole))
-    columns = zip(*([text or "–" for text in texts] for texts in rows), strict=True)
-    show(
-        lay_out([TextColumn(head, texts) for head, texts in zip(COLUMNS, columns, strict=True)])
-    )
-    return ExitCode.ANSWER
-
-
-def _ledger_verify(file: str) -> int:
-    _, ledger = _existing_ledger(file)
-    with closing(ledger):
-        charges = ledger.verify()
-    show(f"the ledger holds together; charges in it: {charges}")
-    return ExitCode.ANSWER
-
-
-def _existing_ledger(file: str) -> tuple[Policy, Ledger]:
-    """Open the ledger of a policy; looking must not make one."""
-    from dpquery.budget.ledger import open_ledger
-    from dpquery.policy.load import load_policy
-
-    policy = load_policy(file)
-    path = policy.ledger.path
-    if path is None or not path.exists():
-        raise UsageError(f"nothing has been charged under {file} yet: there is no ledger")
-    return policy, open_ledger(policy.ledger)
-
-
-_VERBS: dict[tuple[str, ...], tuple[str, Callable[[str], int]]] = {
-    ("explain",): ("CODE", _explain),
-    ("policy", "init"): ("FILE", _policy_init),
-    ("policy", "check"): ("FILE", _policy_check),
-    ("ledger", "show"): ("POLICY", _ledger_show),
-    ("ledger", "losses"): ("POLICY", _ledger_losses),
-    ("ledger", "verify"): ("POLICY", _ledger_verify),
+_VERBS: dict[tuple[str, ...], _Verb] = {
+    ("explain",): _Verb("CODE", _explain),
+    ("policy", "init"): _Verb("FILE", _policy_init),
+    ("policy", "check"): _Verb("FILE", _policy_check),
+    ("ledger", "show"): _Verb("POLICY", owner.show_charges),
+    ("ledger", "losses"): _Verb("POLICY", owner.losses),
+    ("ledger", "verify"): _Verb("POLICY", owner.verify),
+    ("ledger", "export"): _Verb("POLICY", owner.export, owner.export_options),
 }
 
 FIRST_WORDS = frozenset(words[0] for words in _VERBS)
@@ -127,11 +72,13 @@ FIRST_WORDS = frozenset(words[0] for words in _VERBS)
 
 def run_verb(argv: list[str]) -> int:
     """Run the verb that the command line starts with."""
-    for words, (argument, command) in _VERBS.items():
+    for words, verb in _VERBS.items():
         if argv[: len(words)] == list(words):
-            parser = verb_parser(*words, argument=argument)
-            return command(parser.parse_args(argv[len(words) :]).argument)
-    usual = (" ".join((*words, argument)) for words, (argument, _) in _VERBS.items())
+            parser = verb_parser(*words, argument=verb.argument)
+            if verb.options is not None:
+                verb.options(parser)
+            return verb.run(parser.parse_args(argv[len(words) :]))
+    usual = (" ".join((*words, verb.argument)) for words, verb in _VERBS.items())
     raise UsageError(
         "write " + ", or ".join(f"dpquery {u}" for u in usual if u.startswith(argv[0]))
     )

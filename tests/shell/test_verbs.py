@@ -85,6 +85,7 @@ def test_help_names_every_verb_and_exit_code(run):
         "ledger show",
         "ledger losses",
         "ledger verify",
+        "ledger export",
     ):
         assert f"dpquery {word}" in out
     assert "130 interrupted" in out
@@ -117,7 +118,7 @@ def test_a_policy_that_is_not_there_is_a_usage_error(run, tmp_path: Path):
     assert "DPQ601" in err
 
 
-@pytest.mark.parametrize("part", ["show", "losses", "verify"])
+@pytest.mark.parametrize("part", ["show", "losses", "verify", "export"])
 def test_looking_for_a_ledger_makes_none(run, policy: Path, part: str):
     code, out, err = run("ledger", part, str(policy))
     assert (code, out) == (2, "")
@@ -155,6 +156,29 @@ def test_losses_are_shown_as_each_accountant_puts_them(run, policy: Path):
         ["bob", "0", "0", "0", "0", "5e-7"],
         ["all", "together", "1", "0.5", "2.49046932", "0.5", "5e-7"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("form", "first"),
+    [
+        ("csv", "sequence,id,at,analyst,session,query,epsilon,delta,rho,events"),
+        ("json", '[{"sequence":"1",'),
+        ("dp-accounting", "ComposedDpEvent(events=[RandomizedResponseDpEvent("),
+    ],
+)
+def test_a_ledger_is_exported(run, policy: Path, form: str, first: str):
+    charge_half(policy)
+    code, out, err = run("ledger", "export", str(policy), "--format", form)
+    assert (code, err) == (0, "")
+    assert out.startswith(first)
+    file = policy.with_name("export")
+    file.write_text("older and longer" * 1000)
+    assert run("ledger", "export", str(policy), "--format", form, "-o", str(file)) == (
+        0,
+        "",
+        "",
+    )
+    assert file.read_bytes() == out.encode()
 
 
 def charge_half(policy: Path) -> None:
