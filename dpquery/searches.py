@@ -74,7 +74,8 @@ class Searches:
         """Give a frontier whose calls all have bounds, be they the widest that will do.
 
         Raises:
-            NameRefused: DPQ206 totals of a unit in a group have bounds of their own.
+            NameRefused: DPQ206 totals of a unit in a group have bounds of their own, or rho is
+                asked for.
             PlanRefused: DPQ401 an earlier release is part of the argument; what the function
                 refuses between all bounds.
         """
@@ -187,6 +188,17 @@ def _ranges(call: Call) -> Iterator[Interval]:
 
 def _refuse_unfit(call: Call, relation: Relation) -> None:
     options = call.options
+    if options.rho is not None:
+        raise NameRefused(
+            Diagnostic(
+                "DPQ206",
+                "bounds='auto' does not go with rho",
+                options.bounds_span,
+                "bounds are found for an epsilon",
+                ("a share of rho is no epsilon, and the call would cost more than it says.",),
+                (narrower(call),),
+            )
+        )
     if options.group_bounds is not None:
         raise NameRefused(
             Diagnostic(

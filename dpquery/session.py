@@ -129,6 +129,7 @@ class Session:
         except DPQueryError as fault:
             if receipt is None:
                 raise
+            fault.__context__ = None
             fault.budget = f"{basic(plan.charge.events)} spent; {self._left()}"
             raise fault.with_traceback(None)  # noqa: B904 - the fault itself, without its frames
         except KeyboardInterrupt as stop:

@@ -23,7 +23,7 @@ from dpquery.functions.quantiles import OF_LISTS
 from dpquery.functions.search import Block, blocks_of
 from dpquery.ir import Code
 from dpquery.narrowing import with_bounds
-from dpquery.policy.model import Bounds, Column, LedgerSettings, Policy
+from dpquery.policy.model import Bounds, Budget, Column, LedgerSettings, Policy
 from dpquery.privacy import Loss, Neighbours
 from dpquery.release import find_bounds
 from dpquery.session import Session
@@ -361,3 +361,14 @@ def test_a_ledger_from_before_bounds_were_kept_gets_a_place_for_them(ordinary, t
     filled_ledger(ordinary, path)
     with closing(open_ledger(LedgerSettings(path))) as ledger:
         assert ledger.verify() == 3
+
+
+def test_a_rho_buys_no_bounds(ordinary):
+    policy = policy_over(ordinary, single=True)
+    rho = Budget(Ceiling.in_rho(Fraction(1), Fraction(1, 10**6), Fraction(1, 2)))
+    with session(replace(policy, budget=rho)) as opened:
+        with pytest.raises(DPQueryError) as refused:
+            opened.sql("SELECT DP_SUM(i, rho=0.005, bounds='auto') FROM t")
+        assert refused.value.code == "DPQ206"
+        (offered,) = refused.value.diagnostic.remedy
+        opened.sql(f"SELECT {offered} FROM t")
