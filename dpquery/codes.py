@@ -233,6 +233,12 @@ what the policy says, is kept to convert rho, and pays for no query.
 > SELECT DP_COUNT(*, eps=0.5, delta=1e-5, mechanism='gaussian') FROM staff
 Ask for a smaller delta, or use a mechanism that needs none.
 
+DPQ504 a budget that is frozen
+The data owner has stopped all charges, whatever is left. Nothing was read or charged; EXPLAIN,
+SHOW and DESCRIBE, and whatever else costs nothing, are answered.
+> SELECT DP_COUNT(*, eps=0.5) FROM staff
+Wait for the data owner, who ends it with `dpquery ledger thaw POLICY`.
+
 DPQ601 a file that is missing or cannot be read
 The policy file, or a file that it names, is not there, is not of the right format, or may not
 be read.
@@ -277,6 +283,18 @@ The session cannot be opened with these arguments: a budget is missing, or the a
 one of the policy's.
 > dpquery staff.parquet -f questions.sql
 Without a policy, state a budget: --epsilon 2. With one, name an analyst that it lists.
+
+DPQ609 a policy that the ledger was not kept for
+The policy states other neighbours than the charges in its ledger were made under, or another
+unit for a table. Losses of the two cannot be added, so the ledger would say too little.
+> neighbours = "substitute" in place of "add-remove"
+For the data owner: state it as before. If the change is meant, name another [ledger] path; what
+the older ledger shows as spent stays lost.
+
+DPQ610 a grant that is not made
+A grant raises one analyst's epsilon and delta, up to the total of the policy.
+> dpquery ledger grant policy.toml --analyst alice --epsilon 100
+Grant less. A total is raised in the policy, where the units' promise stands.
 
 DPQ701 the scan did not finish
 The database stopped while reading. Its message is kept back because it may quote rows. The

@@ -22,6 +22,7 @@ from dpquery.answer import Answer
 from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Account, Limits, Receipt
 from dpquery.budget.ledger import Ledger, open_ledger
+from dpquery.budget.orders import promise_of
 from dpquery.budget.standing import Standing
 from dpquery.builder import Query
 from dpquery.ceilings import Ceiling
@@ -90,7 +91,7 @@ class Session:
         self._lock = threading.RLock()
         self._process: int | None = os.getpid()
         self._public = PublicEngine(policy)
-        self._ledger: Ledger = open_ledger(policy.ledger)
+        self._ledger: Ledger = open_ledger(policy.ledger, promise_of(policy))
         self._engine: Engine = open_engine(
             engine, policy, FaultLog(_log_path(policy)), self._public, self._ledger.secret
         )
@@ -235,7 +236,9 @@ class Session:
         Only the first two are held against limits: the third is for questions fixed beforehand.
         """
         with self._usable():
-            name, ceiling = self._account.analyst, self._limits.analyst or self._limits.policy
+            name = self._account.analyst
+            limits = self._ledger.orders().raised(self._limits, name)
+            ceiling = limits.analyst or limits.policy
             return self._free(catalogue.losses(name, self._ledger.entries(name), ceiling))
 
     def tables(self) -> Answer:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
+from typing import Final
 
 from dpquery.ceilings import Ceiling
 from dpquery.errors import internal
@@ -18,7 +19,7 @@ from dpquery.ir import Scan, outline
 from dpquery.privacy import Loss
 from dpquery.source import Span
 
-__all__ = ["Account", "Charge", "Entry", "Limits", "Receipt"]
+__all__ = ["OWNER", "Account", "Charge", "Entry", "Limits", "Receipt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,10 @@ class Account:
 
     analyst: str
     session: str
+
+
+OWNER: Final = Account("", "")
+"""Whose rows orders are: no charge is made outside a session, and sessions have names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dpquery.budget.standing import Standing
 from dpquery.errors import BudgetRefused, Diagnostic
 from dpquery.privacy import Loss, decimal_text
 
-__all__ = ["binding", "require_within"]
+__all__ = ["binding", "frozen", "require_within"]
 
 
 def binding(limits: Limits, totals: Totals) -> Standing:
@@ -64,6 +64,20 @@ def require_within(
         raise request.above_epsilon(_least(passed))
     if asked.loss.delta > deltas.left_of_delta:
         raise request.above_delta(deltas, asked.loss.delta)
+
+
+def frozen(charge: Charge) -> BudgetRefused:
+    """Refuse a charge because the data owner has stopped them all, whatever is left."""
+    asked = basic(charge.events).epsilon
+    diagnostic = Diagnostic(
+        "DPQ504",
+        "the data owner has frozen the budget",
+        charge.span,
+        f"asks for {decimal_text(asked)}",
+        ("no query is charged until it is thawed; what costs nothing is still answered.",),
+        ("ask the data owner when it will be thawed",),
+    )
+    return BudgetRefused(diagnostic, asked, Fraction(0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ no decimal they are fractions, and the events hold what the ledger itself counts
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from math import exp, inf, nextafter
@@ -33,6 +34,7 @@ COLUMNS = (
     "sequence",
     "id",
     "at",
+    "kind",
     "analyst",
     "session",
     "query",
@@ -50,7 +52,11 @@ SLACK = 2**-48
 
 
 def row(record: Record) -> tuple[str | None, ...]:
-    """Write a charge as texts below `COLUMNS`."""
+    """Write a charge or an order as texts below `COLUMNS`."""
+    known = (str(record.sequence), record.id, record.at)
+    if record.is_order:
+        kind = json.loads(record.events)[0]
+        return *known, kind, None, None, None, None, None, None, record.events
     events = record.charged()
     loss, spent = basic(events), additive(events)
     # Spreadsheets run a cell that begins with one of these; SQL has no use for a space.
@@ -58,9 +64,8 @@ def row(record: Record) -> tuple[str | None, ...]:
         f" {record.query}" if record.query.startswith(("-", "=", "+", "@")) else record.query
     )
     return (
-        str(record.sequence),
-        record.id,
-        record.at,
+        *known,
+        "charge",
         record.analyst,
         record.session,
         query,
@@ -81,7 +86,8 @@ def dp_events(records: Iterable[Record]) -> Iterator[DpEvent]:
     privacy, a pure release is the worst one of its epsilon, and what dp-accounting has no event
     for is one that its accountants refuse.
     """
-    return (_dp_event(Composed(record.charged())) for record in records)
+    charges = (record for record in records if not record.is_order)
+    return (_dp_event(Composed(record.charged())) for record in charges)
 
 
 def _dp_event(event: Event) -> DpEvent:

@@ -13,7 +13,15 @@ from pathlib import Path
 
 from dpquery.errors import Diagnostic, PolicyInvalid
 
-__all__ = ["damaged", "faults", "outdated", "refused", "unknown_format", "unwritable"]
+__all__ = [
+    "another_promise",
+    "damaged",
+    "faults",
+    "outdated",
+    "refused",
+    "unknown_format",
+    "unwritable",
+]
 
 _DISK = {
     sqlite3.SQLITE_BUSY,
@@ -72,6 +80,22 @@ def outdated(file: Path | None) -> PolicyInvalid:
         "it added up epsilons alone, and rho is compared with the limits too.",
         "see what it spent with that version, and grant the rest under another [ledger] path",
     )
+
+
+def another_promise(file: Path | None, broken: str) -> PolicyInvalid:
+    """Refuse a policy that protects others than the ledger has counted losses for."""
+    diagnostic = Diagnostic(
+        "DPQ609",
+        f"the ledger counts other losses than this policy: {broken}",
+        why=(
+            "what is lost of one kind of neighbours or units does not add up with another's.",
+        ),
+        remedy=(
+            "state it in the policy as it was",
+            "or name another [ledger] path, and see that both budgets may be spent",
+        ),
+    )
+    return PolicyInvalid(diagnostic, _name(file))
 
 
 def unwritable(file: Path | None) -> PolicyInvalid:

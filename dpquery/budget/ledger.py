@@ -12,14 +12,28 @@ A ledger is used by one thread at a time; sessions and processes each open their
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from dpquery.budget.charge import Account, Charge, Entry, Limits, Receipt
-from dpquery.budget.decision import binding, require_within
-from dpquery.budget.faults import damaged, faults
+from dpquery.budget.charge import OWNER, Account, Charge, Entry, Limits, Receipt
+from dpquery.budget.decision import binding, frozen, require_within
+from dpquery.budget.faults import another_promise, damaged, faults
+from dpquery.budget.orders import (
+    Freeze,
+    Grant,
+    Order,
+    Orders,
+    Promise,
+    Thaw,
+    decode,
+    encode,
+    require_grant,
+)
 from dpquery.budget.record import Record, Total, Totals
 from dpquery.budget.standing import Standing
 from dpquery.budget.store import Store
+from dpquery.errors import internal
+from dpquery.privacy import Loss
 from dpquery.types import Interval
 
 if TYPE_CHECKING:
@@ -28,23 +42,33 @@ if TYPE_CHECKING:
 __all__ = ["Ledger", "open_ledger"]
 
 
-def open_ledger(settings: LedgerSettings) -> Ledger:
+def open_ledger(settings: LedgerSettings, promise: Promise | None = None) -> Ledger:
     """Open a ledger, and create it where there has been none; without a path, in memory.
 
+    Whoever charges states what the policy promises; its owner can look without.
+
     Raises:
-        PolicyInvalid: DPQ605 the file cannot be trusted, DPQ606 it cannot be written.
+        PolicyInvalid: DPQ605 the file cannot be trusted, DPQ606 it cannot be written, DPQ609
+            it counts the losses of others than the policy protects.
     """
     path = settings.path and settings.path.absolute()
     high_water = settings.high_water and settings.high_water.absolute()
     with faults(path):
-        return Ledger(Store(path, high_water))
+        return Ledger(Store(path, high_water), promise)
 
 
 class Ledger:
-    """Charges, and what they have spent."""
+    """Charges, what they have spent, and the owner's orders among them."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, promise: Promise | None = None) -> None:
         self._store = store
+        self._promise = promise
+        if promise is not None:
+            try:
+                self._require_kept(self._orders(), promise)
+            except BaseException:
+                self.close()
+                raise
 
     @property
     def secret(self) -> str:
@@ -55,19 +79,85 @@ class Ledger:
         """Make a charge durable, if it keeps every limit; one of nothing leaves no trace.
 
         Raises:
-            BudgetRefused: a limit would be passed; nothing was written.
+            BudgetRefused: a limit would be passed, or all are frozen; nothing was written.
             PolicyInvalid: the file can no longer be trusted or written; there is no receipt.
         """
         if not charge.events:
             return Receipt(charge, "")
+        if not account.session:
+            raise internal("a charge is made in a session")
         store = self._store
         with faults(store.path), store.writing() as head:
+            orders = self._orders()
+            if orders.frozen:
+                raise frozen(charge)
             totals = store.totals(account)
-            require_within(charge, store.accountant, limits, totals)
+            require_within(
+                charge, store.accountant, orders.raised(limits, account.analyst), totals
+            )
+            last = self._promised(orders, (head.sequence, head.hash))
             totals = totals.plus(store.accountant(charge.events))
-            record = Record.after(head.sequence, head.hash, charge, account, totals)
+            record = Record.after(*last, charge, account, totals)
             store.append(record)
         return Receipt(charge, record.id)
+
+    def _promised(self, orders: Orders, last: tuple[int, str]) -> tuple[int, str]:
+        """Record whose losses the next charge is about, where that is not in the ledger yet."""
+        promise = self._promise
+        if promise is None:
+            return last
+        self._require_kept(orders, promise)
+        return last if orders.plus(promise) == orders else self._append(promise, last)
+
+    def _require_kept(self, orders: Orders, promise: Promise) -> None:
+        """Refuse a policy whose losses cannot be added to those in the ledger."""
+        broken = orders.broken_by(promise)
+        if broken is not None:
+            raise another_promise(self._store.path, broken)
+
+    def _append(self, order: Order, last: tuple[int, str]) -> tuple[int, str]:
+        """Add an order after a row's sequence and hash, and give its own."""
+        store = self._store
+        record = Record.ordered(*last, encode(order), store.totals(OWNER))
+        store.append(record)
+        return record.sequence, record.hash
+
+    def _orders(self) -> Orders:
+        return reduce(Orders.plus, map(decode, self._store.orders()), Orders())
+
+    def freeze(self) -> bool:
+        """Refuse every charge from here on; say whether that is new."""
+        return self._turn(Freeze(), frozen=True)
+
+    def thaw(self) -> bool:
+        """Make charges again; say whether that is new."""
+        return self._turn(Thaw(), frozen=False)
+
+    def _turn(self, order: Order, *, frozen: bool) -> bool:
+        store = self._store
+        with faults(store.path), store.writing() as head:
+            new = self._orders().frozen is not frozen
+            if new:
+                self._append(order, (head.sequence, head.hash))
+        return new
+
+    def grant(self, analyst: str, loss: Loss, limits: Limits) -> Loss:
+        """Raise what an analyst may spend, and give their limit as it is then.
+
+        Raises:
+            PolicyInvalid: DPQ610, it would not count, or be more than the policy's total.
+        """
+        store, order = self._store, Grant(analyst, loss)
+        with faults(store.path), store.writing() as head:
+            orders = self._orders()
+            own = require_grant(order, orders, limits)
+            self._append(order, (head.sequence, head.hash))
+        return own
+
+    def orders(self) -> Orders:
+        """Give what stands after all orders."""
+        with faults(self._store.path):
+            return self._orders()
 
     def keep(self, receipt: Receipt, account: Account, key: str, bounds: Interval) -> None:
         """Keep bounds that a receipt's charge paid for, for later calls of the same analyst."""
@@ -84,7 +174,8 @@ class Ledger:
     def standing(self, limits: Limits, account: Account) -> Standing:
         """Give the limit with the least left, as all processes together have left it."""
         with faults(self._store.path):
-            return binding(limits, self._store.totals(account))
+            raised = self._orders().raised(limits, account.analyst)
+            return binding(raised, self._store.totals(account))
 
     def entries(self, analyst: str) -> list[Entry]:
         """Give one analyst's charges, oldest first."""
@@ -92,7 +183,7 @@ class Ledger:
             return [record.entry() for record in self._store.records_of(analyst)]
 
     def history(self) -> list[Record]:
-        """Give everybody's charges, oldest first: for the data owner."""
+        """Give everybody's charges and the orders, oldest first: for the data owner."""
         with faults(self._store.path):
             return list(self._store.records())
 
@@ -111,18 +202,28 @@ class Ledger:
             return charges
 
     def _replay(self) -> int:
-        store, seal = self._store, self._store.id
+        store, seal, orders = self._store, self._store.id, Orders()
         scopes: defaultdict[tuple[str, str], Total] = defaultdict(Total)
         for record in store.records():
-            spent = store.accountant(record.charged())
             keys = ("policy", ""), ("analyst", record.analyst), ("session", record.session)
-            for key in keys:
-                scopes[key] = scopes[key].plus(spent)
+            if record.is_order:
+                orders = self._obeyed(orders, decode(record.events))
+            elif orders.frozen:
+                raise damaged(store.path)
+            else:
+                spent = store.accountant(record.charged())
+                scopes.update({key: scopes[key].plus(spent) for key in keys})
             expected = Totals(*(scopes[key] for key in keys))
             if not record.follows(seal) or Totals.read(record.totals) != expected:
                 raise damaged(store.path)
             seal = record.hash
         return scopes["policy", ""].charges
+
+    def _obeyed(self, orders: Orders, order: Order) -> Orders:
+        """Replay an order; one that could not have been given was written by somebody else."""
+        if isinstance(order, Promise) and orders.broken_by(order):
+            raise damaged(self._store.path)
+        return orders.plus(order)
 
     def _replay_bounds(self) -> None:
         """Check that bounds are untouched, each paid for by a charge of its analyst."""

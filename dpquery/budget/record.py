@@ -1,4 +1,4 @@
-"""One row of a ledger: a charge, the totals after it, and a hash of all rows up to it.
+"""One row of a ledger: a charge or an order, totals after it, a hash of all rows up to it.
 
 Totals stand in the row of the charge that made them, so that they are as append-only as the
 charge and under the same hash: there is no balance beside the history that could be changed
@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from dpquery.budget.accountant import NOTHING, Spent, basic
-from dpquery.budget.charge import Account, Charge, Entry
+from dpquery.budget.charge import OWNER, Account, Charge, Entry
 from dpquery.errors import internal
 from dpquery.events import Composed, Event, decode, encode
 from dpquery.privacy import Loss
@@ -109,18 +109,37 @@ class Record(NamedTuple):
         cls, sequence: int, seal: str, charge: Charge, account: Account, totals: Totals
     ) -> Record:
         """Write the charge that comes after another one's sequence and hash."""
+        # A lone surrogate has no UTF-8, and a query is not refused for its ledger's sake.
+        query = charge.query.encode("utf-8", "backslashreplace").decode()
+        return cls._sealed(
+            (sequence, seal), account, (query, encode(Composed(charge.events))), totals
+        )
+
+    @classmethod
+    def ordered(cls, sequence: int, seal: str, order: str, totals: Totals) -> Record:
+        """Write the owner's order that comes after another row's sequence and hash."""
+        return cls._sealed((sequence, seal), OWNER, ("", order), totals)
+
+    @classmethod
+    def _sealed(
+        cls, head: tuple[int, str], account: Account, what: tuple[str, str], totals: Totals
+    ) -> Record:
+        sequence, seal = head
         fields = (
             sequence + 1,
             secrets.token_hex(16),
             datetime.now(UTC).isoformat(timespec="microseconds"),
             account.analyst,
             account.session,
-            # A lone surrogate has no UTF-8, and a query is not refused for its ledger's sake.
-            charge.query.encode("utf-8", "backslashreplace").decode(),
-            encode(Composed(charge.events)),
+            *what,
             totals.text(),
         )
         return cls(*fields, _seal(seal, fields))
+
+    @property
+    def is_order(self) -> bool:
+        """Say whether this is the owner's order and not a charge."""
+        return self.session == OWNER.session
 
     def follows(self, seal: str) -> bool:
         """Say whether this row is untouched and stands after the row with that hash."""

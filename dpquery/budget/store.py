@@ -40,8 +40,9 @@ __all__ = ["Store"]
 _APPLICATION = 0x64707131
 """Stands in the file's header, so that a database of another program is known as such."""
 
-_FORMAT = "2"
-"""2: totals have a rho, and there are events of bounded range."""
+_FORMAT = "3"
+"""2: totals have a rho, and there are events of bounded range. 3: orders stand among
+charges, so that a version which would not obey them opens no such ledger."""
 
 _SCHEMA = """
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -114,13 +115,18 @@ class Store:
         return Totals(policy.policy, analyst.analyst, session.session)
 
     def records(self) -> Iterator[Record]:
-        """Give all charges, oldest first, from one snapshot."""
+        """Give all charges and orders, oldest first, from one snapshot."""
         return map(Record._make, self._sql.execute("SELECT * FROM charges ORDER BY sequence"))
 
     def records_of(self, analyst: str) -> Iterator[Record]:
         """Give one analyst's charges, oldest first, from one snapshot."""
-        query = "SELECT * FROM charges WHERE analyst = ? ORDER BY sequence"
+        query = "SELECT * FROM charges WHERE analyst = ? AND session <> '' ORDER BY sequence"
         return map(Record._make, self._sql.execute(query, (analyst,)))
+
+    def orders(self) -> Iterator[str]:
+        """Give the owner's orders, oldest first, from one snapshot."""
+        query = "SELECT events FROM charges WHERE session = '' ORDER BY sequence"
+        return (str(order) for (order,) in self._sql.execute(query))
 
     @contextmanager
     def writing(self) -> Iterator[Mark]:
@@ -234,7 +240,10 @@ class Store:
             meta = dict(self._sql.execute("SELECT key, value FROM meta"))
             if meta.get("format") == "1":
                 raise outdated(self.path)
-            if meta.get("format") != _FORMAT or meta.get("accountant") not in ACCOUNTANTS:
+            if (
+                meta.get("format") not in {"2", _FORMAT}
+                or meta.get("accountant") not in ACCOUNTANTS
+            ):
                 raise unknown_format(self.path)
             self.id: str = meta["id"]
             self.secret: str = meta.get("secret") or self._keep_secret()
@@ -243,8 +252,8 @@ class Store:
             self._require_sound_end()
             for statement in BOUNDS:  # a script would end the transaction
                 self._sql.execute(statement)
-            # A write that changes nothing: SQLite begins a transaction on a read-only file too.
-            self._sql.execute("UPDATE meta SET value = value WHERE key = 'format'")
+            # Even if it changes nothing: SQLite begins a transaction on a read-only file too.
+            self._sql.execute("UPDATE meta SET value = ? WHERE key = 'format'", (_FORMAT,))
         self._raise_mark()
 
     def _keep_secret(self) -> str:

@@ -30,6 +30,9 @@ Other commands:
   dpquery ledger losses POLICY  what it adds up to, as each accountant puts it
   dpquery ledger verify POLICY  check the ledger from its first charge to its last
   dpquery ledger export POLICY  write all charges: --format csv, json or dp-accounting, -o FILE
+  dpquery ledger freeze POLICY  refuse every charge, until dpquery ledger thaw POLICY
+  dpquery ledger grant POLICY --analyst A --epsilon E [--delta D]
+                                raise one analyst's limit, up to the policy's total
 
 Exit codes: 0 answered, 1 refused, 2 usage or policy, 3 budget, 4 the scan failed, 70 a mistake
 in dpquery, 130 interrupted.

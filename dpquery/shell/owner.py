@@ -1,4 +1,4 @@
-"""The data owner's commands over a ledger: look, check, take along.
+"""The data owner's commands over a ledger: look, check, export, freeze, thaw, grant.
 
 They read the ledger itself, whoever made its charges; whoever can read and write its file can
 run them.
@@ -8,39 +8,81 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from contextlib import closing
-from typing import TYPE_CHECKING
+from datetime import datetime
+from fractions import Fraction
 
-from dpquery.errors import ExitCode
+from dpquery.budget.accountant import basic
+from dpquery.budget.charge import Limits
+from dpquery.budget.ledger import Ledger, open_ledger
+from dpquery.budget.orders import Freeze, Grant, Promise, Thaw, decode, digest
+from dpquery.budget.record import Record
+from dpquery.errors import ExitCode, listed
 from dpquery.layout import TextColumn, cell_text, lay_out
+from dpquery.policy.load import load_policy
+from dpquery.policy.model import Policy
+from dpquery.privacy import BUDGET_MAX, NO_LOSS, Loss, exact_number
 from dpquery.shell.arguments import UsageError
 from dpquery.shell.ask import answers_to, show, writing
 from dpquery.source import visible
 
-if TYPE_CHECKING:
-    from dpquery.budget.ledger import Ledger
-    from dpquery.policy.model import Policy
-
-__all__ = ["export", "export_options", "losses", "show_charges", "verify"]
+__all__ = [
+    "export",
+    "export_options",
+    "freeze",
+    "grant",
+    "grant_options",
+    "losses",
+    "show_charges",
+    "thaw",
+    "verify",
+]
 
 
 def show_charges(options: Namespace) -> int:
-    """List what has been charged, oldest first."""
-    policy, ledger = _existing(options.argument)
+    """List what has been charged and ordered, oldest first, and what stands now."""
+    _, ledger = _existing(options.argument)
     with closing(ledger):
-        analysts = policy.analysts or ["default"]
-        charges = [(entry, name) for name in analysts for entry in ledger.entries(name)]
-    charges.sort(key=lambda charge: charge[0].when)
+        rows = [row for record in ledger.history() if (row := _row(record)) is not None]
+        orders = ledger.orders()
+    columns = zip(*rows, strict=True) if rows else [()] * 4
+    when, analyst, loss, what = map(list, columns)
     show(
         lay_out(
             [
-                TextColumn("when", [f"{entry.when:%Y-%m-%d %H:%M:%S}" for entry, _ in charges]),
-                TextColumn("analyst", [cell_text(name) for _, name in charges]),
-                TextColumn("loss", [str(entry.loss) for entry, _ in charges], right=True),
-                TextColumn("query", [cell_text(entry.query) for entry, _ in charges]),
+                TextColumn("when", when),
+                TextColumn("analyst", analyst),
+                TextColumn("loss", loss, right=True),
+                TextColumn("query", what),
             ]
         )
     )
+    if orders.promise is not None:
+        show(f"counted: {_told(orders.promise)}")
+    if orders.frozen:
+        show("frozen: no query is charged")
     return ExitCode.ANSWER
+
+
+def _row(record: Record) -> tuple[str, str, str, str] | None:
+    """Write a charge, or an order where a line says what it does."""
+    when = f"{datetime.fromisoformat(record.at):%Y-%m-%d %H:%M:%S}"
+    if not record.is_order:
+        loss = str(basic(record.charged()))
+        return when, cell_text(record.analyst), loss, cell_text(record.query)
+    match decode(record.events):
+        case Freeze():
+            return when, "–", "–", "-- frozen"
+        case Thaw():
+            return when, "–", "–", "-- thawed"
+        case Grant(analyst, granted):
+            return when, cell_text(analyst), "–", f"-- granted {granted}"
+    return None
+
+
+def _told(promise: Promise) -> str:
+    units = [f"{name} {unit}" for name, unit in promise.units if name.startswith("table ")]
+    tables = ", ".join(unit.removeprefix("table ") for unit in units)
+    return visible(f"{promise.neighbours}; {tables} ({digest(promise)})")
 
 
 def losses(options: Namespace) -> int:
@@ -51,10 +93,11 @@ def losses(options: Namespace) -> int:
     whole = policy.budget.ceiling
     with closing(ledger):
         of = {name: ledger.entries(name) for name in policy.analysts or ["default"]}
-    rows = [
-        row(visible(name), entries, policy.analysts.get(name, whole))
-        for name, entries in of.items()
-    ]
+        orders = ledger.orders()
+    rows = []
+    for name, entries in of.items():
+        limits = orders.raised(Limits(whole, policy.analysts.get(name)), name)
+        rows.append(row(visible(name), entries, limits.analyst or whole))
     if len(of) > 1:
         every = [entry for entries in of.values() for entry in entries]
         rows.append(row("all together", every, whole))
@@ -85,7 +128,6 @@ def export(options: Namespace) -> int:
     from dpquery.answer import Answer
     from dpquery.budget.exported import dp_events
     from dpquery.catalogue import every_charge
-    from dpquery.privacy import NO_LOSS
 
     _, ledger = _existing(options.argument)
     with closing(ledger):
@@ -99,13 +141,66 @@ def export(options: Namespace) -> int:
     return ExitCode.ANSWER
 
 
+def freeze(options: Namespace) -> int:
+    """Refuse every charge from here on."""
+    with closing(_opened(options.argument)[1]) as ledger:
+        new = ledger.freeze()
+    show("frozen: no query is charged until dpquery ledger thaw" if new else "frozen already")
+    return ExitCode.ANSWER
+
+
+def thaw(options: Namespace) -> int:
+    """Make charges again."""
+    with closing(_opened(options.argument)[1]) as ledger:
+        new = ledger.thaw()
+    show("thawed: queries are charged again" if new else "not frozen")
+    return ExitCode.ANSWER
+
+
+def grant_options(parser: ArgumentParser) -> None:
+    """Add to whom, and how much."""
+    parser.add_argument(
+        "--analyst", metavar="A", required=True, help="as the policy names them"
+    )
+    parser.add_argument("--epsilon", metavar="E", required=True, help="what is added")
+    parser.add_argument("--delta", metavar="D", default="0", help="what is added")
+
+
+def grant(options: Namespace) -> int:
+    """Raise what one analyst may spend, up to the policy's total."""
+    loss = Loss(_amount(options.epsilon, "--epsilon"), _amount(options.delta, "--delta"))
+    if not loss.epsilon:
+        raise UsageError("--epsilon must be above 0")
+    policy, ledger = _opened(options.argument)
+    with closing(ledger):
+        name, known = options.analyst, policy.analysts
+        if known and name not in known:
+            raise UsageError(f"the policy has no analyst {name!r}; it has {listed(known)}")
+        limits = Limits(policy.budget.ceiling, known.get(name))
+        limit = ledger.grant(name, loss, limits)
+    show(f"{visible(name)} may spend {limit} in all")
+    return ExitCode.ANSWER
+
+
+def _amount(text: str, option: str) -> Fraction:
+    try:
+        number = exact_number(text)
+    except ValueError as error:
+        raise UsageError(f"{option} is {error}: {text!r}") from None
+    if not 0 <= number <= BUDGET_MAX:
+        raise UsageError(f"{option} must lie between 0 and {BUDGET_MAX}: {text!r}")
+    return number
+
+
+def _opened(file: str) -> tuple[Policy, Ledger]:
+    """Open the ledger of a policy, and make it where there is none: to order is to write."""
+    policy = load_policy(file)
+    return policy, open_ledger(policy.ledger)
+
+
 def _existing(file: str) -> tuple[Policy, Ledger]:
     """Open the ledger of a policy; looking must not make one."""
-    from dpquery.budget.ledger import open_ledger
-    from dpquery.policy.load import load_policy
-
-    policy = load_policy(file)
-    path = policy.ledger.path
+    path = load_policy(file).ledger.path
     if path is None or not path.exists():
         raise UsageError(f"nothing has been charged under {file} yet: there is no ledger")
-    return policy, open_ledger(policy.ledger)
+    return _opened(file)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from dpquery.codes import explain
 from dpquery.errors import ExitCode
-from dpquery.shell import owner
 from dpquery.shell.arguments import UsageError, verb_parser
 from dpquery.shell.ask import show
 from dpquery.source import visible
@@ -61,24 +60,36 @@ _VERBS: dict[tuple[str, ...], _Verb] = {
     ("explain",): _Verb("CODE", _explain),
     ("policy", "init"): _Verb("FILE", _policy_init),
     ("policy", "check"): _Verb("FILE", _policy_check),
-    ("ledger", "show"): _Verb("POLICY", owner.show_charges),
-    ("ledger", "losses"): _Verb("POLICY", owner.losses),
-    ("ledger", "verify"): _Verb("POLICY", owner.verify),
-    ("ledger", "export"): _Verb("POLICY", owner.export, owner.export_options),
 }
 
-FIRST_WORDS = frozenset(words[0] for words in _VERBS)
+
+def _ledger_verbs() -> dict[tuple[str, ...], _Verb]:
+    from dpquery.shell import owner
+
+    return {
+        ("ledger", "show"): _Verb("POLICY", owner.show_charges),
+        ("ledger", "losses"): _Verb("POLICY", owner.losses),
+        ("ledger", "verify"): _Verb("POLICY", owner.verify),
+        ("ledger", "export"): _Verb("POLICY", owner.export, owner.export_options),
+        ("ledger", "freeze"): _Verb("POLICY", owner.freeze),
+        ("ledger", "thaw"): _Verb("POLICY", owner.thaw),
+        ("ledger", "grant"): _Verb("POLICY", owner.grant, owner.grant_options),
+    }
+
+
+FIRST_WORDS = frozenset({"explain", "policy", "ledger"})
 
 
 def run_verb(argv: list[str]) -> int:
     """Run the verb that the command line starts with."""
-    for words, verb in _VERBS.items():
+    verbs = _ledger_verbs() if argv[0] == "ledger" else _VERBS
+    for words, verb in verbs.items():
         if argv[: len(words)] == list(words):
             parser = verb_parser(*words, argument=verb.argument)
             if verb.options is not None:
                 verb.options(parser)
             return verb.run(parser.parse_args(argv[len(words) :]))
-    usual = (" ".join((*words, verb.argument)) for words, verb in _VERBS.items())
+    usual = (" ".join((*words, verb.argument)) for words, verb in verbs.items())
     raise UsageError(
         "write " + ", or ".join(f"dpquery {u}" for u in usual if u.startswith(argv[0]))
     )

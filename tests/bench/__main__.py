@@ -20,6 +20,7 @@ import numpy as np
 
 import dpquery
 from dpquery.mechanisms import Randomness, RecursiveQuantiles
+from tests.bench import ledger
 from tests.bench.data import make
 
 RESULTS = Path(__file__).parent / "results"
@@ -200,9 +201,12 @@ def main() -> None:
     print(f"1,000,000,000 rows in a counting function, nine deciles: {stub:.1f} ms of Python")
     small = warm_latency() * 1000
     print(f"1,000 rows, warm session, charge on disk: {small:.1f} ms (median of 100)")
+    charged = ledger.charges()
+    print(ledger.told(charged))
     RESULTS.mkdir(exist_ok=True)
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     record = {"rows": rows, "rounds": rounds, "cases": found, "warm_ms": small, "stub_ms": stub}
+    record["ledger"] = charged
     (RESULTS / f"{stamp}.json").write_text(json.dumps(record, indent=1))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dpquery.budget.charge import Account, Charge, Limits
 from dpquery.budget.ledger import Ledger, open_ledger
+from dpquery.budget.orders import Promise
 from dpquery.ceilings import Ceiling
 from dpquery.events import Gaussian, Pure
 from dpquery.policy.model import LedgerSettings
@@ -50,8 +51,10 @@ def gaussian(epsilon: object, delta: object) -> Charge:
     )
 
 
-def open_at(path: Path | None, high_water: Path | None = None) -> Ledger:
-    return open_ledger(LedgerSettings(path, high_water))
+def open_at(
+    path: Path | None, high_water: Path | None = None, promise: Promise | None = None
+) -> Ledger:
+    return open_ledger(LedgerSettings(path, high_water), promise)
 
 
 def spent(ledger: Ledger) -> Fraction:

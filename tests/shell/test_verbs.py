@@ -86,6 +86,9 @@ def test_help_names_every_verb_and_exit_code(run):
         "ledger losses",
         "ledger verify",
         "ledger export",
+        "ledger freeze",
+        "ledger thaw",
+        "ledger grant",
     ):
         assert f"dpquery {word}" in out
     assert "130 interrupted" in out
@@ -133,6 +136,7 @@ def test_a_ledger_is_shown_and_verified(run, policy: Path):
     assert [line.split()[2:] for line in out.splitlines()[1:]] == [
         ["default", "0.5", "SELECT␊", "1"]
     ]
+    assert "counted" not in out
     assert run("ledger", "verify", str(policy)) == (
         0,
         "the ledger holds together; charges in it: 1\n",
@@ -161,7 +165,7 @@ def test_losses_are_shown_as_each_accountant_puts_them(run, policy: Path):
 @pytest.mark.parametrize(
     ("form", "first"),
     [
-        ("csv", "sequence,id,at,analyst,session,query,epsilon,delta,rho,events"),
+        ("csv", "sequence,id,at,kind,analyst,session,query,epsilon,delta,rho,events"),
         ("json", '[{"sequence":"1",'),
         ("dp-accounting", "ComposedDpEvent(events=[RandomizedResponseDpEvent("),
     ],
@@ -179,6 +183,55 @@ def test_a_ledger_is_exported(run, policy: Path, form: str, first: str):
         "",
     )
     assert file.read_bytes() == out.encode()
+
+
+def test_a_ledger_is_frozen_and_thawed(run, policy: Path):
+    frozen = "frozen: no query is charged until dpquery ledger thaw\n"
+    for verb, said in (
+        ("freeze", frozen),
+        ("freeze", "frozen already\n"),
+        ("thaw", "thawed: queries are charged again\n"),
+        ("thaw", "not frozen\n"),
+        ("freeze", frozen),
+    ):
+        assert run("ledger", verb, str(policy)) == (0, said, "")
+    _, out, _ = run("ledger", "show", str(policy))
+    assert [line.split()[-1] for line in out.splitlines()[1:-1]] == [
+        *("frozen", "thawed", "frozen")
+    ]
+    assert out.endswith("\nfrozen: no query is charged\n")
+
+
+GRANT = ("--analyst", "bob", "--epsilon")
+
+
+def test_a_grant_says_what_may_be_spent_and_is_shown(run, policy: Path):
+    policy.write_text(f"{POLICY}\n[analysts.bob]\nepsilon = 1\n")
+    said = "bob may spend 1.5 in all\n"
+    assert run("ledger", "grant", str(policy), *GRANT, "0.5") == (0, said, "")
+    _, out, _ = run("ledger", "show", str(policy))
+    assert out.splitlines()[1].split()[2:] == ["bob", "–", "--", "granted", "0.5"]
+    code, _, err = run("ledger", "grant", str(policy), *GRANT, "0.6")
+    assert (code, "DPQ610" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ((*GRANT, "0"), "must be above 0"),
+        ((*GRANT, "-1"), "must lie between 0 and"),
+        ((*GRANT, "nan"), "--epsilon is not a finite number"),
+        ((*GRANT, "1", "--delta", "x"), "--delta is not a number"),
+        (("--analyst", "eve", "--epsilon", "1"), "the policy has no analyst 'eve'; it has bob"),
+        (("--epsilon", "1"), "--analyst"),
+    ],
+)
+def test_a_grant_that_is_not_understood_writes_nothing(run, policy: Path, argv, said: str):
+    policy.write_text(f"{POLICY}\n[analysts.bob]\nepsilon = 1\n")
+    code, out, err = run("ledger", "grant", str(policy), *argv)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert "granted" not in run("ledger", "show", str(policy))[1]
 
 
 def charge_half(policy: Path) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,10 +18,16 @@ import duckdb
 import pytest
 
 import dpquery
+from dpquery.budget.charge import Limits
+from dpquery.budget.ledger import open_ledger
+from dpquery.ceilings import Ceiling
 from dpquery.codes import PAGES
 from dpquery.engine.duckdb import public
 from dpquery.errors import DPQueryError
 from dpquery.mechanisms import randomness
+from dpquery.policy.load import load_policy
+from dpquery.privacy import Loss
+from dpquery.shell.main import main
 from tests.corpus import cases
 from tests.tasks import ROOT
 
@@ -55,6 +63,24 @@ def asking(query: str, **arguments: object) -> Doing:
 def without_a_ledger(place: Path, _: pytest.MonkeyPatch) -> object:
     (place / "policy.ledger.lock").mkdir()
     return ask(place)
+
+
+def while_frozen(place: Path, _: pytest.MonkeyPatch) -> object:
+    assert main(["ledger", "freeze", str(place / "policy.toml")]) == 0
+    return ask(place)
+
+
+def over_other_units(place: Path, _: pytest.MonkeyPatch) -> object:
+    ask(place)
+    changed(place, 'privacy_unit_column = "person_id"', 'privacy_unit_column = "age"')
+    return ask(place)
+
+
+def with_too_large_a_grant(place: Path, _: pytest.MonkeyPatch) -> object:
+    policy = load_policy(place / "policy.toml")
+    with closing(open_ledger(policy.ledger)) as ledger:
+        limits = Limits(policy.budget.ceiling, Ceiling(Loss(Fraction(1))))
+        return ledger.grant("alice", Loss(Fraction(3)), limits)
 
 
 def with_an_empty_ledger(place: Path, _: pytest.MonkeyPatch) -> object:
@@ -141,6 +167,7 @@ DOINGS: dict[str, tuple[Doing, str]] = {
         asking("SELECT DP_COUNT(*, eps=0.5, delta=1e-7, mechanism='gaussian') FROM staff"),
         "delta",
     ),
+    "DPQ504": (while_frozen, "frozen"),
     "DPQ601": (with_change('"staff.parquet"', '"none.parquet"'), '"none.parquet"'),
     "DPQ602": (with_change("epsilon = 2.0", "epsilon = 2.0.0"), "TOML"),
     "DPQ603": (with_change("rows_per_unit", "rows_per_unt"), "rows_per_unt"),
@@ -149,6 +176,8 @@ DOINGS: dict[str, tuple[Doing, str]] = {
     "DPQ606": (without_a_ledger, "the ledger cannot be written"),
     "DPQ607": (with_change('unique = ["region"]', "rows_per_unit = 1"), "regions"),
     "DPQ608": (asking(COUNT, analyst="eve"), "eve"),
+    "DPQ609": (over_other_units, "staff was by person_id, and is by age now"),
+    "DPQ610": (with_too_large_a_grant, "could then spend 4, and the total is 2"),
     "DPQ701": (over_a_file_that_changes, "the scan did not finish"),
     "DPQ702": (interrupted_above, "could not be finished"),
     "DPQ801": (after_closing, "closed"),

@@ -1,0 +1,243 @@
+"""What the data owner orders in the ledger, and what stands after all orders so far.
+
+Orders are rows among the charges, in the same chain of hashes and under the same high-water
+mark: an older copy of the ledger would undo them as it would undo charges. They are obeyed
+from the next charge on, in every session of every process, and none is taken back: to thaw is
+an order of its own. This module knows no file.
+
+* A freeze refuses every charge.
+* A grant raises what one analyst may spend, and never above the policy's total: that is what
+  the units were promised. Grants may follow from answers that the owner saw, and the promise
+  to the units holds for them as well, since the total does not move.
+* A promise says whose losses are counted: the neighbouring relation, and each table's unit.
+  Losses under two relations, or of two kinds of units, have no sum, so that a policy that says
+  otherwise of a table is refused. A table that is new is added.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from dpquery.budget.charge import Limits
+from dpquery.ceilings import HALF, Ceiling
+from dpquery.errors import Diagnostic, PolicyInvalid
+from dpquery.privacy import NO_LOSS, Loss
+
+if TYPE_CHECKING:
+    from dpquery.policy.model import Policy, Table
+
+__all__ = [
+    "Freeze",
+    "Grant",
+    "Order",
+    "Orders",
+    "Promise",
+    "Thaw",
+    "decode",
+    "digest",
+    "encode",
+    "promise_of",
+    "require_grant",
+]
+
+_PUBLIC = "public"
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """No charge is made from here on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thaw:
+    """Charges are made again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """An analyst may spend this beside what the policy gives them."""
+
+    analyst: str
+    loss: Loss
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Whose losses are counted from here on."""
+
+    neighbours: str
+    units: tuple[tuple[str, str], ...]
+    """By "table NAME" and "path PATH", "by COLUMN", "by row" or "public"."""
+
+
+Order = Freeze | Thaw | Grant | Promise
+
+
+def promise_of(policy: Policy) -> Promise:
+    """Take from a policy what its losses are about."""
+    tables = sorted(policy.tables.values(), key=lambda table: table.name)
+    units = ((name, _unit(table)) for table in tables for name in _names(table))
+    return Promise(policy.neighbours.value, tuple(dict.fromkeys(units)))
+
+
+def _names(table: Table) -> tuple[str, ...]:
+    """Give by what a table is known again: by its path if renamed, by its name if moved."""
+    return f"table {table.name.lower()}", *(f"path {path}" for path in table.written)
+
+
+def _unit(table: Table) -> str:
+    if table.public:
+        return _PUBLIC
+    return "by row" if table.unit is None else f"by {table.unit.lower()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What stands after some orders."""
+
+    frozen: bool = False
+    granted: Mapping[str, Loss] = field(default_factory=dict)
+    neighbours: str | None = None
+    units: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By the names of private tables, which are in the ledger once and for all."""
+
+    @property
+    def promise(self) -> Promise | None:
+        """All that was promised so far; None before the first charge under a policy."""
+        if self.neighbours is None:
+            return None
+        known = ((name, unit) for name, units in self.units.items() for unit in units)
+        return Promise(self.neighbours, tuple(sorted(known)))
+
+    def plus(self, order: Order) -> Orders:
+        """Obey one more order."""
+        match order:
+            case Freeze():
+                return replace(self, frozen=True)
+            case Thaw():
+                return replace(self, frozen=False)
+            case Grant(analyst, loss):
+                before = self.granted.get(analyst, NO_LOSS)
+                return replace(self, granted={**self.granted, analyst: before + loss})
+            case Promise(neighbours, units):
+                known = dict(self.units)
+                for name, unit in units:
+                    if unit != _PUBLIC:
+                        known[name] = known.get(name, frozenset()) | {unit}
+                return replace(self, neighbours=neighbours, units=known)
+
+    def broken_by(self, promise: Promise) -> str | None:
+        """Say what a policy promises otherwise than the ledger has been counting, if anything.
+
+        What is public may become private. What was private does not become public under a
+        ledger that shows what was lost of it.
+        """
+        if self.neighbours not in {None, promise.neighbours}:
+            return f"neighbours were {self.neighbours}, and are {promise.neighbours} now"
+        for name, unit in promise.units:
+            known = self.units.get(name)
+            if known and unit not in known:
+                return f"{name} was {' and '.join(sorted(known))}, and is {unit} now"
+        return None
+
+    def raised(self, limits: Limits, analyst: str) -> Limits:
+        """Add to an analyst's limit what was granted, up to the policy's total.
+
+        A limit in rho stays as the policy states it: an epsilon cannot be added to it.
+        """
+        granted, own = self.granted.get(analyst), limits.analyst
+        if granted is None or own is None or not own.summed:
+            return limits
+        whole = limits.policy
+        share = whole.converted / whole.limit.delta if whole.limit.delta else HALF
+        most = Loss(
+            _within(own.limit.epsilon, granted.epsilon, whole.limit.epsilon),
+            _within(own.limit.delta, granted.delta, whole.limit.delta),
+        )
+        return replace(limits, analyst=Ceiling.of(most, share))
+
+
+def _within(own: Fraction, granted: Fraction, whole: Fraction) -> Fraction:
+    return max(own, min(own + granted, whole))
+
+
+def require_grant(grant: Grant, orders: Orders, limits: Limits) -> Loss:
+    """Give the limit that a grant makes.
+
+    Raises:
+        PolicyInvalid: DPQ610, it would not count, or be more than the policy's total.
+    """
+    own, whole = limits.analyst, limits.policy.limit
+    if own is None:
+        raise _no_grant(
+            "the policy gives its whole budget to one analyst: nothing is left to grant",
+            "a grant raises one analyst's limit, and the total is not theirs alone.",
+            "raise epsilon under [budget] in the policy",
+        )
+    if not own.summed:
+        raise _no_grant(
+            f"the limit of {grant.analyst[:80]!r} is a rho, to which no epsilon is added",
+            "the two measure losses in different ways.",
+            f"raise rho under [analysts.{grant.analyst[:80]}] in the policy",
+        )
+    most = own.limit + orders.granted.get(grant.analyst, NO_LOSS) + grant.loss
+    if not most.within(whole):
+        raise _no_grant(
+            f"{grant.analyst[:80]!r} could then spend {most}, and the total is {whole}",
+            "the total is what the units were promised, and stands in the policy alone.",
+            "grant less, or raise the total under [budget] in the policy",
+        )
+    return most
+
+
+def _no_grant(title: str, why: str, remedy: str) -> PolicyInvalid:
+    return PolicyInvalid(Diagnostic("DPQ610", title, why=(why,), remedy=(remedy,)))
+
+
+def encode(order: Order) -> str:
+    """Write an order as text.
+
+    >>> encode(Grant("alice", Loss(Fraction(1, 2))))
+    '["grant","alice","1/2","0"]'
+    """
+    return json.dumps(_listed(order), separators=(",", ":"))
+
+
+def _listed(order: Order) -> list[object]:
+    match order:
+        case Freeze():
+            return ["freeze"]
+        case Thaw():
+            return ["thaw"]
+        case Grant(analyst, loss):
+            return ["grant", analyst, str(loss.epsilon), str(loss.delta)]
+        case Promise(neighbours, units):
+            return ["promise", neighbours, [list(unit) for unit in units]]
+
+
+def decode(text: str) -> Order:
+    """Read an order that `encode` wrote.
+
+    Raises:
+        ValueError: the text is no order of this version.
+    """
+    match json.loads(text):
+        case ["freeze"]:
+            return Freeze()
+        case ["thaw"]:
+            return Thaw()
+        case ["grant", str(analyst), str(epsilon), str(delta)]:
+            return Grant(analyst, Loss(Fraction(epsilon), Fraction(delta)))
+        case ["promise", str(neighbours), list(units)]:
+            return Promise(neighbours, tuple((str(name), str(unit)) for name, unit in units))
+    raise ValueError("not an order that this version knows")
+
+
+def digest(promise: Promise) -> str:
+    """Give a short name of a promise, for comparing two by eye."""
+    return sha256(encode(promise).encode()).hexdigest()[:12]

@@ -1,0 +1,88 @@
+"""Eight processes that charge one ledger, beside bare writes of 4 kB in the same run.
+
+A charge is one fsync, so the disk sets the pace: `python -m tests.bench.ledger [CHARGES]`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from fractions import Fraction
+from pathlib import Path
+
+from tests.ledger.helpers import open_at, spent, start
+
+PROCESSES = 8
+ROUNDS = 5
+EPSILON = Fraction(1, 1000)
+
+
+def bare_rate(directory: Path, times: int) -> float:
+    """How many blocks of 4 kB a second are appended and synced, one after the other."""
+    block = os.urandom(4096)
+    descriptor = os.open(directory / "bare", os.O_WRONLY | os.O_CREAT)
+    begun = time.perf_counter()
+    for _ in range(times):
+        os.write(descriptor, block)
+        os.fsync(descriptor)
+    taken = time.perf_counter() - begun
+    os.close(descriptor)
+    return times / taken
+
+
+def one_round(directory: Path, each: int) -> tuple[float, list[tuple[float, float]]]:
+    """Have all processes charge at once: the rate, and how long each took and when it ended."""
+    workers = [start("race", directory / "ledger", each) for _ in range(PROCESSES)]
+    reports = [json.loads(worker.communicate()[0]) for worker in workers]
+    waits = [(wait, end) for report in reports for wait, end in report]
+    begun, ended = min(end - wait for wait, end in waits), max(end for _, end in waits)
+    return PROCESSES * each / (ended - begun), waits
+
+
+def charges(each: int = 1000) -> dict:
+    """Measure rate, worst wait, and the first hundred charges beside the last hundred.
+
+    Charges and bare writes take turns: what else the disk does comes and goes.
+    """
+    rates, bare, waits = [], [], []
+    with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as place:
+        directory = Path(place)
+        for _ in range(ROUNDS):
+            bare.append(bare_rate(directory, each // ROUNDS))
+            rate, found = one_round(directory, each // ROUNDS)
+            rates.append(rate)
+            waits += found
+        ledger = open_at(directory / "ledger")
+        exact = spent(ledger) == ledger.verify() * EPSILON == len(waits) * EPSILON
+        ledger.close()
+    ends = sorted(end for _, end in waits)
+    rate, block = statistics.median(rates), statistics.median(bare)
+    return {
+        "charges": len(waits),
+        "exact": exact,
+        "per_second": rate,
+        "bare_per_second": block,
+        "ratio": rate / block,
+        "worst_wait_ms": 1000 * max(wait for wait, _ in waits),
+        "first_hundred_ms": 1000 * (ends[99] - ends[0]),
+        "last_hundred_ms": 1000 * (ends[-1] - ends[-100]),
+    }
+
+
+def told(found: dict) -> str:
+    """Write the figures on one line."""
+    return (
+        f"{found['charges']:,} charges by {PROCESSES} processes: total "
+        f"{'exact' if found['exact'] else 'WRONG'}; {found['per_second']:.0f} a second, "
+        f"ratio {found['ratio']:.2f} to bare 4 kB syncs (at least 0.5); worst wait "
+        f"{found['worst_wait_ms']:.0f} ms (below 1000); first hundred "
+        f"{found['first_hundred_ms']:.0f} ms, last hundred {found['last_hundred_ms']:.0f} ms"
+    )
+
+
+if __name__ == "__main__":
+    print(told(charges(*map(int, sys.argv[1:]))))
