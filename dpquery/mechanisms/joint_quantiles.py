@@ -13,7 +13,7 @@ from fractions import Fraction
 from itertools import accumulate, combinations_with_replacement, pairwise
 from typing import ClassVar, Self
 
-from dpquery.events import Pure
+from dpquery.events import BoundedRange
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.certified import log_above
 from dpquery.mechanisms.exponential import Integers
@@ -99,9 +99,9 @@ class _Joint:
         """Give rate distance, where a unit has no more weight than the distance."""
         return Loss(self.rate * distance)
 
-    def event(self, distance: Distance) -> Pure:
+    def event(self, distance: Distance) -> BoundedRange:
         """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
+        return BoundedRange(self.loss(distance).epsilon)
 
     def _off(self, places: int, heaviest: int, confidence: Fraction) -> int:
         """Give how far off the ranks are, in weight, so often, if no place weighs more.
@@ -150,6 +150,8 @@ class JointQuantiles(_Joint):
     Proof:
         With slope = rate / (2 move), P[v] = exp(-slope score(v)) / Z. Each numerator changes by
         a factor between exp(-slope move w) and exp(slope move w), and so does Z: exp(rate w).
+        The factor of Z is the same for all lists, so the logarithms of the ratios lie in a
+        range of 2 slope move w = rate w (`BoundedRange`).
         Added weight w goes to one part, whose share is d of all: that part comes nearer or goes
         away by (1 - d) w at most, and the others by their own shares of w, which together are
         (1 - d) w. So scores move by 2 (1 - d) w at most, d being the smallest share; what is in

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -18,10 +18,12 @@ from dpquery.mechanisms import (
     GapQuantile,
     GridQuantile,
     IndependentQuantiles,
+    JointQuantiles,
     MeanExponential,
     MeanInverseSensitivity,
     PermuteAndFlip,
     SmoothQuantile,
+    joint_move,
     rank_range,
 )
 from dpquery.privacy import Neighbours
@@ -64,6 +66,18 @@ def of_mean(kind: type) -> Callable[[Weights], object]:
     return pmf
 
 
+def joint(relation: Neighbours) -> JointQuantiles:
+    move = joint_move(ORDERS, substitution=relation is Neighbours.SUBSTITUTE, grouped=False)
+    return JointQuantiles.calibrated(ORDERS, CELLS, 1 << 36, move, 1, ONE)
+
+
+def in_order(
+    pmf: Callable[[Weights], Mapping[tuple[int, ...], float]],
+) -> Callable[..., object]:
+    """Give the probabilities of lists alone, always in one order."""
+    return lambda weights: [chance for _, chance in sorted(pmf(weights).items())]
+
+
 def laws(name: str, relation: Neighbours) -> Callable[[Weights], object]:
     match name:
         case "finite":
@@ -76,6 +90,8 @@ def laws(name: str, relation: Neighbours) -> Callable[[Weights], object]:
             return of_quantile(SmoothQuantile, relation)
         case "mean":
             return of_mean(MeanExponential)
+        case "joint":
+            return in_order(joint(relation).pmf)
     return of_mean(MeanInverseSensitivity)
 
 
@@ -96,7 +112,7 @@ def renyi(one: np.ndarray, other: np.ndarray, order: float) -> float:
     return float(np.log(np.sum(one**order * other ** (1 - order))) / (order - 1))
 
 
-NAMES = ["finite", "grid", "gap", "smooth", "mean", "inverse"]
+NAMES = ["finite", "grid", "gap", "smooth", "mean", "inverse", "joint"]
 
 
 @pytest.mark.parametrize("relation", Neighbours)

@@ -125,6 +125,8 @@ EXPONENTIAL = {
     GapQuantile,
     SmoothQuantile,
     IndependentQuantiles,
+    JointQuantiles,
+    SmoothedJointQuantiles,
 }
 """Those whose losses have a range (`test_bounded_range.py`)."""
 
