@@ -37,7 +37,8 @@ def charges(policy: Path) -> int:
         return 0
     with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as opened:
         try:
-            return opened.execute("SELECT count(*) FROM charges").fetchone()[0]
+            query = "SELECT count(*) FROM charges WHERE session <> ''"
+            return opened.execute(query).fetchone()[0]
         except sqlite3.OperationalError:  # it is being made
             return 0
 
