@@ -107,7 +107,7 @@ def refuse_correlated(context: Context, node: exp.Subquery) -> None:
         RuleRefused: DPQ307.
     """
     outside, inside = node.find_ancestor(exp.Select), node.find(exp.Select)
-    if outside is None or inside is None:
+    if outside is None or inside is None or inside.args.get("from_") is None:
         return
     around = _called(outside)
     own = {fold(table.alias_or_name) for table in node.find_all(exp.Table)}
