@@ -119,6 +119,8 @@ class Budget:
     max_epsilon_per_query: Fraction | None = None
     share: Fraction = HALF
     """The part of each delta, of analysts and sessions too, at which rho is converted."""
+    shared_answers: bool = False
+    """Whether analysts are given one another's answers, at no charge."""
 
     @property
     def limit(self) -> Loss:

@@ -1,7 +1,7 @@
 """The commands that open no session: explain, policy, ledger.
 
-`policy` and `ledger` are the data owner's: they read the owner's files directly, charge nothing
-and make no ledger.
+`policy` and `ledger` are the data owner's: they read the owner's files directly and charge
+nothing. Only publishing makes a ledger, where there is none.
 """
 
 from __future__ import annotations
@@ -51,6 +51,16 @@ def _policy_check(file: str) -> int:
         show("the data hold what the policy says")
     faulty = any(found.severity is Severity.FAULT for found in findings)
     return ExitCode.USAGE if faulty else ExitCode.ANSWER
+
+
+def _policy_publish(file: str) -> int:
+    from dpquery.budget.ledger import open_ledger
+    from dpquery.policy.load import load_policy
+
+    with closing(open_ledger(load_policy(file).ledger)) as ledger:
+        version = ledger.publish()
+    show(f"data version {version} is published: what was answered before is paid again")
+    return ExitCode.ANSWER
 
 
 def _ledger_show(file: str) -> int:
@@ -117,6 +127,7 @@ _VERBS: dict[tuple[str, ...], tuple[str, Callable[[str], int]]] = {
     ("explain",): ("CODE", _explain),
     ("policy", "init"): ("FILE", _policy_init),
     ("policy", "check"): ("FILE", _policy_check),
+    ("policy", "publish"): ("POLICY", _policy_publish),
     ("ledger", "show"): ("POLICY", _ledger_show),
     ("ledger", "losses"): ("POLICY", _ledger_losses),
     ("ledger", "verify"): ("POLICY", _ledger_verify),
