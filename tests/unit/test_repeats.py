@@ -28,6 +28,7 @@ from dpquery.privacy import NO_LOSS
 from dpquery.repeats import REPEATED
 from dpquery.session import Session
 from dpquery.shell.verbs import run_verb
+from dpquery.source import Span
 from dpquery.stored import read, written
 from tests.tasks import ROOT
 
@@ -247,6 +248,13 @@ def test_explaining_says_that_it_costs_nothing(session: Session):
     assert explanation.charge == NO_LOSS
     assert "already answered: costs nothing" in str(explanation)
     assert session.explain(f"REFRESH {COUNT}").charge.epsilon == Fraction(1, 2)
+
+
+def test_only_a_query_is_asked_anew(session: Session):
+    with pytest.raises(dpquery.SyntaxRefused) as refused:
+        session.sql("REFRESH SHOW TABLES")
+    assert refused.value.code == "DPQ106"
+    assert refused.value.span == Span(8, 12)
 
 
 def test_a_fault_before_storing_keeps_the_charge_and_stores_nothing(
