@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from html import escape
 
-from dpquery.budget.accountant import Spent, additive, basic
+from dpquery.budget.accountant import NOTHING, Spent, additive, basic
 from dpquery.budget.standing import Standing
 from dpquery.functions.base import Step
 from dpquery.functions.codes import from_code
@@ -27,7 +27,7 @@ from dpquery.ir import (
 )
 from dpquery.plan import FrontierPlan, Plan, PlannedRelease
 from dpquery.policy.model import Policy
-from dpquery.privacy import Loss, decimal_text
+from dpquery.privacy import NO_LOSS, Loss, decimal_text
 from dpquery.relations import tables_of
 from dpquery.rowfunctions.ranges import implied
 from dpquery.searches import Search
@@ -60,7 +60,12 @@ class Explanation:
 
 
 def explain(
-    plan: Plan, policy: Policy, scans: Sequence[str], standing: Standing
+    plan: Plan,
+    policy: Policy,
+    scans: Sequence[str],
+    standing: Standing,
+    *,
+    answered: bool = False,
 ) -> Explanation:
     """Describe a plan.
 
@@ -69,17 +74,20 @@ def explain(
         policy: the policy it was made under.
         scans: what the engine would run, one text per frontier.
         standing: the limit that binds, as it stands.
+        answered: whether all of it was answered before, and would be again.
     """
-    charge = basic(plan.charge.events)
+    charge, asked = basic(plan.charge.events), additive(plan.charge.events)
+    if answered:
+        charge, asked = NO_LOSS, NOTHING
     steps = tuple(release.step() for part in plan.releases for release in part)
-    lines = [f"charge       {charge}{_split(steps)}"]
+    lines = [f"charge       {'nothing' if answered else f'{charge}{_split(steps)}'}"]
     for search in plan.searches:
         lines += _search(search)
     for frontier, sql in zip(plan.frontiers, scans, strict=True):
         lines += _frontier(frontier, policy)
         lines.append(f"scan         {sql}")
     lines += [f"note         {note}" for note in plan.notes]
-    asked, most = additive(plan.charge.events), policy.budget.max_epsilon_per_query
+    most = policy.budget.max_epsilon_per_query
     rest = _rest(standing, asked) if most is None or charge.epsilon <= most else _capped(most)
     lines.append(f"budget       {decimal_text(standing.left.epsilon)} left; {rest}")
     return Explanation(charge, steps, tuple(part for line in lines for part in _wrapped(line)))

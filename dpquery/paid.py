@@ -6,7 +6,7 @@ groups that were found, and values that rows are compared with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpquery.budget.charge import Receipt
@@ -14,12 +14,14 @@ from dpquery.constants import constants_in, filled
 from dpquery.engine.base import Engine, Exact
 from dpquery.engine.duckdb.public import PublicEngine
 from dpquery.finish import value_of
+from dpquery.functions.search import FoundCell
 from dpquery.ir import Scalar, Scan
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.narrowing import with_bounds
 from dpquery.plan import Plan
 from dpquery.policy.model import Policy
 from dpquery.release import ReleasedTable, find_bounds, release, with_found
+from dpquery.stored import Keys, written
 from dpquery.types import Interval
 
 __all__ = ["Paid", "ready"]
@@ -37,20 +39,31 @@ class Paid:
     """Hears about how many bytes a scan reads, as it begins."""
     keep: Callable[[str, Interval], None]
     """Keeps bounds that were found, under their key."""
+    version: int
+    """Of the data, as it was before anything was charged."""
+    store: Callable[[Mapping[str, str]], None]
+    """Stores what was drawn, under its keys, to be given again free."""
 
     def released(self, plan: Plan, receipt: Receipt) -> tuple[Plan, list[ReleasedTable]]:
-        """Give every table of a plan, and the plan with the bounds that were found for it."""
-        plan = self._bounded(plan, receipt)
+        """Give every table of a plan, and the plan with the bounds that were found for it.
+
+        All that was drawn is stored by then.
+        """
+        keys, drawn = Keys(self.policy, self.version), dict[str, str]()
+        plan = self._bounded(plan, receipt, keys, drawn)
         found: list[ReleasedTable] = []
         values: dict[int, Scalar | None] = {}
         for number, frontier in enumerate(plan.frontiers):
             scan = ready(plan, frontier.scan, found, values, self.public)
             with self._opened(scan, receipt, number) as exact:
-                drawn = release(plan, number, scan.keys, exact, receipt, self.randomness)
-            found.append(drawn)
+                table = release(plan, number, scan.keys, exact, receipt, self.randomness)
+            for one, column in zip(frontier.releases, table.columns, strict=True):
+                drawn[keys.of(scan, one.release)] = written(column.cells)
+            found.append(table)
+        self.store(drawn)
         return plan, found
 
-    def _bounded(self, plan: Plan, receipt: Receipt) -> Plan:
+    def _bounded(self, plan: Plan, receipt: Receipt, keys: Keys, drawn: dict[str, str]) -> Plan:
         """Find the bounds that calls have none of, and keep them before they are used."""
         if not plan.searches:
             return plan
@@ -60,6 +73,8 @@ class Paid:
                 found.append(find_bounds(plan, number, exact, receipt, self.randomness))
             if found[-1] is not None:
                 self.keep(search.key, found[-1])
+            cell = FoundCell(found[-1], search.release.noise.name)
+            drawn[keys.of(search.scan, search.release)] = written([cell])
         return with_bounds(plan, found, self.policy)
 
     def _opened(self, scan: Scan, receipt: Receipt, number: int) -> Exact:

@@ -68,6 +68,12 @@ class Plan:
     """What finds bounds before the frontiers are opened; charged behind them."""
 
     @property
+    def kept(self) -> bool:
+        """Whether some of its bounds were found before."""
+        calls = (one.call for frontier in self.frontiers for one in frontier.releases)
+        return any(map(kept_note, calls))
+
+    @property
     def releases(self) -> tuple[tuple[Release, ...], ...]:
         """What is released from each scan of the charge: those of searches come last."""
         drawn = [tuple(one.release for one in frontier.releases) for frontier in self.frontiers]

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from dpquery import functions
+from dpquery.canonical import Writer
 from dpquery.constants import constants_in
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, internal
 from dpquery.functions.base import Facts, Release, narrower
@@ -27,7 +28,6 @@ from dpquery.ir import Call, Contribution, Filter, Frontier, Relation, Scan
 from dpquery.policy.model import Policy
 from dpquery.relations import PublicJoin, tables_of, walk
 from dpquery.rowfunctions.base import CALENDAR
-from dpquery.source import Span
 from dpquery.types import BOOLEAN, Interval
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "kept_note",
     "narrowed",
     "nothing_kept",
+    "places_of",
     "planned",
 ]
 
@@ -229,38 +230,17 @@ def _key(call: Call, relation: Relation, policy: Policy) -> str:
     Types, ranges and grids are in the expressions; of a table what matters is where it is and
     whose rows are in it.
     """
-    names = {one.table for one in tables_of(relation)}
-    names |= {node.table for node in walk(relation) if isinstance(node, PublicJoin)}
-    tables = [policy.tables[name] for name in sorted(names)]
-    places = tuple(
-        (table.name, table.written or repr(table.source), table.unit, table.single)
-        for table in tables
-    )
-    written = _Writer().text((relation, call.argument, places, policy.neighbours.value))
+    places = places_of(relation, policy)
+    written = Writer().text((relation, call.argument, places, policy.neighbours.value))
     return hashlib.sha256(written.encode()).hexdigest()
 
 
-class _Writer:
-    """Writes a tree without places in the text, its relations numbered as they come."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[int, int] = {}
-
-    def text(self, part: object) -> str:
-        """Write a part of a tree."""
-        if isinstance(part, tuple):
-            return f"({','.join(map(self.text, part))})"
-        if isinstance(part, frozenset):
-            return self.text(tuple(sorted(part)))
-        if is_dataclass(part) and not isinstance(part, type):
-            return f"{type(part).__name__}({','.join(self._fields(part))})"
-        return repr(part)
-
-    def _fields(self, part: object) -> Iterator[str]:
-        for one in fields(part):  # type: ignore[arg-type]
-            value = getattr(part, one.name)
-            if isinstance(value, Span) or not one.compare:
-                continue
-            if one.name in {"number", "of"} and isinstance(value, int):
-                value = self._numbers.setdefault(value, len(self._numbers))
-            yield self.text(value)
+def places_of(relation: Relation, policy: Policy) -> tuple[object, ...]:
+    """Say of each table of a relation where it is, and whose rows are in it."""
+    names = {one.table for one in tables_of(relation)}
+    names |= {node.table for node in walk(relation) if isinstance(node, PublicJoin)}
+    tables = [policy.tables[name] for name in sorted(names)]
+    return tuple(
+        (table.name, table.written or repr(table.source), table.unit, table.single)
+        for table in tables
+    )

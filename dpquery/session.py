@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
@@ -43,9 +42,11 @@ from dpquery.paid import Paid
 from dpquery.plan import Plan, make_plan
 from dpquery.policy.model import Policy
 from dpquery.privacy import NO_LOSS, Loss, decimal_text
+from dpquery.release import ReleasedTable
+from dpquery.repeats import Repeats, holder_of
 from dpquery.searches import Kept, nothing_kept
 from dpquery.source import Source
-from dpquery.sql.asides import Describe, Explain, Show, Subject, read_aside
+from dpquery.sql.asides import Describe, Explain, Show, Subject, read_aside, refreshed
 from dpquery.sql.bind import bind
 from dpquery.sql.check import check
 from dpquery.sql.parse import parse
@@ -87,13 +88,14 @@ class Session:
             session=None if ceiling is None else Ceiling.of(ceiling, policy.budget.share),
             query=policy.budget.max_epsilon_per_query,
         )
+        self._holder = holder_of(policy, analyst)
         self._notes = tuple(notes)
         self._lock = threading.RLock()
         self._process: int | None = os.getpid()
         self._public = PublicEngine(policy)
         self._ledger: Ledger = open_ledger(policy.ledger, promise_of(policy))
         self._engine: Engine = open_engine(
-            engine, policy, FaultLog(_log_path(policy)), self._public, self._ledger.secret
+            engine, policy, FaultLog(policy.ledger.faults), self._public, self._ledger.secret
         )
         self._randomness = Randomness()
         self._told_of_scan: Callable[[int], None] = lambda _: None
@@ -114,8 +116,21 @@ class Session:
             aside = self._aside(source)
             if aside is not None:
                 return self._free(aside)
-            plan = self._plan(source, nothing_kept if refresh else self._kept)
-            return self._paid(plan, lambda receipt: self._answer(plan, receipt))
+            version = self._ledger.version
+            plan, released = self._asked(source, anew=refresh)
+            if released is not None:
+                return self._finished(plan, released, NO_LOSS)
+            return self._paid(plan, lambda receipt: self._answer(plan, receipt, version))
+
+    def _asked(
+        self, source: Source, *, anew: bool = False
+    ) -> tuple[Plan, list[ReleasedTable] | None]:
+        """Give the plan of a query, and what was drawn for it, if all of it was before."""
+        query = refreshed(source)
+        if anew or query is not None:
+            return self._plan(query or source, nothing_kept), None
+        repeats = Repeats(self._policy, self._ledger, self._holder, self._public)
+        return repeats.asked(self._plan(source), lambda: self._plan(source, nothing_kept))
 
     def _paid(self, plan: Plan, answer: Callable[[Receipt], T]) -> T:
         """Charge, then answer; what goes wrong after the charge says that it stays.
@@ -143,7 +158,7 @@ class Session:
             return "stopped while charging; SHOW LEDGER says whether it was spent"
         return f"stopped; {basic(plan.charge.events)} spent; {self._left()}"
 
-    def _answer(self, plan: Plan, receipt: Receipt) -> Answer:
+    def _answer(self, plan: Plan, receipt: Receipt, version: int) -> Answer:
         """Read, draw and finish: what a charge has paid for."""
         work = Paid(
             self._engine,
@@ -152,10 +167,14 @@ class Session:
             self._policy,
             self._told_of_scan,
             keep=lambda key, found: self._ledger.keep(receipt, self._account, key, found),
+            version=version,
+            store=lambda drawn: self._ledger.store(receipt, self._holder, drawn),
         )
         plan, released = work.released(plan, receipt)
+        return self._finished(plan, released, basic(plan.charge.events))
+
+    def _finished(self, plan: Plan, released: list[ReleasedTable], loss: Loss) -> Answer:
         table, cells = finish(plan.above, released, self._public)
-        loss = basic(plan.charge.events)
         notes = (*self._notes, *plan.notes, *(note for one in released for note in one.notes))
         return Answer(table, loss, cells, self._balance(), notes)
 
@@ -307,9 +326,10 @@ class Session:
         return None
 
     def _explain(self, source: Source) -> Explanation:
-        plan = self._plan(source)
+        plan, released = self._asked(source)
         scans = [self._engine.describe(frontier.scan) for frontier in plan.frontiers]
-        return explain(plan, self._policy, scans, self._standing())
+        standing = self._standing()
+        return explain(plan, self._policy, scans, standing, answered=released is not None)
 
     def _plan(self, source: Source, kept: Kept | None = None) -> Plan:
         """Take a text through the stages that look at no data."""
@@ -365,11 +385,6 @@ class Session:
     def _require_own(self) -> None:
         if self._process != os.getpid():
             raise SessionUnusable(_unusable(self._process is None))
-
-
-def _log_path(policy: Policy) -> Path | None:
-    ledger = policy.ledger.path
-    return None if ledger is None else ledger.with_name(ledger.name + ".faults")
 
 
 def _unusable(closed: bool) -> Diagnostic:

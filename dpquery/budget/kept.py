@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from dpquery.types import Interval
 
-__all__ = ["BOUNDS", "KeptBounds"]
+__all__ = ["BOUNDS", "KeptBounds", "seal_of"]
 
 BOUNDS = (
     """CREATE TABLE IF NOT EXISTS bounds (
@@ -55,11 +55,11 @@ class KeptBounds(NamedTuple):
     ) -> KeptBounds:
         """Write the bounds of a charge, analyst and key, after a row's sequence and hash."""
         fields = (sequence + 1, *whose, str(bounds.low), str(bounds.high))
-        return cls(*fields, _seal(seal, fields))
+        return cls(*fields, seal_of(seal, fields))
 
     def follows(self, seal: str) -> bool:
         """Say whether this row is untouched and stands after the row with that hash."""
-        return self.hash == _seal(seal, self[:-1])
+        return self.hash == seal_of(seal, self[:-1])
 
     @property
     def interval(self) -> Interval:
@@ -71,6 +71,7 @@ class KeptBounds(NamedTuple):
         return Interval(Fraction(self.low), Fraction(self.high))
 
 
-def _seal(previous: str, fields: tuple[object, ...]) -> str:
+def seal_of(previous: str, fields: tuple[object, ...]) -> str:
+    """Give the hash of a row that stands after one with another hash."""
     text = json.dumps([previous, *fields], separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

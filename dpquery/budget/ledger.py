@@ -12,9 +12,11 @@ A ledger is used by one thread at a time; sessions and processes each open their
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from dpquery.budget.answers import Holder
 from dpquery.budget.charge import OWNER, Account, Charge, Entry, Limits, Receipt
 from dpquery.budget.decision import binding, frozen, require_within
 from dpquery.budget.faults import another_promise, damaged, faults
@@ -24,6 +26,7 @@ from dpquery.budget.orders import (
     Order,
     Orders,
     Promise,
+    Publish,
     Thaw,
     decode,
     encode,
@@ -171,6 +174,34 @@ class Ledger:
             kept = self._store.kept_under(account.analyst, key)
             return None if kept is None else kept.interval
 
+    @property
+    def version(self) -> int:
+        """Which version of the data this is; 0 until the owner publishes one."""
+        with faults(self._store.path):
+            return self._orders().version
+
+    def publish(self) -> int:
+        """Begin another version of the data, and give its number; it is durable then."""
+        store = self._store
+        with faults(store.path), store.writing() as head:
+            self._append(Publish(), (head.sequence, head.hash))
+            return self._orders().version
+
+    def store(self, receipt: Receipt, holder: Holder, drawn: Mapping[str, str]) -> None:
+        """Store what a receipt's charge paid for, by key, to be given again free."""
+        store = self._store
+        with faults(store.path), store.writing():
+            store.answers.add(receipt.id, holder, drawn)
+
+    def stored(self, holder: Holder, key: str) -> str | None:
+        """Give what was drawn last under a key, where the holder may see it.
+
+        Raises:
+            PolicyInvalid: DPQ605 the row was changed.
+        """
+        with faults(self._store.path):
+            return self._store.answers.newest(holder, key)
+
     def standing(self, limits: Limits, account: Account) -> Standing:
         """Give the limit with the least left, as all processes together have left it."""
         with faults(self._store.path):
@@ -198,7 +229,7 @@ class Ledger:
         with faults(self._store.path):
             self._store.require_whole()
             charges = self._replay()
-            self._replay_bounds()
+            self._replay_released()
             return charges
 
     def _replay(self) -> int:
@@ -225,14 +256,16 @@ class Ledger:
             raise damaged(self._store.path)
         return orders.plus(order)
 
-    def _replay_bounds(self) -> None:
-        """Check that bounds are untouched, each paid for by a charge of its analyst."""
+    def _replay_released(self) -> None:
+        """Check that bounds and answers are untouched, each paid for by its analyst."""
         store, seal = self._store, self._store.id
         paid = {record.id: record.analyst for record in store.records()}
         for kept in store.kept():
             if not kept.follows(seal) or paid.get(kept.charge) != kept.analyst:
                 raise damaged(store.path)
             seal = kept.hash
+        if not store.answers.untouched(paid):
+            raise damaged(store.path)
 
     def close(self) -> None:
         """Close the file; idempotent."""

@@ -9,6 +9,7 @@ an order of its own. This module knows no file.
 * A grant raises what one analyst may spend, and never above the policy's total: that is what
   the units were promised. Grants may follow from answers that the owner saw, and the promise
   to the units holds for them as well, since the total does not move.
+* A publication says that the data are other ones now: answers of before are not repeated.
 * A promise says whose losses are counted: the neighbouring relation, and each table's unit.
   Losses under two relations, or of two kinds of units, have no sum, so that a policy that says
   otherwise of a table is refused. A table that is new is added.
@@ -37,6 +38,7 @@ __all__ = [
     "Order",
     "Orders",
     "Promise",
+    "Publish",
     "Thaw",
     "decode",
     "digest",
@@ -75,7 +77,12 @@ class Promise:
     """By "table NAME" and "path PATH", "by COLUMN", "by row" or "public"."""
 
 
-Order = Freeze | Thaw | Grant | Promise
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """The data are another version from here on, whether or not their bytes are others."""
+
+
+Order = Freeze | Thaw | Grant | Promise | Publish
 
 
 def promise_of(policy: Policy) -> Promise:
@@ -101,6 +108,8 @@ class Orders:
     """What stands after some orders."""
 
     frozen: bool = False
+    version: int = 0
+    """Of the data: how many were published."""
     granted: Mapping[str, Loss] = field(default_factory=dict)
     neighbours: str | None = None
     units: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -121,6 +130,8 @@ class Orders:
                 return replace(self, frozen=True)
             case Thaw():
                 return replace(self, frozen=False)
+            case Publish():
+                return replace(self, version=self.version + 1)
             case Grant(analyst, loss):
                 before = self.granted.get(analyst, NO_LOSS)
                 return replace(self, granted={**self.granted, analyst: before + loss})
@@ -214,6 +225,8 @@ def _listed(order: Order) -> list[object]:
             return ["freeze"]
         case Thaw():
             return ["thaw"]
+        case Publish():
+            return ["publish"]
         case Grant(analyst, loss):
             return ["grant", analyst, str(loss.epsilon), str(loss.delta)]
         case Promise(neighbours, units):
@@ -231,6 +244,8 @@ def decode(text: str) -> Order:
             return Freeze()
         case ["thaw"]:
             return Thaw()
+        case ["publish"]:
+            return Publish()
         case ["grant", str(analyst), str(epsilon), str(delta)]:
             return Grant(analyst, Loss(Fraction(epsilon), Fraction(delta)))
         case ["promise", str(neighbours), list(units)]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dpquery.budget.accountant import ACCOUNTANTS
+from dpquery.budget.answers import ANSWERS, Answers
 from dpquery.budget.charge import Account
 from dpquery.budget.faults import (
     damaged,
@@ -248,9 +249,10 @@ class Store:
             self.id: str = meta["id"]
             self.secret: str = meta.get("secret") or self._keep_secret()
             self.accountant = ACCOUNTANTS[meta["accountant"]]
+            self.answers = Answers(lambda: self._sql, self.id)
             self.require_whole()
             self._require_sound_end()
-            for statement in BOUNDS:  # a script would end the transaction
+            for statement in (*BOUNDS, *ANSWERS):  # a script would end the transaction
                 self._sql.execute(statement)
             # Even if it changes nothing: SQLite begins a transaction on a read-only file too.
             self._sql.execute("UPDATE meta SET value = ? WHERE key = 'format'", (_FORMAT,))
@@ -342,7 +344,7 @@ def _create(path: Path) -> None:
 
 def _fill(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-    schema = "; ".join((*BOUNDS, _SCHEMA))
+    schema = "; ".join((*BOUNDS, *ANSWERS, _SCHEMA))
     connection.executescript(f"PRAGMA synchronous = FULL; BEGIN; {schema}")
     meta = [("format", _FORMAT), ("id", secrets.token_hex(16)), ("accountant", "additive")]
     meta.append(("secret", secrets.token_hex(32)))

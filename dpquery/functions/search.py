@@ -14,7 +14,7 @@ weights is post-processing. Blocks, noise and what stands out are functions of p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
@@ -88,7 +88,7 @@ class FoundCell:
 class SearchRelease:
     """The weights of public blocks with noise, and the bounds that they show."""
 
-    name: str
+    name: str = field(compare=False)
     measure: Histogram
     distance: int
     noise: DiscreteLaplace

@@ -9,19 +9,29 @@ from dpquery.policy.columns import refuse_alike
 from dpquery.policy.document import Section
 from dpquery.policy.model import Budget
 from dpquery.policy.unfit import Unfit
-from dpquery.policy.values import read_delta, read_epsilon, read_rho
+from dpquery.policy.values import read_delta, read_epsilon, read_flag, read_rho
 from dpquery.privacy import Loss, decimal_text
 
 __all__ = ["read_analysts", "read_budget"]
 
+_BUDGET_KEYS = (
+    "epsilon",
+    "rho",
+    "delta",
+    "delta_for_conversion",
+    "max_epsilon_per_query",
+    "shared_answers",
+)
+
 
 def read_budget(section: Section) -> Budget:
     """Read what all queries together may lose."""
-    section.only(("epsilon", "rho", "delta", "delta_for_conversion", "max_epsilon_per_query"))
+    section.only(_BUDGET_KEYS)
     delta = section.read("delta", read_delta, Fraction(0))
     share = _share(section, delta)
     most = section.read("max_epsilon_per_query", read_epsilon, None)
-    return Budget(_ceiling(section, delta, share), most, share)
+    shared = section.read("shared_answers", read_flag, False)
+    return Budget(_ceiling(section, delta, share), most, share, shared)
 
 
 def read_analysts(section: Section, budget: Budget) -> dict[str, Ceiling]:

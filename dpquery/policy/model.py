@@ -119,6 +119,8 @@ class Budget:
     max_epsilon_per_query: Fraction | None = None
     share: Fraction = HALF
     """The part of each delta, of analysts and sessions too, at which rho is converted."""
+    shared_answers: bool = False
+    """Whether analysts are given one another's answers, at no charge."""
 
     @property
     def limit(self) -> Loss:
@@ -132,6 +134,11 @@ class LedgerSettings:
 
     path: Path | None
     high_water: Path | None = None
+
+    @property
+    def faults(self) -> Path | None:
+        """Where the owner reads why scans failed: a file beside the ledger."""
+        return self.path and self.path.with_name(self.path.name + ".faults")
 
 
 @dataclass(frozen=True, slots=True)

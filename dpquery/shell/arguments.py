@@ -26,6 +26,7 @@ Other commands:
   dpquery explain CODE          what a code such as DPQ301 means
   dpquery policy init FILE      draft a policy from the schema of a Parquet file
   dpquery policy check FILE     check a policy against its data (for the data owner)
+  dpquery policy publish POLICY say that the data are other ones now: no answer is repeated
   dpquery ledger show POLICY    list what has been charged
   dpquery ledger losses POLICY  what it adds up to, as each accountant puts it
   dpquery ledger verify POLICY  check the ledger from its first charge to its last

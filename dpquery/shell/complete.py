@@ -238,7 +238,7 @@ def _operators(place: Place, scope: _Scope) -> Iterator[tuple[str, str]]:
 def _statement(place: Place, _: _Scope) -> Candidates:
     if place.before:
         return ()
-    return _plain("SELECT", "EXPLAIN", "SHOW", "DESCRIBE")
+    return _plain("SELECT", "EXPLAIN", "REFRESH", "SHOW", "DESCRIBE")
 
 
 def _first(*words: str) -> Callable[[Place, _Scope], Candidates]:
@@ -323,6 +323,7 @@ def _limit(place: Place, _: _Scope) -> Candidates:
 _CLAUSES: dict[str, Callable[[Place, _Scope], Candidates]] = {
     "": _statement,
     "EXPLAIN": _first("SELECT"),
+    "REFRESH": _first("SELECT"),
     "SHOW": _first(*_SHOWN),
     "DESCRIBE": _tables,
     "DESC": _tables,

@@ -1,4 +1,4 @@
-"""The data owner's commands over a ledger: look, check, export, freeze, thaw, grant.
+"""The data owner's commands over a ledger: look, check, export, and give orders.
 
 They read the ledger itself, whoever made its charges; whoever can read and write its file can
 run them.
@@ -14,7 +14,7 @@ from fractions import Fraction
 from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Limits
 from dpquery.budget.ledger import Ledger, open_ledger
-from dpquery.budget.orders import Freeze, Grant, Promise, Thaw, decode, digest
+from dpquery.budget.orders import Freeze, Grant, Promise, Publish, Thaw, decode, digest
 from dpquery.budget.record import Record
 from dpquery.errors import ExitCode, listed
 from dpquery.layout import TextColumn, cell_text, lay_out
@@ -32,6 +32,7 @@ __all__ = [
     "grant",
     "grant_options",
     "losses",
+    "publish",
     "show_charges",
     "thaw",
     "verify",
@@ -74,6 +75,8 @@ def _row(record: Record) -> tuple[str, str, str, str] | None:
             return when, "–", "–", "-- frozen"
         case Thaw():
             return when, "–", "–", "-- thawed"
+        case Publish():
+            return when, "–", "–", "-- published"
         case Grant(analyst, granted):
             return when, cell_text(analyst), "–", f"-- granted {granted}"
     return None
@@ -154,6 +157,14 @@ def thaw(options: Namespace) -> int:
     with closing(_opened(options.argument)[1]) as ledger:
         new = ledger.thaw()
     show("thawed: queries are charged again" if new else "not frozen")
+    return ExitCode.ANSWER
+
+
+def publish(options: Namespace) -> int:
+    """Begin another version of the data."""
+    with closing(_opened(options.argument)[1]) as ledger:
+        version = ledger.publish()
+    show(f"data version {version} is published: what was answered before is paid again")
     return ExitCode.ANSWER
 
 

@@ -26,8 +26,8 @@ _WORD = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _CLAUSES = frozenset({
-    "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "EXPLAIN", "SHOW",
-    "DESCRIBE", "DESC",
+    "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "EXPLAIN",
+    "REFRESH", "SHOW", "DESCRIBE", "DESC",
 })  # fmt: skip
 _BEFORE_OPERAND = _CLAUSES | {"AND", "OR", "NOT", "IN", "BETWEEN", "IS", "AS", "BY", "DISTINCT"}
 LANGUAGE = _BEFORE_OPERAND | {

@@ -48,6 +48,12 @@ def _policy_check(options: Namespace) -> int:
     return ExitCode.USAGE if faulty else ExitCode.ANSWER
 
 
+def _policy_publish(options: Namespace) -> int:
+    from dpquery.shell import owner
+
+    return owner.publish(options)
+
+
 @dataclass(frozen=True, slots=True)
 class _Verb:
     argument: str
@@ -60,6 +66,7 @@ _VERBS: dict[tuple[str, ...], _Verb] = {
     ("explain",): _Verb("CODE", _explain),
     ("policy", "init"): _Verb("FILE", _policy_init),
     ("policy", "check"): _Verb("FILE", _policy_check),
+    ("policy", "publish"): _Verb("POLICY", _policy_publish),
 }
 
 

@@ -13,11 +13,12 @@ from enum import StrEnum
 from dpquery.errors import Diagnostic, SyntaxRefused, listed, nearest
 from dpquery.source import Source, Span
 
-__all__ = ["Aside", "Describe", "Explain", "Show", "Subject", "read_aside"]
+__all__ = ["Aside", "Describe", "Explain", "Show", "Subject", "read_aside", "refreshed"]
 
 LONGEST = 64 * 1024
 _LEAD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*", re.DOTALL)
 _VERB = re.compile(r"(EXPLAIN|SHOW|DESCRIBE|DESC)\b", re.IGNORECASE | re.ASCII)
+_REFRESH = re.compile(r"REFRESH\b", re.IGNORECASE | re.ASCII)
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\W\d]\w*))\s*;*\s*', re.ASCII)
 
 
@@ -62,14 +63,12 @@ def read_aside(source: Source) -> Aside | None:
         SyntaxRefused: DPQ106 SHOW or DESCRIBE of something that there is not.
     """
     text = source.text[:LONGEST]
-    lead = _LEAD.match(text)
-    start = lead.end() if lead else 0
+    start = _start(text)
     verb = _VERB.match(text, start)
     if verb is None:
         return None
     if verb[1].upper() == "EXPLAIN":
-        blanked = source.text[:start] + " " * len(verb[1]) + source.text[verb.end() :]
-        return Explain(Source(blanked, source.name))
+        return Explain(_blanked(source, verb))
     name = _NAME.fullmatch(text, verb.end())
     if name is None:
         raise _refused(source, verb[1].upper(), Span(start, len(source.text.rstrip())), "")
@@ -80,6 +79,24 @@ def read_aside(source: Source) -> Aside | None:
     if written.upper() not in Subject.__members__:
         raise _refused(source, "SHOW", span, written)
     return Show(Subject(written.upper()))
+
+
+def refreshed(source: Source) -> Source | None:
+    """Give the query that stands after REFRESH, where it stands; None without that word."""
+    text = source.text[:LONGEST]
+    verb = _REFRESH.match(text, _start(text))
+    return None if verb is None else _blanked(source, verb)
+
+
+def _start(text: str) -> int:
+    lead = _LEAD.match(text)
+    return lead.end() if lead else 0
+
+
+def _blanked(source: Source, verb: re.Match[str]) -> Source:
+    start, end = verb.span()
+    text = source.text[:start] + " " * (end - start) + source.text[end:]
+    return Source(text, source.name)
 
 
 def _refused(source: Source, verb: str, span: Span, written: str) -> SyntaxRefused:

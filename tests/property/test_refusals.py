@@ -177,7 +177,7 @@ def test_the_ledger_alone_decides_on_the_budget(tmp_path: Path):
         texts = []
         for _ in range(4):
             try:
-                session.sql("SELECT DP_COUNT(*, eps=0.7) FROM staff WHERE salary > 0")
+                session.sql("REFRESH SELECT DP_COUNT(*, eps=0.7) FROM staff WHERE salary > 0")
             except QueryRefused as refused:
                 texts.append(str(refused))
         told.append(texts)

@@ -48,7 +48,7 @@ def suggest(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", ["SELECT", "EXPLAIN", "SHOW", "DESCRIBE"]),
+        ("", ["SELECT", "EXPLAIN", "REFRESH", "SHOW", "DESCRIBE"]),
         ("SEL", ["SELECT"]),
         ("sel", ["select"]),
         ("SELECT", []),

@@ -175,7 +175,8 @@ def test_running_and_iterating_pay_and_explaining_does_not(session, staff):
     answer = asked.run()
     assert isinstance(answer, Answer)
     assert answer.columns == ("dept", "n")
-    assert len(list(asked)) == len(answer) == 5
+    assert len(list(asked)) == len(answer) == 5  # the same answer again, and no charge
+    assert asked.run(refresh=True).loss.epsilon == Fraction(1, 100)
     assert session.budget.spent.epsilon == before + Fraction(2, 100)
 
 

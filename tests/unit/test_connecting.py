@@ -88,10 +88,10 @@ def test_a_missing_policy_is_named(tmp_path: Path):
 
 def test_a_ceiling_below_the_policy_binds_and_one_above_does_not(policy: Path):
     with dpquery.connect(policy, epsilon="0.7") as session:
-        session.sql(COUNT)
+        session.sql(COUNT, refresh=True)
         assert session.budget.left.epsilon == Fraction(1, 5)
         with pytest.raises(BudgetRefused) as caught:
-            session.sql(COUNT)
+            session.sql(COUNT, refresh=True)
         assert "the session's budget is 0.7" in str(caught.value)
     with dpquery.connect(policy, epsilon=100) as session:
         assert session.budget.limit.epsilon == 2
@@ -101,7 +101,7 @@ def test_a_ceiling_below_the_policy_binds_and_one_above_does_not(policy: Path):
 def test_a_new_session_has_a_new_ceiling_and_the_old_budget(policy: Path):
     for left in (Fraction(3, 2), Fraction(1), Fraction(1, 2)):
         with dpquery.connect(policy, epsilon="0.5") as session:
-            session.sql(COUNT)
+            session.sql(COUNT, refresh=True)
             assert session.budget.left.epsilon == 0
         with dpquery.connect(policy) as whole:
             assert whole.budget.left.epsilon == left
@@ -113,13 +113,13 @@ def test_an_analyst_has_a_budget_of_their_own_and_shares_the_whole(shared: Path)
         dpquery.connect(shared, analyst="bob") as bob,
     ):
         for _ in range(3):
-            alice.sql(COUNT)
+            alice.sql(COUNT, refresh=True)
         with pytest.raises(BudgetRefused) as caught:
-            alice.sql(COUNT)
+            alice.sql(COUNT, refresh=True)
         assert "the analyst's budget is 1.5" in str(caught.value)
-        bob.sql(COUNT)
+        bob.sql(COUNT, refresh=True)
         with pytest.raises(BudgetRefused) as caught:
-            bob.sql(COUNT)
+            bob.sql(COUNT, refresh=True)
         assert "the policy's budget is 2" in str(caught.value)
         assert (len(alice.ledger().rows), len(bob.ledger().rows)) == (3, 1)
 

@@ -151,7 +151,8 @@ def test_a_parameter_means_what_its_literal_means(
 
 def test_epsilon_may_be_a_parameter_and_stays_exact(connection, cursor):
     for eps in (0.1, Decimal("0.1"), Fraction(1, 10)):
-        cursor.execute(COUNT, (eps, 30))
+        cursor.execute(f"REFRESH {COUNT}", (eps, 30))
+    cursor.execute(COUNT, (0.1, 30))  # answered before
     assert spent(connection) == Fraction(3, 10)
     cursor.execute("SELECT DP_COUNT(*, eps=:e) FROM staff WHERE dept = $d", {"e": 1, "d": "hr"})
     assert spent(connection) == Fraction(13, 10)

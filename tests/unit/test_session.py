@@ -153,7 +153,9 @@ def test_one_statement_runs_at_a_time(session: Session, monkeypatch: pytest.Monk
         return opened(*arguments)
 
     monkeypatch.setattr(session._engine, "open", watched)
-    threads = [threading.Thread(target=session.sql, args=(COUNT,)) for _ in range(6)]
+    threads = [
+        threading.Thread(target=session.sql, args=(f"REFRESH {COUNT}",)) for _ in range(6)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

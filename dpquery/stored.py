@@ -1,0 +1,158 @@
+"""What a release drew, as text, and the key under which it is found again.
+
+A key says everything that fixes the law of a release: the rows, with what earlier releases put
+among them, their groups, the release with its mechanism, the policy's word on the tables, and
+the version of the data. It never says anything of the data themselves: an answer that is
+repeated only while the files are the same would test them for one person's row. Of what an
+analyst typed, names, blanks and all that is computed above the frontier play no part.
+
+Text is exact: a cell that is read back has the value and the intervals of the one written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from dpquery.canonical import Writer
+from dpquery.errors import internal
+from dpquery.functions.base import NoisyCell, Release
+from dpquery.functions.choice import ValueCell
+from dpquery.functions.keys import FoundKeys, KeysRelease
+from dpquery.functions.moments import BernsteinCell, BernsteinRelease
+from dpquery.functions.noise import AdditiveCell, AdditiveRelease
+from dpquery.functions.noisy_quantile import NoisyQuantileCell, NoisyQuantileRelease
+from dpquery.functions.quantile import QuantileCell, QuantileRelease
+from dpquery.functions.quantiles import QuantilesCell, QuantilesRelease
+from dpquery.functions.search import FoundCell, SearchRelease
+from dpquery.ir import Scan
+from dpquery.policy.model import Policy
+from dpquery.relations import tables_of
+from dpquery.searches import places_of
+from dpquery.types import Interval
+
+__all__ = ["Keys", "read", "written"]
+
+_FORMAT = 1
+"""Goes up when a law changes and its tree does not, or the text of a cell does."""
+
+
+@dataclass(slots=True)
+class Keys:
+    """Gives the releases of one statement their keys.
+
+    A call that is written twice is drawn twice, so the second has a key of its own.
+    """
+
+    policy: Policy
+    version: int
+    _asked: Counter[str] = field(default_factory=Counter)
+
+    def of(self, scan: Scan, release: Release) -> str:
+        """Name a release from a scan that waits for nothing any more."""
+        tables = [self.policy.tables[one.table] for one in tables_of(scan.relation)]
+        parts = (
+            (_FORMAT, self.version, self.policy.neighbours),
+            (places_of(scan.relation, self.policy), tuple(one.unit_type for one in tables)),
+            (scan.relation, scan.contribution, scan.keys, release),
+        )
+        text = Writer().text(parts)
+        self._asked[text] += 1
+        return hashlib.sha256(f"{text}{self._asked[text]}".encode()).hexdigest()
+
+
+def written(cells: Sequence[NoisyCell]) -> str:
+    """Write what was drawn for each group."""
+    return json.dumps([_listed(_drawn(cell)) for cell in cells], separators=(",", ":"))
+
+
+def read(text: str, release: Release) -> list[NoisyCell]:
+    """Give the cells that a release drew, from what `written` made of them."""
+    return [_cell(_unlisted(part), release) for part in json.loads(text)]
+
+
+def _drawn(cell: NoisyCell) -> object:
+    """Give what chance decided of a cell; the release says the rest."""
+    match cell:
+        case AdditiveCell(noisy=drawn) | BernsteinCell(noisy=drawn):
+            return drawn
+        case QuantileCell(code=drawn) | NoisyQuantileCell(code=drawn):
+            return drawn
+        case QuantilesCell(codes=drawn):
+            return drawn
+        case ValueCell(value=value, mechanism=mechanism):
+            return value, mechanism
+        case FoundKeys(groups=groups, value=value, notes=notes):
+            return groups, value, notes
+        case FoundCell(value=None, mechanism=mechanism):
+            return None, None, mechanism
+        case FoundCell(value=Interval(low=low, high=high), mechanism=mechanism):
+            return low, high, mechanism
+    raise internal("each cell can be written")
+
+
+def _cell(drawn: Any, release: Release) -> NoisyCell:
+    match release:
+        case AdditiveRelease():
+            return AdditiveCell(drawn, release.unit, release.type, release.noise)
+        case BernsteinRelease():
+            return BernsteinCell(drawn, release)
+        case QuantileRelease():
+            return QuantileCell(drawn, release)
+        case NoisyQuantileRelease():
+            return NoisyQuantileCell(drawn, release)
+        case QuantilesRelease():
+            return QuantilesCell(drawn, release)
+        case KeysRelease():
+            return FoundKeys(*drawn)
+        case SearchRelease():
+            low, high, mechanism = drawn
+            return FoundCell(None if low is None else Interval(low, high), mechanism)
+    return ValueCell(*drawn)
+
+
+def _listed(value: object) -> object:
+    """Give a value as JSON has it: whole numbers, texts and truth as such, others by kind."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return ["double", value.hex()]
+        case Fraction():
+            return ["fraction", str(value)]
+        case Decimal():
+            return ["decimal", str(value)]
+        case datetime():
+            return ["timestamp", value.isoformat()]
+        case date():
+            return ["date", value.isoformat()]
+        case tuple() | list():
+            kind = "tuple" if isinstance(value, tuple) else "list"
+            return [kind, *map(_listed, value)]
+    raise internal("each released value can be written")
+
+
+def _unlisted(part: Any) -> Any:
+    match part:
+        case ["double", str(text)]:
+            return float.fromhex(text)
+        case ["fraction", str(text)]:
+            return Fraction(text)
+        case ["decimal", str(text)]:
+            return Decimal(text)
+        case ["timestamp", str(text)]:
+            return datetime.fromisoformat(text)
+        case ["date", str(text)]:
+            return date.fromisoformat(text)
+        case ["tuple", *parts]:
+            return tuple(map(_unlisted, parts))
+        case ["list", *parts]:
+            return list(map(_unlisted, parts))
+    return part
