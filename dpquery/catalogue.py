@@ -137,6 +137,8 @@ def budget(standing: Standing) -> pa.Table:
         row |= {
             f"{name}_rho": decimal_text(part) for name, part in zip(parts, rho, strict=True)
         }
+    if standing.frozen:
+        row |= {"frozen": "by the data owner: no query is charged"}
     return _texts(row, [tuple(row.values())])
 
 

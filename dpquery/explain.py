@@ -94,6 +94,8 @@ def explain(
 
 
 def _rest(standing: Standing, asked: Spent) -> str:
+    if standing.frozen and asked != NOTHING:
+        return "frozen by the data owner, who charges nothing now"
     if not standing.admits(asked):
         return "too little for it"
     if asked.loss.delta > standing.left_of_delta:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -205,8 +206,10 @@ class Ledger:
     def standing(self, limits: Limits, account: Account) -> Standing:
         """Give the limit with the least left, as all processes together have left it."""
         with faults(self._store.path):
-            raised = self._orders().raised(limits, account.analyst)
-            return binding(raised, self._store.totals(account))
+            orders = self._orders()
+            raised = orders.raised(limits, account.analyst)
+            standing = binding(raised, self._store.totals(account))
+            return replace(standing, frozen=orders.frozen)
 
     def entries(self, analyst: str) -> list[Entry]:
         """Give one analyst's charges, oldest first."""

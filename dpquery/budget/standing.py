@@ -39,6 +39,8 @@ class Standing:
     total: Spent
     charges: int = 0
     """How many charges spent it."""
+    frozen: bool = False
+    """Whether the owner has stopped all charges, whatever is left."""
 
     @property
     def summed(self) -> bool:

@@ -244,6 +244,21 @@ def test_explaining_says_that_it_costs_nothing(session: Session):
     assert session.explain(f"REFRESH {COUNT}").charge.epsilon == Fraction(1, 2)
 
 
+def test_a_frozen_budget_says_so_and_what_was_answered_is_still_free(
+    policy: Path, session: Session
+):
+    session.sql(COUNT)
+    other = "SELECT DP_COUNT(*, eps=0.25) FROM staff"
+    assert run_verb(["ledger", "freeze", str(policy)]) == 0
+    assert free(session.sql(COUNT))
+    assert "frozen" not in str(session.explain(COUNT))
+    assert "frozen by the data owner" in str(session.explain(other))
+    assert session.sql("SHOW BUDGET").to_dicts()[0]["frozen"]
+    assert run_verb(["ledger", "thaw", str(policy)]) == 0
+    assert "frozen" not in str(session.explain(other))
+    assert "frozen" not in session.sql("SHOW BUDGET").columns
+
+
 def test_only_a_query_is_asked_anew(session: Session):
     with pytest.raises(dpquery.SyntaxRefused) as refused:
         session.sql("REFRESH SHOW TABLES")
