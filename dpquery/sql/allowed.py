@@ -60,7 +60,7 @@ ALLOWED: dict[type[exp.Expr], frozenset[str]] = {
     exp.Alias: frozenset({"this", "alias"}),
     exp.Column: frozenset({"this", "table", "db", "catalog"}),
     exp.Identifier: frozenset({"this", "quoted"}),
-    exp.Star: frozenset(),
+    exp.Star: frozenset({"except_", "replace", "rename"}),
     exp.Literal: frozenset({"this", "is_string"}),
     exp.Boolean: _ONE,
     exp.Null: frozenset(),

@@ -42,6 +42,7 @@ from dpquery.sql.parse import Parsed, parse
 from dpquery.sql.released import Released, raw, unaskable
 from dpquery.sql.slips import BOUND, UNKNOWN, with_slip_mended
 from dpquery.sql.sources import Derived, Private, PublicItem
+from dpquery.sql.stars import is_star
 from dpquery.sql.unjoined import refuse_twice
 from dpquery.sql.within import filtered, said_of
 
@@ -342,7 +343,7 @@ class Statement(Opener):
         binder = Conditions(scope, spans, self)
         binder.where = said_of(rows.relation)
         for item in select.expressions:
-            if _is_star(item):
+            if is_star(item):
                 raise raw("*", query_about(scope.table, COUNT), spans.of(item))
         span = spans.of(select.args["from_"].this)
         groups = bind_keys(select, binder, lambda call: self._found(call, span, rows))
@@ -382,8 +383,3 @@ def aliases_of(select: exp.Select) -> dict[str, exp.Expr]:
 def _has_call(select: exp.Select) -> bool:
     """Say whether a SELECT holds a DP_ call of its own: then it is released."""
     return any(map(is_call, parts_of(select)))
-
-
-def _is_star(item: exp.Expr) -> bool:
-    qualified = isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
-    return qualified or isinstance(item, exp.Star)

@@ -175,6 +175,12 @@ def _is_bounds(option: exp.Expr | None, name: str = "bounds") -> bool:
     return named and option is not None and option.this.name.lower() == name
 
 
+def _is_item(star: exp.Expr) -> bool:
+    """Say whether a star, its table's name before it or not, is an item of a SELECT list."""
+    item = star.parent if isinstance(star.parent, exp.Column) else star
+    return isinstance(item.parent, exp.Select) and item.arg_key == "expressions"
+
+
 def _orders_all(node: exp.Var) -> bool:
     """Say whether ALL stands alone after the ORDER BY of a whole query."""
     order = node.find_ancestor(exp.Order)
@@ -204,6 +210,8 @@ def _word(source: Source, node: exp.Expr, spans: Spans) -> tuple[str, Span]:
 def _misused(node: exp.Expr) -> str | None:
     """Name what a node on the list is used for, where it is on the list for something else."""
     match node:
+        case exp.Star() if any(node.args.values()) and not _is_item(node):
+            return _SLOT_WORDS[next(slot for slot, value in node.args.items() if value)]
         case exp.Is(expression=exp.Expr() as right) if not isinstance(
             right, exp.Null | exp.Boolean
         ):

@@ -25,6 +25,7 @@ from dpquery.sql.mending import outside
 from dpquery.sql.names import Scope, fold, written_name
 from dpquery.sql.per_unit import Aggregates, PerUnitRows, is_exact_aggregate
 from dpquery.sql.sources import Context, Derived, Private, derived_ref
+from dpquery.sql.stars import columns_of, is_star
 from dpquery.sql.unitwise import Windows, written_out
 from dpquery.types import Interval
 
@@ -89,8 +90,8 @@ def _items(
     owners: set[str] = set()
     own: set[str] = set()  # the columns that are the unit's: no other may have its name
     for place, node in enumerate(select.expressions):
-        if _is_star(node):
-            own |= _star(context, node, scope, columns, owners)
+        if is_star(node):
+            own |= _star(context, node, rows, columns, owners)
             continue
         value = node.this if isinstance(node, exp.Alias) else node
         value = written_out(value, select.expressions[:place], scope)
@@ -110,31 +111,41 @@ def _items(
     return columns, frozenset(owners)
 
 
-def _is_star(node: exp.Expr) -> bool:
-    qualified = isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
-    return qualified or isinstance(node, exp.Star)
-
-
 def _star(
-    context: Context, node: exp.Expr, scope: Scope, columns: dict[str, Expr], owners: set[str]
+    context: Context,
+    node: exp.Expr,
+    rows: Conditions,
+    columns: dict[str, Expr],
+    owners: set[str],
 ) -> set[str]:
     """Add all columns, or those of one relation; what USING joined stands once.
 
-    Give the folded names of the columns among them that are the unit's.
+    Give the folded names of the columns among them that are the unit's. Where the star puts
+    another value in the unit's place, what is called so is the unit's no longer.
     """
-    own: set[str] = set()
+    scope, span = rows.scope, context.spans.of(node)
     table = node.table if isinstance(node, exp.Column) else ""
-    span = context.spans.of(node)
     if isinstance(node, exp.Column):
         scope.check_qualifier(node, span)
-    for member in scope.members:
-        if table and fold(table) != fold(member.alias):
+    members = [m for m in scope.members if not table or fold(table) == fold(m.alias)]
+    shown = [
+        (name, expr, member)
+        for member in members
+        for name, expr in member.columns.items()
+        if table or fold(name) not in member.hidden
+    ]
+    starred = columns_of(node, [name for name, _, _ in shown], context.spans)
+    own: set[str] = set()
+    for name, expr, member in shown:
+        becomes = starred.get(fold(name))
+        if becomes is None:
             continue
-        for name, expr in member.columns.items():
-            if table or fold(name) not in member.hidden:
-                _named(context, columns, name, expr, span)
-                own |= member.owners & {fold(name)}
-        owners |= member.owners
+        value = expr if becomes.value is None else rows.bind(becomes.value)
+        _named(context, columns, becomes.name, value, span)
+        if becomes.value is None and fold(name) in member.owners:
+            own.add(fold(becomes.name))
+    named = {fold(name) for name, _, _ in shown}
+    owners |= own | {o for member in members for o in member.owners if o not in named}
     return own
 
 

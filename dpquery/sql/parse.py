@@ -64,6 +64,8 @@ def _parsed(source: Source) -> Parsed:
         raise SyntaxRefused(misread(source, tokens, error)) from None
     except RecursionError:
         raise SyntaxRefused(_too_deep()) from None
+    except ValueError:  # as of an empty name before =>
+        raise SyntaxRefused(unfinished(source, tokens, "this cannot be read")) from None
     tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Expr):
         raise SyntaxRefused(unfinished(source, tokens, "this is not a complete query"))

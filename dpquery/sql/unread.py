@@ -30,6 +30,7 @@ _PARTNERS = {"and": "BETWEEN", "where": "FILTER", "is": "NULL"}
 _REPLACEMENTS = {
     "==": "=",
     "div": "//",
+    "except": "EXCLUDE",
     "all": "",
     "asymmetric": "",
 }
@@ -182,6 +183,9 @@ def _of_leaf(node: exp.Expr) -> Iterator[str]:
 
 def _of_clause(node: exp.Expr) -> Iterator[str]:
     match node:
+        case exp.Star():
+            words = {"except_": "exclude", "replace": "replace", "rename": "rename"}
+            yield from (word for slot, word in words.items() if node.args.get(slot))
         case exp.Ordered() if node.args.get("desc"):
             yield "desc"
         case exp.Group() if node.args.get("all"):
@@ -248,6 +252,9 @@ def _separators(node: exp.Expr) -> Iterator[str]:
         case exp.Lag() | exp.Lead():
             slots = ("offset", "default")
             yield from ("," for slot in slots if node.args.get(slot) is not None)
+        case exp.Star():
+            parts = (node.args.get(slot) or () for slot in ("except_", "replace", "rename"))
+            yield from ("," for part in parts for _ in part[1:])
         case exp.Round():
             yield from ("," for _ in range(node.args.get("decimals") is not None))
         case exp.Greatest() | exp.Least() | exp.Coalesce():

@@ -71,9 +71,9 @@ class Opener(Context):
 
     def around(self, inner: Base, node: exp.Column) -> Value | None:
         """Resolve a column in the queries around, from the innermost outwards."""
-        for place in reversed(self._around):
-            if place is inner:
-                continue
+        chosen = [place.chosen for place in self._around]
+        outside = chosen.index(inner) if inner in chosen else len(chosen)
+        for place in reversed(self._around[:outside]):
             found = place.column(node)
             if found is not None:
                 return replace(found, origins=(), narrow=False)

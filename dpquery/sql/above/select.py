@@ -20,6 +20,7 @@ from dpquery.sql.groupings import groupings_in
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.mending import outside
 from dpquery.sql.names import fold, is_call, is_interval_end, written_name
+from dpquery.sql.stars import columns_of, is_star
 from dpquery.types import Kind
 
 __all__ = ["Select", "parts_of"]
@@ -141,9 +142,7 @@ class Select:
 
     def _bound_item(self, node: exp.Expr, final: Base | Windowed, stage: Base) -> list[_Item]:
         """Bind one item: a star is several columns."""
-        if isinstance(node, exp.Star) or (
-            isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
-        ):
+        if is_star(node):
             return self._star(node, final, stage)
         alias = node.alias if isinstance(node, exp.Alias) else ""
         value = node.this if isinstance(node, exp.Alias) else node
@@ -169,22 +168,33 @@ class Select:
         table = node.table if isinstance(node, exp.Column) else ""
         if table and not base.from_.calls(table):
             base.from_.refuse(node)  # type: ignore[arg-type]
+        shown = list(base.from_.star(table))
+        starred = columns_of(node, [name for name, _ in shown], self.spans)
         found = []
-        for name, value in base.from_.star(table):
-            shown = value
-            if isinstance(stage, Groups):
-                key = stage.key(value)
-                if key is None:
-                    what = outside(
-                        "* in a group", span, f"{name} is not in GROUP BY", "COUNT(*)"
-                    )
-                    raise SyntaxRefused(what)
-                shown = key
-            shown = final.lifted(shown) if isinstance(final, Windowed) else shown
-            unique = self._unique(name, explicit=False, span=span)
+        for name, value in shown:
+            becomes = starred.get(fold(name))
+            if becomes is None:
+                continue
+            renamed = becomes.name != name
+            unique = self._unique(becomes.name, explicit=renamed, span=span)
             self._names[fold(unique)] = len(self._names)
-            found.append(_Item(unique, shown))
+            if becomes.value is None:
+                found.append(_Item(unique, self._shown(name, value, final, stage, span)))
+            else:
+                found.append(_Item(unique, final.value(becomes.value)))
         return found
+
+    def _shown(
+        self, name: str, value: Value, final: Base | Windowed, stage: Base, span: Span
+    ) -> Value:
+        """Give a column that a star stands for: in a group, the key that it is."""
+        if isinstance(stage, Groups):
+            key = stage.key(value)
+            if key is None:
+                label = f"{name} is not in GROUP BY"
+                raise SyntaxRefused(outside("* in a group", span, label, "COUNT(*)"))
+            value = key
+        return final.lifted(value) if isinstance(final, Windowed) else value
 
     def _unique(self, name: str, *, explicit: bool, span: Span) -> str:
         if fold(name) not in self._names:

@@ -44,6 +44,11 @@ class Base(Expressions):
         return self
 
     @property
+    def chosen(self) -> Base:
+        """The rows that this stage is made of, in which its columns are found."""
+        return self
+
+    @property
     @abstractmethod
     def rows(self) -> list[tuple[str, int]]:
         """Row numbers of frontiers: their text, and the frontier."""
@@ -168,6 +173,11 @@ class Groups(Base):
         self.kept: list[Value] = []
         """Conditions on rows."""
         self.aggregates: list[str] = []
+
+    @property
+    def chosen(self) -> Base:
+        """The rows in the groups."""
+        return self.below
 
     @property
     def rows(self) -> list[tuple[str, int]]:
