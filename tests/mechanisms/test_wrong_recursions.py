@@ -5,14 +5,17 @@ Neither mistake breaks the claim; both are seen in how far the right values are 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import pytest
 
 from dpquery.mechanisms import RecursiveQuantiles, recursive_quantiles
 from dpquery.mechanisms.recursive_quantiles import _Draw
 from tests.mechanisms.histograms import Rows
+from tests.mechanisms.joint_laws import agreement
 from tests.mechanisms.sources import Seeded
 
 DECILES = tuple(Fraction(k, 10) for k in range(1, 10))
@@ -79,3 +82,38 @@ def test_rows_at_the_released_value_that_are_dropped_are_missed_beside_it(
     monkeypatch.setattr(recursive_quantiles, "_cut", dropped)
     assert mean_off(ATOM, 0) > 3
     assert 0 < mean_off(ATOM, 3) < mean_off(ATOM, 0)
+
+
+Span = tuple[int, int]
+RIGHT = recursive_quantiles._cut
+CUTS: dict[str, Callable[[Span, int, bool], tuple[Span, Span]]] = {
+    "kept on one side": RIGHT,
+    "dropped": lambda part, place, high: ((part[0], place), (place + 1, part[1])),
+    "kept on both sides": lambda part, place, high: ((part[0], place + 1), (place, part[1])),
+    "kept on the other side": lambda part, place, high: RIGHT(part, place, not high),
+}
+
+
+def test_draws_keep_rows_at_the_released_value_on_one_side(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """24 x 40 draws, false alarm 1e-6: they follow the right law, and no other is near."""
+    weights = [2, 1, 9, 1, 2, 4]
+    mechanism = RecursiveQuantiles(QUARTILES, 6, Fraction(1), 19, spread=0)
+    rows, laws = Rows(dict(enumerate(weights))), {}
+    for name, cut in CUTS.items():
+        with monkeypatch.context() as patched:
+            patched.setattr(recursive_quantiles, "_cut", cut)
+            laws[name] = mechanism.pmf(weights)
+
+    @cache
+    def sample(seed: int, draws: int) -> list[tuple[int, ...]]:
+        randomness = Seeded(seed)
+        return [tuple(mechanism.release(rows, randomness)) for _ in range(draws)]
+
+    everywhere = set().union(*laws.values())
+    agreed = {
+        name: agreement({key: law.get(key, 1e-15) for key in everywhere}, sample, 24, 40)
+        for name, law in laws.items()
+    }
+    assert [name for name, p_value in agreed.items() if p_value > 1e-6] == ["kept on one side"]
