@@ -11,6 +11,8 @@ from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce
+from operator import add
 from pathlib import Path
 
 import pyarrow as pa
@@ -217,6 +219,17 @@ def test_sums_pass_64_bits_exactly(engine, tmp_path: Path):
         asked = "SELECT DP_VAR_POP(x, bounds=[0, 1000000000], eps=1) FROM t"
         scale = planned(small.policy, asked).frontiers[0].scan.measures[0].weight.scale
         assert small.exact(asked) == [30 * scale, 30 * scale * 10**9, 30 * scale * 10**18]
+
+
+def test_no_order_of_doubles_moves_their_sum(engine, tmp_path: Path):
+    """Added up as doubles, the thousand ones after the first value would be lost."""
+    first = [float(2**53), *[1.0] * 1000]
+    assert reduce(add, first) == 2**53 != reduce(add, reversed(first))
+    for cells in (first, first[::-1]):
+        path = write(tmp_path / "t.parquet", x=cells)
+        declared = column(DOUBLE, 0, 2**53, "1")
+        with world(engine, private_table([path], [declared], unit=None)) as small:
+            assert small.exact("SELECT DP_SUM(x, eps=1) FROM t") == [2**53 + 1000]
 
 
 def test_conditions_pick_rows_for_each_measure_alone(engine, tmp_path: Path):

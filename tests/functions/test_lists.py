@@ -210,22 +210,6 @@ def test_more_quantiles_than_can_be_drawn_together_are_refused(
     assert refused.value.code == "DPQ404"
 
 
-@pytest.mark.parametrize("mechanism", ["joint", "smoothed_joint"])
-@pytest.mark.parametrize(
-    "rows",
-    [(), ((None,),), ((None,), (None,)), ((7,),), ((7,),) * 50, ((0,), (9,)) * 30],
-    ids=["none", "a NULL", "all NULL", "one", "all equal", "two values"],
-)
-def test_columns_with_little_in_them_are_answered(
-    mechanism: str, rows: tuple[tuple[object], ...]
-) -> None:
-    held = Held(World((0, 9)), tuple(((0, value),) for (value,) in rows))
-    asked = call("DP_QUANTILE", column(INTEGER, 0, 9), order=QUARTILES, mechanism=mechanism)
-    found = plan(asked, ALONE).run(held, Seeded(1))[0].value
-    assert [type(value) for value in found] == [int] * 3
-    assert 0 <= found[0] <= found[1] <= found[2] <= 9
-
-
 def test_a_grid_of_more_than_2_to_the_63_is_refused() -> None:
     asked = call("DP_QUANTILE", column(INTEGER, -(2**63), 2**63 - 1), order=QUARTILES)
     with pytest.raises(PlanRefused, match="too many values"):

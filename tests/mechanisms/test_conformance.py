@@ -145,6 +145,19 @@ def test_what_is_chosen_loses_what_was_asked_and_says_so(mechanism: Mechanism) -
     assert decode(encode(mechanism.event(3))) == whole
 
 
+@pytest.mark.parametrize(
+    "mechanism",
+    [one for one in CALIBRATED if one.weight_linear],
+    ids=lambda mechanism: type(mechanism).__name__,
+)
+def test_parts_of_a_unit_lose_no_more_than_the_whole(mechanism: Mechanism) -> None:
+    """What a unit has in several groups: so one charge covers them all."""
+    parts = ([1, 2], [HALF, HALF, 2], [Fraction(1, 7)] * 21)
+    for distances in parts:
+        lost = sum(mechanism.loss(distance).epsilon for distance in distances)
+        assert lost <= mechanism.loss(sum(distances)).epsilon == 1
+
+
 def test_every_other_kind_is_calibrated_above() -> None:
     bounded_by_its_range = {NoisyQuantile, PartitionSelection}  # with losses of their own
     others = {GridQuantile, *map(type, CALIBRATED)} | bounded_by_its_range

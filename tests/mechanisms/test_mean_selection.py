@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
@@ -17,7 +18,7 @@ from dpquery.privacy import Neighbours
 from tests.mechanisms.sources import PATTERNS, Repeating, Seeded, Stuck, ended
 
 ADD_REMOVE, SUBSTITUTE = Neighbours
-ONE = Fraction(1)
+ONE, HALF = Fraction(1), Fraction(1, 2)
 ALARM = 1e-6
 """How often a test below would fail for right draws and fresh bits; its seeds are fixed."""
 
@@ -84,16 +85,27 @@ def test_epsilon_as_the_rate_fails(kind: Kind, relation: Neighbours) -> None:
     assert worst_loss(kind, ONE, 1, 12, relation) > 1.3
 
 
-def test_a_share_is_off_by_rows_of_geometric_law() -> None:
-    """In the middle, the number of rows that a share is off has the mean 1 / sinh(eps / 2)."""
-    law = MeanInverseSensitivity(ONE / 2, 20_000).pmf(50, 100, 1)
-    off = sum(p * int(abs(50 - t / 200) + 0.5) for t, p in enumerate(law))
-    assert off == pytest.approx(1 / math.sinh(0.5), rel=1e-2)
-    exact = sum(
-        p * abs(50 - t / 20)
-        for t, p in enumerate(MeanExponential(ONE / 2, 2000).pmf(50, 100, 1))
+@pytest.mark.parametrize(
+    ("epsilon", "rows", "lost"), [("0.1", 1000, 19.99), ("1", 100, 1.919), ("3", 100, 0.470)]
+)
+def test_a_share_is_off_by_rows_of_geometric_law(epsilon: str, rows: int, lost: float) -> None:
+    """In the middle, 1 / sinh(eps / 2) rows; in print, 2 / (1 - exp(-eps)): 3.164 for 1.919."""
+    asked = Fraction(epsilon)
+    law = MeanInverseSensitivity.calibrated(1, asked)
+    pmf = replace(law, ticks=20_000).pmf(rows // 2, rows, 1)
+    off = sum(
+        p * int(abs(Fraction(rows, 2) - Fraction(rows * t, 20_000)) + HALF)
+        for t, p in enumerate(pmf)
     )
-    assert exact == pytest.approx(2, rel=1e-2)
+    assert off == pytest.approx(lost, rel=0.01)
+    assert 1 / math.sinh(asked / 2) == pytest.approx(lost, abs=1e-2)
+    assert 2 / (1 - math.exp(-asked)) > 1.04 * off
+
+
+def test_a_chosen_mean_is_off_by_twice_the_noise_of_a_public_count() -> None:
+    law = MeanExponential(ONE / 2, 2000).pmf(50, 100, 1)
+    off = sum(p * abs(50 - t / 20) for t, p in enumerate(law))
+    assert off == pytest.approx(2, rel=1e-2)
 
 
 SETTINGS = [(7, 5, 3), (0, 5, 3), (15, 5, 3), (1, 1, 1), (0, 0, 1), (3, 8, 1), (5, 9, 2)]

@@ -1,7 +1,8 @@
 """Every mechanism of every function over the barest columns: a value of the right type, always.
 
-Empty, constant, of two values, of one row, of NULL alone. What is asked comes from the registry
-of functions, so a mechanism that is added is asked for by itself.
+Empty, constant, of two values, of one row, of NULL alone; of each type that a function takes.
+What is asked comes from the registry of functions, so a mechanism that is added is asked for by
+itself.
 """
 
 from __future__ import annotations
@@ -9,14 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from dpquery import functions
-from dpquery.functions.base import Argument, DPFunction
+from dpquery.errors import PlanRefused
+from dpquery.functions.base import MECHANISM_ALIASES, Argument, DPFunction, Release
 from dpquery.functions.quantiles import OF_LISTS
+from dpquery.mechanisms import Majority
+from dpquery.policy.model import Policy
+from dpquery.privacy import Neighbours
 from dpquery.session import Session
 from tests.property.test_extremes import (
+    COLUMNS,
     DATA,
     LEAST,
     MOST,
@@ -25,6 +33,7 @@ from tests.property.test_extremes import (
     require_right,
     session,
 )
+from tests.worlds import planned, policy_of, private_table
 
 NUMBERS = ("i", "point", "wide", "d", "m")
 OF_ARGUMENT = {
@@ -36,16 +45,14 @@ OF_ARGUMENT = {
     Argument.DISCRETE: ("g", "i", "m", "b", "day", "at"),
 }
 CHOSEN = {"g": (str, "a", "empty"), "i": (int, -5, 100), "b": (bool, False, True)}
-MORE = {"DP_QUANTILE": ", 0.9", "DP_FIRST_ABOVE": ", 2", "DP_TOP_K": ", 2"}
+MORE = {"DP_FIRST_ABOVE": ", 2", "DP_TOP_K": ", 2"}
 SQUARED = {"DP_VAR_POP", "DP_VAR_SAMP", "DP_STDDEV_POP", "DP_STDDEV_SAMP"}
 UNFIT = {name: {"wide"} for name in SQUARED} | {"DP_FIRST_ABOVE": {"wide", "d", "at"}}
 """Columns whose squares do not fit, or which have too many values for what weighs each."""
 PAIRS = [
-    (function, mechanism)
-    for function in functions.ALL
-    for mechanism in function.mechanisms
-    if function.name != "DP_QUANTILE" or mechanism not in OF_LISTS  # test_lists.py
+    (function, mechanism) for function in functions.ALL for mechanism in function.mechanisms
 ]
+ORDERS = (0.9, 0.1, 0.5, 0.1)
 
 
 def wanted(function: DPFunction, name: str) -> Wanted:
@@ -75,6 +82,8 @@ def calls(function: DPFunction, mechanism: str) -> Iterator[tuple[str, Wanted]]:
     delta = ", delta=1e-9" if mechanism in {"gaussian", "partition"} else ""
     named = f", mechanism='{mechanism}'" if len(function.mechanisms) > 1 else ""
     more = MORE.get(function.name, "")
+    if function.name == "DP_QUANTILE":
+        more = f", {list(ORDERS)}" if mechanism in OF_LISTS else ", 0.9"
     for name in OF_ARGUMENT[function.argument]:
         if name not in UNFIT.get(function.name, ()):
             text = f"{function.name}({name}{more}, eps=1{delta}{named})"
@@ -109,3 +118,64 @@ def test_every_mechanism_answers(
             found = [(value,) for value in values if value is not None or not may_miss]
             assert found or may_miss
             require_right(found, [of])
+            if mechanism in OF_LISTS and function.name == "DP_QUANTILE":
+                require_rising(values)
+            if function.of_argument:
+                require_on_grid(values)
+
+
+def require_rising(values: list[Any]) -> None:
+    """Lists stand in the order that was asked for, and an order has one value."""
+    assert len(values) == len(ORDERS)
+    in_order = sorted(zip(ORDERS, values, strict=True))
+    assert [value for _, value in in_order] == sorted(values)
+    assert values[1] == values[3]
+
+
+def require_on_grid(values: list[Any]) -> None:
+    """What is drawn from a column stands on the column's grid, to the cent."""
+    for value in values:
+        if isinstance(value, float):
+            assert value == round(value, 2)
+        if isinstance(value, Decimal):
+            assert value.as_tuple().exponent == -2
+
+
+def released(policy: Policy, query: str) -> Release:
+    (frontier,) = planned(policy, query).frontiers
+    return frontier.releases[-1].release
+
+
+def mechanism_of(release: Any) -> Any:
+    return getattr(release, "noise", None) or release.mechanism
+
+
+@pytest.mark.parametrize("neighbours", Neighbours)
+@pytest.mark.parametrize(
+    ("function", "mechanism"), PAIRS, ids=lambda one: getattr(one, "name", one)
+)
+def test_groups_are_refused_where_one_charge_does_not_cover_them(
+    function: DPFunction, mechanism: str, neighbours: Neighbours
+) -> None:
+    """A majority is said in steps of a row's own weight there, so that its loss adds up."""
+    asked, _ = next(calls(function, mechanism))
+    policy = policy_of(private_table([], COLUMNS, unit=None), neighbours)
+    alone = mechanism_of(released(policy, f"SELECT {asked} FROM t"))
+    grouped = f"SELECT g, {asked} FROM t GROUP BY g"
+    if isinstance(alone, Majority):
+        assert mechanism_of(released(policy, grouped)).step == 1
+    elif alone.weight_linear:
+        assert isinstance(mechanism_of(released(policy, grouped)), type(alone))
+    else:
+        with pytest.raises(PlanRefused):
+            released(policy, grouped)
+
+
+@pytest.mark.parametrize("alias", MECHANISM_ALIASES)
+def test_a_mechanism_is_known_by_its_other_name(alias: str) -> None:
+    policy = policy_of(private_table([], COLUMNS, unit=None))
+    kind = MECHANISM_ALIASES[alias]
+    order = "[0.5]" if kind in OF_LISTS else "0.5"
+    for name in (alias, alias.upper()):
+        asked = f"DP_QUANTILE(i, {order}, eps=1, mechanism='{name}')"
+        assert mechanism_of(released(policy, f"SELECT {asked} FROM t")).name == kind
