@@ -41,7 +41,7 @@ class Writer:
             return f"({','.join(map(self.text, part))})"
         if isinstance(part, frozenset):
             return self.text(tuple(sorted(part)))
-        if isinstance(part, Constant | Finding) and part.known:
+        if isinstance(part, Constant | Finding):
             return f"{type(part).__name__}({','.join(self._known(part))})"
         if is_dataclass(part) and not isinstance(part, type):
             return f"{type(part).__name__}({','.join(self._fields(part))})"
@@ -51,6 +51,8 @@ class Writer:
 
     def _known(self, part: Constant | Finding) -> Iterator[str]:
         """Write what an earlier release put there, in place of which release it is."""
+        if not part.known:
+            raise internal("a question is written once nothing in it waits for a value")
         match part:
             case Constant(type=type_, value=value):
                 yield from map(self.text, (type_, value))

@@ -39,8 +39,6 @@ class Paid:
     """Hears about how many bytes a scan reads, as it begins."""
     keep: Callable[[str, Interval], None]
     """Keeps bounds that were found, under their key."""
-    version: int
-    """Of the data, as it was before anything was charged."""
     store: Callable[[Mapping[str, str]], None]
     """Stores what was drawn, under its keys, to be given again free."""
 
@@ -49,7 +47,7 @@ class Paid:
 
         All that was drawn is stored by then.
         """
-        keys, drawn = Keys(self.policy, self.version), dict[str, str]()
+        keys, drawn = Keys(self.policy, receipt.version, self.public.digest), dict[str, str]()
         plan = self._bounded(plan, receipt, keys, drawn)
         found: list[ReleasedTable] = []
         values: dict[int, Scalar | None] = {}
@@ -58,7 +56,7 @@ class Paid:
             with self._opened(scan, receipt, number) as exact:
                 table = release(plan, number, scan.keys, exact, receipt, self.randomness)
             for one, column in zip(frontier.releases, table.columns, strict=True):
-                drawn[keys.of(scan, one.release)] = written(column.cells)
+                drawn[keys.of(scan, one.release, values)] = written(column.cells)
             found.append(table)
         self.store(drawn)
         return plan, found

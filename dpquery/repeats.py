@@ -7,11 +7,14 @@ ledger: no file is looked at. Where one release is missing, the statement is pai
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpquery.budget.answers import Holder
-from dpquery.errors import internal
+from dpquery.budget.charge import Account
+from dpquery.budget.orders import Orders
+from dpquery.errors import QueryRefused, internal
 from dpquery.functions.base import NoisyCell, Release
 from dpquery.functions.search import FoundCell
 from dpquery.ir import Scalar, Scan
@@ -21,7 +24,7 @@ from dpquery.plan import Plan
 from dpquery.policy.model import Policy
 from dpquery.release import ReleasedColumn, ReleasedTable
 from dpquery.searches import Search
-from dpquery.stored import Keys, read
+from dpquery.stored import NOTHING, Keys, Values, read
 from dpquery.types import Interval
 
 if TYPE_CHECKING:
@@ -33,13 +36,16 @@ __all__ = ["REPEATED", "Repeats", "holder_of"]
 REPEATED = "already answered: costs nothing; REFRESH SELECT asks anew and pays"
 
 
-def holder_of(policy: Policy, analyst: str) -> Holder:
-    """Say whose answers an analyst may see again, as the policy stands.
+def holder_of(policy: Policy, account: Account, orders: Orders) -> Holder:
+    """Say whose answers an analyst may see again, as policy and orders stand.
 
-    Who has other limits than when an answer was paid for, pays for it again.
+    Who has other limits than when an answer was paid for, pays for it again. Where no version
+    of the data is ever published, answers are for the session that paid.
     """
-    budget = policy.budget
-    rights = repr((policy.analysts.get(analyst), budget.max_epsilon_per_query))
+    budget, analyst = policy.budget, account.analyst
+    own = policy.analysts.get(analyst, budget.ceiling)
+    granted, within = orders.granted.get(analyst), "" if policy.published else account.session
+    rights = repr((own, budget.max_epsilon_per_query, granted, within))
     return Holder(analyst, rights, budget.shared_answers)
 
 
@@ -55,6 +61,8 @@ class Repeats:
     ledger: Ledger
     holder: Holder
     """Who asks."""
+    version: int
+    """Of the data."""
     public: PublicEngine
 
     def asked(
@@ -67,7 +75,8 @@ class Repeats:
         """
         again = self.of(plan)
         if again is None and plan.kept:
-            again = self.of(without_kept())
+            with suppress(QueryRefused):  # then it was never asked without them
+                again = self.of(without_kept())
         return again or (plan, None)
 
     def of(self, plan: Plan) -> tuple[Plan, list[ReleasedTable]] | None:
@@ -77,7 +86,7 @@ class Repeats:
         """
         if not plan.charge.events:
             return None
-        keys = Keys(self.policy, self.ledger.version)
+        keys = Keys(self.policy, self.version, self.public.digest)
         try:
             plan = self._bounded(plan, keys)
             return replace(plan, notes=(*plan.notes, REPEATED)), self._tables(plan, keys)
@@ -104,15 +113,17 @@ class Repeats:
             scan = ready(plan, frontier.scan, found, values, self.public)
             columns = tuple(
                 ReleasedColumn(
-                    one.column, one.release.type, self._cells(scan, one.release, keys)
+                    one.column, one.release.type, self._cells(scan, one.release, keys, values)
                 )
                 for one in frontier.releases
             )
             found.append(ReleasedTable(scan.keys, columns))
         return found
 
-    def _cells(self, scan: Scan, release: Release, keys: Keys) -> list[NoisyCell]:
-        text = self.ledger.stored(self.holder, keys.of(scan, release))
+    def _cells(
+        self, scan: Scan, release: Release, keys: Keys, values: Values = NOTHING
+    ) -> list[NoisyCell]:
+        text = self.ledger.stored(self.holder, keys.of(scan, release, values))
         if text is None:
             raise _Missing
         return read(text, release)

@@ -88,7 +88,6 @@ class Session:
             session=None if ceiling is None else Ceiling.of(ceiling, policy.budget.share),
             query=policy.budget.max_epsilon_per_query,
         )
-        self._holder = holder_of(policy, analyst)
         self._notes = tuple(notes)
         self._lock = threading.RLock()
         self._process: int | None = os.getpid()
@@ -116,11 +115,10 @@ class Session:
             aside = self._aside(source)
             if aside is not None:
                 return self._free(aside)
-            version = self._ledger.version
             plan, released = self._asked(source, anew=refresh)
             if released is not None:
                 return self._finished(plan, released, NO_LOSS)
-            return self._paid(plan, lambda receipt: self._answer(plan, receipt, version))
+            return self._paid(plan, lambda receipt: self._answer(plan, receipt))
 
     def _asked(
         self, source: Source, *, anew: bool = False
@@ -129,7 +127,9 @@ class Session:
         query = refreshed(source)
         if anew or query is not None:
             return self._plan(query or source, nothing_kept), None
-        repeats = Repeats(self._policy, self._ledger, self._holder, self._public)
+        orders = self._ledger.orders()
+        holder = holder_of(self._policy, self._account, orders)
+        repeats = Repeats(self._policy, self._ledger, holder, orders.version, self._public)
         return repeats.asked(self._plan(source), lambda: self._plan(source, nothing_kept))
 
     def _paid(self, plan: Plan, answer: Callable[[Receipt], T]) -> T:
@@ -158,8 +158,9 @@ class Session:
             return "stopped while charging; SHOW LEDGER says whether it was spent"
         return f"stopped; {basic(plan.charge.events)} spent; {self._left()}"
 
-    def _answer(self, plan: Plan, receipt: Receipt, version: int) -> Answer:
+    def _answer(self, plan: Plan, receipt: Receipt) -> Answer:
         """Read, draw and finish: what a charge has paid for."""
+        holder = holder_of(self._policy, self._account, self._ledger.orders())
         work = Paid(
             self._engine,
             self._public,
@@ -167,8 +168,7 @@ class Session:
             self._policy,
             self._told_of_scan,
             keep=lambda key, found: self._ledger.keep(receipt, self._account, key, found),
-            version=version,
-            store=lambda drawn: self._ledger.store(receipt, self._holder, drawn),
+            store=lambda drawn: self._ledger.store(receipt, holder, drawn),
         )
         plan, released = work.released(plan, receipt)
         return self._finished(plan, released, basic(plan.charge.events))

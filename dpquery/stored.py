@@ -1,10 +1,11 @@
 """What a release drew, as text, and the key under which it is found again.
 
 A key says everything that fixes the law of a release: the rows, with what earlier releases put
-among them, their groups, the release with its mechanism, the policy's word on the tables, and
-the version of the data. It never says anything of the data themselves: an answer that is
-repeated only while the files are the same would test them for one person's row. Of what an
-analyst typed, names, blanks and all that is computed above the frontier play no part.
+among them, their groups, the release with its mechanism, the policy's word on the tables, what
+public tables hold that are joined, and the version of the data. It never says anything of the
+private ones: an answer that is repeated only while the files are the same would test them for
+one person's row. Of what an analyst typed, names, blanks and all that is computed above the
+frontier play no part.
 
 Text is exact: a cell that is read back has the value and the intervals of the one written.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
@@ -22,6 +23,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpquery.canonical import Writer
+from dpquery.constants import filled
 from dpquery.errors import internal
 from dpquery.functions.base import NoisyCell, Release
 from dpquery.functions.choice import ValueCell
@@ -32,16 +34,19 @@ from dpquery.functions.noisy_quantile import NoisyQuantileCell, NoisyQuantileRel
 from dpquery.functions.quantile import QuantileCell, QuantileRelease
 from dpquery.functions.quantiles import QuantilesCell, QuantilesRelease
 from dpquery.functions.search import FoundCell, SearchRelease
-from dpquery.ir import Scan
+from dpquery.ir import Scalar, Scan
 from dpquery.policy.model import Policy
-from dpquery.relations import tables_of
+from dpquery.relations import PublicJoin, tables_of, walk
 from dpquery.searches import places_of
 from dpquery.types import Interval
 
-__all__ = ["Keys", "read", "written"]
+__all__ = ["NOTHING", "Keys", "Values", "read", "written"]
 
-_FORMAT = 1
+_FORMAT = 2
 """Goes up when a law changes and its tree does not, or the text of a cell does."""
+Values = Mapping[int, Scalar | None]
+"""Those of a statement's constants, by number."""
+NOTHING: Values = {}
 
 
 @dataclass(slots=True)
@@ -53,14 +58,25 @@ class Keys:
 
     policy: Policy
     version: int
+    public: Callable[[str], str]
+    """Gives a short name of what a public table holds."""
     _asked: Counter[str] = field(default_factory=Counter)
 
-    def of(self, scan: Scan, release: Release) -> str:
-        """Name a release from a scan that waits for nothing any more."""
+    def of(self, scan: Scan, release: Release, values: Values = NOTHING) -> str:
+        """Name a release from a scan that waits for nothing any more.
+
+        Args:
+            scan: what it is made from.
+            release: as it was planned.
+            values: of the constants in it.
+        """
+        release = filled(release, values)
         tables = [self.policy.tables[one.table] for one in tables_of(scan.relation)]
+        joined = [one.table for one in walk(scan.relation) if isinstance(one, PublicJoin)]
         parts = (
             (_FORMAT, self.version, self.policy.neighbours),
             (places_of(scan.relation, self.policy), tuple(one.unit_type for one in tables)),
+            tuple(map(self.public, joined)),
             (scan.relation, scan.contribution, scan.keys, release),
         )
         text = Writer().text(parts)

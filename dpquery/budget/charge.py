@@ -88,11 +88,12 @@ class Entry:
 class Receipt:
     """Proof that a charge is durable. Ledgers make these, and nothing else does."""
 
-    __slots__ = ("_opened", "charge", "id")
+    __slots__ = ("_opened", "charge", "id", "version")
 
-    def __init__(self, charge: Charge, identity: str) -> None:
+    def __init__(self, charge: Charge, identity: str, version: int = 0) -> None:
         self.charge = charge
         self.id = identity
+        self.version = version  # of the data that it was charged for
         self._opened: set[int] = set()
 
     def open(self, frontier: int, scan: Scan) -> None:

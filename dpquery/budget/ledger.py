@@ -103,7 +103,7 @@ class Ledger:
             totals = totals.plus(store.accountant(charge.events))
             record = Record.after(*last, charge, account, totals)
             store.append(record)
-        return Receipt(charge, record.id)
+        return Receipt(charge, record.id, orders.version)
 
     def _promised(self, orders: Orders, last: tuple[int, str]) -> tuple[int, str]:
         """Record whose losses the next charge is about, where that is not in the ledger yet."""
@@ -175,12 +175,6 @@ class Ledger:
             kept = self._store.kept_under(account.analyst, key)
             return None if kept is None else kept.interval
 
-    @property
-    def version(self) -> int:
-        """Which version of the data this is; 0 until the owner publishes one."""
-        with faults(self._store.path):
-            return self._orders().version
-
     def publish(self) -> int:
         """Begin another version of the data, and give its number; it is durable then."""
         store = self._store
@@ -190,6 +184,8 @@ class Ledger:
 
     def store(self, receipt: Receipt, holder: Holder, drawn: Mapping[str, str]) -> None:
         """Store what a receipt's charge paid for, by key, to be given again free."""
+        if not drawn:
+            return
         store = self._store
         with faults(store.path), store.writing():
             store.answers.add(receipt.id, holder, drawn)

@@ -90,6 +90,8 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
         budget=Budget(Ceiling.of(limit, HALF)),
         tables=tables,
         ledger=LedgerSettings(None if ledger is None else unlinked(Path(ledger))),
+        directory=Path.cwd(),
+        published=False,
     )
     return policy, tuple(notes)
 

@@ -72,6 +72,7 @@ def load_policy(path: str | Path) -> Policy:
         tables=tables,
         ledger=_ledger(root.child("ledger")),
         analysts=read_analysts(root.child("analysts"), budget),
+        directory=document.path.parent,
     )
 
 

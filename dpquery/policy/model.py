@@ -153,3 +153,7 @@ class Policy:
     ledger: LedgerSettings
     analysts: dict[str, Ceiling] = field(default_factory=dict)
     """Empty: there is one analyst, "default", who has the whole budget."""
+    directory: Path = Path()
+    """Where the paths start that the owner wrote."""
+    published: bool = True
+    """Whether an owner says when data are another version; of one's own files nobody does."""

@@ -43,6 +43,7 @@ class PublicEngine:
         self._types: dict[str, dict[str, Type]] = {}
         self._values: dict[tuple[str, str], tuple[Scalar, ...] | None] = {}
         self._accepted: dict[Hashable, bool] = {}
+        self._digests: dict[str, str] = {}
         public = [table for table in policy.tables.values() if table.public]
         for number, table in enumerate(public):
             self._load(table, f"p{number}", policy.name)
@@ -91,6 +92,17 @@ class PublicEngine:
         return self._connection.sql(
             f"SELECT {listed} FROM {self._relations[table]}"
         ).to_arrow_table()
+
+    def digest(self, table: str) -> str:
+        """Give a short name of what a public table holds, the same for the same rows."""
+        if table not in self._digests:
+            columns = self._columns[table], self._types[table]
+            self._digests[table] = f"{columns} {self._hashed(table)}"
+        return self._digests[table]
+
+    def _hashed(self, table: str) -> object:
+        sql = f"SELECT count(*), sum(hash(rows)) FROM {self._relations[table]} AS rows"
+        return self._connection.execute(sql).fetchall()
 
     def listed(self, above: Above) -> Sequence[object] | None:
         """Give the values of a query of one column over public tables; None of no such query.

@@ -1,0 +1,168 @@
+"""The key of a stored release: the same for the same law alone, whatever fixes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpquery.constants import constants_in, filled
+from dpquery.engine import open_engine
+from dpquery.engine.base import FaultLog
+from dpquery.errors import InternalError
+from dpquery.functions.base import Release
+from dpquery.ir import Scan
+from dpquery.plan import Plan, make_plan
+from dpquery.policy.model import Bounds, Column, Policy, Table
+from dpquery.privacy import Neighbours
+from dpquery.source import Source
+from dpquery.sql.bind import bind
+from dpquery.sql.check import check
+from dpquery.sql.parse import parse
+from dpquery.stored import Keys
+from dpquery.types import INTEGER, TEXT
+from tests.corpus.cases import facts, planned
+from tests.corpus.runs import ACCEPTED
+
+SOME = Fraction(30)
+GROUPS = (None,)
+
+
+def known(scan: Scan) -> tuple[Scan, dict[int, Any]]:
+    """Give a scan with something for each value that it waits for."""
+    constants = {one.number: SOME for one in constants_in(scan)}
+    keys = tuple(
+        key
+        if key.finding is None
+        else replace(key, finding=replace(key.finding, values=GROUPS, known=True))
+        for key in scan.keys
+    )
+    return filled(replace(scan, keys=keys), constants), constants
+
+
+def keyed(plan: Plan, policy: Policy) -> Iterator[tuple[str, Scan, Release]]:
+    """Give the key of each release of a plan, with what it is made from."""
+    keys = Keys(policy, 0, facts()[1].digest)
+    for frontier in plan.frontiers:
+        scan, values = known(frontier.scan)
+        for one in frontier.releases:
+            yield keys.of(scan, one.release, values), scan, filled(one.release, values)
+    for search in plan.searches:
+        yield keys.of(search.scan, search.release), search.scan, search.release
+
+
+def test_releases_of_one_key_have_one_law():
+    """The oracle is the scan's SQL, which knows nothing of keys."""
+    policy, public = facts()
+    engine, laws, often = open_engine("duckdb", policy, FaultLog(None), public), {}, 0
+    for case in ACCEPTED:
+        for key, scan, release in keyed(planned(case.query), policy):
+            read = engine.describe(replace(scan, measures=release.measures))
+            groups = [key.values for key in scan.keys]
+            law = read, groups, release.event(), release.step(), release.type
+            often += key in laws
+            assert laws.setdefault(key, law) == law, case.query
+    assert len(laws) > 350
+    assert often > 50
+
+
+def test_what_waits_for_a_value_has_no_key():
+    query = "SELECT DP_COUNT(*, eps=1) FROM staff WHERE age < (SELECT 30)"
+    (frontier,) = planned(query).frontiers
+    (one,) = frontier.releases
+    keys = Keys(facts()[0], 0, str)
+    with pytest.raises(InternalError, match="waits for a value"):
+        keys.of(frontier.scan, one.release)
+
+
+ASKED = (
+    "SELECT dept, DP_SUM(bonus, eps=1) FILTER (WHERE age > 30 AND hired > '2020-01-01') "
+    "FROM staff GROUP BY dept"
+)
+OF_COLUMN: dict[str, dict[str, Any]] = {
+    "type": {"name": "age", "type": TEXT},
+    "bounds": {"name": "age", "bounds": Bounds(18, 71)},
+    "keys": {"name": "dept", "keys": ("eng", "hr")},
+    "grid": {"name": "bonus", "grid": Fraction(1, 10)},
+    "max_length": {"name": "dept", "max_length": 3},
+}
+OF_TABLE: dict[str, Any] = {
+    "unit": "age",
+    "unit_type": TEXT,
+    "single": False,
+    "max_rows_contributed": 3,
+    "max_groups_contributed": 2,
+    "written": ("others.parquet",),
+}
+OF_POLICY: dict[str, Any] = {
+    "neighbours": Neighbours.SUBSTITUTE,
+    "directory": Path("/elsewhere"),
+}
+ELSEWHERE = {
+    Column: {"name"},  # is what it is asked for by
+    Table: {"name", "source", "columns", "public", "unique"},
+    Policy: {"name", "budget", "analysts", "published", "tables", "ledger"},
+}
+"""Says nothing of a law, says it in another field, or decides in `holder_of` whose it is."""
+
+
+def key_under(policy: Policy, query: str = ASKED) -> list[str]:
+    public = facts()[1]
+    checked = check(bind(parse(Source(query)), policy, public), policy)
+    return [key for key, _, _ in keyed(make_plan(checked, policy, public), policy)]
+
+
+def with_table(policy: Policy, **changed: Any) -> Policy:
+    table = replace(policy.tables["staff"], **changed)
+    return replace(policy, tables={**policy.tables, "staff": table})
+
+
+def test_each_word_of_the_policy_is_accounted_for():
+    for kind, said in ((Column, OF_COLUMN), (Table, OF_TABLE), (Policy, OF_POLICY)):
+        assert {one.name for one in fields(kind)} == {*said} | ELSEWHERE[kind]
+
+
+@pytest.mark.parametrize("field", OF_COLUMN)
+def test_a_column_that_is_another_makes_another_question(field: str):
+    policy, _ = facts()
+    changes, columns = dict(OF_COLUMN[field]), policy.tables["staff"].columns
+    column = replace(columns[changes["name"]], **changes)
+    if field == "type":
+        policy = with_table(policy, columns=columns | {"age": replace(column, bounds=None)})
+        other = key_under(policy, ASKED.replace("age > 30", "age > '30'"))
+    else:
+        other = key_under(with_table(policy, columns=columns | {column.name: column}))
+    assert other != key_under(facts()[0])
+
+
+@pytest.mark.parametrize("field", OF_TABLE)
+def test_a_table_that_is_another_makes_another_question(field: str):
+    policy, _ = facts()
+    several = with_table(policy, single=False)
+    before = policy if field == "single" else several
+    assert key_under(with_table(before, **{field: OF_TABLE[field]})) != key_under(before)
+
+
+@pytest.mark.parametrize("field", OF_POLICY)
+def test_a_policy_that_is_another_makes_another_question(field: str):
+    policy, _ = facts()
+    assert key_under(replace(policy, **{field: OF_POLICY[field]})) != key_under(policy)
+    assert key_under(replace(policy, name="another")) == key_under(policy)
+
+
+def test_columns_that_are_not_asked_for_do_not_matter():
+    policy, _ = facts()
+    columns = policy.tables["staff"].columns
+    rating = Column("rating", INTEGER, Bounds(1, 5))
+    hired = replace(columns["hired"], bounds=Bounds(date(2000, 1, 1), date(2024, 1, 1)))
+    assert key_under(with_table(policy, columns=columns | {"rating": rating})) == key_under(
+        policy
+    )
+    assert key_under(with_table(policy, columns=columns | {"hired": hired})) != key_under(
+        policy
+    )
