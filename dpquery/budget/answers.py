@@ -10,42 +10,19 @@ is never given out.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from dpquery.budget.database import Connection
 from dpquery.budget.kept import seal_of
 
-__all__ = ["ANSWERS", "Answers", "Holder"]
-
-
-ANSWERS = (
-    """CREATE TABLE IF NOT EXISTS answers (
-        sequence INTEGER PRIMARY KEY,
-        charge TEXT NOT NULL,
-        analyst TEXT NOT NULL,
-        rights TEXT NOT NULL,
-        shared INTEGER NOT NULL,
-        key TEXT NOT NULL,
-        drawn TEXT NOT NULL,
-        hash TEXT NOT NULL
-    ) STRICT""",
-    "CREATE INDEX IF NOT EXISTS answers_by_key ON answers (key)",
-    """CREATE TRIGGER IF NOT EXISTS no_update_of_answers BEFORE UPDATE ON answers
-        BEGIN SELECT RAISE(ABORT, 'answers are never changed'); END""",
-    """CREATE TRIGGER IF NOT EXISTS no_delete_of_answers BEFORE DELETE ON answers
-        BEGIN SELECT RAISE(ABORT, 'answers are never removed'); END""",
-    """CREATE TRIGGER IF NOT EXISTS no_replace_of_answers BEFORE INSERT ON answers
-        WHEN NEW.sequence <> (SELECT coalesce(max(sequence), 0) + 1 FROM answers)
-        BEGIN SELECT RAISE(ABORT, 'answers are only appended'); END""",
-)
-"""Ledgers that were made before answers were stored get these when they are opened."""
+__all__ = ["Answers", "Holder"]
 
 _NEWEST = """
     SELECT answers.*, (SELECT hash FROM answers AS last
                        WHERE last.sequence = answers.sequence - 1)
     FROM answers
-    WHERE key = ? AND ((analyst = ? AND rights = ?) OR (? AND shared))
+    WHERE key = ? AND ((analyst = ? AND rights = ?) OR (shared = 1 AND ? = 1))
     ORDER BY sequence DESC LIMIT 1
 """
 
@@ -64,7 +41,7 @@ class Holder:
 class Answers:
     """The answers of an open ledger; rows are added within `Store.writing`."""
 
-    def __init__(self, connection: Callable[[], sqlite3.Connection], ledger: str) -> None:
+    def __init__(self, connection: Callable[[], Connection], ledger: str) -> None:
         self._connection = connection
         self._ledger = ledger
 
@@ -74,7 +51,7 @@ class Answers:
         Raises:
             ValueError: the row is not the one that was written.
         """
-        asked = (key, holder.analyst, holder.rights, holder.shared)
+        asked = (key, holder.analyst, holder.rights, int(holder.shared))
         row = self._connection().execute(_NEWEST, asked).fetchone()
         if row is None:
             return None

@@ -17,8 +17,11 @@ __all__ = [
     "another_promise",
     "damaged",
     "faults",
+    "foreign",
+    "missing",
     "outdated",
     "refused",
+    "replaced",
     "unknown_format",
     "unwritable",
 ]
@@ -37,12 +40,12 @@ _DISK = {
 """SQLite's codes for what happens to a sound file; any other means that it is not sound."""
 
 
-def refused(file: Path | None, title: str, why: str, remedy: str) -> PolicyInvalid:
+def refused(file: Path | str | None, title: str, why: str, remedy: str) -> PolicyInvalid:
     """Refuse a ledger that cannot be trusted."""
     return PolicyInvalid(Diagnostic("DPQ605", title, why=(why,), remedy=(remedy,)), _name(file))
 
 
-def damaged(file: Path | None) -> PolicyInvalid:
+def damaged(file: Path | str | None) -> PolicyInvalid:
     """Refuse a ledger that contradicts itself."""
     return refused(
         file,
@@ -52,7 +55,7 @@ def damaged(file: Path | None) -> PolicyInvalid:
     )
 
 
-def foreign(file: Path | None) -> PolicyInvalid:
+def foreign(file: Path | str | None) -> PolicyInvalid:
     """Refuse a file that is something else."""
     return refused(
         file,
@@ -62,7 +65,27 @@ def foreign(file: Path | None) -> PolicyInvalid:
     )
 
 
-def unknown_format(file: Path | None) -> PolicyInvalid:
+def missing(file: Path | str | None) -> PolicyInvalid:
+    """Refuse to begin again where a ledger has been."""
+    return refused(
+        file,
+        "the ledger is missing",
+        "a ledger was here, and a new one would give back everything it has spent.",
+        "bring it back; to begin again, remove its high-water mark and `-wal` file too",
+    )
+
+
+def replaced(file: Path | str | None) -> PolicyInvalid:
+    """Refuse to go on in another ledger than the one that was opened."""
+    return refused(
+        file,
+        "the ledger was replaced while it was open",
+        "charges written to a file without a name would be lost.",
+        "connect again, once the newest copy is back in its place",
+    )
+
+
+def unknown_format(file: Path | str | None) -> PolicyInvalid:
     """Refuse a ledger of another version."""
     return refused(
         file,
@@ -72,7 +95,7 @@ def unknown_format(file: Path | None) -> PolicyInvalid:
     )
 
 
-def outdated(file: Path | None) -> PolicyInvalid:
+def outdated(file: Path | str | None) -> PolicyInvalid:
     """Refuse a ledger of an earlier version, whose totals are not all there."""
     return refused(
         file,
@@ -82,7 +105,7 @@ def outdated(file: Path | None) -> PolicyInvalid:
     )
 
 
-def another_promise(file: Path | None, broken: str) -> PolicyInvalid:
+def another_promise(file: Path | str | None, broken: str) -> PolicyInvalid:
     """Refuse a policy that protects others than the ledger has counted losses for."""
     diagnostic = Diagnostic(
         "DPQ609",
@@ -98,7 +121,7 @@ def another_promise(file: Path | None, broken: str) -> PolicyInvalid:
     return PolicyInvalid(diagnostic, _name(file))
 
 
-def unwritable(file: Path | None) -> PolicyInvalid:
+def unwritable(file: Path | str | None) -> PolicyInvalid:
     """Fail where a charge cannot be made durable."""
     diagnostic = Diagnostic(
         "DPQ606",
@@ -109,12 +132,12 @@ def unwritable(file: Path | None) -> PolicyInvalid:
     return PolicyInvalid(diagnostic, _name(file))
 
 
-def _name(file: Path | None) -> str | None:
+def _name(file: Path | str | None) -> str | None:
     return None if file is None else str(file)
 
 
 @contextmanager
-def faults(file: Path | None) -> Iterator[None]:
+def faults(file: Path | str | None) -> Iterator[None]:
     """Turn what SQLite, the file system and a parser raise into a refusal of this file."""
     try:
         yield
@@ -126,7 +149,7 @@ def faults(file: Path | None) -> Iterator[None]:
         raise damaged(file) from fault
 
 
-def _judged(file: Path | None, fault: sqlite3.Error) -> PolicyInvalid:
+def _judged(file: Path | str | None, fault: sqlite3.Error) -> PolicyInvalid:
     # The low byte is the cause. Python's own complaints, such as text in no UTF-8, have none.
     cause = getattr(fault, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
     if cause == sqlite3.SQLITE_NOTADB:

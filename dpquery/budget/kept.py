@@ -14,28 +14,7 @@ from typing import NamedTuple
 
 from dpquery.types import Interval
 
-__all__ = ["BOUNDS", "KeptBounds", "seal_of"]
-
-BOUNDS = (
-    """CREATE TABLE IF NOT EXISTS bounds (
-        sequence INTEGER PRIMARY KEY,
-        charge TEXT NOT NULL,
-        analyst TEXT NOT NULL,
-        key TEXT NOT NULL,
-        low TEXT NOT NULL,
-        high TEXT NOT NULL,
-        hash TEXT NOT NULL
-    ) STRICT""",
-    "CREATE INDEX IF NOT EXISTS bounds_by_key ON bounds (analyst, key)",
-    """CREATE TRIGGER IF NOT EXISTS no_update_of_bounds BEFORE UPDATE ON bounds
-        BEGIN SELECT RAISE(ABORT, 'bounds are never changed'); END""",
-    """CREATE TRIGGER IF NOT EXISTS no_delete_of_bounds BEFORE DELETE ON bounds
-        BEGIN SELECT RAISE(ABORT, 'bounds are never removed'); END""",
-    """CREATE TRIGGER IF NOT EXISTS no_replace_of_bounds BEFORE INSERT ON bounds
-        WHEN NEW.sequence <> (SELECT coalesce(max(sequence), 0) + 1 FROM bounds)
-        BEGIN SELECT RAISE(ABORT, 'bounds are only appended'); END""",
-)
-"""Ledgers that were made before bounds were kept get it when they are opened."""
+__all__ = ["KeptBounds", "seal_of"]
 
 
 class KeptBounds(NamedTuple):

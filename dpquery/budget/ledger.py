@@ -34,6 +34,7 @@ from dpquery.budget.orders import (
     require_grant,
 )
 from dpquery.budget.record import Record, Total, Totals
+from dpquery.budget.sqlite import SQLite
 from dpquery.budget.standing import Standing
 from dpquery.budget.store import Store
 from dpquery.errors import internal
@@ -58,7 +59,7 @@ def open_ledger(settings: LedgerSettings, promise: Promise | None = None) -> Led
     path = settings.path and settings.path.absolute()
     high_water = settings.high_water and settings.high_water.absolute()
     with faults(path):
-        return Ledger(Store(path, high_water), promise)
+        return Ledger(Store(SQLite(path), high_water), promise)
 
 
 class Ledger:

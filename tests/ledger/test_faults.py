@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.budget import store
+from dpquery.budget import sqlite
+from dpquery.budget.sqlite import SQLite
 from dpquery.budget.store import Store
 from dpquery.errors import PolicyInvalid
 from tests.ledger.helpers import ALICE, limits, open_at, pure, spent, start
@@ -109,7 +110,7 @@ def test_a_read_only_file_is_refused(shared):
 def test_a_new_ledger_is_durable_under_its_name(path, monkeypatch):
     synced = []
     monkeypatch.setattr(
-        store, "sync_directory", lambda where: synced.append((where, path.exists()))
+        sqlite, "sync_directory", lambda where: synced.append((where, path.exists()))
     )
     open_at(path).close()
     assert synced == [(path.parent, True)]
@@ -135,9 +136,9 @@ def test_a_file_system_without_locks_is_refused(path, monkeypatch):
     "answer", [("PRAGMA synchronous", 1), ("PRAGMA journal_mode = WAL", "off")]
 )
 def test_a_connection_that_does_not_wait_for_the_disk_is_refused(path, monkeypatch, answer):
-    honest = Store._value
+    honest = SQLite._value
     lie = dict([answer])
-    monkeypatch.setattr(Store, "_value", lambda self, q: lie.get(q) or honest(self, q))
+    monkeypatch.setattr(SQLite, "_value", lambda self, q: lie.get(q) or honest(self, q))
     with unwritable():
         open_at(path)
 
@@ -145,7 +146,7 @@ def test_a_connection_that_does_not_wait_for_the_disk_is_refused(path, monkeypat
 def test_synchronous_is_full_on_every_connection(path):
     for _ in range(2):
         ledger = open_at(path)
-        sql = ledger._store._connection
+        sql = ledger._store._database._connection
         assert sql.execute("PRAGMA synchronous").fetchone() == (2,)
         assert sql.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         ledger.close()
@@ -155,7 +156,7 @@ def test_a_stranger_that_holds_the_database_makes_the_charge_fail(path):
     ledger = open_at(path)
     stranger = sqlite3.connect(path, isolation_level=None)
     stranger.execute("BEGIN IMMEDIATE")
-    ledger._store._connection.execute("PRAGMA busy_timeout = 1")
+    ledger._store._database._connection.execute("PRAGMA busy_timeout = 1")
     with unwritable():
         ledger.charge(pure("0.1"), limits(), ALICE)
     stranger.close()
@@ -188,10 +189,10 @@ class Broken:
 def test_a_fault_in_any_statement_of_a_charge_gives_no_receipt(path, done):
     """The charge counts if the commit was done, and the ledger works on."""
     ledger, failing, rows = open_at(path), 0, 0
-    sql = ledger._store._connection
+    sql = ledger._store._database._connection
     while True:
         failing += 1
-        ledger._store._connection = broken = Broken(sql, failing, done)
+        ledger._store._database._connection = broken = Broken(sql, failing, done)
         try:
             ledger.charge(pure("0.1"), limits(), ALICE)
         except PolicyInvalid as fault:
@@ -199,7 +200,7 @@ def test_a_fault_in_any_statement_of_a_charge_gives_no_receipt(path, done):
         else:
             break
         finally:
-            ledger._store._connection = sql
+            ledger._store._database._connection = sql
         rows += done and broken.statements[-1] == "COMMIT"
         assert ledger.verify() == rows
     assert failing > 4

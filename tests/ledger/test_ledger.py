@@ -246,7 +246,7 @@ def test_no_method_takes_a_charge_back():
 def test_a_charge_takes_a_handful_of_statements_however_long_the_history():
     """Work per charge is constant: no statement reads more rows as the ledger grows."""
     ledger, steps = open_at(None), []
-    sql = ledger._store._connection
+    sql = ledger._store._database._connection
     costs = []
     for _ in range(400):
         steps.clear()

@@ -323,7 +323,7 @@ def test_work_of_a_charge_does_not_grow_with_charges_after_an_order():
     with closing(open_at(None, None, HERE)) as ledger:
         ledger.grant("alice", loss(1), SHARED)
         counted = []
-        sql = ledger._store._connection
+        sql = ledger._store._database._connection
         sql.set_progress_handler(lambda: counted.append(1), 10)
         costs = []
         for _ in range(200):

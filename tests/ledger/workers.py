@@ -150,7 +150,7 @@ def _act_and_die(
         step()
         return trace
 
-    ledger._store._connection.set_trace_callback(step)
+    ledger._store._database._connection.set_trace_callback(step)
     sys.settrace(trace)
     action(ledger)
     sys.settrace(None)

@@ -1,0 +1,68 @@
+"""The tables of a ledger, said once for every store.
+
+Rows are only ever appended, numbered from 1 without gaps, and each ends in the hash of its
+fields and of the hash before it. A store makes a table of this, with triggers that keep it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["ANSWERS", "BOUNDS", "CHARGES", "META", "TABLES", "Table"]
+
+META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
+"""Which ledger this is: the only table whose rows change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An append-only table; before `columns` stands a sequence, and a hash after them."""
+
+    name: str
+    columns: tuple[str, ...]
+    """Each with its type, in words that SQLite and PostgreSQL both know."""
+    indexes: Mapping[str, str] = field(default_factory=dict)
+    """The columns of each, by name."""
+
+
+CHARGES = Table(
+    "charges",
+    (
+        "id TEXT NOT NULL UNIQUE",
+        "at TEXT NOT NULL",
+        "analyst TEXT NOT NULL",
+        "session TEXT NOT NULL",
+        "query TEXT NOT NULL",
+        "events TEXT NOT NULL",
+        "totals TEXT NOT NULL",
+    ),
+    {"charges_by_analyst": "analyst", "charges_by_session": "session"},
+)
+
+BOUNDS = Table(
+    "bounds",
+    (
+        "charge TEXT NOT NULL",
+        "analyst TEXT NOT NULL",
+        "key TEXT NOT NULL",
+        "low TEXT NOT NULL",
+        "high TEXT NOT NULL",
+    ),
+    {"bounds_by_key": "analyst, key"},
+)
+
+ANSWERS = Table(
+    "answers",
+    (
+        "charge TEXT NOT NULL",
+        "analyst TEXT NOT NULL",
+        "rights TEXT NOT NULL",
+        "shared INTEGER NOT NULL",
+        "key TEXT NOT NULL",
+        "drawn TEXT NOT NULL",
+    ),
+    {"answers_by_key": "key"},
+)
+
+TABLES = (BOUNDS, ANSWERS, CHARGES)
