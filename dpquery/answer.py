@@ -14,7 +14,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from dpquery.errors import listed, nearest
 from dpquery.layout import TextColumn, cell_text, lay_out, value_text
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-__all__ = ["Answer", "Cell"]
+__all__ = ["Answer", "Cell", "Ranked"]
 
 _SHOWN_CONFIDENCE = Fraction(95, 100)
 _SHOWN_ROWS = 40
@@ -46,6 +46,15 @@ class Cell(Protocol):
 
     def interval(self, confidence: Fraction) -> tuple[Any, Any] | None:
         """Give a range that holds the exact value so often; None where noise cannot tell."""
+        ...
+
+
+@runtime_checkable
+class Ranked(Protocol):
+    """What is off by ranks: how far apart neighbouring ranks lie is up to the data."""
+
+    def rank_interval(self, confidence: Fraction) -> Fraction | None:
+        """Give how many rows the rank of a value is off at most, so often; None if unknown."""
         ...
 
 
@@ -98,19 +107,37 @@ class Answer:
             KeyError: there is no such column.
             ValueError: the confidence is not a number between 0 and 1.
         """
+        return self._intervals(self._place(column), _level(confidence))
+
+    def rank_interval(self, column: str, confidence: object) -> list[int | None]:
+        """Say for each row how many rows of the data its value is off at most: of quantiles.
+
+        At most so many rows lie between the value and that of the rank asked for, or of a list
+        between each of its values and its own rank. None where noise alone cannot tell.
+
+        Raises:
+            KeyError: there is no such column.
+            ValueError: the confidence is not a number between 0 and 1.
+        """
+        return self._ranks(self._place(column), _level(confidence))
+
+    def _place(self, column: str) -> int:
         if column not in self.columns:
             known = listed(self.columns, first=nearest(column, self.columns))
             raise KeyError(f"there is no column {column!r} in this answer; it has {known}")
-        level = exact_number(confidence)
-        if not 0 < level < 1:
-            raise ValueError("a confidence lies between 0 and 1, such as 0.95")
-        return self._intervals(self.columns.index(column), level)
+        return self.columns.index(column)
+
+    def _behind(self, at: int) -> list[Cell | None]:
+        return [row[at] for row in self.cells] if self.cells else [None] * len(self)
 
     def _intervals(self, at: int, confidence: Fraction) -> list[tuple[Any, Any] | None]:
-        if not self.cells:
-            return [None] * len(self)
-        behind = [row[at] for row in self.cells]
+        behind = self._behind(at)
         return [None if cell is None else cell.interval(confidence) for cell in behind]
+
+    def _ranks(self, at: int, confidence: Fraction) -> list[int | None]:
+        ranked = (cell if isinstance(cell, Ranked) else None for cell in self._behind(at))
+        found = (None if cell is None else cell.rank_interval(confidence) for cell in ranked)
+        return [None if ranks is None else math.ceil(ranks) for ranks in found]
 
     def to_arrow(self) -> pa.Table:
         """Give the answer as a pyarrow Table."""
@@ -176,6 +203,8 @@ class Answer:
             shown = _as_precise(values, intervals)
             columns.append(TextColumn(name, [cell_text(v) for v in shown], _numeric(values)))
             margins = [_margin(v, i) for v, i in zip(shown, intervals, strict=True)]
+            ranks = self._ranks(at, _SHOWN_CONFIDENCE)
+            margins = [m or _of_ranks(r) for m, r in zip(margins, ranks, strict=True)]
             if any(margins):
                 columns.append(TextColumn("95% within", margins))
         return columns
@@ -200,6 +229,13 @@ class Answer:
         body = "".join(rows)
         table = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
         return f"<div>{table}<small>{below}</small></div>"
+
+
+def _level(confidence: object) -> Fraction:
+    level = exact_number(confidence)
+    if not 0 < level < 1:
+        raise ValueError("a confidence lies between 0 and 1, such as 0.95")
+    return level
 
 
 def _html_row(tag: str, columns: Sequence[TextColumn], cells: Sequence[str]) -> str:
@@ -268,6 +304,10 @@ def _margin(value: Any, interval: tuple[Any, Any] | None) -> str:
         if abs(up - down) * 100 <= max(up, down):
             return f"± {_rounded_up(max(up, down))}"
     return f"{cell_text(low)} … {cell_text(high)}"
+
+
+def _of_ranks(ranks: int | None) -> str:
+    return "" if ranks is None else f"± {ranks:,} ranks"
 
 
 def _rounded_up(half: Fraction) -> str:

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
+from math import ceil
 
 import numpy as np
 
@@ -33,7 +35,7 @@ from dpquery.functions.base import (
     Measured,
     Step,
 )
-from dpquery.functions.choice import ValueCell, in_rows, value_of
+from dpquery.functions.choice import in_rows, value_of
 from dpquery.functions.codes import code_of
 from dpquery.functions.noise import LEVEL
 from dpquery.ir import Call, Code, Histogram, Measure, Weight
@@ -55,6 +57,26 @@ LARGEST = 1 << 63
 
 Range = tuple[int, int, int]
 """The first code, the one after the last, and the width between candidates."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtremeCell:
+    """A released value; noise says how many rows lie beyond it, not how far away they are."""
+
+    value: object
+    release: ExtremeRelease
+
+    @property
+    def mechanism(self) -> str:
+        """The name of the mechanism."""
+        return self.release.mechanism.name
+
+    def interval(self, confidence: Fraction) -> None:
+        """Give nothing: how far away the last rows are is up to the data."""
+
+    def rank_interval(self, confidence: Fraction) -> Fraction:
+        """Give how many rows lie beyond the value at most, as often as stated."""
+        return self.release.rows_beyond(confidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +108,11 @@ class ExtremeRelease:
         """State the loss at the proven moves."""
         return self.mechanism.event(self.distance, self.rise)
 
-    def run(self, exact: Measured, randomness: Randomness) -> Sequence[ValueCell]:
+    def run(self, exact: Measured, randomness: Randomness) -> Sequence[ExtremeCell]:
         """Draw one value per group."""
         return [self._drawn(exact, group, randomness) for group in range(exact.groups)]
 
-    def _drawn(self, exact: Measured, group: int, randomness: Randomness) -> ValueCell:
+    def _drawn(self, exact: Measured, group: int, randomness: Randomness) -> ExtremeCell:
         """Walk towards the end, and stay there if no candidate before it will do."""
         candidates, weights = self.asked(exact, group)
         beyond, counts = sum(weights), []
@@ -99,7 +121,7 @@ class ExtremeRelease:
             counts.append(-beyond)
         place = self.mechanism.release(counts, -self.few, randomness)
         found = candidates[-1 if place is None else place]
-        return ValueCell(value_of(self.measure.code, found), self.mechanism.name)
+        return ExtremeCell(value_of(self.measure.code, found), self)
 
     def asked(self, exact: Measured, group: int) -> tuple[list[int], list[int]]:
         """Give the candidates on the way, each with the weight since the one before."""
@@ -109,18 +131,22 @@ class ExtremeRelease:
         weights = np.add.reduceat(cells if self.upwards else cells[::-1], starts)
         return list(candidates), [int(weight) for weight in weights.tolist()]
 
+    def rows_beyond(self, confidence: Fraction) -> Fraction:
+        """Give a bound on the weight beyond a value in rows of full weight."""
+        count = len(steps(self.ranges, self.zero, upwards=self.upwards)[0])
+        beyond = self.few + self.mechanism.reach(count, confidence)
+        return Fraction(beyond, self.measure.weight.scale)
+
     def step(self) -> Step:
         """Describe the release in rows."""
         weight = self.measure.weight
-        count = len(steps(self.ranges, self.zero, upwards=self.upwards)[0])
-        beyond = self.few + self.mechanism.reach(count, LEVEL)
         return Step(
             function=self.function,
             mechanism=self.mechanism.name,
             epsilon=self.mechanism.loss(self.distance, self.rise).epsilon,
             sensitivity=in_rows(weight, self.rise),
             noise_scale=in_rows(weight, self.mechanism.count_scale),
-            expected_error=f"at most {-(-beyond // weight.scale):,} rows beyond it",
+            expected_error=f"at most {ceil(self.rows_beyond(LEVEL)):,} rows beyond it",
             weight=weight,
         )
 

@@ -76,9 +76,9 @@ class QuantileCell:
     def interval(self, confidence: Fraction) -> None:
         """Give nothing: between which values the exact quantile lies is up to the data."""
 
-    def rank_interval(self, confidence: Fraction) -> Fraction:
-        """Give how many rows the value's rank is off at most, as often as stated."""
-        return self.release.rows_off(confidence)
+    def rank_interval(self, confidence: Fraction) -> Fraction | None:
+        """Give how many rows the value's rank is off at most; None where it may lie beside."""
+        return None if self.release.steps_beside else self.release.rows_off(confidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +109,17 @@ class QuantileRelease:
         """Give a bound on the error in rows of full weight."""
         return Fraction(self.mechanism.rank_interval(confidence), self.measure.weight.scale)
 
+    @property
+    def steps_beside(self) -> int:
+        """How far from a value of such a rank the smoothed one may be, in steps of the grid."""
+        mechanism = self.mechanism
+        if not isinstance(mechanism, SmoothQuantile):
+            return 0
+        return (mechanism.reach + 1) * mechanism.width - 1
+
     def _beside(self) -> str:
-        """Say how far from such a value the smoothed one may be."""
-        if not isinstance(self.mechanism, SmoothQuantile):
-            return ""
-        steps = (self.mechanism.reach + 1) * self.mechanism.width - 1
-        return f", or {steps:,} steps beside such a value"
+        steps = self.steps_beside
+        return f", or {steps:,} steps beside such a value" if steps else ""
 
     def step(self) -> Step:
         """Describe the release in rows."""

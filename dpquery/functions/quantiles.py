@@ -106,6 +106,11 @@ class QuantilesCell:
     def interval(self, confidence: Fraction) -> None:
         """Give nothing: between which values the exact quantiles lie is up to the data."""
 
+    def rank_interval(self, confidence: Fraction) -> Fraction | None:
+        """Give how many rows any of the values is off at most, where that is proven."""
+        most, proven = self.release.mechanism.ranks_off(confidence)
+        return Fraction(most, self.release.measure.weight.scale) if proven else None
+
 
 @dataclass(frozen=True, slots=True)
 class QuantilesRelease:

@@ -10,11 +10,14 @@ import statistics
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from itertools import accumulate
 
 import pytest
 from scipy import stats
 
+from dpquery.answer import Ranked
 from dpquery.functions.base import Facts, Release
+from dpquery.functions.quantiles import OF_LISTS
 from dpquery.ir import Contribution, Measure
 from dpquery.privacy import Neighbours
 from dpquery.types import INTEGER
@@ -134,3 +137,58 @@ def test_a_quantile_says_how_many_rows_it_is_off_at_most(
             beyond += probability * (max(below - target, target - below - weight) > off)
             below += weight
         assert beyond <= 0.05 + 1e-9
+
+
+SAID = {
+    "quantile": "at most 7 ranks",
+    "exponential": "at most 28 ranks",
+    "inverse_sensitivity": None,
+    "laplace": None,
+    "gaussian": None,
+}
+"""At epsilon 1; what smoothing gives may lie beside a value of the right rank."""
+
+
+@pytest.mark.parametrize("mechanism", SAID)
+def test_a_quantile_is_off_by_as_many_ranks_as_explain_says(mechanism: str) -> None:
+    delta = Fraction(1, 10**6) if mechanism == "gaussian" else None
+    smooth = Fraction(3) if mechanism == "inverse_sensitivity" else None
+    asked = call(
+        "DP_QUANTILE", column(INTEGER, 18, 70), order="0.5", mechanism=mechanism,
+        delta=delta, smooth=smooth,
+    )  # fmt: skip
+    release = plan(asked, ALONE)
+    (cell,) = release.run(Held(World((18, 70)), ()), Seeded(1))
+    ranks = cell.rank_interval(LEVEL) if isinstance(cell, Ranked) else None
+    assert (None if ranks is None else f"at most {round(ranks)} ranks") == SAID[mechanism]
+    assert SAID[mechanism] in (None, release.step().expected_error)
+
+
+@pytest.mark.parametrize("mechanism", OF_LISTS)
+def test_a_list_is_off_by_as_many_ranks_as_explain_says_if_that_is_proven(
+    mechanism: str,
+) -> None:
+    argument = column(INTEGER, 18, 70)
+    for facts in (ALONE, WEIGHTED):
+        asked = call("DP_QUANTILE", argument, order=("0.25", "0.5"), mechanism=mechanism)
+        release = plan(asked, facts)
+        (cell,) = release.run(Held(World((18, 70)), ()), Seeded(1))
+        ranks, said = cell.rank_interval(LEVEL), release.step().expected_error
+        assert (ranks is not None) == said.startswith("at most")
+        assert ranks is None or f" {round(ranks)} ranks" in said
+
+
+@pytest.mark.parametrize("function", ["DP_MIN", "DP_MAX"])
+@pytest.mark.parametrize("rows", [0, 5, 3000])
+def test_no_more_rows_lie_beyond_an_extreme_than_is_said(function: str, rows: int) -> None:
+    """From the law of the place where the search stops."""
+    release = plan(call(function, column(INTEGER, 0, 999), eps="1/5"), ALONE)
+    held = Held(World((0, 999)), tuple(((0, row % 1000),) for row in range(rows)))
+    _, weights = release.asked(held, 0)
+    beyond = [rows - below for below in accumulate(weights)]
+    law = release.mechanism.pmf([-count for count in beyond[:-1]], -release.few)
+    (cell,) = release.run(held, Seeded(1))
+    most = cell.rank_interval(LEVEL)
+    assert cell.interval(LEVEL) is None
+    assert sum(p for count, p in zip(beyond, law, strict=True) if count > most) <= 0.05
+    assert 0 < most < 200

@@ -32,6 +32,20 @@ def answer(columns: dict[str, list[Any]], *cells: tuple[Noise | None, ...]) -> A
     return Answer(pa.table(columns), Loss(Fraction(1, 2)), cells)
 
 
+@dataclass(frozen=True)
+class Ranks:
+    """A cell that is off by ranks."""
+
+    most: Fraction | None
+    mechanism: str = "quantile"
+
+    def interval(self, confidence: Fraction) -> None:
+        """Give nothing."""
+
+    def rank_interval(self, confidence: Fraction) -> Fraction | None:
+        return None if self.most is None else self.most / (1 - confidence)
+
+
 COUNTS = answer({"dept": ["eng", "ops"], "n": [412, 9]}, (None, Noise(406, 418)), (None, None))
 
 
@@ -58,6 +72,24 @@ def test_a_scalar_needs_one_row_and_one_column():
 def test_intervals_come_one_per_row_and_are_none_where_noise_cannot_tell():
     assert COUNTS.interval("n", 0.95) == [(406, 418), None]
     assert COUNTS.interval("dept", "0.95") == [None, None]
+
+
+def test_ranks_come_one_per_row_rounded_up_and_are_none_where_noise_cannot_tell():
+    table = {"dept": ["eng", "ops", "hr"], "p50": [52.5, 40.0, 1e9]}
+    cells = [(None, Ranks(Fraction(153, 2))), (None, Ranks(None)), (None, Noise(0, 2e9))]
+    ranked = answer(table, *cells)
+    assert ranked.rank_interval("p50", "0.5") == [153, None, None]
+    assert ranked.rank_interval("p50", "0.6") == [192, None, None]
+    assert ranked.rank_interval("dept", 0.5) == [None] * 3
+    assert ranked.interval("p50", 0.5)[:2] == [None, None]
+    assert answer(table).rank_interval("p50", 0.5) == [None] * 3
+    assert [line.split("   ")[-1] for line in str(ranked).splitlines()] == [
+        "95% within", "± 1,530 ranks", " 40.0", "± 1000000000",
+    ]  # fmt: skip
+    with pytest.raises(KeyError, match="no column"):
+        ranked.rank_interval("p5", 0.5)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        ranked.rank_interval("p50", 1)
 
 
 def test_the_confidence_is_read_exactly():
