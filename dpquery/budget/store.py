@@ -33,6 +33,7 @@ from dpquery.budget.faults import (
 from dpquery.budget.high_water import HighWater, Mark, sync_directory
 from dpquery.budget.kept import BOUNDS, KeptBounds
 from dpquery.budget.record import Record, Totals
+from dpquery.budget.states import STATES, States
 from dpquery.errors import internal
 from dpquery.types import Interval
 
@@ -250,9 +251,10 @@ class Store:
             self.secret: str = meta.get("secret") or self._keep_secret()
             self.accountant = ACCOUNTANTS[meta["accountant"]]
             self.answers = Answers(lambda: self._sql, self.id)
+            self.states = States(lambda: self._sql, self.id)
             self.require_whole()
             self._require_sound_end()
-            for statement in (*BOUNDS, *ANSWERS):  # a script would end the transaction
+            for statement in (*BOUNDS, *ANSWERS, *STATES):  # a script would end the transaction
                 self._sql.execute(statement)
             # Even if it changes nothing: SQLite begins a transaction on a read-only file too.
             self._sql.execute("UPDATE meta SET value = ? WHERE key = 'format'", (_FORMAT,))
@@ -344,7 +346,7 @@ def _create(path: Path) -> None:
 
 def _fill(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-    schema = "; ".join((*BOUNDS, *ANSWERS, _SCHEMA))
+    schema = "; ".join((*BOUNDS, *ANSWERS, *STATES, _SCHEMA))
     connection.executescript(f"PRAGMA synchronous = FULL; BEGIN; {schema}")
     meta = [("format", _FORMAT), ("id", secrets.token_hex(16)), ("accountant", "additive")]
     meta.append(("secret", secrets.token_hex(32)))
