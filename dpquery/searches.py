@@ -16,8 +16,6 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from os.path import relpath
-from pathlib import Path
 
 from dpquery import functions
 from dpquery.canonical import Writer
@@ -27,7 +25,8 @@ from dpquery.functions.base import Facts, Release, narrower
 from dpquery.functions.codes import known_range
 from dpquery.functions.search import SHARE, SearchRelease, search_for, searched, shown
 from dpquery.ir import Call, Contribution, Filter, Frontier, Relation, Scan
-from dpquery.policy.model import DatabaseTable, Files, Policy, Table
+from dpquery.policy.model import Policy
+from dpquery.policy.places import place_of
 from dpquery.relations import PublicJoin, tables_of, walk
 from dpquery.rowfunctions.base import CALENDAR
 from dpquery.types import BOOLEAN, Interval
@@ -243,20 +242,5 @@ def places_of(relation: Relation, policy: Policy) -> tuple[object, ...]:
     names |= {node.table for node in walk(relation) if isinstance(node, PublicJoin)}
     tables = [policy.tables[name] for name in sorted(names)]
     return tuple(
-        (table.name, *_place(table, policy), table.unit, table.single) for table in tables
+        (table.name, *place_of(table, policy), table.unit, table.single) for table in tables
     )
-
-
-def _place(table: Table, policy: Policy) -> tuple[object, ...]:
-    """Say where a table is, seen from the ledger: one may serve policies of several places.
-
-    A glob is as the owner wrote it: which files there are now is up to the data.
-    """
-    ledger = policy.ledger.path
-    start = Path("/") if ledger is None else ledger.parent
-    match table.source:
-        case DatabaseTable(database, name):
-            return relpath(database, start), name
-        case Files(paths) if not table.written:
-            return tuple(relpath(path, start) for path in paths)
-    return relpath(policy.directory, start), table.written

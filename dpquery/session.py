@@ -27,6 +27,7 @@ from dpquery.builder import Query
 from dpquery.ceilings import Ceiling
 from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, FaultLog
+from dpquery.engine.drift import watch_of
 from dpquery.engine.duckdb.public import PublicEngine
 from dpquery.errors import (
     Diagnostic,
@@ -93,8 +94,9 @@ class Session:
         self._process: int | None = os.getpid()
         self._public = PublicEngine(policy)
         self._ledger: Ledger = open_ledger(policy.ledger, promise_of(policy))
+        log, watch = FaultLog(policy.ledger.faults), watch_of(policy, self._ledger)
         self._engine: Engine = open_engine(
-            engine, policy, FaultLog(policy.ledger.faults), self._public, self._ledger.secret
+            engine, policy, log, self._public, self._ledger.secret, watch
         )
         self._randomness = Randomness()
         self._told_of_scan: Callable[[int], None] = lambda _: None

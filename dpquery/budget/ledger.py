@@ -12,7 +12,7 @@ A ledger is used by one thread at a time; sessions and processes each open their
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -200,6 +200,26 @@ class Ledger:
         with faults(self._store.path):
             return self._store.answers.newest(holder, key)
 
+    def first_state(self, version: int, place: str, make: Callable[[], str]) -> str:
+        """Give what stood at a place when it was first read under a version of the data.
+
+        Where that is now, what is made is durable by the time it is given.
+
+        Raises:
+            PolicyInvalid: DPQ605 the row was changed.
+        """
+        store = self._store
+        with faults(store.path):
+            found = store.states.first(version, place)
+            if found is not None:
+                return found
+            state = make()
+            with store.writing():
+                found = store.states.first(version, place)
+                if found is None:
+                    store.states.add(version, place, state)
+        return found or state
+
     def standing(self, limits: Limits, account: Account) -> Standing:
         """Give the limit with the least left, as all processes together have left it."""
         with faults(self._store.path):
@@ -257,14 +277,14 @@ class Ledger:
         return orders.plus(order)
 
     def _replay_released(self) -> None:
-        """Check that bounds and answers are untouched, each paid for by its analyst."""
+        """Check bounds, answers and states: the former were paid for by their analysts."""
         store, seal = self._store, self._store.id
         paid = {record.id: record.analyst for record in store.records()}
         for kept in store.kept():
             if not kept.follows(seal) or paid.get(kept.charge) != kept.analyst:
                 raise damaged(store.path)
             seal = kept.hash
-        if not store.answers.untouched(paid):
+        if not (store.answers.untouched(paid) and store.states.untouched()):
             raise damaged(store.path)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["ANSWERS", "BOUNDS", "CHARGES", "META", "TABLES", "Table"]
+__all__ = ["ANSWERS", "BOUNDS", "CHARGES", "META", "STATES", "TABLES", "Table"]
 
 META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 """Which ledger this is: the only table whose rows change."""
@@ -65,4 +65,10 @@ ANSWERS = Table(
     {"answers_by_key": "key"},
 )
 
-TABLES = (BOUNDS, ANSWERS, CHARGES)
+STATES = Table(
+    "states",
+    ("version INTEGER NOT NULL", "place TEXT NOT NULL", "state TEXT NOT NULL"),
+    {"states_by_place": "place, version"},
+)
+
+TABLES = (BOUNDS, ANSWERS, STATES, CHARGES)

@@ -17,7 +17,7 @@ from typing import Any
 from dpquery.budget.database import queued
 from dpquery.budget.faults import damaged, foreign, missing, refused, replaced, unwritable
 from dpquery.budget.high_water import sync_directory
-from dpquery.budget.schema import ANSWERS, BOUNDS, CHARGES, META, TABLES, Table
+from dpquery.budget.schema import ANSWERS, BOUNDS, CHARGES, META, STATES, TABLES, Table
 from dpquery.budget.store import first_meta
 
 __all__ = ["SQLite"]
@@ -25,7 +25,7 @@ __all__ = ["SQLite"]
 _APPLICATION = 0x64707131
 """Stands in the file's header, so that a database of another program is known as such."""
 
-_LATER = (BOUNDS, ANSWERS)
+_LATER = (BOUNDS, ANSWERS, STATES)
 """Ledgers that were made before these were kept get them when they are opened."""
 
 

@@ -24,6 +24,7 @@ from dpquery.budget.faults import damaged, outdated, refused, unknown_format
 from dpquery.budget.high_water import HighWater, Mark
 from dpquery.budget.kept import KeptBounds
 from dpquery.budget.record import Record, Totals
+from dpquery.budget.states import States
 from dpquery.errors import internal
 from dpquery.types import Interval
 
@@ -153,6 +154,7 @@ class Store:
             self.secret: str = meta.get("secret") or self._keep_secret()
             self.accountant = ACCOUNTANTS[meta["accountant"]]
             self.answers = Answers(lambda: self._sql, self.id)
+            self.states = States(lambda: self._sql, self.id)
             self.require_whole()
             self._require_sound_end()
             self._sql.add_later_tables()

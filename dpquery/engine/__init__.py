@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from dpquery.engine.base import Engine, FaultLog, NoPublicRows, PublicRows
+from dpquery.engine.drift import Watch, unwatched
 from dpquery.policy.model import Policy
 
 __all__ = ["ENGINES", "open_engine"]
@@ -21,6 +22,7 @@ def open_engine(
     log: FaultLog,
     public: PublicRows | None = None,
     secret: str = "",
+    watch: Watch = unwatched,
 ) -> Engine:
     """Start a backend by name; no private file is opened for reading yet.
 
@@ -30,7 +32,8 @@ def open_engine(
         log: where faults are noted.
         public: where it gets public tables.
         secret: the key of the hashes by which rows of a unit are chosen.
+        watch: holds files against the version of the data.
     """
     start = import_module(ENGINES[name]).start
-    engine: Engine = start(policy, log, public or NoPublicRows(), secret)
+    engine: Engine = start(policy, log, public or NoPublicRows(), secret, watch)
     return engine

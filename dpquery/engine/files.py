@@ -22,7 +22,9 @@ __all__ = [
     "DataChanged",
     "Fingerprint",
     "State",
+    "about_bytes",
     "about_size",
+    "files_of",
     "fingerprint",
     "require_columns",
     "require_types",
@@ -32,6 +34,7 @@ __all__ = [
 
 _FOOTER = 8
 _LARGEST_FOOTER = 2**26
+_END = 2**20
 
 
 class DataChanged(Exception):
@@ -47,7 +50,7 @@ class Fingerprint:
 
 def fingerprint(table: Table) -> Fingerprint:
     """Take the fingerprint of a table's files: place, size, time and footer of each."""
-    return Fingerprint(tuple(_of_file(path) for path in _paths(table)))
+    return Fingerprint(tuple(_of_file(path) for path in files_of(table)))
 
 
 def about_size(tables: Sequence[Table]) -> int:
@@ -56,13 +59,14 @@ def about_size(tables: Sequence[Table]) -> int:
     Only this much is ever shown: files of neighbouring data differ by bytes.
     """
     try:
-        size = sum(path.stat().st_size for table in tables for path in _paths(table))
+        size = sum(path.stat().st_size for table in tables for path in files_of(table))
     except OSError:
         return 0
     return 1 << (size - 1).bit_length() if size else 0
 
 
-def _paths(table: Table) -> list[Path]:
+def files_of(table: Table) -> list[Path]:
+    """Give the files of a table: of a database, what waits to be written to it too."""
     if not isinstance(table.source, DatabaseTable):
         return list(table.source.paths)
     wal = table.source.database.with_name(table.source.database.name + ".wal")
@@ -95,6 +99,18 @@ def _of_file(path: Path) -> tuple[int, int, int, int, str]:
         end = _footer_length(_tail(file, state.st_size, _FOOTER))
         digest = hashlib.sha256(_tail(file, state.st_size, end)).hexdigest()
     return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, digest
+
+
+def about_bytes(path: Path) -> str:
+    """Give what tells the bytes of a file from others: its size, and a hash of both ends.
+
+    In a Parquet file these are its first rows and its footer, with where all others are; a
+    DuckDB file has at its beginning what counts every change.
+    """
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        digest = hashlib.sha256(file.read(_END) + _tail(file, size, _END))
+    return f"{size} {digest.hexdigest()}"
 
 
 def _tail(file: BinaryIO, size: int, length: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpquery.engine.base import Engine, FaultLog, PublicRows
+from dpquery.engine.drift import Watch
 from dpquery.engine.duckdb.private import DuckDBEngine
 from dpquery.engine.duckdb.public import PublicEngine
 from dpquery.policy.model import Policy
@@ -10,6 +11,8 @@ from dpquery.policy.model import Policy
 __all__ = ["DuckDBEngine", "PublicEngine", "start"]
 
 
-def start(policy: Policy, log: FaultLog, public: PublicRows, secret: str) -> Engine:
+def start(
+    policy: Policy, log: FaultLog, public: PublicRows, secret: str, watch: Watch
+) -> Engine:
     """Make the private engine of a session; it opens no file yet."""
-    return DuckDBEngine(policy, log, public, secret=secret)
+    return DuckDBEngine(policy, log, public, secret=secret, watch=watch)

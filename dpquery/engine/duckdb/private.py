@@ -10,6 +10,7 @@ import duckdb
 
 from dpquery.budget.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
+from dpquery.engine.drift import Watch, unwatched
 from dpquery.engine.duckdb.codes import wanted_columns
 from dpquery.engine.duckdb.connection import execute, lock, quoted, start, text
 from dpquery.engine.duckdb.found import DuckDBFound
@@ -47,6 +48,7 @@ class DuckDBEngine:
         threads: int | None = None,
         *,
         secret: str = "",
+        watch: Watch = unwatched,
     ) -> None:
         tables = policy.tables.values()
         self._tables = {table.name: table for table in tables if not table.public}
@@ -56,6 +58,7 @@ class DuckDBEngine:
         self._log = log
         self._threads = threads
         self._secret = secret
+        self._watch = watch
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._held: Held | None = None
         self._reread: Reread | None = None
@@ -69,7 +72,7 @@ class DuckDBEngine:
         """
         receipt.open(frontier, scan)
         try:
-            return guarded(self._log, lambda: self._read_whole(scan))
+            return guarded(self._log, lambda: self._read_whole(scan, receipt.version))
         except KeyboardInterrupt:
             self.close()  # what was being kept may be half made
             raise
@@ -101,17 +104,19 @@ class DuckDBEngine:
         names = dict.fromkeys(one.table for one in tables_of(scan.relation))
         return [self._tables[name] for name in names]
 
-    def _read_whole(self, scan: Scan) -> Exact:
+    def _read_whole(self, scan: Scan, version: int) -> Exact:
         """Read, and let go of an instance that broke: it would fail every scan after this."""
         try:
-            return self._read(scan)
+            return self._read(scan, version)
         except (duckdb.FatalException, duckdb.InternalException):
             self.close()
             raise
 
-    def _read(self, scan: Scan) -> Exact:
+    def _read(self, scan: Scan, version: int) -> Exact:
         tables = self._read_by(scan)
         before = state_of(tables)
+        for table in tables:
+            self._watch(table, before[table.name], version)
         for table in tables:
             attached = isinstance(table.source, DatabaseTable)
             if attached and self._verified.get(table.name) != before[table.name]:

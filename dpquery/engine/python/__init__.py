@@ -7,12 +7,15 @@ agree on every integer, neither has leaned on a default of its tools.
 from __future__ import annotations
 
 from dpquery.engine.base import Engine, FaultLog, PublicRows
+from dpquery.engine.drift import Watch
 from dpquery.engine.python.engine import PythonEngine
 from dpquery.policy.model import Policy
 
 __all__ = ["PythonEngine", "start"]
 
 
-def start(policy: Policy, log: FaultLog, public: PublicRows, secret: str) -> Engine:
+def start(
+    policy: Policy, log: FaultLog, public: PublicRows, secret: str, watch: Watch
+) -> Engine:
     """Make the private engine of a session; it opens no file yet."""
-    return PythonEngine(policy, log, public, secret=secret)
+    return PythonEngine(policy, log, public, secret=secret, watch=watch)

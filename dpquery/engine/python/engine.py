@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dpquery.budget.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
+from dpquery.engine.drift import Watch, unwatched
 from dpquery.engine.files import (
     DataChanged,
     Fingerprint,
@@ -39,6 +40,7 @@ class PythonEngine:
         public: PublicRows | None = None,
         *,
         secret: str = "",
+        watch: Watch = unwatched,
     ) -> None:
         self._tables = {
             name: table for name, table in policy.tables.items() if not table.public
@@ -46,6 +48,7 @@ class PythonEngine:
         self._public = public or NoPublicRows()
         self._log = log
         self._secret = secret
+        self._watch = watch
         self._verified: State = {}
 
     def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
@@ -55,11 +58,13 @@ class PythonEngine:
             ScanFailed: DPQ701.
         """
         receipt.open(frontier, scan)
-        return guarded(self._log, lambda: self._read(scan))
+        return guarded(self._log, lambda: self._read(scan, receipt.version))
 
-    def _read(self, scan: Scan) -> Exact:
+    def _read(self, scan: Scan, version: int) -> Exact:
         tables = [self._tables[name] for name in _names(scan)]
         before = state_of(tables)
+        for table in tables:
+            self._watch(table, before[table.name], version)
         for table in tables:
             self._verify(table, before[table.name])
         relations = Relations(self._tables, self._public, columns_read(scan))

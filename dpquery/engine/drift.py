@@ -1,0 +1,85 @@
+"""Whether files are still those of the version of the data that a charge was made for.
+
+Answers are repeated within a version, so its files must not change. Where they have, every scan
+of them fails in the same words, until the owner publishes them as another version. They are
+never looked at to decide what is charged or repeated: that would tell of one person's row.
+
+Sizes and times are compared first, and bytes only where these differ: a copy is no change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Protocol
+
+from dpquery.engine.files import DataChanged, Fingerprint, about_bytes, files_of
+from dpquery.policy.model import Policy, Table
+from dpquery.policy.places import place_of
+
+__all__ = ["Drift", "States", "Watch", "unwatched", "watch_of"]
+
+Watch = Callable[[Table, Fingerprint, int], None]
+"""Is shown each table before a scan, with its state and the version of the data."""
+
+
+def unwatched(table: Table, state: Fingerprint, version: int) -> None:
+    """Take any files: nobody says when they are another version."""
+
+
+class States(Protocol):
+    """What remembers the first state of files under a version."""
+
+    def first_state(self, version: int, place: str, make: Callable[[], str]) -> str:
+        """Give the first state at a place; where there is none, it is what is made now."""
+        ...
+
+
+def watch_of(policy: Policy, states: States) -> Watch:
+    """Give what watches the tables of a policy, where somebody publishes their versions."""
+    return Drift(policy, states) if policy.published else unwatched
+
+
+class Drift:
+    """Holds files against the first state that was read under their version."""
+
+    def __init__(self, policy: Policy, states: States) -> None:
+        self._policy = policy
+        self._states = states
+        self._same: dict[tuple[str, int], Fingerprint] = {}
+
+    def __call__(self, table: Table, state: Fingerprint, version: int) -> None:
+        """Pass files that are as they were.
+
+        Raises:
+            DataChanged: they are others.
+        """
+        if self._same.get((table.name, version)) == state:
+            return
+        place = repr(place_of(table, self._policy))
+        text = self._states.first_state(version, place, lambda: _written(table, state))
+        seen, bytes_ = json.loads(text)
+        if seen != _seen(table, state) and bytes_ != _bytes(table):
+            raise DataChanged(
+                f"the files of {table.name!r} are not those of data version {version}; "
+                f"if they are to be asked about: dpquery policy publish {self._policy.name}"
+            )
+        self._same[table.name, version] = state
+
+
+def _written(table: Table, state: Fingerprint) -> str:
+    return json.dumps([_seen(table, state), _bytes(table)], separators=(",", ":"))
+
+
+def _seen(table: Table, state: Fingerprint) -> list[list[object]]:
+    """Give name, size and time of each file."""
+    paths = map(str, files_of(table))
+    return [
+        [path, size, time]
+        for path, (_, _, size, time, _) in zip(paths, state.files, strict=True)
+    ]
+
+
+def _bytes(table: Table) -> list[str]:
+    """Give what tells the files' bytes, in no order: rows have none either."""
+    return sorted(map(about_bytes, files_of(table)))
