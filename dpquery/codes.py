@@ -296,6 +296,12 @@ A grant raises one analyst's epsilon and delta, up to the total of the policy.
 > dpquery ledger grant policy.toml --analyst alice --epsilon 100
 Grant less. A total is raised in the policy, where the units' promise stands.
 
+DPQ611 a ledger on a server without its driver
+The policy names a PostgreSQL server under [ledger] url, and the package that talks to it is not
+installed. Nothing was read and nothing is charged.
+> url = "postgresql://db.example.org/privacy"
+Run `pip install 'dpquery[postgres]'`.
+
 DPQ701 the scan did not finish
 The database stopped while reading. Its message is kept back because it may quote rows. The
 charge stays, because part of the data has been read.

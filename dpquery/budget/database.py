@@ -40,6 +40,10 @@ class Database(Connection, Protocol):
     def path(self) -> Path | str | None:
         """The file or the server, for messages; None in memory."""
 
+    @property
+    def exists(self) -> bool:
+        """Whether there is something to open, which is not made by looking."""
+
     def open(self, *, marked: bool) -> None:
         """Connect, and make the ledger if it has never been; within `locked`.
 

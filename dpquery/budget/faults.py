@@ -19,10 +19,14 @@ __all__ = [
     "faults",
     "foreign",
     "missing",
+    "occupied",
     "outdated",
     "refused",
     "replaced",
+    "undriven",
     "unknown_format",
+    "unreachable",
+    "unsafe",
     "unwritable",
 ]
 
@@ -71,7 +75,7 @@ def missing(file: Path | str | None) -> PolicyInvalid:
         file,
         "the ledger is missing",
         "a ledger was here, and a new one would give back everything it has spent.",
-        "bring it back; to begin again, remove its high-water mark and `-wal` file too",
+        "bring it back; to begin again, remove its high-water mark and any `-wal` file too",
     )
 
 
@@ -80,7 +84,7 @@ def replaced(file: Path | str | None) -> PolicyInvalid:
     return refused(
         file,
         "the ledger was replaced while it was open",
-        "charges written to a file without a name would be lost.",
+        "charges would be missing from one of the two.",
         "connect again, once the newest copy is back in its place",
     )
 
@@ -130,6 +134,48 @@ def unwritable(file: Path | str | None) -> PolicyInvalid:
         remedy=("look at free space, and at who may write the ledger and its directory",),
     )
     return PolicyInvalid(diagnostic, _name(file))
+
+
+def occupied(server: str) -> PolicyInvalid:
+    """Refuse a schema that is something else."""
+    return refused(
+        server,
+        "the schema is not a ledger",
+        "a ledger has a schema of its own, which dpquery makes.",
+        "name another schema under [ledger]; it is made when it does not exist",
+    )
+
+
+def unsafe(server: str, why: str) -> PolicyInvalid:
+    """Refuse a server that may lose what it has confirmed."""
+    return refused(
+        server,
+        "the server does not keep what it confirms",
+        why,
+        "change that setting of the server, or name another one under [ledger] url",
+    )
+
+
+def unreachable(server: str, cause: str) -> PolicyInvalid:
+    """Fail where a server has not confirmed a charge, whether or not it has made it."""
+    diagnostic = Diagnostic(
+        "DPQ606",
+        "the ledger cannot be written",
+        why=("a charge is on disk before anything is scanned: nothing was scanned.", cause),
+        remedy=("look at the server, and at what its role may do in the ledger's schema",),
+    )
+    return PolicyInvalid(diagnostic, server)
+
+
+def undriven(server: str) -> PolicyInvalid:
+    """Refuse a server where the package that talks to it is not installed."""
+    diagnostic = Diagnostic(
+        "DPQ611",
+        "a ledger on a server needs a package that is not installed: psycopg",
+        why=("dpquery itself keeps ledgers in files.",),
+        remedy=("pip install 'dpquery[postgres]'",),
+    )
+    return PolicyInvalid(diagnostic, server)
 
 
 def _name(file: Path | str | None) -> str | None:

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from dpquery.budget.answers import Holder
 from dpquery.budget.charge import OWNER, Account, Charge, Entry, Limits, Receipt
+from dpquery.budget.database import Database
 from dpquery.budget.decision import binding, frozen, require_within
 from dpquery.budget.faults import another_promise, damaged, faults
 from dpquery.budget.orders import (
@@ -33,6 +35,7 @@ from dpquery.budget.orders import (
     encode,
     require_grant,
 )
+from dpquery.budget.postgres import Postgres
 from dpquery.budget.record import Record, Total, Totals
 from dpquery.budget.sqlite import SQLite
 from dpquery.budget.standing import Standing
@@ -44,7 +47,7 @@ from dpquery.types import Interval
 if TYPE_CHECKING:
     from dpquery.policy.model import LedgerSettings
 
-__all__ = ["Ledger", "open_ledger"]
+__all__ = ["Ledger", "ledger_exists", "open_ledger"]
 
 
 def open_ledger(settings: LedgerSettings, promise: Promise | None = None) -> Ledger:
@@ -53,13 +56,30 @@ def open_ledger(settings: LedgerSettings, promise: Promise | None = None) -> Led
     Whoever charges states what the policy promises; its owner can look without.
 
     Raises:
-        PolicyInvalid: DPQ605 the file cannot be trusted, DPQ606 it cannot be written, DPQ609
-            it counts the losses of others than the policy protects.
+        PolicyInvalid: DPQ605 the file or server cannot be trusted, DPQ606 it cannot be
+            written, DPQ609 it counts the losses of others than the policy protects, DPQ611
+            there is no driver.
     """
-    path = settings.path and settings.path.absolute()
+    database = _database(settings)
     high_water = settings.high_water and settings.high_water.absolute()
-    with faults(path):
-        return Ledger(Store(SQLite(path), high_water), promise)
+    with faults(database.path):
+        return Ledger(Store(database, high_water), promise)
+
+
+def ledger_exists(settings: LedgerSettings) -> bool:
+    """Say whether there is a ledger, and make none.
+
+    Raises:
+        PolicyInvalid: DPQ606 its server cannot be asked, DPQ611 or not talked to.
+    """
+    with closing(_database(settings)) as database:
+        return database.exists
+
+
+def _database(settings: LedgerSettings) -> Database:
+    if settings.server is not None:
+        return Postgres(settings.server, settings.high_water)
+    return SQLite(settings.path and settings.path.absolute())
 
 
 class Ledger:

@@ -109,8 +109,9 @@ class Record(NamedTuple):
         cls, sequence: int, seal: str, charge: Charge, account: Account, totals: Totals
     ) -> Record:
         """Write the charge that comes after another one's sequence and hash."""
-        # A lone surrogate has no UTF-8, and a query is not refused for its ledger's sake.
-        query = charge.query.encode("utf-8", "backslashreplace").decode()
+        # A lone surrogate has no UTF-8, and servers take no NUL; a query is not refused for
+        # its ledger's sake.
+        query = charge.query.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
         return cls._sealed(
             (sequence, seal), account, (query, encode(Composed(charge.events))), totals
         )

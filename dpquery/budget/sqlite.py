@@ -53,6 +53,11 @@ class SQLite:
             self._connection.close()
         self._connection = None
 
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file of that name, be it a ledger or not."""
+        return self.path is not None and self.path.exists()
+
     def execute(self, statement: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
         """Run one statement; `?` stands for a value."""
         return self._sql.execute(statement, values)

@@ -121,10 +121,9 @@ class Store:
 
     def kept_under(self, analyst: str, key: str) -> KeptBounds | None:
         """Give the newest bounds of an analyst under a key."""
-        query = (
-            "SELECT * FROM bounds WHERE analyst = ? AND key = ? ORDER BY sequence DESC LIMIT 1"
-        )
-        row = self._sql.execute(query, (analyst, key)).fetchone()
+        under = "SELECT * FROM bounds WHERE analyst = ? AND key = ?"
+        newest = f"{under} ORDER BY sequence DESC LIMIT 1"
+        row = self._sql.execute(newest, (analyst, key)).fetchone()
         return KeptBounds._make(row) if row else None
 
     def keep(self, charge: str, analyst: str, key: str, bounds: Interval) -> None:

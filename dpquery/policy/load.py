@@ -13,11 +13,11 @@ from dpquery.errors import listed, nearest
 from dpquery.policy.budgets import read_analysts, read_budget
 from dpquery.policy.columns import read_columns, read_unit, refuse_alike
 from dpquery.policy.document import Section, read_document
-from dpquery.policy.files import as_parquet, find_file, find_files, unlinked
+from dpquery.policy.files import as_parquet, find_file, find_files
+from dpquery.policy.ledgers import read_ledger
 from dpquery.policy.model import (
     DatabaseTable,
     Files,
-    LedgerSettings,
     Policy,
     Table,
 )
@@ -70,28 +70,10 @@ def load_policy(path: str | Path) -> Policy:
         neighbours=privacy.read("neighbours", read_neighbours, Neighbours.ADD_REMOVE),
         budget=budget,
         tables=tables,
-        ledger=_ledger(root.child("ledger")),
+        ledger=read_ledger(root.child("ledger")),
         analysts=read_analysts(root.child("analysts"), budget),
         directory=document.path.parent,
     )
-
-
-def _ledger(section: Section) -> LedgerSettings:
-    section.only(("path", "high_water"))
-    policy = section.document.path
-    path = policy.parent / section.read("path", read_text, f"{policy.stem}.ledger")
-    high_water = section.read("high_water", read_text, None)
-    mark = None if high_water is None else unlinked(policy.parent / high_water)
-    ledger = unlinked(path)
-    for key, file, others in (
-        ("path", ledger, [policy]),
-        ("high_water", mark, [policy, ledger]),
-    ):
-        if file in others:
-            why = "the ledger, its high-water mark and the policy are files of their own."
-            unfit = Unfit("names a file with another use", why, "another name", code="DPQ607")
-            raise section.refuse(key, unfit)
-    return LedgerSettings(ledger, mark)
 
 
 def _tables(section: Section) -> dict[str, Table]:

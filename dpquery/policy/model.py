@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from fractions import Fraction
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from dpquery.ceilings import HALF, Ceiling
 from dpquery.privacy import Loss, Neighbours
@@ -23,6 +24,7 @@ __all__ = [
     "Files",
     "LedgerSettings",
     "Policy",
+    "Server",
     "Table",
     "Value",
 ]
@@ -129,16 +131,32 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class Server:
+    """A PostgreSQL server and where in it a ledger stands; no password is among it."""
+
+    url: str
+    schema: str
+
+    def __str__(self) -> str:
+        parts = urlsplit(self.url)
+        place = parts.netloc.rpartition("@")[2] + parts.path
+        return f"postgresql://{place}, schema {self.schema}"
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerSettings:
-    """Where the ledger stands; no path means memory only."""
+    """Where the ledger stands: in a file, on a server, or without both in memory only."""
 
     path: Path | None
     high_water: Path | None = None
+    server: Server | None = None
+    log: Path | None = None
+    """Where the owner reads why scans failed, if that is not beside the ledger."""
 
     @property
     def faults(self) -> Path | None:
         """Where the owner reads why scans failed: a file beside the ledger."""
-        return self.path and self.path.with_name(self.path.name + ".faults")
+        return self.log or (self.path and self.path.with_name(self.path.name + ".faults"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Limits
-from dpquery.budget.ledger import Ledger, open_ledger
+from dpquery.budget.ledger import Ledger, ledger_exists, open_ledger
 from dpquery.budget.orders import Freeze, Grant, Promise, Publish, Thaw, decode, digest
 from dpquery.budget.record import Record
 from dpquery.errors import ExitCode, listed
@@ -211,7 +211,6 @@ def _opened(file: str) -> tuple[Policy, Ledger]:
 
 def _existing(file: str) -> tuple[Policy, Ledger]:
     """Open the ledger of a policy; looking must not make one."""
-    path = load_policy(file).ledger.path
-    if path is None or not path.exists():
+    if not ledger_exists(load_policy(file).ledger):
         raise UsageError(f"nothing has been charged under {file} yet: there is no ledger")
     return _opened(file)

@@ -12,9 +12,12 @@ from dpquery.budget.ledger import Ledger, open_ledger
 from dpquery.budget.orders import Promise
 from dpquery.ceilings import Ceiling
 from dpquery.events import Gaussian, Pure
-from dpquery.policy.model import LedgerSettings
+from dpquery.policy.model import LedgerSettings, Server
 from dpquery.privacy import Loss
 from dpquery.source import Span
+
+Place = Path | Server | None
+"""Where a ledger is; in memory when there is none."""
 
 ROOT = Path(__file__).parents[2]
 ALICE = Account("alice", "session of alice")
@@ -52,9 +55,24 @@ def gaussian(epsilon: object, delta: object) -> Charge:
 
 
 def open_at(
-    path: Path | None, high_water: Path | None = None, promise: Promise | None = None
+    place: Place, high_water: Path | None = None, promise: Promise | None = None
 ) -> Ledger:
-    return open_ledger(LedgerSettings(path, high_water), promise)
+    if isinstance(place, Server):
+        return open_ledger(LedgerSettings(None, high_water, place), promise)
+    return open_ledger(LedgerSettings(place, high_water), promise)
+
+
+def spelled(argument: object) -> str:
+    """Write an argument of `start`."""
+    if isinstance(argument, Server):
+        return f"{argument.url} {argument.schema}"
+    return str(argument)
+
+
+def placed(text: str) -> Place:
+    """Read a place that `spelled` wrote."""
+    url, _, schema = text.partition(" ")
+    return Server(url, schema) if url.startswith("postgresql:") else Path(text)
 
 
 def spent(ledger: Ledger) -> Fraction:
@@ -63,5 +81,5 @@ def spent(ledger: Ledger) -> Fraction:
 
 def start(*arguments: object) -> subprocess.Popen[bytes]:
     """Start `workers.py` as a process of its own, which shares nothing with this one."""
-    command = [sys.executable, "-m", "tests.ledger.workers", *map(str, arguments)]
+    command = [sys.executable, "-m", "tests.ledger.workers", *map(spelled, arguments)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)

@@ -29,15 +29,15 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def ledger(path):
-    with closing(open_at(path)) as ledger:
+def ledger(place):
+    with closing(open_at(place)) as ledger:
         yield ledger
         ledger.verify()
 
 
-def test_a_frozen_ledger_refuses_every_charge_in_every_process(path, ledger):
+def test_a_frozen_ledger_refuses_every_charge_in_every_process(place, ledger):
     ledger.charge(pure("0.5"), limits(), ALICE)
-    with closing(open_at(path)) as other:
+    with closing(open_at(place)) as other:
         assert other.freeze()
         assert not other.freeze()
     for charge in (pure("1e-9"), gaussian("0.1", "1e-9")):
@@ -110,8 +110,8 @@ def test_a_grant_that_would_not_count_is_not_made(ledger):
     grant_refused(ledger, loss(1), replace(SHARED, analyst=rho), "is a rho")
 
 
-def test_two_grants_that_fit_alone_do_not_both_fit(path, ledger):
-    with closing(open_at(path)) as other:
+def test_two_grants_that_fit_alone_do_not_both_fit(place, ledger):
+    with closing(open_at(place)) as other:
         ledger.grant("alice", loss(6), SHARED)
         with pytest.raises(PolicyInvalid, match="could then spend 13"):
             other.grant("alice", loss(6), SHARED)
@@ -135,8 +135,8 @@ def test_a_limit_in_rho_stays_as_the_policy_states_it():
     assert Orders(granted={"alice": loss(1)}).raised(ceilings, "alice") == ceilings
 
 
-def test_a_ledger_records_whose_losses_it_counts_with_the_first_charge(path):
-    with closing(open_at(path, None, HERE)) as ledger:
+def test_a_ledger_records_whose_losses_it_counts_with_the_first_charge(place):
+    with closing(open_at(place, None, HERE)) as ledger:
         assert ledger.history() == []
         ledger.charge(pure("0.1"), limits(), ALICE)
         ledger.charge(pure("0.1"), limits(), ALICE)
@@ -159,13 +159,13 @@ def test_a_ledger_records_whose_losses_it_counts_with_the_first_charge(path):
         ),
     ],
 )
-def test_a_policy_with_another_promise_is_refused(path, promise, said):
-    with closing(open_at(path, None, promise)) as early:
-        with closing(open_at(path, None, HERE)) as ledger:
+def test_a_policy_with_another_promise_is_refused(place, promise, said):
+    with closing(open_at(place, None, promise)) as early:
+        with closing(open_at(place, None, HERE)) as ledger:
             ledger.charge(pure("0.1"), limits(), ALICE)
         with pytest.raises(PolicyInvalid, match=said) as caught:
-            open_at(path, None, promise)
-        assert (caught.value.code, caught.value.file) == ("DPQ609", str(path))
+            open_at(place, None, promise)
+        assert (caught.value.code, caught.value.file) == ("DPQ609", str(place))
         with pytest.raises(PolicyInvalid, match=said):
             early.charge(pure("0.1"), limits(), ALICE)
         assert early.verify() == 1
@@ -180,17 +180,17 @@ def test_a_policy_with_another_promise_is_refused(path, promise, said):
         Promise("add-remove", (*HERE.units, ("table regions", "public"))),
     ],
 )
-def test_tables_may_come_go_and_move(path, promise):
+def test_tables_may_come_go_and_move(place, promise):
     for policy in (HERE, promise, HERE, promise):
-        with closing(open_at(path, None, policy)) as ledger:
+        with closing(open_at(place, None, policy)) as ledger:
             ledger.charge(pure("0.1"), limits(), ALICE)
-    with closing(open_at(path)) as ledger:
+    with closing(open_at(place)) as ledger:
         assert ledger.verify() == 4
         assert len(ledger.history()) <= 6
 
 
-def test_a_refused_charge_records_no_promise(path):
-    with closing(open_at(path, None, HERE)) as ledger:
+def test_a_refused_charge_records_no_promise(place):
+    with closing(open_at(place, None, HERE)) as ledger:
         with pytest.raises(BudgetRefused):
             ledger.charge(pure(11), limits(), ALICE)
         assert ledger.history() == []
@@ -208,8 +208,9 @@ def test_an_old_copy_without_an_order_is_refused(path, tmp_path):
         open_at(path, mark)
 
 
-def test_orders_are_rows_that_nobody_changes(path, ledger):
-    ledger.freeze()
+def test_orders_are_rows_that_nobody_changes(path):
+    with closing(open_at(path)) as ledger:
+        ledger.freeze()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         for statement in ("UPDATE charges SET events = '[\"thaw\"]'", "DELETE FROM charges"):
             with pytest.raises(sqlite3.IntegrityError, match="charges are never"):
@@ -226,16 +227,16 @@ def tampered(ledger, text):
 @pytest.mark.parametrize(
     "text", ['["unheard of"]', '["grant","alice","x","0"]', "[]", '["promise","substitute",[]]']
 )
-def test_an_order_that_was_never_given_is_seen_by_verify(path, text):
-    with closing(open_at(path, None, HERE)) as ledger:
+def test_an_order_that_was_never_given_is_seen_by_verify(place, text):
+    with closing(open_at(place, None, HERE)) as ledger:
         ledger.charge(pure("0.1"), limits(), ALICE)
         tampered(ledger, text)
         with pytest.raises(PolicyInvalid, match="the ledger is damaged"):
             ledger.verify()
 
 
-def test_a_charge_in_a_frozen_ledger_is_seen_by_verify(path, monkeypatch):
-    with closing(open_at(path)) as ledger:
+def test_a_charge_in_a_frozen_ledger_is_seen_by_verify(place, monkeypatch):
+    with closing(open_at(place)) as ledger:
         ledger.freeze()
         with monkeypatch.context() as patch:
             patch.setattr(type(ledger), "_orders", lambda _: Orders())
@@ -244,11 +245,11 @@ def test_a_charge_in_a_frozen_ledger_is_seen_by_verify(path, monkeypatch):
             ledger.verify()
 
 
-def test_an_order_that_is_not_known_stops_charges(ledger, path):
-    with closing(open_at(path.with_name("other"))) as other:
-        tampered(other, '["unheard of"]')
+def test_an_order_that_is_not_known_stops_charges(place):
+    with closing(open_at(place)) as ledger:
+        tampered(ledger, '["unheard of"]')
         with pytest.raises(PolicyInvalid, match="damaged"):
-            other.charge(pure("0.1"), limits(), ALICE)
+            ledger.charge(pure("0.1"), limits(), ALICE)
 
 
 def test_a_charge_is_made_in_a_session(ledger):

@@ -14,13 +14,13 @@ from pathlib import Path
 from dpquery.budget.ledger import Ledger
 from dpquery.budget.orders import Promise
 from dpquery.errors import BudgetRefused, PolicyInvalid
-from tests.ledger.helpers import ALICE, limits, loss, open_at, pure
+from tests.ledger.helpers import ALICE, limits, loss, open_at, placed, pure
 
 
 def spend(path: str, acknowledged: str, epsilon: str, total: str) -> None:
     """Charge until refused; note each receipt in a file once `charge` has returned it."""
     notes = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    ledger, waits = open_at(Path(path)), []
+    ledger, waits = open_at(placed(path)), []
     while True:
         start = time.perf_counter()
         try:
@@ -36,7 +36,7 @@ def spend(path: str, acknowledged: str, epsilon: str, total: str) -> None:
 def endure(path: str, acknowledged: str, charges: str) -> None:
     """Make a number of charges, however often they are refused meanwhile."""
     notes = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    ledger, left = open_at(Path(path)), int(charges)
+    ledger, left = open_at(placed(path)), int(charges)
     while left:
         try:
             receipt = ledger.charge(pure("0.001"), limits(), ALICE)
@@ -49,7 +49,7 @@ def endure(path: str, acknowledged: str, charges: str) -> None:
 
 def race(path: str, charges: str) -> None:
     """Make a number of charges; print how long each took, and when it ended."""
-    ledger, found = open_at(Path(path)), []
+    ledger, found = open_at(placed(path)), []
     for _ in range(int(charges)):
         begun = time.perf_counter()
         ledger.charge(pure("0.001"), limits("9000000000"), ALICE)
@@ -61,7 +61,7 @@ def race(path: str, charges: str) -> None:
 
 def fill(path: str, size: str) -> None:
     """Charge until no file may grow any more, then once again with room."""
-    ledger, receipts = open_at(Path(path)), 0
+    ledger, receipts = open_at(placed(path)), 0
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(size), resource.RLIM_INFINITY))
     while True:
         try:
@@ -82,7 +82,7 @@ def begin(path: str, size: str) -> None:
     """Create a ledger where no file may grow beyond a size."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(size), int(size)))
     try:
-        open_at(Path(path))
+        open_at(placed(path))
     except PolicyInvalid as fault:
         print(json.dumps(fault.code))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
@@ -81,6 +82,12 @@ def with_too_large_a_grant(place: Path, _: pytest.MonkeyPatch) -> object:
     with closing(open_ledger(policy.ledger)) as ledger:
         limits = Limits(policy.budget.ceiling, Ceiling(Loss(Fraction(1))))
         return ledger.grant("alice", Loss(Fraction(3)), limits)
+
+
+def without_a_driver(place: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    changed(place, "[budget]", '[ledger]\nurl = "postgresql://host/db"\n[budget]')
+    return ask(place)
 
 
 def with_an_empty_ledger(place: Path, _: pytest.MonkeyPatch) -> object:
@@ -177,6 +184,7 @@ DOINGS: dict[str, tuple[Doing, str]] = {
     "DPQ607": (with_change('unique = ["region"]', "rows_per_unit = 1"), "regions"),
     "DPQ608": (asking(COUNT, analyst="eve"), "eve"),
     "DPQ609": (over_other_units, "staff was by person_id, and is by age now"),
+    "DPQ611": (without_a_driver, "not installed: psycopg"),
     "DPQ610": (with_too_large_a_grant, "could then spend 4, and the total is 2"),
     "DPQ701": (over_a_file_that_changes, "the scan did not finish"),
     "DPQ702": (interrupted_above, "could not be finished"),

@@ -1,0 +1,120 @@
+"""Where a policy has its ledger: a file beside it, another one, or a PostgreSQL server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+from dpquery.policy.document import Section
+from dpquery.policy.files import unlinked
+from dpquery.policy.model import LedgerSettings, Server
+from dpquery.policy.unfit import Unfit, written
+from dpquery.policy.values import read_name, read_text
+
+__all__ = ["read_ledger"]
+
+_SCHEMA: Final = "dpquery"
+_EXAMPLE: Final = "postgresql://db.example.org/privacy?sslmode=verify-full"
+_OPTIONS: Final = frozenset(
+    (
+        *("host", "connect_timeout", "passfile", "channel_binding", "gssencmode"),
+        *("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl"),
+    )
+)
+"""What a URL may say beside its place: how to reach it, and nothing of what is done there."""
+_IDENTIFIER_MAX: Final = 63
+"""Bytes; PostgreSQL cuts off the rest, and two names would be one."""
+
+
+def read_ledger(section: Section) -> LedgerSettings:
+    """Read `[ledger]`, all of which may be absent.
+
+    Raises:
+        PolicyInvalid: DPQ603, DPQ604, or DPQ607 where both a file and a server are named, or
+            one file has two uses.
+    """
+    section.only(("path", "high_water", "url", "schema"))
+    policy = section.document.path
+    high_water = section.read("high_water", read_text, None)
+    mark = None if high_water is None else unlinked(policy.parent / high_water)
+    if "url" in section or "schema" in section:
+        server = _server(section)
+        _require_apart(section, "high_water", mark, [policy])
+        return LedgerSettings(
+            None, mark, server, policy.with_name(f"{policy.stem}.ledger.faults")
+        )
+    path = policy.parent / section.read("path", read_text, f"{policy.stem}.ledger")
+    ledger = unlinked(path)
+    _require_apart(section, "path", ledger, [policy])
+    _require_apart(section, "high_water", mark, [policy, ledger])
+    return LedgerSettings(ledger, mark)
+
+
+def _require_apart(section: Section, key: str, file: Path | None, others: list[Path]) -> None:
+    if file in others:
+        why = "the ledger, its high-water mark and the policy are files of their own."
+        unfit = Unfit("names a file with another use", why, "another name", code="DPQ607")
+        raise section.refuse(key, unfit)
+
+
+def _server(section: Section) -> Server:
+    if "path" in section:
+        why = "charges are added up in one place."
+        unfit = Unfit("names a second ledger", why, "one of url and path", code="DPQ607")
+        raise section.refuse("path", unfit)
+    if "url" not in section:
+        why = "files have no schemas."
+        unfit = Unfit("is of no server", why, f'url = "{_EXAMPLE}"', code="DPQ607")
+        raise section.refuse("schema", unfit)
+    schema = section.read("schema", _read_schema, _SCHEMA)
+    return Server(section.need("url", _read_url), schema)
+
+
+def _read_schema(value: object) -> str:
+    name = read_name(value)
+    if len(name.encode()) > _IDENTIFIER_MAX or name.startswith("pg_"):
+        why = f"PostgreSQL has names of up to {_IDENTIFIER_MAX} bytes, and keeps pg_ to itself."
+        raise Unfit(f"is no name of a schema: {written(name)}", why, f'"{_SCHEMA}"')
+    return name
+
+
+def _read_url(value: object) -> str:
+    """Read the URL of one database on one server.
+
+    A refusal quotes nothing of it: what is wrong may be that it holds a password.
+    """
+    url = read_text(value)
+    try:
+        doubt = _doubt(url)
+    except ValueError:
+        doubt = "is no URL of a server"
+    if doubt is not None:
+        why = "it says where the ledger is; PGPASSWORD or ~/.pgpass say who may write it."
+        raise Unfit(doubt, why, f'"{_EXAMPLE}"')
+    return url
+
+
+def _doubt(url: str) -> str | None:
+    """Say what is wrong with a URL.
+
+    Raises:
+        ValueError: it is none.
+    """
+    parts = urlsplit(url)
+    options = parse_qsl(parts.query, True, strict_parsing=True) if parts.query else []
+    keys = [key for key, _ in options]
+    elsewhere = [value for key, value in options if key == "host" and value[:1] != "/"]
+    if parts.password is not None or "password" in keys:
+        return "holds a password"
+    if parts.scheme not in {"postgresql", "postgres"} or parts.fragment:
+        return "is no URL of a server"
+    if not url.isascii() or not url.isprintable() or " " in url or parts.port == 0:
+        return "is no URL of a server"
+    if not parts.path[1:] or "/" in parts.path[1:]:
+        return "names no database"
+    if "," in parts.netloc or elsewhere or len(set(keys)) < len(keys):
+        return "names more than one server"
+    if not _OPTIONS.issuperset(keys):
+        return "says more than how a server is reached"
+    return None

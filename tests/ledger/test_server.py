@@ -1,0 +1,332 @@
+"""Ledgers on a PostgreSQL server: what is refused there, and what a lost connection means."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from contextlib import closing, contextmanager
+
+import psycopg
+import pytest
+
+from dpquery.budget.ledger import ledger_exists
+from dpquery.budget.postgres import Postgres
+from dpquery.errors import PolicyInvalid
+from dpquery.policy.model import LedgerSettings, Server
+from tests.ledger.helpers import ALICE, limits, open_at, pure, spent
+
+
+@pytest.fixture
+def server(postgres):
+    """A place with a ledger of four charges."""
+    server = postgres.new()
+    with closing(open_at(server)) as ledger:
+        for number in range(1, 5):
+            ledger.charge(pure(f"0.{number}"), limits(), ALICE)
+    return server
+
+
+@contextmanager
+def refused(code, words):
+    with pytest.raises(PolicyInvalid, match=words) as caught:
+        yield caught
+    assert caught.value.code == code
+
+
+def tamper(postgres, server, *statements):
+    """Change a ledger as the owner of its schema could, with the triggers out of the way."""
+    with postgres.sql(server) as sql:
+        for statement in statements:
+            table = statement.split()[2 if statement.startswith("DELETE") else 1]
+            sql.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+            sql.execute(statement)
+
+
+def test_a_ledger_outlives_its_connections_and_looking_makes_none(postgres, server):
+    with closing(open_at(server)) as ledger:
+        assert (ledger.verify(), spent(ledger)) == (4, 1)
+    nothing = postgres.new()
+    assert ledger_exists(LedgerSettings(None, None, server))
+    for _ in range(2):
+        assert not ledger_exists(LedgerSettings(None, None, nothing))
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE charges SET totals = '[]'", "never changed"),
+        ("DELETE FROM charges WHERE sequence = 2", "never changed"),
+        ("TRUNCATE charges", "never changed"),
+        ("INSERT INTO charges SELECT 9, 'i', at, analyst, session, query, events, totals, hash"
+         " FROM charges WHERE sequence = 1", "only appended"),
+        ("INSERT INTO charges SELECT * FROM charges WHERE sequence = 4"
+         " ON CONFLICT (sequence) DO UPDATE SET totals = '[]'", "never changed|only appended"),
+        ("DELETE FROM bounds", "never changed"),
+        ("UPDATE answers SET drawn = '1'", "never changed"),
+    ],
+)  # fmt: skip
+def test_rows_are_never_changed_or_removed(postgres, server, statement, said):
+    with postgres.sql(server) as sql, pytest.raises(psycopg.errors.RaiseException, match=said):
+        sql.execute(statement)
+    with closing(open_at(server)) as ledger:
+        assert ledger.verify() == 4
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE charges SET totals = replace(totals, '1/10', '1/1000') WHERE sequence = 1",
+        "UPDATE charges SET query = query || ' ' WHERE sequence = 2",
+        "UPDATE charges SET sequence = 0 WHERE sequence = 1",
+        "UPDATE meta SET value = 'other' WHERE key = 'id'",
+    ],
+)
+def test_a_history_that_was_changed_is_seen_by_verify(postgres, server, statement):
+    tamper(postgres, server, statement)
+    with closing(open_at(server)) as ledger, refused("DPQ605", "the ledger is damaged"):
+        ledger.verify()
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE charges SET totals = '[]' WHERE sequence = 4", "the ledger is damaged"),
+        ("DELETE FROM charges WHERE sequence = 2", "the ledger is damaged"),
+        ("UPDATE meta SET value = 'later' WHERE key = 'format'", "does not know"),
+        ("DELETE FROM meta WHERE key = 'id'", "the schema is not a ledger"),
+        ("ALTER TABLE charges SET UNLOGGED", "does not keep what it confirms"),
+        ("DROP TABLE charges", "the ledger is missing"),
+    ],
+)
+def test_a_ledger_that_is_not_whole_is_not_opened(postgres, server, statement, said):
+    with postgres.sql(server) as sql:
+        sql.execute("ALTER TABLE charges DISABLE TRIGGER USER")
+        sql.execute(statement)
+    with refused("DPQ605", said):
+        open_at(server)
+
+
+@pytest.mark.parametrize("table", ["other", "meta"])
+def test_a_schema_of_another_program_is_refused_and_left_as_it_was(postgres, table):
+    server = postgres.new()
+    with postgres.sql(server) as sql:
+        sql.execute(f'CREATE SCHEMA "{server.schema}"')
+        sql.execute(f"CREATE TABLE {table} (x integer)")
+        with refused("DPQ605", "the schema is not a ledger"):
+            open_at(server)
+        tables = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
+        assert sql.execute(tables, (server.schema,)).fetchall() == [(table,)]
+
+
+def test_a_server_that_does_not_wait_is_made_to(postgres, server):
+    with postgres.sql(server) as sql:
+        for setting in ("off", "local"):
+            sql.execute(f"ALTER ROLE tests SET synchronous_commit = '{setting}'")
+            with closing(open_at(server)) as ledger:
+                assert ledger._store._database._said("synchronous_commit") == "on"
+        sql.execute("ALTER ROLE tests RESET synchronous_commit")
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [("synchronous_commit", "off"), ("fsync", "off"), ("server_encoding", "LATIN1")],
+)
+def test_a_server_that_says_otherwise_is_refused(server, monkeypatch, lie):
+    asked, told = Postgres._said, dict([lie])
+    monkeypatch.setattr(Postgres, "_said", lambda self, key: told.get(key) or asked(self, key))
+    with refused("DPQ605", "does not keep what it confirms"):
+        open_at(server)
+
+
+def test_a_temporary_table_does_not_stand_in_for_the_ledger(server):
+    with closing(open_at(server)) as ledger:
+        ledger._store._database.execute("CREATE TEMPORARY TABLE charges (x integer)")
+        assert (ledger.verify(), spent(ledger)) == (4, 1)
+
+
+class TestRollback:
+    """A mark on the host of a session remembers how far a ledger on a server had come."""
+
+    @pytest.fixture
+    def mark(self, tmp_path, server):
+        mark = tmp_path / "mark"
+        open_at(server, mark).close()
+        assert json.loads(mark.read_text())["sequence"] == 4
+        return mark
+
+    def test_a_dump_that_was_brought_back_is_refused(self, postgres, server, mark):
+        with closing(open_at(server, mark)) as ledger:
+            ledger.charge(pure("0.1"), limits(), ALICE)
+            tamper(postgres, server, "DELETE FROM charges WHERE sequence = 5")
+            with refused("DPQ605", "older than its high-water mark"):
+                ledger.charge(pure("0.1"), limits(), ALICE)
+        with refused("DPQ605", "older than its high-water mark"):
+            open_at(server, mark)
+
+    def test_a_dropped_ledger_is_not_begun_again(self, postgres, server, mark):
+        with postgres.sql(server) as sql:
+            sql.execute(f'DROP SCHEMA "{server.schema}" CASCADE')
+        with refused("DPQ605", "the ledger is missing"):
+            open_at(server, mark)
+        assert not ledger_exists(LedgerSettings(None, None, server))
+
+    def test_another_ledger_is_refused(self, postgres, mark):
+        other = postgres.new()
+        open_at(other).close()
+        with refused("DPQ605", "not the one"):
+            open_at(other, mark)
+
+
+def test_a_ledger_made_anew_while_it_is_open_takes_no_charge(postgres, server):
+    with closing(open_at(server)) as ledger:
+        with postgres.sql(server) as sql:
+            sql.execute(f'DROP SCHEMA "{server.schema}" CASCADE')
+        with refused("DPQ605", "the ledger is missing"):
+            ledger.charge(pure("0.1"), limits(), ALICE)
+        open_at(server).close()
+        with refused("DPQ605", "replaced while it was open"):
+            ledger.charge(pure("0.1"), limits(), ALICE)
+
+
+class TestLostConnections:
+    """Released implies committed: who is not told of a commit gets no receipt."""
+
+    def test_a_connection_that_broke_while_idle_is_made_again(self, postgres, server):
+        with closing(open_at(server)) as ledger:
+            self.terminate(postgres)
+            assert spent(ledger) == 1
+            self.terminate(postgres)
+            ledger.charge(pure("0.1"), limits(), ALICE)
+            assert ledger.verify() == 5
+
+    @staticmethod
+    def terminate(postgres):
+        """End the server's side of every connection but this one."""
+        with psycopg.connect(postgres.url, autocommit=True) as sql:
+            sql.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                " WHERE application_name = 'dpquery'"
+            )
+
+    @pytest.mark.parametrize("done", [False, True])
+    def test_a_connection_lost_at_any_statement_gives_no_receipt(
+        self, postgres, server, done, monkeypatch
+    ):
+        """Before each statement of a charge, and after it, COMMIT included."""
+        statements, honest, last = [], Postgres._run, 0
+        committed, receipts = 0, 0
+
+        def losing(database, statement, values=()):
+            nonlocal committed
+            statements.append(statement)
+            if len(statements) == last and not done:
+                self.terminate(postgres)
+            found = honest(database, statement, values)
+            committed += statement == "COMMIT"
+            if len(statements) == last and done:
+                self.terminate(postgres)
+                honest(database, "SELECT 1")
+            return found
+
+        with closing(open_at(server)) as ledger:
+            while last <= len(statements):
+                last += 1
+                statements.clear()
+                told = receipts
+                with monkeypatch.context() as patch:
+                    patch.setattr(Postgres, "_run", losing)
+                    try:
+                        ledger.charge(pure("0.1"), limits(), ALICE)
+                    except PolicyInvalid as fault:
+                        assert fault.code == "DPQ606"  # noqa: PT017 - some are receipts
+                    else:
+                        receipts += 1
+                # Only what begins a charge may be tried again.
+                assert receipts == told or last in {1, len(statements) + 1}
+                assert ledger.verify() == 4 + committed
+        assert committed == receipts + done
+        assert last > 5
+
+    def test_a_server_that_crashes_keeps_what_it_confirmed(self, postgres, server):
+        with closing(open_at(server)) as ledger:
+            ledger.charge(pure("0.5"), limits(), ALICE)
+            postgres.crash()
+            with refused("DPQ606", "there is no connection"):
+                ledger.charge(pure("0.5"), limits(), ALICE)
+            with refused("DPQ606", "no connection"):
+                spent(ledger)
+            postgres.start()
+            assert ledger.verify() == 5
+            ledger.charge(pure("0.5"), limits(), ALICE)
+            assert spent(ledger) == 2
+
+
+def test_another_writer_is_waited_for_and_not_for_ever(postgres, server):
+    with closing(open_at(server)) as ledger, postgres.sql(server) as stranger:
+        stranger.execute("BEGIN")
+        stranger.execute("SELECT value FROM meta WHERE key = 'id' FOR UPDATE")
+        ledger._store._database.execute("SET lock_timeout = '50ms'")
+        with refused("DPQ606", "another session has held it for too long"):
+            ledger.charge(pure("0.1"), limits(), ALICE)
+        stranger.execute("ROLLBACK")
+        ledger.charge(pure("0.1"), limits(), ALICE)
+        assert ledger.verify() == 5
+
+
+def test_a_commit_that_the_server_turned_into_a_rollback_is_none(server):
+    """PostgreSQL answers COMMIT of a failed transaction with ROLLBACK, and no error."""
+    with closing(open_at(server)) as ledger:
+        database = ledger._store._database
+        honest = database._run
+
+        def failing(statement, values=()):
+            if statement == "COMMIT":
+                with pytest.raises(psycopg.Error):
+                    database._connection.execute("SELECT 1 / 0")
+            return honest(statement, values)
+
+        database._run = failing
+        with refused("DPQ606", "rolled the charge back"):
+            ledger.charge(pure("0.1"), limits(), ALICE)
+        database._run = honest
+        assert ledger.verify() == 4
+
+
+def test_a_role_that_may_not_write_is_refused(postgres, server):
+    with postgres.sql(server) as sql:
+        sql.execute("CREATE ROLE reader LOGIN")
+        sql.execute(f'GRANT USAGE ON SCHEMA "{server.schema}" TO reader')
+        sql.execute(f'GRANT SELECT ON ALL TABLES IN SCHEMA "{server.schema}" TO reader')
+        try:
+            with refused("DPQ606", "the role may not write it"):
+                open_at(Server(server.url.replace("tests@", "reader@"), server.schema))
+        finally:
+            sql.execute("DROP OWNED BY reader")
+            sql.execute("DROP ROLE reader")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("/postgres?", "/nowhere?"),
+        ("tests@", "hunter2@"),
+        ("?host=", "?host=/nowhere"),
+    ],
+)
+def test_a_server_that_is_not_reached_says_nothing_of_its_own(postgres, old, new, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "hunter2")
+    server = Server(postgres.url.replace(old, new), "dpquery")
+    with refused("DPQ606", "there is no connection") as caught:
+        open_at(server)
+    told = "".join(traceback.format_exception(caught.value))
+    assert "hunter2" not in told
+    assert "psycopg.Op" not in told
+    assert "FATAL" not in told
+
+
+def test_the_driver_is_loaded_where_a_server_is_named_only():
+    script = "import sys; from tests.ledger.helpers import open_at as o; o(None)"
+    script += "; sys.exit('psycopg' in sys.modules)"
+    assert os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-c", script]) == 0
