@@ -22,6 +22,7 @@ from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Account, Limits, Receipt
 from dpquery.budget.ledger import Ledger, open_ledger
 from dpquery.budget.orders import promise_of
+from dpquery.budget.parts import EVERYBODY, Touched
 from dpquery.budget.standing import Standing
 from dpquery.builder import Query
 from dpquery.ceilings import Ceiling
@@ -318,7 +319,7 @@ class Session:
                 case Show(Subject.LEDGER):
                     return catalogue.charges(self._ledger.entries(self._account.analyst))
                 case Show(Subject.BUDGET):
-                    return catalogue.budget(self._standing())
+                    return catalogue.budget(self._policy, self._standing)
                 case Show(Subject.FUNCTIONS):
                     return catalogue.functions()
         except QueryRefused as refusal:
@@ -328,7 +329,7 @@ class Session:
     def _explain(self, source: Source) -> Explanation:
         plan, released = self._asked(source)
         scans = [self._engine.describe(frontier.scan) for frontier in plan.frontiers]
-        standing = self._standing()
+        standing = self._standing(plan.charge.touched)
         return explain(plan, self._policy, scans, standing, answered=released is not None)
 
     def _plan(self, source: Source, kept: Kept | None = None) -> Plan:
@@ -364,8 +365,8 @@ class Session:
         refusal.budget = f"unchanged; {self._balance()}"
         return refusal
 
-    def _standing(self) -> Standing:
-        return self._ledger.standing(self._limits, self._account)
+    def _standing(self, touched: Touched | None = EVERYBODY) -> Standing:
+        return self._ledger.standing(self._limits, self._account, touched)
 
     def _balance(self) -> str:
         standing = self._standing()

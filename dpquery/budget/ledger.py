@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from dpquery.budget.orders import (
     encode,
     require_grant,
 )
+from dpquery.budget.parts import EVERYBODY, Counting, Touched
 from dpquery.budget.record import Record, Total, Totals
 from dpquery.budget.standing import Standing
 from dpquery.budget.store import Store
@@ -94,15 +96,19 @@ class Ledger:
             orders = self._orders()
             if orders.frozen:
                 raise frozen(charge)
-            totals = store.totals(account)
-            require_within(
-                charge, store.accountant, orders.raised(limits, account.analyst), totals
-            )
+            totals, counting = store.totals(account), self._counting(orders)
+            raised = orders.raised(limits, account.analyst)
+            require_within(charge, store.accountant, raised, totals, counting)
             last = self._promised(orders, (head.sequence, head.hash))
-            totals = totals.plus(store.accountant(charge.events))
-            record = Record.after(*last, charge, account, totals)
+            kept = counting.kept(charge.touched)
+            totals = totals.plus(store.accountant(charge.events), counting, kept)
+            record = Record.after(*last, replace(charge, touched=kept), account, totals)
             store.append(record)
         return Receipt(charge, record.id)
+
+    def _counting(self, orders: Orders) -> Counting:
+        """Say how charges on parts add up, which the first charge promises."""
+        return (orders if self._promise is None else orders.plus(self._promise)).counting
 
     def _promised(self, orders: Orders, last: tuple[int, str]) -> tuple[int, str]:
         """Record whose losses the next charge is about, where that is not in the ledger yet."""
@@ -202,11 +208,17 @@ class Ledger:
         with faults(self._store.path):
             return self._store.answers.newest(holder, key)
 
-    def standing(self, limits: Limits, account: Account) -> Standing:
-        """Give the limit with the least left, as all processes together have left it."""
+    def standing(
+        self, limits: Limits, account: Account, touched: Touched | None = EVERYBODY
+    ) -> Standing:
+        """Give the limit with the least left, as all processes together have left it.
+
+        That is for a charge on some parts of the units, or on all of them.
+        """
         with faults(self._store.path):
-            raised = self._orders().raised(limits, account.analyst)
-            return binding(raised, self._store.totals(account))
+            orders = self._orders()
+            raised, counting = orders.raised(limits, account.analyst), self._counting(orders)
+            return binding(raised, self._store.totals(account), counting, touched)
 
     def entries(self, analyst: str) -> list[Entry]:
         """Give one analyst's charges, oldest first."""
@@ -242,8 +254,9 @@ class Ledger:
             elif orders.frozen:
                 raise damaged(store.path)
             else:
-                spent = store.accountant(record.charged())
-                scopes.update({key: scopes[key].plus(spent) for key in keys})
+                spent, on = store.accountant(record.charged()), record.touched()
+                for key in keys:
+                    scopes[key] = scopes[key].plus(spent, orders.counting, on)
             expected = Totals(*(scopes[key] for key in keys))
             if not record.follows(seal) or Totals.read(record.totals) != expected:
                 raise damaged(store.path)

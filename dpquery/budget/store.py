@@ -41,9 +41,10 @@ __all__ = ["Store"]
 _APPLICATION = 0x64707131
 """Stands in the file's header, so that a database of another program is known as such."""
 
-_FORMAT = "3"
+_FORMAT = "4"
 """2: totals have a rho, and there are events of bounded range. 3: orders stand among
-charges, so that a version which would not obey them opens no such ledger."""
+charges, so that a version which would not obey them opens no such ledger. 4: charges can be
+on some parts of the units, and totals have these."""
 
 _SCHEMA = """
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -242,7 +243,7 @@ class Store:
             if meta.get("format") == "1":
                 raise outdated(self.path)
             if (
-                meta.get("format") not in {"2", _FORMAT}
+                meta.get("format") not in {"2", "3", _FORMAT}
                 or meta.get("accountant") not in ACCOUNTANTS
             ):
                 raise unknown_format(self.path)
