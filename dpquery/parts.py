@@ -56,7 +56,7 @@ def touched(scans: Iterable[Scan], policy: Policy) -> Touched | None:
             return EVERYBODY
         parted[table.name] = (table, column)
         found |= _asked(scan.relation, column)[0]
-    if len(parted) != 1:
+    if len(parted) != 1 or not found:
         return EVERYBODY
     ((table, column),) = parted.values()
     return _touched(table, column, sorted(found))
