@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dpquery import connect
 from dpquery.policy.load import load_policy
 from dpquery.shell.main import main
 from dpquery.zcdp import rho_below
@@ -60,6 +61,14 @@ def test_the_owners_policy_loads_over_the_sample_data(samples):
     policy = load_policy(samples / "own.toml")
     assert list(policy.analysts) == ["alice", "bob"]
     assert policy.tables["visits"].max_rows_contributed == 10
+
+
+def test_the_policy_with_parts_explains_a_query_as_printed(samples):
+    (policy,), (lines,) = blocks("parts.md", "toml"), blocks("parts.md", "text")
+    (samples / "own.toml").write_text(policy, "utf-8")
+    query = "SELECT DP_COUNT(*, eps=0.5) FROM visits WHERE region = 'north'"
+    with connect(samples / "own.toml", epsilon=1) as session:
+        assert str(session.explain(query)).endswith(lines.strip())
 
 
 def test_the_analysts_python_runs(samples):

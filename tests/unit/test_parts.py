@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpquery
-from dpquery.errors import BudgetRefused
+from dpquery.errors import BudgetRefused, PolicyInvalid
 from dpquery.parts import every_part
+from dpquery.policy.load import load_policy
 from dpquery.policy.model import Bounds, Column, Policy
 from dpquery.privacy import Neighbours
 from dpquery.session import Session
@@ -235,6 +236,14 @@ def test_a_stream_is_charged_on_all_parts_for_its_later_questions(session: Sessi
     assert stream.ask("t", "region = 'S'") is False
     with pytest.raises(BudgetRefused):
         session.sql("SELECT DP_COUNT(*, eps=0.6) FROM t WHERE region = 'S'")
+
+
+def test_one_column_of_a_table_parts_its_units(place: Path):
+    another = POLICY + 'flag = { type = "boolean", per_unit = true }\n'
+    (place / "policy.toml").write_text(another, "utf-8")
+    with pytest.raises(PolicyInvalid) as caught:
+        load_policy(place / "policy.toml")
+    assert (caught.value.key, caught.value.line) == ("tables.t.columns.flag.per_unit", 10)
 
 
 def test_the_owners_view_holds_after_all(place: Path, session: Session):

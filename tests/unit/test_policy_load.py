@@ -286,14 +286,6 @@ CASES = [
     column('type = "text", keys = ["a"], per_unit = 1', "per_unit"),
     column('type = "double", keys = [1], per_unit = true', "per_unit", "DPQ607"),
     column(f'type = "integer", keys = {[*range(256)]}, per_unit = true', "per_unit", "DPQ607"),
-    Case(
-        f"x = {COLUMN}",
-        'y = { type = "boolean", per_unit = true }\nx = { type = "boolean", per_unit = true }',
-        "DPQ607",
-        f"{X}.per_unit",
-        9,
-        "per_unit = true for one of them",
-    ),
     # units
     Case(
         UNIT,
