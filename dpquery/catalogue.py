@@ -5,7 +5,7 @@ Everything here comes from the policy or from the analyst's own charges, never f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from fractions import Fraction
 
@@ -15,12 +15,14 @@ from dpquery import functions as registry
 from dpquery.arrow import table_of
 from dpquery.budget import exported
 from dpquery.budget.charge import Entry
+from dpquery.budget.parts import EVERYBODY, Touched
 from dpquery.budget.record import Record
 from dpquery.budget.reported import COLUMNS, row
 from dpquery.budget.standing import Standing
 from dpquery.ceilings import Ceiling
 from dpquery.errors import Diagnostic, NameRefused, nearest
 from dpquery.layout import value_text
+from dpquery.parts import every_part
 from dpquery.policy.model import Column, Policy, Table, Value
 from dpquery.privacy import decimal_text
 from dpquery.source import Span
@@ -126,10 +128,26 @@ def every_charge(records: Iterable[Record]) -> pa.Table:
     return _texts(exported.COLUMNS, [exported.row(record) for record in records])
 
 
-def budget(standing: Standing) -> pa.Table:
-    """Show the limit that binds: how much it is, what is spent against it, what is left."""
+def budget(policy: Policy, standing: Callable[[Touched | None], Standing]) -> pa.Table:
+    """Show the limit that binds: how much it is, what is spent against it, what is left.
+
+    Below stands the same for questions about one part of a table alone.
+
+    Args:
+        policy: what parts its tables.
+        standing: gives the limit that binds a question about some parts, or about all.
+    """
+    whole = standing(EVERYBODY)
+    rows = [_budget(whole, whole.name)]
+    for part in every_part(policy):
+        own = standing(part)
+        rows.append(_budget(own, f"{own.name}, where {part.named}"))
+    return _texts(rows[0], [tuple(map(row.get, rows[0])) for row in rows])
+
+
+def _budget(standing: Standing, of: str) -> dict[str, str]:
     parts = {"limit": standing.limit, "spent": standing.spent, "left": standing.left}
-    row = {"of": standing.name}
+    row = {"of": of}
     row |= {name: decimal_text(loss.epsilon) for name, loss in parts.items()}
     row |= {f"{name}_delta": decimal_text(loss.delta) for name, loss in parts.items()}
     if standing.ceiling.converted:
@@ -139,7 +157,7 @@ def budget(standing: Standing) -> pa.Table:
         }
     if standing.frozen:
         row |= {"frozen": "by the data owner: no query is charged"}
-    return _texts(row, [tuple(row.values())])
+    return row
 
 
 def losses(name: str, entries: Sequence[Entry], ceiling: Ceiling) -> pa.Table:

@@ -208,6 +208,21 @@ class SessionUnusable(DPQueryError):
     sqlstate = "08003"
 
 
+def unusable(*, closed: bool) -> SessionUnusable:
+    """Report a session that was closed, or that came over a fork."""
+    return SessionUnusable(
+        Diagnostic(
+            "DPQ801",
+            "the session is closed" if closed else "the session belongs to another process",
+            why=(
+                "a ledger and its noise belong to one process: a copy of them would be used "
+                "twice.",
+            ),
+            remedy=("session = dpquery.connect(...)",),
+        )
+    )
+
+
 class InternalError(DPQueryError):
     """A mistake of ours; it names the broken rule and prints no values."""
 

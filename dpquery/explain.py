@@ -9,6 +9,7 @@ from fractions import Fraction
 from html import escape
 
 from dpquery.budget.accountant import NOTHING, Spent, additive, basic
+from dpquery.budget.parts import Touched
 from dpquery.budget.standing import Standing
 from dpquery.functions.base import Step
 from dpquery.functions.codes import from_code
@@ -89,8 +90,15 @@ def explain(
     lines += [f"note         {note}" for note in plan.notes]
     most = policy.budget.max_epsilon_per_query
     rest = _rest(standing, asked) if most is None or charge.epsilon <= most else _capped(most)
+    lines += _parts(plan.charge.touched)
     lines.append(f"budget       {decimal_text(standing.left.epsilon)} left; {rest}")
     return Explanation(charge, steps, tuple(part for line in lines for part in _wrapped(line)))
+
+
+def _parts(touched: Touched | None) -> Iterator[str]:
+    """Say on which units the charge is, where it is not on all."""
+    if touched is not None and not touched.whole:
+        yield f"charged on   {touched.named}: {touched.told}"
 
 
 def _rest(standing: Standing, asked: Spent) -> str:

@@ -27,6 +27,7 @@ from dpquery.ir import (
     UnitTotals,
     value_in,
 )
+from dpquery.parts import touched
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
 from dpquery.searches import Kept, Search, Searches, kept_note, nothing_kept, planned
@@ -112,7 +113,7 @@ def make_plan(
         checked.source,
         frontiers,
         checked.above,
-        _charge(checked, frontiers, searches.found),
+        _charge(checked, policy, frontiers, searches.found),
         tuple(dict.fromkeys(notes)),
         checked.constants,
         tuple(searches.found),
@@ -185,7 +186,10 @@ def measures_of(releases: Sequence[PlannedRelease]) -> tuple[Measure, ...]:
 
 
 def _charge(
-    checked: Checked, frontiers: tuple[FrontierPlan, ...], searches: Sequence[Search]
+    checked: Checked,
+    policy: Policy,
+    frontiers: tuple[FrontierPlan, ...],
+    searches: Sequence[Search],
 ) -> Charge:
     """Add up the releases; point at the call that asks for most."""
     events = tuple(
@@ -207,7 +211,7 @@ def _charge(
     skipped = len(text) - len(text.lstrip())
     spans = [call.options.epsilon_span for call in calls]
     epsilons = tuple(Span(span.start - skipped, span.end - skipped) for span in spans)
-    return Charge(events, scans, query, where, retry, epsilons)
+    return Charge(events, scans, query, where, retry, epsilons, touched(scans, policy))
 
 
 def _notes(scan: Scan) -> Iterator[str]:

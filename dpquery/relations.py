@@ -54,6 +54,12 @@ class TableScan:
     span: Span
     table: str
     number: int = 0
+    part: Code | None = None
+    """The place of a row among the parts of the table, where a unit keeps one part alone.
+
+    That is its first one, of all its rows, before any other node sees them. What has no place
+    is one more part, and the last.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Account, Limits, Receipt
 from dpquery.budget.ledger import Ledger, open_ledger
 from dpquery.budget.orders import promise_of
+from dpquery.budget.parts import EVERYBODY, Touched
 from dpquery.budget.standing import Standing
 from dpquery.builder import Query
 from dpquery.ceilings import Ceiling
@@ -33,8 +34,8 @@ from dpquery.errors import (
     Diagnostic,
     DPQueryError,
     QueryRefused,
-    SessionUnusable,
     SyntaxRefused,
+    unusable,
 )
 from dpquery.explain import Explanation, explain
 from dpquery.finish import finish
@@ -320,7 +321,7 @@ class Session:
                 case Show(Subject.LEDGER):
                     return catalogue.charges(self._ledger.entries(self._account.analyst))
                 case Show(Subject.BUDGET):
-                    return catalogue.budget(self._standing())
+                    return catalogue.budget(self._policy, self._standing)
                 case Show(Subject.FUNCTIONS):
                     return catalogue.functions()
         except QueryRefused as refusal:
@@ -330,7 +331,7 @@ class Session:
     def _explain(self, source: Source) -> Explanation:
         plan, released = self._asked(source)
         scans = [self._engine.describe(frontier.scan) for frontier in plan.frontiers]
-        standing = self._standing()
+        standing = self._standing(plan.charge.touched)
         return explain(plan, self._policy, scans, standing, answered=released is not None)
 
     def _plan(self, source: Source, kept: Kept | None = None) -> Plan:
@@ -366,8 +367,8 @@ class Session:
         refusal.budget = f"unchanged; {self._balance()}"
         return refusal
 
-    def _standing(self) -> Standing:
-        return self._ledger.standing(self._limits, self._account)
+    def _standing(self, touched: Touched | None = EVERYBODY) -> Standing:
+        return self._ledger.standing(self._limits, self._account, touched)
 
     def _balance(self) -> str:
         standing = self._standing()
@@ -386,15 +387,4 @@ class Session:
 
     def _require_own(self) -> None:
         if self._process != os.getpid():
-            raise SessionUnusable(_unusable(self._process is None))
-
-
-def _unusable(closed: bool) -> Diagnostic:
-    return Diagnostic(
-        "DPQ801",
-        "the session is closed" if closed else "the session belongs to another process",
-        why=(
-            "a ledger and its noise belong to one process: a copy of them would be used twice.",
-        ),
-        remedy=("session = dpquery.connect(...)",),
-    )
+            raise unusable(closed=self._process is None)

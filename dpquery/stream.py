@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from dpquery.budget.charge import Charge
+from dpquery.budget.parts import EVERYBODY
 from dpquery.errors import Diagnostic, PlanRefused, SessionUnusable, internal
 from dpquery.functions.base import WEIGHT_SCALE, Measured
 from dpquery.functions.noise import AdditiveRelease
@@ -65,7 +66,8 @@ class Watch:
             event = self._mechanism(count.weight.limit).event(*self._moves(count.weight.limit))
             if plan.charge.events != (event,):
                 raise internal("a stream loses what its question says (I7)")
-            return plan.charge
+            # Later questions are of other parts, and free.
+            return replace(plan.charge, touched=EVERYBODY)
         if count.weight.limit > self.rows:
             raise _more_rows(plan, count.weight, self.rows)
         return replace(plan.charge, events=())

@@ -6,6 +6,7 @@ any can stand in the place of any other; what is computed from them grows from l
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
@@ -66,11 +67,21 @@ def row(random: Random) -> Row:
 
 
 def policy_over(paths: dict[str, list[Path]], place: Path, neighbours: Neighbours) -> Policy:
-    """Give a policy over tables that share their units, and regions; o has one row of each."""
+    """Give a policy over tables that share their units, and regions.
+
+    In o a unit has one row; in s those of one part alone count.
+    """
     pq.write_table(pa.table(_REGIONS), place / "regions.parquet")
-    columns = {column.name: column for column in COLUMNS}
     tables = {
-        name: Table(name, Files(tuple(files)), (), columns, "unit", INTEGER, single=name == "o")
+        name: Table(
+            name,
+            Files(tuple(files)),
+            (),
+            {c.name: replace(c, per_unit=(name, c.name) == ("s", "k")) for c in COLUMNS},
+            "unit",
+            INTEGER,
+            single=name == "o",
+        )
         for name, files in paths.items()
     }
     regions = Table(

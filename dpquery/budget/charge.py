@@ -12,6 +12,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Final
 
+from dpquery.budget.parts import EVERYBODY, Touched
 from dpquery.ceilings import Ceiling
 from dpquery.errors import internal
 from dpquery.events import Event
@@ -41,6 +42,8 @@ class Charge:
 
     Several events may share one.
     """
+    touched: Touched | None = EVERYBODY
+    """In which parts of a table it may tell of units; None where it could tell of any."""
 
     @property
     def calls(self) -> list[tuple[Event, ...]]:

@@ -12,6 +12,7 @@ from fractions import Fraction
 from dpquery.budget.accountant import Accountant, additive, basic
 from dpquery.budget.charge import Charge, Limits
 from dpquery.budget.offers import offer
+from dpquery.budget.parts import EITHER, EVERYBODY, Counting, Touched
 from dpquery.budget.record import Totals
 from dpquery.budget.standing import Standing
 from dpquery.errors import BudgetRefused, Diagnostic
@@ -20,30 +21,42 @@ from dpquery.privacy import Loss, decimal_text
 __all__ = ["binding", "frozen", "require_within"]
 
 
-def binding(limits: Limits, totals: Totals) -> Standing:
+def binding(
+    limits: Limits,
+    totals: Totals,
+    counting: Counting = EITHER,
+    touched: Touched | None = EVERYBODY,
+) -> Standing:
     """Give the limit with the least epsilon left; of equals, the one nearest to the analyst."""
-    return _least(_standings(limits, totals))
+    return _least(_standings(limits, totals, counting, touched))
 
 
 def _least(standings: list[Standing]) -> Standing:
     return min(standings, key=lambda standing: standing.left.epsilon)
 
 
-def _standings(limits: Limits, totals: Totals) -> list[Standing]:
+def _standings(
+    limits: Limits, totals: Totals, counting: Counting, touched: Touched | None
+) -> list[Standing]:
+    """Say how each limit stands for a charge on some parts of the units, or on all."""
     scopes = (
         ("session", limits.session, totals.session),
         ("analyst", limits.analyst, totals.analyst),
         ("policy", limits.policy, totals.policy),
     )
     return [
-        Standing(name, ceiling, total.spent, total.charges)
+        Standing(name, ceiling, total.most(counting, touched), total.charges)
         for name, ceiling, total in scopes
         if ceiling is not None
     ]
 
 
 def require_within(
-    charge: Charge, accountant: Accountant, limits: Limits, totals: Totals
+    charge: Charge,
+    accountant: Accountant,
+    limits: Limits,
+    totals: Totals,
+    counting: Counting = EITHER,
 ) -> None:
     """Pass a charge that keeps every limit.
 
@@ -54,7 +67,7 @@ def require_within(
     if not charge.events:
         return
     asked, told = accountant(charge.events), basic(charge.events)
-    standings = _standings(limits, totals)
+    standings = _standings(limits, totals, counting, charge.touched)
     passed = [standing for standing in standings if not standing.admits(asked)]
     deltas = min(standings, key=lambda standing: standing.left_of_delta)
     request = _Request(charge, told, standings, limits.query)
@@ -120,7 +133,7 @@ class _Request:
             f"this query would spend {asked}, and {left} is left",
             self.charge.span,
             f"asks for {decimal_text(self.largest)}",
-            (spending, *_sums(limit)),
+            (spending, *_sums(limit), *_parts(limit, self.charge.touched)),
             self._offer() or _more(limit, "epsilon"),
         )
         return BudgetRefused(diagnostic, self.asked.epsilon, self.most)
@@ -162,6 +175,16 @@ def _sums(limit: Standing) -> tuple[str, ...]:
     if not limit.summed:
         return (f"rho adds up to {rho} of {most} by now, and epsilons are not added up.",)
     return (f"epsilons add up to {epsilons} by now, and rho to {rho} of {most}: one suffices.",)
+
+
+def _parts(limit: Standing, touched: Touched | None) -> tuple[str, ...]:
+    """Say which parts of a table are meant, where tables have parts."""
+    if touched is None or not limit.charges:
+        return ()
+    if touched.whole:
+        return (f"this query touches {touched.told}; one alone may have more left.",)
+    left, limit_ = decimal_text(limit.left.epsilon), decimal_text(limit.limit.epsilon)
+    return (f"{touched.named} has {left} left of {limit_}; this query touches {touched.told}.",)
 
 
 def _parted(limit: Standing) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from dpquery.budget.orders import (
     encode,
     require_grant,
 )
+from dpquery.budget.parts import EVERYBODY, Counting, Touched
 from dpquery.budget.postgres import Postgres
 from dpquery.budget.record import Record, Total, Totals
 from dpquery.budget.sqlite import SQLite
@@ -116,15 +117,19 @@ class Ledger:
             orders = self._orders()
             if orders.frozen:
                 raise frozen(charge)
-            totals = store.totals(account)
-            require_within(
-                charge, store.accountant, orders.raised(limits, account.analyst), totals
-            )
+            totals, counting = store.totals(account), self._counting(orders)
+            raised = orders.raised(limits, account.analyst)
+            require_within(charge, store.accountant, raised, totals, counting)
             last = self._promised(orders, (head.sequence, head.hash))
-            totals = totals.plus(store.accountant(charge.events))
-            record = Record.after(*last, charge, account, totals)
+            kept = counting.kept(charge.touched)
+            totals = totals.plus(store.accountant(charge.events), counting, kept)
+            record = Record.after(*last, replace(charge, touched=kept), account, totals)
             store.append(record)
         return Receipt(charge, record.id, orders.version)
+
+    def _counting(self, orders: Orders) -> Counting:
+        """Say how charges on parts add up, which the first charge promises."""
+        return (orders if self._promise is None else orders.plus(self._promise)).counting
 
     def _promised(self, orders: Orders, last: tuple[int, str]) -> tuple[int, str]:
         """Record whose losses the next charge is about, where that is not in the ledger yet."""
@@ -240,12 +245,17 @@ class Ledger:
                     store.states.add(version, place, state)
         return found or state
 
-    def standing(self, limits: Limits, account: Account) -> Standing:
-        """Give the limit with the least left, as all processes together have left it."""
+    def standing(
+        self, limits: Limits, account: Account, touched: Touched | None = EVERYBODY
+    ) -> Standing:
+        """Give the limit with the least left, as all processes together have left it.
+
+        That is for a charge on some parts of the units, or on all of them.
+        """
         with faults(self._store.path):
             orders = self._orders()
-            raised = orders.raised(limits, account.analyst)
-            standing = binding(raised, self._store.totals(account))
+            raised, counting = orders.raised(limits, account.analyst), self._counting(orders)
+            standing = binding(raised, self._store.totals(account), counting, touched)
             return replace(standing, frozen=orders.frozen)
 
     def entries(self, analyst: str) -> list[Entry]:
@@ -282,8 +292,9 @@ class Ledger:
             elif orders.frozen:
                 raise damaged(store.path)
             else:
-                spent = store.accountant(record.charged())
-                scopes.update({key: scopes[key].plus(spent) for key in keys})
+                spent, on = store.accountant(record.charged()), record.touched()
+                for key in keys:
+                    scopes[key] = scopes[key].plus(spent, orders.counting, on)
             expected = Totals(*(scopes[key] for key in keys))
             if not record.follows(seal) or Totals.read(record.totals) != expected:
                 raise damaged(store.path)

@@ -25,6 +25,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from dpquery.budget.charge import Limits
+from dpquery.budget.parts import Counting
 from dpquery.ceilings import HALF, Ceiling
 from dpquery.errors import Diagnostic, PolicyInvalid
 from dpquery.privacy import NO_LOSS, Loss
@@ -122,6 +123,11 @@ class Orders:
             return None
         known = ((name, unit) for name, units in self.units.items() for unit in units)
         return Promise(self.neighbours, tuple(sorted(known)))
+
+    @property
+    def counting(self) -> Counting:
+        """How charges on parts of the units add up from here on."""
+        return Counting.of(self.version, self.neighbours)
 
     def plus(self, order: Order) -> Orders:
         """Obey one more order."""

@@ -12,14 +12,22 @@ import json
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from fractions import Fraction
 from typing import NamedTuple
 
 from dpquery.budget.accountant import NOTHING, Spent, basic
 from dpquery.budget.charge import OWNER, Account, Charge, Entry
+from dpquery.budget.parts import (
+    EITHER,
+    EVERYBODY,
+    NO_PARTS,
+    Counting,
+    Parted,
+    Touched,
+    read_spent,
+    texts,
+)
 from dpquery.errors import internal
 from dpquery.events import Composed, Event, decode, encode
-from dpquery.privacy import Loss
 
 __all__ = ["Record", "Total", "Totals"]
 
@@ -29,16 +37,29 @@ class Total:
     """What is spent within one scope, and by how many charges."""
 
     spent: Spent = NOTHING
+    """On every unit."""
     charges: int = 0
+    parts: Parted = NO_PARTS
+    """And on some units, beside that."""
 
-    def plus(self, spent: Spent) -> Total:
-        """Add one charge."""
-        return Total(self.spent + spent, self.charges + 1)
+    def plus(self, spent: Spent, counting: Counting, touched: Touched | None) -> Total:
+        """Add one charge, on the units in some parts or on all."""
+        every, parts = self.spent, self.parts
+        if parts.version != counting.version:
+            every, parts = every + parts.most(counting), NO_PARTS
+        kept = counting.kept(touched)
+        if kept is None:
+            return Total(every + spent, self.charges + 1, parts)
+        return Total(every, self.charges + 1, parts.plus(spent, counting.version, kept))
 
-    def listed(self) -> tuple[str, str, str, bool, int]:
+    def most(self, counting: Counting, touched: Touched | None = EVERYBODY) -> Spent:
+        """Give the most that a unit has lost, of those that a charge may tell of."""
+        return self.spent + self.parts.most(counting, touched)
+
+    def listed(self) -> tuple[object, ...]:
         """Give the numbers, exactly, as texts."""
-        loss, rho, summed = self.spent.loss, self.spent.rho, self.spent.summed
-        return str(loss.epsilon), str(loss.delta), str(rho), summed, self.charges
+        whole = (*texts(self.spent), self.charges)
+        return (*whole, self.parts.listed()) if self.parts.columns else whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +70,12 @@ class Totals:
     analyst: Total = Total()
     session: Total = Total()
 
-    def plus(self, spent: Spent) -> Totals:
+    def plus(
+        self, spent: Spent, counting: Counting = EITHER, touched: Touched | None = EVERYBODY
+    ) -> Totals:
         """Add one charge to every scope."""
         scopes = (self.policy, self.analyst, self.session)
-        return Totals(*(scope.plus(spent) for scope in scopes))
+        return Totals(*(scope.plus(spent, counting, touched) for scope in scopes))
 
     def text(self) -> str:
         """Write the totals exactly.
@@ -85,9 +108,10 @@ class Totals:
 
 def _total(part: object) -> Total:
     match part:
-        case [str(epsilon), str(delta), str(rho), bool(summed), int(charges)]:
-            loss = Loss(Fraction(epsilon), Fraction(delta))
-            return Total(Spent(loss, Fraction(rho), summed), charges)
+        case [*spent, int(charges)] if len(spent) == 4:
+            return Total(read_spent(spent), charges)
+        case [*spent, int(charges), list(parts)]:
+            return Total(read_spent(spent), charges, Parted.read(parts))
     raise ValueError("not the totals of a ledger")
 
 
@@ -112,9 +136,7 @@ class Record(NamedTuple):
         # A lone surrogate has no UTF-8, and servers take no NUL; a query is not refused for
         # its ledger's sake.
         query = charge.query.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
-        return cls._sealed(
-            (sequence, seal), account, (query, encode(Composed(charge.events))), totals
-        )
+        return cls._sealed((sequence, seal), account, (query, _charged(charge)), totals)
 
     @classmethod
     def ordered(cls, sequence: int, seal: str, order: str, totals: Totals) -> Record:
@@ -152,16 +174,36 @@ class Record(NamedTuple):
         Raises:
             ValueError: they are no events of this version.
         """
-        match decode(self.events):
-            case Composed(parts):
-                return parts
-        raise ValueError("not the events of a charge")
+        return _read(self.events)[0]
+
+    def touched(self) -> Touched | None:
+        """Give the parts that the charge is kept under; None where it is on every unit."""
+        return _read(self.events)[1]
 
     def entry(self) -> Entry:
         """Give the row as its analyst may read it."""
         events = self.charged()
         when = datetime.fromisoformat(self.at)
         return Entry(when, self.query, events, basic(events), self.session)
+
+
+def _charged(charge: Charge) -> str:
+    events = encode(Composed(charge.events))
+    if charge.touched is None:
+        return events
+    return f'["within",{_json([charge.touched.column, charge.touched.parts])},{events}]'
+
+
+def _read(text: str) -> tuple[tuple[Event, ...], Touched | None]:
+    """Read the events of a charge, and the parts that it is on."""
+    touched: Touched | None = None
+    match json.loads(text):
+        case ["within", [str(column), [*parts]], list(events)]:
+            touched, text = Touched(column, tuple(map(int, parts))), _json(events)
+    match decode(text):
+        case Composed(composed):
+            return composed, touched
+    raise ValueError("not the events of a charge")
 
 
 def _seal(previous: str, fields: tuple[object, ...]) -> str:

@@ -88,6 +88,9 @@ def _check(table: Table) -> list[Finding]:
             _check_columns(visit, sound)
             if table.unit in sound:
                 _check_unit(visit, table.unit)
+            column = table.parting
+            if table.unit in sound and column is not None and column.name in sound:
+                _check_parts(visit, table.unit, column)
     except (pa.ArrowException, OSError):
         visit.add(Severity.FAULT, None, "a file cannot be read")
     return visit.findings
@@ -219,13 +222,9 @@ def _report(visit: _Visit, name: str, tally: _Tally) -> None:
 
 
 def _check_unit(visit: _Visit, unit: str) -> None:
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    batches = list(_batches(visit, [unit]))
-    integers = all(pa.types.is_integer(batch.schema.field(unit).type) for batch in batches)
-    type_ = pa.int64() if integers else pa.string()
-    values = pa.chunked_array([pc.cast(batch.column(unit), type_) for batch in batches], type_)
+    values = _units(list(_batches(visit, [unit])), unit)
     if values.null_count:
         text = f"{values.null_count} of {len(values)} rows have no unit: they never count"
         visit.add(Severity.WARNING, unit, text)
@@ -234,6 +233,66 @@ def _check_unit(visit: _Visit, unit: str) -> None:
     if visit.table.single and units < rows:
         text = f"rows_per_unit = 1 does not hold: {units} units have {rows} rows"
         visit.add(Severity.FAULT, unit, text)
+
+
+def _units(batches: list[pa.RecordBatch], unit: str) -> pa.ChunkedArray:
+    """Give the units of rows in one type, in which they are equal or not."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    integers = all(pa.types.is_integer(batch.schema.field(unit).type) for batch in batches)
+    type_ = pa.int64() if integers else pa.string()
+    return pa.chunked_array([pc.cast(batch.column(unit), type_) for batch in batches], type_)
+
+
+def _check_parts(visit: _Visit, unit: str, column: Column) -> None:
+    """Say of how many units some rows do not count: those beyond the first of their parts."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    batches = list(_batches(visit, list(dict.fromkeys([unit, column.name]))))
+    places = [_place(batch.column(column.name), column) for batch in batches]
+    rows = pa.table(
+        {"unit": _units(batches, unit), "place": pa.chunked_array(places, pa.int32())}
+    )
+    rows = rows.filter(pc.is_valid(rows["unit"]))
+    units = rows.group_by("unit").aggregate([("place", "min"), ("place", "max")])
+    several = int(pc.sum(pc.not_equal(units["place_min"], units["place_max"])).as_py() or 0)
+    if several:
+        text = (
+            f"{several} of {units.num_rows} units have rows in several parts: "
+            "only those of the first count"
+        )
+        visit.add(Severity.WARNING, column.name, text)
+
+
+def _place(raw: pa.Array, column: Column) -> pa.Array:
+    """Give the place of each value among the parts of a table."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    type_ = _arrow(column.type)
+    values = _in_domain(pc.cast(raw, type_, safe=False), column)
+    parts = pa.array([_scalar(part, column.type) for part in column.parts], type_)
+    return pc.fill_null(pc.index_in(values, value_set=parts), len(column.parts))
+
+
+def _in_domain(values: pa.Array, column: Column) -> pa.Array:
+    """Cut texts and clamp numbers, as a scan does."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if column.type.kind is Kind.TEXT:
+        return pc.utf8_slice_codeunits(values, 0, column.max_length)
+    if column.bounds is None:
+        return values
+    low, high = (
+        pa.scalar(_scalar(end, column.type), values.type)
+        for end in (column.bounds.low, column.bounds.high)
+    )
+    return pc.max_element_wise(
+        pc.min_element_wise(values, high, skip_nulls=False), low, skip_nulls=False
+    )
 
 
 def _arrow(type_: Type) -> pa.DataType:

@@ -16,6 +16,7 @@ from dpquery.policy.unfit import Unfit, dotted, toml_key, written
 from dpquery.policy.values import (
     read_bounds,
     read_count,
+    read_flag,
     read_grid,
     read_keys,
     read_name,
@@ -43,13 +44,23 @@ UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT})
 """Types whose values are equal exactly or not at all."""
 UNCONFIRMED = "?"
 """What a draft names as the unit column, until the owner says which it is."""
-_PRIVATE_KEYS = ("bounds", "keys", "grid", "max_length")
+_PRIVATE_KEYS = ("bounds", "keys", "grid", "max_length", "per_unit")
+_PARTING_KINDS = frozenset({Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.DATE})
+PARTS_MAX = 255
+"""Values of a column that parts a table: what each part has spent stands in every charge."""
 
 
 def read_columns(section: Section, *, public: bool) -> dict[str, Column]:
     """Read the columns under a table, in the policy's order."""
     refuse_alike(section)
-    return {name: _column(name, child, public) for name, child in _children(section)}
+    columns = {name: _column(name, child, public) for name, child in _children(section)}
+    parting = [name for name, column in columns.items() if column.per_unit]
+    if len(parting) > 1:
+        what = f"is said of two columns: {parting[0]} too"
+        why = "a unit keeps the rows of one part, and two columns could each name another."
+        unfit = Unfit(what, why, "per_unit = true for one of them", code="DPQ607")
+        raise section.child(parting[1]).refuse("per_unit", unfit)
+    return columns
 
 
 def _children(section: Section) -> Iterable[tuple[str, Section]]:
@@ -100,14 +111,37 @@ def _column(name: str, section: Section, public: bool) -> Column:
     bounds = section.read("bounds", partial(read_bounds, type_=type_), None)
     longest = section.read("max_length", read_count(1, TEXT_LONGEST), MAX_TEXT)
     keys = partial(read_keys, type_=type_, bounds=bounds, max_length=longest)
-    return Column(
+    column = Column(
         name,
         type_,
         bounds,
         section.read("keys", keys, None),
         section.read("grid", read_grid, None),
         longest,
+        section.read("per_unit", read_flag, False),
     )
+    if column.per_unit:
+        _refuse_no_parts(section, column)
+    return column
+
+
+def _refuse_no_parts(section: Section, column: Column) -> None:
+    """Refuse to part a table by a column without a short list of exact values."""
+    if column.type.kind not in _PARTING_KINDS:
+        what = f"does not apply to a column of type {column.type}"
+        why = "parts are told by values that are equal exactly: texts, integers, dates, truth."
+        remedy = "leave it out"
+    elif not column.parts:
+        what, why = "needs keys", "each of them is a part, and all other values are one more."
+        line = f"{{ type = {written(str(column.type))}, keys = [...], per_unit = true }}"
+        remedy = f"{toml_key(column.name)} = {line}"
+    elif len(column.parts) > PARTS_MAX:
+        what = f"parts a table into more than {PARTS_MAX} keys"
+        why = "the ledger holds what each part has spent."
+        remedy = "fewer keys, or leave it out"
+    else:
+        return
+    raise section.refuse("per_unit", Unfit(what, why, remedy, code="DPQ607"))
 
 
 def _refuse_unmeant(section: Section, type_: Type, public: bool) -> None:

@@ -56,6 +56,13 @@ class Column:
     grid: Fraction | None = None
     """Step of a double's grid where the policy states one."""
     max_length: int = MAX_TEXT
+    per_unit: bool = False
+    """Whether only those rows of a unit count that have the first value among its own."""
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        """The values that part a table, in the policy's order; all others are one more part."""
+        return (False, True) if self.type.kind is Kind.BOOLEAN else self.keys or ()
 
     @property
     def interval(self) -> Interval:
@@ -111,6 +118,11 @@ class Table:
     public: bool = False
     unique: tuple[str, ...] = ()
     """Columns of a public table whose values, taken together, occur once."""
+
+    @property
+    def parting(self) -> Column | None:
+        """The column whose values part the units of this table; at most one does."""
+        return next((column for column in self.columns.values() if column.per_unit), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from itertools import count
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused
-from dpquery.expr import ColumnRef, Expr, Scalar, longest_of
+from dpquery.expr import Code, ColumnRef, Expr, Scalar, longest_of
 from dpquery.ir import Contribution, Literal
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy, Table
@@ -148,7 +148,8 @@ class Context(ABC):
         number = self.numbers()
         columns = {c.name: column_ref(c, number, span) for c in table.columns.values()}
         owners = frozenset() if table.unit is None else frozenset({fold(table.unit)})
-        return Derived(TableScan(span, table.name, number), columns, owners, table)
+        scan = TableScan(span, table.name, number, _part(table, columns))
+        return Derived(scan, columns, owners, table)
 
     def _cte(self, node: exp.Table) -> exp.CTE | None:
         """Find what WITH calls so: the innermost, and no table of the policy before it."""
@@ -223,6 +224,15 @@ class Context(ABC):
                 )
             )
         return dict(zip(old, whole, strict=True))
+
+
+def _part(table: Table, columns: Mapping[str, Expr]) -> Code | None:
+    """Give the place of a row among the parts of a table; None where a unit has one anyway."""
+    column = table.parting
+    if column is None or table.unit is None or table.single:
+        return None
+    last = len(column.parts) - 1
+    return Code(columns[column.name], Fraction(1), 0, last, values=column.parts)
 
 
 def _listed(node: exp.Expr) -> Sequence[exp.Identifier] | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dpquery import connect
 from dpquery.policy.load import load_policy
 from dpquery.shell.main import main
 from dpquery.zcdp import rho_below
@@ -69,6 +70,14 @@ def test_a_ledger_on_a_server_is_stated_as_the_page_says(samples):
     ledger = load_policy(samples / "own.toml").ledger
     assert str(ledger.server) == "postgresql://db.example.org/privacy, schema dpquery"
     assert ledger.high_water == samples / "ledger.mark"
+
+
+def test_the_policy_with_parts_explains_a_query_as_printed(samples):
+    (policy,), (lines,) = blocks("parts.md", "toml"), blocks("parts.md", "text")
+    (samples / "own.toml").write_text(policy, "utf-8")
+    query = "SELECT DP_COUNT(*, eps=0.5) FROM visits WHERE region = 'north'"
+    with connect(samples / "own.toml", epsilon=1) as session:
+        assert str(session.explain(query)).endswith(lines.strip())
 
 
 def test_the_analysts_python_runs(samples):

@@ -63,6 +63,7 @@ WINDOW = (
     "lag(j) OVER (PARTITION BY unit ORDER BY i) AS b FROM t) q"
 )
 PAIRS = "SELECT DP_COUNT(DISTINCT unit, eps=1) FROM t GROUP BY k"
+PARTED = COUNT + "s WHERE i > 3"
 QUANTILE = "SELECT DP_MEDIAN(i, eps=1) FROM t WHERE j > 2"
 
 ROWS = [
@@ -115,6 +116,16 @@ ROWS = [
     (WINDOW, r"PARTITION BY u ", 'PARTITION BY "0.i" '),
     (WINDOW, r"PARTITION BY u ", ""),
     (WINDOW, r"PARTITION BY u, ", "PARTITION BY "),
+    (PARTED, r' AND \(\("unit", coalesce.*?"unit"\)\)', ""),  # all parts of a unit
+    (PARTED, "min", "max"),  # another part
+    (PARTED, "THEN 1", "THEN 0"),
+    (PARTED, r"(END,) 3\)", r"\1 0)"),
+    (PARTED, r'left\("k"', 'left("i"'),
+    (PARTED, r"END, 3\)\) IN", "END, 2)) IN"),
+    (PARTED, "IN (.SELECT)", r"NOT IN \1"),
+    (PARTED, 'GROUP BY "unit"', 'GROUP BY "unit", "k"'),  # parts of each part
+    (PARTED, ' GROUP BY "unit"', ' AND "k" IS NOT NULL GROUP BY "unit"'),  # of fewer rows
+    (PARTED, r"(min.*?read_parquet\(\[.*?), .*?\]", r"\1]"),
     (WINDOW, r'\* EXCLUDE \("1.twin"\)', "*"),
 ]
 SUMS = [
@@ -161,7 +172,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
     public.close()
 
 
-@pytest.mark.parametrize("text", [TABLE, JOIN, PUBLIC, SEMI, UNION, UNITS, WINDOW, PAIRS])
+@pytest.mark.parametrize(
+    "text", [TABLE, PARTED, JOIN, PUBLIC, SEMI, UNION, UNITS, WINDOW, PAIRS]
+)
 def test_a_text_is_found_right(written: Written, text: str):
     sql = written.sql(text)
     for _, query in sql.queries():
@@ -194,7 +207,7 @@ def test_sums_that_read_or_do_more_are_refused(
 
 
 def test_another_trees_text_is_refused(written: Written):
-    texts = [TABLE, JOIN, PUBLIC, SEMI, UNION, UNITS, WINDOW]
+    texts = [TABLE, PARTED, JOIN, PUBLIC, SEMI, UNION, UNITS, WINDOW]
     for one in texts:
         for other in set(texts) - {one}:
             mixed = written.sql(one)

@@ -130,6 +130,32 @@ def test_rows_of_undeclared_keys_are_counted_and_texts_are_cut_first(
     ]
 
 
+@pytest.mark.parametrize(
+    ("declared", "values"),
+    [
+        (
+            "type = 'text', keys = ['aa', 'b'], max_length = 2",
+            ["aab", "aa", "b", None, "c", "b"],
+        ),
+        ("type = 'integer', keys = [9, 0], bounds = [0, 9]", [10, 9, -5, 3, None, 0]),
+        ("type = 'boolean'", [True, True, False, None, None, False]),
+        (
+            "type = 'date', keys = [2020-01-01, 2020-01-02]",
+            [date(2020, 1, day) for day in (1, 1, 2, 3, 4, 2)],
+        ),
+    ],
+)
+def test_units_with_rows_in_several_parts_are_counted(
+    found: Callable[..., Found], declared: str, values: list[object]
+) -> None:
+    policy = private(f"x = {{ {declared}, per_unit = true }}")
+    sound = pa.table({"id": [1, 1, 2, 3, 3, 2], "x": values})
+    assert not any("parts" in text for _, _, text in found(policy, t=sound))
+    several = pa.table({"id": [1, 1, 1, 3, None, 3], "x": values})
+    text = "2 of 2 units have rows in several parts: only those of the first count"
+    assert ("warning", "x", text) in found(policy, t=several)
+
+
 def test_a_missing_column_and_a_type_that_does_not_widen_are_faults(
     found: Callable[..., Found],
 ) -> None:

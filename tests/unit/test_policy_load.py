@@ -38,7 +38,7 @@ max_rows_contributed = 3
 max_groups_contributed = 2
 [tables.people.columns]
 age = { type = "integer", bounds = [0, 120] }
-dept = { type = "text", keys = ["eng", "ops"], max_length = 8 }
+dept = { type = "text", keys = ["eng", "ops"], max_length = 8, per_unit = true }
 salary = { type = "double", bounds = [0, 0.1], grid = 0.01 }
 rating = { type = "decimal(3, 1)", bounds = [1, 5.0], keys = [1.5, 2] }
 hired = { type = "date", bounds = [2000-01-01, 2030-12-31] }
@@ -101,6 +101,7 @@ def test_every_key_is_read_exactly(place: Path) -> None:
     assert people.columns["age"].bounds == Bounds(0, 120)
     assert people.columns["dept"].keys == ("eng", "ops")
     assert people.columns["dept"].max_length == 8
+    assert (people.parting, policy.tables["stored"].parting) == (people.columns["dept"], None)
     assert people.columns["salary"].bounds == Bounds(Fraction(0), Fraction(1, 10))
     assert people.columns["salary"].grid == Fraction(1, 100)
     assert people.columns["rating"].type == Type(Kind.DECIMAL, 3, 1)
@@ -280,6 +281,11 @@ CASES = [
     column('type = "text", max_length = 0', "max_length"),
     column('type = "text", max_length = 65537', "max_length"),
     column('type = "double", max_length = 5', "max_length", "DPQ607"),
+    # parts
+    column('type = "text", per_unit = true', "per_unit", "DPQ607", "x = {"),
+    column('type = "text", keys = ["a"], per_unit = 1', "per_unit"),
+    column('type = "double", keys = [1], per_unit = true', "per_unit", "DPQ607"),
+    column(f'type = "integer", keys = {[*range(256)]}, per_unit = true', "per_unit", "DPQ607"),
     # units
     Case(
         UNIT,

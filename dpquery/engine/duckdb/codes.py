@@ -9,7 +9,14 @@ from fractions import Fraction
 
 from dpquery.engine.duckdb.connection import quoted
 from dpquery.engine.duckdb.render import Rows, kept_key
-from dpquery.engine.duckdb.values import SHORT_DIGITS, Values, cast, constant, storage
+from dpquery.engine.duckdb.values import (
+    SHORT_DIGITS,
+    Values,
+    cast,
+    constant,
+    place_sql,
+    storage,
+)
 from dpquery.ir import (
     Code,
     ColumnRef,
@@ -24,7 +31,7 @@ from dpquery.ir import (
 )
 from dpquery.policy.model import Column, Table
 from dpquery.relations import only_table, tables_of
-from dpquery.types import DECIMAL_DIGITS, EPOCH, INTEGER, UNKNOWN, Interval, Kind, Type
+from dpquery.types import DECIMAL_DIGITS, EPOCH, INTEGER, Interval, Kind, Type
 
 __all__ = ["code_sql", "key_sql", "short_text", "value_sql", "wanted_columns"]
 
@@ -35,7 +42,7 @@ def code_sql(rows: Values, code: Code) -> str:
     """Write the code of an expression: NULL where it is NULL, else an integer in its range."""
     value, type_ = rows.value(code.expr), code.expr.type
     if code.values:
-        return _place(value, code)
+        return place_sql(value, code)
     if type_.kind is Kind.BOOLEAN:
         return cast(value, "BIGINT")
     if not _inside(code):
@@ -52,19 +59,6 @@ def code_sql(rows: Values, code: Code) -> str:
         case _:
             number = cast(value, _storage(code.low, code.high))
     return _less_origin(number, code)
-
-
-def _place(value: str, code: Code) -> str:
-    """Write which of some listed values it is."""
-    listed = (
-        f"WHEN {_listed(each, code)} THEN {place}" for place, each in enumerate(code.values)
-    )
-    return f"CASE {value} {' '.join(listed)} END"
-
-
-def _listed(value: Scalar, code: Code) -> str:
-    domain = Interval.point(value) if isinstance(value, int | Fraction) else UNKNOWN
-    return constant(value, code.expr.type, domain)
 
 
 def _less_origin(number: str, code: Code) -> str:

@@ -16,8 +16,16 @@ import duckdb
 
 from dpquery.engine.duckdb.codes import short_text
 from dpquery.engine.duckdb.connection import execute, text
-from dpquery.engine.duckdb.render import Origin, clamped, held_name, kept_key
+from dpquery.engine.duckdb.render import (
+    Origin,
+    Place,
+    Rows,
+    clamped,
+    held_name,
+    kept_key,
+)
 from dpquery.engine.files import Fingerprint
+from dpquery.ir import Code
 from dpquery.policy.model import Table
 from dpquery.types import Kind
 
@@ -51,25 +59,32 @@ class Held:
         self._share = SHARE // 2 + secrets.randbelow(SHARE // 2)
 
     def origin(
-        self, table: Table, files: str, state: Fingerprint, names: Set[str], *, often: bool
+        self,
+        read: Place,
+        part: Code | None,
+        state: Fingerprint,
+        names: Set[str],
+        *,
+        often: bool,
     ) -> Origin:
         """Give where a scan reads its columns: from memory if they are kept, or are now.
 
         Args:
-            table: the table.
-            files: what stands after FROM for its files.
+            read: the table, and its files.
+            part: which part of the table a row lies in, where a unit keeps one part alone.
             state: the state of the files.
             names: what the scan reads: `c:` and a column, or `k:` and a key column.
             often: whether it will ask several times.
         """
-        entry = self._entry(table, files, state)
+        table = read.table
+        entry = self._entry(table, read.origin.sql, state)
         if names <= entry.kept and entry.name:
             return Origin(entry.name, held=True)
         wanted = (often or names <= entry.asked) and self._fits(table, entry, names)
-        if wanted and self._keep(table, files, entry, names):
+        if wanted and self._keep(read, part, entry, names):
             return Origin(entry.name, held=True)
         entry.asked |= names
-        return Origin(files, held=False)
+        return read.origin
 
     def _entry(self, table: Table, files: str, state: Fingerprint) -> _Entry:
         entry = self._entries.get(table.name)
@@ -85,19 +100,18 @@ class Held:
         others = sum(e.bytes for e in self._entries.values() if e is not entry)
         return others + entry.rows * _width(table, entry.kept | names) <= self._share
 
-    def _keep(self, table: Table, files: str, entry: _Entry, names: Set[str]) -> bool:
+    def _keep(self, read: Place, part: Code | None, entry: _Entry, names: Set[str]) -> bool:
         """Read the columns once more, with those kept before; say whether memory held them."""
         self._drop(entry)
         self._made += 1
         name, wanted = f"kept{self._made}", sorted(entry.kept | names)
-        read = Origin(files, held=False)
+        table, where = read.table, ""
         columns = [self._column(table, entry, token) for token in wanted]
-        where = ""
         if table.unit is not None:
-            columns.insert(0, f"{read.unit(table)} AS u")
-            where = f" WHERE {read.unit(table)} IS NOT NULL"
+            columns.insert(0, f"{read.unit} AS u")
+            where = f" WHERE {' AND '.join(Rows(read).counted(part))}"
         listed = ", ".join(columns) or "1 AS one"
-        query = f"CREATE TABLE {name} AS SELECT {listed} FROM {files}{where}"
+        query = f"CREATE TABLE {name} AS SELECT {listed} FROM {read.origin.sql}{where}"
         try:
             execute(self._connection, query)
         except duckdb.OutOfMemoryException:

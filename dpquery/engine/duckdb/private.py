@@ -147,7 +147,9 @@ class DuckDBEngine:
         assert self._held is not None  # noqa: S101 - made with the connection
         names = wanted_columns(scan, table)
         often = any(isinstance(measure, Histogram) for measure in scan.measures)
-        return self._held.origin(table, _files(table), state, names, often=often)
+        read = Place(table, Origin(_files(table), held=False))
+        part = next(o.part for o in tables_of(scan.relation) if o.table == table.name)
+        return self._held.origin(read, part, state, names, often=often)
 
     def _started(self) -> duckdb.DuckDBPyConnection:
         """Open DuckDB on first use, so that connecting touches no private file."""

@@ -13,8 +13,8 @@ from typing import Any
 
 from dpquery.engine.duckdb.connection import quoted
 from dpquery.engine.duckdb.schema import duckdb_name
-from dpquery.engine.duckdb.values import Values, cast, constant, literal
-from dpquery.ir import ColumnRef, Compare, Expr, Filter, Literal, Relation, TableScan
+from dpquery.engine.duckdb.values import Values, cast, constant, literal, place_sql
+from dpquery.ir import Code, ColumnRef, Compare, Expr, Filter, Literal, Relation, TableScan
 from dpquery.policy.model import Column, Table
 from dpquery.rowfunctions.ranges import conjuncts
 from dpquery.types import Kind
@@ -26,7 +26,8 @@ __all__ = ["Origin", "Place", "Rows", "clamped", "held_name", "kept_key"]
 class Origin:
     """Where a table's rows are read: from its files, or from columns kept in memory.
 
-    What is kept is clamped, and rows without a unit are not among it.
+    What is kept is clamped, and rows that do not count are not among it: those without a unit,
+    and those of another part of the table than their unit's first.
     """
 
     sql: str
@@ -84,9 +85,21 @@ class Rows(Values):
             relation = relation.source
         assert isinstance(relation, TableScan)  # noqa: S101 - the tree has no other relation
         if self.table.unit is not None and not self.origin.held:
-            conditions.insert(0, f"{quoted(self.table.unit)} IS NOT NULL")
+            conditions[:0] = self.counted(relation.part)
         where = " WHERE " + " AND ".join(f"({c})" for c in conditions) if conditions else ""
         return f"{self.origin.sql}{where}"
+
+    def counted(self, part: Code | None) -> list[str]:
+        """Write which rows of the files count: those of a unit, and of its first part alone."""
+        unit = quoted(self.table.unit or "")
+        owned = f"{unit} IS NOT NULL"
+        if part is None:
+            return [owned]
+        place = f"coalesce({place_sql(self.value(part.expr), part)}, {len(part.values)})"
+        first = (
+            f"SELECT {unit}, min({place}) FROM {self.origin.sql} WHERE {owned} GROUP BY {unit}"
+        )
+        return [owned, f"({unit}, {place}) IN ({first})"]
 
     def _filter(self, part: Expr) -> str:
         """Write one part of WHERE: on the raw column where the clamp cannot change its truth.

@@ -23,9 +23,10 @@ from typing import Any
 
 import duckdb
 
+from dpquery.engine.duckdb.counted import column, plain
 from dpquery.engine.duckdb.parsed import Node, insist, parsed, require_expression, walk
 from dpquery.engine.duckdb.scan import ScanSQL
-from dpquery.engine.duckdb.shape import Shape, column, inner, listed, plain
+from dpquery.engine.duckdb.shape import Shape, inner, listed
 from dpquery.engine.duckdb.vocabulary import ROW_FUNCTIONS, SUM_FUNCTIONS
 from dpquery.errors import internal
 from dpquery.ir import Scan, columns_read

@@ -10,6 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dpquery.engine.duckdb.counted import (
+    column,
+    constant,
+    equal,
+    path,
+    plain,
+    reader,
+    require_counted,
+)
 from dpquery.engine.duckdb.parsed import Node, insist, require_expression, walk
 from dpquery.engine.duckdb.render import Place
 from dpquery.engine.duckdb.vocabulary import ROW_FUNCTIONS, UNIT_FUNCTIONS, WINDOW_FUNCTIONS
@@ -42,22 +51,6 @@ _KINDS = {
     (False, True): "RIGHT",
     (True, True): "FULL",
 }
-
-
-def column(*path: str) -> Node:
-    """Give a name as it is parsed."""
-    return {"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": list(path)}
-
-
-def _equal(left: Node, right: Node) -> Node:
-    return {"class": "COMPARISON", "type": "COMPARE_EQUAL", "left": left, "right": right}
-
-
-def plain(node: Node, *clauses: str) -> None:
-    """Insist on a SELECT with these clauses and no others, and no word beside them."""
-    named = {"type", "select_list", "from_table", "aggregate_handling", *clauses}
-    insist(node.get("type") == "SELECT_NODE" and set(node) == named, f"SELECT with {clauses}")
-    insist(node["aggregate_handling"] == "STANDARD_HANDLING", "groups that are written")
 
 
 def inner(source: Node, alias: str | None = None) -> Node:
@@ -143,19 +136,18 @@ class Shape:
             insist(
                 set(source) <= {"type", "table_name", "schema_name", "catalog_name"}, "alone"
             )
-            path = [source.get(f"{k}_name") for k in ("catalog", "schema", "table")]
-            insist(path == _path(place), f"the rows of {table.name}")
+            found = [source.get(f"{k}_name") for k in ("catalog", "schema", "table")]
+            insist(found == path(place), f"the rows of {table.name}")
         else:
             insist(set(source) == {"type", "function"}, "a reader of files")
-            wanted = _reader([str(path) for path in table.source.paths])
+            wanted = reader([str(file) for file in table.source.paths])
             insist(source["function"] == wanted, f"the files of {table.name}")
         where = node.get("where_clause")
+        asked = where["children"] if where and _and(where) else [where] if where else []
         if table.unit is not None and not held:
-            dropped = {"class": "OPERATOR", "type": "OPERATOR_IS_NOT_NULL"}
-            first = where and where["children"][0] if where and _and(where) else where
-            insist(first == {**dropped, "children": [column(table.unit)]}, "rows with a unit")
+            asked = require_counted(asked, table.unit, scan.part, source)
         allowed = frozenset(names | ({unit} if unit is not None else set()))
-        require_expression([where], allowed, ROW_FUNCTIONS)
+        require_expression(asked, allowed, ROW_FUNCTIONS)
         return allowed
 
     # What follows are the nodes.
@@ -234,7 +226,7 @@ class Shape:
         sides = [column("a", "u"), column("b", "u")]
         insist(node["select_list"][0] == {**owner, "children": sides}, "the common owner")
         insist(listed(node)[1:] == self.names(*numbers(join)), "the columns of both")
-        self._on(source["condition"], _equal(*sides), join)
+        self._on(source["condition"], equal(*sides), join)
         self._side(inner(source["left"], "a"), join.left, join.limit)
         self._side(inner(source["right"], "b"), join.right, join.limit)
 
@@ -258,7 +250,7 @@ class Shape:
             )
             where = where["children"][0]
         found = self._exists(where)
-        self._on(found["where_clause"], _equal(column("b", "u"), column("a", "u")), join)
+        self._on(found["where_clause"], equal(column("b", "u"), column("a", "u")), join)
         self._side(inner(node["from_table"], "a"), join.source, join.limit)
         self._side(inner(found["from_table"], "b"), join.other, join.limit)
 
@@ -266,7 +258,7 @@ class Shape:
         insist(where.get("subquery_type") == "EXISTS", "EXISTS")
         found: Node = where["subquery"]["node"]
         plain(found, "where_clause")
-        insist(found["select_list"] == [_constant("INTEGER", "1")], "whether there are rows")
+        insist(found["select_list"] == [constant("INTEGER", "1")], "whether there are rows")
         return found
 
     def _side(self, node: Node, side: Relation, limit: int | None) -> None:
@@ -285,14 +277,14 @@ class Shape:
         few, many = arms[0], inner(arms[1]["from_table"])
         insist(few["where_clause"].get("type") == "OPERATOR_NOT", "the units that have few")
         same = self._exists(few["where_clause"]["children"][0])["where_clause"]
-        insist(same == _equal(column("h", "u"), column("s", "u")), "whose rows they are")
+        insist(same == equal(column("h", "u"), column("s", "u")), "whose rows they are")
         insist(many["from_table"]["condition"] == same, "the units that have many")
         for place, kind in (
             (many["qualify"], "COMPARE_LESSTHANOREQUALTO"),
             (counted["having"], "COMPARE_GREATERTHAN"),
         ):
             insist(place["type"] == kind, "a limit of rows")
-            insist(place["right"] == _constant("INTEGER", str(limit)), "the limit of the tree")
+            insist(place["right"] == constant("INTEGER", str(limit)), "the limit of the tree")
         self._within([many["qualify"]["left"]], column("s", "u"))
 
     def _per_unit(self, node: Node, relation: PerUnit) -> None:
@@ -338,31 +330,3 @@ class Shape:
 
 def _and(node: Node) -> bool:
     return node.get("type") == "CONJUNCTION_AND"
-
-
-def _path(place: Place) -> list[str | None]:
-    """Give catalogue, schema and name of rows in a DuckDB file, or in memory."""
-    if place.origin.held:
-        return [None, None, place.origin.sql]
-    source = place.table.source
-    assert not isinstance(source, Files)  # noqa: S101 - the caller looked
-    return [str(source.database), "main", source.table]
-
-
-def _reader(paths: Sequence[str]) -> Node:
-    """Give the reading of files as it is parsed."""
-    texts = [_constant("STRING", path) for path in paths]
-    settings = {"union_by_name": "true", "hive_partitioning": "false", "filename": "false"}
-    arguments = [_call("list_value", texts)]
-    arguments += [_equal(column(n), _constant("BOOLEAN", v)) for n, v in settings.items()]
-    return _call("read_parquet", arguments)
-
-
-def _call(name: str, arguments: Sequence[Node]) -> Node:
-    kind = {"class": "FUNCTION", "type": "FUNCTION", "function_name": name}
-    return {**kind, "arguments": [{"expression": each} for each in arguments]}
-
-
-def _constant(kind: str, text: str) -> Node:
-    literal = {"kind": kind, "text": text}
-    return {"class": "CONSTANT", "type": "VALUE_CONSTANT", "literal": literal}

@@ -17,6 +17,7 @@ from dpquery.expr import Constant
 from dpquery.ir import (
     Apply,
     Arithmetic,
+    Code,
     ColumnRef,
     Compare,
     Expr,
@@ -27,12 +28,22 @@ from dpquery.ir import (
     Negate,
     Not,
     Operator,
+    Scalar,
     Widen,
 )
 from dpquery.rowfunctions import named
-from dpquery.types import INT64, WIDEST_EXACT, Interval, Kind, Type
+from dpquery.types import INT64, UNKNOWN, WIDEST_EXACT, Interval, Kind, Type
 
-__all__ = ["NAN", "SHORT_DIGITS", "Values", "cast", "constant", "literal", "storage"]
+__all__ = [
+    "NAN",
+    "SHORT_DIGITS",
+    "Values",
+    "cast",
+    "constant",
+    "literal",
+    "place_sql",
+    "storage",
+]
 
 NAN = "CAST('nan' AS DOUBLE)"
 SHORT_DIGITS = 18
@@ -224,6 +235,19 @@ def constant(value: int | Fraction | str | bool | date, type_: Type, domain: Int
             text(_point(int(scaled), type_.scale)), decimal_storage(type_.scale, domain)
         )
     return cast(str(int(value)), storage(type_, domain))
+
+
+def place_sql(value: str, code: Code) -> str:
+    """Write which of some listed values it is."""
+    listed = (
+        f"WHEN {_listed(each, code)} THEN {place}" for place, each in enumerate(code.values)
+    )
+    return f"CASE {value} {' '.join(listed)} END"
+
+
+def _listed(value: Scalar, code: Code) -> str:
+    domain = Interval.point(value) if isinstance(value, int | Fraction) else UNKNOWN
+    return constant(value, code.expr.type, domain)
 
 
 def _point(scaled: int, scale: int) -> str:

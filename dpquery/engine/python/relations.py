@@ -14,7 +14,7 @@ from itertools import count
 from dpquery.engine.base import PublicRows
 from dpquery.engine.python.rows import plain_rows, read_rows
 from dpquery.engine.python.values import code_of
-from dpquery.ir import ColumnRef, Expr, Filter, Relation, TableScan
+from dpquery.ir import Code, ColumnRef, Expr, Filter, Relation, TableScan, columns_of
 from dpquery.policy.model import Table
 from dpquery.relations import (
     Aggregate,
@@ -54,7 +54,7 @@ class Relations:
         """Give the rows of a relation."""
         match relation:
             case TableScan():
-                return list(self._table(relation))
+                return self._table(relation)
             case Filter(source=source, condition=condition):
                 return [r for r in self.rows(source) if evaluate(condition, r[1]) is True]
             case Project(source=source, number=number, outputs=outputs):
@@ -76,14 +76,19 @@ class Relations:
             case Windowed():
                 return self._windowed(relation)
 
-    def _table(self, scan: TableScan) -> Iterator[Owned]:
+    def _table(self, scan: TableScan) -> list[Owned]:
         """Read a table; where it names no unit, each row is its own."""
         table, rows = self.tables[scan.table], count()
         names = [ref.name for ref in self.used if ref.of == scan.number]
-        for unit, row in read_rows(table, names):
+        if scan.part is not None:
+            names += [ref.name for ref in columns_of(scan.part.expr).values()]
+        owned: list[Owned] = []
+        for unit, row in read_rows(table, list(dict.fromkeys(names))):
             owner = next(rows) if table.unit is None else unit
             if owner is not None:
-                yield owner, {(scan.number, name): _settled(v) for name, v in row.items()}
+                values = {(scan.number, name): _settled(v) for name, v in row.items()}
+                owned.append((owner, values))
+        return owned if scan.part is None else _first_parts(scan.part, owned)
 
     def _public(self, join: PublicJoin) -> Iterator[Owned]:
         names = {ref.name: ref for ref in self.used if ref.of == join.number}
@@ -167,6 +172,17 @@ class Relations:
             for row, value in zip(made, values, strict=True):
                 row[node.number, column.name] = value
         return [(unit, {**row, **new}) for (unit, row), new in zip(rows, made, strict=True)]
+
+
+def _first_parts(part: Code, rows: Sequence[Owned]) -> list[Owned]:
+    """Give the rows that lie in the first part of their unit; what has no place comes last."""
+    last = len(part.values)
+    placed = [(last if (at := code_of(part, row)) is None else at) for _, row in rows]
+    first: dict[Value, int] = {}
+    for (unit, _), place in zip(rows, placed, strict=True):
+        first[unit] = min(place, first.get(unit, last))
+    pairs = zip(rows, placed, strict=True)
+    return [(unit, row) for (unit, row), place in pairs if place == first[unit]]
 
 
 def _meets(condition: Expr | None, row: Row) -> bool:

@@ -1,0 +1,214 @@
+"""Charges on a part of the units, and what all of them together cost any one unit.
+
+A table is parted by a column of which every unit has one value, since scans keep no other rows
+of it. A charge on one part moves nothing when a unit of another part is added or removed. So a
+unit loses what was charged on its own part, and what was charged on all: the most that anybody
+loses is the largest sum over the parts, and not the sum of all.
+
+* A charge is on the parts of one column. Columns of several tables part units in several ways,
+  and a unit has a part in each: the largest sums of all columns add up.
+* Where a unit is replaced by another, both lose: one leaves a part, the other enters another.
+  There the two largest sums of a column add up, and a charge on several parts is on all.
+* A unit keeps its part while the data and the policy's words on the column are the same. So
+  sums are kept by these words; when a new version of the data begins, the largest of them are
+  what every unit may have lost, and parts begin at nothing.
+
+The sums only grow. For two neighbours it is fixed which parts they differ in, and what was
+charged on these alone is what they have lost, however questions followed from answers: so each
+filter that holds for the sum of charges holds for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import reduce
+
+from dpquery.budget.accountant import NOTHING, Spent
+from dpquery.privacy import Loss, Neighbours
+
+__all__ = [
+    "EITHER",
+    "EVERYBODY",
+    "NO_PARTS",
+    "Counting",
+    "Parted",
+    "Touched",
+    "read_spent",
+    "texts",
+]
+
+
+FEW = 3
+"""Names of parts that fit into a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """The parts of a table in which a charge may tell of units."""
+
+    column: str
+    """A name for the column and all that the policy says of it and of its table."""
+    parts: tuple[int, ...]
+    """By number; there is none that could be left out where all are there."""
+    names: tuple[str, ...] = field(default=(), compare=False)
+    """What all parts of the column are called, for messages."""
+    of: str = field(default="", compare=False)
+    """What the column and its table are called, for messages."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether no part is left out."""
+        return len(self.parts) == len(self.names)
+
+    @property
+    def told(self) -> str:
+        """Say which parts of how many they are."""
+        many = "all" if self.whole else f"{len(self.parts)} of"
+        return f"{many} {len(self.names)} parts of {self.of}"
+
+    @property
+    def named(self) -> str:
+        """Name the parts, where they are few."""
+        names = [self.names[part] for part in self.parts]
+        return " or ".join(names) if len(names) <= FEW else f"these {len(names)} parts"
+
+
+EVERYBODY: None = None
+"""What a charge touches that could tell of any unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """What fixes how parts add up."""
+
+    version: int = 0
+    """Of the data."""
+    pairs: bool = True
+    """Whether neighbours can differ in two parts."""
+
+    @classmethod
+    def of(cls, version: int, neighbours: str | None) -> Counting:
+        """Count under a neighbouring relation; where none was promised, under either."""
+        return cls(version, neighbours != Neighbours.ADD_REMOVE.value)
+
+    def kept(self, touched: Touched | None) -> Touched | None:
+        """Give the parts that a charge is kept under; None where it is kept under none."""
+        if touched is None or not touched.parts or touched.whole:
+            return None
+        return None if self.pairs and len(touched.parts) > 1 else touched
+
+
+EITHER = Counting()
+"""How parts add up whatever the neighbours, before anything is published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """What was charged on parts alone, by column and part, in one version of the data."""
+
+    version: int = 0
+    columns: Mapping[str, Mapping[int, Spent]] = field(default_factory=dict)
+
+    def plus(self, spent: Spent, version: int, touched: Touched) -> Parted:
+        """Add a charge on some parts, in the version that these are of."""
+        before = self.columns.get(touched.column, {})
+        added = {part: before.get(part, NOTHING) + spent for part in touched.parts}
+        return Parted(version, {**self.columns, touched.column: {**before, **added}})
+
+    def most(self, counting: Counting, touched: Touched | None = EVERYBODY) -> Spent:
+        """Give the most that a unit has lost, of those that may be in the parts touched."""
+        kept = counting.kept(touched)
+        if kept is not None and self.version != counting.version:
+            kept = None  # units may have moved since
+        return sum(
+            (
+                _most(sums, counting, kept if kept and kept.column == column else None)
+                for column, sums in self.columns.items()
+            ),
+            NOTHING,
+        )
+
+    def listed(self) -> list[object]:
+        """Give the numbers, exactly, as texts."""
+        columns = [
+            [column, [[part, *texts(spent)] for part, spent in sorted(sums.items())]]
+            for column, sums in sorted(self.columns.items())
+        ]
+        return [self.version, columns]
+
+    @classmethod
+    def read(cls, listed: object) -> Parted:
+        """Read what `listed` gave.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        match listed:
+            case [int(version), [_, *_] as columns]:
+                return cls(version, dict(map(_column, columns)))
+        raise ValueError("not the parts of a ledger")
+
+
+NO_PARTS = Parted()
+
+
+def _column(part: object) -> tuple[str, dict[int, Spent]]:
+    match part:
+        case [str(column), [_, *_] as sums]:
+            return column, dict(map(_sum, sums))
+    raise ValueError("not the parts of a ledger")
+
+
+def _sum(part: object) -> tuple[int, Spent]:
+    match part:
+        case [int(number), *rest]:
+            return number, read_spent(rest)
+    raise ValueError("not the parts of a ledger")
+
+
+def _most(sums: Mapping[int, Spent], counting: Counting, kept: Touched | None) -> Spent:
+    """Give the most that is spent on one part among some, and where two differ, on two."""
+    within = [sums.get(part, NOTHING) for part in kept.parts] if kept else list(sums.values())
+    if not counting.pairs:
+        return reduce(_larger, within, NOTHING)
+    if kept:
+        others = (spent for part, spent in sums.items() if part not in kept.parts)
+        return within[0] + reduce(_larger, others, NOTHING)
+    return _two_largest(within)
+
+
+def _larger(one: Spent, other: Spent) -> Spent:
+    """Give the larger of each number: what bounds both."""
+    epsilon = max(one.loss.epsilon, other.loss.epsilon)
+    loss = Loss(epsilon, max(one.loss.delta, other.loss.delta))
+    return Spent(loss, max(one.rho, other.rho), one.summed and other.summed)
+
+
+def _two_largest(sums: Iterable[Spent]) -> Spent:
+    """Give the two largest of each number, added up: what bounds any two."""
+    found = list(sums)
+
+    def two(numbers: Iterable[Fraction]) -> Fraction:
+        return sum(sorted(numbers)[-2:], Fraction(0))
+
+    epsilon, delta = two(s.loss.epsilon for s in found), two(s.loss.delta for s in found)
+    return Spent(Loss(epsilon, delta), two(s.rho for s in found), all(s.summed for s in found))
+
+
+def texts(spent: Spent) -> tuple[str, str, str, bool]:
+    """Give the numbers of what is spent, exactly, as texts."""
+    return str(spent.loss.epsilon), str(spent.loss.delta), str(spent.rho), spent.summed
+
+
+def read_spent(listed: Iterable[object]) -> Spent:
+    """Read what `texts` gave.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    match tuple(listed):
+        case (str(epsilon), str(delta), str(rho), bool(summed)):
+            return Spent(Loss(Fraction(epsilon), Fraction(delta)), Fraction(rho), summed)
+    raise ValueError("not a total of a ledger")

@@ -1,0 +1,152 @@
+"""In which parts of a table a scan looks, by what WHERE asks of the column that parts it.
+
+A table is parted by a column that the policy declares `per_unit`. Every scan keeps the rows of
+one part of each unit, so that a scan which asks for other parts sees no row of the unit: from
+no rows, every node of a relation over one table makes no rows.
+
+Looked for are conditions that hold for all rows at once: what stands between outer ANDs, over
+the column as the table has it. All else, an OR or a value that is computed, leaves out no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+
+from dpquery.budget.parts import EVERYBODY, Touched
+from dpquery.expr import ColumnRef, Compare, Comparison, Expr, In, Literal, Not
+from dpquery.ir import Scan
+from dpquery.policy.model import Column, DatabaseTable, Policy, Table
+from dpquery.relations import (
+    Filter,
+    Output,
+    PerUnit,
+    Project,
+    Relation,
+    TableScan,
+    sources,
+    tables_of,
+)
+from dpquery.rowfunctions.ranges import conjuncts
+from dpquery.source import Span
+from dpquery.types import BOOLEAN
+
+__all__ = ["every_part", "touched"]
+
+Asked = frozenset[int]
+"""Parts, by number."""
+Places = frozenset[tuple[int, str]]
+"""Columns, by relation and name."""
+_NOWHERE = Span(0, 0)
+
+
+def touched(scans: Iterable[Scan], policy: Policy) -> Touched | None:
+    """Give the parts that some scans look in together; None where they could be any.
+
+    Scans of several tables, of one table twice, or of tables that are parted by nothing could
+    look anywhere.
+    """
+    found: set[int] = set()
+    parted: dict[str, tuple[Table, Column]] = {}
+    for scan in scans:
+        read = tables_of(scan.relation)
+        table = policy.tables[read[0].table]
+        column = table.parting
+        if len(read) > 1 or column is None:
+            return EVERYBODY
+        parted[table.name] = (table, column)
+        found |= _asked(scan.relation, column)[0]
+    if len(parted) != 1 or not found:
+        return EVERYBODY
+    ((table, column),) = parted.values()
+    return _touched(table, column, sorted(found))
+
+
+def every_part(policy: Policy) -> Iterator[Touched]:
+    """Give each part of each table that is parted."""
+    for table in policy.tables.values():
+        column = table.parting
+        if column is not None:
+            for number in range(len(column.parts) + 1):
+                yield _touched(table, column, [number])
+
+
+def _touched(table: Table, column: Column, parts: Iterable[int]) -> Touched:
+    names = [f"{column.name} = {_shown(value)}" for value in column.parts]
+    names.append(f"any other {column.name}")
+    of = f"{table.name} by {column.name}"
+    return Touched(_words(table, column), tuple(parts), tuple(names), of)
+
+
+def _shown(value: object) -> str:
+    return f"'{value}'" if isinstance(value, str) else str(value).lower()
+
+
+def _words(table: Table, column: Column) -> str:
+    """Name a column with all that decides which part a unit is in, but for the data."""
+    source = table.source
+    place = (
+        (str(source.database.name), source.table) if isinstance(source, DatabaseTable) else ()
+    )
+    said = (table.name, table.written, place, table.unit, column, column.parts)
+    digest = sha256(repr(said).encode()).hexdigest()[:16]
+    return f"{table.name}.{column.name} {digest}"
+
+
+def _asked(relation: Relation, column: Column) -> tuple[Asked, Places]:
+    """Give the parts whose rows can come through a relation over one table.
+
+    With them come the columns of the relation that say which part a row is in.
+    """
+    match relation:
+        case TableScan(number=number):
+            every = frozenset(range(len(column.parts) + 1))
+            return every, frozenset({(number, column.name)})
+        case Filter(source=source, condition=condition):
+            asked, places = _asked(source, column)
+            for part in conjuncts(condition):
+                asked &= _met(part, places, column) or asked
+            return asked, places
+        case Project(source=source, number=number, outputs=given):
+            asked, places = _asked(source, column)
+            return asked, _passed(number, given, places)
+        case PerUnit(source=source, number=number, keys=given):
+            asked, places = _asked(source, column)
+            return asked, _passed(number, given, places)
+    (source,) = sources(relation)  # over one table alone
+    return _asked(source, column)
+
+
+def _passed(number: int, outputs: Iterable[Output], places: Places) -> Places:
+    """Give the columns of a relation that are those of the one below, unchanged."""
+    return frozenset((number, o.name) for o in outputs if _stands(o.expr, places))
+
+
+def _stands(expr: Expr, places: Places) -> bool:
+    return isinstance(expr, ColumnRef) and (expr.of, expr.name) in places
+
+
+def _met(condition: Expr, places: Places, column: Column) -> Asked:
+    """Give the parts whose rows can meet a condition; none where it says nothing of parts."""
+    options: tuple[Expr, ...]
+    match condition:
+        case Compare(operator=Comparison.EQ, left=left, right=right):
+            expr, options = (right, (left,)) if _stands(right, places) else (left, (right,))
+        case In(operand=expr, options=listed):
+            options = listed
+        case Not(operand=expr):
+            options = (Literal(condition.span, False, BOOLEAN),)
+        case _:
+            expr, options = condition, (Literal(_NOWHERE, True, BOOLEAN),)
+    if not _stands(expr, places):
+        return frozenset()
+    found = [_part(option, column) for option in options]
+    return frozenset() if None in found else frozenset(n for n in found if n is not None)
+
+
+def _part(option: Expr, column: Column) -> int | None:
+    """Give the part of the rows that have a value; None where it is not of its kind."""
+    if not isinstance(option, Literal) or option.type.kind is not column.type.kind:
+        return None
+    parts = column.parts
+    return parts.index(option.value) if option.value in parts else len(parts)
