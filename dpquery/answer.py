@@ -119,7 +119,10 @@ class Answer:
             KeyError: there is no such column.
             ValueError: the confidence is not a number between 0 and 1.
         """
-        return self._ranks(self._place(column), _level(confidence))
+        at, level = self._place(column), _level(confidence)
+        ranked = (cell if isinstance(cell, Ranked) else None for cell in self._behind(at))
+        found = (None if cell is None else cell.rank_interval(level) for cell in ranked)
+        return [None if ranks is None else math.ceil(ranks) for ranks in found]
 
     def _place(self, column: str) -> int:
         if column not in self.columns:
@@ -133,11 +136,6 @@ class Answer:
     def _intervals(self, at: int, confidence: Fraction) -> list[tuple[Any, Any] | None]:
         behind = self._behind(at)
         return [None if cell is None else cell.interval(confidence) for cell in behind]
-
-    def _ranks(self, at: int, confidence: Fraction) -> list[int | None]:
-        ranked = (cell if isinstance(cell, Ranked) else None for cell in self._behind(at))
-        found = (None if cell is None else cell.rank_interval(confidence) for cell in ranked)
-        return [None if ranks is None else math.ceil(ranks) for ranks in found]
 
     def to_arrow(self) -> pa.Table:
         """Give the answer as a pyarrow Table."""
@@ -203,8 +201,6 @@ class Answer:
             shown = _as_precise(values, intervals)
             columns.append(TextColumn(name, [cell_text(v) for v in shown], _numeric(values)))
             margins = [_margin(v, i) for v, i in zip(shown, intervals, strict=True)]
-            ranks = self._ranks(at, _SHOWN_CONFIDENCE)
-            margins = [m or _of_ranks(r) for m, r in zip(margins, ranks, strict=True)]
             if any(margins):
                 columns.append(TextColumn("95% within", margins))
         return columns
@@ -304,10 +300,6 @@ def _margin(value: Any, interval: tuple[Any, Any] | None) -> str:
         if abs(up - down) * 100 <= max(up, down):
             return f"± {_rounded_up(max(up, down))}"
     return f"{cell_text(low)} … {cell_text(high)}"
-
-
-def _of_ranks(ranks: int | None) -> str:
-    return "" if ranks is None else f"± {ranks:,} ranks"
 
 
 def _rounded_up(half: Fraction) -> str:

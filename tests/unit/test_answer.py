@@ -83,9 +83,6 @@ def test_ranks_come_one_per_row_rounded_up_and_are_none_where_noise_cannot_tell(
     assert ranked.rank_interval("dept", 0.5) == [None] * 3
     assert ranked.interval("p50", 0.5)[:2] == [None, None]
     assert answer(table).rank_interval("p50", 0.5) == [None] * 3
-    assert [line.split("   ")[-1] for line in str(ranked).splitlines()] == [
-        "95% within", "± 1,530 ranks", " 40.0", "± 1000000000",
-    ]  # fmt: skip
     with pytest.raises(KeyError, match="no column"):
         ranked.rank_interval("p5", 0.5)
     with pytest.raises(ValueError, match="between 0 and 1"):
