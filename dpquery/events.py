@@ -22,6 +22,7 @@ __all__ = [
     "Event",
     "Gaussian",
     "Pure",
+    "Refined",
     "decode",
     "encode",
 ]
@@ -80,13 +81,26 @@ class Approximate:
 
 
 @dataclass(frozen=True, slots=True)
+class Refined:
+    """A release that is drawn given an earlier one, and takes its place.
+
+    The earlier one is `before`-private, and stands in the ledger; both together are
+    `after`-private, whatever was asked between. Given the earlier one, the log-ratio of this
+    one has a range of 2 `after` at most.
+    """
+
+    before: Fraction
+    after: Fraction
+
+
+@dataclass(frozen=True, slots=True)
 class Composed:
     """Several releases, each on the whole data, fixed before the first one starts."""
 
     parts: tuple[Event, ...]
 
 
-Event = Pure | BoundedRange | Gaussian | Concentrated | Approximate | Composed
+Event = Pure | BoundedRange | Gaussian | Concentrated | Approximate | Refined | Composed
 
 
 def encode(event: Event) -> str:
@@ -110,6 +124,8 @@ def _listed(event: Event) -> list[object]:
             return ["concentrated", str(rho), str(epsilon), str(delta)]
         case Approximate(epsilon, delta):
             return ["approximate", str(epsilon), str(delta)]
+        case Refined(before, after):
+            return ["refined", str(before), str(after)]
         case Composed(parts):
             return ["composed", *(_listed(part) for part in parts)]
 
@@ -138,6 +154,8 @@ def _read(value: object) -> Event:
             return Concentrated(Fraction(rho), Fraction(epsilon), Fraction(delta))
         case ["approximate", str(epsilon), str(delta)]:
             return Approximate(Fraction(epsilon), Fraction(delta))
+        case ["refined", str(before), str(after)]:
+            return Refined(Fraction(before), Fraction(after))
         case ["composed", *parts]:
             return Composed(tuple(_read(part) for part in parts))
     raise ValueError("not an event that this version knows")

@@ -20,6 +20,7 @@ from dpquery.events import (
     Event,
     Gaussian,
     Pure,
+    Refined,
 )
 from dpquery.privacy import NO_LOSS, Loss
 
@@ -82,7 +83,9 @@ def additive(events: Iterable[Event]) -> Spent:
     ratio has a cumulant generating function K with K(0) = K(1) = 0, and K'' is the variance of
     something of that range, r^2/4 at most; so K(a) <= a (a - 1) r^2/8. A pure release has a
     range of 2 epsilon at most. One with a delta is made of two: with probability delta
-    anything, and else a pure one (Kairouz, Oh, Viswanath 2015).
+    anything, and else a pure one (Kairouz, Oh, Viswanath 2015). What refines an earlier release
+    adds the difference of their epsilons, for the ratios of both multiply to that of the later
+    one along each sequence of answers; its rho is that of its range, given the earlier one.
 
     >>> from fractions import Fraction
     >>> additive([Pure(Fraction(1, 2)), BoundedRange(Fraction(1, 2))]).rho
@@ -106,6 +109,8 @@ def _additive(event: Event) -> Spent:
             return replace(_spent(NO_LOSS, rho), summed=False)
         case Approximate(epsilon, delta):
             return _spent(Loss(epsilon, delta), epsilon**2 / 2)
+        case Refined(before, after):
+            return _spent(Loss(after - before), after**2 / 2)
         case Composed(parts):
             return additive(parts)
         case _:

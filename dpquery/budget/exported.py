@@ -22,6 +22,7 @@ from dpquery.events import (
     Event,
     Gaussian,
     Pure,
+    Refined,
 )
 from dpquery.privacy import decimal_text
 
@@ -100,6 +101,8 @@ def _dp_event(event: Event) -> DpEvent:
             return dp_event.ZCDpEvent(_above(additive((event,)).rho))
         case Gaussian(rho) | Concentrated(rho):
             return dp_event.ZCDpEvent(_above(rho))
+        case Refined():
+            return dp_event.ZCDpEvent(_above(additive((event,)).rho))
         case Approximate():
             return dp_event.UnsupportedDpEvent()
         case Composed(parts):

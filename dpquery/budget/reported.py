@@ -24,6 +24,7 @@ from dpquery.events import (
     Event,
     Gaussian,
     Pure,
+    Refined,
 )
 from dpquery.privacy import Loss, decimal_text
 from dpquery.zcdp import epsilon_above
@@ -82,7 +83,7 @@ def _distributed(events: tuple[Event, ...], delta: Fraction) -> Fraction | None:
     """
     from dp_accounting.pld import common, privacy_loss_distribution
 
-    claims = Counter(_claims(events))
+    claims = Counter(_claims(events)) - Counter(_replaced(events))
     if not claims:
         return Fraction(0)
     summed = sum((loss.epsilon * number for loss, number in claims.items()), Fraction(0))
@@ -112,5 +113,17 @@ def _claims(events: Iterable[Event]) -> Iterator[Loss]:
                 | Approximate(epsilon, delta)
             ):
                 yield Loss(epsilon, delta)
+            case Refined(_, after):
+                yield Loss(after)
             case Composed(parts):
                 yield from _claims(parts)
+
+
+def _replaced(events: Iterable[Event]) -> Iterator[Loss]:
+    """Give the claims of releases that were refined: they are part of what refines them."""
+    for event in events:
+        match event:
+            case Refined(before, _):
+                yield Loss(before)
+            case Composed(parts):
+                yield from _replaced(parts)

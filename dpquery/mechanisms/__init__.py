@@ -27,6 +27,7 @@ from dpquery.mechanisms.partition import PartitionSelection
 from dpquery.mechanisms.permute_and_flip import PermuteAndFlip
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.recursive_quantiles import RecursiveQuantiles
+from dpquery.mechanisms.refined_laplace import RefinedLaplace
 from dpquery.mechanisms.smooth_quantile import SmoothQuantile
 from dpquery.mechanisms.threshold_quantiles import ThresholdQuantiles, threshold_cost
 from dpquery.mechanisms.tree_quantiles import TreeQuantiles
@@ -54,6 +55,7 @@ __all__ = [
     "PermuteAndFlip",
     "Randomness",
     "RecursiveQuantiles",
+    "RefinedLaplace",
     "SmoothQuantile",
     "SmoothedJointQuantiles",
     "ThresholdQuantiles",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpquery.events import Approximate, BoundedRange, Composed, Event, Gaussian, Pure
+from dpquery.events import Approximate, BoundedRange, Composed, Event, Gaussian, Pure, Refined
 from dpquery.ir import (
     Apply,
     Arithmetic,
@@ -75,6 +75,8 @@ def charged(event: Event) -> str:
             return f"gaussian {epsilon} {delta}"
         case Approximate(epsilon, delta):
             return f"approximate {epsilon} {delta}"
+        case Refined(before, after):
+            return f"refined {before} {after}"
         case Composed(parts):
             return " + ".join(map(charged, parts))
 

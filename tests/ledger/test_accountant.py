@@ -17,6 +17,7 @@ from dpquery.events import (
     Concentrated,
     Gaussian,
     Pure,
+    Refined,
     decode,
     encode,
 )
@@ -28,7 +29,8 @@ events = st.recursive(
     | st.builds(BoundedRange, amounts)
     | st.builds(Concentrated, amounts, amounts, amounts)
     | st.builds(Gaussian, amounts, amounts, amounts)
-    | st.builds(Approximate, amounts, amounts),
+    | st.builds(Approximate, amounts, amounts)
+    | st.builds(lambda before, more: Refined(before, before + more), amounts, amounts),
     lambda parts: st.builds(Composed, st.lists(parts, max_size=3).map(tuple)),
     max_leaves=6,
 )
@@ -47,6 +49,7 @@ def test_rho_is_what_each_kind_claims():
         Pure(tenth): Fraction(1, 200),
         BoundedRange(tenth): Fraction(1, 800),
         Approximate(tenth, millionth): Fraction(1, 200),
+        Refined(tenth, 3 * tenth): Fraction(9, 200),
         Gaussian(Fraction(3, 1000), tenth, millionth): Fraction(3, 1000),
     }
     assert [additive([event]).rho for event in each] == list(each.values())
@@ -68,6 +71,8 @@ def exactly(event):
             return rho
         case BoundedRange(epsilon):
             return epsilon**2 / 8
+        case Refined(_, after):
+            return after**2 / 2
     return event.epsilon**2 / 2
 
 
@@ -101,6 +106,7 @@ def test_an_unknown_event_is_refused():
         Gaussian(Fraction(1), Fraction(1), Fraction(-1)),
         Gaussian(Fraction(-1), Fraction(1), Fraction(0)),
         Approximate(Fraction(1), Fraction(-1)),
+        Refined(Fraction(2), Fraction(1)),
     ],
 )
 def test_an_event_never_gives_loss_back(event):

@@ -11,7 +11,15 @@ from dp_accounting import NeighboringRelation, dp_event, pld, rdp
 from dpquery.budget.charge import Charge, Limits
 from dpquery.budget.exported import COLUMNS, dp_events, row
 from dpquery.ceilings import Ceiling
-from dpquery.events import Approximate, BoundedRange, Concentrated, Gaussian, Pure, decode
+from dpquery.events import (
+    Approximate,
+    BoundedRange,
+    Concentrated,
+    Gaussian,
+    Pure,
+    Refined,
+    decode,
+)
 from dpquery.zcdp import epsilon_above
 from tests.ledger.helpers import ALICE, BOB, open_at, pure
 
@@ -21,6 +29,7 @@ ALL = (
     BoundedRange(EPSILON),
     Gaussian(RHO, EPSILON, DELTA),
     Concentrated(RHO, EPSILON, DELTA),
+    Refined(EPSILON, 2 * EPSILON),
     Approximate(EPSILON, DELTA),
 )
 WIDE = Limits(Ceiling.in_rho(Fraction(10**10), Fraction(1, 2), Fraction(1, 2)))
@@ -53,7 +62,7 @@ def test_everybodys_charges_are_exported_as_they_stand():
         *("1", "alice", "0.5000001", "0", "0.125000000000005"),
     ]
     assert second["analyst"] == "bob"
-    assert second["epsilon"] == "5/3"
+    assert second["epsilon"] == "2"
     assert decode(second["events"]).parts == ALL
 
 

@@ -12,7 +12,7 @@ import pytest
 from dpquery.budget.accountant import additive
 from dpquery.budget.reported import reported
 from dpquery.ceilings import HALF, Ceiling
-from dpquery.events import Approximate, BoundedRange, Composed, Gaussian, Pure
+from dpquery.events import Approximate, BoundedRange, Composed, Gaussian, Pure, Refined
 from dpquery.mechanisms import DiscreteLaplace
 from dpquery.privacy import Loss
 from dpquery.zcdp import epsilon_above
@@ -87,6 +87,19 @@ def test_deltas_of_releases_are_in_the_delta_that_is_spoken_of():
     assert found.summed == Loss(Fraction(6, 10), MILLIONTH * 3 / 2)
     assert found.delta == MILLIONTH * 5 / 2
     assert 0 < found.distributed <= found.summed.epsilon
+
+
+def test_what_refines_an_earlier_release_stands_for_both():
+    pair, later = [Pure(TENTH), Refined(TENTH, 3 * TENTH)], [Pure(3 * TENTH)]
+    chain = [Refined(3 * TENTH, 5 * TENTH), Pure(TENTH)]
+    assert reported(pair, LIMIT).summed == reported(later, LIMIT).summed
+    assert reported([*pair, *COUNTS], LIMIT).distributed == (
+        reported([*later, *COUNTS], LIMIT).distributed
+    )
+    assert reported([*pair, *chain], LIMIT).distributed == (
+        reported([Pure(5 * TENTH), Pure(TENTH)], LIMIT).distributed
+    )
+    assert reported(pair, LIMIT).concentrated > reported(later, LIMIT).concentrated
 
 
 def test_without_a_delta_epsilons_add_up_and_nothing_else_is_said():
