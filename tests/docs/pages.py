@@ -9,7 +9,7 @@ from tests.tasks import ROOT
 README = ROOT / "README.md"
 PAGES = [
     README,
-    *(ROOT / "grammar" / f"{name}.md" for name in ("owners", "ledgers", "bounds", "analysts")),
+    *(ROOT / "grammar" / f"{name}.md" for name in ("owners", "bounds", "analysts")),
 ]
 
 
