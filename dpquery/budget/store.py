@@ -117,13 +117,15 @@ class Store:
             with database.transaction():
                 database.require_same()
                 self._require_not_rolled_back()
-                self._seen = self._next_head()
+                self._newest = self._seen = self._next_head()
                 yield self._seen
+            self._seen = self._newest
             self._raise_mark()
 
     def append(self, record: Record) -> None:
         """Add a row; only within `writing`."""
         self._sql.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", record)
+        self._newest = Mark(self.id, record.sequence, record.hash)
 
     def kept(self) -> Iterator[KeptBounds]:
         """Give all bounds that were found, oldest first."""
@@ -167,7 +169,7 @@ class Store:
             self.answers = Answers(lambda: self._sql, self.id)
             self.require_whole()
             self._require_sound_end()
-            self._seen = self._head()
+            self._seen = self._newest = self._head()
             self._sql.add_later_tables()
             # Even if it changes nothing: SQLite begins a transaction on a read-only file too.
             self._sql.execute("UPDATE meta SET value = ? WHERE key = 'format'", (_FORMAT,))
@@ -202,8 +204,8 @@ class Store:
 
     def _raise_mark(self) -> None:
         """Bring the mark up to the last row; under the lock, so that it never goes back."""
-        if self._mark is not None and self._mark.read() != (head := self._head()):
-            self._mark.write(head)
+        if self._mark is not None and self._mark.read() != self._seen:
+            self._mark.write(self._seen)
 
     def _head(self) -> Mark:
         newest = "SELECT sequence, hash FROM charges ORDER BY sequence DESC LIMIT 1"
