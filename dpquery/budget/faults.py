@@ -23,6 +23,7 @@ __all__ = [
     "outdated",
     "refused",
     "replaced",
+    "rolled_back",
     "undriven",
     "unknown_format",
     "unreachable",
@@ -76,6 +77,16 @@ def missing(file: Path | str | None) -> PolicyInvalid:
         "the ledger is missing",
         "a ledger was here, and a new one would give back everything it has spent.",
         "bring it back; to begin again, remove its high-water mark and any `-wal` file too",
+    )
+
+
+def rolled_back(file: Path | str | None, witness: str) -> PolicyInvalid:
+    """Refuse an earlier copy of a ledger."""
+    return refused(
+        file,
+        f"the ledger is older than {witness}",
+        "charges that were made are missing from it, so what is spent is not known.",
+        "bring back a copy that holds every charge",
     )
 
 

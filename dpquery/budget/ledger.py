@@ -89,6 +89,7 @@ class Ledger:
     def __init__(self, store: Store, promise: Promise | None = None) -> None:
         self._store = store
         self._promise = promise
+        self._known = (0, Orders())
         if promise is not None:
             try:
                 self._require_kept(self._orders(), promise)
@@ -115,6 +116,7 @@ class Ledger:
         store = self._store
         with faults(store.path), store.writing() as head:
             orders = self._orders()
+            self._known = (head.sequence, orders)
             if orders.frozen:
                 raise frozen(charge)
             totals, counting = store.totals(account), self._counting(orders)
@@ -153,7 +155,9 @@ class Ledger:
         return record.sequence, record.hash
 
     def _orders(self) -> Orders:
-        return reduce(Orders.plus, map(decode, self._store.orders()), Orders())
+        """Read the orders that came after those known; of these none is taken back."""
+        sequence, known = self._known
+        return reduce(Orders.plus, map(decode, self._store.orders(sequence)), known)
 
     def freeze(self) -> bool:
         """Refuse every charge from here on; say whether that is new."""

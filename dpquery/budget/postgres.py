@@ -74,9 +74,11 @@ _CAUSES: Final = {
 }
 """By how an SQLSTATE begins."""
 
-_RELATIONS = (
-    "SELECT count(*) FROM pg_class WHERE relnamespace = CAST(CAST(? AS text) AS regnamespace)"
+_RELATIONS: Final = (
+    "SELECT count(*) FROM pg_class JOIN pg_namespace ON relnamespace = pg_namespace.oid"
+    " WHERE nspname = ?"
 )
+"""Of a schema; by a snapshot, for lookups by name may be older than the lock that one has."""
 
 _HOLD = "SELECT value FROM meta WHERE key = 'id' FOR UPDATE"
 
@@ -127,7 +129,8 @@ class Postgres:
     @property
     def exists(self) -> bool:
         """Whether there is something to open, which is not made by looking."""
-        return self._value("SELECT to_regclass(?)", (f"{self._quoted}.meta",)) is not None
+        found = self._value(f"{_RELATIONS} AND relname = 'meta'", (self._server.schema,))
+        return bool(found)
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> Cursor[Any]:
         """Run one statement; `?` stands for a value."""
@@ -154,7 +157,7 @@ class Postgres:
             counted = f"SELECT count(*) = coalesce(max(sequence), 0) FROM {table.name}"  # noqa: S608
             if not self._value(counted):
                 raise damaged(self.path)
-        if self._value(f"{_RELATIONS} AND relpersistence <> 'p'", (self._quoted,)):
+        if self._value(f"{_RELATIONS} AND relpersistence <> 'p'", (self._server.schema,)):
             raise unsafe(self.path, "a table of the ledger is unlogged: a crash empties it.")
 
     def add_later_tables(self) -> None:
@@ -177,7 +180,7 @@ class Postgres:
             if self.exists:
                 return
             self._run(f"CREATE SCHEMA IF NOT EXISTS {self._quoted}")
-            if self._value(_RELATIONS, (self._quoted,)):
+            if self._value(_RELATIONS, (self._server.schema,)):
                 raise occupied(self.path)
             made = (one for table in TABLES for one in _made(table))
             for statement in (_exact(META), *_GUARDS, *made):
@@ -315,7 +318,7 @@ def _made(table: Table) -> Iterator[str]:
     columns = ", ".join(("sequence BIGINT PRIMARY KEY", *table.columns, "hash TEXT NOT NULL"))
     yield _exact(f"CREATE TABLE {name} ({columns})")
     for index, indexed in table.indexes.items():
-        yield f"CREATE INDEX {index} ON {name} ({indexed})"
+        yield f"CREATE INDEX {index} ON {name} ({indexed}, sequence)"  # the newest is asked for
     yield (
         f"CREATE TRIGGER no_change BEFORE UPDATE OR DELETE OR TRUNCATE ON {name}"
         " FOR EACH STATEMENT EXECUTE FUNCTION refuse_change()"

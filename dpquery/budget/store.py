@@ -20,7 +20,7 @@ from dpquery.budget.accountant import ACCOUNTANTS
 from dpquery.budget.answers import Answers
 from dpquery.budget.charge import Account
 from dpquery.budget.database import Database
-from dpquery.budget.faults import damaged, outdated, refused, unknown_format
+from dpquery.budget.faults import damaged, outdated, refused, rolled_back, unknown_format
 from dpquery.budget.high_water import HighWater, Mark
 from dpquery.budget.kept import KeptBounds
 from dpquery.budget.record import Record, Totals
@@ -39,6 +39,11 @@ _TOTALS = """
     SELECT (SELECT totals FROM charges ORDER BY sequence DESC LIMIT 1),
            (SELECT totals FROM charges WHERE analyst = ? ORDER BY sequence DESC LIMIT 1),
            (SELECT totals FROM charges WHERE session = ? ORDER BY sequence DESC LIMIT 1)
+"""
+
+_NEXT_HEAD = """
+    SELECT sequence, hash, (SELECT hash FROM charges WHERE sequence = ?)
+    FROM charges ORDER BY sequence DESC LIMIT 1
 """
 
 
@@ -83,7 +88,8 @@ class Store:
     def totals(self, account: Account) -> Totals:
         """Give what is spent: by everyone, by this analyst, in this session."""
         row = self._sql.execute(_TOTALS, (account.analyst, account.session)).fetchone()
-        policy, analyst, session = (Totals.read(text) if text else Totals() for text in row)
+        read = {text: Totals.read(text) if text else Totals() for text in set(row)}
+        policy, analyst, session = (read[text] for text in row)
         return Totals(policy.policy, analyst.analyst, session.session)
 
     def records(self) -> Iterator[Record]:
@@ -95,25 +101,33 @@ class Store:
         query = "SELECT * FROM charges WHERE analyst = ? AND session <> '' ORDER BY sequence"
         return map(Record._make, self._sql.execute(query, (analyst,)))
 
-    def orders(self) -> Iterator[str]:
-        """Give the owner's orders, oldest first, from one snapshot."""
-        query = "SELECT events FROM charges WHERE session = '' ORDER BY sequence"
-        return (str(order) for (order,) in self._sql.execute(query))
+    def orders(self, after: int = 0) -> Iterator[str]:
+        """Give the owner's orders after a sequence, oldest first, from one snapshot."""
+        query = (
+            "SELECT events FROM charges WHERE session = '' AND sequence > ? ORDER BY sequence"
+        )
+        return (str(order) for (order,) in self._sql.execute(query, (after,)))
 
     @contextmanager
     def writing(self) -> Iterator[Mark]:
-        """Have the ledger alone, from its head; what is appended is durable when this ends."""
+        """Have the ledger alone, from its head; what is appended is durable when this ends.
+
+        Whatever a head was given for stays true: the next is never one of an earlier copy.
+        """
         database = self._sql
         with database.locked():
             with database.transaction():
                 database.require_same()
                 self._require_not_rolled_back()
-                yield self._head()
+                self._newest = self._seen = self._next_head()
+                yield self._seen
+            self._seen = self._newest
             self._raise_mark()
 
     def append(self, record: Record) -> None:
         """Add a row; only within `writing`."""
         self._sql.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", record)
+        self._newest = Mark(self.id, record.sequence, record.hash)
 
     def kept(self) -> Iterator[KeptBounds]:
         """Give all bounds that were found, oldest first."""
@@ -122,9 +136,10 @@ class Store:
 
     def kept_under(self, analyst: str, key: str) -> KeptBounds | None:
         """Give the newest bounds of an analyst under a key."""
-        under = "SELECT * FROM bounds WHERE analyst = ? AND key = ?"
-        newest = f"{under} ORDER BY sequence DESC LIMIT 1"
-        row = self._sql.execute(newest, (analyst, key)).fetchone()
+        query = (
+            "SELECT * FROM bounds WHERE analyst = ? AND key = ? ORDER BY sequence DESC LIMIT 1"
+        )
+        row = self._sql.execute(query, (analyst, key)).fetchone()
         return KeptBounds._make(row) if row else None
 
     def keep(self, charge: str, analyst: str, key: str, bounds: Interval) -> None:
@@ -157,6 +172,7 @@ class Store:
             self.states = States(lambda: self._sql, self.id)
             self.require_whole()
             self._require_sound_end()
+            self._seen = self._newest = self._head()
             self._sql.add_later_tables()
             # Even if it changes nothing: SQLite begins a transaction on a read-only file too.
             self._sql.execute("UPDATE meta SET value = ? WHERE key = 'format'", (_FORMAT,))
@@ -187,21 +203,25 @@ class Store:
                 "bring back the ledger that the mark was written for",
             )
         if self._hash_at(mark.sequence) != mark.hash:
-            raise refused(
-                self.path,
-                "the ledger is older than its high-water mark",
-                "charges that were made are missing from it, so what is spent is not known.",
-                "bring back a copy that holds every charge",
-            )
+            raise rolled_back(self.path, "its high-water mark")
 
     def _raise_mark(self) -> None:
         """Bring the mark up to the last row; under the lock, so that it never goes back."""
-        if self._mark is not None and self._mark.read() != (head := self._head()):
-            self._mark.write(head)
+        if self._mark is not None and self._mark.read() != self._seen:
+            self._mark.write(self._seen)
 
     def _head(self) -> Mark:
         newest = "SELECT sequence, hash FROM charges ORDER BY sequence DESC LIMIT 1"
         return Mark(self.id, *(self._sql.execute(newest).fetchone() or (0, self.id)))
+
+    def _next_head(self) -> Mark:
+        """Give the head of a history that the last one stands in."""
+        seen = self._seen
+        row = self._sql.execute(_NEXT_HEAD, (seen.sequence,)).fetchone()
+        sequence, seal, before = row or (0, self.id, None)
+        if seen.sequence and before != seen.hash:
+            raise rolled_back(self.path, "this session, which has seen more of it")
+        return Mark(self.id, sequence, seal)
 
     def _hash_at(self, sequence: int) -> str | None:
         if sequence == 0:

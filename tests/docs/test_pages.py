@@ -63,15 +63,6 @@ def test_the_owners_policy_loads_over_the_sample_data(samples):
     assert policy.tables["visits"].max_rows_contributed == 10
 
 
-def test_a_ledger_on_a_server_is_stated_as_the_page_says(samples):
-    (text,) = blocks("ledgers.md", "toml")
-    policy = (samples / "policy.toml").read_text("utf-8")
-    (samples / "own.toml").write_text(policy + text, "utf-8")
-    ledger = load_policy(samples / "own.toml").ledger
-    assert str(ledger.server) == "postgresql://db.example.org/privacy, schema dpquery"
-    assert ledger.high_water == samples / "ledger.mark"
-
-
 def test_the_policy_with_parts_explains_a_query_as_printed(samples):
     (policy,), (lines,) = blocks("parts.md", "toml"), blocks("parts.md", "text")
     (samples / "own.toml").write_text(policy, "utf-8")

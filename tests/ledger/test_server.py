@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import traceback
 from contextlib import closing, contextmanager
+from fractions import Fraction
 
 import psycopg
 import pytest
 
+import dpquery
 from dpquery.budget.ledger import ledger_exists
 from dpquery.budget.postgres import Postgres
-from dpquery.errors import PolicyInvalid
+from dpquery.errors import BudgetRefused, PolicyInvalid, ScanFailed
 from dpquery.policy.model import LedgerSettings, Server
+from dpquery.policy.samples import sample_directory
+from dpquery.shell.main import main
 from tests.ledger.helpers import ALICE, limits, open_at, pure, spent
 
 
@@ -330,3 +335,51 @@ def test_the_driver_is_loaded_where_a_server_is_named_only():
     script = "import sys; from tests.ledger.helpers import open_at as o; o(None)"
     script += "; sys.exit('psycopg' in sys.modules)"
     assert os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-c", script]) == 0
+
+
+@pytest.fixture
+def policy(postgres, tmp_path):
+    """The sample policy, with its ledger on a server."""
+    samples = tmp_path / "samples"
+    shutil.copytree(sample_directory(), samples, ignore=shutil.ignore_patterns("*.ledger*"))
+    policy, server = samples / "policy.toml", postgres.new()
+    stated = (
+        f'[ledger]\nurl = "{server.url}"\nschema = "{server.schema}"\nhigh_water = "mark"\n'
+    )
+    policy.write_text(policy.read_text("utf-8") + stated, "utf-8")
+    return policy
+
+
+def test_a_session_and_its_owner_use_a_ledger_on_a_server(policy, capfd):
+    def said(*argv):
+        code = main(["ledger", argv[0], str(policy), *argv[1:]])
+        out, err = capfd.readouterr()
+        return code, out + err
+
+    question = "SELECT DP_COUNT(*, eps=0.5) AS n FROM staff"
+    assert "no ledger" in said("show")[1]
+    with dpquery.connect(policy) as session:
+        first = session.sql(question)
+        assert session.sql(question).rows == first.rows
+        assert session.budget.spent.epsilon == Fraction(1, 2)
+        assert said("freeze") == (0, "frozen: no query is charged until dpquery ledger thaw\n")
+        with pytest.raises(BudgetRefused):
+            session.sql("SELECT DP_COUNT(*, eps=0.25) AS n FROM staff")
+        assert said("thaw")[0] == 0
+    with dpquery.connect(policy) as session:
+        assert session.sql(question).rows == first.rows
+        assert [row[1] for row in session.ledger().rows] == ["0.5"]
+    assert said("verify") == (0, "the ledger holds together; charges in it: 1\n")
+    assert question in said("show")[1]
+    assert '"0.5"' in said("export", "--format", "json")[1]
+    assert said("losses")[0] == 0
+    assert "one analyst" in said("grant", "--analyst", "default", "--epsilon", "1")[1]
+    assert not list(policy.parent.glob("*.ledger"))
+
+
+def test_faults_of_a_scan_are_noted_beside_the_policy(policy):
+    with dpquery.connect(policy) as session:
+        shutil.copy(policy.with_name("visits.parquet"), policy.with_name("staff.parquet"))
+        with pytest.raises(ScanFailed):
+            session.sql("SELECT DP_COUNT(*, eps=0.5) AS n FROM staff")
+    assert policy.with_name("policy.ledger.faults").exists()

@@ -8,13 +8,16 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 from dpquery.budget.ledger import Ledger
 from dpquery.budget.orders import Promise
+from dpquery.budget.sqlite import SQLite
 from dpquery.errors import BudgetRefused, PolicyInvalid
-from tests.ledger.helpers import ALICE, limits, loss, open_at, placed, pure
+from dpquery.policy.model import Server
+from tests.ledger.helpers import ALICE, Place, limits, loss, open_at, placed, pure
 
 
 def spend(path: str, acknowledged: str, epsilon: str, total: str) -> None:
@@ -103,40 +106,62 @@ ACTIONS = {"charge": _charge, "promised": _charge, "grant": _grant, "freeze": _f
 """Each adds a row to the ledger, and the first charge under a policy two."""
 
 
-def die_everywhere(path: str, mark: str, action: str) -> None:
-    """Kill a process at every line and every SQL statement of a write, one after the other.
+def die_everywhere(spelled: str, mark: str, action: str, every: str) -> None:
+    """Kill a process at every line or SQL statement of a write, one after the other.
 
-    Each round begins with a copy of the ledger, so that it takes the same steps. Prints, for
+    Each round begins with a ledger of one charge, so that it takes the same steps. Prints, for
     each of them, how many rows it then had more, and whether the write was acknowledged. Every
     child opens a ledger of its own: connections never cross a fork.
     """
-    begun, before = (Path(file).read_bytes() for file in (path, mark))
     promise = Promise("add-remove", (("table t", "by row"),)) if action == "promised" else None
     outcomes: list[dict[str, int | bool]] = []
-    while not outcomes or not outcomes[-1]["acknowledged"]:
-        Path(path).write_bytes(begun)
-        Path(mark).write_bytes(before)
+    for place in _begun(placed(spelled), Path(mark)):
         read, write = os.pipe()
         child = os.fork()
         if child == 0:
-            ledger = open_at(Path(path), Path(mark), promise)
-            _act_and_die(ledger, ACTIONS[action], len(outcomes) + 1, write)
+            ledger = open_at(place, Path(mark), promise)
+            _act_and_die(ledger, ACTIONS[action], (len(outcomes) + 1, every), write)
         os.close(write)
         os.waitpid(child, 0)
         acknowledged = os.read(read, 1) == b"1"
         os.close(read)
-        ledger = open_at(Path(path), Path(mark))
+        ledger = open_at(place, Path(mark))
         ledger.verify()
         more = len(ledger.history()) - 1
         ledger.close()
         outcomes.append({"more": more, "acknowledged": acknowledged})
+        if acknowledged:
+            break
     print(json.dumps(outcomes))
 
 
+def _begun(place: Place, mark: Path) -> Iterator[Place]:
+    """Give the place of a ledger of one charge, again and again."""
+    for number in count():
+        mark.unlink(missing_ok=True)
+        if isinstance(place, Server):
+            begun = Server(place.url, f"{place.schema} {number}")
+            _one_charge(begun, mark)
+            yield begun
+        else:
+            if not number:
+                _one_charge(place, mark)
+                files = [(file, file.read_bytes()) for file in (place, mark)]
+            for file, content in files:
+                file.write_bytes(content)
+            yield place
+
+
+def _one_charge(place: Place, mark: Path) -> None:
+    ledger = open_at(place, mark)
+    ledger.charge(pure("0.001"), limits(), ALICE)
+    ledger.close()
+
+
 def _act_and_die(
-    ledger: Ledger, action: Callable[[Ledger], object], last_step: int, write: int
+    ledger: Ledger, action: Callable[[Ledger], object], last: tuple[int, str], write: int
 ) -> None:
-    steps = 0
+    steps, (last_step, every) = 0, last
 
     def step(*_: object) -> None:
         nonlocal steps
@@ -150,8 +175,20 @@ def _act_and_die(
         step()
         return trace
 
-    ledger._store._database._connection.set_trace_callback(step)
-    sys.settrace(trace)
+    database = ledger._store._database
+
+    def stepping(*statement):
+        step()
+        found = honest(*statement)
+        step()
+        return found
+
+    if isinstance(database, SQLite):
+        database._connection.set_trace_callback(step)
+    else:
+        honest, database._run = database._run, stepping
+    if every == "line":
+        sys.settrace(trace)
     action(ledger)
     sys.settrace(None)
     os.write(write, b"1")

@@ -9,6 +9,7 @@ import pytest
 from dpquery.errors import PolicyInvalid
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import LedgerSettings, Server
+from tests.tasks import ROOT
 
 REST = """
 [budget]
@@ -40,6 +41,14 @@ def test_a_server_is_named_by_its_url_and_a_schema(tmp_path: Path):
     assert str(settings.server) == "postgresql://db.example.org:5433/privacy, schema dpquery"
     own = ledger(tmp_path, 'url = "postgres:///privacy?host=/run/postgresql"', 'schema = "a b"')
     assert own.server == Server("postgres:///privacy?host=/run/postgresql", "a b")
+
+
+def test_the_page_on_servers_states_one(tmp_path: Path):
+    page = (ROOT / "grammar" / "ledgers.md").read_text("utf-8")
+    (_, stated) = page.split("```toml\n[ledger]\n")
+    settings = ledger(tmp_path, stated.split("```")[0])
+    assert str(settings.server) == "postgresql://db.example.org/privacy, schema dpquery"
+    assert settings.high_water == tmp_path / "ledger.mark"
 
 
 @pytest.mark.parametrize(
