@@ -17,6 +17,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from dpquery.errors import listed, nearest
+from dpquery.guarantee import Guarantee
 from dpquery.layout import TextColumn, cell_text, lay_out, value_text
 from dpquery.privacy import Loss, exact_number
 from dpquery.source import visible
@@ -70,6 +71,8 @@ class Answer:
     """What the ledger says now, such as "1.5 of 2 left"."""
     notes: tuple[str, ...] = ()
     """What the analyst should know about this answer, a line each."""
+    guarantee: Guarantee | None = None
+    """Whose rows it protects and how well; None where it tells of nobody's."""
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from dpquery.budget.parts import Touched
 from dpquery.budget.standing import Standing
 from dpquery.functions.base import Step
 from dpquery.functions.codes import from_code
+from dpquery.guarantee import Guarantee
 from dpquery.ir import (
     Call,
     Code,
@@ -26,7 +27,7 @@ from dpquery.ir import (
     columns_of,
     value_in,
 )
-from dpquery.plan import FrontierPlan, Plan, PlannedRelease
+from dpquery.plan import FrontierPlan, Plan, PlannedRelease, guarantee_of
 from dpquery.policy.model import Policy
 from dpquery.privacy import NO_LOSS, Loss, decimal_text
 from dpquery.relations import tables_of
@@ -52,6 +53,8 @@ class Explanation:
     charge: Loss
     steps: tuple[Step, ...]
     lines: tuple[str, ...]
+    guarantee: Guarantee
+    """Whose rows may differ, and the loss if they do; `for_group` says it of several units."""
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
@@ -82,6 +85,9 @@ def explain(
         charge, asked = NO_LOSS, NOTHING
     steps = tuple(release.step() for part in plan.releases for release in part)
     lines = [f"charge       {'nothing' if answered else f'{charge}{_split(steps)}'}"]
+    guarantee = guarantee_of(plan, policy, charge)
+    if charge.epsilon:
+        lines.append(f"guarantee    {guarantee}")
     for search in plan.searches:
         lines += _search(search)
     for frontier, sql in zip(plan.frontiers, scans, strict=True):
@@ -92,7 +98,8 @@ def explain(
     rest = _rest(standing, asked) if most is None or charge.epsilon <= most else _capped(most)
     lines += _parts(plan.charge.touched)
     lines.append(f"budget       {decimal_text(standing.left.epsilon)} left; {rest}")
-    return Explanation(charge, steps, tuple(part for line in lines for part in _wrapped(line)))
+    wrapped = tuple(part for line in lines for part in _wrapped(line))
+    return Explanation(charge, steps, wrapped, guarantee)
 
 
 def _parts(touched: Touched | None) -> Iterator[str]:

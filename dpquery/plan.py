@@ -15,6 +15,7 @@ from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Charge
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, without
 from dpquery.functions.base import Facts, Noted, Release
+from dpquery.guarantee import Guarantee
 from dpquery.ir import (
     Above,
     Call,
@@ -30,12 +31,20 @@ from dpquery.ir import (
 from dpquery.parts import touched
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
+from dpquery.privacy import Loss
 from dpquery.searches import Kept, Search, Searches, kept_note, nothing_kept, planned
 from dpquery.source import Source, Span
 from dpquery.types import Type
 from dpquery.zcdp import epsilon_above
 
-__all__ = ["FrontierPlan", "Plan", "PlannedRelease", "make_plan", "measures_of"]
+__all__ = [
+    "FrontierPlan",
+    "Plan",
+    "PlannedRelease",
+    "guarantee_of",
+    "make_plan",
+    "measures_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +187,12 @@ def _rho_refused(call: Call, span: Span | None, label: str, more: str = "") -> P
     return PlanRefused(
         Diagnostic("DPQ403", "rho cannot be asked for here", span, label, (why,), (offered,))
     )
+
+
+def guarantee_of(plan: Plan, policy: Policy, loss: Loss) -> Guarantee:
+    """Say whose rows a plan protects, each unit once."""
+    units = (scan.contribution.unit or "row" for scan in plan.charge.scans)
+    return Guarantee(loss, tuple(dict.fromkeys(units)), policy.neighbours)
 
 
 def measures_of(releases: Sequence[PlannedRelease]) -> tuple[Measure, ...]:

@@ -41,7 +41,7 @@ from dpquery.explain import Explanation, explain
 from dpquery.finish import finish
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.paid import Paid
-from dpquery.plan import Plan, make_plan
+from dpquery.plan import Plan, guarantee_of, make_plan
 from dpquery.policy.model import Policy
 from dpquery.privacy import NO_LOSS, Loss, decimal_text
 from dpquery.release import ReleasedTable
@@ -179,7 +179,8 @@ class Session:
     def _finished(self, plan: Plan, released: list[ReleasedTable], loss: Loss) -> Answer:
         table, cells = finish(plan.above, released, self._public)
         notes = (*self._notes, *plan.notes, *(note for one in released for note in one.notes))
-        return Answer(table, loss, cells, self._balance(), notes)
+        guarantee = guarantee_of(plan, self._policy, loss) if plan.charge.scans else None
+        return Answer(table, loss, cells, self._balance(), notes, guarantee)
 
     def table(self, name: str) -> Query:
         """Begin a query over a table, built by methods; nothing is asked before it is run.

@@ -33,6 +33,7 @@ def test_an_explanation_states_unit_weights_noise_and_balance():
         shown
         == """\
 charge       0.1
+guarantee    loss 0.1, for one person_id added or removed
 table        visits
 unit         person_id; neighbours add-remove
 DP_COUNT(*, eps=0.1)
