@@ -104,7 +104,7 @@ OF_POLICY: dict[str, Any] = {
     "directory": Path("/elsewhere"),
 }
 ELSEWHERE = {
-    Column: {"name"},  # is what it is asked for by
+    Column: {"name", "per_unit"},  # what it is asked for by, and `TableScan.part`
     Table: {"name", "source", "columns", "public", "unique"},
     Policy: {"name", "budget", "analysts", "published", "tables", "ledger"},
 }

@@ -116,14 +116,13 @@ class DuckDBEngine:
         tables = self._read_by(scan)
         before = state_of(tables)
         for table in tables:
-            self._watch(table, before[table.name], version)
-        for table in tables:
             attached = isinstance(table.source, DatabaseTable)
             if attached and self._verified.get(table.name) != before[table.name]:
                 self.close()  # an attached file that was replaced would go on being read
         connection = self._started()
         for table in tables:
             self._verify(connection, table, before[table.name])
+            self._watch(table, before[table.name], version)
         places = {
             table.name: Place(table, self._origin(scan, table, before[table.name]))
             for table in tables

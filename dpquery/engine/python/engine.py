@@ -64,9 +64,8 @@ class PythonEngine:
         tables = [self._tables[name] for name in _names(scan)]
         before = state_of(tables)
         for table in tables:
-            self._watch(table, before[table.name], version)
-        for table in tables:
             self._verify(table, before[table.name])
+            self._watch(table, before[table.name], version)
         relations = Relations(self._tables, self._public, columns_read(scan))
         totals = Totals(scan, relations.rows(scan.relation), self._secret)
         sums: dict[Measure, tuple[int, ...]] = {
