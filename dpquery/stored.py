@@ -104,8 +104,8 @@ def _drawn(cell: NoisyCell) -> object:
             return drawn
         case QuantilesCell(codes=drawn):
             return drawn
-        case ExtremeCell(value=value):
-            return value
+        case ExtremeCell(value=drawn):
+            return drawn
         case ValueCell(value=value, mechanism=mechanism):
             return value, mechanism
         case FoundKeys(groups=groups, value=value, notes=notes):
