@@ -84,13 +84,17 @@ def _shown(value: object) -> str:
 
 def _words(table: Table, column: Column) -> str:
     """Name a column with all that decides which part a unit is in, but for the data."""
-    source = table.source
-    place = (
-        (str(source.database.name), source.table) if isinstance(source, DatabaseTable) else ()
-    )
-    said = (table.name, table.written, place, table.unit, column, column.parts)
+    said = (table.name, table.written, _where(table), table.unit, column, column.parts)
     digest = sha256(repr(said).encode()).hexdigest()[:16]
     return f"{table.name}.{column.name} {digest}"
+
+
+def _where(table: Table) -> tuple[str, ...]:
+    """Say where the data stand: two policies can write one path, each beside itself."""
+    source = table.source
+    if isinstance(source, DatabaseTable):
+        return str(source.database), source.table
+    return tuple(sorted({str(path.parent) for path in source.paths}))
 
 
 def _asked(relation: Relation, column: Column) -> tuple[Asked, Places]:
