@@ -16,7 +16,7 @@ import dpquery
 from dpquery.errors import BudgetRefused, PolicyInvalid, ScanFailed
 from dpquery.parts import every_part
 from dpquery.policy.load import load_policy
-from dpquery.policy.model import Bounds, Column, Policy
+from dpquery.policy.model import Bounds, Column, Files, Policy
 from dpquery.privacy import Neighbours
 from dpquery.session import Session
 from dpquery.types import BOOLEAN, DATE, INTEGER, TEXT
@@ -33,7 +33,7 @@ OTHERS = (
 
 def policy(parting: Column = REGION, **settings: object) -> Policy:
     others = [column for column in OTHERS if column.name != parting.name]
-    one = private_table([Path("t.parquet")], [*others, parting], **settings)
+    one = replace(private_table([Path("t.parquet")], [*others, parting]), **settings)
     whole = policy_of(one)
     return replace(whole, tables={"t": one, "s": replace(one, name="s")})
 
@@ -158,6 +158,8 @@ def test_a_policy_that_parts_units_otherwise_has_parts_of_its_own():
         policy(replace(REGION, max_length=1)),
         policy(Column("v", INTEGER, keys=(1,), per_unit=True)),
         policy_of(private_table([Path("u.parquet")], [*OTHERS, REGION])),
+        policy(written=("other.parquet",)),
+        policy(written=("t.parquet",), source=Files((Path("elsewhere/t.parquet"),))),
         policy_of(private_table([Path("t.parquet")], [*OTHERS, REGION], "city")),
     ]
     assert len({word(policy()), *map(word, others)}) == 1 + len(others)
