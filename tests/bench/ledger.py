@@ -1,7 +1,7 @@
 """Eight processes that charge one ledger, beside bare writes of 4 kB in the same run.
 
-A charge is one fsync, so a disk that waits sets the pace; where a sync takes less than about half a
-millisecond, which is when a cache takes the write, Python does. `python -m tests.bench.ledger [CHARGES]`.
+A charge is one fsync, so a disk that waits sets the pace. Where a cache takes the write, and a
+sync takes a tenth of a millisecond, Python does. `python -m tests.bench.ledger [CHARGES]`.
 """
 
 from __future__ import annotations
