@@ -55,7 +55,7 @@ MOST_DRAWN = 64
 MOST_JOINT = 16
 """Quantiles that are drawn as one list: work grows with the square of their number."""
 MOST_JOINT_DRAWN = 144
-"""Quantiles of all groups together: by default, nine of them take about 60 ms."""
+"""Quantiles of all groups together: by default, nine of them take about 20 ms."""
 Orders = tuple[Fraction, ...]
 
 
