@@ -271,7 +271,8 @@ class Outlook:
         """Find how far lists may stray at all: places there are more, and steps do not pay."""
         rare = min(self._whole(aim) >> SHIFT for aim in aims) or 1
         times = (int(self._cuts[-1]) // rare + 1).bit_length()
-        far = (len(aims) * times >> 1) + SPARE
+        # Twice as far at a time, so that what is learnt seldom leaves single bins to ask for.
+        far = 1 << ((len(aims) * times >> 1) + SPARE).bit_length()
         if far != self._far:
             self._far = far
             end = self.scale.floor(Fraction(self.total)) + 1
