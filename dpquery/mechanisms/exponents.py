@@ -8,17 +8,28 @@ gives; that they are above, always, is what the draw rests on. Integers only (I8
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 
 import numpy as np
 
 from dpquery.mechanisms.above import POINT, powers_above
-from dpquery.mechanisms.exponential import Int64s
+from dpquery.mechanisms.exponential import Int64s, Integers
 
-__all__ = ["FINE", "POINT", "added", "logarithm_above", "parts_of"]
+__all__ = [
+    "FINE",
+    "NARROW_EXPONENT",
+    "POINT",
+    "added",
+    "as_exponents",
+    "logarithm_above",
+    "parts_of",
+]
 
 FINE = 40
 """Binary digits of the parts of a sum; 2^22 of them fit 64 bits."""
 WIDE = 62
+NARROW_EXPONENT = 1 << 56
+"""Exponents below this are computed in 64 bits."""
 MASK = (1 << POINT) - 1
 _SHRUNK: Int64s = np.array([(part >> 64 - FINE) + 1 for part in powers_above()], np.int64)
 """2^(FINE - f / 2^POINT) for f from 0, rounded upwards."""
@@ -26,6 +37,12 @@ _GROWTHS = [1 << WIDE - 1, *(part - 2 >> 64 - WIDE for part in powers_above()[:0
 """2^(WIDE - 1 + f / 2^POINT) for f from 0, rounded downwards."""
 _GROWTH: Int64s = np.array(_GROWTHS, np.int64)
 _DOUBLED: Int64s = np.array([1 << digit for digit in range(WIDE + 1)], np.int64)
+
+
+def as_exponents(numbers: Sequence[int]) -> Integers:
+    """Give an array in 64 bits, or of Python's integers."""
+    narrow = all(-NARROW_EXPONENT < number < NARROW_EXPONENT for number in numbers)
+    return np.array(numbers, dtype=np.int64 if narrow else object)
 
 
 def logarithm_above(number: int) -> int:

@@ -16,9 +16,10 @@ from itertools import pairwise
 
 from dpquery.mechanisms.certified import likely_coin
 from dpquery.mechanisms.exponential import coin
+from dpquery.mechanisms.exponents import NARROW_EXPONENT
 from dpquery.mechanisms.fitted_sums import Block, Sums, Targets, Walk
 from dpquery.mechanisms.joint_paths import shares_of
-from dpquery.mechanisms.outlook import NARROW_EXPONENT, Outlook
+from dpquery.mechanisms.outlook import Outlook
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 
 __all__ = ["FittedPaths", "aims_of"]

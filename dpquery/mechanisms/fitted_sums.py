@@ -14,8 +14,15 @@ from itertools import pairwise
 import numpy as np
 
 from dpquery.mechanisms.exponential import Int64s, Integers
-from dpquery.mechanisms.exponents import FINE, POINT, added, logarithm_above, parts_of
-from dpquery.mechanisms.outlook import Row, as_exponents
+from dpquery.mechanisms.exponents import (
+    FINE,
+    POINT,
+    added,
+    as_exponents,
+    logarithm_above,
+    parts_of,
+)
+from dpquery.mechanisms.outlook import Row
 from dpquery.mechanisms.randomness import Randomness
 
 __all__ = ["Block", "Sums", "Walk"]

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from dpquery.errors import internal
 from dpquery.mechanisms.above import POINT
 from dpquery.mechanisms.exponential import Int64s, Integers
-from dpquery.mechanisms.exponents import logarithm_above
+from dpquery.mechanisms.exponents import NARROW_EXPONENT, as_exponents, logarithm_above
 from dpquery.mechanisms.frontier import (
     NARROW,
     Histogram,
@@ -31,13 +31,15 @@ from dpquery.mechanisms.frontier import (
 )
 from dpquery.mechanisms.stretches import Scale
 
-__all__ = ["NARROW_EXPONENT", "Outlook", "Row", "as_exponents"]
+__all__ = ["Outlook", "Row"]
 
 DIGITS, FEW_BITS = 16, 44
 """Of a slope below 1, and of ranks: enough for distances, and few enough for 64 bits."""
 LOOSE = 5 << POINT - 1
 """How far off exponents may be in all."""
 SHIFT, FARTHEST, SPARE = 16, 4096, 24
+"""Binary digits after the point of places that are counted; the most that they are doubled;
+and how much farther than it must be lists are followed closely."""
 DEEP = 63
 """Shifts from here on are for Python's integers."""
 FINER = ((32, 9), (256, 6), (2048, 3))
@@ -46,18 +48,11 @@ AT_A_TIME, LANDING = 2048, 12
 NEAR = 16 << POINT
 """Bins so near to an aim are compared with those that are too coarse."""
 ALONE = 16
+"""So many bins to either side of an aim stand alone, where slopes are steep."""
 FEW, FEWER = 8, 256
 """One place in so many may be in bins that are too coarse, as a law counts them."""
-NARROW_EXPONENT = 1 << 56
-"""Exponents below this are computed in 64 bits."""
 Spliced = tuple[int, Integers, Integers, Integers]
 """The number of a bin, and the bins in its place: where they start, and weights below."""
-
-
-def as_exponents(numbers: Sequence[int]) -> Integers:
-    """Give an array in 64 bits, or of Python's integers."""
-    narrow = all(-NARROW_EXPONENT < number < NARROW_EXPONENT for number in numbers)
-    return np.array(numbers, dtype=np.int64 if narrow else object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,8 +386,8 @@ class Outlook:
 def _marks(end: int, parts: int, far: int) -> Integers:
     """Give distances from an aim, up to an end, between which stretches lie.
 
-    Near the aim they are a grain apart; farther away, ever more. From afar on no path between
-    stretches gains so much that ...
+    Near the aim they are a grain apart; farther away, in proportion, so that what a list gains
+    by how long its stretches are stays below what it loses by being there.
     """
     marks = [0]
     grain = LOOSE // parts
