@@ -19,7 +19,7 @@ import duckdb
 import numpy as np
 
 import dpquery
-from dpquery.mechanisms import Randomness, RecursiveQuantiles
+from dpquery.mechanisms import FittedQuantiles, Randomness
 from tests.bench import ledger
 from tests.bench.data import make
 
@@ -160,14 +160,14 @@ def billion_rows(times: int = 20) -> float:
     """Median time of a release of nine deciles of 10^9 rows on 2^44 cells, counting left out.
 
     Rows are known through a function that says how many of them lie below a cell, so what is
-    timed is what Python does: the frontier, the bounds, the draws.
+    timed is what Python does: the outlook, the sums, the attempts.
     """
     orders = tuple(Fraction(k, 10) for k in range(1, 10))
-    mechanism = RecursiveQuantiles.calibrated(orders, 2**44, 2**36, 1, Fraction(1))
+    mechanism = FittedQuantiles.calibrated(orders, 2**44, 2**36, 1, Fraction(1))
     return statistics.median(_timed_release(mechanism) for _ in range(times))
 
 
-def _timed_release(mechanism: RecursiveQuantiles) -> float:
+def _timed_release(mechanism: FittedQuantiles) -> float:
     counting = 0.0
 
     def counted(low: int, high: int, width: int) -> np.ndarray:
