@@ -56,6 +56,10 @@ MOST_JOINT = 16
 """Quantiles that are drawn as one list: work grows with the square of their number."""
 MOST_JOINT_DRAWN = 144
 """Quantiles of all groups together: by default, nine of them take about 20 ms."""
+MOST_FITTED = 9
+"""Quantiles that are fitted whatever epsilon is."""
+LARGE = Fraction(10)
+"""Above this epsilon, longer lists are fitted too slowly: totals lie too close together."""
 Orders = tuple[Fraction, ...]
 
 
@@ -184,7 +188,7 @@ def plan_list(call: Call, orders: Orders, facts: Facts) -> QuantilesRelease:
     code, rising = grid_of(call), tuple(sorted(set(orders)))
     name, why = _chosen(call, len(rising), facts.cells)
     if name in _JOINT:
-        _refuse_joint(call, len(rising), facts.cells)
+        _refuse_joint(call, name, len(rising), facts.cells)
     refuse_many(call, facts.cells, 1 if name in _OF_ONE_SCAN else len(rising))
     weight = weight_for(call, facts, _denominator(rising))
     measure = Histogram(weight, code, call.condition)
@@ -195,12 +199,12 @@ def plan_list(call: Call, orders: Orders, facts: Facts) -> QuantilesRelease:
 
 
 def _chosen(call: Call, count: int, groups: int) -> tuple[str, str]:
-    """Choose a mechanism from the numbers of orders and of groups alone, and say why."""
+    """Choose a mechanism from epsilon and the numbers of orders and groups alone; say why."""
     if call.options.mechanism is not None:
         return call.options.mechanism, ""
     if count > MOST_DRAWN:
         return "tree", f"{count} quantiles: a tree of counts errs alike for any number of them"
-    if count > 1 and _fits(count, groups):
+    if count > 1 and _fits(count, groups) and _is_fitted(call, count):
         return "fitted", f"{count} quantiles: drawn as one list, each errs least"
     return "recursive", f"{count} quantiles: each row is in few of their draws, by halving"
 
@@ -210,16 +214,24 @@ def _fits(count: int, groups: int) -> bool:
     return count <= MOST_JOINT and count * groups <= MOST_JOINT_DRAWN
 
 
-def _refuse_joint(call: Call, count: int, groups: int) -> None:
+def _is_fitted(call: Call, count: int) -> bool:
+    """Say whether so many quantiles are fitted in short time at the epsilon of a call."""
+    return count <= MOST_FITTED or call.options.epsilon <= LARGE
+
+
+def _refuse_joint(call: Call, name: str, count: int, groups: int) -> None:
     """Refuse more quantiles at once than a list of them can be drawn in reasonable time.
 
     Raises:
         PlanRefused: DPQ404.
     """
-    if _fits(count, groups):
+    fitted = name != FittedQuantiles.name or _is_fitted(call, count)
+    if _fits(count, groups) and fitted:
         return
     most = MOST_JOINT if count > MOST_JOINT else MOST_JOINT_DRAWN
     drawn = f"{count} quantiles" + (f" of {groups:,} groups" if count <= MOST_JOINT else "")
+    if not fitted:
+        most, drawn = MOST_FITTED, f"{count} quantiles, and eps is above {LARGE}"
     raise PlanRefused(
         Diagnostic(
             "DPQ404",

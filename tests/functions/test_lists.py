@@ -222,6 +222,24 @@ def test_more_quantiles_than_can_be_drawn_together_are_refused(
     assert refused.value.code == "DPQ404"
 
 
+def test_lists_that_would_be_fitted_slowly_are_not() -> None:
+    def asked(count: int, epsilon: str, mechanism: str | None) -> Call:
+        orders = [Fraction(k, count + 1) for k in range(1, count + 1)]
+        found = call("DP_QUANTILE", column(INTEGER, 0, 9), order=orders, mechanism=mechanism)
+        return replace(found, options=replace(found.options, epsilon=Fraction(epsilon)))
+
+    for count, epsilon, expected in (
+        (9, "1e9", "fitted"),
+        (10, "10", "fitted"),
+        (10, "10.1", "recursive"),
+    ):
+        assert plan(asked(count, epsilon, None), ALONE).step().mechanism == expected
+    assert plan(asked(10, "10.1", "joint"), ALONE)
+    with pytest.raises(PlanRefused, match="at most 9 quantiles together") as refused:
+        plan(asked(10, "10.1", "fitted"), ALONE)
+    assert "eps is above 10" in str(refused.value)
+
+
 def test_a_grid_of_more_than_2_to_the_63_is_refused() -> None:
     asked = call("DP_QUANTILE", column(INTEGER, -(2**63), 2**63 - 1), order=QUARTILES)
     with pytest.raises(PlanRefused, match="too many values"):
