@@ -16,7 +16,7 @@ import dpquery
 from dpquery.errors import BudgetRefused, PolicyInvalid, ScanFailed
 from dpquery.parts import every_part
 from dpquery.policy.load import load_policy
-from dpquery.policy.model import Bounds, Column, Files, Policy
+from dpquery.policy.model import Bounds, Column, Policy
 from dpquery.privacy import Neighbours
 from dpquery.session import Session
 from dpquery.types import BOOLEAN, DATE, INTEGER, TEXT
@@ -159,7 +159,7 @@ def test_a_policy_that_parts_units_otherwise_has_parts_of_its_own():
         policy(Column("v", INTEGER, keys=(1,), per_unit=True)),
         policy_of(private_table([Path("u.parquet")], [*OTHERS, REGION])),
         policy(written=("other.parquet",)),
-        policy(written=("t.parquet",), source=Files((Path("elsewhere/t.parquet"),))),
+        replace(policy(written=("t.parquet",)), directory=Path("elsewhere")),
         policy_of(private_table([Path("t.parquet")], [*OTHERS, REGION], "city")),
     ]
     assert len({word(policy()), *map(word, others)}) == 1 + len(others)
