@@ -56,10 +56,8 @@ MOST_JOINT = 16
 """Quantiles that are drawn as one list: work grows with the square of their number."""
 MOST_JOINT_DRAWN = 144
 """Quantiles of all groups together: by default, nine of them take about 20 ms."""
-MOST_FITTED = 9
-"""Quantiles that are fitted whatever epsilon is."""
-LARGE = Fraction(10)
-"""Above this epsilon, longer lists are fitted too slowly: totals lie too close together."""
+MOST_FITTED = ((9, Fraction(100)), (MOST_JOINT, Fraction(10)))
+"""How many quantiles are fitted up to which epsilon: above, totals lie too close together."""
 Orders = tuple[Fraction, ...]
 
 
@@ -188,7 +186,9 @@ def plan_list(call: Call, orders: Orders, facts: Facts) -> QuantilesRelease:
     code, rising = grid_of(call), tuple(sorted(set(orders)))
     name, why = _chosen(call, len(rising), facts.cells)
     if name in _JOINT:
-        _refuse_joint(call, name, len(rising), facts.cells)
+        _refuse_joint(call, len(rising), facts.cells)
+    if name == FittedQuantiles.name:
+        _refuse_slow(call, len(rising))
     refuse_many(call, facts.cells, 1 if name in _OF_ONE_SCAN else len(rising))
     weight = weight_for(call, facts, _denominator(rising))
     measure = Histogram(weight, code, call.condition)
@@ -216,22 +216,19 @@ def _fits(count: int, groups: int) -> bool:
 
 def _is_fitted(call: Call, count: int) -> bool:
     """Say whether so many quantiles are fitted in short time at the epsilon of a call."""
-    return count <= MOST_FITTED or call.options.epsilon <= LARGE
+    return any(count <= most and call.options.epsilon <= large for most, large in MOST_FITTED)
 
 
-def _refuse_joint(call: Call, name: str, count: int, groups: int) -> None:
+def _refuse_joint(call: Call, count: int, groups: int) -> None:
     """Refuse more quantiles at once than a list of them can be drawn in reasonable time.
 
     Raises:
         PlanRefused: DPQ404.
     """
-    fitted = name != FittedQuantiles.name or _is_fitted(call, count)
-    if _fits(count, groups) and fitted:
+    if _fits(count, groups):
         return
     most = MOST_JOINT if count > MOST_JOINT else MOST_JOINT_DRAWN
     drawn = f"{count} quantiles" + (f" of {groups:,} groups" if count <= MOST_JOINT else "")
-    if not fitted:
-        most, drawn = MOST_FITTED, f"{count} quantiles, and eps is above {LARGE}"
     raise PlanRefused(
         Diagnostic(
             "DPQ404",
@@ -240,6 +237,27 @@ def _refuse_joint(call: Call, name: str, count: int, groups: int) -> None:
             drawn,
             ("drawn as one list, each of them makes the others take longer.",),
             ("mechanism='recursive'", "answers more of them"),
+        )
+    )
+
+
+def _refuse_slow(call: Call, count: int) -> None:
+    """Refuse a list that would not be fitted in reasonable time.
+
+    Raises:
+        PlanRefused: DPQ404.
+    """
+    if _is_fitted(call, count):
+        return
+    large = next(large for most, large in MOST_FITTED if count <= most)
+    raise PlanRefused(
+        Diagnostic(
+            "DPQ404",
+            f"{call.function} fits {count} quantiles up to an eps of {large}",
+            call.options.mechanism_span or call.span,
+            "eps is larger",
+            ("the larger it is, the closer lie the totals that are tried.",),
+            ("mechanism='recursive'", "answers them at any eps"),
         )
     )
 

@@ -67,8 +67,10 @@ class FittedQuantiles:
     Sampling:
         Exact, by rejection under sums that are known from above (`fitted_paths.py`). Places
         stand together in stretches, the longer the farther they are from where an order is
-        aimed at: how finely has no bearing on the law. Which histograms are asked for, and so
-        the time taken, depends on data and coins.
+        aimed at: how finely has no bearing on the law. Each round parts what failed, as far as
+        single totals and cells; how many rounds it takes, which histograms are asked for, and
+        so the time taken, depends on data and coins. With a slope of thousands a row it can be
+        very long.
 
     Rounding:
         Orders and rate are Fractions and the loss is exact; no step leaves exactness. Bounds

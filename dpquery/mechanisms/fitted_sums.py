@@ -152,8 +152,10 @@ def _steps(
     end: tuple[Integers, Integers],
 ) -> Int64s:
     """Give the least exponent of a step, by where it starts and by where it ends."""
-    beyond = (end[0] - targets.high[number])[None, :] - start[1][:, None]
-    short = (start[0] + targets.low[number])[:, None] - end[1][None, :]
+    # As arrays of one: numpy would take Python's integers for some of 64 bits.
+    low, high = targets.low[number : number + 1], targets.high[number : number + 1]
+    beyond = (end[0] - high)[None, :] - start[1][:, None]
+    short = (start[0] + low)[:, None] - end[1][None, :]
     steps = np.maximum(np.maximum(beyond, short, out=beyond), 0, out=beyond)
     if steps.dtype == object:
         steps = np.minimum(steps, DEEPEST)

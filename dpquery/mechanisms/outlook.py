@@ -225,9 +225,9 @@ class Outlook:
         ) * scale.factor >= NARROW or scale.shift - scale.coarse >= DEEP:
             least, most = least.astype(object), most.astype(object)
         lower, upper = scale.below(least), scale.above(most)
-        return (
-            (lower.astype(np.int64), upper.astype(np.int64)) if self.narrow else (lower, upper)
-        )
+        # Where they are wide, targets can pass 64 bits though these do not.
+        kind: npt.DTypeLike = np.int64 if self.narrow else object
+        return lower.astype(kind), upper.astype(kind)
 
     def _around(self, aim: int) -> Integers:
         """Give the marks to both sides of an aim."""

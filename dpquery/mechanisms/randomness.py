@@ -7,7 +7,8 @@ A source may break (all zeros, say). Then no loop here or in a sampler may hang,
 may leave with noise that is none. So two lanes of each block are compared, and each loop
 ends after `ROUNDS` rounds, with `broken`. Neither costs any privacy: both depend on the random
 bits alone and never on data, and with honest bits either happens with probability below
-2^-128.
+2^-128. One loop learns of the data between its rounds (`FittedPaths.draw`), and so needs some
+more of them: tens, at the epsilons for which calls choose it.
 """
 
 from __future__ import annotations

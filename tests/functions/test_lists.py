@@ -229,15 +229,17 @@ def test_lists_that_would_be_fitted_slowly_are_not() -> None:
         return replace(found, options=replace(found.options, epsilon=Fraction(epsilon)))
 
     for count, epsilon, expected in (
-        (9, "1e9", "fitted"),
+        (9, "100", "fitted"),
+        (9, "100.1", "recursive"),
         (10, "10", "fitted"),
         (10, "10.1", "recursive"),
     ):
         assert plan(asked(count, epsilon, None), ALONE).step().mechanism == expected
     assert plan(asked(10, "10.1", "joint"), ALONE)
-    with pytest.raises(PlanRefused, match="at most 9 quantiles together") as refused:
-        plan(asked(10, "10.1", "fitted"), ALONE)
-    assert "eps is above 10" in refused.value.diagnostic.label
+    for count, epsilon, most in ((9, "100.1", 100), (10, "10.1", 10)):
+        with pytest.raises(PlanRefused, match=f"up to an eps of {most}") as refused:
+            plan(asked(count, epsilon, "fitted"), ALONE)
+        assert refused.value.code == "DPQ404"
 
 
 def test_a_grid_of_more_than_2_to_the_63_is_refused() -> None:

@@ -291,6 +291,14 @@ def test_the_least_and_the_largest_epsilon_are_answered(epsilon: str) -> None:
     )
 
 
+@pytest.mark.parametrize("total", [12_193, 12_194, 20_000])
+def test_exponents_of_more_than_64_bits_are_answered(total: int) -> None:
+    quartiles = ORDERS["quartiles"]
+    mechanism = FittedQuantiles.calibrated(quartiles, 8, 2**36, 1, Fraction(10**9))
+    rows = {cell: total // 8 + (cell < total % 8) for cell in range(8)}
+    assert mechanism.release(Rows(rows), Randomness()) == [1, 3, 5]
+
+
 @pytest.mark.parametrize("confidence", ["1/2", "19/20"])
 def test_the_ranks_off_hold_on_the_law(confidence: str) -> None:
     weights, held = [3, 0, 5, 1, 2], Fraction(confidence)
