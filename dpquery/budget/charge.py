@@ -41,6 +41,10 @@ class Charge:
 
     Several events may share one.
     """
+    refines: tuple[int, ...] = ()
+    """The numbers of the earlier releases that it uses up, by the ledger's count."""
+    version: int = 0
+    """Of the data, as it was when these were looked for."""
 
     @property
     def calls(self) -> list[tuple[Event, ...]]:

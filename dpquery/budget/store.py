@@ -22,6 +22,7 @@ from typing import Any
 from dpquery.budget.accountant import ACCOUNTANTS
 from dpquery.budget.answers import ANSWERS, Answers
 from dpquery.budget.charge import Account
+from dpquery.budget.earlier import EARLIER, Earlier
 from dpquery.budget.faults import (
     damaged,
     foreign,
@@ -69,6 +70,8 @@ _SCHEMA = """
         WHEN NEW.sequence <> (SELECT coalesce(max(sequence), 0) + 1 FROM charges)
         BEGIN SELECT RAISE(ABORT, 'charges are only appended'); END;
 """
+
+_LATER = (*BOUNDS, *ANSWERS, *EARLIER, *STATES)
 
 _TOTALS = """
     SELECT (SELECT totals FROM charges ORDER BY sequence DESC LIMIT 1),
@@ -251,10 +254,11 @@ class Store:
             self.secret: str = meta.get("secret") or self._keep_secret()
             self.accountant = ACCOUNTANTS[meta["accountant"]]
             self.answers = Answers(lambda: self._sql, self.id)
+            self.earlier = Earlier(lambda: self._sql, self.id)
             self.states = States(lambda: self._sql, self.id)
             self.require_whole()
             self._require_sound_end()
-            for statement in (*BOUNDS, *ANSWERS, *STATES):  # a script would end the transaction
+            for statement in _LATER:  # a script would end the transaction
                 self._sql.execute(statement)
             # Even if it changes nothing: SQLite begins a transaction on a read-only file too.
             self._sql.execute("UPDATE meta SET value = ? WHERE key = 'format'", (_FORMAT,))
@@ -346,7 +350,7 @@ def _create(path: Path) -> None:
 
 def _fill(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-    schema = "; ".join((*BOUNDS, *ANSWERS, *STATES, _SCHEMA))
+    schema = "; ".join((*_LATER, _SCHEMA))
     connection.executescript(f"PRAGMA synchronous = FULL; BEGIN; {schema}")
     meta = [("format", _FORMAT), ("id", secrets.token_hex(16)), ("accountant", "additive")]
     meta.append(("secret", secrets.token_hex(32)))
