@@ -72,7 +72,7 @@ class DuckDBEngine:
         """
         receipt.open(frontier, scan)
         try:
-            return guarded(self._log, lambda: self._read_whole(scan, receipt.version))
+            return guarded(self._log, lambda: self._read_whole(scan, receipt))
         except KeyboardInterrupt:
             self.close()  # what was being kept may be half made
             raise
@@ -104,19 +104,19 @@ class DuckDBEngine:
         names = dict.fromkeys(one.table for one in tables_of(scan.relation))
         return [self._tables[name] for name in names]
 
-    def _read_whole(self, scan: Scan, version: int) -> Exact:
+    def _read_whole(self, scan: Scan, receipt: Receipt) -> Exact:
         """Read, and let go of an instance that broke: it would fail every scan after this."""
         try:
-            return self._read(scan, version)
+            return self._read(scan, receipt)
         except (duckdb.FatalException, duckdb.InternalException):
             self.close()
             raise
 
-    def _read(self, scan: Scan, version: int) -> Exact:
+    def _read(self, scan: Scan, receipt: Receipt) -> Exact:
         tables = self._read_by(scan)
         before = state_of(tables)
         for table in tables:
-            self._watch(table, before[table.name], version)
+            self._watch(table, before[table.name], receipt)
         for table in tables:
             attached = isinstance(table.source, DatabaseTable)
             if attached and self._verified.get(table.name) != before[table.name]:

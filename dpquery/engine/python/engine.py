@@ -58,13 +58,13 @@ class PythonEngine:
             ScanFailed: DPQ701.
         """
         receipt.open(frontier, scan)
-        return guarded(self._log, lambda: self._read(scan, receipt.version))
+        return guarded(self._log, lambda: self._read(scan, receipt))
 
-    def _read(self, scan: Scan, version: int) -> Exact:
+    def _read(self, scan: Scan, receipt: Receipt) -> Exact:
         tables = [self._tables[name] for name in _names(scan)]
         before = state_of(tables)
         for table in tables:
-            self._watch(table, before[table.name], version)
+            self._watch(table, before[table.name], receipt)
         for table in tables:
             self._verify(table, before[table.name])
         relations = Relations(self._tables, self._public, columns_read(scan))
