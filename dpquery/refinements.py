@@ -52,9 +52,11 @@ class Refinements:
     def of(self, plan: Plan) -> Plan | None:
         """Give a plan that refines all of its releases; None where one has to be paid in full.
 
-        Files that may change unseen are not refined on: both values have to be of one state.
+        Files that may change unseen are not refined on: both values have to be of one state. A
+        rho is paid whole in any case.
         """
-        if not self.policy.published or plan.searches or not plan.charge.events:
+        summed = self.policy.budget.ceiling.summed
+        if not (self.policy.published and summed and plan.charge.events) or plan.searches:
             return None
         keys = Keys(self.policy, self.version, self.public.digest)
         try:

@@ -116,8 +116,6 @@ class DuckDBEngine:
         tables = self._read_by(scan)
         before = state_of(tables)
         for table in tables:
-            self._watch(table, before[table.name], receipt)
-        for table in tables:
             attached = isinstance(table.source, DatabaseTable)
             if attached and self._verified.get(table.name) != before[table.name]:
                 self.close()  # an attached file that was replaced would go on being read
@@ -138,6 +136,8 @@ class DuckDBEngine:
                 for measure, value in zip(measures, sums, strict=True):
                     values[measure][cell] += int(value)  # many values can be of one group
         require_unchanged(tables, before)
+        for table in tables:  # what could not be read is no first state
+            self._watch(table, before[table.name], receipt)
         open_ = (connection, sql, before, self._log, reread)
         exact = {measure: tuple(cells) for measure, cells in values.items()}
         return Exact(exact, scan.cells, DuckDBRanges(*open_), DuckDBFound(*open_))

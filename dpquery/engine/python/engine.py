@@ -64,8 +64,6 @@ class PythonEngine:
         tables = [self._tables[name] for name in _names(scan)]
         before = state_of(tables)
         for table in tables:
-            self._watch(table, before[table.name], receipt)
-        for table in tables:
             self._verify(table, before[table.name])
         relations = Relations(self._tables, self._public, columns_read(scan))
         totals = Totals(scan, relations.rows(scan.relation), self._secret)
@@ -74,6 +72,8 @@ class PythonEngine:
         }
         found = {m: totals.found(m) for m in scan.measures if isinstance(m, Candidates)}
         require_unchanged(tables, before)
+        for table in tables:  # what could not be read is no first state
+            self._watch(table, before[table.name], receipt)
         return Exact(sums, scan.cells, totals, PythonFound(found))
 
     def about_size(self, scan: Scan) -> int:
