@@ -16,7 +16,8 @@ from hashlib import sha256
 from dpquery.budget.parts import EVERYBODY, Touched
 from dpquery.expr import ColumnRef, Compare, Comparison, Expr, In, Literal, Not
 from dpquery.ir import Scan
-from dpquery.policy.model import Column, DatabaseTable, Policy, Table
+from dpquery.policy.model import Column, Policy, Table
+from dpquery.policy.places import place_of
 from dpquery.relations import (
     Filter,
     Output,
@@ -59,7 +60,7 @@ def touched(scans: Iterable[Scan], policy: Policy) -> Touched | None:
     if len(parted) != 1 or not found:
         return EVERYBODY
     ((table, column),) = parted.values()
-    return _touched(table, column, sorted(found))
+    return _touched(table, column, sorted(found), policy)
 
 
 def every_part(policy: Policy) -> Iterator[Touched]:
@@ -68,27 +69,28 @@ def every_part(policy: Policy) -> Iterator[Touched]:
         column = table.parting
         if column is not None:
             for number in range(len(column.parts) + 1):
-                yield _touched(table, column, [number])
+                yield _touched(table, column, [number], policy)
 
 
-def _touched(table: Table, column: Column, parts: Iterable[int]) -> Touched:
+def _touched(table: Table, column: Column, parts: Iterable[int], policy: Policy) -> Touched:
     names = [f"{column.name} = {_shown(value)}" for value in column.parts]
     names.append(f"any other {column.name}")
     of = f"{table.name} by {column.name}"
-    return Touched(_words(table, column), tuple(parts), tuple(names), of)
+    return Touched(_words(table, column, policy), tuple(parts), tuple(names), of)
 
 
 def _shown(value: object) -> str:
     return f"'{value}'" if isinstance(value, str) else str(value).lower()
 
 
-def _words(table: Table, column: Column) -> str:
-    """Name a column with all that decides which part a unit is in, but for the data."""
-    source = table.source
-    place = (
-        (str(source.database.name), source.table) if isinstance(source, DatabaseTable) else ()
-    )
-    said = (table.name, table.written, place, table.unit, column, column.parts)
+def _words(table: Table, column: Column, policy: Policy) -> str:
+    """Name a column with all that decides which part a unit is in, but for the data.
+
+    Where the table is counts too: in policies of several places that share a ledger, the same
+    words are about other files, in which a unit may be in another part.
+    """
+    place = place_of(table, policy)
+    said = (table.name, place, table.unit, column, column.parts)
     digest = sha256(repr(said).encode()).hexdigest()[:16]
     return f"{table.name}.{column.name} {digest}"
 

@@ -27,6 +27,7 @@ from dpquery.constants import filled
 from dpquery.errors import internal
 from dpquery.functions.base import NoisyCell, Release
 from dpquery.functions.choice import ValueCell
+from dpquery.functions.extremes import ExtremeCell, ExtremeRelease
 from dpquery.functions.keys import FoundKeys, KeysRelease
 from dpquery.functions.moments import BernsteinCell, BernsteinRelease
 from dpquery.functions.noise import AdditiveCell, AdditiveRelease
@@ -114,6 +115,8 @@ def _drawn(cell: NoisyCell) -> object:
             return drawn
         case QuantilesCell(codes=drawn):
             return drawn
+        case ExtremeCell(value=drawn):
+            return drawn
         case ValueCell(value=value, mechanism=mechanism):
             return value, mechanism
         case FoundKeys(groups=groups, value=value, notes=notes):
@@ -137,6 +140,8 @@ def _cell(drawn: Any, release: Release) -> NoisyCell:
             return NoisyQuantileCell(drawn, release)
         case QuantilesRelease():
             return QuantilesCell(drawn, release)
+        case ExtremeRelease():
+            return ExtremeCell(drawn, release)
         case KeysRelease():
             return FoundKeys(*drawn)
         case SearchRelease():

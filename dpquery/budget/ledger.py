@@ -113,7 +113,8 @@ class Ledger:
             PolicyInvalid: the file can no longer be trusted or written; there is no receipt.
         """
         if not charge.events:
-            return Receipt(charge, "")
+            # What a stream has paid for is still read under the version of now.
+            return Receipt(charge, "", self.orders().version if charge.scans else 0)
         if not account.session:
             raise internal("a charge is made in a session")
         store = self._store

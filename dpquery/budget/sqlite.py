@@ -25,9 +25,6 @@ __all__ = ["SQLite"]
 _APPLICATION = 0x64707131
 """Stands in the file's header, so that a database of another program is known as such."""
 
-_LOG_PAGES = 4000
-"""Pages of the log before they are copied into the file, which waits for the disk twice."""
-
 _LATER = (BOUNDS, ANSWERS, STATES)
 """Ledgers that were made before these were kept get them when they are opened."""
 
@@ -129,7 +126,6 @@ class SQLite:
         """Have each commit wait for the disk, and believe it only when SQLite says so."""
         journal = self._value("PRAGMA journal_mode = WAL")
         self._sql.execute("PRAGMA synchronous = FULL")
-        self._sql.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
         expected = "memory" if self.path is None else "wal"
         if journal != expected or self._value("PRAGMA synchronous") < 2:
             raise unwritable(self.path)

@@ -95,5 +95,9 @@ def _times(seen: list[tuple[str, int, int]]) -> list[tuple[int, int]]:
 
 
 def _bytes(table: Table) -> list[str]:
-    """Give what tells the files' bytes, in no order: rows have none either."""
-    return sorted(map(about_bytes, files_of(table)))
+    """Give what tells the files' bytes, in no order: rows have none either.
+
+    Where units have parts, budgets rest on it that nobody moves to another: no byte may differ.
+    """
+    whole = table.parting is not None
+    return sorted(about_bytes(path, whole=whole) for path in files_of(table))

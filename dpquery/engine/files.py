@@ -101,15 +101,19 @@ def _of_file(path: Path) -> tuple[int, int, int, int, str]:
     return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, digest
 
 
-def about_bytes(path: Path) -> str:
+def about_bytes(path: Path, *, whole: bool = False) -> str:
     """Give what tells the bytes of a file from others: its size, and a hash of both ends.
 
     In a Parquet file these are its first rows and its footer, with where all others are; a
-    DuckDB file has at its beginning what counts every change.
+    DuckDB file has at its beginning what counts every change. Values between can be exchanged
+    without a trace in either, so that a hash of the whole file can be asked for.
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        digest = hashlib.sha256(file.read(_END) + _tail(file, size, _END))
+        if whole:
+            digest = hashlib.file_digest(file, "sha256")
+        else:
+            digest = hashlib.sha256(file.read(_END) + _tail(file, size, _END))
     return f"{size} {digest.hexdigest()}"
 
 

@@ -44,7 +44,7 @@ from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Neighbours
 from dpquery.types import Kind, Type
 
-__all__ = ["MAX", "MIN", "ranges", "threshold_moves"]
+__all__ = ["MAX", "MIN", "ExtremeCell", "ExtremeRelease", "ranges", "threshold_moves"]
 
 DIGITS = 7
 """Binary digits that tell candidates apart: more of them would let noise stop earlier."""

@@ -30,6 +30,7 @@ from dpquery.functions.ranked import (
 )
 from dpquery.ir import Call, Histogram, Measure, Weight
 from dpquery.mechanisms import (
+    FittedQuantiles,
     IndependentQuantiles,
     JointQuantiles,
     Mechanism,
@@ -54,7 +55,7 @@ MOST_DRAWN = 64
 MOST_JOINT = 16
 """Quantiles that are drawn as one list: work grows with the square of their number."""
 MOST_JOINT_DRAWN = 144
-"""Quantiles of all groups together: nine of them take about a second."""
+"""Quantiles of all groups together: by default, nine of them take about 20 ms."""
 Orders = tuple[Fraction, ...]
 
 
@@ -181,7 +182,7 @@ def plan_list(call: Call, orders: Orders, facts: Facts) -> QuantilesRelease:
     if call.options.delta is not None:
         raise needless(call, call.options.delta_span, OF_LISTS[0])
     code, rising = grid_of(call), tuple(sorted(set(orders)))
-    name, why = _chosen(call, len(rising))
+    name, why = _chosen(call, len(rising), facts.cells)
     if name in _JOINT:
         _refuse_joint(call, len(rising), facts.cells)
     refuse_many(call, facts.cells, 1 if name in _OF_ONE_SCAN else len(rising))
@@ -193,13 +194,20 @@ def plan_list(call: Call, orders: Orders, facts: Facts) -> QuantilesRelease:
     return QuantilesRelease(call.function, measure, distance, mechanism, orders, listed, why)
 
 
-def _chosen(call: Call, count: int) -> tuple[str, str]:
-    """Choose a mechanism from the number of orders alone, and say why."""
+def _chosen(call: Call, count: int, groups: int) -> tuple[str, str]:
+    """Choose a mechanism from the numbers of orders and of groups alone, and say why."""
     if call.options.mechanism is not None:
         return call.options.mechanism, ""
     if count > MOST_DRAWN:
         return "tree", f"{count} quantiles: a tree of counts errs alike for any number of them"
+    if count > 1 and _fits(count, groups):
+        return "fitted", f"{count} quantiles: drawn as one list, each errs least"
     return "recursive", f"{count} quantiles: each row is in few of their draws, by halving"
+
+
+def _fits(count: int, groups: int) -> bool:
+    """Say whether so many quantiles of so many groups are drawn as one list in short time."""
+    return count <= MOST_JOINT and count * groups <= MOST_JOINT_DRAWN
 
 
 def _refuse_joint(call: Call, count: int, groups: int) -> None:
@@ -208,7 +216,7 @@ def _refuse_joint(call: Call, count: int, groups: int) -> None:
     Raises:
         PlanRefused: DPQ404.
     """
-    if count <= MOST_JOINT and count * groups <= MOST_JOINT_DRAWN:
+    if _fits(count, groups):
         return
     most = MOST_JOINT if count > MOST_JOINT else MOST_JOINT_DRAWN
     drawn = f"{count} quantiles" + (f" of {groups:,} groups" if count <= MOST_JOINT else "")
@@ -219,7 +227,7 @@ def _refuse_joint(call: Call, count: int, groups: int) -> None:
             call.options.mechanism_span or call.span,
             drawn,
             ("drawn as one list, each of them makes the others take longer.",),
-            ("mechanism='recursive'", "is as good, and answers more of them"),
+            ("mechanism='recursive'", "answers more of them"),
         )
     )
 
@@ -249,10 +257,19 @@ Planned = tuple[ListMechanism, int]
 
 
 def _recursive(asked: _Asked, measure: Histogram) -> Planned:
+    return _by_distance(RecursiveQuantiles, asked, measure)
+
+
+def _fitted(asked: _Asked, measure: Histogram) -> Planned:
+    return _by_distance(FittedQuantiles, asked, measure)
+
+
+def _by_distance(
+    kind: type[RecursiveQuantiles | FittedQuantiles], asked: _Asked, measure: Histogram
+) -> Planned:
     distance = sensitivity(measure, asked.facts.neighbours, grouped=asked.facts.grouped)
-    mechanism = RecursiveQuantiles.calibrated(
-        asked.orders, asked.cells, most_weight(asked.weight), distance, asked.epsilon
-    )
+    most = most_weight(asked.weight)
+    mechanism = kind.calibrated(asked.orders, asked.cells, most, distance, asked.epsilon)
     return replace(mechanism, bins=min(mechanism.bins, asked.bins)), distance
 
 
@@ -311,13 +328,14 @@ def _thresholds(asked: _Asked, measure: Histogram) -> Planned:
 
 _PLANNERS: dict[str, Callable[[_Asked, Histogram], Planned]] = {
     "recursive": _recursive,
+    "fitted": _fitted,
     "independent": _independent,
     "tree": _tree,
     "histogram": _thresholds,
     "joint": _joint,
     "smoothed_joint": _smoothed_joint,
 }
-_JOINT = frozenset({"joint", "smoothed_joint"})
+_JOINT = frozenset({"joint", "smoothed_joint", "fitted"})
 _OF_ONE_SCAN = frozenset({"tree", "histogram"})
 OF_LISTS = tuple(_PLANNERS)
 """The mechanisms that answer a list."""

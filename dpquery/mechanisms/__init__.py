@@ -11,6 +11,7 @@ from dpquery.mechanisms.discrete_gaussian import DiscreteGaussian
 from dpquery.mechanisms.discrete_laplace import DiscreteLaplace
 from dpquery.mechanisms.discrete_staircase import DiscreteStaircase
 from dpquery.mechanisms.finite_exponential import FiniteExponential
+from dpquery.mechanisms.fitted_quantiles import FittedQuantiles
 from dpquery.mechanisms.gap_quantile import GapQuantile
 from dpquery.mechanisms.grid_quantile import GridQuantile, rank_range
 from dpquery.mechanisms.independent_quantiles import IndependentQuantiles
@@ -41,6 +42,7 @@ __all__ = [
     "DiscreteLaplace",
     "DiscreteStaircase",
     "FiniteExponential",
+    "FittedQuantiles",
     "GapQuantile",
     "GridQuantile",
     "IndependentQuantiles",
@@ -79,6 +81,7 @@ ALL: tuple[type[Mechanism], ...] = (
     AboveThreshold,
     MeanExponential,
     MeanInverseSensitivity,
+    FittedQuantiles,
     GapQuantile,
     IndependentQuantiles,
     JointQuantiles,

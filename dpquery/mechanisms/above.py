@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from math import isqrt
 
-__all__ = ["MANY", "NOTHING", "POINT", "Above", "ceiled", "halved", "loosened", "plus", "times"]
+__all__ = [
+    "MANY",
+    "NOTHING",
+    "POINT",
+    "Above",
+    "ceiled",
+    "halved",
+    "loosened",
+    "plus",
+    "powers_above",
+    "times",
+]
 
 Above = tuple[int, int]
 """(a, x) is a 2^x. The first has from FEW to MANY binary digits, unless the pair is NOTHING."""
@@ -89,3 +100,8 @@ def _factors() -> list[int]:
 
 _FACTORS = _factors()
 MASK = (1 << POINT) - 1
+
+
+def powers_above() -> list[int]:
+    """Give 2^(64 - f / 2^POINT) for f from 0 up to 2^POINT - 1, from above by less than 2."""
+    return _FACTORS

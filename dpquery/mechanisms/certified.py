@@ -11,7 +11,7 @@ from functools import lru_cache
 from dpquery.mechanisms.exponential import coin
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 
-__all__ = ["ln2_around", "log_above", "shrunk_coin", "tail_bound"]
+__all__ = ["likely_coin", "ln2_around", "log_above", "shrunk_coin", "tail_bound"]
 
 STEP = 64
 """Binary digits by which a comparison is sharpened each time it stays open."""
@@ -67,6 +67,21 @@ def shrunk_coin(x: Fraction, e: int, randomness: Randomness) -> bool:
     """
     known = max(0, _around(x, e, STEP)[0])
     return coin(known, 1 << STEP, randomness) and _even_run(x, e, known, randomness)
+
+
+def likely_coin(
+    x: Fraction, exponent: int, over: int, under: int, randomness: Randomness
+) -> bool:
+    """Show heads with probability exp(-x) 2^(exponent - 1) over / under: 1/2 at most."""
+    digits = over.bit_length() - under.bit_length()
+    if over << max(0, -digits) > under << max(0, digits):
+        digits += 1
+    # Now over / under lies between 2^(digits - 1) and 2^digits.
+    shown = exponent + digits - 1
+    spare = digits + max(0, -shown)
+    if randomness.below(under << max(0, spare)) >= over << max(0, -spare):
+        return False
+    return shrunk_coin(x, max(0, shown), randomness)
 
 
 def _around(x: Fraction, e: int, bits: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from operator import index
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,9 @@ __all__ = [
     "as_integers",
     "asked",
     "look_ahead",
+    "passing",
     "spread_out",
+    "weight_within",
 ]
 
 NARROW = 1 << 62
@@ -41,6 +43,7 @@ REACH = 4
 """So many widths of a draw to either side of its rank are looked ahead for: it errs by more
 about twice in a hundred times."""
 
+B = TypeVar("B")
 Request = tuple[int, int, int]
 """The cells from low to high - 1 of a histogram, and the width of its bins."""
 
@@ -202,10 +205,16 @@ class Frontier:
             found.append((table, place))
         return found
 
-    def request(self, table: Table, place: int) -> Request:
+    def request(self, bin_of: tuple[Table, int]) -> Request:
         """Give what is asked for when a bin of several cells is refined."""
+        table, place = bin_of
         low, high = table.span(place)
         return self._cells(low, high, self._even_width(low, high))
+
+    def learn(self, answers: Iterable[tuple[tuple[Table, int], Integers]]) -> None:
+        """Refine bins by what was answered."""
+        for (table, place), known in answers:
+            self.refine(table, place, known)
 
     def _bin(self, rank: int) -> tuple[Table, int]:
         """Give the open bin in which the weight passes what is below a rank."""
@@ -245,9 +254,28 @@ class Frontier:
         return Table(span, edges, parent)
 
 
+class Ahead(Protocol[B]):
+    """What may be looked at more closely before a draw."""
+
+    def wanted(self, ranks: Iterable[int]) -> Sequence[B]:
+        """Give the bins where ranks lie, if a histogram tells more, and as many as fit."""
+        ...
+
+    def request(self, bin_of: B) -> Request:
+        """Give what is asked for when a bin is refined."""
+        ...
+
+    def learn(self, answers: Iterable[tuple[B, Integers]]) -> None:
+        """Refine bins by what was answered."""
+        ...
+
+
+A = TypeVar("A", bound=Ahead[Any])
+
+
 def look_ahead(
-    frontiers: Sequence[Frontier],
-    near: Callable[[Frontier], Sequence[int]],
+    frontiers: Sequence[A],
+    near: Callable[[A], Sequence[int]],
     ask: Callable[[Sequence[tuple[int, Request]]], Sequence[Sequence[int] | Integers]],
 ) -> None:
     """Refine the bins where draws will look, before anything is drawn: one request a step.
@@ -260,15 +288,16 @@ def look_ahead(
         near: gives the ranks where draws from a frontier will look, the likeliest first.
         ask: answers requests together, each with the number of its frontier.
     """
-    while wanted := [
-        (number, table, place)
-        for number, frontier in enumerate(frontiers)
-        for table, place in frontier.wanted(near(frontier))
-    ]:
-        requests = [(n, frontiers[n].request(table, place)) for n, table, place in wanted]
-        answers = zip(wanted, requests, ask(requests), strict=True)
-        for (n, table, place), (_, request), answer in answers:
-            frontiers[n].refine(table, place, _checked(answer, *request))
+    while any(wanted := [frontier.wanted(near(frontier)) for frontier in frontiers]):
+        requests = [
+            (number, frontier.request(bin_of))
+            for number, (frontier, bins) in enumerate(zip(frontiers, wanted, strict=True))
+            for bin_of in bins
+        ]
+        told = zip(requests, ask(requests), strict=True)
+        answers = (_checked(answer, *request) for (_, request), answer in told)
+        for frontier, bins in zip(frontiers, wanted, strict=True):
+            frontier.learn([(bin_of, next(answers)) for bin_of in bins])
 
 
 def around(draws: Sequence[tuple[Fraction, Fraction]], total: int) -> list[int]:
@@ -313,6 +342,42 @@ def spread_out(weight: int, digits: int) -> Integers:
         blocks = blocks.astype(object)
     weights: Integers = last - blocks >> digits
     return weights
+
+
+def passing(units: Sequence[tuple[int, int]], digits: int) -> list[tuple[int, int, int]]:
+    """Find where units stand: of a weight that is spread over 2^digits places, the k-th in row.
+
+    Give the place, the weight in the places below it, and that with the place's own.
+
+    >>> passing([(5, 2), (5, 3), (6, 6)], 2)
+    [(0, 0, 2), (1, 2, 3), (3, 5, 6)]
+    """
+    wide = any(weight >= NARROW for weight, _ in units)
+    table = np.array(units, dtype=object if wide else np.int64).reshape(-1, 2)
+    held, wanted = table[:, 0], table[:, 1]
+    places = below = 0 * held
+    for _ in range(digits):
+        # The units with even numbers are in the lower half.
+        lower = held + 1 >> 1
+        above = (below + lower < wanted).astype(np.bool_)
+        places = 2 * places + above
+        below = below + np.where(above, lower, 0)
+        held = np.where(above, held >> 1, lower)
+    return list(zip(places.tolist(), below.tolist(), (below + held).tolist(), strict=True))
+
+
+def weight_within(weight: int, place: int, digits: int) -> int:
+    """Give what a weight that is spread over 2^digits places has below one of these.
+
+    >>> [weight_within(5, place, 2) for place in range(4)]
+    [0, 2, 3, 4]
+    """
+    below = 0
+    for digit in reversed(range(digits)):
+        lower = weight + 1 >> 1
+        above = place >> digit & 1
+        below, weight = below + above * lower, weight >> 1 if above else lower
+    return below
 
 
 @lru_cache(maxsize=64)

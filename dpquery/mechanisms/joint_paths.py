@@ -28,7 +28,7 @@ from dpquery.mechanisms.above import (
     plus,
     times,
 )
-from dpquery.mechanisms.certified import shrunk_coin
+from dpquery.mechanisms.certified import likely_coin
 from dpquery.mechanisms.frontier import Frontier
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 from dpquery.mechanisms.stretches import Scale, Stretch, Terrain
@@ -122,7 +122,8 @@ class JointPaths:
         below = [self._terrain.weight_below(place) for place in places]
         parts = zip(pairwise([0, *below, self._total]), self._shares, strict=True)
         score = sum((abs(b - a - share) for (a, b), share in parts), Fraction(0))
-        return walk.half_coin(self._slope * score, randomness)
+        x = self._slope * score
+        return likely_coin(x, walk.exponent, walk.over, walk.under, randomness)
 
 
 @dataclass(slots=True)
@@ -157,18 +158,6 @@ class _Walk:
                 return key
             number -= own
         return None
-
-    def half_coin(self, x: Fraction, randomness: Randomness) -> bool:
-        """Show heads with probability exp(-x) 2^(exponent - 1) over / under: 1/2 at most."""
-        digits = self.over.bit_length() - self.under.bit_length()
-        if self.over << max(0, -digits) > self.under << max(0, digits):
-            digits += 1
-        # Now over / under lies between 2^(digits - 1) and 2^digits.
-        shown = self.exponent + digits - 1
-        spare = digits + max(0, -shown)
-        if randomness.below(self.under << max(0, spare)) >= self.over << max(0, -spare):
-            return False
-        return shrunk_coin(x, max(0, shown), randomness)
 
 
 def _rounded(part: Above, exponent: int) -> int:

@@ -33,22 +33,28 @@ class Scale:
 
     factor: int
     shift: int
+    coarse: int = 0
+    """So many binary digits of ranks are rounded first."""
 
     @classmethod
-    def of(cls, slope: Fraction) -> Scale:
-        """Give it for a slope, per rank."""
+    def of(cls, slope: Fraction, digits: int = 64, coarse: int = 0) -> Scale:
+        """Give it for a slope, per rank, with so many binary digits."""
         exact = slope * Fraction(1 << FINE + POINT, ln2_around(FINE)[1])
         size = exact.denominator.bit_length() - exact.numerator.bit_length()
-        shift = max(0, size + 64)
-        return cls(int(exact * (1 << shift)), shift)
+        shift = max(0, size + digits)
+        return cls(int(exact * (1 << shift)), shift, min(coarse, shift))
 
     def below(self, ranks: Integers) -> Integers:
         """Give exponents that are at most those of the ranks."""
-        return ranks * self.factor >> self.shift
+        return (ranks >> self.coarse) * self.factor >> self.shift - self.coarse
 
     def above(self, ranks: Integers) -> Integers:
         """Give exponents that are at least those of the ranks."""
-        return -(-ranks * self.factor >> self.shift)
+        return -self.below(-ranks)
+
+    def first(self, exponent: int) -> int:
+        """Give the least rank of which `below` gives an exponent, or more."""
+        return -(-(exponent << self.shift - self.coarse) // self.factor) << self.coarse
 
     def floor(self, rank: Fraction) -> int:
         """Give the exponent of one rank, rounded down."""

@@ -36,6 +36,7 @@ privacy_unit_column = "?"
 
 # What is not listed does not exist for analysts: delete what nobody should ask about.
 # Choose bounds and keys from what a column means, never by looking at the data.
+# per_unit = true beside the keys of one column: a unit has one of them, and counts in no other.
 [tables.{table}.columns]
 """
 _HINTS = {

@@ -140,7 +140,10 @@ def _star(
         becomes = starred.get(fold(name))
         if becomes is None:
             continue
-        value = expr if becomes.value is None else rows.bind(becomes.value)
+        if becomes.value is not None:
+            value = rows.bind(becomes.value)
+        else:
+            value = rows.grouped(name, expr, span) if isinstance(rows, PerUnitRows) else expr
         _named(context, columns, becomes.name, value, span)
         if becomes.value is None and fold(name) in member.owners:
             own.add(fold(becomes.name))

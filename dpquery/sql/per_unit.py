@@ -26,7 +26,7 @@ from dpquery.sql.conditions import Conditions
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.mending import outside
 from dpquery.sql.mismatches import mismatch, with_article
-from dpquery.sql.names import Scope
+from dpquery.sql.names import Scope, written_name
 from dpquery.sql.sources import Context, derived_ref
 from dpquery.sql.spans import Spans
 from dpquery.types import BOOLEAN, DOUBLE, INTEGER, UNKNOWN, Interval, Kind
@@ -230,20 +230,32 @@ class PerUnitRows(Conditions):
             return None
         if isinstance(node, exp.Column) and not self.scope.knows(node.name):
             return None
-        bound = self._aggregates.rows.bind(node)
+        return self._as_key(self._aggregates.rows.bind(node))
+
+    def _as_key(self, bound: Expr) -> Expr | None:
         for key in self._keys:
             if key.expr == bound:
                 return replace(derived_ref(key, self._given), span=bound.span)
         return None
 
+    def grouped(self, name: str, expr: Expr, span: Span) -> Expr:
+        """Give a column that a star stands for: a key.
+
+        Raises:
+            RuleRefused: DPQ307 it is none.
+        """
+        return self._as_key(expr) or self._refuse_ungrouped(written_name(name), span)
+
     def _ungrouped(self, node: exp.Column) -> NoReturn:
         self.scope.reference(node, self.spans.of(node))
-        name = self.spans.text(node)
+        self._refuse_ungrouped(self.spans.text(node), self.spans.of(node))
+
+    def _refuse_ungrouped(self, name: str, span: Span) -> NoReturn:
         raise RuleRefused(
             Diagnostic(
                 "DPQ307",
                 f"{name} has no one value per group",
-                self.spans.of(node),
+                span,
                 "not in GROUP BY",
                 ("which of a unit's rows gave its value would be chance.",),
                 (f"max({name})",),

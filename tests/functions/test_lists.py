@@ -164,10 +164,22 @@ def test_values_stand_in_the_order_that_was_asked_for_and_repeat() -> None:
 def test_the_planner_says_why_and_only_where_it_chose() -> None:
     argument = column(INTEGER, 0, 100)
     chosen = plan(call("DP_QUANTILE", argument, order=QUARTILES), ALONE).step()
-    assert chosen.mechanism == "recursive"
+    assert chosen.mechanism == "fitted"
     assert chosen.why
-    named = call("DP_QUANTILE", argument, order=QUARTILES, mechanism="recursive")
+    named = call("DP_QUANTILE", argument, order=QUARTILES, mechanism="fitted")
     assert not plan(named, ALONE).step().why
+
+
+@pytest.mark.parametrize(
+    ("count", "groups", "expected"),
+    [(1, 1, "recursive"), (2, 72, "fitted"), (2, 73, "recursive"), (16, 9, "fitted"),
+     (16, 10, "recursive"), (17, 1, "recursive")],
+)  # fmt: skip
+def test_a_short_list_of_few_groups_is_fitted(count: int, groups: int, expected: str) -> None:
+    orders = [Fraction(k, count + 1) for k in range(1, count + 1)]
+    asked = call("DP_QUANTILE", column(INTEGER, 0, 100), order=orders)
+    facts = replace(ALONE, cells=groups, grouped=groups > 1)
+    assert plan(asked, facts).step().mechanism == expected
 
 
 @pytest.mark.parametrize(
@@ -193,7 +205,7 @@ def test_more_draws_than_scans_can_be_waited_for_are_refused() -> None:
 @pytest.mark.parametrize(
     ("count", "groups", "most"), [(16, 1, 17), (9, 16, 17), (1, 144, 145), (16, 9, 10)]
 )
-@pytest.mark.parametrize("mechanism", ["joint", "smoothed_joint"])
+@pytest.mark.parametrize("mechanism", ["joint", "smoothed_joint", "fitted"])
 def test_more_quantiles_than_can_be_drawn_together_are_refused(
     mechanism: str, count: int, groups: int, most: int
 ) -> None:
@@ -220,7 +232,8 @@ def test_a_grid_of_more_than_2_to_the_63_is_refused() -> None:
 def test_weights_leave_scores_of_every_part_in_64_bits(count: int) -> None:
     facts = World(CODES, 1, 5, True).facts(ADD_REMOVE)
     orders = [Fraction(k, count + 1) for k in range(1, count + 1)]
-    found = plan(call("DP_QUANTILE", column(INTEGER, 0, 9), order=orders), facts)
+    asked = call("DP_QUANTILE", column(INTEGER, 0, 9), order=orders, mechanism="recursive")
+    found = plan(asked, facts)
     largest = max(draw.order.denominator for draw in found.mechanism.plan)
     assert largest * found.mechanism.max_weight < 2**62
     assert found.measure.weight.scale >= 2**16
@@ -264,4 +277,4 @@ def test_explain_speaks_of_rows_and_not_of_weights() -> None:
     facts = World(CODES, 1, 5, True).facts(SUBSTITUTE)
     found = plan(call("DP_QUANTILE", column(INTEGER, 0, 9), order=QUARTILES), facts)
     assert found.step().sensitivity == "10 in weight of rows"
-    assert found.step().noise_scale == "20 in ranks"
+    assert found.step().noise_scale == "10 in ranks"

@@ -82,4 +82,4 @@ def spent(ledger: Ledger) -> Fraction:
 def start(*arguments: object) -> subprocess.Popen[bytes]:
     """Start `workers.py` as a process of its own, which shares nothing with this one."""
     command = [sys.executable, "-m", "tests.ledger.workers", *map(spelled, arguments)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

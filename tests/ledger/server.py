@@ -69,8 +69,14 @@ class PostgresServer:
                 **self._as,
             )
         except (PermissionError, subprocess.CalledProcessError):
-            copy = shutil.copytree(directory.parent, self.place / "programs", symlinks=True)
-            return Path(copy) / directory.name
+            package = directory.parents[1]
+            home = self.place / "programs"
+            copy = home / directory.relative_to(package.parent)
+            shutil.copytree(directory.parent, copy.parent, symlinks=True)
+            libraries = package.with_name(f"{package.name}.libs")
+            if libraries.exists():  # the programs look for them beside their package
+                shutil.copytree(libraries, home / libraries.name, symlinks=True)
+            return copy
         return directory
 
     def _run(self, program: str, *arguments: object) -> None:

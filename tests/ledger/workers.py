@@ -51,8 +51,10 @@ def endure(path: str, acknowledged: str, charges: str) -> None:
 
 
 def race(path: str, charges: str) -> None:
-    """Make a number of charges; print how long each took, and when it ended."""
+    """Make a number of charges when told to; print how long each took, and when it ended."""
     ledger, found = open_at(placed(path)), []
+    print("ready", flush=True)
+    sys.stdin.readline()
     for _ in range(int(charges)):
         begun = time.perf_counter()
         ledger.charge(pure("0.001"), limits("9000000000"), ALICE)

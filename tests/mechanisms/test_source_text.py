@@ -36,7 +36,7 @@ INTEGER_MATHS = {"isqrt", "gcd", "comb"}
 INTEGER_NUMPY = {
     "add", "arange", "array", "bincount", "bool_", "compress", "concatenate", "divmod",
     "flatnonzero", "frombuffer", "int64", "maximum", "minimum", "ndarray", "ones", "repeat",
-    "searchsorted", "take", "uint8", "uint64", "unpackbits", "where", "zeros",
+    "searchsorted", "take", "uint8", "uint64", "unique", "unpackbits", "where", "zeros",
 }  # fmt: skip
 IMPORTS = {
     "__future__", "bisect", "collections", "dataclasses", "decimal", "dpquery", "fractions",

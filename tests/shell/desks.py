@@ -11,7 +11,8 @@ import pyarrow as pa
 from dpquery.answer import Answer
 from dpquery.errors import Diagnostic, NameRefused
 from dpquery.explain import Explanation
-from dpquery.privacy import NO_LOSS, Loss
+from dpquery.guarantee import Guarantee
+from dpquery.privacy import NO_LOSS, Loss, Neighbours
 from dpquery.session import Budget
 from tests.shell.fakes import FakeSession
 
@@ -52,7 +53,8 @@ class FakeDesk(FakeSession):
         if not text.startswith("dear "):
             raise NameRefused(Diagnostic("DPQ201", "nothing to explain"))
         charge = Loss(Fraction(int(text.split()[1]), 10))
-        return Explanation(charge, (), (f"charge {charge}",))
+        promise = Guarantee(charge, ("person",), Neighbours.ADD_REMOVE)
+        return Explanation(charge, (), (f"charge {charge}",), promise)
 
     @property
     def budget(self) -> Budget:

@@ -74,5 +74,5 @@ def draws(session: dpquery.Session, call: str, count: int) -> Values:
     """Ask for a call so many times, up to fifty times a query: each is a draw of its own."""
     together = min(count, 50)
     query = f"SELECT {', '.join([call] * together)} FROM people"
-    answers = [session.sql(query).rows[0] for _ in range(count // together)]
+    answers = [session.sql(query, refresh=True).rows[0] for _ in range(count // together)]
     return np.array(answers, float).ravel()

@@ -1,9 +1,8 @@
 """Rank errors of nine deciles drawn together, beside a first-order formula.
 
-The formula takes each draw of the recursion by itself: an error in ranks of two-sided geometric
-law at the rate of the draw, passed on to the parts beside it in proportion. It does not know
-that the gaps between values differ, which adds about a tenth, or that values are shared, which
-takes some off.
+The formula takes each part between two deciles to miss its share by itself, by two-sided
+exponential law; what all of them miss together is shared by all. It does not know that the gaps
+between values differ, nor that values are shared.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpquery.mechanisms import RecursiveQuantiles
+from dpquery.mechanisms import FittedQuantiles
 from tests.study.data import (
     TOP,
     Column,
@@ -78,14 +77,8 @@ def rank_errors(values: Values, found: Values) -> Values:
 
 
 def first_order() -> float:
-    """The root mean square error of the draws, were they on evenly spaced rows."""
-    count, known = len(DECILES), {}
-    mechanism = RecursiveQuantiles.calibrated(DECILES, 1, 1, 1, Fraction(1))
-    for draw in mechanism.plan:
-        low = max((k for k in known if k < draw.number), default=None)
-        high = min((k for k in known if k > draw.number), default=None)
-        q, p = np.exp(-float(draw.rate)), float(draw.order)
-        error = (1 - p) * known.get(low, np.zeros(count)) + p * known.get(high, np.zeros(count))
-        error[draw.number] += np.sqrt(2 * q) / (1 - q)
-        known[draw.number] = error
-    return float(np.sqrt(np.mean([error @ error for error in known.values()])))
+    """The root mean square error of the deciles, were they on evenly spaced rows."""
+    rate = FittedQuantiles.calibrated(DECILES, 1, 1, 1, Fraction(1)).rate
+    parts = len(DECILES) + 1
+    squares = [8 * parts * p * (1 - p) / rate**2 for p in DECILES]
+    return float(np.sqrt(np.mean([float(square) for square in squares])))

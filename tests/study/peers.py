@@ -139,7 +139,7 @@ def exact(values: Values) -> Values:
 def measured(folder: Path) -> dict[str, Errors]:
     """Ask this library, and every peer that is installed."""
     found = {"dpquery": _ours(folder, None)}
-    for name in OF_LISTS[1:]:
+    for name in OF_LISTS:
         found[f"dpquery, '{name}'"] = _ours(folder, name)
     for name, made in PEERS.items():
         if find_spec(NEEDED[name.split(",")[0]]) is not None:
@@ -194,8 +194,9 @@ TEXT = """\
 
 Of {rows:,} log-normal salaries in cents, three in ten of them 42,000, between 0 and {top:,}, at
 epsilon 1 for all nine deciles together: the root mean square error of values, ± one standard
-error. The first line is the default. What a peer calls its mechanism stands behind its name; of
-the parameters that it needs, some that suit these salaries were tried.
+error. The first line is the default, which stands below by its name as well. What a peer calls
+its mechanism stands behind its name; of the parameters that it needs, some that suit these
+salaries were tried.
 
 {table}
 

@@ -146,6 +146,19 @@ def test_ones_own_files_may_change(policy: Path):
         session.sql(PAID)
 
 
+def test_what_a_stream_has_paid_for_is_read_under_the_version_of_now(policy: Path):
+    with dpquery.connect(policy) as session:
+        session.sql(COUNT)
+        others(policy)
+        publish(policy)
+        stream = session.above_threshold(10**6, eps=1)
+        assert not stream.ask("staff")
+        assert not stream.ask("staff", "age > 30")
+        others(policy)
+        with pytest.raises(ScanFailed):
+            stream.ask("staff", "age > 40")
+
+
 @pytest.mark.parametrize("engine", ["duckdb", "python"])
 def test_each_engine_looks(policy: Path, engine: str):
     with Session(load_policy(policy), "default", None, engine=engine) as session:

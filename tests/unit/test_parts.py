@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpquery
-from dpquery.errors import BudgetRefused, PolicyInvalid
+from dpquery.errors import BudgetRefused, PolicyInvalid, ScanFailed
 from dpquery.parts import every_part
 from dpquery.policy.load import load_policy
-from dpquery.policy.model import Bounds, Column, Policy
+from dpquery.policy.model import Bounds, Column, Files, Policy
 from dpquery.privacy import Neighbours
 from dpquery.session import Session
 from dpquery.types import BOOLEAN, DATE, INTEGER, TEXT
@@ -33,7 +33,7 @@ OTHERS = (
 
 def policy(parting: Column = REGION, **settings: object) -> Policy:
     others = [column for column in OTHERS if column.name != parting.name]
-    one = private_table([Path("t.parquet")], [*others, parting], **settings)
+    one = replace(private_table([Path("t.parquet")], [*others, parting]), **settings)
     whole = policy_of(one)
     return replace(whole, tables={"t": one, "s": replace(one, name="s")})
 
@@ -158,6 +158,8 @@ def test_a_policy_that_parts_units_otherwise_has_parts_of_its_own():
         policy(replace(REGION, max_length=1)),
         policy(Column("v", INTEGER, keys=(1,), per_unit=True)),
         policy_of(private_table([Path("u.parquet")], [*OTHERS, REGION])),
+        policy(written=("other.parquet",)),
+        policy(written=("t.parquet",), source=Files((Path("elsewhere/t.parquet"),))),
         policy_of(private_table([Path("t.parquet")], [*OTHERS, REGION], "city")),
     ]
     assert len({word(policy()), *map(word, others)}) == 1 + len(others)
@@ -236,6 +238,53 @@ def test_a_stream_is_charged_on_all_parts_for_its_later_questions(session: Sessi
     assert stream.ask("t", "region = 'S'") is False
     with pytest.raises(BudgetRefused):
         session.sql("SELECT DP_COUNT(*, eps=0.6) FROM t WHERE region = 'S'")
+
+
+def test_the_same_words_about_files_of_two_places_are_two_tables(tmp_path: Path):
+    """Somebody can be in the north in one of them, and in the south in the other."""
+    for month, region in (("one", "N"), ("two", "S")):
+        place = tmp_path / month
+        place.mkdir()
+        pq.write_table(
+            pa.table({"unit": [1], "region": [region], "v": [1]}), place / "t.parquet"
+        )
+        text = f'{POLICY}[ledger]\npath = "{tmp_path}/shared.ledger"\n'
+        (place / "policy.toml").write_text(text, "utf-8")
+    with dpquery.connect(tmp_path / "one" / "policy.toml") as session:
+        session.sql(f"{COUNT.replace('1', '0.7')} t WHERE region = 'N'")
+    with dpquery.connect(tmp_path / "two" / "policy.toml") as session:
+        with pytest.raises(BudgetRefused):
+            session.sql(f"{COUNT.replace('1', '0.7')} t WHERE region = 'S'")
+        session.sql(f"{COUNT.replace('1', '0.3')} t WHERE region = 'S'")
+
+
+def test_parts_stay_when_policy_ledger_and_files_move_together(place: Path):
+    with dpquery.connect(place / "policy.toml") as session:
+        session.sql(f"{COUNT} t WHERE region = 'N'")
+    moved = place.rename(place.with_name("moved"))
+    with dpquery.connect(moved / "policy.toml") as session:
+        session.sql(f"{COUNT} t WHERE region = 'S'")
+
+
+def test_nobody_moves_to_another_part_within_a_version(place: Path):
+    """Where values between the ends of a file change places, neither end tells."""
+
+    def write(moved: int) -> bytes:
+        rows = range(200_000)
+        regions = ["NS"[(row + moved * (50_000 < row < 150_000)) % 2] for row in rows]
+        table = pa.table({"unit": rows, "region": regions, "v": [1] * len(rows)})
+        plain = {"compression": "none", "use_dictionary": False}
+        pq.write_table(table, place / "t.parquet", row_group_size=len(rows), **plain)
+        return (place / "t.parquet").read_bytes()
+
+    before, end = write(0), 2**20
+    with dpquery.connect(place / "policy.toml") as session:
+        session.sql(f"{COUNT} t WHERE region = 'N'")
+        after = write(1)
+        assert before != after
+        assert (before[:end], before[-end:]) == (after[:end], after[-end:])
+        with pytest.raises(ScanFailed):
+            session.sql(f"{COUNT} t WHERE region = 'S'")
 
 
 def test_one_column_of_a_table_parts_its_units(place: Path):

@@ -104,7 +104,7 @@ OF_POLICY: dict[str, Any] = {
     "directory": Path("/elsewhere"),
 }
 ELSEWHERE = {
-    Column: {"name"},  # is what it is asked for by
+    Column: {"name", "per_unit"},  # is what it is asked for by; is in the scan of its table
     Table: {"name", "source", "columns", "public", "unique"},
     Policy: {"name", "budget", "analysts", "published", "tables", "ledger"},
 }
@@ -153,6 +153,16 @@ def test_a_policy_that_is_another_makes_another_question(field: str):
     policy, _ = facts()
     assert key_under(replace(policy, **{field: OF_POLICY[field]})) != key_under(policy)
     assert key_under(replace(policy, name="another")) == key_under(policy)
+
+
+def test_what_parts_the_units_makes_another_question_where_it_leaves_rows_out():
+    policy, _ = facts()
+    columns = policy.tables["staff"].columns
+    parting = replace(columns["remote"], per_unit=True)
+    for single in (True, False):
+        before = with_table(policy, single=single)
+        after = with_table(before, columns=columns | {"remote": parting})
+        assert (key_under(after) == key_under(before)) is single
 
 
 def test_columns_that_are_not_asked_for_do_not_matter():
