@@ -122,7 +122,6 @@ class DuckDBEngine:
         connection = self._started()
         for table in tables:
             self._verify(connection, table, before[table.name])
-            self._watch(table, before[table.name], version)
         places = {
             table.name: Place(table, self._origin(scan, table, before[table.name]))
             for table in tables

@@ -65,7 +65,6 @@ class PythonEngine:
         before = state_of(tables)
         for table in tables:
             self._verify(table, before[table.name])
-            self._watch(table, before[table.name], version)
         relations = Relations(self._tables, self._public, columns_read(scan))
         totals = Totals(scan, relations.rows(scan.relation), self._secret)
         sums: dict[Measure, tuple[int, ...]] = {
