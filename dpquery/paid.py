@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpquery.budget.charge import Receipt
+from dpquery.budget.earlier import Draft
 from dpquery.constants import constants_in, filled
 from dpquery.engine.base import Engine, Exact
 from dpquery.engine.duckdb.public import PublicEngine
 from dpquery.finish import value_of
+from dpquery.functions.refined import rate_of, wanted_of
 from dpquery.functions.search import FoundCell
 from dpquery.ir import Scalar, Scan
 from dpquery.mechanisms.randomness import Randomness
@@ -39,8 +41,8 @@ class Paid:
     """Hears about how many bytes a scan reads, as it begins."""
     keep: Callable[[str, Interval], None]
     """Keeps bounds that were found, under their key."""
-    store: Callable[[Mapping[str, str]], None]
-    """Stores what was drawn, under its keys, to be given again free."""
+    store: Callable[[Mapping[str, str], Sequence[Draft]], None]
+    """Stores what was drawn, under its keys, to be given again free, and to be refined."""
 
     def released(self, plan: Plan, receipt: Receipt) -> tuple[Plan, list[ReleasedTable]]:
         """Give every table of a plan, and the plan with the bounds that were found for it.
@@ -48,7 +50,7 @@ class Paid:
         All that was drawn is stored by then.
         """
         keys, drawn = Keys(self.policy, receipt.version, self.public.digest), dict[str, str]()
-        plan = self._bounded(plan, receipt, keys, drawn)
+        plan, drafts = self._bounded(plan, receipt, keys, drawn), list[Draft]()
         found: list[ReleasedTable] = []
         values: dict[int, Scalar | None] = {}
         for number, frontier in enumerate(plan.frontiers):
@@ -56,9 +58,12 @@ class Paid:
             with self._opened(scan, receipt, number) as exact:
                 table = release(plan, number, scan.keys, exact, receipt, self.randomness)
             for one, column in zip(frontier.releases, table.columns, strict=True):
-                drawn[keys.of(scan, one.release, values)] = written(column.cells)
+                text, rate = written(column.cells), rate_of(wanted_of(one.release))
+                drawn[keys.of(scan, one.release, values)] = text
+                if rate is not None:
+                    drafts.append(Draft(keys.question(scan, one.release, values), rate, text))
             found.append(table)
-        self.store(drawn)
+        self.store(drawn, drafts)
         return plan, found
 
     def _bounded(self, plan: Plan, receipt: Receipt, keys: Keys, drawn: dict[str, str]) -> Plan:

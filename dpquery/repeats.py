@@ -22,6 +22,7 @@ from dpquery.narrowing import with_bounds
 from dpquery.paid import ready
 from dpquery.plan import Plan
 from dpquery.policy.model import Policy
+from dpquery.refinements import Refinements
 from dpquery.release import ReleasedColumn, ReleasedTable
 from dpquery.searches import Search
 from dpquery.stored import NOTHING, Keys, Values, read
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from dpquery.budget.ledger import Ledger
     from dpquery.engine.duckdb.public import PublicEngine
 
-__all__ = ["REPEATED", "Repeats", "holder_of"]
+__all__ = ["REPEATED", "Repeats", "holder_of", "repeats_of"]
 
 REPEATED = "already answered: costs nothing; REFRESH SELECT asks anew and pays"
 
@@ -47,6 +48,14 @@ def holder_of(policy: Policy, account: Account, orders: Orders) -> Holder:
     granted, within = orders.granted.get(analyst), "" if policy.published else account.session
     rights = repr((own, budget.max_epsilon_per_query, granted, within))
     return Holder(analyst, rights, budget.shared_answers)
+
+
+def repeats_of(
+    policy: Policy, ledger: Ledger, account: Account, public: PublicEngine
+) -> Repeats:
+    """Give what an analyst may be answered from, as the ledger stands."""
+    orders = ledger.orders()
+    return Repeats(policy, ledger, holder_of(policy, account, orders), orders.version, public)
 
 
 class _Missing(Exception):
@@ -70,6 +79,8 @@ class Repeats:
     ) -> tuple[Plan, list[ReleasedTable] | None]:
         """Give a plan, and its tables if all of them were drawn before.
 
+        If they were with more noise, it is a plan that refines them.
+
         Bounds that are kept now were not yet when the query was first asked: it had found them
         itself, and that too was stored.
         """
@@ -77,7 +88,11 @@ class Repeats:
         if again is None and plan.kept:
             with suppress(QueryRefused):  # then it was never asked without them
                 again = self.of(without_kept())
-        return again or (plan, None)
+        return again or (self._refined(plan) or plan, None)
+
+    def _refined(self, plan: Plan) -> Plan | None:
+        found = Refinements(self.policy, self.ledger, self.holder, self.version, self.public)
+        return found.of(plan)
 
     def of(self, plan: Plan) -> tuple[Plan, list[ReleasedTable]] | None:
         """Give the tables of a plan, and the plan with its bounds; None where one is missing.

@@ -20,6 +20,7 @@ from dpquery import catalogue
 from dpquery.answer import Answer
 from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Account, Limits, Receipt
+from dpquery.budget.earlier import AlreadyRefined
 from dpquery.budget.ledger import Ledger, open_ledger
 from dpquery.budget.orders import promise_of
 from dpquery.budget.parts import EVERYBODY, Touched
@@ -45,7 +46,7 @@ from dpquery.plan import Plan, guarantee_of, make_plan
 from dpquery.policy.model import Policy
 from dpquery.privacy import NO_LOSS, Loss, decimal_text
 from dpquery.release import ReleasedTable
-from dpquery.repeats import Repeats, holder_of
+from dpquery.repeats import holder_of, repeats_of
 from dpquery.searches import Kept, nothing_kept
 from dpquery.source import Source
 from dpquery.sql.asides import Describe, Explain, Show, Subject, read_aside, refreshed
@@ -121,7 +122,10 @@ class Session:
             plan, released = self._asked(source, anew=refresh)
             if released is not None:
                 return self._finished(plan, released, NO_LOSS)
-            return self._paid(plan, lambda receipt: self._answer(plan, receipt))
+            try:
+                return self._paid(plan, lambda receipt: self._answer(plan, receipt))
+            except AlreadyRefined:
+                return self.sql(text)
 
     def _asked(
         self, source: Source, *, anew: bool = False
@@ -130,9 +134,7 @@ class Session:
         query = refreshed(source)
         if anew or query is not None:
             return self._plan(query or source, nothing_kept), None
-        orders = self._ledger.orders()
-        holder = holder_of(self._policy, self._account, orders)
-        repeats = Repeats(self._policy, self._ledger, holder, orders.version, self._public)
+        repeats = repeats_of(self._policy, self._ledger, self._account, self._public)
         return repeats.asked(self._plan(source), lambda: self._plan(source, nothing_kept))
 
     def _paid(self, plan: Plan, answer: Callable[[Receipt], T]) -> T:
@@ -171,7 +173,7 @@ class Session:
             self._policy,
             self._told_of_scan,
             keep=lambda key, found: self._ledger.keep(receipt, self._account, key, found),
-            store=lambda drawn: self._ledger.store(receipt, holder, drawn),
+            store=lambda *drawn: self._ledger.store(receipt, holder, *drawn),
         )
         plan, released = work.released(plan, receipt)
         return self._finished(plan, released, basic(plan.charge.events))
@@ -284,7 +286,8 @@ class Session:
         Raises:
             SessionUnusable: DPQ801 it is closed, or belongs to another process.
         """
-        self._require_own()
+        if self._process != os.getpid():
+            raise unusable(closed=self._process is None)
 
     def close(self) -> None:
         """End the session; closing twice is fine, and answers outlive it."""
@@ -381,11 +384,7 @@ class Session:
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
-        self._require_own()  # before the lock: over a fork, it may be held for ever
+        self.require_usable()  # before the lock: over a fork, it may be held for ever
         with self._lock:
-            self._require_own()
+            self.require_usable()
             yield
-
-    def _require_own(self) -> None:
-        if self._process != os.getpid():
-            raise unusable(closed=self._process is None)

@@ -34,6 +34,7 @@ from dpquery.functions.noise import AdditiveCell, AdditiveRelease
 from dpquery.functions.noisy_quantile import NoisyQuantileCell, NoisyQuantileRelease
 from dpquery.functions.quantile import QuantileCell, QuantileRelease
 from dpquery.functions.quantiles import QuantilesCell, QuantilesRelease
+from dpquery.functions.refined import wanted_of
 from dpquery.functions.search import FoundCell, SearchRelease
 from dpquery.ir import Scalar, Scan
 from dpquery.policy.model import Policy
@@ -71,7 +72,19 @@ class Keys:
             release: as it was planned.
             values: of the constants in it.
         """
-        release = filled(release, values)
+        text = self._text(scan, filled(wanted_of(release), values))
+        self._asked[text] += 1
+        return hashlib.sha256(f"{text}{self._asked[text]}".encode()).hexdigest()
+
+    def question(self, scan: Scan, release: Release, values: Values = NOTHING) -> str:
+        """Name what a count or sum is of, whatever its noise: what can be refined by it."""
+        match filled(wanted_of(release), values):
+            case AdditiveRelease(function, measure, distance, noise, unit, type_):
+                parts = (function, measure, distance, noise.name, unit, type_)
+                return hashlib.sha256(self._text(scan, parts).encode()).hexdigest()
+        raise internal("only additive noise can be refined")
+
+    def _text(self, scan: Scan, release: object) -> str:
         tables = [self.policy.tables[one.table] for one in tables_of(scan.relation)]
         joined = [one.table for one in walk(scan.relation) if isinstance(one, PublicJoin)]
         parts = (
@@ -80,9 +93,7 @@ class Keys:
             tuple(map(self.public, joined)),
             (scan.relation, scan.contribution, scan.keys, release),
         )
-        text = Writer().text(parts)
-        self._asked[text] += 1
-        return hashlib.sha256(f"{text}{self._asked[text]}".encode()).hexdigest()
+        return Writer().text(parts)
 
 
 def written(cells: Sequence[NoisyCell]) -> str:

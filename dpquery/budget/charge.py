@@ -44,6 +44,10 @@ class Charge:
     """
     touched: Touched | None = EVERYBODY
     """In which parts of a table it may tell of units; None where it could tell of any."""
+    refines: tuple[int, ...] = ()
+    """The numbers of the earlier releases that it uses up, by the ledger's count."""
+    version: int = 0
+    """Of the data, as it was when these were looked for."""
 
     @property
     def calls(self) -> list[tuple[Event, ...]]:

@@ -12,7 +12,7 @@ A ledger is used by one thread at a time; sessions and processes each open their
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import reduce
@@ -22,6 +22,7 @@ from dpquery.budget.answers import Holder
 from dpquery.budget.charge import OWNER, Account, Charge, Entry, Limits, Receipt
 from dpquery.budget.database import Database
 from dpquery.budget.decision import binding, frozen, require_within
+from dpquery.budget.earlier import AlreadyRefined, Draft, Kept
 from dpquery.budget.faults import another_promise, damaged, faults
 from dpquery.budget.orders import (
     Freeze,
@@ -42,6 +43,7 @@ from dpquery.budget.sqlite import SQLite
 from dpquery.budget.standing import Standing
 from dpquery.budget.store import Store
 from dpquery.errors import internal
+from dpquery.events import Refined
 from dpquery.privacy import Loss
 from dpquery.types import Interval
 
@@ -107,6 +109,7 @@ class Ledger:
 
         Raises:
             BudgetRefused: a limit would be passed, or all are frozen; nothing was written.
+            AlreadyRefined: what it refines was used up, or is of another version; the same.
             PolicyInvalid: the file can no longer be trusted or written; there is no receipt.
         """
         if not charge.events:
@@ -128,6 +131,9 @@ class Ledger:
             totals = totals.plus(store.accountant(charge.events), counting, kept)
             record = Record.after(*last, replace(charge, touched=kept), account, totals)
             store.append(record)
+            if charge.refines and charge.version != orders.version:
+                raise AlreadyRefined
+            store.earlier.use(record.id, charge.refines)
         return Receipt(charge, record.id, orders.version)
 
     def _counting(self, orders: Orders) -> Counting:
@@ -213,13 +219,20 @@ class Ledger:
             self._append(Publish(), (head.sequence, head.hash))
             return self._orders().version
 
-    def store(self, receipt: Receipt, holder: Holder, drawn: Mapping[str, str]) -> None:
-        """Store what a receipt's charge paid for, by key, to be given again free."""
+    def store(
+        self,
+        receipt: Receipt,
+        holder: Holder,
+        drawn: Mapping[str, str],
+        drafts: Sequence[Draft] = (),
+    ) -> None:
+        """Store what a receipt's charge paid for, to be given again free, or to be refined."""
         if not drawn:
             return
         store = self._store
         with faults(store.path), store.writing():
             store.answers.add(receipt.id, holder, drawn)
+            store.earlier.add(receipt.id, holder, drafts)
 
     def stored(self, holder: Holder, key: str) -> str | None:
         """Give what was drawn last under a key, where the holder may see it.
@@ -229,6 +242,15 @@ class Ledger:
         """
         with faults(self._store.path):
             return self._store.answers.newest(holder, key)
+
+    def earlier(self, holder: Holder, question: str) -> list[Kept]:
+        """Give what a holder was released of a question, and was not refined so far.
+
+        Raises:
+            PolicyInvalid: DPQ605 a row was changed.
+        """
+        with faults(self._store.path):
+            return self._store.earlier.left(holder, question)
 
     def first_state(self, version: int, place: str, make: Callable[[], str]) -> str:
         """Give what stood at a place when it was first read under a version of the data.
@@ -320,9 +342,21 @@ class Ledger:
             if not kept.follows(seal) or paid.get(kept.charge) != kept.analyst:
                 raise damaged(store.path)
             seal = kept.hash
-        if not (store.answers.untouched(paid) and store.states.untouched()):
+        rest = (
+            store.answers.untouched(paid),
+            store.earlier.untouched(paid, _refining(store.records())),
+            store.states.untouched(),
+        )
+        if not all(rest):
             raise damaged(store.path)
 
     def close(self) -> None:
         """Close the file; idempotent."""
         self._store.close()
+
+
+def _refining(records: Iterable[Record]) -> dict[str, int]:
+    """Count the releases that charges refine, of those that refine any."""
+    charges = ((one.id, one.charged()) for one in records if not one.is_order)
+    counts = {key: sum(isinstance(e, Refined) for e in events) for key, events in charges}
+    return {key: count for key, count in counts.items() if count}

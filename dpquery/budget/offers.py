@@ -12,7 +12,7 @@ from fractions import Fraction
 from dpquery.budget.accountant import additive, basic
 from dpquery.budget.charge import Charge
 from dpquery.budget.standing import SHORT, Standing, root_below
-from dpquery.events import BoundedRange, Composed, Concentrated, Event, Pure
+from dpquery.events import BoundedRange, Composed, Concentrated, Event, Pure, Refined
 from dpquery.privacy import EPSILON_MIN
 from dpquery.source import Span
 from dpquery.zcdp import rho_below
@@ -40,10 +40,12 @@ def offer(charge: Charge, limits: Limits) -> tuple[str, ...]:
     if charge.retry is not None and fitting >= EPSILON_MIN:
         before, after = charge.retry
         beside = " beside the other calls" if basic(others).epsilon else ""
-        return f"{before}{_pasted(fitting)}{after}", f"that is the most that fits{beside}"
+        written = _pasted(fitting + _lost_before(calls[dearest]))
+        return f"{before}{written}{after}", f"that is the most that fits{beside}"
     factor, spans = _factor(charge.events, (), limits), dict.fromkeys(charge.epsilons)
     if (
         not additive(charge.events).summed
+        or any(map(_lost_before, calls))
         or len(spans) < 2
         or min(losses) * factor < EPSILON_MIN
     ):
@@ -52,6 +54,12 @@ def offer(charge: Charge, limits: Limits) -> tuple[str, ...]:
     for loss, span in sorted(zip(losses, spans, strict=True), key=_from_the_end):
         text = f"{text[: span.start]}{_pasted(loss * factor)}{text[span.end :]}"
     return *text.splitlines(), "that is the most that fits, in the same proportions"
+
+
+def _lost_before(call: Sequence[Event]) -> Fraction:
+    """Give what is written of a call, but was paid for with the releases that it refines."""
+    refined = (event.before for event in call if isinstance(event, Refined))
+    return sum(refined, Fraction(0))
 
 
 def _asked(call: Sequence[Event]) -> Fraction:

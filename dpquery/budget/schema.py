@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["ANSWERS", "BOUNDS", "CHARGES", "META", "STATES", "TABLES", "Table"]
+__all__ = [
+    "ANSWERS",
+    "BOUNDS",
+    "CHARGES",
+    "EARLIER",
+    "META",
+    "REFINED",
+    "STATES",
+    "TABLES",
+    "Table",
+]
 
 META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 """Which ledger this is: the only table whose rows change."""
@@ -71,4 +81,19 @@ STATES = Table(
     {"states_by_place": "place, version"},
 )
 
-TABLES = (BOUNDS, ANSWERS, STATES, CHARGES)
+EARLIER = Table(
+    "earlier",
+    (
+        "charge TEXT NOT NULL",
+        "analyst TEXT NOT NULL",
+        "rights TEXT NOT NULL",
+        "question TEXT NOT NULL",
+        "rate TEXT NOT NULL",
+        "drawn TEXT NOT NULL",
+    ),
+    {"earlier_by_question": "question"},
+)
+
+REFINED = Table("refined", ("charge TEXT NOT NULL", "source INTEGER NOT NULL UNIQUE"))
+
+TABLES = (BOUNDS, ANSWERS, EARLIER, REFINED, STATES, CHARGES)

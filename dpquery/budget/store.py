@@ -20,6 +20,7 @@ from dpquery.budget.accountant import ACCOUNTANTS
 from dpquery.budget.answers import Answers
 from dpquery.budget.charge import Account
 from dpquery.budget.database import Database
+from dpquery.budget.earlier import Earlier
 from dpquery.budget.faults import damaged, outdated, refused, rolled_back, unknown_format
 from dpquery.budget.high_water import HighWater, Mark
 from dpquery.budget.kept import KeptBounds
@@ -169,6 +170,7 @@ class Store:
             self.secret: str = meta.get("secret") or self._keep_secret()
             self.accountant = ACCOUNTANTS[meta["accountant"]]
             self.answers = Answers(lambda: self._sql, self.id)
+            self.earlier = Earlier(lambda: self._sql, self.id)
             self.states = States(lambda: self._sql, self.id)
             self.require_whole()
             self._require_sound_end()

@@ -13,17 +13,18 @@ import json
 from collections.abc import Callable
 from typing import Protocol
 
+from dpquery.budget.charge import Receipt
 from dpquery.engine.files import DataChanged, Fingerprint, about_bytes, files_of
 from dpquery.policy.model import Policy, Table
 from dpquery.policy.places import place_of
 
 __all__ = ["Drift", "States", "Watch", "unwatched", "watch_of"]
 
-Watch = Callable[[Table, Fingerprint, int], None]
-"""Is shown each table before a scan, with its state and the version of the data."""
+Watch = Callable[[Table, Fingerprint, Receipt], None]
+"""Is shown each table before a scan, with its state and what was charged."""
 
 
-def unwatched(table: Table, state: Fingerprint, version: int) -> None:
+def unwatched(table: Table, state: Fingerprint, receipt: Receipt) -> None:
     """Take any files: nobody says when they are another version."""
 
 
@@ -48,18 +49,26 @@ class Drift:
         self._states = states
         self._same: dict[tuple[str, int], Fingerprint] = {}
 
-    def __call__(self, table: Table, state: Fingerprint, version: int) -> None:
-        """Pass files that are as they were.
+    def __call__(self, table: Table, state: Fingerprint, receipt: Receipt) -> None:
+        """Pass files that are as they were; where earlier values are refined, in time as well.
+
+        What is drawn given an earlier value has to be of the same rows, to the last one.
 
         Raises:
             DataChanged: they are others.
         """
-        if self._same.get((table.name, version)) == state:
+        version, refines = receipt.version, bool(receipt.charge.refines)
+        if self._same.get((table.name, version)) == state and not refines:
             return
         place = repr(place_of(table, self._policy))
         text = self._states.first_state(version, place, lambda: _written(table, state))
         seen, bytes_ = json.loads(text)
-        if seen != _seen(table, state) and bytes_ != _bytes(table):
+        seen = [tuple(one) for one in seen]
+        now = _seen(table, state)
+        same = seen == now or (
+            bytes_ == _bytes(table) and (not refines or _times(seen) == _times(now))
+        )
+        if not same:
             raise DataChanged(
                 f"the files of {table.name!r} are not those of data version {version}; "
                 f"if they are to be asked about: dpquery policy publish {self._policy.name}"
@@ -71,13 +80,18 @@ def _written(table: Table, state: Fingerprint) -> str:
     return json.dumps([_seen(table, state), _bytes(table)], separators=(",", ":"))
 
 
-def _seen(table: Table, state: Fingerprint) -> list[list[object]]:
+def _seen(table: Table, state: Fingerprint) -> list[tuple[str, int, int]]:
     """Give name, size and time of each file."""
     paths = map(str, files_of(table))
     return [
-        [path, size, time]
+        (path, size, time)
         for path, (_, _, size, time, _) in zip(paths, state.files, strict=True)
     ]
+
+
+def _times(seen: list[tuple[str, int, int]]) -> list[tuple[int, int]]:
+    """Give sizes and times, in no order: a file may be moved."""
+    return sorted((size, time) for _, size, time in seen)
 
 
 def _bytes(table: Table) -> list[str]:

@@ -68,7 +68,8 @@ class RefinedLaplace:
         is drawn in proportion to exp(-|z - x| after - |y - z| before): falling by exp(-h) a
         step between x and y, and by exp(-c) beyond both, c = after + before. Proposals are
         uniform on the former, or halved from each stretch of 1 / h (or 1 / c) to the next, and
-        kept by a coin of the quotient. The time taken depends on the noise.
+        kept by a coin of the quotient. The time taken depends on d, by some microseconds: less
+        than that of a scan depends on its rows.
 
     Rounding:
         Rates are Fractions, losses exact; no step leaves exactness.

@@ -185,7 +185,7 @@ def test_a_partly_new_statement_is_paid_whole(session: Session):
 
 def test_a_repeat_looks_at_no_file_and_needs_no_budget(policy: Path, session: Session):
     first = session.sql(COUNT)
-    session.sql(f"SELECT DP_COUNT(*, eps={float(session.budget.left.epsilon)}) FROM staff")
+    session.sql(f"SELECT DP_COUNT(*, eps={float(session.budget.left.epsilon)}) FROM visits")
     assert session.budget.left.epsilon == 0
     charges = session.ledger().rows
     for file in policy.parent.glob("*.parquet"):

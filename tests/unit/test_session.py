@@ -60,7 +60,7 @@ def test_a_refusal_before_parsing_carries_the_budget_too(session: Session):
 
 
 def test_a_charge_above_what_is_left_is_refused_with_a_query_that_fits(session: Session):
-    session.sql("SELECT DP_COUNT(*, eps=0.7) FROM staff")
+    session.sql("SELECT DP_COUNT(*, eps=0.7) FROM visits")
     with pytest.raises(BudgetRefused) as caught:
         session.sql("SELECT DP_COUNT(*, eps=1.5) FROM staff")
     assert (caught.value.asked, caught.value.left) == (Fraction(3, 2), Fraction(13, 10))

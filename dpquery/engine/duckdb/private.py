@@ -72,7 +72,7 @@ class DuckDBEngine:
         """
         receipt.open(frontier, scan)
         try:
-            return guarded(self._log, lambda: self._read_whole(scan, receipt.version))
+            return guarded(self._log, lambda: self._read_whole(scan, receipt))
         except KeyboardInterrupt:
             self.close()  # what was being kept may be half made
             raise
@@ -104,15 +104,15 @@ class DuckDBEngine:
         names = dict.fromkeys(one.table for one in tables_of(scan.relation))
         return [self._tables[name] for name in names]
 
-    def _read_whole(self, scan: Scan, version: int) -> Exact:
+    def _read_whole(self, scan: Scan, receipt: Receipt) -> Exact:
         """Read, and let go of an instance that broke: it would fail every scan after this."""
         try:
-            return self._read(scan, version)
+            return self._read(scan, receipt)
         except (duckdb.FatalException, duckdb.InternalException):
             self.close()
             raise
 
-    def _read(self, scan: Scan, version: int) -> Exact:
+    def _read(self, scan: Scan, receipt: Receipt) -> Exact:
         tables = self._read_by(scan)
         before = state_of(tables)
         for table in tables:
@@ -122,7 +122,6 @@ class DuckDBEngine:
         connection = self._started()
         for table in tables:
             self._verify(connection, table, before[table.name])
-            self._watch(table, before[table.name], version)
         places = {
             table.name: Place(table, self._origin(scan, table, before[table.name]))
             for table in tables
@@ -137,6 +136,8 @@ class DuckDBEngine:
                 for measure, value in zip(measures, sums, strict=True):
                     values[measure][cell] += int(value)  # many values can be of one group
         require_unchanged(tables, before)
+        for table in tables:  # what could not be read is no first state
+            self._watch(table, before[table.name], receipt)
         open_ = (connection, sql, before, self._log, reread)
         exact = {measure: tuple(cells) for measure, cells in values.items()}
         return Exact(exact, scan.cells, DuckDBRanges(*open_), DuckDBFound(*open_))

@@ -58,14 +58,13 @@ class PythonEngine:
             ScanFailed: DPQ701.
         """
         receipt.open(frontier, scan)
-        return guarded(self._log, lambda: self._read(scan, receipt.version))
+        return guarded(self._log, lambda: self._read(scan, receipt))
 
-    def _read(self, scan: Scan, version: int) -> Exact:
+    def _read(self, scan: Scan, receipt: Receipt) -> Exact:
         tables = [self._tables[name] for name in _names(scan)]
         before = state_of(tables)
         for table in tables:
             self._verify(table, before[table.name])
-            self._watch(table, before[table.name], version)
         relations = Relations(self._tables, self._public, columns_read(scan))
         totals = Totals(scan, relations.rows(scan.relation), self._secret)
         sums: dict[Measure, tuple[int, ...]] = {
@@ -73,6 +72,8 @@ class PythonEngine:
         }
         found = {m: totals.found(m) for m in scan.measures if isinstance(m, Candidates)}
         require_unchanged(tables, before)
+        for table in tables:  # what could not be read is no first state
+            self._watch(table, before[table.name], receipt)
         return Exact(sums, scan.cells, totals, PythonFound(found))
 
     def about_size(self, scan: Scan) -> int:

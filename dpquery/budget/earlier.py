@@ -1,0 +1,154 @@
+"""Releases that a later one may take the place of, each once.
+
+A row of `earlier` holds the noisy integers of one release and what it lost at a distance of 1;
+it is found by what was asked, whatever the noise. A row of `refined` says that the charge of a
+later release has used it up, and is written with that charge: of two that were drawn given the
+same one, each would have paid for the difference alone, and both together lose more.
+
+Both tables are append-only and under chains of hashes of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from dpquery.budget.answers import Holder
+from dpquery.budget.database import Connection
+from dpquery.budget.kept import seal_of
+
+__all__ = ["AlreadyRefined", "Draft", "Earlier", "Kept"]
+
+_LEFT = """
+    SELECT earlier.*, (SELECT hash FROM earlier AS last
+                       WHERE last.sequence = earlier.sequence - 1)
+    FROM earlier
+    WHERE question = ? AND analyst = ? AND rights = ?
+          AND sequence NOT IN (SELECT source FROM refined)
+    ORDER BY sequence
+"""
+
+
+_USED = "SELECT 1 FROM refined WHERE source = ?"
+
+
+class _Table(NamedTuple):
+    """What is asked of one of the tables."""
+
+    newest: str
+    insert: str
+    rows: str
+
+
+_EARLIER = _Table(
+    "SELECT sequence, hash FROM earlier ORDER BY sequence DESC LIMIT 1",
+    "INSERT INTO earlier VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+    "SELECT * FROM earlier ORDER BY sequence",
+)
+_REFINED = _Table(
+    "SELECT sequence, hash FROM refined ORDER BY sequence DESC LIMIT 1",
+    "INSERT INTO refined VALUES (?, ?, ?, ?)",
+    "SELECT * FROM refined ORDER BY sequence",
+)
+
+
+class AlreadyRefined(Exception):
+    """An earlier release was used up since it was found: nothing was charged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A release as it is kept, to be refined."""
+
+    question: str
+    rate: Fraction
+    """What it lost at a distance of 1."""
+    drawn: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A release that was kept, and not refined so far."""
+
+    number: int
+    rate: Fraction
+    drawn: str
+
+
+class Earlier:
+    """The earlier releases of an open ledger; rows are added within `Store.writing`."""
+
+    def __init__(self, connection: Callable[[], Connection], ledger: str) -> None:
+        self._connection = connection
+        self._ledger = ledger
+
+    def left(self, holder: Holder, question: str) -> list[Kept]:
+        """Give a holder's releases of a question that were not refined, oldest first.
+
+        Raises:
+            ValueError: a row is not the one that was written.
+        """
+        asked = (question, holder.analyst, holder.rights)
+        rows = self._connection().execute(_LEFT, asked)
+        return [self._kept(*row) for row in rows]
+
+    def _kept(self, *row: str) -> Kept:
+        *fields, seal, before = row
+        if seal != seal_of(before or self._ledger, tuple(fields)):
+            raise ValueError("an earlier release was changed")
+        return Kept(int(fields[0]), Fraction(fields[5]), fields[6])
+
+    def add(self, charge: str, holder: Holder, drafts: Iterable[Draft]) -> None:
+        """Add what a charge paid for."""
+        whose = (charge, holder.analyst, holder.rights)
+        rows = ((*whose, one.question, str(one.rate), one.drawn) for one in drafts)
+        self._append(_EARLIER, rows)
+
+    def use(self, charge: str, numbers: Sequence[int]) -> None:
+        """Use up releases for the charge that refines them.
+
+        Raises:
+            AlreadyRefined: one of them is.
+        """
+        sql = self._connection()
+        for number in numbers:
+            if sql.execute(_USED, (number,)).fetchone():
+                raise AlreadyRefined
+        self._append(_REFINED, ((charge, number) for number in numbers))
+
+    def _append(self, table: _Table, rows: Iterable[tuple[object, ...]]) -> None:
+        sql = self._connection()
+        last, seal = sql.execute(table.newest).fetchone() or (0, self._ledger)
+        for number, row in enumerate(rows, last + 1):
+            fields = (number, *row)
+            seal = seal_of(seal, fields)
+            sql.execute(table.insert, (*fields, seal))
+
+    def untouched(self, paid: Mapping[str, str], refining: Mapping[str, int]) -> bool:
+        """Say whether all rows are as written.
+
+        Args:
+            paid: who paid, by charge.
+            refining: how many releases each charge refines.
+        """
+        earlier, refined = (list(self._rows(table)) for table in (_EARLIER, _REFINED))
+        if None in earlier or None in refined:
+            return False
+        sources = [row[2] for row in refined if row]
+        counted = {charge: [row[1] for row in refined if row].count(charge) for charge in paid}
+        return (
+            all(row and paid.get(row[1]) == row[2] for row in earlier)
+            and len(set(sources)) == len(sources)
+            and {charge: n for charge, n in counted.items() if n} == dict(refining)
+        )
+
+    def _rows(self, table: _Table) -> Iterator[tuple[str, ...] | None]:
+        """Give the rows of a table, or None for one that is not as it was written."""
+        seal = self._ledger
+        rows = self._connection().execute(table.rows)
+        for number, (*fields, own) in enumerate(rows, 1):
+            same = fields[0] == number and own == seal_of(seal, tuple(fields))
+            yield tuple(fields) if same else None
+            seal = own

@@ -1,0 +1,70 @@
+"""A count or sum with less noise in place of one with more, for the difference of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dpquery.events import Event
+from dpquery.functions.base import Measured, Release, Step
+from dpquery.functions.noise import AdditiveCell, AdditiveRelease
+from dpquery.ir import Measure
+from dpquery.mechanisms import DiscreteLaplace, RefinedLaplace
+from dpquery.mechanisms.randomness import Randomness
+from dpquery.types import Type
+
+__all__ = ["RefinedRelease", "rate_of", "wanted_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class RefinedRelease:
+    """One integer per group, drawn given an earlier one with more noise."""
+
+    wanted: AdditiveRelease
+    """What would be released without an earlier one."""
+    before: Fraction
+    """What the earlier release lost at a distance of 1."""
+    earlier: tuple[int, ...]
+
+    @property
+    def type(self) -> Type:
+        """That of what is wanted."""
+        return self.wanted.type
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Those of what is wanted."""
+        return self.wanted.measures
+
+    @property
+    def mechanism(self) -> RefinedLaplace:
+        """What draws."""
+        return RefinedLaplace(self.before, self.wanted.noise.loss(1).epsilon)
+
+    def event(self) -> Event:
+        """State what is lost beside the earlier release, at the proven distance."""
+        return self.mechanism.event(self.wanted.distance)
+
+    def run(self, exact: Measured, randomness: Randomness) -> list[AdditiveCell]:
+        """Draw one value per group, in place of the earlier one."""
+        wanted, values = self.wanted, exact.values(self.wanted.measure)
+        noisy = self.mechanism.release(values, self.earlier, randomness)
+        return [AdditiveCell(value, wanted.unit, wanted.type, wanted.noise) for value in noisy]
+
+    def step(self) -> Step:
+        """Describe what is wanted, for what is paid."""
+        paid = self.mechanism.loss(self.wanted.distance).epsilon
+        return replace(self.wanted.step(), epsilon=paid)
+
+
+def wanted_of(release: Release) -> Release:
+    """Give what a release stands for: itself, or what is wanted of one that refines."""
+    return release.wanted if isinstance(release, RefinedRelease) else release
+
+
+def rate_of(release: Release) -> Fraction | None:
+    """Give what a release loses at a distance of 1, if it is one that can be refined."""
+    match release:
+        case AdditiveRelease(noise=DiscreteLaplace() as noise):
+            return noise.loss(1).epsilon
+    return None
