@@ -125,8 +125,14 @@ def _capped(most: Fraction) -> str:
 
 def _split(steps: Sequence[Step]) -> str:
     """Say what each call takes of the charge, where there are several."""
-    parts = " + ".join(decimal_text(step.epsilon) for step in steps)
-    return f" = {parts}" if len(steps) > 1 else ""
+    parts = " + ".join(f"{decimal_text(step.epsilon)}{_refining(step)}" for step in steps)
+    return f" = {parts}" if len(steps) > 1 else "".join(map(_refining, steps))
+
+
+def _refining(step: Step) -> str:
+    """Say of which earlier answer a step takes the place, where it does."""
+    before = step.refines
+    return "" if before is None else f" (refines the answer at {decimal_text(before)})"
 
 
 def _wrapped(line: str) -> Iterator[str]:

@@ -58,9 +58,9 @@ class Paid:
             with self._opened(scan, receipt, number) as exact:
                 table = release(plan, number, scan.keys, exact, receipt, self.randomness)
             for one, column in zip(frontier.releases, table.columns, strict=True):
-                text, rate = written(column.cells), rate_of(wanted_of(one.release))
+                text, rate = written(column.cells), rate_of(wanted_of(one.release), scan)
                 drawn[keys.of(scan, one.release, values)] = text
-                if rate is not None:
+                if rate is not None and self.policy.published:
                     drafts.append(Draft(keys.question(scan, one.release, values), rate, text))
             found.append(table)
         self.store(drawn, drafts)

@@ -14,6 +14,7 @@ from math import prod
 from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Charge
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, without
+from dpquery.events import Event
 from dpquery.functions.base import Facts, Noted, Release
 from dpquery.guarantee import Guarantee
 from dpquery.ir import (
@@ -41,6 +42,7 @@ __all__ = [
     "FrontierPlan",
     "Plan",
     "PlannedRelease",
+    "dearest_of",
     "guarantee_of",
     "make_plan",
     "measures_of",
@@ -190,9 +192,12 @@ def _rho_refused(call: Call, span: Span | None, label: str, more: str = "") -> P
 
 
 def guarantee_of(plan: Plan, policy: Policy, loss: Loss) -> Guarantee:
-    """Say whose rows a plan protects, each unit once."""
+    """Say whose rows a plan protects, each unit once, and what its answer tells by itself.
+
+    One that refines an earlier answer tells that again, beside the loss that is charged.
+    """
     units = (scan.contribution.unit or "row" for scan in plan.charge.scans)
-    return Guarantee(loss, tuple(dict.fromkeys(units)), policy.neighbours)
+    return Guarantee(loss + plan.charge.before, tuple(dict.fromkeys(units)), policy.neighbours)
 
 
 def measures_of(releases: Sequence[PlannedRelease]) -> tuple[Measure, ...]:
@@ -216,17 +221,25 @@ def _charge(
     query = checked.source.text.strip()
     if not calls:
         return Charge((), (), query)
-    written: dict[Span, Fraction] = {}
-    for call, event in zip(calls, events, strict=True):
-        written[call.span] = written.get(call.span, Fraction(0)) + basic([event]).epsilon
-    dearest = max(calls, key=lambda call: written[call.span])
-    where, text = dearest.options.epsilon_span, checked.source.text
-    retry = (text[dearest.span.start : where.start], text[where.end : dearest.span.end])
+    text = checked.source.text
+    where, retry = dearest_of(calls, events, text)
     scans = (*(part.scan for part in frontiers), *(search.scan for search in searches))
     skipped = len(text) - len(text.lstrip())
     spans = [call.options.epsilon_span for call in calls]
     epsilons = tuple(Span(span.start - skipped, span.end - skipped) for span in spans)
     return Charge(events, scans, query, where, retry, epsilons, touched(scans, policy))
+
+
+def dearest_of(
+    calls: Sequence[Call], events: Sequence[Event], text: str
+) -> tuple[Span, tuple[str, str]]:
+    """Give where the epsilon of the call stands that asks for most, and the call around it."""
+    asked: dict[Span, Fraction] = {}
+    for call, event in zip(calls, events, strict=True):
+        asked[call.span] = asked.get(call.span, Fraction(0)) + basic([event]).epsilon
+    dearest = max(calls, key=lambda call: asked[call.span])
+    where = dearest.options.epsilon_span
+    return where, (text[dearest.span.start : where.start], text[where.end : dearest.span.end])
 
 
 def _notes(scan: Scan) -> Iterator[str]:

@@ -8,7 +8,7 @@ what is repeated, no file is looked at to find this out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -17,10 +17,11 @@ from dpquery.budget.accountant import basic
 from dpquery.budget.answers import Holder
 from dpquery.budget.earlier import Kept
 from dpquery.constants import constants_in
+from dpquery.events import Event
 from dpquery.functions.noise import AdditiveCell, AdditiveRelease
 from dpquery.functions.refined import RefinedRelease, rate_of
 from dpquery.ir import Scan
-from dpquery.plan import FrontierPlan, Plan, PlannedRelease
+from dpquery.plan import FrontierPlan, Plan, PlannedRelease, dearest_of
 from dpquery.policy.model import Policy
 from dpquery.privacy import decimal_text
 from dpquery.stored import Keys, read
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from dpquery.engine.duckdb.public import PublicEngine
 
 __all__ = ["Refinements"]
-
-MOST_CELLS = 10_000
-"""Values are refined one by one; more of them are drawn anew, and paid in full."""
 
 
 class _Missing(Exception):
@@ -50,36 +48,42 @@ class Refinements:
     public: PublicEngine
 
     def of(self, plan: Plan) -> Plan | None:
-        """Give a plan that refines all of its releases; None where one has to be paid in full.
-
-        Files that may change unseen are not refined on: both values have to be of one state. A
-        rho is paid whole in any case.
-        """
-        summed = self.policy.budget.ceiling.summed
-        if not (self.policy.published and summed and plan.charge.events) or plan.searches:
+        """Give a plan that refines all of its releases; None where one is paid in full."""
+        if plan.searches or not self._may_be(plan.charge.events):
             return None
         keys = Keys(self.policy, self.version, self.public.digest)
         try:
             found = [
-                (one, *self._found(frontier.scan, one, keys))
+                self._found(frontier.scan, one, keys)
                 for frontier in plan.frontiers
                 for one in frontier.releases
             ]
         except _Missing:
             return None
-        used = [kept.number for _, kept, _ in found]
-        if len(set(used)) < len(used):
+        used = tuple(kept for kept, _ in found)
+        if len({kept.number for kept in used}) < len(used):
             return None
-        refined = iter([release for _, _, release in found])
-        return self._plan(plan, tuple(used), refined)
+        return self._plan(plan, used, iter([release for _, release in found]))
+
+    def _may_be(self, events: Sequence[Event]) -> bool:
+        """Say whether what loses this may be refined.
+
+        Files that may change unseen are not refined on: both values have to be of one state. A
+        rho is paid whole in any case. What one query may spend is held against what it tells,
+        which is more than it pays.
+        """
+        budget = self.policy.budget
+        cap, whole = budget.max_epsilon_per_query, basic(events).epsilon
+        below = cap is None or whole <= cap
+        return self.policy.published and budget.ceiling.summed and bool(events) and below
 
     def _found(
         self, scan: Scan, one: PlannedRelease, keys: Keys
     ) -> tuple[Kept, RefinedRelease]:
         """Give the earlier release that has lost most, of those that lost less."""
-        rate, release = rate_of(one.release), one.release
+        rate, release = rate_of(one.release, scan), one.release
         waits = any(key.finding for key in scan.keys) or any(constants_in((scan, release)))
-        if rate is None or waits or scan.cells > MOST_CELLS:
+        if rate is None or waits:
             raise _Missing
         assert isinstance(release, AdditiveRelease)  # noqa: S101 - it has a rate
         left = self.ledger.earlier(self.holder, keys.question(scan, release))
@@ -92,11 +96,14 @@ class Refinements:
         return kept, RefinedRelease(release, kept.rate, earlier)
 
     def _plan(
-        self, plan: Plan, used: tuple[int, ...], refined: Iterator[RefinedRelease]
+        self, plan: Plan, used: tuple[Kept, ...], refined: Iterator[RefinedRelease]
     ) -> Plan:
         frontiers = tuple(_with(frontier, refined) for frontier in plan.frontiers)
         events = tuple(one.release.event() for part in frontiers for one in part.releases)
-        charge = replace(plan.charge, events=events, refines=used, version=self.version)
+        calls = [one.call for part in frontiers for one in part.releases]
+        span, retry = dearest_of(calls, events, plan.source.text)
+        charge = replace(plan.charge, events=events, span=span, retry=retry)
+        charge = replace(charge, refines=used, version=self.version)
         paid, whole = basic(events).epsilon, basic(plan.charge.events).epsilon
         note = _note(paid, whole)
         return replace(plan, frontiers=frontiers, charge=charge, notes=(*plan.notes, note))

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -119,13 +120,14 @@ class Session:
             aside = self._aside(source)
             if aside is not None:
                 return self._free(aside)
-            plan, released = self._asked(source, anew=refresh)
-            if released is not None:
-                return self._finished(plan, released, NO_LOSS)
-            try:
-                return self._paid(plan, lambda receipt: self._answer(plan, receipt))
-            except AlreadyRefined:
-                return self.sql(text)
+            while True:
+                plan, released = self._asked(source, anew=refresh)
+                if released is not None:
+                    return self._finished(plan, released, NO_LOSS)
+                try:
+                    return self._paid(plan, partial(self._answer, plan))
+                except AlreadyRefined:  # by another session, and nothing was charged here
+                    continue
 
     def _asked(
         self, source: Source, *, anew: bool = False

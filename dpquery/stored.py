@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
+from importlib.metadata import version
 from typing import Any
 
 from dpquery.canonical import Writer
@@ -77,10 +80,14 @@ class Keys:
         return hashlib.sha256(f"{text}{self._asked[text]}".encode()).hexdigest()
 
     def question(self, scan: Scan, release: Release, values: Values = NOTHING) -> str:
-        """Name what a count or sum is of, whatever its noise: what can be refined by it."""
+        """Name what a count or sum is of, whatever its noise: what can be refined by it.
+
+        What is drawn given an earlier value has to be of the very same exact one, so that it
+        matters too what computes this: of a logarithm, the last bit may be another elsewhere.
+        """
         match filled(wanted_of(release), values):
             case AdditiveRelease(function, measure, distance, noise, unit, type_):
-                parts = (function, measure, distance, noise.name, unit, type_)
+                parts = (function, measure, distance, noise.name, unit, type_, _computer())
                 return hashlib.sha256(self._text(scan, parts).encode()).hexdigest()
         raise internal("only additive noise can be refined")
 
@@ -94,6 +101,13 @@ class Keys:
             (scan.relation, scan.contribution, scan.keys, release),
         )
         return Writer().text(parts)
+
+
+@cache
+def _computer() -> tuple[str, ...]:
+    """Name what computes exact values here: the host, and versions of programs."""
+    programs = (version("dpquery"), version("duckdb"), *platform.libc_ver())
+    return platform.node(), platform.machine(), *programs
 
 
 def written(cells: Sequence[NoisyCell]) -> str:

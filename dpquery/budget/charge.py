@@ -12,10 +12,11 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Final
 
+from dpquery.budget.earlier import Kept, State
 from dpquery.budget.parts import EVERYBODY, Touched
 from dpquery.ceilings import Ceiling
 from dpquery.errors import internal
-from dpquery.events import Event
+from dpquery.events import Event, Refined
 from dpquery.ir import Scan, outline
 from dpquery.privacy import Loss
 from dpquery.source import Span
@@ -44,10 +45,16 @@ class Charge:
     """
     touched: Touched | None = EVERYBODY
     """In which parts of a table it may tell of units; None where it could tell of any."""
-    refines: tuple[int, ...] = ()
-    """The numbers of the earlier releases that it uses up, by the ledger's count."""
+    refines: tuple[Kept, ...] = ()
+    """The earlier releases that it uses up."""
     version: int = 0
     """Of the data, as it was when these were looked for."""
+
+    @property
+    def before(self) -> Loss:
+        """What the releases that it refines have lost: they are paid for, and told again."""
+        lost = (event.before for event in self.events if isinstance(event, Refined))
+        return Loss(sum(lost, Fraction(0)))
 
     @property
     def calls(self) -> list[tuple[Event, ...]]:
@@ -95,12 +102,13 @@ class Entry:
 class Receipt:
     """Proof that a charge is durable. Ledgers make these, and nothing else does."""
 
-    __slots__ = ("_opened", "charge", "id", "version")
+    __slots__ = ("_opened", "charge", "id", "read", "version")
 
     def __init__(self, charge: Charge, identity: str, version: int = 0) -> None:
         self.charge = charge
         self.id = identity
         self.version = version  # of the data that it was charged for
+        self.read: dict[str, State] = {}  # what the files were at each place that was read
         self._opened: set[int] = set()
 
     def open(self, frontier: int, scan: Scan) -> None:

@@ -1,15 +1,17 @@
 """Releases that a later one may take the place of, each once.
 
-A row of `earlier` holds the noisy integers of one release and what it lost at a distance of 1;
-it is found by what was asked, whatever the noise. A row of `refined` says that the charge of a
-later release has used it up, and is written with that charge: of two that were drawn given the
-same one, each would have paid for the difference alone, and both together lose more.
+A row of `earlier` holds the noisy integers of one release, what it lost at a distance of 1, and
+what the files were that it was drawn from; it is found by what was asked, whatever the noise.
+A row of `refined` says that the charge of a later release has used it up, and is written with
+that charge: of two that were drawn given the same one, each would have paid for the difference
+alone, and both together lose more.
 
 Both tables are append-only and under chains of hashes of their own.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,18 +21,19 @@ from dpquery.budget.answers import Holder
 from dpquery.budget.database import Connection
 from dpquery.budget.kept import seal_of
 
-__all__ = ["AlreadyRefined", "Draft", "Earlier", "Kept"]
+__all__ = ["AlreadyRefined", "Draft", "Earlier", "Kept", "State"]
+
+State = list[tuple[int, int, str]]
+"""Size, time and a hash of the end of each file of a table, in no order."""
 
 _LEFT = """
     SELECT earlier.*, (SELECT hash FROM earlier AS last
                        WHERE last.sequence = earlier.sequence - 1)
     FROM earlier
     WHERE question = ? AND analyst = ? AND rights = ?
-          AND sequence NOT IN (SELECT source FROM refined)
+          AND NOT EXISTS (SELECT 1 FROM refined WHERE source = earlier.sequence)
     ORDER BY sequence
 """
-
-
 _USED = "SELECT 1 FROM refined WHERE source = ?"
 
 
@@ -44,7 +47,7 @@ class _Table(NamedTuple):
 
 _EARLIER = _Table(
     "SELECT sequence, hash FROM earlier ORDER BY sequence DESC LIMIT 1",
-    "INSERT INTO earlier VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+    "INSERT INTO earlier VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "SELECT * FROM earlier ORDER BY sequence",
 )
 _REFINED = _Table(
@@ -75,6 +78,8 @@ class Kept:
     number: int
     rate: Fraction
     drawn: str
+    read: Mapping[str, State]
+    """What it was drawn from, by place."""
 
 
 class Earlier:
@@ -98,12 +103,20 @@ class Earlier:
         *fields, seal, before = row
         if seal != seal_of(before or self._ledger, tuple(fields)):
             raise ValueError("an earlier release was changed")
-        return Kept(int(fields[0]), Fraction(fields[5]), fields[6])
+        number, rate, drawn, read = fields[0], fields[5], fields[6], json.loads(fields[7])
+        states = {place: [(*one,) for one in files] for place, files in read.items()}
+        return Kept(int(number), Fraction(rate), drawn, states)
 
-    def add(self, charge: str, holder: Holder, drafts: Iterable[Draft]) -> None:
-        """Add what a charge paid for."""
-        whose = (charge, holder.analyst, holder.rights)
-        rows = ((*whose, one.question, str(one.rate), one.drawn) for one in drafts)
+    def add(
+        self,
+        charge: str,
+        holder: Holder,
+        drafts: Iterable[Draft],
+        read: Mapping[str, State],
+    ) -> None:
+        """Add what a charge paid for, and the files that it was drawn from."""
+        whose, states = (charge, holder.analyst, holder.rights), json.dumps(read)
+        rows = ((*whose, one.question, str(one.rate), one.drawn, states) for one in drafts)
         self._append(_EARLIER, rows)
 
     def use(self, charge: str, numbers: Sequence[int]) -> None:
@@ -136,10 +149,12 @@ class Earlier:
         earlier, refined = (list(self._rows(table)) for table in (_EARLIER, _REFINED))
         if None in earlier or None in refined:
             return False
+        holders = {row[0]: row[2] for row in earlier if row}
         sources = [row[2] for row in refined if row]
         counted = {charge: [row[1] for row in refined if row].count(charge) for charge in paid}
         return (
             all(row and paid.get(row[1]) == row[2] for row in earlier)
+            and all(row and paid.get(row[1]) == holders.get(row[2]) for row in refined)
             and len(set(sources)) == len(sources)
             and {charge: n for charge, n in counted.items() if n} == dict(refining)
         )

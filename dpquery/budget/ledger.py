@@ -133,7 +133,7 @@ class Ledger:
             store.append(record)
             if charge.refines and charge.version != orders.version:
                 raise AlreadyRefined
-            store.earlier.use(record.id, charge.refines)
+            store.earlier.use(record.id, [one.number for one in charge.refines])
         return Receipt(charge, record.id, orders.version)
 
     def _counting(self, orders: Orders) -> Counting:
@@ -232,7 +232,7 @@ class Ledger:
         store = self._store
         with faults(store.path), store.writing():
             store.answers.add(receipt.id, holder, drawn)
-            store.earlier.add(receipt.id, holder, drafts)
+            store.earlier.add(receipt.id, holder, drafts, receipt.read)
 
     def stored(self, holder: Holder, key: str) -> str | None:
         """Give what was drawn last under a key, where the holder may see it.

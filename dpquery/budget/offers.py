@@ -37,7 +37,7 @@ def offer(charge: Charge, limits: Limits) -> tuple[str, ...]:
     dearest = losses.index(max(losses))
     others = tuple(e for n, events in enumerate(calls) if n != dearest for e in events)
     fitting = _asked(calls[dearest]) * _factor(calls[dearest], others, limits)
-    if charge.retry is not None and fitting >= EPSILON_MIN:
+    if charge.retry is not None and fitting >= EPSILON_MIN and _scales(calls[dearest]):
         before, after = charge.retry
         beside = " beside the other calls" if basic(others).epsilon else ""
         written = _pasted(fitting + _lost_before(calls[dearest]))
@@ -54,6 +54,11 @@ def offer(charge: Charge, limits: Limits) -> tuple[str, ...]:
     for loss, span in sorted(zip(losses, spans, strict=True), key=_from_the_end):
         text = f"{text[: span.start]}{_pasted(loss * factor)}{text[span.end :]}"
     return *text.splitlines(), "that is the most that fits, in the same proportions"
+
+
+def _scales(call: Sequence[Event]) -> bool:
+    """Say whether all releases of a call lose less in the same measure if it asks for less."""
+    return not any(isinstance(event, Refined) for event in call) or len(set(call)) == 1
 
 
 def _lost_before(call: Sequence[Event]) -> Fraction:

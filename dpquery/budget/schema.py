@@ -90,6 +90,7 @@ EARLIER = Table(
         "question TEXT NOT NULL",
         "rate TEXT NOT NULL",
         "drawn TEXT NOT NULL",
+        "read TEXT NOT NULL",
     ),
     {"earlier_by_question": "question"},
 )

@@ -4,7 +4,9 @@ Answers are repeated within a version, so its files must not change. Where they 
 of them fails in the same words, until the owner publishes them as another version. They are
 never looked at to decide what is charged or repeated: that would tell of one person's row.
 
-Sizes and times are compared first, and bytes only where these differ: a copy is no change.
+Sizes and times are compared first, and bytes only where these differ: a copy is no change. What
+refines an earlier value has to be drawn from the same rows to the last one, so that there sizes
+and times have to be those of the scan that the earlier value came from.
 """
 
 from __future__ import annotations
@@ -14,14 +16,21 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dpquery.budget.charge import Receipt
-from dpquery.engine.files import DataChanged, Fingerprint, about_bytes, files_of
+from dpquery.budget.earlier import State
+from dpquery.engine.files import (
+    DataChanged,
+    Fingerprint,
+    about_bytes,
+    files_of,
+    require_unchanged,
+)
 from dpquery.policy.model import Policy, Table
 from dpquery.policy.places import place_of
 
 __all__ = ["Drift", "States", "Watch", "unwatched", "watch_of"]
 
 Watch = Callable[[Table, Fingerprint, Receipt], None]
-"""Is shown each table before a scan, with its state and what was charged."""
+"""Is shown each table that was read, with its state and the receipt for reading it."""
 
 
 def unwatched(table: Table, state: Fingerprint, receipt: Receipt) -> None:
@@ -50,54 +59,64 @@ class Drift:
         self._same: dict[tuple[str, int], Fingerprint] = {}
 
     def __call__(self, table: Table, state: Fingerprint, receipt: Receipt) -> None:
-        """Pass files that are as they were; where earlier values are refined, in time as well.
-
-        What is drawn given an earlier value has to be of the same rows, to the last one.
+        """Pass files that are as they were, and note on the receipt what they are.
 
         Raises:
             DataChanged: they are others.
         """
-        version, refines = receipt.version, bool(receipt.charge.refines)
-        if self._same.get((table.name, version)) == state and not refines:
-            return
-        place = repr(place_of(table, self._policy))
+        place, version = repr(place_of(table, self._policy)), receipt.version
+        if self._same.get((table.name, version)) != state:
+            self._require_first(table, state, version, place)
+            self._same[table.name, version] = state
+        now = _exactly(state)
+        before = receipt.read.setdefault(place, now)
+        earlier = [kept.read.get(place, now) for kept in receipt.charge.refines]
+        if any(one != now for one in (before, *earlier)):
+            raise DataChanged(
+                f"the files of {table.name!r} are not those that an earlier value of the "
+                "statement was drawn from"
+            )
+
+    def _require_first(
+        self, table: Table, state: Fingerprint, version: int, place: str
+    ) -> None:
         text = self._states.first_state(version, place, lambda: _written(table, state))
         seen, bytes_ = json.loads(text)
-        seen = [tuple(one) for one in seen]
-        now = _seen(table, state)
-        same = seen == now or (
-            bytes_ == _bytes(table) and (not refines or _times(seen) == _times(now))
-        )
-        if not same:
+        if seen != _seen(table, state) and bytes_ != _bytes(table, state):
             raise DataChanged(
                 f"the files of {table.name!r} are not those of data version {version}; "
                 f"if they are to be asked about: dpquery policy publish {self._policy.name}"
             )
-        self._same[table.name, version] = state
 
 
 def _written(table: Table, state: Fingerprint) -> str:
-    return json.dumps([_seen(table, state), _bytes(table)], separators=(",", ":"))
+    told = [_seen(table, state), _bytes(table, state)]
+    return json.dumps(told, separators=(",", ":"))
 
 
-def _seen(table: Table, state: Fingerprint) -> list[tuple[str, int, int]]:
+def _seen(table: Table, state: Fingerprint) -> list[list[object]]:
     """Give name, size and time of each file."""
     paths = map(str, files_of(table))
     return [
-        (path, size, time)
+        [path, size, time]
         for path, (_, _, size, time, _) in zip(paths, state.files, strict=True)
     ]
 
 
-def _times(seen: list[tuple[str, int, int]]) -> list[tuple[int, int]]:
-    """Give sizes and times, in no order: a file may be moved."""
-    return sorted((size, time) for _, size, time in seen)
+def _exactly(state: Fingerprint) -> State:
+    """Give what tells rows from others to the last one; a file may be moved."""
+    return sorted((size, time, end) for _, _, size, time, end in state.files)
 
 
-def _bytes(table: Table) -> list[str]:
+def _bytes(table: Table, state: Fingerprint) -> list[str]:
     """Give what tells the files' bytes, in no order: rows have none either.
 
     Where units have parts, budgets rest on it that nobody moves to another: no byte may differ.
+
+    Raises:
+        DataChanged: these are the bytes of another state.
     """
     whole = table.parting is not None
-    return sorted(about_bytes(path, whole=whole) for path in files_of(table))
+    told = sorted(about_bytes(path, whole=whole) for path in files_of(table))
+    require_unchanged([table], {table.name: state})
+    return told

@@ -217,6 +217,8 @@ class Step:
     weight: Weight
     why: str = ""
     """Why this mechanism, where there was a choice."""
+    refines: Fraction | None = None
+    """What an earlier release has lost, whose place this takes: epsilon is on top of it."""
 
 
 class Measured(Protocol):

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpquery.events import Event
+from dpquery.events import Refined
 from dpquery.functions.base import Measured, Release, Step
 from dpquery.functions.noise import AdditiveCell, AdditiveRelease
-from dpquery.ir import Measure
+from dpquery.ir import Measure, Scan
 from dpquery.mechanisms import DiscreteLaplace, RefinedLaplace
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.types import Type
 
 __all__ = ["RefinedRelease", "rate_of", "wanted_of"]
+
+MOST_CELLS = 10_000
+"""Values are refined one by one; more of them are drawn anew, and paid in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class RefinedRelease:
         """What draws."""
         return RefinedLaplace(self.before, self.wanted.noise.loss(1).epsilon)
 
-    def event(self) -> Event:
+    def event(self) -> Refined:
         """State what is lost beside the earlier release, at the proven distance."""
         return self.mechanism.event(self.wanted.distance)
 
@@ -53,8 +56,9 @@ class RefinedRelease:
 
     def step(self) -> Step:
         """Describe what is wanted, for what is paid."""
-        paid = self.mechanism.loss(self.wanted.distance).epsilon
-        return replace(self.wanted.step(), epsilon=paid)
+        event = self.event()
+        step = replace(self.wanted.step(), epsilon=event.after - event.before)
+        return replace(step, refines=event.before)
 
 
 def wanted_of(release: Release) -> Release:
@@ -62,9 +66,9 @@ def wanted_of(release: Release) -> Release:
     return release.wanted if isinstance(release, RefinedRelease) else release
 
 
-def rate_of(release: Release) -> Fraction | None:
-    """Give what a release loses at a distance of 1, if it is one that can be refined."""
+def rate_of(release: Release, scan: Scan) -> Fraction | None:
+    """Give what a release from a scan loses at a distance of 1, if it can be refined."""
     match release:
-        case AdditiveRelease(noise=DiscreteLaplace() as noise):
+        case AdditiveRelease(noise=DiscreteLaplace() as noise) if scan.cells <= MOST_CELLS:
             return noise.loss(1).epsilon
     return None
