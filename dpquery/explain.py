@@ -131,8 +131,7 @@ def _split(steps: Sequence[Step]) -> str:
 
 def _refining(step: Step) -> str:
     """Say of which earlier answer a step takes the place, where it does."""
-    before = step.refines
-    return "" if before is None else f" (refines the answer at {decimal_text(before)})"
+    return f" (refines the answer at {step.refines})" if step.refines else ""
 
 
 def _wrapped(line: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from dpquery.budget.charge import Charge
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, without
 from dpquery.events import Event
 from dpquery.functions.base import Facts, Noted, Release
+from dpquery.functions.refined import wanted_of
 from dpquery.guarantee import Guarantee
 from dpquery.ir import (
     Above,
@@ -197,7 +198,10 @@ def guarantee_of(plan: Plan, policy: Policy, loss: Loss) -> Guarantee:
     One that refines an earlier answer tells that again, beside the loss that is charged.
     """
     units = (scan.contribution.unit or "row" for scan in plan.charge.scans)
-    return Guarantee(loss + plan.charge.before, tuple(dict.fromkeys(units)), policy.neighbours)
+    whole = [wanted_of(release) for one in plan.releases for release in one]
+    if loss.epsilon and plan.charge.version is not None:
+        loss = basic(release.event() for release in whole)
+    return Guarantee(loss, tuple(dict.fromkeys(units)), policy.neighbours)
 
 
 def measures_of(releases: Sequence[PlannedRelease]) -> tuple[Measure, ...]:

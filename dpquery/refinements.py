@@ -1,9 +1,15 @@
-"""A statement that was asked before for a smaller epsilon pays the difference.
+"""A statement that was asked before for a smaller epsilon or rho pays the difference.
 
-It does if each of its releases is a count or sum with discrete Laplace noise, and was released
-before for less, to the same analyst, within the version of the data: what is drawn then takes
-the place of the earlier values, and both together lose what the later ones do alone. As with
-what is repeated, no file is looked at to find this out.
+It does if each of its releases is a count or sum, and was released before for less, to the same
+analyst, within the version of the data.
+
+* Where epsilons are added up, discrete Laplace noise gives way to less of it: what is drawn
+  takes the place of the earlier value, which is used up, and both together lose what the later
+  one does alone.
+* Under a budget in rho, one more draw with Gaussian noise is averaged with the earlier ones. It
+  loses what it would by itself, so that nothing is used up.
+
+As with what is repeated, no file is looked at to find this out.
 """
 
 from __future__ import annotations
@@ -13,14 +19,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpquery.budget.accountant import basic
+from dpquery.budget.accountant import additive, basic
 from dpquery.budget.answers import Holder
+from dpquery.budget.charge import Charge
 from dpquery.budget.earlier import Kept
 from dpquery.constants import constants_in
 from dpquery.events import Event
-from dpquery.functions.noise import AdditiveCell, AdditiveRelease
-from dpquery.functions.refined import RefinedRelease, rate_of
+from dpquery.functions.averaged import AveragedRelease
+from dpquery.functions.noise import AdditiveRelease
+from dpquery.functions.refined import RefinedRelease, in_place_of, rate_of
 from dpquery.ir import Scan
+from dpquery.mechanisms import DiscreteLaplace
 from dpquery.plan import FrontierPlan, Plan, PlannedRelease, dearest_of
 from dpquery.policy.model import Policy
 from dpquery.privacy import decimal_text
@@ -31,6 +40,8 @@ if TYPE_CHECKING:
     from dpquery.engine.duckdb.public import PublicEngine
 
 __all__ = ["Refinements"]
+
+Refining = RefinedRelease | AveragedRelease
 
 
 class _Missing(Exception):
@@ -68,51 +79,58 @@ class Refinements:
     def _may_be(self, events: Sequence[Event]) -> bool:
         """Say whether what loses this may be refined.
 
-        Files that may change unseen are not refined on: both values have to be of one state. A
-        rho is paid whole in any case. What one query may spend is held against what it tells,
-        which is more than it pays.
+        Files that may change unseen are not refined on: both values have to be of one state.
+        What one query may spend is held against what it tells, which is more than it pays.
         """
         budget = self.policy.budget
         cap, whole = budget.max_epsilon_per_query, basic(events).epsilon
         below = cap is None or whole <= cap
-        return self.policy.published and budget.ceiling.summed and bool(events) and below
+        return self.policy.published and bool(events) and below
 
-    def _found(
-        self, scan: Scan, one: PlannedRelease, keys: Keys
-    ) -> tuple[Kept, RefinedRelease]:
+    def _found(self, scan: Scan, one: PlannedRelease, keys: Keys) -> tuple[Kept, Refining]:
         """Give the earlier release that has lost most, of those that lost less."""
         rate, release = rate_of(one.release, scan), one.release
         waits = any(key.finding for key in scan.keys) or any(constants_in((scan, release)))
         if rate is None or waits:
             raise _Missing
         assert isinstance(release, AdditiveRelease)  # noqa: S101 - it has a rate
+        if isinstance(release.noise, DiscreteLaplace) is not self._summed:
+            raise _Missing  # the rho of a refinement is that of the later value, and not less
         left = self.ledger.earlier(self.holder, keys.question(scan, release))
         less = [kept for kept in left if kept.rate < rate]
         if not less:
             raise _Missing
         kept = max(less, key=lambda one: one.rate)
-        cells = read(kept.drawn, release)
-        earlier = tuple(cell.noisy for cell in cells if isinstance(cell, AdditiveCell))
-        return kept, RefinedRelease(release, kept.rate, earlier)
+        return kept, in_place_of(release, kept.rate, read(kept.drawn, release))
 
-    def _plan(
-        self, plan: Plan, used: tuple[Kept, ...], refined: Iterator[RefinedRelease]
-    ) -> Plan:
+    @property
+    def _summed(self) -> bool:
+        return self.policy.budget.ceiling.summed
+
+    def _plan(self, plan: Plan, used: tuple[Kept, ...], refined: Iterator[Refining]) -> Plan:
         frontiers = tuple(_with(frontier, refined) for frontier in plan.frontiers)
         events = tuple(one.release.event() for part in frontiers for one in part.releases)
         calls = [one.call for part in frontiers for one in part.releases]
         span, retry = dearest_of(calls, events, plan.source.text)
-        charge = replace(plan.charge, events=events, span=span, retry=retry)
-        charge = replace(charge, refines=used, version=self.version)
-        paid, whole = basic(events).epsilon, basic(plan.charge.events).epsilon
-        note = _note(paid, whole)
+        charge = replace(plan.charge, events=events, span=span, version=self.version)
+        if self._summed:
+            charge = replace(charge, refines=used, retry=retry)
+        else:
+            charge = replace(charge, retry=None)  # what fits is not what would be written
+        note = _note(charge, plan.charge)
         return replace(plan, frontiers=frontiers, charge=charge, notes=(*plan.notes, note))
 
 
-def _with(frontier: FrontierPlan, refined: Iterator[RefinedRelease]) -> FrontierPlan:
+def _with(frontier: FrontierPlan, refined: Iterator[Refining]) -> FrontierPlan:
     releases = tuple(replace(one, release=next(refined)) for one in frontier.releases)
     return replace(frontier, releases=releases)
 
 
-def _note(paid: Fraction, whole: Fraction) -> str:
-    return f"refines an earlier answer: pays {decimal_text(paid)} of {decimal_text(whole)}"
+def _note(charge: Charge, whole: Charge) -> str:
+    paid, asked = (decimal_text(_written(one.events)) for one in (charge, whole))
+    return f"refines an earlier answer: pays {paid} of {asked}"
+
+
+def _written(events: Sequence[Event]) -> Fraction:
+    spent = additive(events)
+    return spent.loss.epsilon if spent.summed else spent.rho

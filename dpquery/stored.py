@@ -28,6 +28,7 @@ from typing import Any
 from dpquery.canonical import Writer
 from dpquery.constants import filled
 from dpquery.errors import internal
+from dpquery.functions.averaged import AveragedCell
 from dpquery.functions.base import NoisyCell, Release
 from dpquery.functions.choice import ValueCell
 from dpquery.functions.extremes import ExtremeCell, ExtremeRelease
@@ -47,7 +48,7 @@ from dpquery.types import Interval
 
 __all__ = ["NOTHING", "Keys", "Values", "read", "written"]
 
-_FORMAT = 2
+_FORMAT = 3
 """Goes up when a law changes and its tree does not, or the text of a cell does."""
 Values = Mapping[int, Scalar | None]
 """Those of a statement's constants, by number."""
@@ -123,7 +124,7 @@ def read(text: str, release: Release) -> list[NoisyCell]:
 def _drawn(cell: NoisyCell) -> object:
     """Give what chance decided of a cell; the release says the rest."""
     match cell:
-        case AdditiveCell(noisy=drawn) | BernsteinCell(noisy=drawn):
+        case AdditiveCell(noisy=drawn) | BernsteinCell(noisy=drawn) | AveragedCell(draws=drawn):
             return drawn
         case QuantileCell(code=drawn) | NoisyQuantileCell(code=drawn):
             return drawn
@@ -144,6 +145,8 @@ def _drawn(cell: NoisyCell) -> object:
 
 def _cell(drawn: Any, release: Release) -> NoisyCell:
     match release:
+        case AdditiveRelease() if isinstance(drawn, tuple):
+            return AveragedCell(drawn, release.unit, release.type)
         case AdditiveRelease():
             return AdditiveCell(drawn, release.unit, release.type, release.noise)
         case BernsteinRelease():

@@ -16,7 +16,7 @@ from dpquery.budget.earlier import Kept, State
 from dpquery.budget.parts import EVERYBODY, Touched
 from dpquery.ceilings import Ceiling
 from dpquery.errors import internal
-from dpquery.events import Event, Refined
+from dpquery.events import Event
 from dpquery.ir import Scan, outline
 from dpquery.privacy import Loss
 from dpquery.source import Span
@@ -47,14 +47,8 @@ class Charge:
     """In which parts of a table it may tell of units; None where it could tell of any."""
     refines: tuple[Kept, ...] = ()
     """The earlier releases that it uses up."""
-    version: int = 0
-    """Of the data, as it was when these were looked for."""
-
-    @property
-    def before(self) -> Loss:
-        """What the releases that it refines have lost: they are paid for, and told again."""
-        lost = (event.before for event in self.events if isinstance(event, Refined))
-        return Loss(sum(lost, Fraction(0)))
+    version: int | None = None
+    """Of the data, where earlier releases of it are made better; None where there are none."""
 
     @property
     def calls(self) -> list[tuple[Event, ...]]:

@@ -131,7 +131,7 @@ class Ledger:
             totals = totals.plus(store.accountant(charge.events), counting, kept)
             record = Record.after(*last, replace(charge, touched=kept), account, totals)
             store.append(record)
-            if charge.refines and charge.version != orders.version:
+            if charge.version not in {None, orders.version}:
                 raise AlreadyRefined
             store.earlier.use(record.id, [one.number for one in charge.refines])
         return Receipt(charge, record.id, orders.version)

@@ -217,7 +217,7 @@ class Step:
     weight: Weight
     why: str = ""
     """Why this mechanism, where there was a choice."""
-    refines: Fraction | None = None
+    refines: str = ""
     """What an earlier release has lost, whose place this takes: epsilon is on top of it."""
 
 

@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from typing import ClassVar, Protocol
 
 from dpquery.errors import Diagnostic, PlanRefused, internal, without
 from dpquery.events import Event
@@ -36,6 +37,7 @@ __all__ = [
     "additive",
     "additive_noise",
     "double",
+    "error_of",
     "in_type",
     "needless",
     "spread",
@@ -174,6 +176,16 @@ def double(value: Fraction) -> float:
     return float(max(-LARGEST, min(LARGEST, value)))
 
 
+class Ranged(Protocol):
+    """Noise of a known law: how far it takes a value from the exact one."""
+
+    name: ClassVar[str]
+
+    def interval(self, noisy: int, confidence: Fraction) -> tuple[int, int]:
+        """Give a symmetric range that holds the exact value as often as stated."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class AdditiveCell:
     """A noisy count or sum."""
@@ -181,7 +193,7 @@ class AdditiveCell:
     noisy: int
     unit: Fraction
     type: Type
-    noise: AdditiveNoise
+    noise: Ranged
 
     @property
     def value(self) -> int | Decimal | float:
@@ -237,14 +249,18 @@ class AdditiveRelease:
 
     def step(self) -> Step:
         """Describe the release in units of the value."""
-        _, high = self.noise.interval(0, LEVEL)
-        margin = _in_steps(high * self.unit, self.type)
         return Step(
             function=self.function,
             mechanism=self.noise.name,
             epsilon=self.noise.loss(self.distance).epsilon,
             sensitivity=decimal_text(self.distance * self.unit, 4),
             noise_scale=decimal_text(spread(self.noise) * self.unit, 4),
-            expected_error=f"± {decimal_text(margin, 4)}",
+            expected_error=error_of(self.noise, self.unit, self.type),
             weight=self.measure.weight,
         )
+
+
+def error_of(noise: Ranged, unit: Fraction, type_: Type) -> str:
+    """Say how far noise takes values of a type, at the confidence at which it is shown."""
+    _, high = noise.interval(0, LEVEL)
+    return f"± {decimal_text(_in_steps(high * unit, type_), 4)}"

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from dpquery.errors import internal
 from dpquery.events import Refined
-from dpquery.functions.base import Measured, Release, Step
+from dpquery.functions.averaged import AveragedCell, AveragedRelease, Draws
+from dpquery.functions.base import Measured, NoisyCell, Release, Step
 from dpquery.functions.noise import AdditiveCell, AdditiveRelease
 from dpquery.ir import Measure, Scan
-from dpquery.mechanisms import DiscreteLaplace, RefinedLaplace
+from dpquery.mechanisms import DiscreteGaussian, DiscreteLaplace, RefinedLaplace
 from dpquery.mechanisms.randomness import Randomness
+from dpquery.privacy import decimal_text
 from dpquery.types import Type
 
-__all__ = ["RefinedRelease", "rate_of", "wanted_of"]
+__all__ = ["RefinedRelease", "in_place_of", "rate_of", "wanted_of"]
 
 MOST_CELLS = 10_000
 """Values are refined one by one; more of them are drawn anew, and paid in full."""
@@ -58,17 +62,46 @@ class RefinedRelease:
         """Describe what is wanted, for what is paid."""
         event = self.event()
         step = replace(self.wanted.step(), epsilon=event.after - event.before)
-        return replace(step, refines=event.before)
+        return replace(step, refines=decimal_text(event.before))
 
 
 def wanted_of(release: Release) -> Release:
     """Give what a release stands for: itself, or what is wanted of one that refines."""
-    return release.wanted if isinstance(release, RefinedRelease) else release
+    return release.wanted if isinstance(release, RefinedRelease | AveragedRelease) else release
 
 
 def rate_of(release: Release, scan: Scan) -> Fraction | None:
-    """Give what a release from a scan loses at a distance of 1, if it can be refined."""
+    """Give what a release from a scan loses, if it can be refined.
+
+    That is the epsilon at a distance of 1 of Laplace noise, and the rho of Gaussian noise that
+    was asked for in rho.
+    """
     match release:
         case AdditiveRelease(noise=DiscreteLaplace() as noise) if scan.cells <= MOST_CELLS:
             return noise.loss(1).epsilon
+        case AdditiveRelease(noise=DiscreteGaussian(concentrated=True) as noise) if (
+            scan.cells <= MOST_CELLS
+        ):
+            return noise.rho(release.distance)
     return None
+
+
+def in_place_of(
+    release: AdditiveRelease, before: Fraction, cells: Sequence[NoisyCell]
+) -> RefinedRelease | AveragedRelease:
+    """Give what is released for the difference, beside earlier values that lost less."""
+    noise = release.noise
+    if not isinstance(noise, DiscreteGaussian):
+        noisy = tuple(cell.noisy for cell in cells if isinstance(cell, AdditiveCell))
+        return RefinedRelease(release, before, noisy)
+    variance = DiscreteGaussian.of_rho(release.distance, before, noise.delta).sigma2
+    return AveragedRelease(release, before, tuple(_draws(cell, variance) for cell in cells))
+
+
+def _draws(cell: NoisyCell, variance: Fraction) -> Draws:
+    match cell:
+        case AveragedCell(draws=draws):
+            return draws
+        case AdditiveCell(noisy=noisy):
+            return ((variance, noisy),)
+    raise internal("what is refined is a count or sum")

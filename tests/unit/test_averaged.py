@@ -1,0 +1,184 @@
+"""Under a budget in rho, a count or sum asked again for more pays for one more draw."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpquery
+from dpquery.budget.earlier import AlreadyRefined
+from dpquery.errors import BudgetRefused
+from dpquery.events import Concentrated
+from dpquery.functions.averaged import AveragedRelease
+from dpquery.functions.noise import AdditiveRelease
+from dpquery.ir import CountRows, Weight
+from dpquery.mechanisms import DiscreteGaussian
+from dpquery.repeats import REPEATED
+from dpquery.session import Session
+from dpquery.shell.verbs import run_verb
+from dpquery.types import INTEGER
+from tests.mechanisms.sources import Seeded
+from tests.tasks import ROOT
+
+COUNT = "SELECT DP_COUNT(*, rho={}) AS n FROM staff"
+DELTA = Fraction(5, 10**7)
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    folder = Path(shutil.copytree(ROOT / "datasets", tmp_path / "data"))
+    edit(folder / "policy.toml", "epsilon = 2.0", "rho = 0.5\ndelta = 1e-6")
+    return folder / "policy.toml"
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text("utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new, 1), "utf-8")
+
+
+@pytest.fixture
+def session(policy: Path) -> Iterator[Session]:
+    with dpquery.connect(policy) as opened:
+        yield opened
+
+
+def paid(session: Session, query: str) -> Fraction:
+    """Give the rho that a query takes."""
+
+    def spent() -> Fraction:
+        return session._ledger._store.totals(session._account).policy.spent.rho
+
+    before = spent()
+    session.sql(query)
+    return spent() - before
+
+
+def test_the_difference_is_paid_and_the_mean_is_kept(policy: Path):
+    with dpquery.connect(policy) as session:
+        assert paid(session, COUNT.format("0.01")) == Fraction("0.01")
+    with dpquery.connect(policy) as session:
+        told = str(session.explain(COUNT.format("0.03")))
+        assert "(refines the answer at rho=0.01)" in told.splitlines()[0]
+        answer = session.sql(COUNT.format("0.03"))
+        assert "refines an earlier answer: pays 0.02 of 0.03" in answer.notes
+        again = session.sql(COUNT.format("0.03"))
+        assert REPEATED in again.notes
+        assert (again.rows, again.interval("n", 0.95)) == (
+            answer.rows,
+            answer.interval("n", 0.95),
+        )
+        assert paid(session, COUNT.format("0.04")) == Fraction("0.01")
+        charged = [one for entry in session._ledger.entries("default") for one in entry.events]
+        assert session._ledger.verify() == 3
+    kinds = {type(event) for event in charged}
+    assert kinds == {Concentrated}, "each is a draw like any other"
+    assert [event.rho for event in charged] == [Fraction(n, 100) for n in (1, 2, 1)]
+
+
+def test_what_an_answer_tells_by_itself_is_all_of_its_rho(session: Session):
+    whole = session.explain(COUNT.format("0.03")).guarantee.loss
+    session.sql(COUNT.format("0.01"))
+    answer = session.sql(COUNT.format("0.03"))
+    assert answer.guarantee.loss == whole
+    assert answer.loss.epsilon < whole.epsilon
+
+
+def test_nothing_is_used_up_for_what_is_drawn_is_paid(session: Session):
+    session.sql(COUNT.format("0.01"))
+    session.sql(COUNT.format("0.03"))
+    assert paid(session, COUNT.format("0.02")) == Fraction("0.01"), "beside that of 0.01"
+    assert not list(session._ledger._store._sql.execute("SELECT * FROM refined"))
+
+
+def test_groups_and_calls_are_averaged_together(session: Session):
+    calls = "DP_COUNT(*, rho={0}) AS n, DP_SUM(bonus, rho={0})"
+    query = f"SELECT dept, {calls} FROM staff GROUP BY dept"
+    session.sql(query.format("0.01"))
+    assert paid(session, query.format("0.04")) == Fraction("0.06")
+    answer = session.sql(query.format("0.1"))
+    counts = {row[0]: row[1] for row in answer.rows}
+    for (low, high), n in zip(answer.interval("n", 0.95), counts.values(), strict=True):
+        assert low <= n <= high
+        assert 2 <= n - low <= 5, "as far as noise of 0.1 goes"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (COUNT.format("0.01"), COUNT.format("0.02") + " WHERE age > 30"),
+        (COUNT.format("0.03"), COUNT.format("0.02")),
+        (COUNT.format("0.01"), f"REFRESH {COUNT.format('0.02')}"),
+        (
+            COUNT.format("0.01"),
+            "SELECT DP_COUNT(*, rho=0.01), DP_SUM(age, rho=0.01) FROM staff",
+        ),
+        (
+            "SELECT DP_COUNT(*, eps=0.1) FROM staff",
+            "SELECT DP_COUNT(*, eps=0.2) FROM staff",
+        ),
+    ],
+)
+def test_all_else_is_paid_in_full(session: Session, first: str, second: str):
+    session.sql(first)
+    assert paid(session, second) == Fraction("0.02")
+
+
+def test_a_version_that_is_published_between_is_noticed(policy: Path, session: Session):
+    session.sql(COUNT.format("0.01"))
+    late, _ = session._asked(session._source(COUNT.format("0.02")))
+    assert run_verb(["policy", "publish", str(policy)]) == 0
+    with pytest.raises(AlreadyRefined):
+        session._charge(late)
+    assert paid(session, COUNT.format("0.02")) == Fraction("0.02")
+
+
+def test_a_refusal_offers_no_rho_that_would_be_paid_otherwise(session: Session):
+    session.sql(COUNT.format("0.4"))
+    with pytest.raises(BudgetRefused) as refused:
+        session.sql(COUNT.format("0.6"))
+    assert "rho=" not in str(refused.value).split("try:")[1]
+    assert paid(session, COUNT.format("0.5")) == Fraction("0.1")
+
+
+CELLS = 20_000
+"""A variance is off by 6 % once in 10^9: that is 6 of its standard deviations."""
+
+
+class Zeros:
+    """Exact values that are all zero."""
+
+    def values(self, _: object) -> tuple[int, ...]:
+        return (0,) * CELLS
+
+
+def test_the_error_is_that_of_the_whole_rho():
+    few, whole = Fraction("0.005"), Fraction("0.02")
+    noise = DiscreteGaussian.of_rho(1, few, DELTA)
+    drawn = noise.release([0] * CELLS, Seeded(1))
+    wanted = AdditiveRelease(
+        "DP_COUNT",
+        CountRows(Weight(1)),
+        1,
+        DiscreteGaussian.of_rho(1, whole, DELTA),
+        Fraction(1),
+        INTEGER,
+    )
+    refined = AveragedRelease(wanted, few, [((noise.sigma2, value),) for value in drawn])
+    assert refined.event() == DiscreteGaussian.of_rho(1, whole - few, DELTA).event(1)
+    cells = refined.run(Zeros(), Seeded(2))
+    rounding = Fraction(1, 12)
+    assert np.var([cell.value for cell in cells]) == pytest.approx(
+        float(1 / (2 * whole) + rounding), rel=0.06
+    )
+    held = np.mean([low <= 0 <= high for low, high in map(interval, cells)])
+    assert held >= 0.95 - 0.01, "which chance alone is below once in 10^10"
+
+
+def interval(cell) -> tuple[int, int]:
+    return cell.interval(Fraction(95, 100))
