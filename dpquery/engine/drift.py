@@ -69,9 +69,10 @@ class Drift:
             self._require_first(table, state, version, place)
             self._same[table.name, version] = state
         now = _exactly(state)
-        before = receipt.read.setdefault(place, now)
-        earlier = [kept.read.get(place, now) for kept in receipt.charge.refines]
-        if any(one != now for one in (before, *earlier)):
+        before, refines = receipt.read.setdefault(place, now), receipt.charge.refines
+        earlier = [kept.read[place] for kept in refines if place in kept.read]
+        unknown = bool(refines) and not earlier
+        if unknown or any(one != now for one in (before, *earlier)):
             raise DataChanged(
                 f"the files of {table.name!r} are not those that an earlier value of the "
                 "statement was drawn from"
