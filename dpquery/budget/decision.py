@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpquery.budget.accountant import Accountant, additive, basic
+from dpquery.budget.accountant import Spent, additive, basic
 from dpquery.budget.charge import Charge, Limits
 from dpquery.budget.offers import offer
 from dpquery.budget.parts import EITHER, EVERYBODY, Counting, Touched
@@ -53,12 +53,12 @@ def _standings(
 
 def require_within(
     charge: Charge,
-    accountant: Accountant,
+    asked: Spent,
     limits: Limits,
     totals: Totals,
     counting: Counting = EITHER,
 ) -> None:
-    """Pass a charge that keeps every limit.
+    """Pass a charge that keeps every limit, given what its events add up to.
 
     Raises:
         BudgetRefused: DPQ502 above the limit of one query, DPQ501 above what is left of
@@ -66,17 +66,17 @@ def require_within(
     """
     if not charge.events:
         return
-    asked, told = accountant(charge.events), basic(charge.events)
     standings = _standings(limits, totals, counting, charge.touched)
-    passed = [standing for standing in standings if not standing.admits(asked)]
-    deltas = min(standings, key=lambda standing: standing.left_of_delta)
-    request = _Request(charge, told, standings, limits.query)
-    if limits.query is not None and told.epsilon > limits.query:
+    request = _Request(charge, standings, limits.query)
+    if limits.query is not None and request.asked.epsilon > limits.query:
         raise request.above_one_query(limits.query)
+    passed = [standing for standing in standings if not standing.admits(asked)]
     if passed:
         raise request.above_epsilon(_least(passed))
-    if asked.loss.delta > deltas.left_of_delta:
-        raise request.above_delta(deltas, asked.loss.delta)
+    if drawn := asked.loss.delta:
+        deltas = min(standings, key=lambda standing: standing.left_of_delta)
+        if drawn > deltas.left_of_delta:
+            raise request.above_delta(deltas, drawn)
 
 
 def frozen(charge: Charge) -> BudgetRefused:
@@ -98,9 +98,13 @@ class _Request:
     """A charge that is refused, and what could be asked for instead."""
 
     charge: Charge
-    asked: Loss
     standings: list[Standing]
     cap: Fraction | None
+
+    @property
+    def asked(self) -> Loss:
+        """What the charge would spend, as the analyst reads it."""
+        return basic(self.charge.events)
 
     @property
     def largest(self) -> Fraction:

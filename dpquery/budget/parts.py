@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 
 from dpquery.budget.accountant import NOTHING, Spent
 from dpquery.privacy import Loss, Neighbours
@@ -202,6 +202,10 @@ def texts(spent: Spent) -> tuple[str, str, str, bool]:
     return str(spent.loss.epsilon), str(spent.loss.delta), str(spent.rho), spent.summed
 
 
+_number = lru_cache(maxsize=64)(Fraction)
+"""The same numbers stand in several totals of a row, and in many rows."""
+
+
 def read_spent(listed: Iterable[object]) -> Spent:
     """Read what `texts` gave.
 
@@ -210,5 +214,5 @@ def read_spent(listed: Iterable[object]) -> Spent:
     """
     match tuple(listed):
         case (str(epsilon), str(delta), str(rho), bool(summed)):
-            return Spent(Loss(Fraction(epsilon), Fraction(delta)), Fraction(rho), summed)
+            return Spent(Loss(_number(epsilon), _number(delta)), _number(rho), summed)
     raise ValueError("not a total of a ledger")

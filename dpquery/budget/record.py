@@ -29,7 +29,7 @@ from dpquery.budget.parts import (
 from dpquery.errors import internal
 from dpquery.events import Composed, Event, decode, encode
 
-__all__ = ["Record", "Total", "Totals"]
+__all__ = ["Draft", "Record", "Total", "Totals"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,28 @@ def _total(part: object) -> Total:
     raise ValueError("not the totals of a ledger")
 
 
+class Draft(NamedTuple):
+    """What a row says of a charge, wherever it will stand."""
+
+    query: str
+    events: str
+
+    @classmethod
+    def of(cls, charge: Charge) -> Draft:
+        """Write a charge as one on every unit."""
+        # A lone surrogate has no UTF-8, and servers take no NUL; a query is not refused for
+        # its ledger's sake.
+        query = charge.query.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+        return cls(query, encode(Composed(charge.events)))
+
+    def within(self, kept: Touched | None) -> Draft:
+        """Write it under the parts that it is kept under, if any."""
+        if kept is None:
+            return self
+        parts = _json([kept.column, kept.parts])
+        return Draft(self.query, f'["within",{parts},{self.events}]')
+
+
 class Record(NamedTuple):
     """A row as it stands in the file, every field as text but the first."""
 
@@ -132,13 +154,10 @@ class Record(NamedTuple):
 
     @classmethod
     def after(
-        cls, sequence: int, seal: str, charge: Charge, account: Account, totals: Totals
+        cls, sequence: int, seal: str, draft: Draft, account: Account, totals: Totals
     ) -> Record:
         """Write the charge that comes after another one's sequence and hash."""
-        # A lone surrogate has no UTF-8, and servers take no NUL; a query is not refused for
-        # its ledger's sake.
-        query = charge.query.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
-        return cls._sealed((sequence, seal), account, (query, _charged(charge)), totals)
+        return cls._sealed((sequence, seal), account, (draft.query, draft.events), totals)
 
     @classmethod
     def ordered(cls, sequence: int, seal: str, order: str, totals: Totals) -> Record:
@@ -189,13 +208,6 @@ class Record(NamedTuple):
         return Entry(when, self.query, events, basic(events), self.session)
 
 
-def _charged(charge: Charge) -> str:
-    events = encode(Composed(charge.events))
-    if charge.touched is None:
-        return events
-    return f'["within",{_json([charge.touched.column, charge.touched.parts])},{events}]'
-
-
 def _read(text: str) -> tuple[tuple[Event, ...], Touched | None]:
     """Read the events of a charge, and the parts that it is on."""
     touched: Touched | None = None
@@ -212,5 +224,4 @@ def _seal(previous: str, fields: tuple[object, ...]) -> str:
     return hashlib.sha256(_json([previous, *fields]).encode()).hexdigest()
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
+_json = json.JSONEncoder(separators=(",", ":")).encode

@@ -33,9 +33,13 @@ def totals(policy="0", analyst="0", session="0", charges=3, delta=0) -> Totals:
     )
 
 
+def pass_within(charge: Charge, ceilings: Limits, before: Totals) -> None:
+    require_within(charge, additive(charge.events), ceilings, before)
+
+
 def refusal(charge: Charge, ceilings: Limits, before: Totals) -> BudgetRefused:
     with pytest.raises(BudgetRefused) as caught:
-        require_within(charge, additive, ceilings, before)
+        pass_within(charge, ceilings, before)
     return caught.value
 
 
@@ -124,20 +128,20 @@ def test_what_is_offered_is_accepted_and_asks_for_nearly_all(left, more):
     error = refusal(pure(left + more), limits(left), Totals())
     offered = exact_number(error.diagnostic.remedy[0].split("eps=")[1].split(")")[0])
     assert left * (1 - Fraction(1, 10**11)) < offered <= left
-    require_within(pure(offered), additive, limits(left), Totals())
+    pass_within(pure(offered), limits(left), Totals())
 
 
 @pytest.mark.parametrize("scope", ["policy", "analyst", "session"])
 def test_equality_passes_and_a_hair_more_does_not(scope):
     ceilings = limits(**{"policy": "9", scope: "1"}, delta="1e-6")
     before = totals(**{scope: "0.9"})
-    require_within(gaussian("0.1", "1e-6"), additive, ceilings, before)
+    pass_within(gaussian("0.1", "1e-6"), ceilings, before)
     assert refusal(pure("0.100000001"), ceilings, before).code == "DPQ501"
     assert refusal(gaussian("0.1", "1.01e-6"), ceilings, before).code == "DPQ503"
 
 
 def test_the_query_limit_admits_equality():
-    require_within(pure("0.5", "0.5"), additive, limits(query=1), Totals())
+    pass_within(pure("0.5", "0.5"), limits(query=1), Totals())
 
 
 @pytest.mark.parametrize(
@@ -157,7 +161,7 @@ def test_a_limit_lowered_below_what_is_spent_leaves_nothing_and_free_queries_pas
     before = totals("5", delta="1e-3")
     assert binding(limits(2), before).left == loss(0)
     assert refusal(pure("1e-9"), limits(2), before).left == 0
-    require_within(Charge((), (), "SELECT 1"), additive, limits(2), before)
+    pass_within(Charge((), (), "SELECT 1"), limits(2), before)
 
 
 MANY = Totals(Total(Spent(loss("3.7", "4e-7"), Fraction("0.1")), 40))
@@ -172,12 +176,12 @@ def test_where_rho_leaves_more_it_says_so_and_offers_what_passes():
         "epsilons add up to 3.7 by now, and rho to 0.1 of 0.175749908: one suffices.",
     )
     assert error.diagnostic.remedy[0] == "DP_COUNT(*, eps=0.3892295)"
-    require_within(pure("0.3892295"), additive, PARTED, MANY)
+    pass_within(pure("0.3892295"), PARTED, MANY)
     assert refusal(pure("0.38923"), PARTED, MANY).code == "DPQ501"
 
 
 def test_a_delta_draws_on_its_own_part_alone():
-    require_within(gaussian("0.1", "1e-7"), additive, PARTED, Totals())
+    pass_within(gaussian("0.1", "1e-7"), PARTED, Totals())
     error = refusal(gaussian("0.1", "6e-7"), PARTED, Totals())
     assert error.code == "DPQ503"
     assert error.left == Fraction(5, 10**7)
@@ -203,7 +207,7 @@ def test_a_statement_of_several_calls_is_offered_whole_where_one_cannot_give_way
     assert found[0] == 2 * found[1] == 2 * found[2]
     assert found[1] <= 1
     smaller = tuple(Pure(epsilon) for epsilon in found)
-    require_within(Charge(smaller, (), offered), additive, ceilings, before)
+    pass_within(Charge(smaller, (), offered), ceilings, before)
     larger = tuple(Pure(epsilon * Fraction(10**5 + 2, 10**5)) for epsilon in found)
     refusal(Charge(larger, (), offered), ceilings, before)
 
@@ -217,7 +221,7 @@ def test_a_charge_in_rho_is_held_against_rho_and_offers_one():
     ceilings = Limits(Ceiling.in_rho(Fraction("0.02"), Fraction(1, 10**6), Fraction(1, 2)))
     before = Totals(Total(Spent(loss(0), Fraction("0.015"), summed=False), 3))
     words = ("DP_COUNT(*, rho=", ")")
-    require_within(Charge((rho("0.005"),), (), ""), additive, ceilings, before)
+    pass_within(Charge((rho("0.005"),), (), ""), ceilings, before)
     charge = Charge((rho("0.006"),), (), "SELECT ...", Span(0, 6), words)
     assert refusal(charge, ceilings, before).diagnostic.remedy[0] == "DP_COUNT(*, rho=0.005)"
     several = Charge((rho("0.006"), Pure(Fraction("0.02"))), (), "", Span(0, 6), words)
@@ -234,7 +238,7 @@ def test_after_a_charge_in_rho_epsilons_no_longer_keep_a_limit():
     before = Totals(Total(Spent(loss(0), Fraction(1, 5), summed=False), 1))
     assert binding(PARTED, before).left.epsilon == 0
     assert refusal(pure("0.1"), PARTED, before).code == "DPQ501"
-    require_within(pure("0.1"), additive, PARTED, Totals())
+    pass_within(pure("0.1"), PARTED, Totals())
 
 
 def test_a_limit_with_one_sum_is_as_it_was():

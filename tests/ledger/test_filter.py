@@ -60,7 +60,8 @@ def ours(menu: Sequence[Asked], ceiling: Ceiling) -> Callable[[Counts, int], boo
         charge = Charge((menu[place].event,), (), "")
         try:
             limits = Limits(ceiling)
-            require_within(charge, additive, limits, Totals(Total(spent(menu, before))))
+            asked, before_it = additive(charge.events), Totals(Total(spent(menu, before)))
+            require_within(charge, asked, limits, before_it)
         except BudgetRefused:
             return False
         return True
