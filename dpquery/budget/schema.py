@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["ANSWERS", "BOUNDS", "CHARGES", "META", "STATES", "TABLES", "Table"]
+__all__ = ["CHARGES", "LATER", "META", "TABLES", "Table"]
 
 META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 """Which ledger this is: the only table whose rows change."""
@@ -71,4 +71,7 @@ STATES = Table(
     {"states_by_place": "place, version"},
 )
 
-TABLES = (BOUNDS, ANSWERS, STATES, CHARGES)
+LATER = (BOUNDS, ANSWERS, STATES)
+"""Ledgers that were made before these were kept get them when they are opened."""
+
+TABLES = (*LATER, CHARGES)

@@ -17,16 +17,13 @@ from typing import Any
 from dpquery.budget.database import queued
 from dpquery.budget.faults import damaged, foreign, missing, refused, replaced, unwritable
 from dpquery.budget.high_water import sync_directory
-from dpquery.budget.schema import ANSWERS, BOUNDS, CHARGES, META, STATES, TABLES, Table
+from dpquery.budget.schema import CHARGES, LATER, META, TABLES, Table
 from dpquery.budget.store import first_meta
 
 __all__ = ["SQLite"]
 
 _APPLICATION = 0x64707131
 """Stands in the file's header, so that a database of another program is known as such."""
-
-_LATER = (BOUNDS, ANSWERS, STATES)
-"""Ledgers that were made before these were kept get them when they are opened."""
 
 
 class SQLite:
@@ -105,7 +102,7 @@ class SQLite:
 
     def add_later_tables(self) -> None:
         """Bring a ledger of an earlier version up to this one."""
-        for table in _LATER:
+        for table in LATER:
             for statement in _made(table):  # a script would end the transaction
                 self._sql.execute(statement)
 

@@ -170,10 +170,10 @@ class Store:
             self.accountant = ACCOUNTANTS[meta["accountant"]]
             self.answers = Answers(lambda: self._sql, self.id)
             self.states = States(lambda: self._sql, self.id)
+            self._sql.add_later_tables()
             self.require_whole()
             self._require_sound_end()
             self._seen = self._newest = self._head()
-            self._sql.add_later_tables()
             # Even if it changes nothing: SQLite begins a transaction on a read-only file too.
             self._sql.execute("UPDATE meta SET value = ? WHERE key = 'format'", (_FORMAT,))
         self._raise_mark()
