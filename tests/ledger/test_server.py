@@ -414,6 +414,22 @@ def test_a_session_and_its_owner_use_a_ledger_on_a_server(policy, capfd):
     assert not list(policy.parent.glob("*.ledger"))
 
 
+def test_ones_own_files_have_a_ledger_on_a_server(postgres, capfd):
+    """In the schema `dpquery`, which this test has to itself."""
+    file, url = sample_directory() / "staff.parquet", postgres.url
+    try:
+        with dpquery.connect(file, unit="person_id", epsilon=1, ledger=url) as session:
+            answer = session.sql("SELECT DP_COUNT(*, eps=0.5) FROM staff")
+            assert not any("memory" in note for note in answer.notes)
+        question = "SELECT DP_COUNT(*, eps=0.25) FROM staff"
+        options = ("--unit", "person_id", "--epsilon", "1", "--ledger", url)
+        assert main([str(file), *options, "-c", question]) == 0
+        assert "budget: 0.25 of 1 left" in capfd.readouterr().err
+    finally:
+        with psycopg.connect(url, autocommit=True) as sql:
+            sql.execute("DROP SCHEMA dpquery CASCADE")
+
+
 def test_faults_of_a_scan_are_noted_beside_the_policy(policy):
     with dpquery.connect(policy) as session:
         shutil.copy(policy.with_name("visits.parquet"), policy.with_name("staff.parquet"))
