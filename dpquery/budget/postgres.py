@@ -9,7 +9,7 @@ Messages are ours. What the server says may quote rows, and stays here but for i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from hashlib import sha256
@@ -27,7 +27,7 @@ from dpquery.budget.faults import (
     unreachable,
     unsafe,
 )
-from dpquery.budget.schema import LATER, META, TABLES, Table
+from dpquery.budget.schema import LATER, META, SHORT, TABLES, Table
 from dpquery.budget.store import first_meta
 from dpquery.errors import PolicyInvalid, internal
 
@@ -156,9 +156,17 @@ class Postgres:
     def require_same(self) -> None:
         """Each transaction begins with this."""
 
+    def require_short(self) -> None:
+        """Check that no row is missing from where it would give back what is spent."""
+        self._require_whole(SHORT)
+
     def require_whole(self) -> None:
-        """Check that no row is missing, and that no table is one that a crash empties."""
-        for table in TABLES:
+        """Check that no row is missing."""
+        self._require_whole(TABLES)
+
+    def _require_whole(self, tables: Iterable[Table]) -> None:
+        """Check some tables, and that none at all is one that a crash empties."""
+        for table in tables:
             counted = f"SELECT count(*) = coalesce(max(sequence), 0) FROM {table.name}"  # noqa: S608
             if not self._value(counted):
                 raise damaged(self.path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["CHARGES", "LATER", "META", "TABLES", "Table"]
+__all__ = ["CHARGES", "LATER", "META", "SHORT", "TABLES", "Table"]
 
 META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 """Which ledger this is: the only table whose rows change."""
@@ -24,6 +24,8 @@ class Table:
     """Each with its type, in words that SQLite and PostgreSQL both know."""
     indexes: Mapping[str, str] = field(default_factory=dict)
     """The columns of each, by name."""
+    long: bool = False
+    """Whether it grows with what is released, and its rows are checked when they are read."""
 
 
 CHARGES = Table(
@@ -63,6 +65,7 @@ ANSWERS = Table(
         "drawn TEXT NOT NULL",
     ),
     {"answers_by_key": "key"},
+    long=True,
 )
 
 STATES = Table(
@@ -75,3 +78,6 @@ LATER = (BOUNDS, ANSWERS, STATES)
 """Ledgers that were made before these were kept get them when they are opened."""
 
 TABLES = (*LATER, CHARGES)
+
+SHORT = tuple(table for table in TABLES if not table.long)
+"""These are checked whenever a ledger is opened, which long ones must not hold up."""

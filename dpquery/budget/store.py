@@ -155,7 +155,10 @@ class Store:
         self._require_not_rolled_back()
 
     def _require_sound(self) -> None:
-        """Check everything but the older hashes and totals, which `Ledger.verify` replays."""
+        """Check what may be spent by, but for older hashes and totals.
+
+        These, and what was released, are for `Ledger.verify`.
+        """
         with self._sql.transaction():
             meta = dict(self._sql.execute("SELECT key, value FROM meta"))
             if meta.get("format") == "1":
@@ -171,7 +174,8 @@ class Store:
             self.answers = Answers(lambda: self._sql, self.id)
             self.states = States(lambda: self._sql, self.id)
             self._sql.add_later_tables()
-            self.require_whole()
+            self._sql.require_short()
+            self._require_not_rolled_back()
             self._require_sound_end()
             self._seen = self._newest = self._head()
             # Even if it changes nothing: SQLite begins a transaction on a read-only file too.
