@@ -297,8 +297,8 @@ A grant raises one analyst's epsilon and delta, up to the total of the policy.
 Grant less. A total is raised in the policy, where the units' promise stands.
 
 DPQ611 a ledger on a server without its driver
-The policy names a PostgreSQL server under [ledger] url, and the package that talks to it is not
-installed. Nothing was read and nothing is charged.
+The policy under [ledger] url, or ledger= of connect, names a PostgreSQL server, and the package
+that talks to it is not installed. Nothing was read and nothing is charged.
 > url = "postgresql://db.example.org/privacy"
 Run `pip install 'dpquery[postgres]'`.
 

@@ -47,7 +47,8 @@ def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by 
         rows_per_unit: 1 where each unit has one row; verified when a file is first read.
         bounds: for one's own files, lowest and highest value by column.
         neighbours: for one's own files, "add-remove" or "substitute".
-        ledger: for one's own files, where charges are kept; in memory without it.
+        ledger: for one's own files, where charges are kept: a file, or the URL of a PostgreSQL
+            database (`postgresql://host/database`); in memory without it.
 
     Raises:
         PolicyInvalid: DPQ6xx, the policy, the ledger or an argument needs mending.

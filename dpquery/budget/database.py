@@ -64,8 +64,11 @@ class Database(Connection, Protocol):
     def require_same(self) -> None:
         """Refuse to go on in another ledger than the one that was opened."""
 
+    def require_short(self) -> None:
+        """Check the database's own structures where a fault could give back what is spent."""
+
     def require_whole(self) -> None:
-        """Check the database's own structures."""
+        """Check all of the database's own structures."""
 
     def add_later_tables(self) -> None:
         """Bring a ledger of an earlier version up to this one."""

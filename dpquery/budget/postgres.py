@@ -9,7 +9,7 @@ Messages are ours. What the server says may quote rows, and stays here but for i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from hashlib import sha256
@@ -27,7 +27,7 @@ from dpquery.budget.faults import (
     unreachable,
     unsafe,
 )
-from dpquery.budget.schema import META, TABLES, Table
+from dpquery.budget.schema import LATER, META, SHORT, TABLES, Table
 from dpquery.budget.store import first_meta
 from dpquery.errors import PolicyInvalid, internal
 
@@ -80,7 +80,12 @@ _RELATIONS: Final = (
 )
 """Of a schema; by a snapshot, for lookups by name may be older than the lock that one has."""
 
-_HOLD = "SELECT value FROM meta WHERE key = 'id' FOR UPDATE"
+_SET: Final = "SELECT set_config(?, ?, false)"
+
+_HOLD: Final = """
+    SELECT value, current_setting('synchronous_commit'), current_setting('fsync')
+    FROM meta WHERE key = 'id' FOR UPDATE
+"""
 
 _GUARDS = (
     """CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -129,8 +134,7 @@ class Postgres:
     @property
     def exists(self) -> bool:
         """Whether there is something to open, which is not made by looking."""
-        found = self._value(f"{_RELATIONS} AND relname = 'meta'", (self._server.schema,))
-        return bool(found)
+        return self._has("meta")
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> Cursor[Any]:
         """Run one statement; `?` stands for a value."""
@@ -146,14 +150,23 @@ class Postgres:
         with self._alone(_HOLD) as held:
             if held is None or held[0] != self._id:
                 raise replaced(self.path)
+            self._require_waiting(*held[1:])
             yield
 
     def require_same(self) -> None:
         """Each transaction begins with this."""
 
+    def require_short(self) -> None:
+        """Check that no row is missing from where it would give back what is spent."""
+        self._require_whole(SHORT)
+
     def require_whole(self) -> None:
-        """Check that no row is missing, and that no table is one that a crash empties."""
-        for table in TABLES:
+        """Check that no row is missing."""
+        self._require_whole(TABLES)
+
+    def _require_whole(self, tables: Iterable[Table]) -> None:
+        """Check some tables, and that none at all is one that a crash empties."""
+        for table in tables:
             counted = f"SELECT count(*) = coalesce(max(sequence), 0) FROM {table.name}"  # noqa: S608
             if not self._value(counted):
                 raise damaged(self.path)
@@ -161,7 +174,14 @@ class Postgres:
             raise unsafe(self.path, "a table of the ledger is unlogged: a crash empties it.")
 
     def add_later_tables(self) -> None:
-        """Do nothing: ledgers on servers have had all tables from the beginning."""
+        """Bring a ledger of an earlier version up to this one."""
+        for table in LATER:
+            if not self._has(table.name):
+                for statement in _made(table):
+                    self._run(statement)
+
+    def _has(self, table: str) -> bool:
+        return bool(self._value(f"{_RELATIONS} AND relname = ?", (self._server.schema, table)))
 
     @property
     def _quoted(self) -> str:
@@ -251,7 +271,7 @@ class Postgres:
             # pg_temp last: a temporary table must not stand in for one of the ledger's.
             path = {"search_path": f"{self._quoted}, pg_catalog, pg_temp"}
             for name, value in {**_SETTINGS, **path}.items():
-                self._run("SELECT set_config(?, ?, false)", (name, value))
+                self._run(_SET, (name, value))
             self._require_durable()
         except BaseException:
             self.close()
@@ -267,12 +287,17 @@ class Postgres:
 
     def _require_durable(self) -> None:
         """Believe that a commit is on the server's disk only when the server says so."""
-        if self._said("synchronous_commit") not in _WAITS:
-            self._run("SET synchronous_commit = on")
-        if self._said("synchronous_commit") not in _WAITS or self._said("fsync") != "on":
-            raise unsafe(self.path, "it confirms charges that are not on its disk yet.")
+        said = self._said("synchronous_commit")
+        # Set even to what it is: a session follows its server's settings, but for its own.
+        pinned = ("synchronous_commit", said if said in _WAITS else "on")
+        self._run(_SET, pinned)
+        self._require_waiting(self._said("synchronous_commit"), self._said("fsync"))
         if self._said("server_encoding") != "UTF8":
             raise unsafe(self.path, "texts that are not of the database's encoding are lost.")
+
+    def _require_waiting(self, commit: object, fsync: object) -> None:
+        if commit not in _WAITS or fsync != "on":
+            raise unsafe(self.path, "it confirms charges that are not on its disk yet.")
 
     def _said(self, setting: str) -> object:
         return self._value("SELECT current_setting(?)", (setting,))

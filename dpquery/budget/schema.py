@@ -9,17 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = [
-    "ANSWERS",
-    "BOUNDS",
-    "CHARGES",
-    "EARLIER",
-    "META",
-    "REFINED",
-    "STATES",
-    "TABLES",
-    "Table",
-]
+__all__ = ["CHARGES", "LATER", "META", "SHORT", "TABLES", "Table"]
 
 META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 """Which ledger this is: the only table whose rows change."""
@@ -34,6 +24,8 @@ class Table:
     """Each with its type, in words that SQLite and PostgreSQL both know."""
     indexes: Mapping[str, str] = field(default_factory=dict)
     """The columns of each, by name."""
+    long: bool = False
+    """Whether it grows with what is released, and its rows are checked when they are read."""
 
 
 CHARGES = Table(
@@ -73,6 +65,7 @@ ANSWERS = Table(
         "drawn TEXT NOT NULL",
     ),
     {"answers_by_key": "key"},
+    long=True,
 )
 
 STATES = Table(
@@ -93,8 +86,15 @@ EARLIER = Table(
         "read TEXT NOT NULL",
     ),
     {"earlier_by_question": "question"},
+    long=True,
 )
 
 REFINED = Table("refined", ("charge TEXT NOT NULL", "source INTEGER NOT NULL UNIQUE"))
 
-TABLES = (BOUNDS, ANSWERS, EARLIER, REFINED, STATES, CHARGES)
+LATER = (BOUNDS, ANSWERS, EARLIER, REFINED, STATES)
+"""Ledgers that were made before these were kept get them when they are opened."""
+
+TABLES = (*LATER, CHARGES)
+
+SHORT = tuple(table for table in TABLES if not table.long)
+"""These are checked whenever a ledger is opened, which long ones must not hold up."""

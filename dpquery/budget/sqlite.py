@@ -17,16 +17,13 @@ from typing import Any
 from dpquery.budget.database import queued
 from dpquery.budget.faults import damaged, foreign, missing, refused, replaced, unwritable
 from dpquery.budget.high_water import sync_directory
-from dpquery.budget.schema import ANSWERS, BOUNDS, CHARGES, META, STATES, TABLES, Table
+from dpquery.budget.schema import CHARGES, LATER, META, SHORT, TABLES, Table
 from dpquery.budget.store import first_meta
 
 __all__ = ["SQLite"]
 
 _APPLICATION = 0x64707131
 """Stands in the file's header, so that a database of another program is known as such."""
-
-_LATER = (BOUNDS, ANSWERS, STATES)
-"""Ledgers that were made before these were kept get them when they are opened."""
 
 
 class SQLite:
@@ -94,18 +91,26 @@ class SQLite:
         if self.path is not None and _require_private(self.path) != self._file:
             raise replaced(self.path)
 
-    def require_whole(self) -> None:
-        """Check SQLite's own structures.
+    def require_short(self) -> None:
+        """Check SQLite's own structures where a fault could give back what is spent.
 
         A torn page can read as rows missing from an index, and the total found through it would
         be too low. This costs a microsecond a row.
         """
-        if self._value("PRAGMA integrity_check") != "ok":
+        for table in ("meta", *(table.name for table in SHORT)):
+            self._check(f"integrity_check({table})")
+
+    def require_whole(self) -> None:
+        """Check all of SQLite's own structures."""
+        self._check("integrity_check")
+
+    def _check(self, pragma: str) -> None:
+        if self._value(f"PRAGMA {pragma}") != "ok":
             raise damaged(self.path)
 
     def add_later_tables(self) -> None:
         """Bring a ledger of an earlier version up to this one."""
-        for table in _LATER:
+        for table in LATER:
             for statement in _made(table):  # a script would end the transaction
                 self._sql.execute(statement)
 

@@ -156,7 +156,10 @@ class Store:
         self._require_not_rolled_back()
 
     def _require_sound(self) -> None:
-        """Check everything but the older hashes and totals, which `Ledger.verify` replays."""
+        """Check what may be spent by, but for older hashes and totals.
+
+        These, and what was released, are for `Ledger.verify`.
+        """
         with self._sql.transaction():
             meta = dict(self._sql.execute("SELECT key, value FROM meta"))
             if meta.get("format") == "1":
@@ -172,10 +175,11 @@ class Store:
             self.answers = Answers(lambda: self._sql, self.id)
             self.earlier = Earlier(lambda: self._sql, self.id)
             self.states = States(lambda: self._sql, self.id)
-            self.require_whole()
+            self._sql.add_later_tables()
+            self._sql.require_short()
+            self._require_not_rolled_back()
             self._require_sound_end()
             self._seen = self._newest = self._head()
-            self._sql.add_later_tables()
             # Even if it changes nothing: SQLite begins a transaction on a read-only file too.
             self._sql.execute("UPDATE meta SET value = ? WHERE key = 'format'", (_FORMAT,))
         self._raise_mark()

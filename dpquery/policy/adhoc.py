@@ -18,8 +18,9 @@ from typing import TypeVar
 from dpquery.ceilings import HALF, Ceiling
 from dpquery.errors import listed, nearest
 from dpquery.policy.columns import ascii_folded, likely_units, refuse_unit_type
-from dpquery.policy.files import find_files, stem, unlinked
-from dpquery.policy.model import Bounds, Budget, Column, Files, LedgerSettings, Policy, Table
+from dpquery.policy.files import find_files, stem
+from dpquery.policy.ledgers import ledger_of_ones_own
+from dpquery.policy.model import Bounds, Budget, Column, Files, Policy, Table
 from dpquery.policy.schema import Schema, read_schema
 from dpquery.policy.unfit import Unfit, written
 from dpquery.policy.values import (
@@ -42,6 +43,7 @@ Units = str | Mapping[str, str | None] | None
 _REMEDIES = {
     "delta": "delta=1e-7",
     "epsilon": "epsilon=1",
+    "ledger": 'ledger="postgresql://db.example.org/privacy"',
     "neighbours": 'neighbours="add-remove"',
     "unit": 'unit="user_id"',
 }
@@ -89,7 +91,7 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
         neighbours=_read("neighbours", read_neighbours, neighbours),
         budget=Budget(Ceiling.of(limit, HALF)),
         tables=tables,
-        ledger=LedgerSettings(None if ledger is None else unlinked(Path(ledger))),
+        ledger=_read("ledger", ledger_of_ones_own, ledger),
         directory=Path.cwd(),
         published=False,
     )

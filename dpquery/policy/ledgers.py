@@ -1,7 +1,8 @@
-"""Where a policy has its ledger: a file beside it, another one, or a PostgreSQL server."""
+"""Where a ledger is: in memory, in a file, or on a PostgreSQL server."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
@@ -12,10 +13,13 @@ from dpquery.policy.model import LedgerSettings, Server
 from dpquery.policy.unfit import Unfit, written
 from dpquery.policy.values import read_name, read_text
 
-__all__ = ["read_ledger"]
+__all__ = ["ledger_of_ones_own", "read_ledger"]
 
 _SCHEMA: Final = "dpquery"
+_SCHEMES: Final = ("postgresql://", "postgres://")
 _EXAMPLE: Final = "postgresql://db.example.org/privacy?sslmode=verify-full"
+_SERVER: Final = re.compile(r"^postgres(ql)?:|://|\b(host|dbname|password) *=")
+"""What no file of one's own is called: a server is meant, if not always in a URL."""
 _OPTIONS: Final = frozenset(
     (
         *("host", "connect_timeout", "passfile", "channel_binding", "gssencmode"),
@@ -49,6 +53,23 @@ def read_ledger(section: Section) -> LedgerSettings:
     _require_apart(section, "path", ledger, [policy])
     _require_apart(section, "high_water", mark, [policy, ledger])
     return LedgerSettings(ledger, mark)
+
+
+def ledger_of_ones_own(given: object) -> LedgerSettings:
+    """Read what `connect` is told of a ledger, in a policy's absence: a file, or a URL.
+
+    Raises:
+        Unfit: it is neither.
+    """
+    if given is None:
+        return LedgerSettings(None)
+    if not isinstance(given, str | Path):
+        why = "charges are kept in a file, or on a server."
+        raise Unfit(f"is no path: {written(given)}", why, 'ledger="my.ledger"', code="DPQ608")
+    text = str(given)
+    if _SERVER.search(text):
+        return LedgerSettings(None, server=Server(_read_url(text), _SCHEMA))
+    return LedgerSettings(unlinked(Path(given)))
 
 
 def _require_apart(section: Section, key: str, file: Path | None, others: list[Path]) -> None:
@@ -107,7 +128,7 @@ def _doubt(url: str) -> str | None:
     elsewhere = [value for key, value in options if key == "host" and value[:1] != "/"]
     if parts.password is not None or "password" in keys:
         return "holds a password"
-    if parts.scheme not in {"postgresql", "postgres"} or parts.fragment:
+    if not url.startswith(_SCHEMES) or parts.fragment:
         return "is no URL of a server"
     if not url.isascii() or not url.isprintable() or " " in url or parts.port == 0:
         return "is no URL of a server"

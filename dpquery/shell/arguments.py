@@ -69,7 +69,8 @@ def _query_parser() -> ArgumentParser:
     add("--rows-per-unit", choices=["1"], help="without a policy: each unit has one row")
     add("--bounds", action="append", type=_bounds, metavar="COL=LO:HI", help="may be repeated")
     add("--neighbours", choices=[str(relation) for relation in Neighbours])
-    add("--ledger", metavar="FILE", help="without a policy: keep the ledger in this file")
+    kept = "without a policy: keep the ledger in a file, or at a postgresql:// URL"
+    add("--ledger", metavar="FILE", help=kept)
     add("--format", choices=list(FORMATS), default="table")
     add("-o", dest="out", metavar="OUT", help="write answers to a file")
     add("--version", action="version", version=_version())

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import time
 import traceback
 from contextlib import closing, contextmanager
 from fractions import Fraction
@@ -132,6 +133,42 @@ def test_a_server_that_does_not_wait_is_made_to(postgres, server):
             with closing(open_at(server)) as ledger:
                 assert ledger._store._database._said("synchronous_commit") == "on"
         sql.execute("ALTER ROLE tests RESET synchronous_commit")
+
+
+@contextmanager
+def off(sql, setting):
+    """Have the whole server do without a setting, until this ends."""
+
+    def tell(change, value):
+        sql.execute(f"ALTER SYSTEM {change} {setting} {value}")
+        sql.execute("SELECT pg_reload_conf()")
+        time.sleep(0.05)
+        while sql.execute(f"SHOW {setting}").fetchone() != (value.strip(" =") or "on",):
+            time.sleep(0.01)
+
+    tell("SET", "= off")
+    try:
+        yield
+    finally:
+        tell("RESET", "")
+
+
+def test_a_session_waits_for_the_disk_whatever_the_server_is_told_later(postgres, server):
+    """An open session follows what its server is told, but where it has said so itself."""
+    with closing(open_at(server)) as ledger, postgres.sql(server) as sql:
+        with off(sql, "synchronous_commit"):
+            ledger.charge(pure("0.1"), limits(), ALICE)
+            assert ledger._store._database._said("synchronous_commit") == "on"
+        assert ledger.verify() == 5
+
+
+@pytest.mark.parametrize("setting", ["fsync", "synchronous_commit"])
+def test_a_session_that_does_not_wait_any_more_takes_no_charge(postgres, server, setting):
+    with closing(open_at(server)) as ledger, postgres.sql(server) as sql:
+        ledger._store._database.execute("RESET synchronous_commit")
+        with off(sql, setting), refused("DPQ605", "does not keep what it confirms"):
+            ledger.charge(pure("0.1"), limits(), ALICE)
+        assert ledger.verify() == 4
 
 
 @pytest.mark.parametrize(
@@ -375,6 +412,22 @@ def test_a_session_and_its_owner_use_a_ledger_on_a_server(policy, capfd):
     assert said("losses")[0] == 0
     assert "one analyst" in said("grant", "--analyst", "default", "--epsilon", "1")[1]
     assert not list(policy.parent.glob("*.ledger"))
+
+
+def test_ones_own_files_have_a_ledger_on_a_server(postgres, capfd):
+    """In the schema `dpquery`, which this test has to itself."""
+    file, url = sample_directory() / "staff.parquet", postgres.url
+    try:
+        with dpquery.connect(file, unit="person_id", epsilon=1, ledger=url) as session:
+            answer = session.sql("SELECT DP_COUNT(*, eps=0.5) FROM staff")
+            assert not any("memory" in note for note in answer.notes)
+        question = "SELECT DP_COUNT(*, eps=0.25) FROM staff"
+        options = ("--unit", "person_id", "--epsilon", "1", "--ledger", url)
+        assert main([str(file), *options, "-c", question]) == 0
+        assert "budget: 0.25 of 1 left" in capfd.readouterr().err
+    finally:
+        with psycopg.connect(url, autocommit=True) as sql:
+            sql.execute("DROP SCHEMA dpquery CASCADE")
 
 
 def test_faults_of_a_scan_are_noted_beside_the_policy(policy):

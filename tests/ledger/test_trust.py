@@ -7,10 +7,13 @@ import os
 import shutil
 import sqlite3
 from contextlib import closing
+from fractions import Fraction
 
 import pytest
 
+from dpquery.budget.answers import Holder
 from dpquery.errors import PolicyInvalid
+from dpquery.types import Interval
 from tests.ledger.helpers import ALICE, BOB, limits, open_at, pure, spent
 
 COLUMNS = ["id", "at", "analyst", "session", "query", "events", "totals", "hash"]
@@ -25,6 +28,19 @@ def path(tmp_path):
         ledger.charge(pure(f"0.{number}"), limits(), account)
     ledger.close()
     return path
+
+
+@pytest.fixture
+def released(path):
+    """Bounds, a state and an answer, and what to ask for the answer."""
+    holder = Holder("alice", "rights", shared=False)
+    with closing(open_at(path)) as ledger:
+        receipt = ledger.charge(pure("0.1"), limits(), ALICE)
+        ledger.keep(receipt, ALICE, "salary", Interval(Fraction(0), Fraction(8)))
+        ledger.first_state(1, "staff", lambda: "as it was")
+        ledger.store(receipt, holder, {"key": "[1]"})
+        assert ledger.stored(holder, "key") == "[1]"
+    return holder, "key"
 
 
 def refusal(path, high_water=None) -> PolicyInvalid:
@@ -183,20 +199,39 @@ def test_totals_that_are_not_sums_are_seen_even_when_the_hashes_agree(path):
     ledger.close()
 
 
-def test_an_index_that_lost_an_entry_is_seen(path):
-    """Totals are looked up by index, so a missing entry would give budget back."""
+def lose_an_entry(path, index) -> None:
+    """Take the newest row out of an index, as a torn page can."""
     tamper(
         path,
         "PRAGMA writable_schema = ON",
-        "UPDATE sqlite_schema SET sql = sql || ' WHERE sequence < 3' "
-        "WHERE name = 'charges_by_analyst'",
+        f"UPDATE sqlite_schema SET sql = sql || ' WHERE sequence < 1' WHERE name = '{index}'",
         "PRAGMA writable_schema = RESET",
-        "REINDEX charges_by_analyst",
+        f"REINDEX {index}",
         "PRAGMA writable_schema = ON",
-        "UPDATE sqlite_schema SET sql = replace(sql, ' WHERE sequence < 3', '') "
-        "WHERE name = 'charges_by_analyst'",
+        "UPDATE sqlite_schema SET sql = replace(sql, ' WHERE sequence < 1', '') "
+        f"WHERE name = '{index}'",
     )
+
+
+@pytest.mark.parametrize("index", ["charges_by_analyst", "bounds_by_key", "states_by_place"])
+def test_an_index_that_lost_an_entry_is_seen(path, released, index):
+    """Totals are looked up by index, so a missing entry would give budget back."""
+    lose_an_entry(path, index)
     assert title(path) == "the ledger is damaged"
+
+
+def test_answers_are_checked_when_they_are_read_and_by_verify(path, released):
+    """They grow without end, and opening a ledger must not take longer for it."""
+    lose_an_entry(path, "answers_by_key")
+    assert_verify_refuses(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as sql:
+        sql.execute("DROP TRIGGER IF EXISTS no_update_of_answers")
+        sql.execute("REINDEX answers_by_key")
+        sql.execute("UPDATE answers SET drawn = '[2]'")
+    with closing(open_at(path)) as ledger:
+        for ask in (lambda: ledger.stored(*released), ledger.verify):
+            with pytest.raises(PolicyInvalid, match="the ledger is damaged"):
+                ask()
 
 
 class TestHighWater:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -188,3 +189,16 @@ def test_own_files_need_a_budget_and_keep_their_ledger_in_memory(policy: Path):
     with dpquery.connect(file, unit="person_id", epsilon=1) as session:
         assert session.budget.left.epsilon == 1
     assert not list(policy.parent.glob("*.ledger"))
+
+
+def test_a_password_among_the_arguments_is_refused_and_not_quoted(policy: Path):
+    file, url = policy.parent / "staff.parquet", "postgresql://me:hunter2@host/db"
+    fault = told(file, epsilon=1, ledger=url)
+    assert (fault.code, fault.diagnostic.title) == ("DPQ604", "ledger holds a password")
+    assert "hunter2" not in str(fault)
+
+
+def test_a_server_of_ones_own_needs_the_driver(policy: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    arguments = {"epsilon": 1, "ledger": "postgresql://host/db"}
+    assert told(policy.parent / "staff.parquet", **arguments).code == "DPQ611"

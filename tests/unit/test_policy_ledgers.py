@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from dpquery.errors import PolicyInvalid
+from dpquery.policy.ledgers import ledger_of_ones_own
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import LedgerSettings, Server
+from dpquery.policy.unfit import Unfit
 from tests.tasks import ROOT
 
 REST = """
@@ -51,7 +53,7 @@ def test_the_page_on_servers_states_one(tmp_path: Path):
     assert settings.high_water == tmp_path / "ledger.mark"
 
 
-@pytest.mark.parametrize(
+DOUBTFUL = pytest.mark.parametrize(
     ("url", "said"),
     [
         ("postgresql://owner:hunter2@host/db", "holds a password"),
@@ -73,8 +75,14 @@ def test_the_page_on_servers_states_one(tmp_path: Path):
         ("postgresql:///db?host=/a&host=/hunter2", "names more than one server"),
         ("postgresql://host/db?options=-c%20hunter2", "says more than how"),
         ("postgresql://host/db?service=hunter2", "says more than how"),
+        ("postgresql:/hunter2", "is no URL of a server"),
+        ("postgresql:hunter2", "is no URL of a server"),
+        ("POSTGRESQL://host/hunter2", "is no URL of a server"),
     ],
 )
+
+
+@DOUBTFUL
 def test_a_doubtful_url_is_refused_and_not_quoted(tmp_path: Path, url: str, said: str):
     with pytest.raises(PolicyInvalid, match=said) as caught:
         ledger(tmp_path, f'url = "{url}"')
@@ -84,6 +92,22 @@ def test_a_doubtful_url_is_refused_and_not_quoted(tmp_path: Path, url: str, said
         2,
     )
     assert "hunter2" not in str(caught.value)
+
+
+@DOUBTFUL
+def test_a_doubtful_url_is_no_file_of_ones_own(url: str, said: str):
+    with pytest.raises(Unfit, match=said) as caught:
+        ledger_of_ones_own(url)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_ones_own_ledger_is_a_file_a_server_or_in_memory(tmp_path: Path):
+    url, file = "postgresql://owner@db.example.org/privacy", tmp_path / "http: my.ledger"
+    assert ledger_of_ones_own(url) == LedgerSettings(None, None, Server(url, "dpquery"))
+    assert ledger_of_ones_own(file) == ledger_of_ones_own(str(file)) == LedgerSettings(file)
+    assert ledger_of_ones_own(None) == LedgerSettings(None)
+    with pytest.raises(Unfit, match="is no path: 5"):
+        ledger_of_ones_own(5)
 
 
 @pytest.mark.parametrize(
