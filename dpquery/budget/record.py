@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
 
 from dpquery.budget.accountant import NOTHING, Spent, basic
 from dpquery.budget.charge import OWNER, Account, Charge, Entry
@@ -30,6 +32,8 @@ from dpquery.errors import internal
 from dpquery.events import Composed, Event, decode, encode
 
 __all__ = ["Draft", "Record", "Total", "Totals"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ class Total:
 
     def most(self, counting: Counting, touched: Touched | None = EVERYBODY) -> Spent:
         """Give the most that a unit has lost, of those that a charge may tell of."""
+        if not self.parts.columns:
+            return self.spent
         return self.spent + self.parts.most(counting, touched)
 
     def listed(self) -> tuple[object, ...]:
@@ -74,8 +80,16 @@ class Totals:
         self, spent: Spent, counting: Counting = EITHER, touched: Touched | None = EVERYBODY
     ) -> Totals:
         """Add one charge to every scope."""
-        scopes = (self.policy, self.analyst, self.session)
-        return Totals(*(scope.plus(spent, counting, touched) for scope in scopes))
+        return Totals(*self._each(lambda scope: scope.plus(spent, counting, touched)))
+
+    def _each(self, made: Callable[[Total], T]) -> Iterator[T]:
+        """Make something of each scope; once of several that are one and the same.
+
+        They often are: of a policy without analysts, and in a first session.
+        """
+        scopes = {id(scope): scope for scope in (self.policy, self.analyst, self.session)}
+        found = {number: made(scope) for number, scope in scopes.items()}
+        return (found[id(scope)] for scope in (self.policy, self.analyst, self.session))
 
     def text(self) -> str:
         """Write the totals exactly.
@@ -90,7 +104,7 @@ class Totals:
                 30 digits, so that only a mistake of ours leads here.
         """
         try:
-            parts = [total.listed() for total in (self.policy, self.analyst, self.session)]
+            parts = list(self._each(Total.listed))
         except ValueError:
             raise internal("a total has few enough digits to be written") from None
         return _json(parts)
@@ -110,16 +124,22 @@ class Totals:
 
 def _total(part: object) -> Total:
     match part:
-        case [*spent, int(charges)] if len(spent) == 4:
-            return Total(read_spent(spent), charges)
+        case [str(epsilon), str(delta), str(rho), bool(summed), int(charges)]:
+            return _unparted(epsilon, delta, rho, summed, charges)
         case [*spent, int(charges), list(parts)]:
             return Total(read_spent(spent), charges, Parted.read(parts))
     raise ValueError("not the totals of a ledger")
 
 
+@lru_cache(maxsize=16)
+def _unparted(epsilon: str, delta: str, rho: str, summed: bool, charges: int) -> Total:
+    return Total(read_spent((epsilon, delta, rho, summed)), charges)
+
+
 class Draft(NamedTuple):
     """What a row says of a charge, wherever it will stand."""
 
+    id: str
     query: str
     events: str
 
@@ -129,14 +149,14 @@ class Draft(NamedTuple):
         # A lone surrogate has no UTF-8, and servers take no NUL; a query is not refused for
         # its ledger's sake.
         query = charge.query.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
-        return cls(query, encode(Composed(charge.events)))
+        return cls(_identity(), query, encode(Composed(charge.events)))
 
     def within(self, kept: Touched | None) -> Draft:
         """Write it under the parts that it is kept under, if any."""
         if kept is None:
             return self
         parts = _json([kept.column, kept.parts])
-        return Draft(self.query, f'["within",{parts},{self.events}]')
+        return self._replace(events=f'["within",{parts},{self.events}]')
 
 
 class Record(NamedTuple):
@@ -157,25 +177,26 @@ class Record(NamedTuple):
         cls, sequence: int, seal: str, draft: Draft, account: Account, totals: Totals
     ) -> Record:
         """Write the charge that comes after another one's sequence and hash."""
-        return cls._sealed((sequence, seal), account, (draft.query, draft.events), totals)
+        return cls._sealed((sequence, seal), account, draft, totals)
 
     @classmethod
     def ordered(cls, sequence: int, seal: str, order: str, totals: Totals) -> Record:
         """Write the owner's order that comes after another row's sequence and hash."""
-        return cls._sealed((sequence, seal), OWNER, ("", order), totals)
+        return cls._sealed((sequence, seal), OWNER, Draft(_identity(), "", order), totals)
 
     @classmethod
     def _sealed(
-        cls, head: tuple[int, str], account: Account, what: tuple[str, str], totals: Totals
+        cls, head: tuple[int, str], account: Account, draft: Draft, totals: Totals
     ) -> Record:
         sequence, seal = head
         fields = (
             sequence + 1,
-            secrets.token_hex(16),
+            draft.id,
             datetime.now(UTC).isoformat(timespec="microseconds"),
             account.analyst,
             account.session,
-            *what,
+            draft.query,
+            draft.events,
             totals.text(),
         )
         return cls(*fields, _seal(seal, fields))
@@ -218,6 +239,10 @@ def _read(text: str) -> tuple[tuple[Event, ...], Touched | None]:
         case Composed(composed):
             return composed, touched
     raise ValueError("not the events of a charge")
+
+
+def _identity() -> str:
+    return secrets.token_hex(16)
 
 
 def _seal(previous: str, fields: tuple[object, ...]) -> str:

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +64,9 @@ class SQLite:
         assert self._connection is not None, "a store uses an open database"  # noqa: S101
         return self._connection
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Queue for the ledger: SQLite's own waiting lets one process starve the others."""
-        if self.path is None:
-            yield
-            return
-        with queued(Path(f"{self.path}.lock")):
-            yield
+        return nullcontext() if self.path is None else queued(Path(f"{self.path}.lock"))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -191,7 +186,7 @@ def _made(table: Table) -> Iterator[str]:
 
 def _require_private(path: Path) -> tuple[int, int]:
     """Refuse a link and a file that others can write; give what identifies the file."""
-    status = path.lstat()
+    status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
         raise refused(
             path,
