@@ -38,7 +38,7 @@ from dpquery.budget.orders import (
 )
 from dpquery.budget.parts import EVERYBODY, Counting, Touched
 from dpquery.budget.postgres import Postgres
-from dpquery.budget.record import Draft, Record, Total, Totals
+from dpquery.budget.record import Record, Total, Totals, Wording
 from dpquery.budget.sqlite import SQLite
 from dpquery.budget.standing import Standing
 from dpquery.budget.store import Store
@@ -119,7 +119,7 @@ class Ledger:
             raise internal("a charge is made in a session")
         store = self._store
         # Others wait while the ledger is one's own: what it cannot change is ready by then.
-        asked, draft = store.accountant(charge.events), Draft.of(charge)
+        asked, wording = store.accountant(charge.events), Wording.of(charge)
         with faults(store.path), store.writing() as head:
             orders = self._orders()
             self._known = (head.sequence, orders)
@@ -131,7 +131,7 @@ class Ledger:
             last = self._promised(orders, (head.sequence, head.hash))
             kept = counting.kept(charge.touched)
             totals = totals.plus(asked, counting, kept)
-            record = Record.after(*last, draft.within(kept), account, totals)
+            record = Record.after(*last, wording.within(kept), account, totals)
             store.append(record)
             if charge.version not in {None, orders.version}:
                 raise AlreadyRefined

@@ -31,7 +31,7 @@ from dpquery.budget.parts import (
 from dpquery.errors import internal
 from dpquery.events import Composed, Event, decode, encode
 
-__all__ = ["Draft", "Record", "Total", "Totals"]
+__all__ = ["Record", "Total", "Totals", "Wording"]
 
 T = TypeVar("T")
 
@@ -136,7 +136,7 @@ def _unparted(epsilon: str, delta: str, rho: str, summed: bool, charges: int) ->
     return Total(read_spent((epsilon, delta, rho, summed)), charges)
 
 
-class Draft(NamedTuple):
+class Wording(NamedTuple):
     """What a row says of a charge, wherever it will stand."""
 
     id: str
@@ -144,14 +144,14 @@ class Draft(NamedTuple):
     events: str
 
     @classmethod
-    def of(cls, charge: Charge) -> Draft:
+    def of(cls, charge: Charge) -> Wording:
         """Write a charge as one on every unit."""
         # A lone surrogate has no UTF-8, and servers take no NUL; a query is not refused for
         # its ledger's sake.
         query = charge.query.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
         return cls(_identity(), query, encode(Composed(charge.events)))
 
-    def within(self, kept: Touched | None) -> Draft:
+    def within(self, kept: Touched | None) -> Wording:
         """Write it under the parts that it is kept under, if any."""
         if kept is None:
             return self
@@ -174,29 +174,29 @@ class Record(NamedTuple):
 
     @classmethod
     def after(
-        cls, sequence: int, seal: str, draft: Draft, account: Account, totals: Totals
+        cls, sequence: int, seal: str, wording: Wording, account: Account, totals: Totals
     ) -> Record:
         """Write the charge that comes after another one's sequence and hash."""
-        return cls._sealed((sequence, seal), account, draft, totals)
+        return cls._sealed((sequence, seal), account, wording, totals)
 
     @classmethod
     def ordered(cls, sequence: int, seal: str, order: str, totals: Totals) -> Record:
         """Write the owner's order that comes after another row's sequence and hash."""
-        return cls._sealed((sequence, seal), OWNER, Draft(_identity(), "", order), totals)
+        return cls._sealed((sequence, seal), OWNER, Wording(_identity(), "", order), totals)
 
     @classmethod
     def _sealed(
-        cls, head: tuple[int, str], account: Account, draft: Draft, totals: Totals
+        cls, head: tuple[int, str], account: Account, wording: Wording, totals: Totals
     ) -> Record:
         sequence, seal = head
         fields = (
             sequence + 1,
-            draft.id,
+            wording.id,
             datetime.now(UTC).isoformat(timespec="microseconds"),
             account.analyst,
             account.session,
-            draft.query,
-            draft.events,
+            wording.query,
+            wording.events,
             totals.text(),
         )
         return cls(*fields, _seal(seal, fields))
