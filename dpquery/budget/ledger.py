@@ -117,6 +117,8 @@ class Ledger:
             return Receipt(charge, "", self.orders().version if charge.scans else 0)
         if not account.session:
             raise internal("a charge is made in a session")
+        if sum(isinstance(event, Refined) for event in charge.events) != len(charge.refines):
+            raise internal("what pays a difference uses up what paid the rest")
         store = self._store
         # Others wait while the ledger is one's own: what it cannot change is ready by then.
         asked, wording = store.accountant(charge.events), Wording.of(charge)

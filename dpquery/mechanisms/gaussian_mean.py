@@ -52,13 +52,13 @@ class GaussianMean:
     @property
     def variance(self) -> Fraction:
         """That of the mean, but for rounding, or more."""
-        return 1 / sum((1 / one for one in self.variances), Fraction(0))
+        return Fraction(1, sum((Fraction(1, one) for one in self.variances), Fraction(0)))
 
     def of(self, noisy: Sequence[int]) -> int:
         """Give the mean of one value for each variance, rounded to the nearest integer."""
         pairs = zip(noisy, self.variances, strict=True)
-        whole = sum((value / one for value, one in pairs), Fraction(0)) * self.variance
-        return math.floor(whole + Fraction(1, 2))
+        parts = (value * Fraction(self.variance, one) for value, one in pairs)
+        return int((sum(parts, Fraction(0)) + Fraction(1, 2)) // 1)
 
     def interval(self, noisy: int, confidence: Fraction) -> tuple[int, int]:
         """Give a symmetric range that holds the exact value as often as stated, or oftener."""

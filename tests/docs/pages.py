@@ -11,7 +11,7 @@ PAGES = [
     README,
     *(
         ROOT / "grammar" / f"{name}.md"
-        for name in ("owners", "ledgers", "bounds", "analysts", "refining", "parts")
+        for name in ("owners", "ledgers", "bounds", "refining", "analysts", "parts")
     ),
 ]
 

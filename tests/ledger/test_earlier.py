@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from dpquery.budget.answers import Holder
 from dpquery.budget.charge import Charge
 from dpquery.budget.earlier import AlreadyRefined, Draft, Kept
-from dpquery.errors import PolicyInvalid
+from dpquery.errors import InternalError, PolicyInvalid
 from dpquery.events import Refined
 from tests.ledger.helpers import ALICE, BOB, limits, open_at, pure, spent
 
@@ -82,15 +83,19 @@ def test_several_are_used_up_together_or_not_at_all(place):
     ledger.close()
 
 
-@pytest.mark.parametrize(
-    ("account", "kept"), [(BOB, True), (ALICE, False)], ids=["of another", "of none"]
-)
-def test_a_ledger_that_says_otherwise_was_not_written_by_the_rules(account, kept):
-    """Another analyst's sums would show the difference alone; what is unsaid is used again."""
+def test_a_difference_is_charged_for_what_is_used_up_alone(place):
+    ledger = open_at(place)
+    (kept,) = kept_in(ledger)
+    for charge in (replace(refining(kept), refines=()), replace(pure(1), refines=(kept,))):
+        with pytest.raises(InternalError):
+            ledger.charge(charge, limits(), ALICE)
+    assert spent(ledger) == HALF
+    ledger.close()
+
+
+def test_a_ledger_with_another_analysts_refinement_was_not_written_by_the_rules():
+    """Their sums would show the difference alone."""
     ledger = open_at(None)
-    charge = refining(*kept_in(ledger))
-    if not kept:
-        charge = Charge(charge.events, (), "SELECT ...")
-    ledger.charge(charge, limits(), account)
+    ledger.charge(refining(*kept_in(ledger)), limits(), BOB)
     with pytest.raises(PolicyInvalid):
         ledger.verify()

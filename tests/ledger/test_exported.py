@@ -9,6 +9,7 @@ import pytest
 from dp_accounting import NeighboringRelation, dp_event, pld, rdp
 
 from dpquery.budget.charge import Charge, Limits
+from dpquery.budget.earlier import Kept
 from dpquery.budget.exported import COLUMNS, dp_events, row
 from dpquery.ceilings import Ceiling
 from dpquery.events import (
@@ -45,15 +46,23 @@ def history(*charges: Charge):
     return records
 
 
+def of(*events, query="") -> Charge:
+    """Charge for events, of which each that refines uses up some release."""
+    count = sum(isinstance(event, Refined) for event in events)
+    return Charge(
+        events, (), query, refines=tuple(Kept(n, EPSILON, "", {}) for n in range(count))
+    )
+
+
 def exported(*events):
-    [event] = dp_events(history(Charge(events, (), "")))
+    [event] = dp_events(history(of(*events)))
     return event
 
 
 def test_everybodys_charges_are_exported_as_they_stand():
     ledger = open_at(None)
     ledger.charge(pure("0.5", "1e-7"), WIDE, ALICE)
-    ledger.charge(Charge(ALL, (), "SELECT 'x'"), WIDE, BOB)
+    ledger.charge(of(*ALL, query="SELECT 'x'"), WIDE, BOB)
     first, second = (
         dict(zip(COLUMNS, row(record), strict=True)) for record in ledger.history()
     )
