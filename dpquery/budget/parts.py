@@ -202,7 +202,7 @@ def texts(spent: Spent) -> tuple[str, str, str, bool]:
     return str(spent.loss.epsilon), str(spent.loss.delta), str(spent.rho), spent.summed
 
 
-_number = lru_cache(maxsize=64)(Fraction)
+_number = lru_cache(maxsize=1024)(Fraction)
 """The same numbers stand in several totals of a row, and in many rows."""
 
 

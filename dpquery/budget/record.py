@@ -137,7 +137,7 @@ def _unparted(epsilon: str, delta: str, rho: str, summed: bool, charges: int) ->
 
 
 class Wording(NamedTuple):
-    """What a row says of a charge, wherever it will stand."""
+    """What a row says of a charge or an order, wherever it will stand."""
 
     id: str
     query: str

@@ -1,7 +1,8 @@
 """Eight processes that charge one ledger, beside bare writes of 4 kB in the same run.
 
 A charge is one fsync, so a disk that waits sets the pace. Where a cache takes the write, and a
-sync takes a tenth of a millisecond, Python does. `python -m tests.bench.ledger [CHARGES]`.
+sync takes a tenth of a millisecond, Python does. Bare writes are those of one process, and
+those of eight that queue as charges do. `python -m tests.bench.ledger [CHARGES]`.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ def bare_rate(directory: Path, times: int) -> float:
     return times / taken
 
 
-def one_round(directory: Path, each: int) -> tuple[float, list[tuple[float, float]]]:
-    """Have all processes charge at once: the rate, and how long each took and when it ended.
+def one_round(job: str, file: Path, each: int) -> tuple[float, list[tuple[float, float]]]:
+    """Have all processes work at once: the rate, and how long each step took and when it ended.
 
     None begins before all have started: a charge takes less than Python's imports.
     """
-    workers = [start("race", directory / "ledger", each) for _ in range(PROCESSES)]
+    workers = [start(job, file, each) for _ in range(PROCESSES)]
     for worker in workers:
         worker.stdout.readline()
     for worker in workers:
@@ -57,25 +58,28 @@ def charges(each: int = 1000) -> dict:
 
     Charges and bare writes take turns: what else the disk does comes and goes.
     """
-    rates, bare, waits = [], [], []
+    rates, bare, turns, waits = [], [], [], []
     with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as place:
         directory = Path(place)
         for _ in range(ROUNDS):
             bare.append(bare_rate(directory, each // ROUNDS))
-            rate, found = one_round(directory, each // ROUNDS)
+            turns.append(one_round("take_turns", directory / "turns", each // ROUNDS)[0])
+            rate, found = one_round("race", directory / "ledger", each // ROUNDS)
             rates.append(rate)
             waits += found
         ledger = open_at(directory / "ledger")
         exact = spent(ledger) == ledger.verify() * EPSILON == len(waits) * EPSILON
         ledger.close()
     ends = sorted(end for _, end in waits)
-    rate, block = statistics.median(rates), statistics.median(bare)
+    rate, block, turn = map(statistics.median, (rates, bare, turns))
     return {
         "charges": len(waits),
         "exact": exact,
         "per_second": rate,
         "bare_per_second": block,
         "ratio": rate / block,
+        "turns_per_second": turn,
+        "ratio_to_turns": rate / turn,
         "worst_wait_ms": 1000 * max(wait for wait, _ in waits),
         "first_hundred_ms": 1000 * (ends[99] - ends[0]),
         "last_hundred_ms": 1000 * (ends[-1] - ends[-100]),
@@ -88,7 +92,8 @@ def told(found: dict) -> str:
         f"{found['charges']:,} charges by {PROCESSES} processes: total "
         f"{'exact' if found['exact'] else 'WRONG'}; {found['per_second']:.0f} a second, "
         f"ratio {found['ratio']:.2f} to {found['bare_per_second']:.0f} bare 4 kB syncs of "
-        f"one process (at least 0.5); worst wait "
+        f"one process (at least 0.5), {found['ratio_to_turns']:.2f} to "
+        f"{found['turns_per_second']:.0f} of {PROCESSES} that take turns; worst wait "
         f"{found['worst_wait_ms']:.0f} ms (below 1000); first hundred "
         f"{found['first_hundred_ms']:.0f} ms, last hundred {found['last_hundred_ms']:.0f} ms"
     )

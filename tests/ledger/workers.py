@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
+from dpquery.budget.database import queued
 from dpquery.budget.ledger import Ledger
 from dpquery.budget.orders import Promise
 from dpquery.budget.sqlite import SQLite
@@ -52,15 +53,32 @@ def endure(path: str, acknowledged: str, charges: str) -> None:
 
 def race(path: str, charges: str) -> None:
     """Make a number of charges when told to; print how long each took, and when it ended."""
-    ledger, found = open_at(placed(path)), []
+    ledger = open_at(placed(path))
+    _timed(lambda: _charge(ledger), int(charges))
+    ledger.close()
+
+
+def take_turns(path: str, writes: str) -> None:
+    """Write 4 kB with an fsync a number of times, in a queue such as charges stand in."""
+    block, descriptor = os.urandom(4096), os.open(path, os.O_WRONLY | os.O_CREAT)
+
+    def write() -> None:
+        with queued(Path(f"{path}.lock")):
+            os.write(descriptor, block)
+            os.fsync(descriptor)
+
+    _timed(write, int(writes))
+
+
+def _timed(act: Callable[[], object], times: int) -> None:
+    found = []
     print("ready", flush=True)
     sys.stdin.readline()
-    for _ in range(int(charges)):
+    for _ in range(times):
         begun = time.perf_counter()
-        ledger.charge(pure("0.001"), limits("9000000000"), ALICE)
+        act()
         ended = time.perf_counter()  # one clock for all processes of a machine
         found.append((ended - begun, ended))
-    ledger.close()
     print(json.dumps(found))
 
 
@@ -202,6 +220,7 @@ if __name__ == "__main__":
         "spend": spend,
         "endure": endure,
         "race": race,
+        "take_turns": take_turns,
         "fill": fill,
         "begin": begin,
         "die_everywhere": die_everywhere,
