@@ -13,6 +13,7 @@ from dpquery.budget.parts import Touched
 from dpquery.budget.standing import Standing
 from dpquery.functions.base import Step
 from dpquery.functions.codes import from_code
+from dpquery.functions.waiting import step_of
 from dpquery.guarantee import Guarantee
 from dpquery.ir import (
     Call,
@@ -83,7 +84,11 @@ def explain(
     charge, asked = basic(plan.charge.events), additive(plan.charge.events)
     if answered:
         charge, asked = NO_LOSS, NOTHING
-    steps = tuple(release.step() for part in plan.releases for release in part)
+    drawn = (planned for frontier in plan.frontiers for planned in frontier.releases)
+    steps = (
+        *(step_of(planned.release, planned.call) for planned in drawn),
+        *(search.release.step() for search in plan.searches),
+    )
     lines = [f"charge       {'nothing' if answered else f'{charge}{_split(steps)}'}"]
     guarantee = guarantee_of(plan, policy, charge)
     if charge.epsilon:
@@ -186,14 +191,17 @@ def _groups(scan: Scan) -> str:
 
 
 def _release(planned: PlannedRelease, groups: int | None) -> Iterator[str]:
-    step, call = planned.release.step(), planned.call
+    call = planned.call
+    step = step_of(planned.release, call)
     yield call.text
     yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
     if step.why:
         yield f"  because    {step.why}"
     measure = planned.release.measures[0]
     code = code_in(measure)
-    if code is not None and _bounded(code):
+    if call.options.search is not None:
+        yield "  bounds     those that are found; the scan is shown for the widest"
+    elif code is not None and _bounded(code):
         yield f"  bounds     {_bounds(code)} ({_bounding(call, code)})"
     if isinstance(measure, UnitTotals):
         ends = f"{_end(measure, measure.low)} to {_end(measure, measure.high)}"
@@ -213,8 +221,6 @@ def _release(planned: PlannedRelease, groups: int | None) -> Iterator[str]:
 def _bounding(call: Call, code: Code) -> str:
     """Say what bounds the values of a call: the narrowest that is said of them."""
     options = call.options
-    if options.search is not None:
-        return "the widest that can be found; what follows is for these"
     if options.bounds is not None:
         return "found before, and kept" if options.auto else "from the query"
     own = implied(code.expr)

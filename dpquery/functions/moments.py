@@ -170,11 +170,16 @@ class BernsteinRelease:
             weight=self.rows.weight,
         )
 
+    @property
+    def share(self) -> Fraction:
+        """How many rows the noise is as much as, 95 times in 100."""
+        _, high = self.noise.interval(0, LEVEL)
+        return high / self._row
+
     def _error(self) -> str:
         """Say what the noise does to a mean or variance of a thousand rows."""
-        _, high = self.noise.interval(0, LEVEL)
         what, unit = self.shape.unit(self.width)
-        error = round(high / self._row * unit / 1000, 2)
+        error = round(self.share * unit / 1000, 2)
         return f"± {decimal_text(error)}{what} over 1,000 rows"
 
 

@@ -117,9 +117,11 @@ class QuantileRelease:
             return 0
         return (mechanism.reach + 1) * mechanism.width - 1
 
-    def _beside(self) -> str:
+    def error(self, beside: str = "") -> str:
+        """Say how many ranks the value is off, and how far beside such a rank."""
         steps = self.steps_beside
-        return f", or {steps:,} steps beside such a value" if steps else ""
+        far = f", or {beside or f'{steps:,} steps'} beside such a value" if steps else ""
+        return f"at most {round(self.rows_off(LEVEL))} ranks{far}"
 
     def step(self) -> Step:
         """Describe the release in rows."""
@@ -130,7 +132,7 @@ class QuantileRelease:
             epsilon=self.mechanism.loss(self.distance).epsilon,
             sensitivity=f"{decimal_text(self.distance / scale, 4)} in ranks",
             noise_scale=f"{decimal_text(1 / (self.mechanism.rate * scale), 4)} in ranks",
-            expected_error=f"at most {round(self.rows_off(LEVEL))} ranks{self._beside()}",
+            expected_error=self.error(),
             weight=self.measure.weight,
         )
 

@@ -13,8 +13,8 @@ from dpquery.ir import Call, Code, GroupRequest, Histogram, Weight
 from dpquery.mechanisms.exponential import Integers
 from dpquery.mechanisms.frontier import NARROW, Frontier, Request, look_ahead
 from dpquery.mechanisms.frontier import Histogram as Weights
-from dpquery.mechanisms.grid_quantile import LARGEST_GRID
 from dpquery.mechanisms.randomness import Randomness
+from dpquery.mechanisms.ranks import LARGEST_GRID
 
 __all__ = [
     "Asked",

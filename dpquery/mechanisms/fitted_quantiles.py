@@ -21,12 +21,10 @@ from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.certified import tail_bound
 from dpquery.mechanisms.fitted_paths import FittedPaths, aims_of
 from dpquery.mechanisms.frontier import Histogram, spread_out
-from dpquery.mechanisms.grid_quantile import require_orders
 from dpquery.mechanisms.joint_paths import shares_of
 from dpquery.mechanisms.outlook import Outlook
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.mechanisms.recursive_quantiles import SPREAD
-from dpquery.privacy import Loss
+from dpquery.mechanisms.ranks import SpreadRankList, pmf_of_cells
 
 __all__ = ["FittedQuantiles"]
 
@@ -34,7 +32,7 @@ HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class FittedQuantiles:
+class FittedQuantiles(SpreadRankList):
     """Draws a list of cells that rise or stay, and a total that is not told.
 
     Claim:
@@ -89,41 +87,7 @@ class FittedQuantiles:
         by its law and its samples; claim and proof reread 2026-11-18
     """
 
-    orders: tuple[Fraction, ...]
-    """Rising."""
-    cells: int
-    rate: Fraction
-    """What a unit of weight loses."""
-    max_weight: int
-    """A public bound on the weight of all rows."""
-    spread: int = SPREAD
-    """Over how many binary digits of places the weight of a cell is spread."""
-    bins: int = 1 << 13
-    """The most bins that one histogram has: a power of two."""
-    held: int = 1 << 16
-    """More bins than are looked at."""
-
     name: ClassVar[str] = "fitted"
-    weight_linear: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        require_orders(self.orders, self.cells)
-        if self.rate <= 0 or self.max_weight < 0 or not 0 <= self.spread <= SPREAD:
-            raise ValueError("a rate is above zero, a weight not below, a spread within reach")
-        if self.bins < 2 or self.bins.bit_count() > 1:
-            raise ValueError("the number of bins is a power of two")
-
-    @classmethod
-    def calibrated(
-        cls,
-        orders: Sequence[Fraction],
-        cells: int,
-        max_weight: int,
-        distance: Distance,
-        epsilon: Fraction,
-    ) -> FittedQuantiles:
-        """Give the rate that loses exactly epsilon at a distance above zero."""
-        return cls(tuple(orders), cells, epsilon / Fraction(distance), max_weight)
 
     @property
     def slope(self) -> Fraction:
@@ -139,10 +103,6 @@ class FittedQuantiles:
     def widths(self) -> list[Fraction]:
         """How widely each order errs, in weight: off by r alone, it adds 2 r to the score."""
         return [Fraction(1, self.rate)]
-
-    def loss(self, distance: Distance) -> Loss:
-        """Give rate distance, where weights move by no more than the distance."""
-        return Loss(self.rate * distance)
 
     def event(self, distance: Distance) -> BoundedRange:
         """State the loss for the ledger."""
@@ -188,14 +148,13 @@ class FittedQuantiles:
     def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
         """Give the probability of each list of cells of a small grid, for tests."""
         parts = [part for w in weights for part in spread_out(w, self.spread).tolist()]
-        edges, told = [0, *accumulate(parts)], dict[tuple[int, ...], float]()
+        edges, sizes = [0, *accumulate(parts)], dict[tuple[int, ...], float]()
         for places in combinations_with_replacement(range(len(parts)), len(self.orders)):
             cuts = [0, *(edges[place] for place in places), edges[-1]]
-            cells = tuple(place >> self.spread for place in places)
-            size = self._law([b - a for a, b in pairwise(cuts)])
-            told[cells] = told.get(cells, 0) + size
-        whole = math.fsum(told.values())
-        return {cells: size / whole for cells, size in told.items()}
+            sizes[places] = self._law([b - a for a, b in pairwise(cuts)])
+        whole = math.fsum(sizes.values())
+        law = ((places, size / whole) for places, size in sizes.items())
+        return pmf_of_cells(law, self.spread)
 
     def _law(self, parts: Sequence[int]) -> float:
         """Give the sum over all totals for lists with such parts."""

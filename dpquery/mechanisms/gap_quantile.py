@@ -11,21 +11,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from dpquery.events import BoundedRange
-from dpquery.mechanisms.base import Distance
-from dpquery.mechanisms.certified import log_above
+from dpquery.mechanisms.certified import tail_bound
 from dpquery.mechanisms.envelope import Envelope
 from dpquery.mechanisms.frontier import Frontier, Histogram, around, spread_out
-from dpquery.mechanisms.grid_quantile import LARGEST_GRID, GridQuantile
+from dpquery.mechanisms.grid_quantile import GridQuantile
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.mechanisms.recursive_quantiles import SPREAD
-from dpquery.privacy import Loss
+from dpquery.mechanisms.ranks import SPREAD, OneRank, require_bins, require_spread
 
 __all__ = ["GapQuantile"]
 
 
 @dataclass(frozen=True, slots=True)
-class GapQuantile:
+class GapQuantile(OneRank):
     """Draws a place between sorted values, in proportion to the gap and to exp(-rate error).
 
     Claim:
@@ -58,12 +55,6 @@ class GapQuantile:
         by its law and its samples; claim and proof reread 2026-11-18
     """
 
-    order: Fraction
-    cells: int
-    rate: Fraction
-    """Per unit of weight."""
-    max_weight: int
-    """A public bound on the weight of all rows."""
     spread: int = SPREAD
     """Over how many binary digits of places the weight of a cell is spread."""
     bins: int = 1 << 13
@@ -72,32 +63,11 @@ class GapQuantile:
     """The most bins that are kept from one attempt to the next."""
 
     name: ClassVar[str] = "exponential"
-    weight_linear: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not 0 <= self.order <= 1:
-            raise ValueError("an order lies between 0 and 1")
-        if not 1 <= self.cells <= LARGEST_GRID:
-            raise ValueError("a grid has 1 to 2^63 cells")
-        if self.rate <= 0 or self.max_weight < 0 or not 0 <= self.spread <= SPREAD:
-            raise ValueError("a rate is above zero, a weight not below, a spread within reach")
-        if self.bins < 2 or self.bins.bit_count() > 1:
-            raise ValueError("the number of bins is a power of two")
-
-    @classmethod
-    def calibrated(
-        cls, order: Fraction, cells: int, max_weight: int, distance: Distance, epsilon: Fraction
-    ) -> GapQuantile:
-        """Give the rate that loses exactly epsilon at a distance above zero."""
-        return cls(order, cells, epsilon / (2 * Fraction(distance)), max_weight)
-
-    def loss(self, distance: Distance) -> Loss:
-        """Give 2 rate distance, where no score moves by more than the distance."""
-        return Loss(2 * self.rate * distance)
-
-    def event(self, distance: Distance) -> BoundedRange:
-        """State the loss for the ledger."""
-        return BoundedRange(self.loss(distance).epsilon)
+        OneRank.__post_init__(self)
+        require_spread(self.spread)
+        require_bins(self.bins)
 
     def release(self, histogram: Histogram, randomness: Randomness) -> int:
         """Draw one cell."""
@@ -123,11 +93,7 @@ class GapQuantile:
 
         As `GridQuantile`, over places: a cell is no farther off than its places are.
         """
-        if not 0 < confidence < 1:
-            raise ValueError("a confidence lies between 0 and 1")
-        places, missed = self.cells << self.spread, 1 - confidence
-        bound = log_above(Fraction(places * missed.denominator, missed.numerator))
-        return -(-bound // self.rate)
+        return tail_bound(self.cells << self.spread, self.rate, confidence)
 
     def pmf(self, weights: Sequence[int]) -> list[float]:
         """Give the probability of each cell of a small grid, for tests."""

@@ -10,20 +10,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from typing import ClassVar
 
-from dpquery.events import BoundedRange
-from dpquery.mechanisms.base import Distance
-from dpquery.mechanisms.certified import log_above
+from dpquery.mechanisms.certified import tail_bound
 from dpquery.mechanisms.envelope import Envelope
 from dpquery.mechanisms.frontier import Frontier, Histogram, around
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.privacy import Loss
+from dpquery.mechanisms.ranks import OneRank, require_bins
 
-__all__ = ["GridQuantile", "least_rank", "rank_range", "require_orders"]
-
-LARGEST_GRID = 1 << 63
+__all__ = ["GridQuantile", "rank_range"]
 
 
 def rank_range(
@@ -46,27 +41,8 @@ def rank_range(
     return 2 * single if grouped else Fraction(total_weight)
 
 
-def require_orders(orders: Sequence[Fraction], cells: int) -> None:
-    """Refuse what is no rising list of orders on a grid."""
-    if not orders or not 0 <= orders[0] <= orders[-1] <= 1:
-        raise ValueError("orders lie between 0 and 1")
-    if any(low >= high for low, high in pairwise(orders)):
-        raise ValueError("each order is above the one before it")
-    if not 1 <= cells <= LARGEST_GRID:
-        raise ValueError("a grid has 1 to 2^63 cells")
-
-
-def least_rank(cells: int, rate: Fraction, confidence: Fraction) -> int:
-    """Give the least r of which cells exp(-rate r) <= 1 - confidence is certain."""
-    if not 0 < confidence < 1:
-        raise ValueError("a confidence lies between 0 and 1")
-    missed = 1 - confidence
-    bound = log_above(Fraction(cells * missed.denominator, missed.numerator))
-    return -(-bound // rate)
-
-
 @dataclass(frozen=True, slots=True)
-class GridQuantile:
+class GridQuantile(OneRank):
     """Draws a cell of a grid, the likelier the nearer its rank is to an order.
 
     Claim:
@@ -115,44 +91,16 @@ class GridQuantile:
         by its law and its samples; claim and proof reread 2026-11-18
     """
 
-    order: Fraction
-    cells: int
-    rate: Fraction
-    """Per unit of weight."""
-    max_weight: int
-    """A public bound on the weight of all rows."""
     bins: int = 1 << 13
     """The most bins that one histogram has: a power of two."""
     held: int = 1 << 16
     """The most bins that are kept from one attempt to the next."""
 
     name: ClassVar[str] = "quantile"
-    weight_linear: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not 0 <= self.order <= 1:
-            raise ValueError("an order lies between 0 and 1")
-        if not 1 <= self.cells <= LARGEST_GRID:
-            raise ValueError("a grid has 1 to 2^63 cells")
-        if self.rate <= 0 or self.max_weight < 0:
-            raise ValueError("a rate is above zero, and a weight is not below")
-        if self.bins < 2 or self.bins.bit_count() > 1:
-            raise ValueError("the number of bins is a power of two")
-
-    @classmethod
-    def calibrated(
-        cls, order: Fraction, cells: int, max_weight: int, distance: Distance, epsilon: Fraction
-    ) -> GridQuantile:
-        """Give the rate that loses exactly epsilon at a distance above zero."""
-        return cls(order, cells, epsilon / (2 * Fraction(distance)), max_weight)
-
-    def loss(self, distance: Distance) -> Loss:
-        """Give 2 rate distance, where no score moves by more than the distance."""
-        return Loss(2 * self.rate * distance)
-
-    def event(self, distance: Distance) -> BoundedRange:
-        """State the loss for the ledger."""
-        return BoundedRange(self.loss(distance).epsilon)
+        OneRank.__post_init__(self)
+        require_bins(self.bins)
 
     def release(self, histogram: Histogram, randomness: Randomness) -> int:
         """Draw one cell."""
@@ -176,7 +124,7 @@ class GridQuantile:
         The least r of which P[s > r] <= cells exp(-rate r) <= 1 - confidence proves it, with
         the logarithm rounded up by at most 1/64. It does not depend on the data.
         """
-        return least_rank(self.cells, self.rate, confidence)
+        return tail_bound(self.cells, self.rate, confidence)
 
     def pmf(self, weights: Sequence[int]) -> list[float]:
         """Give the probability of each cell of a small grid, for tests."""

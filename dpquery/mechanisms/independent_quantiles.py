@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import product
 from math import prod
 from typing import ClassVar
 
@@ -18,13 +18,13 @@ from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.frontier import Frontier, Histogram, around
 from dpquery.mechanisms.grid_quantile import GridQuantile
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.privacy import Loss
+from dpquery.mechanisms.ranks import RankList, each_of, require_bins
 
 __all__ = ["IndependentQuantiles"]
 
 
 @dataclass(frozen=True, slots=True)
-class IndependentQuantiles:
+class IndependentQuantiles(RankList):
     """Draws a cell for each of several orders as `GridQuantile` does, and sorts them.
 
     Claim:
@@ -57,13 +57,6 @@ class IndependentQuantiles:
         by its law and its samples; claim and proof reread 2026-11-18
     """
 
-    orders: tuple[Fraction, ...]
-    """Rising."""
-    cells: int
-    rate: Fraction
-    """What all draws together lose per unit of distance."""
-    max_weight: int
-    """A public bound on the weight of all rows."""
     ranges: tuple[Fraction, ...]
     """How far one unit of distance moves the scores of each order."""
     bins: int = 1 << 13
@@ -72,14 +65,12 @@ class IndependentQuantiles:
     """The most bins that are kept from one attempt to the next."""
 
     name: ClassVar[str] = "independent"
-    weight_linear: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not self.orders or any(low >= high for low, high in pairwise(self.orders)):
-            raise ValueError("each order is above the one before it")
+        RankList.__post_init__(self)
         if len(self.ranges) != len(self.orders) or min(self.ranges) <= 0:
             raise ValueError("the scores of every order have a range above zero")
-        tuple(self.draws)  # each checks the rest
+        require_bins(self.bins)
 
     @classmethod
     def calibrated(
@@ -109,10 +100,6 @@ class IndependentQuantiles:
         """How widely each draw errs, in weight."""
         return [Fraction(1, draw.rate) for draw in self.draws]
 
-    def loss(self, distance: Distance) -> Loss:
-        """Give rate distance, where no score moves by more than its range at the distance."""
-        return Loss(self.rate * distance)
-
     def event(self, distance: Distance) -> Composed:
         """State the loss of each draw for the ledger."""
         each = self.loss(distance).epsilon * Fraction(1, len(self.orders))
@@ -140,9 +127,7 @@ class IndependentQuantiles:
         Each draw misses its own bound with probability missed / orders at most, and sorting
         takes the farthest of them no farther: it pairs low with low, and high with high.
         """
-        if not 0 < confidence < 1:
-            raise ValueError("a confidence lies between 0 and 1")
-        each = 1 - (1 - confidence) * Fraction(1, len(self.orders))
+        each = each_of(len(self.orders), confidence)
         return max(draw.rank_interval(each) for draw in self.draws)
 
     def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:

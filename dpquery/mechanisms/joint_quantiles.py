@@ -15,14 +15,18 @@ from typing import ClassVar, Self
 
 from dpquery.events import BoundedRange
 from dpquery.mechanisms.base import Distance
-from dpquery.mechanisms.certified import log_above
+from dpquery.mechanisms.certified import tail_bound
 from dpquery.mechanisms.exponential import Integers
 from dpquery.mechanisms.frontier import Frontier, Histogram, spread_out
-from dpquery.mechanisms.grid_quantile import require_orders
 from dpquery.mechanisms.joint_paths import JointPaths, shares_of
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.mechanisms.recursive_quantiles import SPREAD
-from dpquery.privacy import Loss
+from dpquery.mechanisms.ranks import (
+    SPREAD,
+    RankList,
+    pmf_of_cells,
+    require_bins,
+    require_spread,
+)
 
 __all__ = ["JointQuantiles", "SmoothedJointQuantiles", "joint_move"]
 
@@ -46,30 +50,21 @@ def joint_move(orders: Sequence[Fraction], *, substitution: bool, grouped: bool)
 
 
 @dataclass(frozen=True, slots=True)
-class _Joint:
+class _Joint(RankList):
     """What both mechanisms share: an exponential law of lists."""
 
-    orders: tuple[Fraction, ...]
-    """Rising."""
-    cells: int
-    rate: Fraction
-    """What a unit of weight loses."""
-    max_weight: int
-    """A public bound on the weight of all rows."""
     move: Fraction
     """How far a unit of weight moves the score of a list."""
     bins: int
     """The most bins that one histogram has: a power of two."""
 
-    weight_linear: ClassVar[bool] = True
     MOST_BINS: ClassVar[int]
 
     def __post_init__(self) -> None:
-        require_orders(self.orders, self.cells)
-        if self.rate <= 0 or self.move <= 0 or self.max_weight < 0:
-            raise ValueError("a rate and a move are above zero, and a weight is not below")
-        if self.bins < 2 or self.bins.bit_count() > 1:
-            raise ValueError("the number of bins is a power of two")
+        RankList.__post_init__(self)
+        if self.move <= 0:
+            raise ValueError("a move is above zero")
+        require_bins(self.bins)
 
     @classmethod
     def calibrated(
@@ -95,10 +90,6 @@ class _Joint:
         """How widely each order errs, in weight: off by r, it adds 2 r to the score."""
         return [Fraction(1, 2 * self.slope)]
 
-    def loss(self, distance: Distance) -> Loss:
-        """Give rate distance, where a unit has no more weight than the distance."""
-        return Loss(self.rate * distance)
-
     def event(self, distance: Distance) -> BoundedRange:
         """State the loss for the ledger."""
         return BoundedRange(self.loss(distance).epsilon)
@@ -110,12 +101,9 @@ class _Joint:
         score of 2 r. The least score is (m + 1) heaviest at most: that of the places in which
         the orders lie.
         """
-        if not 0 < confidence < 1:
-            raise ValueError("a confidence lies between 0 and 1")
-        count, missed = len(self.orders), 1 - confidence
+        count = len(self.orders)
         lists = math.comb(places + count - 1, count)
-        bound = log_above(Fraction(lists * missed.denominator, missed.numerator))
-        return -(-(bound * Fraction(1, self.slope) + (count + 1) * heaviest) // 2)
+        return -(-(tail_bound(lists, self.slope, confidence) + (count + 1) * heaviest) // 2)
 
     def _law(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
         """Give the probability of each list of places, for tests."""
@@ -257,8 +245,7 @@ class SmoothedJointQuantiles(_Joint):
 
     def __post_init__(self) -> None:
         _Joint.__post_init__(self)
-        if not 0 <= self.spread <= SPREAD:
-            raise ValueError("a spread is within reach")
+        require_spread(self.spread)
 
     def release(self, histogram: Histogram, randomness: Randomness) -> list[int]:
         """Draw a cell for each order; they rise or stay."""
@@ -276,8 +263,4 @@ class SmoothedJointQuantiles(_Joint):
     def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
         """Give the probability of each list of cells of a small grid, for tests."""
         parts = [part for w in weights for part in spread_out(w, self.spread).tolist()]
-        told: dict[tuple[int, ...], float] = {}
-        for places, chance in self._law(parts).items():
-            cells = tuple(place >> self.spread for place in places)
-            told[cells] = told.get(cells, 0) + chance
-        return told
+        return pmf_of_cells(self._law(parts).items(), self.spread)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import index
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from dpquery.events import BoundedRange
 from dpquery.mechanisms.base import Distance
@@ -26,7 +26,36 @@ TRIES = 4 * ROUNDS
 
 
 @dataclass(frozen=True, slots=True)
-class MeanExponential:
+class _Ticks:
+    """What both mechanisms share: a law of ticks, the likelier the nearer to the mean."""
+
+    rate: Fraction
+    """Per row."""
+    ticks: int = 1 << 40
+
+    weight_linear: ClassVar[bool] = False
+    """It is claimed for whole rows."""
+
+    def __post_init__(self) -> None:
+        if self.rate <= 0 or self.ticks < 1:
+            raise ValueError("a rate is above zero, and there is a tick at each end")
+
+    @classmethod
+    def calibrated(cls, rows: int, epsilon: Fraction) -> Self:
+        """Give the rate that loses at most epsilon when so many rows change."""
+        return cls(epsilon / (2 * rows))
+
+    def loss(self, distance: Distance) -> Loss:
+        """Give 2 rate distance, for a distance in rows."""
+        return Loss(2 * self.rate * distance)
+
+    def event(self, distance: Distance) -> BoundedRange:
+        """State the loss for the ledger."""
+        return BoundedRange(self.loss(distance).epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class MeanExponential(_Ticks):
     """Draws a tick between the bounds, the likelier the nearer it is to the mean, in rows.
 
     Claim:
@@ -67,29 +96,7 @@ class MeanExponential:
         by its law and its samples; claim and proof reread 2026-11-18
     """
 
-    rate: Fraction
-    """Per row."""
-    ticks: int = 1 << 40
-
     name: ClassVar[str] = "exponential_mean"
-    weight_linear: ClassVar[bool] = False
-    """It is claimed for whole rows."""
-
-    def __post_init__(self) -> None:
-        _require(self.rate, self.ticks)
-
-    @classmethod
-    def calibrated(cls, rows: int, epsilon: Fraction) -> MeanExponential:
-        """Give the rate that loses at most epsilon when so many rows change."""
-        return cls(epsilon / (2 * rows))
-
-    def loss(self, distance: Distance) -> Loss:
-        """Give 2 rate distance, for a distance in rows."""
-        return Loss(2 * self.rate * distance)
-
-    def event(self, distance: Distance) -> BoundedRange:
-        """State the loss for the ledger."""
-        return BoundedRange(self.loss(distance).epsilon)
 
     def release(self, total: int, rows: int, top: int, randomness: Randomness) -> int:
         """Draw one tick, given the sum, the number of rows and the largest value."""
@@ -113,7 +120,7 @@ class MeanExponential:
 
 
 @dataclass(frozen=True, slots=True)
-class MeanInverseSensitivity:
+class MeanInverseSensitivity(_Ticks):
     """As the exponential mean, with the distance in whole rows.
 
     Claim:
@@ -154,29 +161,7 @@ class MeanInverseSensitivity:
         by its law and its samples; claim and proof reread 2026-11-18
     """
 
-    rate: Fraction
-    """Per row."""
-    ticks: int = 1 << 40
-
     name: ClassVar[str] = "inverse_sensitivity"
-    weight_linear: ClassVar[bool] = False
-    """It is claimed for whole rows."""
-
-    def __post_init__(self) -> None:
-        _require(self.rate, self.ticks)
-
-    @classmethod
-    def calibrated(cls, rows: int, epsilon: Fraction) -> MeanInverseSensitivity:
-        """Give the rate that loses at most epsilon when so many rows change."""
-        return cls(epsilon / (2 * rows))
-
-    def loss(self, distance: Distance) -> Loss:
-        """Give 2 rate distance, for a distance in rows."""
-        return Loss(2 * self.rate * distance)
-
-    def event(self, distance: Distance) -> BoundedRange:
-        """State the loss for the ledger."""
-        return BoundedRange(self.loss(distance).epsilon)
 
     def release(self, total: int, rows: int, top: int, randomness: Randomness) -> int:
         """Draw one tick, given the sum, the number of rows and the largest value."""
@@ -256,8 +241,3 @@ def _truncated(length: int, rate: Fraction, randomness: Randomness) -> int:
         if j < length and (not flat or coin(j * s, t, randomness)):
             return j
     raise broken()
-
-
-def _require(rate: Fraction, ticks: int) -> None:
-    if rate <= 0 or ticks < 1:
-        raise ValueError("a rate is above zero, and there is a tick at each end")

@@ -13,8 +13,8 @@ from typing import ClassVar
 from dpquery.events import Event
 from dpquery.mechanisms.base import AdditiveNoise, Distance
 from dpquery.mechanisms.frontier import Frontier, Histogram
-from dpquery.mechanisms.grid_quantile import LARGEST_GRID
 from dpquery.mechanisms.randomness import Randomness
+from dpquery.mechanisms.ranks import require_orders
 from dpquery.privacy import Loss
 
 __all__ = ["NoisyQuantile"]
@@ -64,10 +64,7 @@ class NoisyQuantile:
     weight_linear: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.order <= 1:
-            raise ValueError("an order lies between 0 and 1")
-        if not 1 <= self.cells <= LARGEST_GRID:
-            raise ValueError("a grid has 1 to 2^63 cells")
+        require_orders((self.order,), self.cells)
 
     @property
     def sensitivity(self) -> int:

@@ -15,25 +15,22 @@ from typing import ClassVar
 
 from dpquery.events import Pure
 from dpquery.mechanisms.base import Distance
-from dpquery.mechanisms.certified import log_above
+from dpquery.mechanisms.certified import tail_bound
 from dpquery.mechanisms.envelope import Envelope
 from dpquery.mechanisms.frontier import Frontier, Histogram, Part, around, spread_out
-from dpquery.mechanisms.grid_quantile import require_orders
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.privacy import Loss
+from dpquery.mechanisms.ranks import SpreadRankList, each_of, pmf_of_cells
 
 __all__ = ["RecursiveQuantiles"]
 
 HALF = Fraction(1, 2)
-SPREAD = 30
-"""2^30 places within a cell: of a billion rows with one value, each has its own."""
 
 Span = tuple[int, int]
 """Numbers of orders, or places: from the first up to the second."""
 
 
 @dataclass(frozen=True, slots=True)
-class RecursiveQuantiles:
+class RecursiveQuantiles(SpreadRankList):
     """Draws a cell for each of several orders, the middle order first.
 
     Claim:
@@ -88,41 +85,9 @@ class RecursiveQuantiles:
         by its law and its samples; claim and proof reread 2026-11-18
     """
 
-    orders: tuple[Fraction, ...]
-    """Rising."""
-    cells: int
-    rate: Fraction
-    """What a unit of weight loses on its way through the parts."""
-    max_weight: int
-    """A public bound on the weight of all rows."""
-    spread: int = SPREAD
-    """Over how many binary digits of places the weight of a cell is spread."""
-    bins: int = 1 << 13
-    """The most bins that one histogram has: a power of two."""
     held: int = 3 << 14
-    """The most bins that are kept from one attempt to the next."""
 
     name: ClassVar[str] = "recursive"
-    weight_linear: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        require_orders(self.orders, self.cells)
-        if self.rate <= 0 or self.max_weight < 0 or not 0 <= self.spread <= SPREAD:
-            raise ValueError("a rate is above zero, a weight not below, a spread within reach")
-        if self.bins < 2 or self.bins.bit_count() > 1:
-            raise ValueError("the number of bins is a power of two")
-
-    @classmethod
-    def calibrated(
-        cls,
-        orders: Sequence[Fraction],
-        cells: int,
-        max_weight: int,
-        distance: Distance,
-        epsilon: Fraction,
-    ) -> RecursiveQuantiles:
-        """Give the rate that loses exactly epsilon at a distance above zero."""
-        return cls(tuple(orders), cells, epsilon / Fraction(distance), max_weight)
 
     @property
     def plan(self) -> Iterator[_Draw]:
@@ -140,10 +105,6 @@ class RecursiveQuantiles:
     def widths(self) -> list[Fraction]:
         """How widely each draw errs, in weight."""
         return [Fraction(1, draw.rate) for draw in self.plan]
-
-    def loss(self, distance: Distance) -> Loss:
-        """Give rate distance, where weights move by no more than the distance."""
-        return Loss(self.rate * distance)
 
     def event(self, distance: Distance) -> Pure:
         """State the loss for the ledger."""
@@ -224,21 +185,17 @@ class RecursiveQuantiles:
         orders. A part ends within a place, so a place's weight comes on top; what the ends of a
         part are off bounds what the part's target is off. It does not depend on the data.
         """
-        if not 0 < confidence < 1:
-            raise ValueError("a confidence lies between 0 and 1")
-        places = self.cells << self.spread
-        missed = (1 - confidence) * Fraction(1, len(self.orders))
-        bound = log_above(Fraction(places * missed.denominator, missed.numerator))
-        return self._farthest((0, len(self.orders)), self.rate, bound)
+        each = each_of(len(self.orders), confidence)
+        return self._farthest((0, len(self.orders)), self.rate, each)
 
-    def _farthest(self, span: Span, budget: Fraction, bound: Fraction) -> int:
+    def _farthest(self, span: Span, budget: Fraction, confidence: Fraction) -> int:
         draw = self._planned(span, budget)
         if draw is None:
             return 0
-        own = -(-bound // draw.rate) - (-self.max_weight >> self.spread)
-        below = self._farthest((span[0], draw.number), draw.lower, bound)
-        above = self._farthest((draw.number + 1, span[1]), draw.upper, bound)
-        return own + max(below, above)
+        own = tail_bound(self.cells << self.spread, draw.rate, confidence)
+        below = self._farthest((span[0], draw.number), draw.lower, confidence)
+        above = self._farthest((draw.number + 1, span[1]), draw.upper, confidence)
+        return own - (-self.max_weight >> self.spread) + max(below, above)
 
     def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:
         """Give `rank_interval`, which is proven."""
@@ -246,14 +203,10 @@ class RecursiveQuantiles:
 
     def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
         """Give the probability of each list of cells of a small grid, for tests."""
-        digits = self.spread
-        spread = [part for weight in weights for part in spread_out(weight, digits).tolist()]
-        whole = ((0, len(spread)), (0, len(self.orders)), self.rate)
-        told: dict[tuple[int, ...], float] = {}
-        for places, chance in self._law([0, *accumulate(spread)], *whole).items():
-            cells = tuple(place >> digits for place in places)
-            told[cells] = told.get(cells, 0) + chance
-        return told
+        parts = [part for w in weights for part in spread_out(w, self.spread).tolist()]
+        whole = ((0, len(parts)), (0, len(self.orders)), self.rate)
+        law = self._law([0, *accumulate(parts)], *whole)
+        return pmf_of_cells(law.items(), self.spread)
 
     def _law(
         self, edges: Sequence[int], part: Span, span: Span, budget: Fraction

@@ -13,21 +13,18 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import ClassVar
 
-from dpquery.events import BoundedRange
-from dpquery.mechanisms.base import Distance
-from dpquery.mechanisms.certified import shrunk_coin
+from dpquery.mechanisms.certified import shrunk_coin, tail_bound
 from dpquery.mechanisms.envelope import ATTEMPTS, DEEPEST, Exponents
 from dpquery.mechanisms.exponential import Int64s
 from dpquery.mechanisms.frontier import Histogram, as_integers, asked
-from dpquery.mechanisms.grid_quantile import LARGEST_GRID, least_rank
 from dpquery.mechanisms.randomness import Randomness, broken
-from dpquery.privacy import Loss
+from dpquery.mechanisms.ranks import OneRank, require_bins
 
 __all__ = ["SmoothQuantile"]
 
 
 @dataclass(frozen=True, slots=True)
-class SmoothQuantile:
+class SmoothQuantile(OneRank):
     """Draws a cell, the likelier the nearer in rank is the best within `smooth` of it.
 
     Claim:
@@ -64,36 +61,18 @@ class SmoothQuantile:
         by its law and its samples; claim and proof reread 2026-11-18
     """
 
-    order: Fraction
-    cells: int
-    rate: Fraction
-    """Per unit of weight."""
-    max_weight: int
-    """A public bound on the weight of all rows."""
     smooth: int = 0
     """In cells."""
     bins: int = 1 << 13
     """The most ranges there are: a power of two."""
 
     name: ClassVar[str] = "inverse_sensitivity"
-    weight_linear: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not 0 <= self.order <= 1:
-            raise ValueError("an order lies between 0 and 1")
-        if not 1 <= self.cells <= LARGEST_GRID:
-            raise ValueError("a grid has 1 to 2^63 cells")
-        if self.rate <= 0 or self.max_weight < 0 or self.smooth < 0:
-            raise ValueError("a rate is above zero, a weight and a distance are not below")
-        if self.bins < 2 or self.bins.bit_count() > 1:
-            raise ValueError("the number of bins is a power of two")
-
-    @classmethod
-    def calibrated(
-        cls, order: Fraction, cells: int, max_weight: int, distance: Distance, epsilon: Fraction
-    ) -> SmoothQuantile:
-        """Give the rate that loses exactly epsilon at a distance above zero."""
-        return cls(order, cells, epsilon / (2 * Fraction(distance)), max_weight)
+        OneRank.__post_init__(self)
+        if self.smooth < 0:
+            raise ValueError("a distance is not below zero")
+        require_bins(self.bins)
 
     @property
     def width(self) -> int:
@@ -104,14 +83,6 @@ class SmoothQuantile:
     def reach(self) -> int:
         """Over how many ranges to either side the best one counts."""
         return -(-self.smooth // self.width)
-
-    def loss(self, distance: Distance) -> Loss:
-        """Give 2 rate distance, where no score moves by more than the distance."""
-        return Loss(2 * self.rate * distance)
-
-    def event(self, distance: Distance) -> BoundedRange:
-        """State the loss for the ledger."""
-        return BoundedRange(self.loss(distance).epsilon)
 
     def release(self, histogram: Histogram, randomness: Randomness) -> int:
         """Draw one cell."""
@@ -153,7 +124,7 @@ class SmoothQuantile:
 
     def rank_interval(self, confidence: Fraction) -> int:
         """Give a weight r so that a range in reach is at most r off as often as stated."""
-        return least_rank(self.cells, self.rate, confidence)
+        return tail_bound(self.cells, self.rate, confidence)
 
     def pmf(self, weights: Sequence[int]) -> list[float]:
         """Give the probability of each cell of a small grid, for tests."""

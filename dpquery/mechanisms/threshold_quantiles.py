@@ -15,11 +15,11 @@ from typing import ClassVar
 
 from dpquery.events import Pure
 from dpquery.mechanisms.base import Distance
-from dpquery.mechanisms.certified import log_above
+from dpquery.mechanisms.certified import tail_bound
 from dpquery.mechanisms.discrete_laplace import DiscreteLaplace
 from dpquery.mechanisms.frontier import Histogram, asked
-from dpquery.mechanisms.grid_quantile import require_orders
 from dpquery.mechanisms.randomness import Randomness
+from dpquery.mechanisms.ranks import require_orders
 from dpquery.privacy import Loss
 
 __all__ = ["ThresholdQuantiles", "threshold_cost"]
@@ -161,11 +161,9 @@ class ThresholdQuantiles:
         All noise is below scale ln(2 n / missed) so often, n values of it in all; a range and
         the threshold have one each. Within a range of several cells, ranks are not known.
         """
-        if not 0 < confidence < 1:
-            raise ValueError("a confidence lies between 0 and 1")
         values = 2 * len(self.orders) * (min(self.steps, self.cells) + 1)
-        bound = log_above(Fraction(values, 1) * Fraction(1, 1 - confidence))
-        return -(-2 * bound * max(self.widths) // 1) + 1, self.width == 1
+        twice = tail_bound(values, Fraction(1, 2 * max(self.widths)), confidence)
+        return twice + 1, self.width == 1
 
     def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
         """Give the probability of each list of cells of a small grid, for tests."""

@@ -19,8 +19,8 @@ from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.discrete_laplace import DiscreteLaplace
 from dpquery.mechanisms.exponential import Integers
 from dpquery.mechanisms.frontier import Histogram, asked
-from dpquery.mechanisms.grid_quantile import require_orders
 from dpquery.mechanisms.randomness import Randomness
+from dpquery.mechanisms.ranks import require_orders
 from dpquery.privacy import Loss
 
 __all__ = ["TreeQuantiles"]

@@ -18,7 +18,7 @@ import pytest
 from dpquery.budget.ledger import open_ledger
 from dpquery.engine import ENGINES, open_engine
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb import private
+from dpquery.engine.duckdb import private, scan
 from dpquery.errors import InternalError, ScanFailed
 from dpquery.policy.model import Column, DatabaseTable, LedgerSettings, Table
 from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP
@@ -114,6 +114,41 @@ def test_a_file_that_cannot_be_read_fails_with_one_text_and_keeps_the_charge(
     assert line["fault"] not in str(failure)
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     ledger.close()
+
+
+SECRET = "5ec0" * 16
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT DP_COUNT(DISTINCT s, eps=1) FROM t",
+        "SELECT s, DP_COUNT(*, eps=1) FROM t GROUP BY DP_KEYS(s, eps=1, delta=1e-6)",
+    ],
+)
+def test_a_fault_does_not_quote_the_secret_of_the_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+):
+    """Nor could it: DuckDB quotes the text of a query, and the secret is in none."""
+    path = write(tmp_path / "t.parquet", unit=[1], x=[1], s=["a"])
+    policy, log = policy_of(private_table([path], [X, Column("s", TEXT)])), tmp_path / "faults"
+    chosen = scan.chosen_sql
+    monkeypatch.setattr(scan, "chosen_sql", lambda *a: chosen(*a).replace("sha256", "absent"))
+    monkeypatch.setattr(private.Reread, "require", lambda *_: None)
+    plan = planned(policy, text)
+    receipt, asked = receipt_for(plan), plan.frontiers[0].scan
+    opened = open_engine("duckdb", policy, FaultLog(log), secret=SECRET)
+
+    def count():
+        with opened.open(asked, receipt, 0) as exact:
+            exact.counts(asked.measures[0])
+
+    failure_of(count)
+    (line,) = map(json.loads, log.read_text("utf-8").splitlines())
+    assert "absent" in line["fault"]
+    assert "LINE 1" in line["fault"]
+    assert SECRET[:8] not in line["fault"]
+    opened.close()
 
 
 WRONG = {

@@ -6,14 +6,26 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import Protocol
 
 import numpy as np
 from scipy import stats
 
+from dpquery.mechanisms.frontier import Histogram
+from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Neighbours
+from tests.mechanisms.histograms import Rows
+from tests.mechanisms.sources import Seeded
 
 JointLaw = Mapping[tuple[int, ...], float]
 Weights = tuple[int, ...]
+Sample = Callable[[int, int], list[tuple[int, ...]]]
+
+
+class Draws(Protocol):
+    """A mechanism that draws lists of cells."""
+
+    def release(self, histogram: Histogram, randomness: Randomness) -> Sequence[int]: ...
 
 
 def tables(kinds: Sequence[Weights], most: int) -> Iterator[Weights]:
@@ -51,6 +63,17 @@ def worst_loss(
     return max(apart(law(a), law(b)) for a, b in neighbours(kinds, most, relation))
 
 
+def in_two_groups(pmf: Callable[[Weights], JointLaw]) -> Callable[[Weights], JointLaw]:
+    """The law of two groups side by side, each with half of the cells: the laws multiply."""
+
+    def law(weights: Weights) -> JointLaw:
+        half = len(weights) // 2
+        one, other = pmf(weights[:half]), pmf(weights[half:])
+        return {a + b: p * q for a, p in one.items() for b, q in other.items()}
+
+    return law
+
+
 def apart(one: JointLaw, other: JointLaw) -> float:
     """The largest log-ratio of two laws; infinite where one has what the other has not."""
     if one.keys() != other.keys():
@@ -58,9 +81,18 @@ def apart(one: JointLaw, other: JointLaw) -> float:
     return max(abs(math.log(one[key] / other[key])) for key in one)
 
 
-def agreement(
-    law: JointLaw, sample: Callable[[int, int], list[tuple[int, ...]]], seeds: int, draws: int
-) -> float:
+def drawing(mechanism: Draws, weights: Sequence[int]) -> Sample:
+    """Draws from rows of these weights, by seed and number."""
+    rows = Rows(dict(enumerate(weights)))
+
+    def sample(seed: int, draws: int) -> list[tuple[int, ...]]:
+        randomness = Seeded(seed)
+        return [tuple(mechanism.release(rows, randomness)) for _ in range(draws)]
+
+    return sample
+
+
+def agreement(law: JointLaw, sample: Sample, seeds: int, draws: int) -> float:
     """Chi-square of so many draws per seed; how likely the p-values are if all is right."""
     keys = sorted(law, key=lambda key: (-law[key], key))
     pool, at, held = {}, 0, 0.0

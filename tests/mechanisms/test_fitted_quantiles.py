@@ -25,7 +25,13 @@ from dpquery.mechanisms.fitted_paths import FittedPaths
 from dpquery.mechanisms.fitted_sums import Block
 from dpquery.privacy import Loss, Neighbours
 from tests.mechanisms.histograms import Codes, Law, Rows
-from tests.mechanisms.joint_laws import agreement, single_rows, worst_loss
+from tests.mechanisms.joint_laws import (
+    agreement,
+    drawing,
+    in_two_groups,
+    single_rows,
+    worst_loss,
+)
 from tests.mechanisms.sources import ONES, PATTERNS, ZEROS, Failing, Repeating, Seeded, Stuck
 from tests.mechanisms.test_grid_quantile_sampler import salaries
 from tests.mechanisms.test_joint_quantiles import DECILES, ORDERS, off
@@ -82,12 +88,11 @@ def test_weighted_units_lose_at_most_epsilon(relation: Neighbours) -> None:
 def test_one_epsilon_covers_two_groups(relation: Neighbours) -> None:
     """A row is in one of two groups, and may leave it for the other; the laws multiply."""
     mechanism = calibrated("two", 3, 0, relation)
-
-    def law(weights: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        one, other = mechanism.pmf(weights[:3]), mechanism.pmf(weights[3:])
-        return {a + b: p * q for a, p in one.items() for b, q in other.items()}
-
-    assert 0.4 < worst_loss(law, single_rows(6), 2, relation) / EPSILON <= 1 + 1e-12
+    assert (
+        0.4
+        < worst_loss(in_two_groups(mechanism.pmf), single_rows(6), 2, relation) / EPSILON
+        <= 1 + 1e-12
+    )
 
 
 @pytest.mark.parametrize(("name", "relation"), [("two", ADD_REMOVE), ("quartiles", ADD_REMOVE)])
@@ -131,16 +136,6 @@ def case(name: str) -> tuple[FittedQuantiles, list[int]]:
     return FittedQuantiles(
         ORDERS[orders], len(weights), Fraction(rate), most, spread, bins
     ), weights
-
-
-def drawing(mechanism: FittedQuantiles, weights: list[int]) -> Callable[[int, int], list]:
-    rows = Rows(dict(enumerate(weights)))
-
-    def sample(seed: int, draws: int) -> list[tuple[int, ...]]:
-        randomness = Seeded(seed)
-        return [tuple(mechanism.release(rows, randomness)) for _ in range(draws)]
-
-    return sample
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -12,8 +12,13 @@ from dpquery.events import BoundedRange, Composed, decode, encode
 from dpquery.mechanisms import IndependentQuantiles, Randomness, rank_range
 from dpquery.privacy import Loss, Neighbours
 from tests.mechanisms.histograms import Rows
-from tests.mechanisms.joint_laws import agreement, single_rows, worst_loss
-from tests.mechanisms.sources import Seeded
+from tests.mechanisms.joint_laws import (
+    agreement,
+    drawing,
+    in_two_groups,
+    single_rows,
+    worst_loss,
+)
 
 ADD_REMOVE, SUBSTITUTE = Neighbours
 ONE = Fraction(1)
@@ -56,12 +61,11 @@ def test_weighted_units_lose_at_most_epsilon(relation: Neighbours) -> None:
 @pytest.mark.parametrize("relation", Neighbours)
 def test_one_epsilon_covers_two_groups(relation: Neighbours) -> None:
     mechanism = calibrated("two", 3, relation, grouped=True)
-
-    def law(weights: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        one, other = mechanism.pmf(weights[:3]), mechanism.pmf(weights[3:])
-        return {a + b: p * q for a, p in one.items() for b, q in other.items()}
-
-    assert 0.28 < worst_loss(law, single_rows(6), 2, relation) <= 1 + 1e-12
+    assert (
+        0.28
+        < worst_loss(in_two_groups(mechanism.pmf), single_rows(6), 2, relation)
+        <= 1 + 1e-12
+    )
 
 
 def test_epsilon_for_each_draw_fails() -> None:
@@ -84,11 +88,7 @@ def test_draws_follow_the_law(name: str) -> None:
     mechanism = IndependentQuantiles(ORDERS[name], 8, Fraction(2), 12, ranges, 4, 12)
     law = mechanism.pmf(weights)
     assert math.fsum(law.values()) == pytest.approx(1)
-
-    def sample(seed: int, draws: int) -> list[tuple[int, ...]]:
-        randomness, rows = Seeded(seed), Rows(dict(enumerate(weights)))
-        return [tuple(mechanism.release(rows, randomness)) for _ in range(draws)]
-
+    sample = drawing(mechanism, weights)
     assert agreement(law, sample, 24, 100) > ALARM
     wrong = replace(mechanism, rate=Fraction(4)).pmf(weights)
     assert agreement(wrong, sample, 24, 100) < ALARM

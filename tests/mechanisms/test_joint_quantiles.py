@@ -22,7 +22,13 @@ from dpquery.mechanisms import (
 )
 from dpquery.privacy import Loss, Neighbours
 from tests.mechanisms.histograms import Codes, Law, Rows
-from tests.mechanisms.joint_laws import agreement, single_rows, worst_loss
+from tests.mechanisms.joint_laws import (
+    agreement,
+    drawing,
+    in_two_groups,
+    single_rows,
+    worst_loss,
+)
 from tests.mechanisms.sources import ONES, PATTERNS, ZEROS, Failing, Repeating, Seeded, Stuck
 from tests.mechanisms.test_grid_quantile_sampler import salaries
 
@@ -100,28 +106,22 @@ def test_weighted_units_lose_at_most_epsilon(relation: Neighbours, kind: Kind) -
     assert 0.35 < worst_loss(mechanism.pmf, kinds, 2, relation) <= 1 + 1e-12
 
 
-def in_groups(mechanism: Drawn) -> Callable[[tuple[int, ...]], dict[tuple[int, ...], float]]:
-    """The law of two groups of three cells: the laws multiply."""
-
-    def law(weights: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        one, other = mechanism.pmf(weights[:3]), mechanism.pmf(weights[3:])
-        return {a + b: p * q for a, p in one.items() for b, q in other.items()}
-
-    return law
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("relation", Neighbours)
 def test_one_epsilon_covers_two_groups(relation: Neighbours, kind: Kind) -> None:
     mechanism = calibrated(kind, ORDERS["two"], 3, relation, grouped=True)
-    assert 0.26 < worst_loss(in_groups(mechanism), single_rows(6), 2, relation) <= 1 + 1e-12
+    assert (
+        0.26
+        < worst_loss(in_two_groups(mechanism.pmf), single_rows(6), 2, relation)
+        <= 1 + 1e-12
+    )
 
 
 def test_the_move_of_one_group_fails_for_two() -> None:
     """Where units are replaced, 2 is enough within a group; not if they leave it."""
     median = (Fraction(1, 2),)
     wrong = replace(calibrated(JointQuantiles, median, 3, SUBSTITUTE), move=ONE)
-    assert worst_loss(in_groups(wrong), single_rows(6), 2, SUBSTITUTE) > 1.2
+    assert worst_loss(in_two_groups(wrong.pmf), single_rows(6), 2, SUBSTITUTE) > 1.2
     orders = (Fraction(1, 20), Fraction(19, 20))
     one = calibrated(JointQuantiles, orders, 3, SUBSTITUTE)
     assert calibrated(JointQuantiles, orders, 3, SUBSTITUTE, grouped=True).move > one.move
@@ -161,16 +161,6 @@ def case(name: str) -> tuple[Drawn, list[int]]:
     parameters = (len(weights), Fraction(rate), sum(weights), Fraction(2), bins)
     drawn = kind(ORDERS[orders], *parameters)
     return (drawn if kind is JointQuantiles else replace(drawn, spread=spread)), weights
-
-
-def drawing(mechanism: Drawn, weights: list[int]) -> Callable[[int, int], list]:
-    rows = Rows(dict(enumerate(weights)))
-
-    def sample(seed: int, draws: int) -> list[tuple[int, ...]]:
-        randomness = Seeded(seed)
-        return [tuple(mechanism.release(rows, randomness)) for _ in range(draws)]
-
-    return sample
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -23,7 +23,14 @@ from dpquery.mechanisms.frontier import Frontier, spread_out
 from dpquery.mechanisms.recursive_quantiles import _Draw
 from dpquery.privacy import Loss, Neighbours
 from tests.mechanisms.histograms import Codes, Law, Rows
-from tests.mechanisms.joint_laws import agreement, apart, single_rows, worst_loss
+from tests.mechanisms.joint_laws import (
+    agreement,
+    apart,
+    drawing,
+    in_two_groups,
+    single_rows,
+    worst_loss,
+)
 from tests.mechanisms.sources import ONES, PATTERNS, ZEROS, Failing, Repeating, Seeded, Stuck
 from tests.mechanisms.test_grid_quantile_sampler import salaries
 
@@ -91,12 +98,9 @@ def test_weighted_units_lose_at_most_epsilon(name: str, relation: Neighbours) ->
 def test_one_epsilon_covers_two_groups(relation: Neighbours) -> None:
     """A row is in one of two groups, and may leave it for the other; the laws multiply."""
     mechanism = calibrated("quartiles", 3, 1, relation)
-
-    def law(weights: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-        one, other = mechanism.pmf(weights[:3]), mechanism.pmf(weights[3:])
-        return {a + b: p * q for a, p in one.items() for b, q in other.items()}
-
-    assert 0.4 < worst_loss(law, single_rows(6), 2, relation) <= 1 + 1e-12
+    assert (
+        0.4 < worst_loss(in_two_groups(mechanism.pmf), single_rows(6), 2, relation) <= 1 + 1e-12
+    )
 
 
 @pytest.mark.parametrize("name", ["the median", "quartiles", "uneven"])
@@ -208,16 +212,6 @@ def case(name: str) -> tuple[RecursiveQuantiles, list[int]]:
     orders, weights, spread, bins, held, rate = SETTINGS[name]
     parameters = (len(weights), Fraction(rate), sum(weights), spread, bins, held)
     return RecursiveQuantiles(ORDERS[orders], *parameters), weights
-
-
-def drawing(mechanism: RecursiveQuantiles, weights: list[int]) -> Callable[[int, int], list]:
-    rows = Rows(dict(enumerate(weights)))
-
-    def sample(seed: int, draws: int) -> list[tuple[int, ...]]:
-        randomness = Seeded(seed)
-        return [tuple(mechanism.release(rows, randomness)) for _ in range(draws)]
-
-    return sample
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -21,7 +21,7 @@ CONVERSION = PACKAGE.parent / "zcdp.py"
 
 FLOATS_ALLOWED = {
     # probabilities and intervals: computed after the release, or for tests
-    "log_pmf", "pmf", "_half_width", "_log_total", "_reach",
+    "log_pmf", "pmf", "pmf_of_cells", "_half_width", "_log_total", "_reach",
     "_mean_share", "_integrated", "_law", "law", "_distances", "_tail",
     # the width of a staircase: any width keeps the claim
     "_best_width", "_falls_to", "_variance",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 
@@ -11,8 +12,13 @@ from dpquery.budget.accountant import NOTHING
 from dpquery.budget.standing import Standing
 from dpquery.ceilings import Ceiling
 from dpquery.explain import WIDTH, Explanation, explain
-from dpquery.privacy import Loss
+from dpquery.functions.base import Step
+from dpquery.policy.model import Column
+from dpquery.privacy import Loss, Neighbours
+from dpquery.types import INTEGER
 from tests.corpus.cases import facts, planned
+from tests.worlds import planned as planned_by
+from tests.worlds import policy_of, private_table
 
 PER_GROUP = "SELECT region, DP_SUM(minutes, eps=1, {}) AS s FROM visits GROUP BY region"
 
@@ -139,8 +145,11 @@ def test_a_line_says_where_a_number_comes_from(query: str, line: str):
         "  noise      5 in rows, of each power of two",
         "  error      told from 66 rows at one power of two on",
         "  kept       in the ledger: free for later calls of this analyst",
-        "             2,305,843,009,213,693,953 steps (the widest that can be found;",
         "  mechanism  laplace, for a loss of 0.8",
+        "  bounds     those that are found; the scan is shown for the widest",
+        "  moved by   what one unit can change between the bounds",
+        "  noise      1.25 times as much",
+        "  error      ± 3.74 times as much (95 %)",
     ],
 )
 def test_bounds_that_are_found_are_a_release_of_their_own(line: str):
@@ -150,6 +159,47 @@ def test_bounds_that_are_found_are_a_release_of_their_own(line: str):
         ("DP_SUM", Fraction(4, 5)),
         ("bounds of person_id", Fraction(1, 5)),
     ]
+
+
+@pytest.mark.parametrize("relation", Neighbours)
+@pytest.mark.parametrize(
+    "call",
+    [
+        "DP_SUM(n",
+        "DP_SUM(n, max_rows_contributed=3",
+        "DP_SUM(n, mechanism='gaussian', delta=1e-9",
+        "DP_AVG(n",
+        "DP_AVG(n, max_rows_contributed=3",
+        "DP_AVG(n, mechanism='exponential'",
+        "DP_VAR_SAMP(n",
+        "DP_MEDIAN(n, mechanism='laplace'",
+        "DP_MEDIAN(n, mechanism='inverse_sensitivity'",
+    ],
+)
+def test_errors_as_shares_are_those_between_any_bounds(relation: Neighbours, call: str):
+    """Bounds of 0 to 2^20, say: four fifths of epsilon are left for what is between them."""
+    policy = policy_of(
+        private_table([], [Column("n", INTEGER)], single="exponential" in call), relation
+    )
+
+    def step(rest: str) -> Step:
+        plan = planned_by(policy, f"SELECT {call}, {rest}) FROM t")
+        return explain(plan, policy, ["the scan"], unspent("2")).steps[0]
+
+    found, stated = step("eps=0.625, bounds='auto'"), step(f"eps=0.5, bounds=[0, {2**20}]")
+    power = 2 if "squared" in found.expected_error else 1
+    most = (
+        last_of(stated.sensitivity) if "as much" in found.expected_error else (2**20) ** power
+    )
+    assert "times" in found.expected_error
+    share = last_of(found.expected_error.split(" times")[0])
+    amount = last_of(stated.expected_error.split(" over")[0])
+    assert share * most == pytest.approx(amount, rel=0.02)
+
+
+def last_of(text: str) -> float:
+    """The last number of a text."""
+    return float(re.findall(r"[\d,]+(?:\.\d+)?(?:e-\d+)?", text)[-1].replace(",", ""))
 
 
 def test_the_steps_are_data_too():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dpquery.engine.duckdb.connection import text
+from dpquery.engine.duckdb.connection import KEY, text
 from dpquery.engine.found import nameable
 from dpquery.ir import Expr, Histogram, Measure, UnitTotals, Weight
 from dpquery.types import INT64, Interval
@@ -19,10 +19,13 @@ __all__ = [
 ]
 
 
-def chosen_sql(pairs: str, limit: int, secret: str, *told: str) -> str:
-    """Keep some of what each unit has: which, does not depend on any other unit."""
+def chosen_sql(pairs: str, limit: int, *told: str) -> str:
+    """Keep some of what each unit has: which, does not depend on any other unit.
+
+    The secret is a variable of the connection, for a fault may quote the text of a query.
+    """
     texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in ("u", *told))
-    hashed = f"sha256(concat_ws('|', {text(secret)}, {texts}))"
+    hashed = f"sha256(concat_ws('|', getvariable({text(KEY)}), {texts}))"
     order = f"PARTITION BY u ORDER BY {hashed}, {', '.join(told)}"
     return f"SELECT * FROM ({pairs}) QUALIFY row_number() OVER ({order}) <= {limit}"
 

@@ -15,10 +15,12 @@ from typing import Generic, TypeVar
 
 import duckdb
 
-__all__ = ["PINS", "execute", "lock", "quoted", "start", "text", "waited"]
+__all__ = ["KEY", "PINS", "execute", "lock", "quoted", "start", "text", "waited"]
 
 T = TypeVar("T")
 
+KEY = "ledger_secret"
+"""The variable that holds the key of the hashes which choose among what one unit has."""
 PINS: tuple[tuple[str, str], ...] = (
     # Nothing is fetched, loaded or stored on the side.
     ("autoinstall_known_extensions", "false"),

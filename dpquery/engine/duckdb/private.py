@@ -12,7 +12,7 @@ from dpquery.budget.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
 from dpquery.engine.drift import Watch, unwatched
 from dpquery.engine.duckdb.codes import wanted_columns
-from dpquery.engine.duckdb.connection import execute, lock, quoted, start, text
+from dpquery.engine.duckdb.connection import KEY, execute, lock, quoted, start, text
 from dpquery.engine.duckdb.found import DuckDBFound
 from dpquery.engine.duckdb.held import Held
 from dpquery.engine.duckdb.ranges import DuckDBRanges
@@ -88,7 +88,7 @@ class DuckDBEngine:
             for table in self._read_by(scan)
         }
         publics = {name: quoted(name) for name in self._publics}
-        sql = ScanSQL(scan, places, publics, "the ledger's secret")
+        sql = ScanSQL(scan, places, publics)
         queries = [query for _, query in sql.queries()]
         queries += [sql.candidates(m) for m in scan.measures if isinstance(m, Candidates)]
         return "; ".join(queries) or f"histograms of ({sql.rows})"
@@ -126,7 +126,7 @@ class DuckDBEngine:
             table.name: Place(table, self._origin(scan, table, before[table.name]))
             for table in tables
         }
-        sql = ScanSQL(scan, places, self._publics, self._secret)
+        sql = ScanSQL(scan, places, self._publics)
         reread = self._reread
         assert reread is not None  # noqa: S101 - made with the connection
         values = {measure: [0] * scan.cells for measure in sql.summed}
@@ -163,6 +163,7 @@ class DuckDBEngine:
             ]
             for database in _databases(self._tables):
                 connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
+            connection.execute(f"SET VARIABLE {KEY} = ?", [self._secret])
             if self._threads is not None:
                 connection.execute(f"SET threads = {self._threads}")
             for name, relation in self._publics.items():

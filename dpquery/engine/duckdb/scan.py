@@ -60,8 +60,6 @@ class ScanSQL:
     """Each private table that the scan reads, by name."""
     publics: Mapping[str, str]
     """What the engine calls each public table."""
-    secret: str = ""
-    """The key of the hashes that choose among what one unit has."""
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -93,7 +91,7 @@ class ScanSQL:
         if self.scan.contribution.unit is None:
             rows = self._told(measure, where)
         elif self._several:
-            rows = chosen_sql(rows, measure.weight.limit, self.secret, "x")
+            rows = chosen_sql(rows, measure.weight.limit, "x")
         return f"SELECT x, count(*) AS n FROM ({rows}) GROUP BY x"
 
     def held(self, measure: Histogram) -> str:
@@ -363,7 +361,7 @@ class ScanSQL:
         cells = self._told(measure, where)
         if self._several:
             pairs = f"SELECT u, cell, x FROM ({cells}) GROUP BY u, cell, x"
-            cells = chosen_sql(pairs, measure.weight.limit, self.secret, "cell", "x")
+            cells = chosen_sql(pairs, measure.weight.limit, "cell", "x")
         return f"SELECT cell, count(DISTINCT x) FROM ({cells}) GROUP BY cell"
 
     def _told(self, measure: CountValues | Candidates, where: str) -> str:

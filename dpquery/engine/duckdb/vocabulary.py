@@ -1,6 +1,7 @@
 """The functions of DuckDB that stand in the SQL of a scan: a closed list.
 
-All give the same value for the same arguments, read nothing and change nothing. Whoever lets
+All give the same value for the same arguments, read nothing and change nothing; `getvariable`
+gives what the connection was given when it was made. Whoever lets
 rows have a further function says so here, or no scan with it will run.
 """
 
@@ -10,7 +11,7 @@ __all__ = ["ROW_FUNCTIONS", "SUM_FUNCTIONS", "UNIT_FUNCTIONS", "WINDOW_FUNCTIONS
 
 SUM_FUNCTIONS = frozenset(
     {"*", "+", "-", "//", ">>", "count", "count_star", "greatest", "least", "nullif", "sum"}
-    | {"concat_ws", "enum_code", "row_number", "sha256"}
+    | {"concat_ws", "enum_code", "getvariable", "row_number", "sha256"}
 )
 """What adds rows up."""
 _NUMBERS = (
