@@ -89,7 +89,7 @@ def _check(table: Table) -> list[Finding]:
             if table.unit in sound:
                 _check_unit(visit, table.unit)
             column = table.parting
-            if table.unit in sound and column is not None and column.name in sound:
+            if table.unit in sound and column is not None and _cut(column, sound):
                 _check_parts(visit, table.unit, column)
     except (pa.ArrowException, OSError):
         visit.add(Severity.FAULT, None, "a file cannot be read")
@@ -243,6 +243,11 @@ def _units(batches: list[pa.RecordBatch], unit: str) -> pa.ChunkedArray:
     integers = all(pa.types.is_integer(batch.schema.field(unit).type) for batch in batches)
     type_ = pa.int64() if integers else pa.string()
     return pa.chunked_array([pc.cast(batch.column(unit), type_) for batch in batches], type_)
+
+
+def _cut(column: Column, sound: list[str]) -> bool:
+    """Say whether units lose rows by a column that can be read."""
+    return column.per_unit and column.name in sound
 
 
 def _check_parts(visit: _Visit, unit: str, column: Column) -> None:

@@ -44,7 +44,7 @@ UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT})
 """Types whose values are equal exactly or not at all."""
 UNCONFIRMED = "?"
 """What a draft names as the unit column, until the owner says which it is."""
-_PRIVATE_KEYS = ("bounds", "keys", "grid", "max_length", "per_unit")
+_PRIVATE_KEYS = ("bounds", "keys", "grid", "max_length", "per_unit", "parts")
 _PARTING_KINDS = frozenset({Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.DATE})
 PARTS_MAX = 255
 """Values of a column that parts a table: what each part has spent stands in every charge."""
@@ -54,12 +54,14 @@ def read_columns(section: Section, *, public: bool) -> dict[str, Column]:
     """Read the columns under a table, in the policy's order."""
     refuse_alike(section)
     columns = {name: _column(name, child, public) for name, child in _children(section)}
-    parting = [name for name, column in columns.items() if column.per_unit]
+    parting = [name for name, column in columns.items() if _parting(column)]
     if len(parting) > 1:
-        what = f"is said of two columns: {parting[0]} too"
-        why = "a unit keeps the rows of one part, and two columns could each name another."
-        unfit = Unfit(what, why, "per_unit = true for one of them", code="DPQ607")
-        raise section.child(parting[1]).refuse("per_unit", unfit)
+        first, second = (_parting(columns[name]) for name in parting[:2])
+        also = "too" if first == second else f"has {first}"
+        what = f"is said of two columns: {parting[0]} {also}"
+        why = "a table has the parts of one column, and two would each name others."
+        unfit = Unfit(what, why, f"{second} = true for one of them", code="DPQ607")
+        raise section.child(parting[1]).refuse(second, unfit)
     return columns
 
 
@@ -119,13 +121,20 @@ def _column(name: str, section: Section, public: bool) -> Column:
         section.read("grid", read_grid, None),
         longest,
         section.read("per_unit", read_flag, False),
+        section.read("parts", read_flag, False),
     )
-    if column.per_unit:
-        _refuse_no_parts(section, column)
+    key = _parting(column)
+    if key:
+        _refuse_no_parts(section, column, key)
     return column
 
 
-def _refuse_no_parts(section: Section, column: Column) -> None:
+def _parting(column: Column) -> str:
+    """Give the key that makes the values of a column parts, if one does."""
+    return "per_unit" if column.per_unit else "parts" if column.parting else ""
+
+
+def _refuse_no_parts(section: Section, column: Column, key: str) -> None:
     """Refuse to part a table by a column without a short list of exact values."""
     if column.type.kind not in _PARTING_KINDS:
         what = f"does not apply to a column of type {column.type}"
@@ -133,7 +142,7 @@ def _refuse_no_parts(section: Section, column: Column) -> None:
         remedy = "leave it out"
     elif not column.parts:
         what, why = "needs keys", "each of them is a part, and all other values are one more."
-        line = f"{{ type = {written(str(column.type))}, keys = [...], per_unit = true }}"
+        line = f"{{ type = {written(str(column.type))}, keys = [...], {key} = true }}"
         remedy = f"{toml_key(column.name)} = {line}"
     elif len(column.parts) > PARTS_MAX:
         what = f"parts a table into more than {PARTS_MAX} keys"
@@ -141,7 +150,7 @@ def _refuse_no_parts(section: Section, column: Column) -> None:
         remedy = "fewer keys, or leave it out"
     else:
         return
-    raise section.refuse("per_unit", Unfit(what, why, remedy, code="DPQ607"))
+    raise section.refuse(key, Unfit(what, why, remedy, code="DPQ607"))
 
 
 def _refuse_unmeant(section: Section, type_: Type, public: bool) -> None:

@@ -58,6 +58,8 @@ class Column:
     max_length: int = MAX_TEXT
     per_unit: bool = False
     """Whether only those rows of a unit count that have the first value among its own."""
+    parting: bool = field(default=False, repr=False)
+    """Whether its values part the rows of a unit, for queries that weigh by the table."""
 
     @property
     def parts(self) -> tuple[Value, ...]:
@@ -121,8 +123,16 @@ class Table:
 
     @property
     def parting(self) -> Column | None:
-        """The column whose values part the units of this table; at most one does."""
-        return next((column for column in self.columns.values() if column.per_unit), None)
+        """The column whose values part the units of this table, or their rows; at most one."""
+        columns = self.columns.values()
+        return next((column for column in columns if column.per_unit or column.parting), None)
+
+    @property
+    def in_one_part(self) -> bool:
+        """Whether each unit has rows of one part alone, as scans see them."""
+        column = self.parting
+        alone = self.single or self.unit is None
+        return column is not None and (column.per_unit or alone)
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,7 +229,7 @@ class Context(ABC):
 def _part(table: Table, columns: Mapping[str, Expr]) -> Code | None:
     """Give the place of a row among the parts of a table; None where a unit has one anyway."""
     column = table.parting
-    if column is None or table.unit is None or table.single:
+    if column is None or not column.per_unit or table.unit is None or table.single:
         return None
     last = len(column.parts) - 1
     return Code(columns[column.name], Fraction(1), 0, last, values=column.parts)

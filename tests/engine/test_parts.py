@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
+from itertools import product
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -67,5 +69,46 @@ def test_a_unit_keeps_the_rows_of_its_first_part(
         for engine in (*engines, *engines, *engines):  # what is asked again is kept in memory
             with engine.open(frontier.scan, receipt_for(plan), 0) as exact:
                 assert integers(exact, measure) == [whole * measure.weight.scale]
+    for engine in engines:
+        engine.close()
+
+
+@pytest.mark.parametrize("limit", [1, 3, 20])
+def test_rows_of_a_unit_in_all_parts_weigh_no_more_than_the_unit(tmp_path: Path, limit: int):
+    """Each engine gives the weight of each of 30 units in each part, and of rows above 4."""
+    order = Random(limit)
+    rows = [(u, order.choice("abx"), order.randint(0, 9)) for u in range(30) for _ in range(u)]
+    order.shuffle(rows)
+    units, places, values = zip(*rows, strict=True)
+    file = write(tmp_path / "t.parquet", unit=units, p=places, v=values, w=units)
+    columns = [
+        Column("p", TEXT, keys=("b", "a"), parting=True),
+        Column("v", INTEGER, Bounds(0, 9)),
+        Column("w", INTEGER, Bounds(0, 29)),
+    ]
+    policy = policy_of(private_table([file], columns, max_rows_contributed=limit))
+    engines = (DuckDBEngine(policy, FaultLog(None)), PythonEngine(policy, FaultLog(None)))
+    found: dict[str, list[list[int]]] = {"": [], " AND v > 4": []}
+    for more, part in product(found, "abx"):
+        query = (
+            "SELECT w, DP_COUNT(*, eps=1, weights='table') FROM t "
+            f"WHERE p = '{part}'{more} GROUP BY w"
+        )
+        plan = planned(policy, query)
+        (measure,) = plan.frontiers[0].scan.measures
+        weights = []
+        for engine in (*engines, *engines, engines[0]):
+            with engine.open(plan.frontiers[0].scan, receipt_for(plan), 0) as exact:
+                weights.append(integers(exact, measure))
+        assert weights == [weights[0]] * 5
+        found[more].append(weights[0])
+    whole = [u * min(2**32, 2**32 * limit // max(u, 1)) for u in range(30)]
+    assert [sum(parts) for parts in zip(*found[""], strict=True)] == whole
+    assert max(whole) <= limit * measure.weight.scale == limit * 2**32
+    above = [sum(parts) for parts in zip(*found[" AND v > 4"], strict=True)]
+    seen = [sum(v > 4 for of, _, v in rows if of == u) for u in range(30)]
+    assert above == [
+        n * weight // max(u, 1) for u, (n, weight) in enumerate(zip(seen, whole, strict=True))
+    ]
     for engine in engines:
         engine.close()

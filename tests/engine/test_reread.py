@@ -64,6 +64,11 @@ WINDOW = (
 )
 PAIRS = "SELECT DP_COUNT(DISTINCT unit, eps=1) FROM t GROUP BY k"
 PARTED = COUNT + "s WHERE i > 3"
+BY_TABLE = (
+    "SELECT DP_COUNT(*, eps=1, weights='table'), DP_SUM(i, eps=1, bounds=[0, 9]) "
+    "FROM t WHERE j > 2 GROUP BY k"
+)
+BY_PART = "SELECT DP_COUNT(*, eps=1, weights='table') FROM s WHERE i > 3"
 QUANTILE = "SELECT DP_MEDIAN(i, eps=1) FROM t WHERE j > 2"
 
 ROWS = [
@@ -135,6 +140,7 @@ SUMS = [
     (TABLE, r"JOIN \(VALUES", "JOIN kept1, (VALUES"),
     (TABLE, r"count\(\*\) AS n FROM ", "count(*) AS n FROM s AS "),
     (TABLE, "$", " ORDER BY random() LIMIT 1"),
+    (BY_TABLE, r"count\(\*\) AS t FROM .*?GROUP BY u", "max(n) AS t FROM r GROUP BY u"),
     (PAIRS, "GROUP BY u, cell", 'GROUP BY "unit", cell'),
     (PAIRS, r"sum\(CASE", "any_value(CASE"),
     (JOIN, "$", " UNION ALL SELECT 1, 2"),
@@ -173,7 +179,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
 
 
 @pytest.mark.parametrize(
-    "text", [TABLE, PARTED, JOIN, PUBLIC, SEMI, UNION, UNITS, WINDOW, PAIRS]
+    "text",
+    [TABLE, PARTED, JOIN, PUBLIC, SEMI, UNION, UNITS, WINDOW, PAIRS, BY_TABLE, BY_PART],
 )
 def test_a_text_is_found_right(written: Written, text: str):
     sql = written.sql(text)
@@ -189,6 +196,28 @@ def test_rows_that_are_not_those_of_the_tree_are_refused(
     rows = re.sub(find, put, sql.rows, count=1)
     assert rows != sql.rows
     changed.__dict__["rows"] = rows
+    for _, query in changed.queries():
+        with pytest.raises(InternalError):
+            Reread(start()).require(changed, query)
+
+
+@pytest.mark.parametrize(
+    ("text", "find", "put"),
+    [
+        (BY_TABLE, r"t/1\.parquet", "t/2.parquet"),  # other rows
+        (BY_TABLE, r"$", ' AND ("j" > 2)'),  # fewer rows
+        (BY_TABLE, r" WHERE .*$", ""),  # rows without a unit
+        (BY_TABLE, '"unit" AS u', '"i" AS u'),
+        (BY_PART, r" AND .*$", ""),  # all parts of a unit
+    ],
+)
+def test_weights_by_the_table_count_all_its_rows(
+    written: Written, text: str, find: str, put: str
+):
+    changed = written.sql(text)
+    table = changed.table_rows
+    changed.__dict__["table_rows"] = re.sub(find, put, table, count=1)
+    assert changed.table_rows != table
     for _, query in changed.queries():
         with pytest.raises(InternalError):
             Reread(start()).require(changed, query)

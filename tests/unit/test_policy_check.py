@@ -154,6 +154,8 @@ def test_units_with_rows_in_several_parts_are_counted(
     several = pa.table({"id": [1, 1, 1, 3, None, 3], "x": values})
     text = "2 of 2 units have rows in several parts: only those of the first count"
     assert ("warning", "x", text) in found(policy, t=several)
+    kept = private(f"x = {{ {declared}, parts = true }}")
+    assert not any("parts" in text for _, _, text in found(kept, t=several))
 
 
 def test_a_missing_column_and_a_type_that_does_not_widen_are_faults(

@@ -286,6 +286,9 @@ CASES = [
     column('type = "text", keys = ["a"], per_unit = 1', "per_unit"),
     column('type = "double", keys = [1], per_unit = true', "per_unit", "DPQ607"),
     column(f'type = "integer", keys = {[*range(256)]}, per_unit = true', "per_unit", "DPQ607"),
+    column('type = "text", parts = true', "parts", "DPQ607", "x = {"),
+    column('type = "text", keys = ["a"], parts = "a"', "parts"),
+    column('type = "decimal(3,1)", keys = [1], parts = true', "parts", "DPQ607"),
     # units
     Case(
         UNIT,
