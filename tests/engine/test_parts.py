@@ -13,9 +13,18 @@ import pytest
 
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.private import DuckDBEngine
+from dpquery.engine.duckdb.public import PublicEngine
 from dpquery.engine.python.engine import PythonEngine
+from dpquery.plan import Plan, make_plan
 from dpquery.policy.model import Bounds, Column
+from dpquery.privacy import Neighbours
+from dpquery.source import Source
+from dpquery.sql.bind import bind
+from dpquery.sql.check import check
+from dpquery.sql.parse import parse
 from dpquery.types import BOOLEAN, DATE, INTEGER, TEXT
+from tests.neighbours import drawn, save
+from tests.relations import SCHEMA, policy_over, row
 from tests.worlds import integers, planned, policy_of, private_table, receipt_for, write
 
 UNITS = [1, 1, 1, 2, 2, 3, 3, 4, None, 5]
@@ -112,3 +121,41 @@ def test_rows_of_a_unit_in_all_parts_weigh_no_more_than_the_unit(tmp_path: Path,
     ]
     for engine in engines:
         engine.close()
+
+
+CALLS = "DP_COUNT(*, eps=1, weights='table'), DP_SUM(j, eps=1, weights='table')"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT {CALLS} FROM t x JOIN regions r ON x.k = r.name WHERE r.size > 3 OR x.j > 2",
+        f"SELECT k, {CALLS}, DP_COUNT(*, eps=1) "
+        "FROM (SELECT unit, j, k, i FROM t WHERE i > 0) x "
+        "LEFT JOIN regions r ON x.k = r.name GROUP BY k",
+        "SELECT DP_MEDIAN(j, eps=1, weights='table'), DP_MEDIAN(j, eps=1) "
+        "FROM t x LEFT JOIN regions r ON x.k = r.name WHERE j < 7",
+        f"SELECT {CALLS}, DP_COUNT(DISTINCT unit, eps=1) FROM s WHERE i > 0",  # rows are cut
+    ],
+)
+def test_engines_agree_on_weights_by_the_table(tmp_path: Path, query: str):
+    order = Random(7)
+    units = {n: [[row(order) for _ in range(u % 9)] for u in range(60)] for n in "ts"}
+    loose = [row(order)]
+    paths = {n: save(units[n], loose, SCHEMA, tmp_path / n, order) for n in "ts"}
+    policy = policy_over(paths, tmp_path, Neighbours.ADD_REMOVE)
+    public, log = PublicEngine(policy), FaultLog(None)
+    duckdb, python = DuckDBEngine(policy, log, public), PythonEngine(policy, log, public)
+
+    def asked(text: str) -> Plan:
+        return make_plan(
+            check(bind(parse(Source(text)), policy, public), policy), policy, public
+        )
+
+    plan, other = asked(query), asked(query.replace(", weights='table'", ""))
+    expected = [one.given for one in drawn(python, plan)]
+    for _ in range(2):
+        assert [one.given for one in drawn(duckdb, plan)] == expected
+    assert [one.given for one in drawn(python, other)] != expected
+    duckdb.close()
+    public.close()
