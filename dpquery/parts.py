@@ -1,8 +1,9 @@
 """In which parts of a table a scan looks, by what WHERE asks of the column that parts it.
 
 A table is parted by one column. If the policy declares it `per_unit`, every scan keeps the
-rows of one part of each unit, so that a scan which asks for other parts sees no row of the
-unit: from no rows, every node of a relation over one table makes no rows.
+rows of one part of each unit, or of as many as it says, so that a scan which asks for other
+parts sees no row of the unit: from no rows, every node of a relation over one table makes no
+rows.
 
 If the policy declares it `parts`, a unit keeps all its rows, and has the share p_r of them in
 part r: these shares add up to 1. A query that weighs rows by the table and asks for the parts R
@@ -76,7 +77,7 @@ def touched(scans: Iterable[Scan], policy: Policy) -> Touched | None:
 def _apart(scan: Scan, table: Table) -> bool:
     """Say whether a unit loses in each part by its share there: all, or as rows are weighed."""
     by_table = (isinstance(measure.weight, TableWeight) for measure in scan.measures)
-    return table.in_one_part or all(by_table)
+    return table.parts_per_unit is not None or all(by_table)
 
 
 def every_part(policy: Policy) -> Iterator[Touched]:
@@ -92,7 +93,8 @@ def _touched(table: Table, column: Column, parts: Iterable[int], policy: Policy)
     names = [f"{column.name} = {_shown(value)}" for value in column.parts]
     names.append(f"any other {column.name}")
     of = f"{table.name} by {column.name}"
-    return Touched(_words(table, column, policy), tuple(parts), tuple(names), of)
+    several = table.parts_per_unit or 1
+    return Touched(_words(table, column, policy), tuple(parts), tuple(names), of, several)
 
 
 def _shown(value: object) -> str:

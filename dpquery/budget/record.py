@@ -193,7 +193,9 @@ def _charged(charge: Charge) -> str:
     events = encode(Composed(charge.events))
     if charge.touched is None:
         return events
-    return f'["within",{_json([charge.touched.column, charge.touched.parts])},{events}]'
+    touched = charge.touched
+    several = [touched.several] if touched.several > 1 else []
+    return f'["within",{_json([touched.column, touched.parts, *several])},{events}]'
 
 
 def _read(text: str) -> tuple[tuple[Event, ...], Touched | None]:
@@ -202,6 +204,9 @@ def _read(text: str) -> tuple[tuple[Event, ...], Touched | None]:
     match json.loads(text):
         case ["within", [str(column), [*parts]], list(events)]:
             touched, text = Touched(column, tuple(map(int, parts))), _json(events)
+        case ["within", [str(column), [*parts], int(several)], list(events)]:
+            touched = Touched(column, tuple(map(int, parts)), several=several)
+            text = _json(events)
     match decode(text):
         case Composed(composed):
             return composed, touched

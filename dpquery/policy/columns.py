@@ -46,6 +46,7 @@ UNCONFIRMED = "?"
 """What a draft names as the unit column, until the owner says which it is."""
 _PRIVATE_KEYS = ("bounds", "keys", "grid", "max_length", "per_unit", "parts")
 _PARTING_KINDS = frozenset({Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.DATE})
+_ALL_PARTS: int = False
 PARTS_MAX = 255
 """Values of a column that parts a table: what each part has spent stands in every charge."""
 
@@ -113,6 +114,7 @@ def _column(name: str, section: Section, public: bool) -> Column:
     bounds = section.read("bounds", partial(read_bounds, type_=type_), None)
     longest = section.read("max_length", read_count(1, TEXT_LONGEST), MAX_TEXT)
     keys = partial(read_keys, type_=type_, bounds=bounds, max_length=longest)
+    kept: int = section.read("per_unit", _read_per_unit, _ALL_PARTS)
     column = Column(
         name,
         type_,
@@ -120,13 +122,23 @@ def _column(name: str, section: Section, public: bool) -> Column:
         section.read("keys", keys, None),
         section.read("grid", read_grid, None),
         longest,
-        section.read("per_unit", read_flag, False),
+        kept,
         section.read("parts", read_flag, False),
     )
     key = _parting(column)
     if key:
         _refuse_no_parts(section, column, key)
     return column
+
+
+def _read_per_unit(value: object) -> int:
+    """Read of how many parts a unit's rows count: true is one, and false is all."""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, int) or not 1 <= value < PARTS_MAX:
+        what = f"must be true, or an integer from 1 to {PARTS_MAX - 1}, not {written(value)}"
+        raise Unfit(what, "a unit keeps the rows of so many parts.", "true")
+    return True if value == 1 else value
 
 
 def _parting(column: Column) -> str:

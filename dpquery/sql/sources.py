@@ -148,7 +148,8 @@ class Context(ABC):
         number = self.numbers()
         columns = {c.name: column_ref(c, number, span) for c in table.columns.values()}
         owners = frozenset() if table.unit is None else frozenset({fold(table.unit)})
-        scan = TableScan(span, table.name, number, _part(table, columns))
+        kept = table.parts_per_unit or 1
+        scan = TableScan(span, table.name, number, _part(table, columns), kept)
         return Derived(scan, columns, owners, table)
 
     def _cte(self, node: exp.Table) -> exp.CTE | None:

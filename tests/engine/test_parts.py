@@ -50,11 +50,21 @@ CASES = [
         [date(2020, 1, d) for d in (1, 2, 2, 3, 1, 1, 2, 2, 2, 3)],
         [1, 2, 3, 4, 6, 7, 9],
     ),
+    (
+        Column("p", TEXT, keys=("b", "c", "a"), per_unit=2),
+        ["a", "c", "b", None, "x", "", "a", "c", "b", None],
+        [1, 2, 3, 4, 5, 6, 7, 9],
+    ),
+    (
+        Column("p", INTEGER, Bounds(0, 9), keys=(9, 0), per_unit=3),
+        [5, 0, 12, 99, 9, None, 5, 0, 9, 1],
+        [0, 1, 2, 3, 4, 5, 6, 7, 9],
+    ),
 ]
 
 
 @pytest.mark.parametrize(("column", "values", "rows"), CASES)
-def test_a_unit_keeps_the_rows_of_its_first_part(
+def test_a_unit_keeps_the_rows_of_its_first_parts(
     tmp_path: Path, column: Column, values: Sequence[object], rows: Sequence[int]
 ):
     """Each row has a power of two, so that a sum says which rows are in it."""

@@ -69,6 +69,7 @@ BY_TABLE = (
     "FROM t WHERE j > 2 GROUP BY k"
 )
 BY_PART = "SELECT DP_COUNT(*, eps=1, weights='table') FROM s WHERE i > 3"
+FEW = COUNT + "q WHERE i > 3"
 QUANTILE = "SELECT DP_MEDIAN(i, eps=1) FROM t WHERE j > 2"
 
 ROWS = [
@@ -131,6 +132,16 @@ ROWS = [
     (PARTED, 'GROUP BY "unit"', 'GROUP BY "unit", "k"'),  # parts of each part
     (PARTED, ' GROUP BY "unit"', ' AND "k" IS NOT NULL GROUP BY "unit"'),  # of fewer rows
     (PARTED, r"(min.*?read_parquet\(\[.*?), .*?\]", r"\1]"),
+    (FEW, "<= 2", "<= 3"),  # more parts
+    (FEW, "<= 2", "< 2"),
+    (FEW, "PARTITION BY u ORDER BY p", "ORDER BY p"),  # of all units together
+    (FEW, "ORDER BY p", "ORDER BY p DESC"),  # the last ones
+    (FEW, "ORDER BY p", "ORDER BY u"),
+    (FEW, "row_number", "rank"),
+    (FEW, r' GROUP BY "unit"', ' AND "k" IS NOT NULL GROUP BY "unit"'),
+    (FEW, r"SELECT u, p FROM", "SELECT u, p + 1 FROM"),
+    (FEW, r"(IN \(SELECT.*?read_parquet\(\[.*?), .*?\]", r"\1]"),
+    (FEW, r"(THEN 1.* AS p FROM)", r"THEN 0 END, 3) AS p FROM"),
     (WINDOW, r'\* EXCLUDE \("1.twin"\)', "*"),
 ]
 SUMS = [
@@ -171,7 +182,7 @@ class Written:
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
     place = tmp_path_factory.mktemp("reread")
-    paths = {name: [place / name / f"{n}.parquet" for n in (1, 2)] for name in "ts"}
+    paths = {name: [place / name / f"{n}.parquet" for n in (1, 2)] for name in "tsq"}
     policy = policy_over(paths, place, Neighbours.ADD_REMOVE)
     public = PublicEngine(policy)
     yield Written(policy, public)
@@ -180,7 +191,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
 
 @pytest.mark.parametrize(
     "text",
-    [TABLE, PARTED, JOIN, PUBLIC, SEMI, UNION, UNITS, WINDOW, PAIRS, BY_TABLE, BY_PART],
+    [TABLE, PARTED, JOIN, PUBLIC, SEMI, UNION, UNITS, WINDOW, PAIRS, BY_TABLE, BY_PART, FEW],
 )
 def test_a_text_is_found_right(written: Written, text: str):
     sql = written.sql(text)

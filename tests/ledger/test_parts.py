@@ -185,6 +185,23 @@ def test_what_the_ledger_says_of_parts_is_what_is_lost(parted: World):
     assert parted.total(MENU[:4]) == parted.loss(MENU[:4]) == twice
 
 
+@pytest.fixture(scope="module", params=Neighbours)
+def in_two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
+    return world(tmp_path_factory.mktemp("two"), request.param, replace(REGION, per_unit=2))
+
+
+def test_no_sequence_tells_more_of_a_unit_of_two_parts_than_the_ledger_says(in_two: World):
+    for asked in sequences(MENU, ON_PARTS, 2):
+        assert in_two.loss(asked) <= in_two.total(asked), asked
+
+
+def test_the_two_largest_parts_are_lost_by_a_unit_that_has_both(in_two: World):
+    """Of three parts it keeps two; replaced, they are those of both units."""
+    absent = in_two.policy.neighbours is Neighbours.ADD_REMOVE
+    assert in_two.loss(ON_PARTS) == (2 if absent else Fraction(11, 4))
+    assert in_two.total(ON_PARTS) == in_two.loss(ON_PARTS)
+
+
 def test_the_largest_part_alone_is_too_little_where_units_keep_all_rows(
     tmp_path: Path, parted: World
 ):

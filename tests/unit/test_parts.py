@@ -206,6 +206,8 @@ def test_a_policy_that_parts_units_otherwise_has_parts_of_its_own():
         policy(replace(REGION, keys=("S", "N", "W"))),
         policy(replace(REGION, max_length=1)),
         policy(OF_TABLE),
+        policy(replace(REGION, per_unit=2)),
+        policy(replace(REGION, per_unit=3)),
         policy(replace(OF_TABLE, max_length=1)),
         policy(Column("v", INTEGER, keys=(1,), per_unit=True)),
         policy_of(private_table([Path("u.parquet")], [*OTHERS, REGION])),
@@ -302,6 +304,30 @@ def test_rows_weighed_by_the_table_share_the_budget_by_their_part(place: Path):
         session.sql(f"{SHARED} t WHERE region = 'N'")  # a repeat
         with pytest.raises(BudgetRefused):
             session.sql(f"{COUNT} t WHERE region = 'N'")  # another question
+
+
+def test_a_unit_that_keeps_two_parts_loses_on_two(place: Path):
+    text = POLICY.replace("per_unit = true", "per_unit = 2")
+    (place / "policy.toml").write_text(text, "utf-8")
+    with dpquery.connect(place / "policy.toml") as session:
+        told = str(session.explain(f"{COUNT} t WHERE region = 'N'"))
+        assert "charged on   region = 'N': 1 of 3 parts of t by region, 2 of a unit" in told
+        for region, epsilon in (("N", "0.5"), ("S", "0.25"), ("W", "0.5")):
+            session.sql(f"{COUNT.replace('1', epsilon)} t WHERE region = '{region}'")
+        assert session.budget.spent.epsilon == 1
+        with pytest.raises(BudgetRefused):
+            session.sql(f"{COUNT.replace('1', '0.1')} t WHERE region = 'W'")
+        session.sql(f"{COUNT.replace('1', '0.25')} t WHERE region = 'S'")
+        assert session.budget.spent.epsilon == 1
+    assert load_policy(place / "policy.toml").tables["t"].parts_per_unit == 2
+
+
+def test_one_part_may_be_written_as_a_number(place: Path):
+    """It is the same column in the ledger."""
+    of = [load_policy(place / "policy.toml")]
+    (place / "policy.toml").write_text(POLICY.replace("= true", "= 1"), "utf-8")
+    of.append(load_policy(place / "policy.toml"))
+    assert len({part.column for one in of for part in every_part(one)}) == 1
 
 
 def test_a_stream_is_charged_on_all_parts_for_its_later_questions(session: Session):

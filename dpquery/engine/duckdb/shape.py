@@ -144,7 +144,7 @@ class Shape:
             insist(source["function"] == wanted, f"the files of {table.name}")
         asked = _conditions(node)
         if table.unit is not None and not held:
-            asked = require_counted(asked, table.unit, scan.part, source)
+            asked = require_counted(asked, table.unit, scan, source)
         allowed = frozenset(names | ({unit} if unit is not None else set()))
         require_expression(asked, allowed, ROW_FUNCTIONS)
         return allowed
