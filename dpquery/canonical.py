@@ -66,6 +66,8 @@ class Writer:
                 continue
             if isinstance(part, Code) and one.name == "search":
                 continue  # which search found the ends says nothing: they are written
+            if isinstance(part, TableScan) and one.name == "kept" and value == 1:
+                continue  # written as before there could be more: what was paid for is found
             numbered = isinstance(part, _NUMBERED) and one.name == "number"
             if numbered or (isinstance(part, ColumnRef) and one.name == "of"):
                 value = self._numbers.setdefault(value, len(self._numbers))

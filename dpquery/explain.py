@@ -240,7 +240,8 @@ def _limit(measure: Measure, call: Call, groups: int | None) -> str:
     limit, options = measure.weight.limit, call.options
     if not isinstance(measure, CountUnits | UnitTotals):
         whose = "policy" if options.max_rows_contributed is None else "query"
-        return f"k = {limit} rows of a unit in full (from the {whose})"
+        among = ", of all its rows in the table" if options.of_table else ""
+        return f"k = {limit} rows of a unit in full (from the {whose}){among}"
     whose = "from the query"
     if options.max_groups_contributed is None:
         asked = options.max_rows_contributed is not None

@@ -48,6 +48,7 @@ from dpquery.measures import (
     Measure,
     Requested,
     SumCodes,
+    TableWeight,
     UnitTotals,
     Weight,
     code_in,
@@ -98,6 +99,7 @@ __all__ = [
     "Scan",
     "SumCodes",
     "TableScan",
+    "TableWeight",
     "UnitTotals",
     "Weight",
     "Widen",
@@ -146,6 +148,9 @@ class Options:
     """How many values are shown at most."""
     left_out: Fraction | None = None
     """What more is spent to say how much is left out."""
+    of_table: bool = False
+    """Whether a unit's weight is shared among all its rows in the table, before WHERE."""
+    weights_span: Span | None = None
     rho: Fraction | None = None
     """Asked for in place of epsilon, which is what it comes to once the plan converts it."""
 
@@ -351,7 +356,7 @@ def outline(scan: Scan) -> Scan:
 
 
 def _outline(measure: Measure) -> Measure:
-    weight = Weight(measure.weight.limit)
+    weight = replace(measure.weight, scale=1)
     if isinstance(measure, SumCodes | Histogram) and measure.code.search is not None:
         code = replace(measure.code, grid=Fraction(1), low=0, high=0, origin=0)
         return replace(measure, weight=weight, code=code)

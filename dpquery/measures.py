@@ -21,6 +21,7 @@ __all__ = [
     "Measure",
     "Requested",
     "SumCodes",
+    "TableWeight",
     "UnitTotals",
     "Weight",
     "code_in",
@@ -48,6 +49,15 @@ class Weight:
     def plain(self) -> bool:
         """Whether every row counts 1."""
         return self.scale == 1
+
+
+@dataclass(frozen=True, slots=True)
+class TableWeight(Weight):
+    """How rows are weighted where n counts all rows of the unit in the table, before WHERE.
+
+    The rows that a query sees then weigh no more than their share of `total`: of a unit with
+    n rows, m of them weigh m floor(scale * min(1, limit / n)) <= total * m / n together.
+    """
 
 
 @dataclass(frozen=True, slots=True)

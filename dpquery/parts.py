@@ -1,8 +1,19 @@
 """In which parts of a table a scan looks, by what WHERE asks of the column that parts it.
 
-A table is parted by a column that the policy declares `per_unit`. Every scan keeps the rows of
-one part of each unit, so that a scan which asks for other parts sees no row of the unit: from
-no rows, every node of a relation over one table makes no rows.
+A table is parted by one column. If the policy declares it `per_unit`, every scan keeps the
+rows of one part of each unit, or of as many as it says, so that a scan which asks for other
+parts sees no row of the unit: from no rows, every node of a relation over one table makes no
+rows.
+
+If the policy declares it `parts`, a unit keeps all its rows, and has the share p_r of them in
+part r: these shares add up to 1. A query that weighs rows by the table and asks for the parts R
+sees no more of the unit's weight than the sum of p_r over R, whatever limit and scale it has;
+its mechanisms are such that it loses no more than this share of its charge (`weighing.py`). So
+with b_r for what was charged on part r, the unit loses at most the sum of p_r b_r, which is a
+mean: at most the largest b_r, as if it had one part alone. Where it is replaced by a unit with
+the shares q_r, a charge on part r costs the larger of p_r and q_r; no such share is above 1 and
+they add up to 2 at most, so that the two largest b_r bound the sum. What weighs otherwise is
+charged on all.
 
 Looked for are conditions that hold for all rows at once: what stands between outer ANDs, over
 the column as the table has it. All else, an OR or a value that is computed, leaves out no part.
@@ -15,7 +26,7 @@ from hashlib import sha256
 
 from dpquery.budget.parts import EVERYBODY, Touched
 from dpquery.expr import ColumnRef, Compare, Comparison, Expr, In, Literal, Not
-from dpquery.ir import Scan
+from dpquery.ir import Scan, TableWeight
 from dpquery.policy.model import Column, Policy, Table
 from dpquery.policy.places import place_of
 from dpquery.relations import (
@@ -53,7 +64,7 @@ def touched(scans: Iterable[Scan], policy: Policy) -> Touched | None:
         read = tables_of(scan.relation)
         table = policy.tables[read[0].table]
         column = table.parting
-        if len(read) > 1 or column is None:
+        if len(read) > 1 or column is None or not _apart(scan, table):
             return EVERYBODY
         parted[table.name] = (table, column)
         found |= _asked(scan.relation, column)[0]
@@ -61,6 +72,12 @@ def touched(scans: Iterable[Scan], policy: Policy) -> Touched | None:
         return EVERYBODY
     ((table, column),) = parted.values()
     return _touched(table, column, sorted(found), policy)
+
+
+def _apart(scan: Scan, table: Table) -> bool:
+    """Say whether a unit loses in each part by its share there: all, or as rows are weighed."""
+    by_table = (isinstance(measure.weight, TableWeight) for measure in scan.measures)
+    return table.parts_per_unit is not None or all(by_table)
 
 
 def every_part(policy: Policy) -> Iterator[Touched]:
@@ -76,7 +93,8 @@ def _touched(table: Table, column: Column, parts: Iterable[int], policy: Policy)
     names = [f"{column.name} = {_shown(value)}" for value in column.parts]
     names.append(f"any other {column.name}")
     of = f"{table.name} by {column.name}"
-    return Touched(_words(table, column, policy), tuple(parts), tuple(names), of)
+    several = table.parts_per_unit or 1
+    return Touched(_words(table, column, policy), tuple(parts), tuple(names), of, several)
 
 
 def _shown(value: object) -> str:

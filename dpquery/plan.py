@@ -27,6 +27,7 @@ from dpquery.ir import (
     Frontier,
     Measure,
     Scan,
+    TableWeight,
     UnitTotals,
     value_in,
 )
@@ -37,6 +38,7 @@ from dpquery.privacy import Loss
 from dpquery.searches import Kept, Search, Searches, kept_note, nothing_kept, planned
 from dpquery.source import Source, Span
 from dpquery.types import Type
+from dpquery.weighing import require_shares
 from dpquery.zcdp import epsilon_above
 
 __all__ = [
@@ -156,6 +158,8 @@ def _frontier(
     releases = tuple(
         PlannedRelease(call.column, call, planned(call, facts)) for call in frontier.calls
     )
+    for one in releases:
+        require_shares(one.call, one.release, frontier.relation)
     scan = Scan(frontier.relation, contribution, measures_of(releases), frontier.keys)
     return FrontierPlan(scan, releases)
 
@@ -256,11 +260,18 @@ def _notes(scan: Scan) -> Iterator[str]:
     told = [m.weight.limit for m in scan.measures if value_in(m) is not None]
     others = [m for m in scan.measures if value_in(m) is None]
     groups = [m.weight.limit for m in others if isinstance(m, CountUnits | UnitTotals)]
-    rows = [m.weight.limit for m in others if not isinstance(m, CountUnits | UnitTotals)]
-    if rows:
+    rows = [m.weight for m in others if not isinstance(m, CountUnits | UnitTotals)]
+    of_table = [weight.limit for weight in rows if isinstance(weight, TableWeight)]
+    seen = [weight.limit for weight in rows if not isinstance(weight, TableWeight)]
+    if seen:
         yield (
-            f"each {unit} counts for at most {_limits(rows, 'row')} "
+            f"each {unit} counts for at most {_limits(seen, 'row')} "
             "(max_rows_contributed); further rows share that weight"
+        )
+    if of_table:
+        yield (
+            f"each {unit} counts for at most {_limits(of_table, 'row')} of the table "
+            "(weights='table'); all its rows there share that weight"
         )
     if groups and scan.keys:
         yield (

@@ -55,11 +55,13 @@ class TableScan:
     table: str
     number: int = 0
     part: Code | None = None
-    """The place of a row among the parts of the table, where a unit keeps one part alone.
+    """The place of a row among the parts of the table, where a unit keeps a few parts alone.
 
-    That is its first one, of all its rows, before any other node sees them. What has no place
-    is one more part, and the last.
+    Those are its first ones, of all its rows, before any other node sees them. What has no
+    place is one more part, and the last.
     """
+    kept: int = 1
+    """How many of its parts a unit keeps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ SAID = {
     "a name that the function takes; see functions.md; each once": [
         *["eps"] * 8,
         *("epsilon", "bounds", "max_rows_contributed", "mechanism", "delta"),
-        *("max_groups_contributed", "contribution_bounds_per_group"),
+        *("max_groups_contributed", "contribution_bounds_per_group", "weights"),
     ],
     "a name under Functions of rows in functions.md, DATE_PART or IFNULL": [
         *(name for f in rowfunctions.ALL if f.written for name in (f.name, *f.aliases)),

@@ -45,6 +45,7 @@ COLUMNS = (
     Column("k", TEXT, keys=("a", "b", "abc"), max_length=3),
     Column("c", DATE, Bounds(date(2020, 1, 1), date(2020, 3, 31))),
 )
+_PARTS = {("s", "k"): True, ("q", "k"): 2}
 _CELLS: dict[str, list[object]] = {
     "i": [-(2**31), -6, -1, 0, 1, 7, 101],
     "j": [-(2**63), -1, 0, 1, 2, 9, 2**63 - 1],
@@ -69,7 +70,7 @@ def row(random: Random) -> Row:
 def policy_over(paths: dict[str, list[Path]], place: Path, neighbours: Neighbours) -> Policy:
     """Give a policy over tables that share their units, and regions.
 
-    In o a unit has one row; in s those of one part alone count.
+    In o a unit has one row; in s those of one part alone count, and in q of two.
     """
     pq.write_table(pa.table(_REGIONS), place / "regions.parquet")
     tables = {
@@ -77,7 +78,7 @@ def policy_over(paths: dict[str, list[Path]], place: Path, neighbours: Neighbour
             name,
             Files(tuple(files)),
             (),
-            {c.name: replace(c, per_unit=(name, c.name) == ("s", "k")) for c in COLUMNS},
+            {c.name: replace(c, per_unit=_PARTS.get((name, c.name), False)) for c in COLUMNS},
             "unit",
             INTEGER,
             single=name == "o",

@@ -271,6 +271,14 @@ def _per_group(call: str) -> list[str]:
     return [f"{bounds}{limit}" for bounds in totals for limit in ("", _GROUPS)]
 
 
+def _weighs(call: str) -> bool:
+    """Say whether a call can weigh rows by the table."""
+    if call.startswith(("MEDIAN", "QUANTILE")):
+        return ", [" not in call.partition(", bounds=")[0]
+    added = call.startswith(("COUNT", "SUM", "AVG", "MEAN", "PROPORTION", "VAR", "STDDEV"))
+    return added and not any(told in call for told in ("(DISTINCT", "gaussian", "per_group"))
+
+
 _GROUPS = ", max_groups_contributed=2"
 
 
@@ -279,6 +287,8 @@ def _calls(draw: st.DrawFn) -> str:
     kind = draw(st.integers(0, 7))
     call = _ranked(draw) if kind < 2 else _chosen(draw) if kind < 4 else _additive(draw)
     limit = draw(st.sampled_from([*_LIMITS, *_per_group(call)]))
+    if _weighs(call + limit) and draw(st.booleans()):
+        limit += ", weights='table'"
     kept = draw(st.just("") | st.builds(" FILTER (WHERE {})".format, CONDITIONS))
     return f"DP_{call}, eps=0.1{limit}){kept}"
 

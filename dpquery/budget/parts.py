@@ -3,12 +3,15 @@
 A table is parted by a column of which every unit has one value, since scans keep no other rows
 of it. A charge on one part moves nothing when a unit of another part is added or removed. So a
 unit loses what was charged on its own part, and what was charged on all: the most that anybody
-loses is the largest sum over the parts, and not the sum of all.
+loses is the largest sum over the parts, and not the sum of all. Where scans keep rows of up to
+g parts of each unit, it loses what was charged on these, at most the sum of the g largest.
 
 * A charge is on the parts of one column. Columns of several tables part units in several ways,
   and a unit has a part in each: the largest sums of all columns add up.
 * Where a unit is replaced by another, both lose: one leaves a part, the other enters another.
-  There the two largest sums of a column add up, and a charge on several parts is on all.
+  There the two largest sums of a column add up, or 2 g: what is charged on a part can move if
+  either unit has it. As soon as two sums add up, a charge on several parts, which a unit loses
+  once even if it has them all, is on all.
 * A unit keeps its part while the data and the policy's words on the column are the same. So
   sums are kept by these words; when a new version of the data begins, the largest of them are
   what every unit may have lost, and parts begin at nothing.
@@ -23,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import lru_cache
 
 from dpquery.budget.accountant import NOTHING, Spent
 from dpquery.privacy import Loss, Neighbours
@@ -56,6 +59,8 @@ class Touched:
     """What all parts of the column are called, for messages."""
     of: str = field(default="", compare=False)
     """What the column and its table are called, for messages."""
+    several: int = 1
+    """How many parts one unit can have."""
 
     @property
     def whole(self) -> bool:
@@ -66,7 +71,8 @@ class Touched:
     def told(self) -> str:
         """Say which parts of how many they are."""
         many = "all" if self.whole else f"{len(self.parts)} of"
-        return f"{many} {len(self.names)} parts of {self.of}"
+        each = "" if self.several == 1 else f", {self.several} of a unit at most"
+        return f"{many} {len(self.names)} parts of {self.of}{each}"
 
     @property
     def named(self) -> str:
@@ -97,7 +103,12 @@ class Counting:
         """Give the parts that a charge is kept under; None where it is kept under none."""
         if touched is None or not touched.parts or touched.whole:
             return None
-        return None if self.pairs and len(touched.parts) > 1 else touched
+        alone = self.apart(touched.several) == 1
+        return touched if alone or len(touched.parts) == 1 else None
+
+    def apart(self, several: int) -> int:
+        """Give in how many parts neighbours can differ, where a unit can have several."""
+        return 2 * several if self.pairs else several
 
 
 EITHER = Counting()
@@ -110,12 +121,17 @@ class Parted:
 
     version: int = 0
     columns: Mapping[str, Mapping[int, Spent]] = field(default_factory=dict)
+    several: Mapping[str, int] = field(default_factory=dict)
+    """By column, how many parts one unit can have, where that is more than one."""
 
     def plus(self, spent: Spent, version: int, touched: Touched) -> Parted:
         """Add a charge on some parts, in the version that these are of."""
         before = self.columns.get(touched.column, {})
         added = {part: before.get(part, NOTHING) + spent for part in touched.parts}
-        return Parted(version, {**self.columns, touched.column: {**before, **added}})
+        columns = {**self.columns, touched.column: {**before, **added}}
+        several = max(touched.several, self.several.get(touched.column, 1))
+        more = {touched.column: several} if several > 1 else {}
+        return Parted(version, columns, {**self.several, **more})
 
     def most(self, counting: Counting, touched: Touched | None = EVERYBODY) -> Spent:
         """Give the most that a unit has lost, of those that may be in the parts touched."""
@@ -124,7 +140,11 @@ class Parted:
             kept = None  # units may have moved since
         return sum(
             (
-                _most(sums, counting, kept if kept and kept.column == column else None)
+                _most(
+                    sums,
+                    counting.apart(self.several.get(column, 1)),
+                    kept if kept and kept.column == column else None,
+                )
                 for column, sums in self.columns.items()
             ),
             NOTHING,
@@ -133,7 +153,11 @@ class Parted:
     def listed(self) -> list[object]:
         """Give the numbers, exactly, as texts."""
         columns = [
-            [column, [[part, *texts(spent)] for part, spent in sorted(sums.items())]]
+            [
+                column,
+                [[part, *texts(spent)] for part, spent in sorted(sums.items())],
+                *([self.several[column]] if column in self.several else []),
+            ]
             for column, sums in sorted(self.columns.items())
         ]
         return [self.version, columns]
@@ -147,7 +171,8 @@ class Parted:
         """
         match listed:
             case [int(version), [_, *_] as columns]:
-                return cls(version, dict(map(_column, columns)))
+                several = {name: most for name, most in map(_several, columns) if most > 1}
+                return cls(version, dict(map(_column, columns)), several)
         raise ValueError("not the parts of a ledger")
 
 
@@ -156,8 +181,17 @@ NO_PARTS = Parted()
 
 def _column(part: object) -> tuple[str, dict[int, Spent]]:
     match part:
-        case [str(column), [_, *_] as sums]:
+        case [str(column), [_, *_] as sums, *_]:
             return column, dict(map(_sum, sums))
+    raise ValueError("not the parts of a ledger")
+
+
+def _several(part: object) -> tuple[str, int]:
+    match part:
+        case [str(column), _]:
+            return column, 1
+        case [str(column), _, int(several)]:
+            return column, several
     raise ValueError("not the parts of a ledger")
 
 
@@ -168,33 +202,30 @@ def _sum(part: object) -> tuple[int, Spent]:
     raise ValueError("not the parts of a ledger")
 
 
-def _most(sums: Mapping[int, Spent], counting: Counting, kept: Touched | None) -> Spent:
-    """Give the most that is spent on one part among some, and where two differ, on two."""
-    within = [sums.get(part, NOTHING) for part in kept.parts] if kept else list(sums.values())
-    if not counting.pairs:
-        return reduce(_larger, within, NOTHING)
-    if kept:
-        others = (spent for part, spent in sums.items() if part not in kept.parts)
-        return within[0] + reduce(_larger, others, NOTHING)
-    return _two_largest(within)
+def _most(sums: Mapping[int, Spent], apart: int, kept: Touched | None) -> Spent:
+    """Give the most that is spent on the parts that neighbours differ in, one among some."""
+    if kept is None or (apart > 1 and len(kept.parts) > 1):
+        return _largest(sums.values(), apart)
+    within = _largest((sums.get(part, NOTHING) for part in kept.parts), 1)
+    if apart == 1:
+        return within
+    others = (spent for part, spent in sums.items() if part not in kept.parts)
+    return within + _largest(others, apart - 1)
 
 
-def _larger(one: Spent, other: Spent) -> Spent:
-    """Give the larger of each number: what bounds both."""
-    epsilon = max(one.loss.epsilon, other.loss.epsilon)
-    loss = Loss(epsilon, max(one.loss.delta, other.loss.delta))
-    return Spent(loss, max(one.rho, other.rho), one.summed and other.summed)
-
-
-def _two_largest(sums: Iterable[Spent]) -> Spent:
-    """Give the two largest of each number, added up: what bounds any two."""
+def _largest(sums: Iterable[Spent], most: int) -> Spent:
+    """Give the largest of each number, added up: what bounds any so many."""
     found = list(sums)
 
-    def two(numbers: Iterable[Fraction]) -> Fraction:
-        return sum(sorted(numbers)[-2:], Fraction(0))
+    def largest(numbers: Iterable[Fraction]) -> Fraction:
+        return sum(sorted(numbers)[-most:], Fraction(0))
 
-    epsilon, delta = two(s.loss.epsilon for s in found), two(s.loss.delta for s in found)
-    return Spent(Loss(epsilon, delta), two(s.rho for s in found), all(s.summed for s in found))
+    epsilon, delta = (
+        largest(s.loss.epsilon for s in found),
+        largest(s.loss.delta for s in found),
+    )
+    rho = largest(s.rho for s in found)
+    return Spent(Loss(epsilon, delta), rho, all(s.summed for s in found))
 
 
 def texts(spent: Spent) -> tuple[str, str, str, bool]:

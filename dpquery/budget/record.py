@@ -155,7 +155,8 @@ class Wording(NamedTuple):
         """Write it under the parts that it is kept under, if any."""
         if kept is None:
             return self
-        parts = _json([kept.column, kept.parts])
+        several = [kept.several] if kept.several > 1 else []
+        parts = _json([kept.column, kept.parts, *several])
         return self._replace(events=f'["within",{parts},{self.events}]')
 
 
@@ -235,6 +236,9 @@ def _read(text: str) -> tuple[tuple[Event, ...], Touched | None]:
     match json.loads(text):
         case ["within", [str(column), [*parts]], list(events)]:
             touched, text = Touched(column, tuple(map(int, parts))), _json(events)
+        case ["within", [str(column), [*parts], int(several)], list(events)]:
+            touched = Touched(column, tuple(map(int, parts)), several=several)
+            text = _json(events)
     match decode(text):
         case Composed(composed):
             return composed, touched

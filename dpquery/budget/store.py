@@ -31,10 +31,10 @@ from dpquery.types import Interval
 
 __all__ = ["Store", "first_meta"]
 
-_FORMAT = "4"
+_FORMAT = "5"
 """2: totals have a rho, and there are events of bounded range. 3: orders stand among
 charges, so that a version which would not obey them opens no such ledger. 4: charges can be
-on some parts of the units, and totals have these."""
+on some parts of the units, and totals have these. 5: a unit can have several parts."""
 
 _TOTALS = """
     SELECT (SELECT totals FROM charges ORDER BY sequence DESC LIMIT 1),
@@ -165,7 +165,7 @@ class Store:
             if meta.get("format") == "1":
                 raise outdated(self.path)
             if (
-                meta.get("format") not in {"2", "3", _FORMAT}
+                meta.get("format") not in {"2", "3", "4", _FORMAT}
                 or meta.get("accountant") not in ACCOUNTANTS
             ):
                 raise unknown_format(self.path)

@@ -24,6 +24,7 @@ from dpquery.ir import (
     Histogram,
     Measure,
     Scalar,
+    TableWeight,
     Weight,
 )
 from dpquery.mechanisms.exponential import Integers
@@ -43,6 +44,7 @@ __all__ = [
     "MECHANISM",
     "MECHANISM_ALIASES",
     "SMOOTH",
+    "WEIGHTS",
     "Argument",
     "DPFunction",
     "Facts",
@@ -98,6 +100,11 @@ SMOOTH = Parameter(
     "how far from a value of the right rank all are as good, as in rho_smooth=100; "
     "for mechanism='inverse_sensitivity'",
 )
+WEIGHTS = Parameter(
+    "weights",
+    "among which rows a unit shares its weight: weights='table' for all that it has in the "
+    "table, before WHERE; otherwise those that the query sees",
+)
 MECHANISM_ALIASES = {
     "recexp": "recursive",
     "indexp": "independent",
@@ -106,7 +113,7 @@ MECHANISM_ALIASES = {
     "qexp": "exponential",
 }
 """Names under which mechanisms are known elsewhere."""
-COMMON = (EPS, DELTA, MAX_ROWS, MECHANISM, RHO)
+COMMON = (EPS, DELTA, MAX_ROWS, MECHANISM, RHO, WEIGHTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +177,10 @@ class Facts:
             if scale <= LEAST_SCALE:
                 raise _too_large(call)
             scale //= 2
-        return Weight(limit, scale)
+        return (TableWeight if self._of_table(call) else Weight)(limit, scale)
+
+    def _of_table(self, call: Call) -> bool:
+        return self.weighted and call.options.of_table
 
     def cell_weight(self, call: Call) -> Weight:
         """Give weights for a histogram, whose sums are computed in 62 bits."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar, runtime_checkable
 
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, listed
@@ -138,7 +138,7 @@ def weight_for(call: Call, facts: Facts, denominator: int) -> Weight:
     while not weight.plain and weight.scale > LEAST_SCALE:
         if denominator * most_weight(weight) < NARROW:
             break
-        weight = Weight(weight.limit, weight.scale // 2)
+        weight = replace(weight, scale=weight.scale // 2)
     return weight
 
 

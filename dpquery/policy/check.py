@@ -89,7 +89,7 @@ def _check(table: Table) -> list[Finding]:
             if table.unit in sound:
                 _check_unit(visit, table.unit)
             column = table.parting
-            if table.unit in sound and column is not None and column.name in sound:
+            if table.unit in sound and column is not None and _cut(column, sound):
                 _check_parts(visit, table.unit, column)
     except (pa.ArrowException, OSError):
         visit.add(Severity.FAULT, None, "a file cannot be read")
@@ -245,8 +245,13 @@ def _units(batches: list[pa.RecordBatch], unit: str) -> pa.ChunkedArray:
     return pa.chunked_array([pc.cast(batch.column(unit), type_) for batch in batches], type_)
 
 
+def _cut(column: Column, sound: list[str]) -> bool:
+    """Say whether units lose rows by a column that can be read."""
+    return bool(column.per_unit) and column.name in sound
+
+
 def _check_parts(visit: _Visit, unit: str, column: Column) -> None:
-    """Say of how many units some rows do not count: those beyond the first of their parts."""
+    """Say of how many units some rows do not count: those beyond the first parts."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -256,12 +261,14 @@ def _check_parts(visit: _Visit, unit: str, column: Column) -> None:
         {"unit": _units(batches, unit), "place": pa.chunked_array(places, pa.int32())}
     )
     rows = rows.filter(pc.is_valid(rows["unit"]))
-    units = rows.group_by("unit").aggregate([("place", "min"), ("place", "max")])
-    several = int(pc.sum(pc.not_equal(units["place_min"], units["place_max"])).as_py() or 0)
-    if several:
+    units = rows.group_by("unit").aggregate([("place", "count_distinct")])
+    kept = int(column.per_unit)
+    beyond = int(pc.sum(pc.greater(units["place_count_distinct"], kept)).as_py() or 0)
+    if beyond:
+        many, first = ("several", "") if kept == 1 else (f"more than {kept}", f" {kept}")
         text = (
-            f"{several} of {units.num_rows} units have rows in several parts: "
-            "only those of the first count"
+            f"{beyond} of {units.num_rows} units have rows in {many} parts: "
+            f"only those of the first{first} count"
         )
         visit.add(Severity.WARNING, column.name, text)
 

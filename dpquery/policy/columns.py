@@ -44,8 +44,9 @@ UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT})
 """Types whose values are equal exactly or not at all."""
 UNCONFIRMED = "?"
 """What a draft names as the unit column, until the owner says which it is."""
-_PRIVATE_KEYS = ("bounds", "keys", "grid", "max_length", "per_unit")
+_PRIVATE_KEYS = ("bounds", "keys", "grid", "max_length", "per_unit", "parts")
 _PARTING_KINDS = frozenset({Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.DATE})
+_ALL_PARTS: int = False
 PARTS_MAX = 255
 """Values of a column that parts a table: what each part has spent stands in every charge."""
 
@@ -54,12 +55,14 @@ def read_columns(section: Section, *, public: bool) -> dict[str, Column]:
     """Read the columns under a table, in the policy's order."""
     refuse_alike(section)
     columns = {name: _column(name, child, public) for name, child in _children(section)}
-    parting = [name for name, column in columns.items() if column.per_unit]
+    parting = [name for name, column in columns.items() if _parting(column)]
     if len(parting) > 1:
-        what = f"is said of two columns: {parting[0]} too"
-        why = "a unit keeps the rows of one part, and two columns could each name another."
-        unfit = Unfit(what, why, "per_unit = true for one of them", code="DPQ607")
-        raise section.child(parting[1]).refuse("per_unit", unfit)
+        first, second = (_parting(columns[name]) for name in parting[:2])
+        also = "too" if first == second else f"has {first}"
+        what = f"is said of two columns: {parting[0]} {also}"
+        why = "a table has the parts of one column, and two would each name others."
+        unfit = Unfit(what, why, f"{second} = true for one of them", code="DPQ607")
+        raise section.child(parting[1]).refuse(second, unfit)
     return columns
 
 
@@ -111,6 +114,7 @@ def _column(name: str, section: Section, public: bool) -> Column:
     bounds = section.read("bounds", partial(read_bounds, type_=type_), None)
     longest = section.read("max_length", read_count(1, TEXT_LONGEST), MAX_TEXT)
     keys = partial(read_keys, type_=type_, bounds=bounds, max_length=longest)
+    kept: int = section.read("per_unit", _read_per_unit, _ALL_PARTS)
     column = Column(
         name,
         type_,
@@ -118,14 +122,31 @@ def _column(name: str, section: Section, public: bool) -> Column:
         section.read("keys", keys, None),
         section.read("grid", read_grid, None),
         longest,
-        section.read("per_unit", read_flag, False),
+        kept,
+        section.read("parts", read_flag, False),
     )
-    if column.per_unit:
-        _refuse_no_parts(section, column)
+    key = _parting(column)
+    if key:
+        _refuse_no_parts(section, column, key)
     return column
 
 
-def _refuse_no_parts(section: Section, column: Column) -> None:
+def _read_per_unit(value: object) -> int:
+    """Read of how many parts a unit's rows count: true is one, and false is all."""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, int) or not 1 <= value < PARTS_MAX:
+        what = f"must be true, or an integer from 1 to {PARTS_MAX - 1}, not {written(value)}"
+        raise Unfit(what, "a unit keeps the rows of so many parts.", "true")
+    return True if value == 1 else value
+
+
+def _parting(column: Column) -> str:
+    """Give the key that makes the values of a column parts, if one does."""
+    return "per_unit" if column.per_unit else "parts" if column.parting else ""
+
+
+def _refuse_no_parts(section: Section, column: Column, key: str) -> None:
     """Refuse to part a table by a column without a short list of exact values."""
     if column.type.kind not in _PARTING_KINDS:
         what = f"does not apply to a column of type {column.type}"
@@ -133,7 +154,7 @@ def _refuse_no_parts(section: Section, column: Column) -> None:
         remedy = "leave it out"
     elif not column.parts:
         what, why = "needs keys", "each of them is a part, and all other values are one more."
-        line = f"{{ type = {written(str(column.type))}, keys = [...], per_unit = true }}"
+        line = f"{{ type = {written(str(column.type))}, keys = [...], {key} = true }}"
         remedy = f"{toml_key(column.name)} = {line}"
     elif len(column.parts) > PARTS_MAX:
         what = f"parts a table into more than {PARTS_MAX} keys"
@@ -141,7 +162,7 @@ def _refuse_no_parts(section: Section, column: Column) -> None:
         remedy = "fewer keys, or leave it out"
     else:
         return
-    raise section.refuse("per_unit", Unfit(what, why, remedy, code="DPQ607"))
+    raise section.refuse(key, Unfit(what, why, remedy, code="DPQ607"))
 
 
 def _refuse_unmeant(section: Section, type_: Type, public: bool) -> None:

@@ -56,8 +56,13 @@ class Column:
     grid: Fraction | None = None
     """Step of a double's grid where the policy states one."""
     max_length: int = MAX_TEXT
-    per_unit: bool = False
-    """Whether only those rows of a unit count that have the first value among its own."""
+    per_unit: int = False
+    """Of how many of its own values a unit's rows count, the first ones; false: of all.
+
+    One is `True`, as what names a column in a ledger has it.
+    """
+    parting: bool = field(default=False, repr=False)
+    """Whether its values part the rows of a unit, for queries that weigh by the table."""
 
     @property
     def parts(self) -> tuple[Value, ...]:
@@ -121,8 +126,17 @@ class Table:
 
     @property
     def parting(self) -> Column | None:
-        """The column whose values part the units of this table; at most one does."""
-        return next((column for column in self.columns.values() if column.per_unit), None)
+        """The column whose values part the units of this table, or their rows; at most one."""
+        columns = self.columns.values()
+        return next((column for column in columns if column.per_unit or column.parting), None)
+
+    @property
+    def parts_per_unit(self) -> int | None:
+        """Of how many parts a unit has rows, as scans see them; None where it can be any."""
+        column = self.parting
+        if column is None:
+            return None
+        return 1 if self.single or self.unit is None else int(column.per_unit) or None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from dpquery import rowfunctions
 from dpquery.functions import ALL, find
-from dpquery.functions.base import Argument, DPFunction
+from dpquery.functions.base import WEIGHTS, Argument, DPFunction
 from dpquery.functions.keys import KEYS
 from dpquery.shell.known import Column, Known, signature
 from dpquery.shell.place import Place, Word, place_of, words_of
@@ -38,6 +38,8 @@ _JOINING = ("AND", "OR")
 _COMPARING = ("IN", "BETWEEN", "IS NULL", "IS NOT NULL", "NOT IN")
 _EQUAL = frozenset({"=", "<>", "!="})
 _SET = frozenset({"=", ":=", "=>"})
+_WORDED = frozenset({"MECHANISM", "WEIGHTS"})
+"""Options that take a text."""
 
 Candidates = Iterable[tuple[str, str]]
 """Texts to insert, each with a note that stands beside it."""
@@ -127,10 +129,10 @@ class _Scope:
 
 
 def _in_text(place: Place, scope: _Scope) -> Candidates:
-    """Suggest texts in quotes: keys of the column compared, or names of mechanisms."""
+    """Suggest texts in quotes: keys of the column compared, or what an option takes."""
     function = find(place.frame.opener)
-    if function and place.last() in _SET and place.last(2) == "MECHANISM":
-        return _mechanisms(function)
+    if function and place.last() in _SET and place.last(2) in _WORDED:
+        return _settings(place, function)
     if place.frame.opener == "IN":
         return _keys(scope.column(place.frame.subject))
     if place.last() in _EQUAL and len(place.before) > 1:
@@ -142,7 +144,11 @@ def _keys(column: Column | None) -> Iterator[tuple[str, str]]:
     return ((key, "key") for key in (column.keys if column else ()))
 
 
-def _mechanisms(function: DPFunction) -> Iterator[tuple[str, str]]:
+def _settings(place: Place, function: DPFunction) -> Iterator[tuple[str, str]]:
+    """Suggest the texts that an option takes."""
+    if place.last(2) == "WEIGHTS":
+        yield from [("'table'", WEIGHTS.name)] if WEIGHTS in function.parameters else []
+        return
     for name in function.mechanisms:
         yield f"'{name}'", "default" if name == function.mechanisms[0] else "mechanism"
 
@@ -179,8 +185,8 @@ def _row_functions(place: Place) -> Iterator[tuple[str, str]]:
 
 def _in_call(place: Place, scope: _Scope, function: DPFunction) -> Candidates:
     """Suggest inside a call: what is asked about, then options that are not yet given."""
-    if place.last() in _SET and place.last(2) == "MECHANISM":
-        return _mechanisms(function)
+    if place.last() in _SET and place.last(2) in _WORDED:
+        return _settings(place, function)
     if place.frame.commas and place.last() == ",":
         given = place.frame.options
         return (

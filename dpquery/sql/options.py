@@ -89,6 +89,8 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
         other=read_value(argument, *other) if argument and other else None,
         most=_whole(values, "max_keys"),
         left_out=_number(values, "left_out_eps"),
+        of_table="weights" in values,
+        weights_span=spans.get("weights"),
     )
 
 
@@ -114,6 +116,8 @@ def _option(name: str, node: exp.Expr, span: Span, function: DPFunction) -> Frac
             if rows.denominator != 1:
                 _out_of_range(name, span, "a whole number", decimal_text(rows), _EXAMPLES[name])
             return rows
+        case "weights":
+            return _weights(node, span)
         case _:
             return _mechanism(function, node, span)
 
@@ -171,6 +175,26 @@ def _out_of_range(name: str, span: Span, wanted: str, given: str, remedy: str) -
             f"given as {given}" if not given.startswith(("not", "more", "out")) else given,
             (_RANGES.get(name, _PROMISE),),
             (remedy,),
+        )
+    )
+
+
+def _weights(node: exp.Expr, span: Span) -> str:
+    """Read among which rows a unit shares its weight: there is one word for it."""
+    text = isinstance(node, exp.Literal) and node.is_string
+    if text and fold(str(node.this)) == "table":
+        return "table"
+    raise NameRefused(
+        Diagnostic(
+            "DPQ205" if text else "DPQ207",
+            "weights must be 'table'",
+            span,
+            "no other weights have a name" if text else "not a text",
+            (
+                "with it a unit's weight is shared among all its rows in the table; without,",
+                "among those that the query sees.",
+            ),
+            ("weights='table'",),
         )
     )
 

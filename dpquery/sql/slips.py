@@ -25,7 +25,9 @@ _WIDE, _MORE = 88, 40
 
 _NAME = r'("[^"\n]+"|[A-Za-z_]\w*)'
 _VALUE = r"('[^'\n]*'|-?\d+(?:\.\d+)?|[A-Za-z_]\w*)"
-_OPTION = r"(eps|epsilon|delta|bounds|mechanism|max_rows_contributed|max_groups_contributed)"
+_OPTION = (
+    r"(eps|epsilon|delta|bounds|mechanism|max_rows_contributed|max_groups_contributed|weights)"
+)
 _COMPARED = r"(?=\s*(?:[=<>]|!=|IN\b|IS\b|BETWEEN\b|NOT\b))"
 _MATCHES = r"(?:RLIKE|REGEXP|~)\s*('[^'\n]*')"
 

@@ -148,7 +148,8 @@ class Context(ABC):
         number = self.numbers()
         columns = {c.name: column_ref(c, number, span) for c in table.columns.values()}
         owners = frozenset() if table.unit is None else frozenset({fold(table.unit)})
-        scan = TableScan(span, table.name, number, _part(table, columns))
+        kept = table.parts_per_unit or 1
+        scan = TableScan(span, table.name, number, _part(table, columns), kept)
         return Derived(scan, columns, owners, table)
 
     def _cte(self, node: exp.Table) -> exp.CTE | None:
@@ -229,7 +230,7 @@ class Context(ABC):
 def _part(table: Table, columns: Mapping[str, Expr]) -> Code | None:
     """Give the place of a row among the parts of a table; None where a unit has one anyway."""
     column = table.parting
-    if column is None or table.unit is None or table.single:
+    if column is None or not column.per_unit or table.unit is None or table.single:
         return None
     last = len(column.parts) - 1
     return Code(columns[column.name], Fraction(1), 0, last, values=column.parts)

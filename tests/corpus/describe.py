@@ -29,6 +29,7 @@ from dpquery.ir import (
     Relation,
     Scan,
     SumCodes,
+    TableWeight,
     UnitTotals,
     Widen,
 )
@@ -86,6 +87,7 @@ def scanned(scan: Scan, measure: Measure) -> str:
     parts += [f"where {text(c)}" for c in conditions(scan.relation)]
     parts += [f"by {grouped(key)}" for key in scan.keys]
     parts += [f"k {measure.weight.limit}", f"W {measure.weight.scale}"]
+    parts += ["of the table"] if isinstance(measure.weight, TableWeight) else []
     asked = measured(measure)
     if measure.condition is not None:
         asked += f" where {text(measure.condition)}"

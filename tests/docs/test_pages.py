@@ -71,6 +71,15 @@ def test_the_policy_with_parts_explains_a_query_as_printed(samples):
         assert str(session.explain(query)).endswith(lines.strip())
 
 
+def test_the_call_that_weighs_by_the_table_is_charged_on_its_part(samples):
+    (policy,), (query,) = blocks("parts.md", "toml"), blocks("parts.md", "sql")
+    (samples / "own.toml").write_text(policy.replace("per_unit", "parts"), "utf-8")
+    with connect(samples / "own.toml") as session:
+        for asked, part in ((query, True), (query.replace(", weights='table'", ""), False)):
+            told = "charged on   region = 'north'" in str(session.explain(asked))
+            assert told is part
+
+
 def test_the_analysts_python_runs(samples):
     (text,) = blocks("analysts.md", "python")
     scope: dict = {}

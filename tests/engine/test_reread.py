@@ -64,6 +64,12 @@ WINDOW = (
 )
 PAIRS = "SELECT DP_COUNT(DISTINCT unit, eps=1) FROM t GROUP BY k"
 PARTED = COUNT + "s WHERE i > 3"
+BY_TABLE = (
+    "SELECT DP_COUNT(*, eps=1, weights='table'), DP_SUM(i, eps=1, bounds=[0, 9]) "
+    "FROM t WHERE j > 2 GROUP BY k"
+)
+BY_PART = "SELECT DP_COUNT(*, eps=1, weights='table') FROM s WHERE i > 3"
+FEW = COUNT + "q WHERE i > 3"
 QUANTILE = "SELECT DP_MEDIAN(i, eps=1) FROM t WHERE j > 2"
 
 ROWS = [
@@ -126,6 +132,16 @@ ROWS = [
     (PARTED, 'GROUP BY "unit"', 'GROUP BY "unit", "k"'),  # parts of each part
     (PARTED, ' GROUP BY "unit"', ' AND "k" IS NOT NULL GROUP BY "unit"'),  # of fewer rows
     (PARTED, r"(min.*?read_parquet\(\[.*?), .*?\]", r"\1]"),
+    (FEW, "<= 2", "<= 3"),  # more parts
+    (FEW, "<= 2", "< 2"),
+    (FEW, "PARTITION BY u ORDER BY p", "ORDER BY p"),  # of all units together
+    (FEW, "ORDER BY p", "ORDER BY p DESC"),  # the last ones
+    (FEW, "ORDER BY p", "ORDER BY u"),
+    (FEW, "row_number", "rank"),
+    (FEW, r' GROUP BY "unit"', ' AND "k" IS NOT NULL GROUP BY "unit"'),
+    (FEW, r"SELECT u, p FROM", "SELECT u, p + 1 FROM"),
+    (FEW, r"(IN \(SELECT.*?read_parquet\(\[.*?), .*?\]", r"\1]"),
+    (FEW, r"(THEN 1.* AS p FROM)", r"THEN 0 END, 3) AS p FROM"),
     (WINDOW, r'\* EXCLUDE \("1.twin"\)', "*"),
 ]
 SUMS = [
@@ -135,6 +151,7 @@ SUMS = [
     (TABLE, r"JOIN \(VALUES", "JOIN kept1, (VALUES"),
     (TABLE, r"count\(\*\) AS n FROM ", "count(*) AS n FROM s AS "),
     (TABLE, "$", " ORDER BY random() LIMIT 1"),
+    (BY_TABLE, r"count\(\*\) AS t FROM .*?GROUP BY u", "max(n) AS t FROM r GROUP BY u"),
     (PAIRS, "GROUP BY u, cell", 'GROUP BY "unit", cell'),
     (PAIRS, r"sum\(CASE", "any_value(CASE"),
     (JOIN, "$", " UNION ALL SELECT 1, 2"),
@@ -165,7 +182,7 @@ class Written:
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
     place = tmp_path_factory.mktemp("reread")
-    paths = {name: [place / name / f"{n}.parquet" for n in (1, 2)] for name in "ts"}
+    paths = {name: [place / name / f"{n}.parquet" for n in (1, 2)] for name in "tsq"}
     policy = policy_over(paths, place, Neighbours.ADD_REMOVE)
     public = PublicEngine(policy)
     yield Written(policy, public)
@@ -173,7 +190,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
 
 
 @pytest.mark.parametrize(
-    "text", [TABLE, PARTED, JOIN, PUBLIC, SEMI, UNION, UNITS, WINDOW, PAIRS]
+    "text",
+    [TABLE, PARTED, JOIN, PUBLIC, SEMI, UNION, UNITS, WINDOW, PAIRS, BY_TABLE, BY_PART, FEW],
 )
 def test_a_text_is_found_right(written: Written, text: str):
     sql = written.sql(text)
@@ -189,6 +207,28 @@ def test_rows_that_are_not_those_of_the_tree_are_refused(
     rows = re.sub(find, put, sql.rows, count=1)
     assert rows != sql.rows
     changed.__dict__["rows"] = rows
+    for _, query in changed.queries():
+        with pytest.raises(InternalError):
+            Reread(start()).require(changed, query)
+
+
+@pytest.mark.parametrize(
+    ("text", "find", "put"),
+    [
+        (BY_TABLE, r"t/1\.parquet", "t/2.parquet"),  # other rows
+        (BY_TABLE, r"$", ' AND ("j" > 2)'),  # fewer rows
+        (BY_TABLE, r" WHERE .*$", ""),  # rows without a unit
+        (BY_TABLE, '"unit" AS u', '"i" AS u'),
+        (BY_PART, r" AND .*$", ""),  # all parts of a unit
+    ],
+)
+def test_weights_by_the_table_count_all_its_rows(
+    written: Written, text: str, find: str, put: str
+):
+    changed = written.sql(text)
+    table = changed.table_rows
+    changed.__dict__["table_rows"] = re.sub(find, put, table, count=1)
+    assert changed.table_rows != table
     for _, query in changed.queries():
         with pytest.raises(InternalError):
             Reread(start()).require(changed, query)

@@ -22,13 +22,15 @@ from dpquery.errors import BudgetRefused, PolicyInvalid
 from tests.ledger.helpers import ALICE, BOB, gaussian, limits, loss, open_at, pure
 
 ONE, OTHER = "t.region 1", "s.shop 2"
+SEVERAL = {ONE: 1, OTHER: 1, "t.shop 3": 2}
+"""How many parts of each column a unit can have, where totals are held against their law."""
 NAMES = ("region = 'N'", "region = 'S'", "any other region")
 ALONE = Promise("add-remove", (("table t", "by unit"),))
 IN_PAIRS = Promise("substitute", ALONE.units)
 
 
-def on(*parts: int, column: str = ONE) -> Touched:
-    return Touched(column, parts, NAMES, "t by region")
+def on(*parts: int, column: str = ONE, several: int = 1) -> Touched:
+    return Touched(column, parts, NAMES, "t by region", several)
 
 
 def charged(epsilon: object, *parts: int, column: str = ONE) -> Charge:
@@ -79,6 +81,20 @@ def test_where_units_are_replaced_two_parts_add_up():
         ledger.charge(charged(1, 0, 1), limits(100), ALICE)  # on two: whoever is replaced
         assert spent(ledger, 2) == Fraction(11, 2)
         assert ledger.verify() == 5
+
+
+def test_a_unit_of_several_parts_loses_on_as_many():
+    def several(epsilon: object, *parts: int) -> Charge:
+        return replace(pure(epsilon), touched=on(*parts, several=2))
+
+    charges = [several(3, 0), several(2, 1), several(1, 2), several(Fraction(1, 2), 0, 1)]
+    with closing(after(ALONE, *charges)) as ledger:  # the last is on all
+        assert spent(ledger) == spent(ledger, 0) == spent(ledger, 1) == Fraction(11, 2)
+        assert spent(ledger, 2) == Fraction(9, 2)
+        assert ledger.verify() == 4
+    with closing(after(IN_PAIRS, *charges)) as ledger:
+        assert spent(ledger) == spent(ledger, 2) == Fraction(13, 2)
+        assert ledger.verify() == 4
 
 
 def test_parts_of_two_columns_add_up():
@@ -138,14 +154,19 @@ def test_a_new_version_begins_parts_anew_above_what_was_lost(tmp_path):
         assert ledger.verify() == 4
 
 
-def test_a_ledger_of_before_parts_takes_them(tmp_path):
+@pytest.mark.parametrize("format_", ["3", "4"])
+def test_a_ledger_of_before_parts_takes_them(tmp_path, format_):
     path = tmp_path / "t.ledger"
     after(ALONE, charged("0.1"), path=path).close()
     with closing(sqlite3.connect(path, isolation_level=None)) as sql:
-        sql.execute("UPDATE meta SET value = '3' WHERE key = 'format'")
+        sql.execute("UPDATE meta SET value = ? WHERE key = 'format'", (format_,))
     with closing(after(ALONE, charged("0.2", 0), charged("0.3", 1), path=path)) as ledger:
         assert spent(ledger) == Fraction(2, 5)
         assert ledger.verify() == 3
+    several = replace(pure("0.4"), touched=on(2, column=OTHER, several=3))
+    with closing(after(ALONE, several, several, path=path)) as ledger:
+        assert spent(ledger) == Fraction(6, 5)
+        assert ledger.verify() == 5
 
 
 @pytest.mark.parametrize(
@@ -178,16 +199,16 @@ spendings = st.builds(
     st.booleans(),
 )
 touches = st.none() | st.builds(
-    lambda parts, column: on(*sorted(parts), column=column),
+    lambda parts, column: on(*sorted(parts), column=column, several=SEVERAL[column]),
     st.sets(st.integers(0, 2), min_size=1),
-    st.sampled_from([ONE, OTHER]),
+    st.sampled_from([*SEVERAL]),
 )
 steps = st.lists(st.one_of(st.just("publish"), st.tuples(spendings, touches)), max_size=8)
 
 
 @given(steps, st.booleans(), touches)
 def test_a_total_bounds_what_any_unit_has_lost(taken, pairs, asked):
-    """A unit has a part of each column in each version, and another when it is replaced."""
+    """A unit has parts of each column in each version, and others when it is replaced."""
     total, version = Total(), 0
     charges: list[tuple[int, Spent, Touched | None]] = []
     for step in taken:
@@ -198,18 +219,19 @@ def test_a_total_bounds_what_any_unit_has_lost(taken, pairs, asked):
             charges.append((version, *step))
     told = total.most(Counting(version, pairs), asked)
     lost = _sum(spent_ for _, spent_, touched in charges if touched is None)
-    for way in product(range(version + 1), (ONE, OTHER)):
+    for way in product(range(version + 1), SEVERAL):
         near = asked if asked is not None and way == (version, asked.column) else None
         lost += _worst(charges, way, pairs, near)
     everything = _sum(spent_ for _, spent_, _ in charges)
     assert _within(lost, told)
     assert _within(told, everything)
-    assert pairs or told.loss == lost.loss
+    alone = all(touched is None or touched.several == 1 for _, _, touched in charges)
+    assert pairs or not alone or told.loss == lost.loss
 
 
 def _worst(charges, way, pairs: bool, near: Touched | None) -> Spent:
     """Give what is lost at most in one way of parting, where the units asked for are near."""
-    places = combinations(range(3), 2) if pairs else [(part,) for part in range(3)]
+    places = combinations(range(3), min(3, SEVERAL[way[1]] * (2 if pairs else 1)))
     found = [
         _sum(
             spent_

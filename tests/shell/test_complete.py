@@ -91,7 +91,7 @@ def test_a_statement_is_followed_from_its_first_word_to_from(text: str, expected
             "DP_COUNT(*, ",
             [
                 *("eps=", "delta=", "max_rows_contributed=", "mechanism=", "rho="),
-                *("max_groups_contributed=", "contribution_bounds_per_group="),
+                *("weights=", "max_groups_contributed=", "contribution_bounds_per_group="),
             ],
         ),
         ("DP_COUNT(*, eps=0.5, de", ["delta="]),
@@ -100,6 +100,9 @@ def test_a_statement_is_followed_from_its_first_word_to_from(text: str, expected
         ("DP_COUNT(*, eps=1 ", []),
         ("DP_COUNT(*, mechanism=", ["'laplace'", "'gaussian'", "'staircase'"]),
         ("DP_COUNT(*, mechanism => 'g", ["'gaussian'"]),
+        ("DP_COUNT(*, weights=", ["'table'"]),
+        ("DP_COUNT(*, weights='t", ["'table'"]),
+        ("DP_MODE(dept, weights=", []),
         ("DP_MEDIAN(salary, mechanism='q", ["'quantile'"]),
         ("DP_MEDIAN(salary, mechanism='l", ["'laplace'"]),
         ("DP_SUM(| FROM staff", ["person_id", "salary"]),

@@ -139,6 +139,54 @@ def test_parts_are_told_by_the_values_that_a_scan_sees(parting, where, expected)
     assert parts(f"{COUNT} t WHERE {where}", policy(parting)) == expected
 
 
+OF_TABLE = replace(REGION, per_unit=False, parting=True)
+SHARED = "SELECT DP_COUNT(*, eps=1, weights='table') FROM"
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (f"{SHARED} t WHERE region = 'N'", [0]),
+        (f"{SHARED} (SELECT v AS w, region AS r FROM t WHERE v > 1) z WHERE r = 'S'", [1]),
+        (
+            "SELECT v, DP_AVG(v, eps=1, weights='table') FROM t WHERE region = 'W' GROUP BY v",
+            [2],
+        ),
+        (f"SELECT ({SHARED} t WHERE region = 'N') + ({SHARED} t WHERE region = 'S')", [0, 1]),
+        # What is not about parts of the rows, or weighs them otherwise.
+        (f"{SHARED} t", None),
+        (f"{COUNT} t WHERE region = 'N'", None),
+        (f"{SHARED.replace(' FROM', ', DP_COUNT(*, eps=1) FROM')} t WHERE region = 'N'", None),
+        (f"SELECT ({SHARED} t WHERE region = 'N') + ({COUNT} t WHERE region = 'N')", None),
+        ("SELECT DP_COUNT(DISTINCT unit, eps=1) FROM t WHERE region = 'N'", None),
+        (
+            f"{COUNT} (SELECT unit, region FROM t GROUP BY unit, region) z WHERE region = 'N'",
+            None,
+        ),
+        # Bounds are found among all rows.
+        (
+            "SELECT DP_SUM(unit, eps=1, bounds='auto', weights='table') FROM t "
+            "WHERE region = 'N'",
+            None,
+        ),
+    ],
+)
+def test_the_parts_of_rows_that_a_query_is_charged_on(query: str, expected: list[int] | None):
+    assert parts(query, policy(OF_TABLE)) == expected
+
+
+def test_a_unit_of_one_row_is_in_one_part_however_rows_are_weighed():
+    rows = policy_of(private_table([Path("t")], [*OTHERS[1:], OF_TABLE], None))
+    for of in (policy(OF_TABLE, single=True), rows):
+        for count in (COUNT, SHARED):
+            assert parts(f"{count} t WHERE region = 'N'", of) == [0]
+
+
+def test_units_of_one_part_may_weigh_rows_by_the_table_as_well():
+    for count in (COUNT, SHARED):
+        assert parts(f"{count} t WHERE region = 'N'", policy()) == [0]
+
+
 def test_a_scan_keeps_one_part_of_each_unit_unless_it_can_have_no_other():
     def scanned(of: Policy) -> object:
         return planned(of, f"{COUNT} t").frontiers[0].scan.relation.part
@@ -147,6 +195,7 @@ def test_a_scan_keeps_one_part_of_each_unit_unless_it_can_have_no_other():
     assert scanned(policy(single=True)) is None
     assert scanned(policy_of(private_table([Path("t")], [*OTHERS[1:], REGION], None))) is None
     assert scanned(policy(replace(REGION, per_unit=False))) is None
+    assert scanned(policy(OF_TABLE)) is None
 
 
 def test_a_policy_that_parts_units_otherwise_has_parts_of_its_own():
@@ -156,6 +205,10 @@ def test_a_policy_that_parts_units_otherwise_has_parts_of_its_own():
     others = [
         policy(replace(REGION, keys=("S", "N", "W"))),
         policy(replace(REGION, max_length=1)),
+        policy(OF_TABLE),
+        policy(replace(REGION, per_unit=2)),
+        policy(replace(REGION, per_unit=3)),
+        policy(replace(OF_TABLE, max_length=1)),
         policy(Column("v", INTEGER, keys=(1,), per_unit=True)),
         policy_of(private_table([Path("u.parquet")], [*OTHERS, REGION])),
         policy(written=("other.parquet",)),
@@ -232,6 +285,51 @@ def test_explain_says_on_which_parts_a_query_is_charged(session: Session):
     assert told.splitlines()[-1] == "budget       0.5 left; too little for it"
 
 
+def test_rows_weighed_by_the_table_share_the_budget_by_their_part(place: Path):
+    text = POLICY.replace("per_unit", "parts")
+    (place / "policy.toml").write_text(text, "utf-8")
+    with dpquery.connect(place / "policy.toml") as session:
+        for region in "NS":
+            query = session.table("t").where(f"region = '{region}'")
+            asked = query.agg(dpquery.count(eps=1, weights="table"))
+            assert f"charged on   region = '{region}': 1 of 3" in str(asked.explain())
+            asked.run()
+        assert session.budget.spent.epsilon == 1
+        assert [row[2] for row in session.sql("SHOW BUDGET").rows] == ["1", "1", "1", "0"]
+        told = str(session.explain(f"{SHARED} t WHERE region = 'W'"))
+        assert "k = 1 rows of a unit in full (from the policy), of all its rows" in told
+        with pytest.raises(BudgetRefused):
+            session.sql(f"{COUNT} t WHERE region = 'W'")
+        session.sql(f"{SHARED} t WHERE region = 'W'")
+        session.sql(f"{SHARED} t WHERE region = 'N'")  # a repeat
+        with pytest.raises(BudgetRefused):
+            session.sql(f"{COUNT} t WHERE region = 'N'")  # another question
+
+
+def test_a_unit_that_keeps_two_parts_loses_on_two(place: Path):
+    text = POLICY.replace("per_unit = true", "per_unit = 2")
+    (place / "policy.toml").write_text(text, "utf-8")
+    with dpquery.connect(place / "policy.toml") as session:
+        told = str(session.explain(f"{COUNT} t WHERE region = 'N'"))
+        assert "charged on   region = 'N': 1 of 3 parts of t by region, 2 of a unit" in told
+        for region, epsilon in (("N", "0.5"), ("S", "0.25"), ("W", "0.5")):
+            session.sql(f"{COUNT.replace('1', epsilon)} t WHERE region = '{region}'")
+        assert session.budget.spent.epsilon == 1
+        with pytest.raises(BudgetRefused):
+            session.sql(f"{COUNT.replace('1', '0.1')} t WHERE region = 'W'")
+        session.sql(f"{COUNT.replace('1', '0.25')} t WHERE region = 'S'")
+        assert session.budget.spent.epsilon == 1
+    assert load_policy(place / "policy.toml").tables["t"].parts_per_unit == 2
+
+
+def test_one_part_may_be_written_as_a_number(place: Path):
+    """It is the same column in the ledger."""
+    of = [load_policy(place / "policy.toml")]
+    (place / "policy.toml").write_text(POLICY.replace("= true", "= 1"), "utf-8")
+    of.append(load_policy(place / "policy.toml"))
+    assert len({part.column for one in of for part in every_part(one)}) == 1
+
+
 def test_a_stream_is_charged_on_all_parts_for_its_later_questions(session: Session):
     stream = session.above_threshold(10**6, eps=0.6)
     assert stream.ask("t", "region = 'N'") is False
@@ -287,12 +385,15 @@ def test_nobody_moves_to_another_part_within_a_version(place: Path):
             session.sql(f"{COUNT} t WHERE region = 'S'")
 
 
-def test_one_column_of_a_table_parts_its_units(place: Path):
-    another = POLICY + 'flag = { type = "boolean", per_unit = true }\n'
+@pytest.mark.parametrize("key", ["per_unit", "parts"])
+def test_one_column_of_a_table_parts_its_units(place: Path, key: str):
+    another = f'{POLICY}flag = {{ type = "boolean", {key} = true }}\n'
     (place / "policy.toml").write_text(another, "utf-8")
     with pytest.raises(PolicyInvalid) as caught:
         load_policy(place / "policy.toml")
-    assert (caught.value.key, caught.value.line) == ("tables.t.columns.flag.per_unit", 10)
+    assert (caught.value.key, caught.value.line) == (f"tables.t.columns.flag.{key}", 10)
+    (place / "policy.toml").write_text(another.replace(", per_unit = true", "", 1), "utf-8")
+    assert load_policy(place / "policy.toml").tables["t"].parting is not None
 
 
 def test_the_owners_view_holds_after_all(place: Path, session: Session):

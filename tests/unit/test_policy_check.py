@@ -154,6 +154,13 @@ def test_units_with_rows_in_several_parts_are_counted(
     several = pa.table({"id": [1, 1, 1, 3, None, 3], "x": values})
     text = "2 of 2 units have rows in several parts: only those of the first count"
     assert ("warning", "x", text) in found(policy, t=several)
+    two = private(f"x = {{ {declared}, per_unit = 2 }}")
+    assert not any("parts" in text for _, _, text in found(two, t=several))
+    many = pa.table({"id": [1, 1, 1, 3, 1, 1], "x": values})
+    text = "1 of 2 units have rows in more than 2 parts: only those of the first 2 count"
+    assert ("warning", "x", text) in found(two, t=many)
+    kept = private(f"x = {{ {declared}, parts = true }}")
+    assert not any("parts" in text for _, _, text in found(kept, t=several))
 
 
 def test_a_missing_column_and_a_type_that_does_not_widen_are_faults(

@@ -283,9 +283,15 @@ CASES = [
     column('type = "double", max_length = 5', "max_length", "DPQ607"),
     # parts
     column('type = "text", per_unit = true', "per_unit", "DPQ607", "x = {"),
-    column('type = "text", keys = ["a"], per_unit = 1', "per_unit"),
+    column('type = "text", keys = ["a"], per_unit = 0', "per_unit"),
+    column('type = "text", keys = ["a"], per_unit = 255', "per_unit"),
+    column('type = "text", keys = ["a"], per_unit = "one"', "per_unit", remedy="true"),
+    column('type = "text", per_unit = 2', "per_unit", "DPQ607", "x = {"),
     column('type = "double", keys = [1], per_unit = true', "per_unit", "DPQ607"),
     column(f'type = "integer", keys = {[*range(256)]}, per_unit = true', "per_unit", "DPQ607"),
+    column('type = "text", parts = true', "parts", "DPQ607", "x = {"),
+    column('type = "text", keys = ["a"], parts = "a"', "parts"),
+    column('type = "decimal(3,1)", keys = [1], parts = true', "parts", "DPQ607"),
     # units
     Case(
         UNIT,

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dpquery.engine.duckdb.connection import KEY, text
 from dpquery.engine.found import nameable
-from dpquery.ir import Expr, Histogram, Measure, UnitTotals, Weight
+from dpquery.ir import Expr, Histogram, Measure, TableWeight, UnitTotals, Weight
 from dpquery.types import INT64, Interval
 
 __all__ = [
     "chosen_sql",
     "clamped_sql",
+    "counts_sql",
     "nameable_sql",
     "pair_sum_sql",
+    "row_weight_sql",
     "total_sql",
     "weight_sql",
+    "weighted_sql",
+    "with_table_sql",
 ]
 
 
@@ -59,6 +63,36 @@ def nameable_sql(value: Expr) -> Iterable[str]:
     limits = nameable(value)
     if limits is not None:
         yield f"(x IS NULL OR x BETWEEN {limits[0]} AND {limits[1]})"
+
+
+def row_weight_sql(weight: Weight) -> str:
+    """Write what each row counts: by n, its unit's rows, or by t, those in the table."""
+    return weight_sql("t" if isinstance(weight, TableWeight) else "n", weight)
+
+
+def weighted_sql(rows: str, table: str, weight: Weight) -> str:
+    """Write rows with their weight w."""
+    counted = counts_sql(f"({rows})", table, [weight])
+    weighted = f"SELECT r.*, {row_weight_sql(weight)} AS w"
+    return f"{weighted} FROM ({rows}) AS r JOIN ({counted}) USING (u)"
+
+
+def counts_sql(rows: str, table: str, weights: Sequence[Weight]) -> str:
+    """Write how many rows each unit has, of those that the weights count."""
+    by_table = [isinstance(weight, TableWeight) for weight in weights]
+    if all(by_table):
+        return _table_counts(table)
+    counted = f"SELECT u, count(*) AS n FROM {rows} GROUP BY u"
+    return with_table_sql(counted, table) if any(by_table) else counted
+
+
+def with_table_sql(units: str, table: str) -> str:
+    """Write what units have, and beside it how many rows each has in the table."""
+    return f"SELECT * FROM ({units}) JOIN ({_table_counts(table)}) USING (u)"
+
+
+def _table_counts(table: str) -> str:
+    return f"SELECT u, count(*) AS t FROM ({table}) GROUP BY u"
 
 
 def weight_sql(rows: str, weight: Weight) -> str:

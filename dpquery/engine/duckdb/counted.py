@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dpquery.engine.duckdb.parsed import Node, insist, require_expression
 from dpquery.engine.duckdb.render import Place
 from dpquery.engine.duckdb.vocabulary import ROW_FUNCTIONS
-from dpquery.ir import Code, columns_of
+from dpquery.ir import Code, TableScan, columns_of
 from dpquery.policy.model import Files
 
 __all__ = [
@@ -42,27 +42,52 @@ def plain(node: Node, *clauses: str) -> None:
 
 
 def require_counted(
-    asked: Sequence[Node], unit_name: str, part: Code | None, source: Node
+    asked: Sequence[Node], unit_name: str, scan: TableScan, source: Node
 ) -> Sequence[Node]:
-    """Insist on rows of a unit, and of its first part alone; give what else WHERE asks."""
+    """Insist on rows of a unit, and of its first parts alone; give what else WHERE asks."""
     unit = column(unit_name)
     owned = {"class": "OPERATOR", "type": "OPERATOR_IS_NOT_NULL", "children": [unit]}
     insist(bool(asked) and asked[0] == owned, "rows with a unit")
-    if part is None:
+    if scan.part is None:
         return asked[1:]
     kept = asked[1]
     equal_to = (kept["subquery_type"], kept["comparison_type"])
-    insist(equal_to == ("ANY", "COMPARE_EQUAL"), "rows of one part")
-    first = kept["subquery"]["node"]
+    insist(equal_to == ("ANY", "COMPARE_EQUAL"), "rows of some parts")
+    place = kept["child"]["arguments"][1]["expression"]
+    insist(kept["child"] == _call("row", [unit, place]), "the part of a row")
+    first, given, groups = kept["subquery"]["node"], [unit, _call("min", [place])], [unit]
+    if scan.kept > 1:
+        first, given = _ranked(first, scan.kept), [_named(unit, "u"), _named(place, "p")]
+        groups = [unit, place]
     plain(first, "where_clause", "group_expressions", "group_sets")
     insist(first["from_table"] == source, "parts of the same rows")
     insist(first["where_clause"] == owned, "parts of all rows of a unit")
-    insist(first["group_expressions"] == [unit], "a part of each unit")
-    place = kept["child"]["arguments"][1]["expression"]
-    insist(first["select_list"] == [unit, _call("min", [place])], "its first part")
-    insist(kept["child"] == _call("row", [unit, place]), "the part of a row")
-    _require_place(place, part)
+    insist(first["group_expressions"] == groups, "parts of each unit")
+    insist(first["group_sets"] == [[*range(len(groups))]], "one set of groups")
+    insist(first["select_list"] == given, "its parts")
+    _require_place(place, scan.part)
     return asked[2:]
+
+
+def _ranked(node: Node, kept: int) -> Node:
+    """Insist on the first parts of each unit; give what all its parts are taken from."""
+    plain(node, "qualify")
+    insist(node["select_list"] == [column("u"), column("p")], "units and parts")
+    limit, source = node["qualify"], node["from_table"]
+    insist(limit["type"] == "COMPARE_LESSTHANOREQUALTO", "a limit of parts")
+    insist(limit["right"] == constant("INTEGER", str(kept)), "the limit of the tree")
+    rank = limit["left"]
+    insist(rank["function_name"] == "row_number", "the place of a part")
+    insist(rank["partitions"] == [column("u")], "the parts of one unit")
+    orders = [(order["type"], order["expression"]) for order in rank["orders"]]
+    insist(orders == [("ORDER_DEFAULT", column("p"))], "the first parts")
+    insist(set(source) == {"type", "subquery"}, "the parts of all units")
+    parts: Node = source["subquery"]["node"]
+    return parts
+
+
+def _named(node: Node, name: str) -> Node:
+    return {**node, "alias": name}
 
 
 def _require_place(place: Node, part: Code) -> None:

@@ -25,7 +25,7 @@ from dpquery.engine.duckdb.render import (
     kept_key,
 )
 from dpquery.engine.files import Fingerprint
-from dpquery.ir import Code
+from dpquery.ir import TableScan
 from dpquery.policy.model import Table
 from dpquery.types import Kind
 
@@ -61,7 +61,7 @@ class Held:
     def origin(
         self,
         read: Place,
-        part: Code | None,
+        scan: TableScan,
         state: Fingerprint,
         names: Set[str],
         *,
@@ -71,7 +71,7 @@ class Held:
 
         Args:
             read: the table, and its files.
-            part: which part of the table a row lies in, where a unit keeps one part alone.
+            scan: which of its rows count.
             state: the state of the files.
             names: what the scan reads: `c:` and a column, or `k:` and a key column.
             often: whether it will ask several times.
@@ -81,7 +81,7 @@ class Held:
         if names <= entry.kept and entry.name:
             return Origin(entry.name, held=True)
         wanted = (often or names <= entry.asked) and self._fits(table, entry, names)
-        if wanted and self._keep(read, part, entry, names):
+        if wanted and self._keep(read, scan, entry, names):
             return Origin(entry.name, held=True)
         entry.asked |= names
         return read.origin
@@ -100,7 +100,7 @@ class Held:
         others = sum(e.bytes for e in self._entries.values() if e is not entry)
         return others + entry.rows * _width(table, entry.kept | names) <= self._share
 
-    def _keep(self, read: Place, part: Code | None, entry: _Entry, names: Set[str]) -> bool:
+    def _keep(self, read: Place, scan: TableScan, entry: _Entry, names: Set[str]) -> bool:
         """Read the columns once more, with those kept before; say whether memory held them."""
         self._drop(entry)
         self._made += 1
@@ -109,7 +109,7 @@ class Held:
         columns = [self._column(table, entry, token) for token in wanted]
         if table.unit is not None:
             columns.insert(0, f"{read.unit} AS u")
-            where = f" WHERE {' AND '.join(Rows(read).counted(part))}"
+            where = f" WHERE {' AND '.join(Rows(read).counted(scan))}"
         listed = ", ".join(columns) or "1 AS one"
         query = f"CREATE TABLE {name} AS SELECT {listed} FROM {read.origin.sql}{where}"
         try:

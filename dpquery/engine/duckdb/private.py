@@ -148,8 +148,8 @@ class DuckDBEngine:
         names = wanted_columns(scan, table)
         often = any(isinstance(measure, Histogram) for measure in scan.measures)
         read = Place(table, Origin(_files(table), held=False))
-        part = next(o.part for o in tables_of(scan.relation) if o.table == table.name)
-        return self._held.origin(read, part, state, names, often=often)
+        rows = next(one for one in tables_of(scan.relation) if one.table == table.name)
+        return self._held.origin(read, rows, state, names, often=often)
 
     def _started(self) -> duckdb.DuckDBPyConnection:
         """Open DuckDB on first use, so that connecting touches no private file."""

@@ -14,7 +14,7 @@ from typing import Any
 from dpquery.engine.duckdb.connection import quoted
 from dpquery.engine.duckdb.schema import duckdb_name
 from dpquery.engine.duckdb.values import Values, cast, constant, literal, place_sql
-from dpquery.ir import Code, ColumnRef, Compare, Expr, Filter, Literal, Relation, TableScan
+from dpquery.ir import ColumnRef, Compare, Expr, Filter, Literal, Relation, TableScan
 from dpquery.policy.model import Column, Table
 from dpquery.rowfunctions.ranges import conjuncts
 from dpquery.types import Kind
@@ -27,7 +27,7 @@ class Origin:
     """Where a table's rows are read: from its files, or from columns kept in memory.
 
     What is kept is clamped, and rows that do not count are not among it: those without a unit,
-    and those of another part of the table than their unit's first.
+    and those of other parts of the table than their unit's first.
     """
 
     sql: str
@@ -85,20 +85,23 @@ class Rows(Values):
             relation = relation.source
         assert isinstance(relation, TableScan)  # noqa: S101 - the tree has no other relation
         if self.table.unit is not None and not self.origin.held:
-            conditions[:0] = self.counted(relation.part)
+            conditions[:0] = self.counted(relation)
         where = " WHERE " + " AND ".join(f"({c})" for c in conditions) if conditions else ""
         return f"{self.origin.sql}{where}"
 
-    def counted(self, part: Code | None) -> list[str]:
-        """Write which rows of the files count: those of a unit, and of its first part alone."""
-        unit = quoted(self.table.unit or "")
+    def counted(self, scan: TableScan) -> list[str]:
+        """Write which rows of the files count: those of a unit, and of its first parts."""
+        unit, part = quoted(self.table.unit or ""), scan.part
         owned = f"{unit} IS NOT NULL"
         if part is None:
             return [owned]
         place = f"coalesce({place_sql(self.value(part.expr), part)}, {len(part.values)})"
-        first = (
-            f"SELECT {unit}, min({place}) FROM {self.origin.sql} WHERE {owned} GROUP BY {unit}"
-        )
+        source = f"FROM {self.origin.sql} WHERE {owned}"
+        first = f"SELECT {unit}, min({place}) {source} GROUP BY {unit}"
+        if scan.kept > 1:
+            each = f"SELECT {unit} AS u, {place} AS p {source} GROUP BY {unit}, {place}"
+            ranked = "row_number() OVER (PARTITION BY u ORDER BY p)"
+            first = f"SELECT u, p FROM ({each}) QUALIFY {ranked} <= {scan.kept}"
         return [owned, f"({unit}, {place}) IN ({first})"]
 
     def _filter(self, part: Expr) -> str:

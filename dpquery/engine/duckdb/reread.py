@@ -30,13 +30,13 @@ from dpquery.engine.duckdb.shape import Shape, inner, listed
 from dpquery.engine.duckdb.vocabulary import ROW_FUNCTIONS, SUM_FUNCTIONS
 from dpquery.errors import internal
 from dpquery.ir import Scan, columns_read
-from dpquery.relations import numbers, only_table
+from dpquery.relations import numbers, only_table, tables_of
 
 __all__ = ["Reread"]
 
 REMEMBERED = 256
 """Texts that were found right: the same ones come again and again."""
-_MADE = re.compile(r"u|n|i|v|w|x|g|p|cell|one|[gvbmwkx]\d+")
+_MADE = re.compile(r"u|n|t|i|v|w|x|g|p|cell|one|[gvbmwkx]\d+")
 _SHARED = frozenset({"r", "parts", "spread"})
 """What the sums of a scan name with WITH."""
 _ROWS: Node = {"type": "ROWS"}
@@ -66,7 +66,8 @@ class Reread:
             return
         try:
             rows = None if held is not None else self._rows_of(sql)
-            _require_sums(parsed(self._connection, query), rows, held)
+            table = None if held is not None else self._table_of(sql)
+            _require_sums(parsed(self._connection, query), rows, table, held)
         except (LookupError, TypeError, AttributeError, ValueError):
             raise internal("the SQL of a scan lacks what was meant") from None
         if len(self._right) >= REMEMBERED:
@@ -80,6 +81,15 @@ class Reread:
             _require_rows(sql, rows)
             self._last = (sql.scan, sql.rows, rows)
         return self._last[2]
+
+    def _table_of(self, sql: ScanSQL) -> Node | None:
+        """Give the rows that weights by the table count, held against it, if there are any."""
+        if not sql.by_table:
+            return None
+        node = parsed(self._connection, sql.table_rows)
+        (table,) = tables_of(sql.scan.relation)
+        Shape(sql.places, sql.publics, ()).require_units(node, table)
+        return node
 
 
 def _require_rows(sql: ScanSQL, rows: Node) -> None:
@@ -106,9 +116,13 @@ def _require_rows(sql: ScanSQL, rows: Node) -> None:
     require_expression(rows["select_list"], names, ROW_FUNCTIONS)
 
 
-def _require_sums(whole: Node, rows: Node | None, held: str | None) -> None:
+def _require_sums(whole: Node, rows: Node | None, table: Node | None, held: str | None) -> None:
     """Hold what adds up rows against the lists, where nothing but these rows is read."""
     rest, found = _without(whole, rows)
+    if table is not None:
+        rest, counted = _without(rest, table)
+        named = any(node.get("column_names", [])[-1:] == ["t"] for node in walk(rest))
+        insist(counted or rows == table or not named, "the rows of the table")
     insist(found or held is not None, "the rows of the scan")
     tables = {held} if held is not None else _SHARED
     for node in walk(rest):

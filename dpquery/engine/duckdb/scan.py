@@ -14,10 +14,14 @@ from functools import cached_property
 from dpquery.engine.duckdb.amounts import (
     chosen_sql,
     clamped_sql,
+    counts_sql,
     nameable_sql,
     pair_sum_sql,
+    row_weight_sql,
     total_sql,
     weight_sql,
+    weighted_sql,
+    with_table_sql,
 )
 from dpquery.engine.duckdb.codes import code_sql, kept_values, key_sql, value_sql
 from dpquery.engine.duckdb.groups import Grouping, NumberedKey
@@ -36,6 +40,7 @@ from dpquery.ir import (
     Requested,
     Scan,
     SumCodes,
+    TableWeight,
     UnitTotals,
     Weight,
     code_in,
@@ -43,7 +48,7 @@ from dpquery.ir import (
     value_in,
 )
 from dpquery.policy.model import Table
-from dpquery.relations import only_table
+from dpquery.relations import only_table, tables_of
 from dpquery.types import INT64, Interval
 
 __all__ = ["ScanSQL"]
@@ -98,13 +103,9 @@ class ScanSQL:
         """Write the rows that a histogram counts: group, code, and weight if they have one."""
         code, cell = self._code(measure.code), self._groups.cell
         where = self._where(f"{code} IS NOT NULL", self._condition(measure.condition))
-        if measure.weight.plain:
-            rows, weight = self.rows, ""
-        else:
-            counted = f"SELECT u, count(*) AS n FROM ({self.rows}) GROUP BY u"
-            weighted = f"SELECT r.*, {weight_sql('n', measure.weight)} AS w"
-            weight = ", w"
-            rows = f"{weighted} FROM ({self.rows}) AS r JOIN ({counted}) USING (u)"
+        rows, weight = self.rows, ""
+        if not measure.weight.plain:
+            rows, weight = weighted_sql(rows, self.table_rows, measure.weight), ", w"
         source = f"({rows}) {self._groups.joins}"
         return f"SELECT {cell} AS cell, {code} AS v{weight} FROM {source}{where}"
 
@@ -209,6 +210,18 @@ class ScanSQL:
         columns += [f"{value_sql(rows, x)} AS x{i}" for i, x in enumerate(self.values)]
         return f"SELECT {', '.join(columns)} FROM {source}"
 
+    @cached_property
+    def by_table(self) -> bool:
+        """Whether weights count all rows that a unit has in the table."""
+        return any(isinstance(measure.weight, TableWeight) for measure in self.scan.measures)
+
+    @cached_property
+    def table_rows(self) -> str:
+        """Write the units of all rows of the table, before WHERE."""
+        table = tables_of(self.scan.relation)[0]
+        place = self.places[table.table]
+        return f"SELECT {place.unit} AS u FROM {Rows(place).relation(table)}"
+
     def _opened(self) -> tuple[Values, str, str]:
         """Give what writes expressions over the rows, their unit, and what follows FROM."""
         relation = self.scan.relation
@@ -290,18 +303,17 @@ class ScanSQL:
         cheap = only_table(self.scan.relation) is not None
         first = "" if cheap else f"WITH r AS MATERIALIZED ({self.rows}) "
         rows = f"({self.rows})" if cheap else "r"
-        weights = ", ".join(
-            f"{weight_sql('n', w)} AS w{i}" for i, w in enumerate(self._weights)
-        )
-        counted = f"SELECT u, count(*) AS n FROM {rows} GROUP BY u"
+        weights = ", ".join(f"{row_weight_sql(w)} AS w{i}" for i, w in enumerate(self._weights))
+        counted = counts_sql(rows, self.table_rows, self._weights)
         sums = ", ".join(self._over_rows(measure) for measure in self._of_rows)
         source = f"{rows} JOIN (SELECT u, {weights} FROM ({counted})) USING (u)"
         return first + self._grouped(f"SELECT {self._list(sums)} FROM {source} {self._by()}")
 
     def _per_unit(self) -> str:
-        """Write each unit's sums, and its rows."""
+        """Write each unit's sums, its rows, and all of its rows in the table if they matter."""
         sums = ", ".join(f"{self._of_unit(m)} AS m{i}" for i, m in enumerate(self._of_rows))
-        return f"SELECT u, count(*) AS n, {sums} FROM ({self.rows}) GROUP BY u"
+        own = f"SELECT u, count(*) AS n, {sums} FROM ({self.rows}) GROUP BY u"
+        return with_table_sql(own, self.table_rows) if self.by_table else own
 
     def _of_unit(self, measure: Measure) -> str:
         """Write a measure of one unit's rows, unweighted; NULL where it has no part in it."""
@@ -333,7 +345,7 @@ class ScanSQL:
                 amount = f"CAST(m{index} AS HUGEINT)"
             case _:
                 amount, weight = f"m{index}", measure.weight
-        return f"coalesce(sum({amount} * {weight_sql('n', weight)}), 0)"
+        return f"coalesce(sum({amount} * {row_weight_sql(weight)}), 0)"
 
     def _over_pairs(self) -> str:
         """Add up over units and their groups, each unit's weight shared by its groups."""

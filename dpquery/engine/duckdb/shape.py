@@ -142,10 +142,9 @@ class Shape:
             insist(set(source) == {"type", "function"}, "a reader of files")
             wanted = reader([str(file) for file in table.source.paths])
             insist(source["function"] == wanted, f"the files of {table.name}")
-        where = node.get("where_clause")
-        asked = where["children"] if where and _and(where) else [where] if where else []
+        asked = _conditions(node)
         if table.unit is not None and not held:
-            asked = require_counted(asked, table.unit, scan.part, source)
+            asked = require_counted(asked, table.unit, scan, source)
         allowed = frozenset(names | ({unit} if unit is not None else set()))
         require_expression(asked, allowed, ROW_FUNCTIONS)
         return allowed
@@ -216,6 +215,20 @@ class Shape:
         insist(
             set(source) == named and source["ref_type"] == "REGULAR", "a join on a condition"
         )
+
+    def require_units(self, node: Node, scan: TableScan) -> None:
+        """Hold a parsed query against the units of all rows of a table.
+
+        Raises:
+            InternalError: other rows, or fewer.
+        """
+        plain(node, *(["where_clause"] if "where_clause" in node else []))
+        self.read(node, scan)
+        place = self.places[scan.table]
+        unit = "u" if place.origin.held else place.table.unit or ""
+        insist(node["select_list"] == [{**column(unit), "alias": "u"}], "the unit as owner")
+        dropped = 0 if place.origin.held else 1 if scan.part is None else 2
+        insist(len(_conditions(node)) == dropped, "all rows of the table")
 
     def _joined(self, node: Node, join: UnitJoin) -> None:
         plain(node)
@@ -326,6 +339,15 @@ class Shape:
             insist(bool(found), "a window")
             for window in found:
                 insist(window["partitions"][0] == (unit or column("u")), "within a unit")
+
+
+def _conditions(node: Node) -> Sequence[Node]:
+    """Give what WHERE asks, part by part."""
+    where = node.get("where_clause")
+    if where is None:
+        return []
+    parts: Sequence[Node] = where["children"] if _and(where) else [where]
+    return parts
 
 
 def _and(node: Node) -> bool:

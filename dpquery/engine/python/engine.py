@@ -23,9 +23,10 @@ from dpquery.engine.python.relations import Relations
 from dpquery.engine.python.rows import read_rows
 from dpquery.engine.python.told import PythonFound
 from dpquery.engine.python.totals import Totals
-from dpquery.ir import Candidates, Measure, Requested, Scan, columns_read
+from dpquery.ir import Candidates, Measure, Requested, Scan, TableWeight, columns_read
 from dpquery.policy.model import Policy, Table
 from dpquery.relations import tables_of
+from dpquery.rowfunctions.base import Value
 
 __all__ = ["PythonEngine"]
 
@@ -66,7 +67,8 @@ class PythonEngine:
         for table in tables:
             self._verify(table, before[table.name])
         relations = Relations(self._tables, self._public, columns_read(scan))
-        totals = Totals(scan, relations.rows(scan.relation), self._secret)
+        units = _units(scan, relations)
+        totals = Totals(scan, relations.rows(scan.relation), self._secret, units)
         sums: dict[Measure, tuple[int, ...]] = {
             m: totals.of(m) for m in scan.measures if not isinstance(m, Requested)
         }
@@ -100,6 +102,14 @@ class PythonEngine:
                     f"a unit of {table.name!r} has several rows against rows_per_unit = 1"
                 )
         self._verified[table.name] = state
+
+
+def _units(scan: Scan, relations: Relations) -> list[Value]:
+    """Give the units of all rows of the table, where rows are weighed by these."""
+    if not any(isinstance(measure.weight, TableWeight) for measure in scan.measures):
+        return []
+    (table,) = tables_of(scan.relation)
+    return [unit for unit, _ in relations.rows(table)]
 
 
 def _names(scan: Scan) -> list[str]:

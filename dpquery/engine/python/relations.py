@@ -88,7 +88,7 @@ class Relations:
             if owner is not None:
                 values = {(scan.number, name): _settled(v) for name, v in row.items()}
                 owned.append((owner, values))
-        return owned if scan.part is None else _first_parts(scan.part, owned)
+        return owned if scan.part is None else _first_parts(scan.part, scan.kept, owned)
 
     def _public(self, join: PublicJoin) -> Iterator[Owned]:
         names = {ref.name: ref for ref in self.used if ref.of == join.number}
@@ -174,15 +174,16 @@ class Relations:
         return [(unit, {**row, **new}) for (unit, row), new in zip(rows, made, strict=True)]
 
 
-def _first_parts(part: Code, rows: Sequence[Owned]) -> list[Owned]:
-    """Give the rows that lie in the first part of their unit; what has no place comes last."""
+def _first_parts(part: Code, kept: int, rows: Sequence[Owned]) -> list[Owned]:
+    """Give the rows that lie in the first parts of their unit; what has no place comes last."""
     last = len(part.values)
     placed = [(last if (at := code_of(part, row)) is None else at) for _, row in rows]
-    first: dict[Value, int] = {}
+    parts: dict[Value, set[int]] = {}
     for (unit, _), place in zip(rows, placed, strict=True):
-        first[unit] = min(place, first.get(unit, last))
+        parts.setdefault(unit, set()).add(place)
+    first = {unit: sorted(places)[:kept] for unit, places in parts.items()}
     pairs = zip(rows, placed, strict=True)
-    return [(unit, row) for (unit, row), place in pairs if place == first[unit]]
+    return [(unit, row) for (unit, row), place in pairs if place in first[unit]]
 
 
 def _meets(condition: Expr | None, row: Row) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from dpquery.ir import (
     Measure,
     Scan,
     SumCodes,
+    TableWeight,
     UnitTotals,
     Weight,
 )
@@ -39,13 +40,28 @@ def row_weight(weight: Weight, rows: int) -> int:
 class Totals:
     """The rows of a scan, with their units and groups, and what is counted of them."""
 
-    def __init__(self, scan: Scan, rows: Sequence[tuple[Value, Row]], secret: str = "") -> None:
+    def __init__(
+        self,
+        scan: Scan,
+        rows: Sequence[tuple[Value, Row]],
+        secret: str = "",
+        table: Iterable[Value] = (),
+    ) -> None:
+        """Take the rows of a scan.
+
+        Args:
+            scan: what is asked for.
+            rows: each with its unit.
+            secret: the key of the hashes that choose among what one unit has.
+            table: the units of all rows of the table, if rows are weighed by these.
+        """
         self._groups = scan.cells
         self._single = scan.contribution.unit is None or scan.contribution.single
         self._secret = secret
         places = [_Places(key) for key in scan.keys]
         self._rows = [(unit, _group(places, row), row) for unit, row in rows]
         self._count = Counter(unit for unit, _ in rows)
+        self._in_table = Counter(table)
 
     def of(self, measure: Measure) -> tuple[int, ...]:
         """Add up a measure, one integer per group."""
@@ -68,7 +84,12 @@ class Totals:
             if group is None or code is None:
                 continue
             degree = measure.degree if isinstance(measure, SumCodes) else 1
-            sums[group] += row_weight(measure.weight, self._count[unit]) * code**degree
+            sums[group] += self._weight(measure.weight, unit) * code**degree
+
+    def _weight(self, weight: Weight, unit: Value) -> int:
+        """Give what each row of a unit counts."""
+        counted = self._in_table if isinstance(weight, TableWeight) else self._count
+        return row_weight(weight, counted[unit])
 
     def _met(self, condition: Expr | None) -> list[tuple[Value, int | None, Row]]:
         return [
@@ -143,7 +164,7 @@ class Totals:
         for unit, of_row, row in self._met(measure.condition):
             code = code_of(measure.code, row)
             if of_row == group and code is not None and low <= code < high:
-                weights[(code - low) // width] += row_weight(measure.weight, self._count[unit])
+                weights[(code - low) // width] += self._weight(measure.weight, unit)
         return np.array(weights, dtype=np.int64)
 
     def close(self) -> None:
