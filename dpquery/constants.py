@@ -13,17 +13,22 @@ from typing import TypeVar
 
 from dpquery.expr import Constant, Scalar
 
-__all__ = ["constants_in", "filled"]
+__all__ = ["constants_in", "filled", "nodes_in"]
 
 T = TypeVar("T")
 
 
 def constants_in(tree: object) -> Iterator[Constant]:
     """Give the constants anywhere in a tree of our nodes."""
-    if isinstance(tree, Constant):
+    return nodes_in(tree, Constant)
+
+
+def nodes_in(tree: object, kind: type[T]) -> Iterator[T]:
+    """Give the nodes of one kind anywhere in a tree of our nodes."""
+    if isinstance(tree, kind):
         yield tree
     for part in _parts(tree):
-        yield from constants_in(part)
+        yield from nodes_in(part, kind)
 
 
 def _parts(tree: object) -> Iterator[object]:

@@ -15,13 +15,13 @@ from dpquery.constants import constants_in, filled
 from dpquery.engine.base import Engine, Exact
 from dpquery.engine.duckdb.public import PublicEngine
 from dpquery.finish import value_of
-from dpquery.functions.refined import rate_of, wanted_of
 from dpquery.functions.search import FoundCell
 from dpquery.ir import Scalar, Scan
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.narrowing import with_bounds
 from dpquery.plan import Plan
 from dpquery.policy.model import Policy
+from dpquery.refinements import rate_at
 from dpquery.release import ReleasedTable, find_bounds, release, with_found
 from dpquery.stored import Keys, written
 from dpquery.types import Interval
@@ -58,9 +58,9 @@ class Paid:
             with self._opened(scan, receipt, number) as exact:
                 table = release(plan, number, scan.keys, exact, receipt, self.randomness)
             for one, column in zip(frontier.releases, table.columns, strict=True):
-                text, rate = written(column.cells), rate_of(wanted_of(one.release), scan)
+                text, rate = written(column.cells), rate_at(self.policy, scan, one.release)
                 drawn[keys.of(scan, one.release, values)] = text
-                if rate is not None and self.policy.published:
+                if rate is not None:
                     drafts.append(Draft(keys.question(scan, one.release, values), rate, text))
             found.append(table)
         self.store(drawn, drafts)

@@ -28,6 +28,7 @@ from typing import Any
 from dpquery.canonical import Writer
 from dpquery.constants import filled
 from dpquery.errors import internal
+from dpquery.expr import ColumnRef
 from dpquery.functions.averaged import AveragedCell
 from dpquery.functions.base import NoisyCell, Release
 from dpquery.functions.choice import ValueCell
@@ -40,15 +41,15 @@ from dpquery.functions.quantile import QuantileCell, QuantileRelease
 from dpquery.functions.quantiles import QuantilesCell, QuantilesRelease
 from dpquery.functions.refined import wanted_of
 from dpquery.functions.search import FoundCell, SearchRelease
-from dpquery.ir import Scalar, Scan
+from dpquery.ir import Scalar, Scan, columns_read
 from dpquery.policy.model import Policy
-from dpquery.relations import PublicJoin, tables_of, walk
+from dpquery.relations import PublicJoin, SemiJoin, UnitJoin, Windowed, tables_of, walk
 from dpquery.searches import places_of
 from dpquery.types import Interval
 
 __all__ = ["NOTHING", "Keys", "Values", "read", "written"]
 
-_FORMAT = 3
+_FORMAT = 4
 """Goes up when a law changes and its tree does not, or the text of a cell does."""
 Values = Mapping[int, Scalar | None]
 """Those of a statement's constants, by number."""
@@ -84,7 +85,7 @@ class Keys:
         """Name what a count or sum is of, whatever its noise: what can be refined by it.
 
         What is drawn given an earlier value has to be of the very same exact one, so that it
-        matters too what computes this: of a logarithm, the last bit may be another elsewhere.
+        matters too what computes this.
         """
         match filled(wanted_of(release), values):
             case AdditiveRelease(function, measure, distance, noise, unit, type_):
@@ -99,16 +100,28 @@ class Keys:
             (_FORMAT, self.version, self.policy.neighbours),
             (places_of(scan.relation, self.policy), tuple(one.unit_type for one in tables)),
             tuple(map(self.public, joined)),
-            (scan.relation, scan.contribution, scan.keys, release),
+            (scan.relation, _deciding(scan), scan.contribution, scan.keys, release),
         )
         return Writer().text(parts)
 
 
+def _deciding(scan: Scan) -> tuple[ColumnRef, ...]:
+    """Give the columns that decide between rows which the query leaves in no order.
+
+    These are all that the whole statement reads: beside another call, a call can be of others.
+    """
+    ordered = any(
+        isinstance(one, Windowed)
+        or (isinstance(one, UnitJoin | SemiJoin) and one.limit is not None)
+        for one in walk(scan.relation)
+    )
+    return columns_read(scan) if ordered else ()
+
+
 @cache
 def _computer() -> tuple[str, ...]:
-    """Name what computes exact values here: the host, and versions of programs."""
-    programs = (version("dpquery"), version("duckdb"), *platform.libc_ver())
-    return platform.node(), platform.machine(), *programs
+    """Name what computes exact values here; functions that it could differ on are left out."""
+    return platform.machine(), version("dpquery"), version("duckdb")
 
 
 def written(cells: Sequence[NoisyCell]) -> str:

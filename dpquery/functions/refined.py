@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from dpquery.constants import nodes_in
 from dpquery.errors import internal
 from dpquery.events import Refined
+from dpquery.expr import Apply
 from dpquery.functions.averaged import AveragedCell, AveragedRelease, Draws
 from dpquery.functions.base import Measured, NoisyCell, Release, Step
 from dpquery.functions.noise import AdditiveCell, AdditiveRelease
@@ -15,6 +17,7 @@ from dpquery.ir import Measure, Scan
 from dpquery.mechanisms import DiscreteGaussian, DiscreteLaplace, RefinedLaplace
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import decimal_text
+from dpquery.rowfunctions import named
 from dpquery.types import Type
 
 __all__ = ["RefinedRelease", "in_place_of", "rate_of", "wanted_of"]
@@ -76,14 +79,19 @@ def rate_of(release: Release, scan: Scan) -> Fraction | None:
     That is the epsilon at a distance of 1 of Laplace noise, and the rho of Gaussian noise that
     was asked for in rho.
     """
+    if scan.cells > MOST_CELLS or _vague(scan):
+        return None
     match release:
-        case AdditiveRelease(noise=DiscreteLaplace() as noise) if scan.cells <= MOST_CELLS:
+        case AdditiveRelease(noise=DiscreteLaplace() as noise):
             return noise.loss(1).epsilon
-        case AdditiveRelease(noise=DiscreteGaussian(concentrated=True) as noise) if (
-            scan.cells <= MOST_CELLS
-        ):
+        case AdditiveRelease(noise=DiscreteGaussian(concentrated=True) as noise):
             return noise.rho(release.distance)
     return None
+
+
+def _vague(scan: Scan) -> bool:
+    """Say whether another processor could find other exact values in the same rows."""
+    return any(not named(one.function).exact for one in nodes_in(scan, Apply))
 
 
 def in_place_of(
