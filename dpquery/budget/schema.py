@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["CHARGES", "LATER", "META", "SHORT", "TABLES", "Table"]
+__all__ = [
+    "ANSWERS",
+    "BOUNDS",
+    "CHARGES",
+    "LATER",
+    "META",
+    "SHORT",
+    "STATES",
+    "TABLES",
+    "Table",
+]
 
 META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 """Which ledger this is: the only table whose rows change."""
@@ -74,10 +84,10 @@ STATES = Table(
     {"states_by_place": "place, version"},
 )
 
-LATER = (BOUNDS, ANSWERS, STATES)
-"""Ledgers that were made before these were kept get them when they are opened."""
+TABLES = (BOUNDS, ANSWERS, STATES, CHARGES)
 
-TABLES = (*LATER, CHARGES)
+LATER = tuple(table for table in TABLES if table is not CHARGES)
+"""Ledgers that were made before these were kept get them when they are opened."""
 
 SHORT = tuple(table for table in TABLES if not table.long)
 """These are checked whenever a ledger is opened, which long ones must not hold up."""
