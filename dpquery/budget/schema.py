@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["CHARGES", "LATER", "META", "SHORT", "TABLES", "Table"]
+__all__ = [
+    "ANSWERS",
+    "BOUNDS",
+    "CHARGES",
+    "LATER",
+    "META",
+    "SHORT",
+    "STATES",
+    "TABLES",
+    "Table",
+]
 
 META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 """Which ledger this is: the only table whose rows change."""
@@ -91,10 +101,10 @@ EARLIER = Table(
 
 REFINED = Table("refined", ("charge TEXT NOT NULL", "source INTEGER NOT NULL UNIQUE"))
 
-LATER = (BOUNDS, ANSWERS, EARLIER, REFINED, STATES)
-"""Ledgers that were made before these were kept get them when they are opened."""
+TABLES = (BOUNDS, ANSWERS, EARLIER, REFINED, STATES, CHARGES)
 
-TABLES = (*LATER, CHARGES)
+LATER = tuple(table for table in TABLES if table is not CHARGES)
+"""Ledgers that were made before these were kept get them when they are opened."""
 
 SHORT = tuple(table for table in TABLES if not table.long)
 """These are checked whenever a ledger is opened, which long ones must not hold up."""
