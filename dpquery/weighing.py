@@ -19,6 +19,8 @@ parts of the unit's rows are bounded by the largest (`parts.py`). That holds whe
   with the square of the distance: h^2 <= h. With an epsilon and a delta, Gaussian noise of h
   times the distance is not shown to have h delta, and noise in steps loses as much for any
   distance.
+
+What finds the bounds of such a call adds Laplace noise to sums of the same weights.
 """
 
 from __future__ import annotations
