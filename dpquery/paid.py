@@ -21,7 +21,6 @@ from dpquery.mechanisms.randomness import Randomness
 from dpquery.narrowing import with_bounds
 from dpquery.plan import Plan
 from dpquery.policy.model import Policy
-from dpquery.refinements import rate_at
 from dpquery.release import ReleasedTable, find_bounds, release, with_found
 from dpquery.stored import Keys, written
 from dpquery.types import Interval
@@ -58,7 +57,7 @@ class Paid:
             with self._opened(scan, receipt, number) as exact:
                 table = release(plan, number, scan.keys, exact, receipt, self.randomness)
             for one, column in zip(frontier.releases, table.columns, strict=True):
-                text, rate = written(column.cells), rate_at(self.policy, scan, one.release)
+                text, rate = written(column.cells), keys.rate(scan, one.release)
                 drawn[keys.of(scan, one.release, values)] = text
                 if rate is not None:
                     drafts.append(Draft(keys.question(scan, one.release, values), rate, text))

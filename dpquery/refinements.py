@@ -26,36 +26,22 @@ from dpquery.budget.earlier import Kept
 from dpquery.constants import constants_in
 from dpquery.events import Event
 from dpquery.functions.averaged import AveragedRelease
-from dpquery.functions.base import Release
 from dpquery.functions.noise import AdditiveRelease
-from dpquery.functions.refined import RefinedRelease, in_place_of, rate_of, wanted_of
+from dpquery.functions.refined import RefinedRelease, in_place_of
 from dpquery.ir import Scan
 from dpquery.mechanisms import DiscreteLaplace
 from dpquery.plan import FrontierPlan, Plan, PlannedRelease, dearest_of
-from dpquery.policy.model import DatabaseTable, Policy
+from dpquery.policy.model import Policy
 from dpquery.privacy import decimal_text
-from dpquery.relations import tables_of
 from dpquery.stored import Keys, read
 
 if TYPE_CHECKING:
     from dpquery.budget.ledger import Ledger
     from dpquery.engine.duckdb.public import PublicEngine
 
-__all__ = ["Refinements", "rate_at"]
+__all__ = ["Refinements"]
 
 Refining = RefinedRelease | AveragedRelease
-
-
-def rate_at(policy: Policy, scan: Scan, release: Release) -> Fraction | None:
-    """Give what a release from a scan loses, if a later one may be drawn given it.
-
-    Both have to be of one state of the data: not so where files may change unseen, or a table
-    of a database could be a view, which may have other rows each time.
-    """
-    read = [policy.tables[one.table] for one in tables_of(scan.relation)]
-    if not policy.published or any(isinstance(one.source, DatabaseTable) for one in read):
-        return None
-    return rate_of(wanted_of(release), scan)
 
 
 class _Missing(Exception):
@@ -100,7 +86,7 @@ class Refinements:
 
     def _found(self, scan: Scan, one: PlannedRelease, keys: Keys) -> tuple[Kept, Refining]:
         """Give the earlier release that has lost most, of those that lost less."""
-        rate, release = rate_at(self.policy, scan, one.release), one.release
+        rate, release = keys.rate(scan, one.release), one.release
         waits = any(key.finding for key in scan.keys) or any(constants_in((scan, release)))
         if rate is None or waits:
             raise _Missing
