@@ -233,8 +233,11 @@ def texts(spent: Spent) -> tuple[str, str, str, bool]:
     return str(spent.loss.epsilon), str(spent.loss.delta), str(spent.rho), spent.summed
 
 
-_number = lru_cache(maxsize=1024)(Fraction)
-"""The same numbers stand in several totals of a row, and in many rows."""
+@lru_cache(maxsize=1024)
+def _number(text: str) -> Fraction:
+    """Read a number; the same stand in several totals of a row, and in many rows."""
+    numerator, over, denominator = text.partition("/")
+    return Fraction(int(numerator), int(denominator) if over else 1)
 
 
 def read_spent(listed: Iterable[object]) -> Spent:
