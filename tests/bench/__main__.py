@@ -20,7 +20,7 @@ import numpy as np
 
 import dpquery
 from dpquery.mechanisms import FittedQuantiles, Randomness
-from tests.bench import ledger
+from tests.bench import ledger, slow_disk
 from tests.bench.data import make
 
 RESULTS = Path(__file__).parent / "results"
@@ -205,6 +205,7 @@ def main() -> None:
     print(f"1,000 rows, warm session, charge on disk: {small:.1f} ms (median of 100)")
     charged = ledger.charges()
     print(ledger.told(charged))
+    print(f"where each sync takes {slow_disk.MORE / 1000} ms more: {slow_disk.told()}")
     RESULTS.mkdir(exist_ok=True)
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     record = {"rows": rows, "rounds": rounds, "cases": found, "warm_ms": small, "stub_ms": stub}

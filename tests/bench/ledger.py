@@ -2,7 +2,8 @@
 
 A charge is one fsync, so a disk that waits sets the pace. Where a cache takes the write, and a
 sync takes a tenth of a millisecond, Python does. Bare writes are those of one process, and
-those of eight that queue as charges do. `python -m tests.bench.ledger [CHARGES]`.
+those of eight that queue as charges do; `slow_disk` has a disk that waits.
+`python -m tests.bench.ledger [CHARGES]`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ EPSILON = Fraction(1, 1000)
 
 
 def bare_rate(directory: Path, times: int) -> float:
-    """How many blocks of 4 kB a second one process appends to a file, each with an fsync."""
+    """How many blocks of 4 kB a second one process writes to a file, each with an fsync."""
     block = os.urandom(4096)
     descriptor = os.open(directory / "bare", os.O_WRONLY | os.O_CREAT)
     begun = time.perf_counter()
