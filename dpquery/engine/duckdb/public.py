@@ -47,6 +47,8 @@ class PublicEngine:
         public = [table for table in policy.tables.values() if table.public]
         for number, table in enumerate(public):
             self._load(table, f"p{number}", policy.name)
+        # What stands in two places would be computed before both, outside of any TRY.
+        self._connection.execute("SET disabled_optimizers = 'common_subexpressions'")
         self._connection.execute("SET memory_limit = '2GB'")
         self._connection.execute(f"SET max_execution_time = {SECONDS * 1000}")
         lock(self._connection, [])
