@@ -24,7 +24,7 @@ from dpquery.policy.model import Policy
 from dpquery.privacy import Neighbours
 from dpquery.types import TEXT
 from tests.neighbours import Pair
-from tests.property.test_neighbours import KINDS, policies
+from tests.property.test_neighbours import KINDS, accepted, policies
 from tests.strategies import CONDITIONS, pairs
 from tests.worlds import planned, receipt_for
 
@@ -82,7 +82,7 @@ def found(engine: Engine, plan: Plan) -> Counts:
 
 
 def by_both(policy: Policy, text: str, seed: int) -> Counts:
-    plan = planned(policy, text)
+    plan = accepted(policy, text)
     duckdb = DuckDBEngine(policy, FaultLog(None), threads=1 + seed % 8)
     try:
         first = found(duckdb, plan)
