@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -82,14 +82,15 @@ class Totals:
         """Add one charge to every scope."""
         return Totals(*self._each(lambda scope: scope.plus(spent, counting, touched)))
 
-    def _each(self, made: Callable[[Total], T]) -> Iterator[T]:
+    def _each(self, made: Callable[[Total], T]) -> tuple[T, T, T]:
         """Make something of each scope; once of several that are one and the same.
 
         They often are: of a policy without analysts, and in a first session.
         """
-        scopes = {id(scope): scope for scope in (self.policy, self.analyst, self.session)}
-        found = {number: made(scope) for number, scope in scopes.items()}
-        return (found[id(scope)] for scope in (self.policy, self.analyst, self.session))
+        policy = made(self.policy)
+        analyst = policy if self.analyst is self.policy else made(self.analyst)
+        session = analyst if self.session is self.analyst else made(self.session)
+        return policy, analyst, session
 
     def text(self) -> str:
         """Write the totals exactly.
@@ -104,10 +105,10 @@ class Totals:
                 30 digits, so that only a mistake of ours leads here.
         """
         try:
-            parts = list(self._each(Total.listed))
+            scopes = self._each(Total.listed)
         except ValueError:
             raise internal("a total has few enough digits to be written") from None
-        return _json(parts)
+        return _json(scopes)
 
     @classmethod
     def read(cls, text: str) -> Totals:
