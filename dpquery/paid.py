@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpquery.budget.charge import Receipt
-from dpquery.budget.earlier import Draft
+from dpquery.budget.earlier import Refinable
 from dpquery.constants import constants_in, filled
 from dpquery.engine.base import Engine, Exact
 from dpquery.engine.duckdb.public import PublicEngine
@@ -40,7 +40,7 @@ class Paid:
     """Hears about how many bytes a scan reads, as it begins."""
     keep: Callable[[str, Interval], None]
     """Keeps bounds that were found, under their key."""
-    store: Callable[[Mapping[str, str], Sequence[Draft]], None]
+    store: Callable[[Mapping[str, str], Sequence[Refinable]], None]
     """Stores what was drawn, under its keys, to be given again free, and to be refined."""
 
     def released(self, plan: Plan, receipt: Receipt) -> tuple[Plan, list[ReleasedTable]]:
@@ -49,7 +49,7 @@ class Paid:
         All that was drawn is stored by then.
         """
         keys, drawn = Keys(self.policy, receipt.version, self.public.digest), dict[str, str]()
-        plan, drafts = self._bounded(plan, receipt, keys, drawn), list[Draft]()
+        plan, refinable = self._bounded(plan, receipt, keys, drawn), list[Refinable]()
         found: list[ReleasedTable] = []
         values: dict[int, Scalar | None] = {}
         for number, frontier in enumerate(plan.frontiers):
@@ -60,9 +60,11 @@ class Paid:
                 text, rate = written(column.cells), keys.rate(scan, one.release)
                 drawn[keys.of(scan, one.release, values)] = text
                 if rate is not None:
-                    drafts.append(Draft(keys.question(scan, one.release, values), rate, text))
+                    refinable.append(
+                        Refinable(keys.question(scan, one.release, values), rate, text)
+                    )
             found.append(table)
-        self.store(drawn, drafts)
+        self.store(drawn, refinable)
         return plan, found
 
     def _bounded(self, plan: Plan, receipt: Receipt, keys: Keys, drawn: dict[str, str]) -> Plan:

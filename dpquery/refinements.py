@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from dpquery.budget.accountant import additive, basic
 from dpquery.budget.answers import Holder
 from dpquery.budget.charge import Charge
-from dpquery.budget.earlier import Kept
+from dpquery.budget.earlier import EarlierRelease
 from dpquery.constants import constants_in
 from dpquery.events import Event
 from dpquery.functions.averaged import AveragedRelease
@@ -84,7 +84,9 @@ class Refinements:
         cap = self.policy.budget.max_epsilon_per_query
         return bool(events) and (cap is None or basic(events).epsilon <= cap)
 
-    def _found(self, scan: Scan, one: PlannedRelease, keys: Keys) -> tuple[Kept, Refining]:
+    def _found(
+        self, scan: Scan, one: PlannedRelease, keys: Keys
+    ) -> tuple[EarlierRelease, Refining]:
         """Give the earlier release that has lost most, of those that lost less."""
         rate, release = keys.rate(scan, one.release), one.release
         waits = any(key.finding for key in scan.keys) or any(constants_in((scan, release)))
@@ -104,7 +106,9 @@ class Refinements:
     def _summed(self) -> bool:
         return self.policy.budget.ceiling.summed
 
-    def _plan(self, plan: Plan, used: tuple[Kept, ...], refined: Iterator[Refining]) -> Plan:
+    def _plan(
+        self, plan: Plan, used: tuple[EarlierRelease, ...], refined: Iterator[Refining]
+    ) -> Plan:
         frontiers = tuple(_with(frontier, refined) for frontier in plan.frontiers)
         events = tuple(one.release.event() for part in frontiers for one in part.releases)
         calls = [one.call for part in frontiers for one in part.releases]

@@ -12,7 +12,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Final
 
-from dpquery.budget.earlier import Kept, State
+from dpquery.budget.earlier import EarlierRelease, State
 from dpquery.budget.parts import EVERYBODY, Touched
 from dpquery.ceilings import Ceiling
 from dpquery.errors import internal
@@ -45,7 +45,7 @@ class Charge:
     """
     touched: Touched | None = EVERYBODY
     """In which parts of a table it may tell of units; None where it could tell of any."""
-    refines: tuple[Kept, ...] = ()
+    refines: tuple[EarlierRelease, ...] = ()
     """The earlier releases that it uses up."""
     version: int | None = None
     """Of the data, where earlier releases of it are made better; None where there are none."""

@@ -21,7 +21,7 @@ from dpquery.budget.answers import Holder
 from dpquery.budget.database import Connection
 from dpquery.budget.kept import seal_of
 
-__all__ = ["AlreadyRefined", "Draft", "Earlier", "Kept", "State"]
+__all__ = ["AlreadyRefined", "Earlier", "EarlierRelease", "Refinable", "State"]
 
 State = list[tuple[int, int, str]]
 """Size, time and a hash of the end of each file of a table, in no order."""
@@ -62,7 +62,7 @@ class AlreadyRefined(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class Refinable:
     """A release as it is kept, to be refined."""
 
     question: str
@@ -72,7 +72,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class EarlierRelease:
     """A release that was kept, and not refined so far."""
 
     number: int
@@ -89,7 +89,7 @@ class Earlier:
         self._connection = connection
         self._ledger = ledger
 
-    def left(self, holder: Holder, question: str) -> list[Kept]:
+    def left(self, holder: Holder, question: str) -> list[EarlierRelease]:
         """Give a holder's releases of a question that were not refined, oldest first.
 
         Raises:
@@ -97,26 +97,26 @@ class Earlier:
         """
         asked = (question, holder.analyst, holder.rights)
         rows = self._connection().execute(_LEFT, asked)
-        return [self._kept(*row) for row in rows]
+        return [self._read(*row) for row in rows]
 
-    def _kept(self, *row: str) -> Kept:
+    def _read(self, *row: str) -> EarlierRelease:
         *fields, seal, before = row
         if seal != seal_of(before or self._ledger, tuple(fields)):
             raise ValueError("an earlier release was changed")
         number, rate, drawn, read = fields[0], fields[5], fields[6], json.loads(fields[7])
         states = {place: [(*one,) for one in files] for place, files in read.items()}
-        return Kept(int(number), Fraction(rate), drawn, states)
+        return EarlierRelease(int(number), Fraction(rate), drawn, states)
 
     def add(
         self,
         charge: str,
         holder: Holder,
-        drafts: Iterable[Draft],
+        refinable: Iterable[Refinable],
         read: Mapping[str, State],
     ) -> None:
         """Add what a charge paid for, and the files that it was drawn from."""
         whose, states = (charge, holder.analyst, holder.rights), json.dumps(read)
-        rows = ((*whose, one.question, str(one.rate), one.drawn, states) for one in drafts)
+        rows = ((*whose, one.question, str(one.rate), one.drawn, states) for one in refinable)
         self._append(_EARLIER, rows)
 
     def use(self, charge: str, numbers: Sequence[int]) -> None:

@@ -22,7 +22,7 @@ from dpquery.budget.answers import Holder
 from dpquery.budget.charge import OWNER, Account, Charge, Entry, Limits, Receipt
 from dpquery.budget.database import Database
 from dpquery.budget.decision import binding, frozen, require_within
-from dpquery.budget.earlier import AlreadyRefined, Draft, Kept
+from dpquery.budget.earlier import AlreadyRefined, EarlierRelease, Refinable
 from dpquery.budget.faults import another_promise, damaged, faults
 from dpquery.budget.orders import (
     Freeze,
@@ -228,7 +228,7 @@ class Ledger:
         receipt: Receipt,
         holder: Holder,
         drawn: Mapping[str, str],
-        drafts: Sequence[Draft] = (),
+        refinable: Sequence[Refinable] = (),
     ) -> None:
         """Store what a receipt's charge paid for, to be given again free, or to be refined."""
         if not drawn:
@@ -236,7 +236,7 @@ class Ledger:
         store = self._store
         with faults(store.path), store.writing():
             store.answers.add(receipt.id, holder, drawn)
-            store.earlier.add(receipt.id, holder, drafts, receipt.read)
+            store.earlier.add(receipt.id, holder, refinable, receipt.read)
 
     def stored(self, holder: Holder, key: str) -> str | None:
         """Give what was drawn last under a key, where the holder may see it.
@@ -247,7 +247,7 @@ class Ledger:
         with faults(self._store.path):
             return self._store.answers.newest(holder, key)
 
-    def earlier(self, holder: Holder, question: str) -> list[Kept]:
+    def earlier(self, holder: Holder, question: str) -> list[EarlierRelease]:
         """Give what a holder was released of a question, and was not refined so far.
 
         Raises:

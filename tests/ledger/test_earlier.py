@@ -9,7 +9,7 @@ import pytest
 
 from dpquery.budget.answers import Holder
 from dpquery.budget.charge import Charge
-from dpquery.budget.earlier import AlreadyRefined, Draft, Kept
+from dpquery.budget.earlier import AlreadyRefined, EarlierRelease, Refinable
 from dpquery.errors import InternalError, PolicyInvalid
 from dpquery.events import Refined
 from tests.ledger.helpers import ALICE, BOB, limits, open_at, pure, spent
@@ -19,16 +19,16 @@ HOLDER = Holder("alice", "", shared=True)
 READ = {"here": [(12, 34, "end"), (56, 78, "end")]}
 
 
-def kept_in(ledger, count=1) -> list[Kept]:
+def kept_in(ledger, count=1) -> list[EarlierRelease]:
     """Have some releases paid for and kept, and give what is left of them."""
     receipt = ledger.charge(pure("0.5"), limits(), ALICE)
     receipt.read.update(READ)
-    drafts = [Draft("question", HALF, "[1]")] * count
-    ledger.store(receipt, HOLDER, {"key": "[1]"}, drafts)
+    refinable = [Refinable("question", HALF, "[1]")] * count
+    ledger.store(receipt, HOLDER, {"key": "[1]"}, refinable)
     return ledger.earlier(HOLDER, "question")
 
 
-def refining(*kept: Kept) -> Charge:
+def refining(*kept: EarlierRelease) -> Charge:
     events = tuple(Refined(one.rate, Fraction(1)) for one in kept)
     return Charge(events, (), "SELECT ...", refines=kept, version=0)
 

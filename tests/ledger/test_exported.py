@@ -9,7 +9,7 @@ import pytest
 from dp_accounting import NeighboringRelation, dp_event, pld, rdp
 
 from dpquery.budget.charge import Charge, Limits
-from dpquery.budget.earlier import Kept
+from dpquery.budget.earlier import EarlierRelease
 from dpquery.budget.exported import COLUMNS, dp_events, row
 from dpquery.ceilings import Ceiling
 from dpquery.events import (
@@ -50,7 +50,10 @@ def of(*events, query="") -> Charge:
     """Charge for events, of which each that refines uses up some release."""
     count = sum(isinstance(event, Refined) for event in events)
     return Charge(
-        events, (), query, refines=tuple(Kept(n, EPSILON, "", {}) for n in range(count))
+        events,
+        (),
+        query,
+        refines=tuple(EarlierRelease(n, EPSILON, "", {}) for n in range(count)),
     )
 
 
