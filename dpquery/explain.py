@@ -9,10 +9,11 @@ from fractions import Fraction
 from html import escape
 
 from dpquery.budget.accountant import NOTHING, Spent, additive, basic
-from dpquery.budget.parts import Touched
+from dpquery.budget.parts import Counting
 from dpquery.budget.standing import Standing
 from dpquery.functions.base import Step
 from dpquery.functions.codes import from_code
+from dpquery.functions.refined import wanted_of
 from dpquery.functions.waiting import step_of
 from dpquery.guarantee import Guarantee
 from dpquery.ir import (
@@ -28,6 +29,7 @@ from dpquery.ir import (
     columns_of,
     value_in,
 )
+from dpquery.parts import looked_in
 from dpquery.plan import FrontierPlan, Plan, PlannedRelease, guarantee_of
 from dpquery.policy.model import Policy
 from dpquery.privacy import NO_LOSS, Loss, decimal_text
@@ -36,6 +38,7 @@ from dpquery.rowfunctions.ranges import implied
 from dpquery.searches import Search
 from dpquery.source import width
 from dpquery.types import BOOLEAN
+from dpquery.weighing import may_share
 
 __all__ = ["WIDTH", "Explanation", "explain"]
 
@@ -101,16 +104,32 @@ def explain(
     lines += [f"note         {note}" for note in plan.notes]
     most = policy.budget.max_epsilon_per_query
     rest = _rest(standing, asked) if most is None or charge.epsilon <= most else _capped(most)
-    lines += _parts(plan.charge.touched)
+    lines += _parts(plan, policy)
     lines.append(f"budget       {decimal_text(standing.left.epsilon)} left; {rest}")
     wrapped = tuple(part for line in lines for part in _wrapped(line))
     return Explanation(charge, steps, wrapped, guarantee)
 
 
-def _parts(touched: Touched | None) -> Iterator[str]:
-    """Say on which units the charge is, where it is not on all."""
+def _parts(plan: Plan, policy: Policy) -> Iterator[str]:
+    """Say on which units the charge is, where it is not on all or need not be."""
+    counting, touched = Counting.of(0, policy.neighbours), plan.charge.touched
+    alone = counting.kept(looked_in(plan.charge.scans, policy))
     if touched is not None and not touched.whole:
-        yield f"charged on   {touched.named}: {touched.told}"
+        if alone is None:
+            yield "charged on   everybody; a query about one part alone is charged on it"
+        else:
+            yield f"charged on   {touched.named}: {touched.told}"
+    elif alone is not None and _could_share(plan):
+        yield f"charged on   everybody; with weights='table' in each call, on {alone.named} alone"
+
+
+def _could_share(plan: Plan) -> bool:
+    """Say whether each call could weigh rows by the table."""
+    return all(
+        may_share(wanted_of(one.release), frontier.scan.relation)
+        for frontier in plan.frontiers
+        for one in frontier.releases
+    )
 
 
 def _rest(standing: Standing, asked: Spent) -> str:

@@ -43,7 +43,7 @@ from dpquery.rowfunctions.ranges import conjuncts
 from dpquery.source import Span
 from dpquery.types import BOOLEAN
 
-__all__ = ["every_part", "touched"]
+__all__ = ["every_part", "looked_in", "touched"]
 
 Asked = frozenset[int]
 """Parts, by number."""
@@ -53,6 +53,12 @@ _NOWHERE = Span(0, 0)
 
 
 def touched(scans: Iterable[Scan], policy: Policy) -> Touched | None:
+    """Give the parts that some scans are charged on together; None where that is on all."""
+    read = list(scans)
+    return looked_in(read, policy) if all(_apart(scan, policy) for scan in read) else EVERYBODY
+
+
+def looked_in(scans: Iterable[Scan], policy: Policy) -> Touched | None:
     """Give the parts that some scans look in together; None where they could be any.
 
     Scans of several tables, of one table twice, or of tables that are parted by nothing could
@@ -64,7 +70,7 @@ def touched(scans: Iterable[Scan], policy: Policy) -> Touched | None:
         read = tables_of(scan.relation)
         table = policy.tables[read[0].table]
         column = table.parting
-        if len(read) > 1 or column is None or not _apart(scan, table):
+        if len(read) > 1 or column is None:
             return EVERYBODY
         parted[table.name] = (table, column)
         found |= _asked(scan.relation, column)[0]
@@ -74,10 +80,11 @@ def touched(scans: Iterable[Scan], policy: Policy) -> Touched | None:
     return _touched(table, column, sorted(found), policy)
 
 
-def _apart(scan: Scan, table: Table) -> bool:
+def _apart(scan: Scan, policy: Policy) -> bool:
     """Say whether a unit loses in each part by its share there: all, or as rows are weighed."""
     by_table = (isinstance(measure.weight, TableWeight) for measure in scan.measures)
-    return table.parts_per_unit is not None or all(by_table)
+    read = (policy.tables[one.table] for one in tables_of(scan.relation))
+    return all(table.parts_per_unit is not None for table in read) or all(by_table)
 
 
 def every_part(policy: Policy) -> Iterator[Touched]:

@@ -36,7 +36,7 @@ from dpquery.ir import Call, CountRows, Histogram, SumCodes
 from dpquery.mechanisms import DiscreteGaussian, DiscreteLaplace, GridQuantile
 from dpquery.relations import Filter, Project, PublicJoin, Relation, TableScan, walk
 
-__all__ = ["require_shares"]
+__all__ = ["may_share", "require_shares"]
 
 _ROWS_OF_A_TABLE = (TableScan, Filter, Project, PublicJoin)
 
@@ -49,7 +49,7 @@ def require_shares(call: Call, release: Release, relation: Relation) -> None:
     """
     if not call.options.of_table:
         return
-    if not all(isinstance(node, _ROWS_OF_A_TABLE) for node in walk(relation)):
+    if not _of_a_table(relation):
         _refuse(
             call,
             "weights='table' is for the rows of one table",
@@ -57,7 +57,7 @@ def require_shares(call: Call, release: Release, relation: Relation) -> None:
             "a unit's weight is shared among its rows in the table, so each row that counts",
             "has to be one of these: under WHERE, or joined to a public table.",
         )
-    if not all(isinstance(m, CountRows | SumCodes | Histogram) for m in release.measures):
+    if not _of_rows(release):
         _refuse(
             call,
             f"{call.function} does not weigh rows here",
@@ -72,6 +72,19 @@ def require_shares(call: Call, release: Release, relation: Relation) -> None:
             "a unit with a tenth of its rows here has to lose a tenth of eps at most: shown of",
             "Laplace noise, of Gaussian noise in rho, and of one quantile by 'quantile'.",
         )
+
+
+def may_share(release: Release, relation: Relation) -> bool:
+    """Say whether a call could weigh rows by the table, whether or not it does."""
+    return _of_a_table(relation) and _of_rows(release) and _linear(release)
+
+
+def _of_a_table(relation: Relation) -> bool:
+    return all(isinstance(node, _ROWS_OF_A_TABLE) for node in walk(relation))
+
+
+def _of_rows(release: Release) -> bool:
+    return all(isinstance(m, CountRows | SumCodes | Histogram) for m in release.measures)
 
 
 def _linear(release: Release) -> bool:

@@ -67,7 +67,8 @@ def require_within(
     if not charge.events:
         return
     standings = _standings(limits, totals, counting, charge.touched)
-    request = _Request(charge, standings, limits.query)
+    alone = counting.kept(charge.touched) is not None
+    request = _Request(charge, standings, limits.query, alone)
     if limits.query is not None and request.asked.epsilon > limits.query:
         raise request.above_one_query(limits.query)
     passed = [standing for standing in standings if not standing.admits(asked)]
@@ -100,6 +101,8 @@ class _Request:
     charge: Charge
     standings: list[Standing]
     cap: Fraction | None
+    alone: bool
+    """Whether it is on the parts that it touches, and on no others."""
 
     @property
     def asked(self) -> Loss:
@@ -137,7 +140,7 @@ class _Request:
             f"this query would spend {asked}, and {left} is left",
             self.charge.span,
             f"asks for {decimal_text(self.largest)}",
-            (spending, *_sums(limit), *_parts(limit, self.charge.touched)),
+            (spending, *_sums(limit), *self._parts(limit)),
             self._offer() or _more(limit, "epsilon"),
         )
         return BudgetRefused(diagnostic, self.asked.epsilon, self.most)
@@ -154,6 +157,16 @@ class _Request:
             _more(limit, "delta"),
         )
         return BudgetRefused(diagnostic, drawn, limit.left_of_delta)
+
+    def _parts(self, limit: Standing) -> tuple[str, ...]:
+        """Say which parts of a table are meant, where tables have parts."""
+        touched = self.charge.touched
+        if touched is None or not limit.charges:
+            return ()
+        if not self.alone:
+            return (f"this query touches {touched.told}; one alone may have more left.",)
+        left = f"{decimal_text(limit.left.epsilon)} left of {decimal_text(limit.limit.epsilon)}"
+        return (f"{touched.named} has {left}; this query touches {touched.told}.",)
 
     def _offer(self) -> tuple[str, ...]:
         """Nothing, where a smaller epsilon would not help with delta."""
@@ -179,16 +192,6 @@ def _sums(limit: Standing) -> tuple[str, ...]:
     if not limit.summed:
         return (f"rho adds up to {rho} of {most} by now, and epsilons are not added up.",)
     return (f"epsilons add up to {epsilons} by now, and rho to {rho} of {most}: one suffices.",)
-
-
-def _parts(limit: Standing, touched: Touched | None) -> tuple[str, ...]:
-    """Say which parts of a table are meant, where tables have parts."""
-    if touched is None or not limit.charges:
-        return ()
-    if touched.whole:
-        return (f"this query touches {touched.told}; one alone may have more left.",)
-    left, limit_ = decimal_text(limit.left.epsilon), decimal_text(limit.limit.epsilon)
-    return (f"{touched.named} has {left} left of {limit_}; this query touches {touched.told}.",)
 
 
 def _parted(limit: Standing) -> tuple[str, ...]:

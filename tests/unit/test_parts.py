@@ -296,6 +296,10 @@ def test_rows_weighed_by_the_table_share_the_budget_by_their_part(place: Path):
             asked.run()
         assert session.budget.spent.epsilon == 1
         assert [row[2] for row in session.sql("SHOW BUDGET").rows] == ["1", "1", "1", "0"]
+        told = " ".join(str(session.explain(f"{COUNT} t WHERE region = 'N'")).split())
+        assert "everybody; with weights='table' in each call, on region = 'N' alone" in told
+        for elsewhere in ("t", "(SELECT unit FROM t WHERE region = 'W' GROUP BY unit)"):
+            assert "charged on" not in str(session.explain(f"{COUNT} {elsewhere}"))
         told = str(session.explain(f"{SHARED} t WHERE region = 'W'"))
         assert "k = 1 rows of a unit in full (from the policy), of all its rows" in told
         with pytest.raises(BudgetRefused):
@@ -312,11 +316,16 @@ def test_a_unit_that_keeps_two_parts_loses_on_two(place: Path):
     with dpquery.connect(place / "policy.toml") as session:
         told = str(session.explain(f"{COUNT} t WHERE region = 'N'"))
         assert "charged on   region = 'N': 1 of 3 parts of t by region, 2 of a unit" in told
+        several = f"{COUNT} t WHERE region IN ('N', 'S')"
+        told = str(session.explain(several))
+        assert "charged on   everybody; a query about one part alone is charged on it" in told
         for region, epsilon in (("N", "0.5"), ("S", "0.25"), ("W", "0.5")):
             session.sql(f"{COUNT.replace('1', epsilon)} t WHERE region = '{region}'")
         assert session.budget.spent.epsilon == 1
         with pytest.raises(BudgetRefused):
             session.sql(f"{COUNT.replace('1', '0.1')} t WHERE region = 'W'")
+        with pytest.raises(BudgetRefused, match="one alone may have more left"):
+            session.sql(several)
         session.sql(f"{COUNT.replace('1', '0.25')} t WHERE region = 'S'")
         assert session.budget.spent.epsilon == 1
     assert load_policy(place / "policy.toml").tables["t"].parts_per_unit == 2
