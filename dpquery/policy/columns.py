@@ -55,9 +55,9 @@ def read_columns(section: Section, *, public: bool) -> dict[str, Column]:
     """Read the columns under a table, in the policy's order."""
     refuse_alike(section)
     columns = {name: _column(name, child, public) for name, child in _children(section)}
-    parting = [name for name, column in columns.items() if _parting(column)]
+    parting = [name for name, column in columns.items() if _key_of_parts(column)]
     if len(parting) > 1:
-        first, second = (_parting(columns[name]) for name in parting[:2])
+        first, second = (_key_of_parts(columns[name]) for name in parting[:2])
         also = "too" if first == second else f"has {first}"
         what = f"is said of two columns: {parting[0]} {also}"
         why = "a table has the parts of one column, and two would each name others."
@@ -125,7 +125,11 @@ def _column(name: str, section: Section, public: bool) -> Column:
         kept,
         section.read("parts", read_flag, False),
     )
-    key = _parting(column)
+    if column.per_unit and column.parting:
+        what = "stands beside per_unit, which it takes the place of"
+        why = "a unit keeps the rows of some of its parts, or of all."
+        raise section.refuse("parts", Unfit(what, why, "leave one of them out", code="DPQ607"))
+    key = _key_of_parts(column)
     if key:
         _refuse_no_parts(section, column, key)
     return column
@@ -141,7 +145,7 @@ def _read_per_unit(value: object) -> int:
     return True if value == 1 else value
 
 
-def _parting(column: Column) -> str:
+def _key_of_parts(column: Column) -> str:
     """Give the key that makes the values of a column parts, if one does."""
     return "per_unit" if column.per_unit else "parts" if column.parting else ""
 

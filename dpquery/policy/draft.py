@@ -37,6 +37,7 @@ privacy_unit_column = "?"
 # What is not listed does not exist for analysts: delete what nobody should ask about.
 # Choose bounds and keys from what a column means, never by looking at the data.
 # per_unit = true beside the keys of one column: a unit has one of them, and counts in no other.
+# Or parts = true there: it counts in all of them, and shares its weight where a query says so.
 [tables.{table}.columns]
 """
 _HINTS = {

@@ -292,6 +292,7 @@ CASES = [
     column('type = "text", parts = true', "parts", "DPQ607", "x = {"),
     column('type = "text", keys = ["a"], parts = "a"', "parts"),
     column('type = "decimal(3,1)", keys = [1], parts = true', "parts", "DPQ607"),
+    column('type = "text", keys = ["a"], per_unit = true, parts = true', "parts", "DPQ607"),
     # units
     Case(
         UNIT,
