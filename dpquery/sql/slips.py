@@ -67,6 +67,7 @@ _READ: tuple[tuple[str, str], ...] = (
     # calls
     (rf"\b{_OPTION}\s*:\s*(?=[\d'\[])", r"\1="),
     (rf"\b{_OPTION}\s+(?=[\d'\[])", r"\1="),
+    (r"\bweights\s*=\s*table\b", "weights='table'"),
     (rf"(?<=[\w*\"])\s+{_OPTION}\s*=", r", \1="),
     (rf";\s*{_OPTION}\s*=", r", \1="),
     (r"\b(bounds\s*=\s*)\[?(-?\d+)\s*(?:\.\.+|-|:)\s*(-?\d+)\]?", r"\1[\2, \3]"),

@@ -88,6 +88,7 @@ CALLS = [
         "WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1) AVG(age)",
         "DP_AVG(age, eps=0.5)",
     ),
+    ("DP_COUNT(*, eps=1, weights=table)", "DP_COUNT(*, eps=1, weights='table')"),
     ("DP_COUNT(*, eps=1) AS group", 'DP_COUNT(*, eps=1) AS "group"'),
 ]
 """What stands after SELECT, and what is offered for it."""
