@@ -66,7 +66,7 @@ def foreign(file: Path | str | None) -> PolicyInvalid:
         file,
         "the file is not a ledger",
         "charges are only written to a file that dpquery has created.",
-        "name another file under [ledger] path; it is created when it does not exist",
+        "name another file for the ledger; it is created when it does not exist",
     )
 
 
@@ -116,7 +116,7 @@ def outdated(file: Path | str | None) -> PolicyInvalid:
         file,
         "the ledger was written by an earlier version",
         "it added up epsilons alone, and rho is compared with the limits too.",
-        "see what it spent with that version, and grant the rest under another [ledger] path",
+        "see what it spent with that version, and grant the rest in another ledger",
     )
 
 
@@ -130,7 +130,7 @@ def another_promise(file: Path | str | None, broken: str) -> PolicyInvalid:
         ),
         remedy=(
             "state it in the policy as it was",
-            "or name another [ledger] path, and see that both budgets may be spent",
+            "or name another ledger, and see that both budgets may be spent",
         ),
     )
     return PolicyInvalid(diagnostic, _name(file))
@@ -153,7 +153,7 @@ def occupied(server: str) -> PolicyInvalid:
         server,
         "the schema is not a ledger",
         "a ledger has a schema of its own, which dpquery makes.",
-        "name another schema under [ledger]; it is made when it does not exist",
+        "name another database, or in a policy's [ledger] another schema: dpquery makes it",
     )
 
 
@@ -163,7 +163,7 @@ def unsafe(server: str, why: str) -> PolicyInvalid:
         server,
         "the server does not keep what it confirms",
         why,
-        "change that setting of the server, or name another one under [ledger] url",
+        "change that setting of the server, or name another one",
     )
 
 

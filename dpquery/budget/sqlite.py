@@ -192,7 +192,7 @@ def _require_private(path: Path) -> tuple[int, int]:
             path,
             "the ledger is a symbolic link",
             "a link can be pointed at an older ledger, which would give spent budget back.",
-            "name the file itself under [ledger] path",
+            "name the file itself",
         )
     if not stat.S_ISREG(status.st_mode):
         raise foreign(path)

@@ -81,7 +81,7 @@ def test_a_refusal_names_the_file_and_what_to_do(path):
 policy[DPQ605]: the file is not a ledger
    --> {path}
    why: charges are only written to a file that dpquery has created.
-   try: name another file under [ledger] path; it is created when it does not exist"""
+   try: name another file for the ledger; it is created when it does not exist"""
     )
 
 
