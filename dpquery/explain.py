@@ -120,7 +120,8 @@ def _parts(plan: Plan, policy: Policy) -> Iterator[str]:
         else:
             yield f"charged on   {touched.named}: {touched.told}"
     elif alone is not None and _could_share(plan):
-        yield f"charged on   everybody; with weights='table' in each call, on {alone.named} alone"
+        less = f"with weights='table' in each call, on {alone.named} alone"
+        yield f"charged on   everybody; {less}"
 
 
 def _could_share(plan: Plan) -> bool:
