@@ -125,7 +125,7 @@ def _column(name: str, section: Section, public: bool) -> Column:
         kept,
         section.read("parts", read_flag, False),
     )
-    if column.per_unit and column.parting:
+    if column.per_unit and column.parts_rows:
         what = "stands beside per_unit, which it takes the place of"
         why = "a unit keeps the rows of some of its parts, or of all."
         raise section.refuse("parts", Unfit(what, why, "leave one of them out", code="DPQ607"))
@@ -147,7 +147,7 @@ def _read_per_unit(value: object) -> int:
 
 def _key_of_parts(column: Column) -> str:
     """Give the key that makes the values of a column parts, if one does."""
-    return "per_unit" if column.per_unit else "parts" if column.parting else ""
+    return "per_unit" if column.per_unit else "parts" if column.parts_rows else ""
 
 
 def _refuse_no_parts(section: Section, column: Column, key: str) -> None:

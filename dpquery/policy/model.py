@@ -61,7 +61,7 @@ class Column:
 
     One is `True`, as what names a column in a ledger has it.
     """
-    parting: bool = field(default=False, repr=False)
+    parts_rows: bool = field(default=False, repr=False)
     """Whether its values part the rows of a unit, for queries that weigh by the table."""
 
     @property
@@ -128,7 +128,9 @@ class Table:
     def parting(self) -> Column | None:
         """The column whose values part the units of this table, or their rows; at most one."""
         columns = self.columns.values()
-        return next((column for column in columns if column.per_unit or column.parting), None)
+        return next(
+            (column for column in columns if column.per_unit or column.parts_rows), None
+        )
 
     @property
     def parts_per_unit(self) -> int | None:

@@ -101,7 +101,7 @@ def test_rows_of_a_unit_in_all_parts_weigh_no_more_than_the_unit(tmp_path: Path,
     units, places, values = zip(*rows, strict=True)
     file = write(tmp_path / "t.parquet", unit=units, p=places, v=values, w=units)
     columns = [
-        Column("p", TEXT, keys=("b", "a"), parting=True),
+        Column("p", TEXT, keys=("b", "a"), parts_rows=True),
         Column("v", INTEGER, Bounds(0, 9)),
         Column("w", INTEGER, Bounds(0, 29)),
     ]

@@ -163,7 +163,7 @@ def parted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module", params=Neighbours)
 def by_table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
-    region = replace(REGION, per_unit=False, parting=True)
+    region = replace(REGION, per_unit=False, parts_rows=True)
     return world(tmp_path_factory.mktemp("tables"), request.param, region, TABLE_MENU)
 
 
@@ -229,7 +229,7 @@ def test_so_it_is_with_gaussian_noise_in_rho(tmp_path: Path, by_table: World):
         "AND v IN (1, 2) GROUP BY v",
     )
     region, neighbours = (
-        replace(REGION, per_unit=False, parting=True),
+        replace(REGION, per_unit=False, parts_rows=True),
         by_table.policy.neighbours,
     )
     of_rho = world(tmp_path, neighbours, region, menu, in_rho)
@@ -247,7 +247,7 @@ def test_the_largest_part_alone_is_too_little_where_weights_follow_where(
     tmp_path: Path, by_table: World
 ):
     """A row in each part then weighs as much in each query as if it were alone."""
-    region = replace(REGION, per_unit=False, parting=True)
+    region = replace(REGION, per_unit=False, parts_rows=True)
     free = world(tmp_path, by_table.policy.neighbours, region, ON_PARTS)
     assert free.loss(ON_PARTS) == free.total(ON_PARTS) == Fraction(11, 4)
     assert free.loss(ON_PARTS) > by_table.total(BY_TABLE)

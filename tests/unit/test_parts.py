@@ -139,7 +139,7 @@ def test_parts_are_told_by_the_values_that_a_scan_sees(parting, where, expected)
     assert parts(f"{COUNT} t WHERE {where}", policy(parting)) == expected
 
 
-OF_TABLE = replace(REGION, per_unit=False, parting=True)
+OF_TABLE = replace(REGION, per_unit=False, parts_rows=True)
 SHARED = "SELECT DP_COUNT(*, eps=1, weights='table') FROM"
 
 
