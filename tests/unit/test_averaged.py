@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +22,7 @@ from dpquery.session import Session
 from dpquery.shell.verbs import run_verb
 from dpquery.types import INTEGER
 from tests.mechanisms.sources import Seeded
-from tests.tasks import ROOT
+from tests.samples import sample_policy
 
 COUNT = "SELECT DP_COUNT(*, rho={}) AS n FROM staff"
 DELTA = Fraction(5, 10**7)
@@ -31,15 +30,7 @@ DELTA = Fraction(5, 10**7)
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
-    folder = Path(shutil.copytree(ROOT / "datasets", tmp_path / "data"))
-    edit(folder / "policy.toml", "epsilon = 2.0", "rho = 0.5\ndelta = 1e-6")
-    return folder / "policy.toml"
-
-
-def edit(file: Path, old: str, new: str) -> None:
-    text = file.read_text("utf-8")
-    assert old in text
-    file.write_text(text.replace(old, new, 1), "utf-8")
+    return sample_policy(tmp_path, "rho = 0.5\ndelta = 1e-6")
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sqlite3
 from contextlib import closing
 from fractions import Fraction
@@ -20,7 +19,7 @@ from dpquery.events import Pure, Refined
 from dpquery.repeats import REPEATED
 from dpquery.session import Session
 from dpquery.shell.verbs import run_verb
-from tests.tasks import ROOT
+from tests.samples import edit, sample_policy
 
 HALF = Fraction(1, 2)
 COUNT = "SELECT DP_COUNT(*, eps={}) AS n FROM staff"
@@ -30,15 +29,7 @@ NOTE = "refines an earlier answer: pays {} of {}"
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
     """The sample policy with much to spend."""
-    folder = Path(shutil.copytree(ROOT / "datasets", tmp_path / "data"))
-    edit(folder / "policy.toml", "epsilon = 2.0", "epsilon = 1000\ndelta = 1e-3")
-    return folder / "policy.toml"
-
-
-def edit(file: Path, old: str, new: str) -> None:
-    text = file.read_text("utf-8")
-    assert old in text
-    file.write_text(text.replace(old, new), "utf-8")
+    return sample_policy(tmp_path, "epsilon = 1000\ndelta = 1e-3")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from dpquery.events import Pure, Refined
 from dpquery.functions import refined as of_functions
 from dpquery.session import Session
 from dpquery.shell.verbs import run_verb
+from tests.samples import edit, sample_policy
 from tests.tasks import ROOT
 
 HALF = Fraction(1, 2)
@@ -32,15 +32,7 @@ SUM = "SELECT DP_SUM(age, eps={}) AS n FROM staff"
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
     """The sample policy with much to spend."""
-    folder = Path(shutil.copytree(ROOT / "datasets", tmp_path / "data"))
-    edit(folder / "policy.toml", "epsilon = 2.0", "epsilon = 1000\ndelta = 1e-3")
-    return folder / "policy.toml"
-
-
-def edit(file: Path, old: str, new: str) -> None:
-    text = file.read_text("utf-8")
-    assert old in text
-    file.write_text(text.replace(old, new), "utf-8")
+    return sample_policy(tmp_path, "epsilon = 1000\ndelta = 1e-3")
 
 
 @pytest.fixture

@@ -1,0 +1,22 @@
+"""The sample data in a place of its own, under a policy that is changed as a test needs it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tests.tasks import ROOT
+
+
+def sample_policy(folder: Path, budget: str) -> Path:
+    """Copy the sample data, and give them another budget."""
+    copy = Path(shutil.copytree(ROOT / "datasets", folder / "data"))
+    edit(copy / "policy.toml", "epsilon = 2.0", budget)
+    return copy / "policy.toml"
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    """Change a file where it says something for the first time."""
+    text = file.read_text("utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new, 1), "utf-8")
