@@ -12,6 +12,7 @@ Both tables are append-only and under chains of hashes of their own.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -144,19 +145,18 @@ class Earlier:
 
         Args:
             paid: who paid, by charge.
-            refining: how many releases each charge refines.
+            refining: how many releases each charge refines, of those that refine any.
         """
         earlier, refined = (list(self._rows(table)) for table in (_EARLIER, _REFINED))
         if None in earlier or None in refined:
             return False
         holders = {row[0]: row[2] for row in earlier if row}
         sources = [row[2] for row in refined if row]
-        counted = {charge: [row[1] for row in refined if row].count(charge) for charge in paid}
         return (
             all(row and paid.get(row[1]) == row[2] for row in earlier)
             and all(row and paid.get(row[1]) == holders.get(row[2]) for row in refined)
             and len(set(sources)) == len(sources)
-            and {charge: n for charge, n in counted.items() if n} == dict(refining)
+            and Counter(row[1] for row in refined if row) == refining
         )
 
     def _rows(self, table: _Table) -> Iterator[tuple[str, ...] | None]:

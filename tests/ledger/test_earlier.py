@@ -99,3 +99,18 @@ def test_a_ledger_with_another_analysts_refinement_was_not_written_by_the_rules(
     ledger.charge(refining(*kept_in(ledger)), limits(), BOB)
     with pytest.raises(PolicyInvalid):
         ledger.verify()
+
+
+@pytest.mark.parametrize("paid", ["by another", "by nobody"])
+def test_a_release_that_its_holder_did_not_pay_for_is_noticed(paid: str):
+    ledger = open_at(None)
+    kept_in(ledger)
+    (charge,) = [row.id for row in ledger._store.records() if not row.is_order]
+    charge, holder = (
+        (charge, replace(HOLDER, analyst="bob")) if paid == "by another" else ("none", HOLDER)
+    )
+    with ledger._store.writing():
+        ledger._store.earlier.add(charge, holder, [Refinable("other", HALF, "[1]")], {})
+    with pytest.raises(PolicyInvalid):
+        ledger.verify()
+    ledger.close()
