@@ -100,8 +100,8 @@ def _touched(table: Table, column: Column, parts: Iterable[int], policy: Policy)
     names = [f"{column.name} = {_shown(value)}" for value in column.parts]
     names.append(f"any other {column.name}")
     of = f"{table.name} by {column.name}"
-    several = table.parts_per_unit or 1
-    return Touched(_words(table, column, policy), tuple(parts), tuple(names), of, several)
+    per_unit = table.parts_per_unit or 1
+    return Touched(_words(table, column, policy), tuple(parts), tuple(names), of, per_unit)
 
 
 def _shown(value: object) -> str:

@@ -59,7 +59,7 @@ class Touched:
     """What all parts of the column are called, for messages."""
     of: str = field(default="", compare=False)
     """What the column and its table are called, for messages."""
-    several: int = 1
+    per_unit: int = 1
     """How many parts one unit can have."""
 
     @property
@@ -71,7 +71,7 @@ class Touched:
     def told(self) -> str:
         """Say which parts of how many they are."""
         many = "all" if self.whole else f"{len(self.parts)} of"
-        each = "" if self.several == 1 else f", {self.several} of a unit at most"
+        each = "" if self.per_unit == 1 else f", {self.per_unit} of a unit at most"
         return f"{many} {len(self.names)} parts of {self.of}{each}"
 
     @property
@@ -103,12 +103,12 @@ class Counting:
         """Give the parts that a charge is kept under; None where it is kept under none."""
         if touched is None or not touched.parts or touched.whole:
             return None
-        alone = self.apart(touched.several) == 1
+        alone = self.apart(touched.per_unit) == 1
         return touched if alone or len(touched.parts) == 1 else None
 
-    def apart(self, several: int) -> int:
-        """Give in how many parts neighbours can differ, where a unit can have several."""
-        return 2 * several if self.pairs else several
+    def apart(self, per_unit: int) -> int:
+        """Give in how many parts neighbours can differ, where a unit can have so many."""
+        return 2 * per_unit if self.pairs else per_unit
 
 
 EITHER = Counting()
@@ -121,7 +121,7 @@ class Parted:
 
     version: int = 0
     columns: Mapping[str, Mapping[int, Spent]] = field(default_factory=dict)
-    several: Mapping[str, int] = field(default_factory=dict)
+    per_unit: Mapping[str, int] = field(default_factory=dict)
     """By column, how many parts one unit can have, where that is more than one."""
 
     def plus(self, spent: Spent, version: int, touched: Touched) -> Parted:
@@ -129,9 +129,9 @@ class Parted:
         before = self.columns.get(touched.column, {})
         added = {part: before.get(part, NOTHING) + spent for part in touched.parts}
         columns = {**self.columns, touched.column: {**before, **added}}
-        several = max(touched.several, self.several.get(touched.column, 1))
-        more = {touched.column: several} if several > 1 else {}
-        return Parted(version, columns, {**self.several, **more})
+        per_unit = max(touched.per_unit, self.per_unit.get(touched.column, 1))
+        more = {touched.column: per_unit} if per_unit > 1 else {}
+        return Parted(version, columns, {**self.per_unit, **more})
 
     def most(self, counting: Counting, touched: Touched | None = EVERYBODY) -> Spent:
         """Give the most that a unit has lost, of those that may be in the parts touched."""
@@ -142,7 +142,7 @@ class Parted:
             (
                 _most(
                     sums,
-                    counting.apart(self.several.get(column, 1)),
+                    counting.apart(self.per_unit.get(column, 1)),
                     kept if kept and kept.column == column else None,
                 )
                 for column, sums in self.columns.items()
@@ -156,7 +156,7 @@ class Parted:
             [
                 column,
                 [[part, *texts(spent)] for part, spent in sorted(sums.items())],
-                *([self.several[column]] if column in self.several else []),
+                *([self.per_unit[column]] if column in self.per_unit else []),
             ]
             for column, sums in sorted(self.columns.items())
         ]
@@ -171,8 +171,8 @@ class Parted:
         """
         match listed:
             case [int(version), [_, *_] as columns]:
-                several = {name: most for name, most in map(_several, columns) if most > 1}
-                return cls(version, dict(map(_column, columns)), several)
+                per_unit = {name: most for name, most in map(_per_unit, columns) if most > 1}
+                return cls(version, dict(map(_column, columns)), per_unit)
         raise ValueError("not the parts of a ledger")
 
 
@@ -186,12 +186,12 @@ def _column(part: object) -> tuple[str, dict[int, Spent]]:
     raise ValueError("not the parts of a ledger")
 
 
-def _several(part: object) -> tuple[str, int]:
+def _per_unit(part: object) -> tuple[str, int]:
     match part:
         case [str(column), _]:
             return column, 1
-        case [str(column), _, int(several)]:
-            return column, several
+        case [str(column), _, int(per_unit)]:
+            return column, per_unit
     raise ValueError("not the parts of a ledger")
 
 

@@ -156,8 +156,8 @@ class Wording(NamedTuple):
         """Write it under the parts that it is kept under, if any."""
         if kept is None:
             return self
-        several = [kept.several] if kept.several > 1 else []
-        parts = _json([kept.column, kept.parts, *several])
+        per_unit = [kept.per_unit] if kept.per_unit > 1 else []
+        parts = _json([kept.column, kept.parts, *per_unit])
         return self._replace(events=f'["within",{parts},{self.events}]')
 
 
@@ -237,8 +237,8 @@ def _read(text: str) -> tuple[tuple[Event, ...], Touched | None]:
     match json.loads(text):
         case ["within", [str(column), [*parts]], list(events)]:
             touched, text = Touched(column, tuple(map(int, parts))), _json(events)
-        case ["within", [str(column), [*parts], int(several)], list(events)]:
-            touched = Touched(column, tuple(map(int, parts)), several=several)
+        case ["within", [str(column), [*parts], int(per_unit)], list(events)]:
+            touched = Touched(column, tuple(map(int, parts)), per_unit=per_unit)
             text = _json(events)
     match decode(text):
         case Composed(composed):

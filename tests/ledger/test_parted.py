@@ -29,8 +29,8 @@ ALONE = Promise("add-remove", (("table t", "by unit"),))
 IN_PAIRS = Promise("substitute", ALONE.units)
 
 
-def on(*parts: int, column: str = ONE, several: int = 1) -> Touched:
-    return Touched(column, parts, NAMES, "t by region", several)
+def on(*parts: int, column: str = ONE, per_unit: int = 1) -> Touched:
+    return Touched(column, parts, NAMES, "t by region", per_unit)
 
 
 def charged(epsilon: object, *parts: int, column: str = ONE) -> Charge:
@@ -85,7 +85,7 @@ def test_where_units_are_replaced_two_parts_add_up():
 
 def test_a_unit_of_several_parts_loses_on_as_many():
     def several(epsilon: object, *parts: int) -> Charge:
-        return replace(pure(epsilon), touched=on(*parts, several=2))
+        return replace(pure(epsilon), touched=on(*parts, per_unit=2))
 
     charges = [several(3, 0), several(2, 1), several(1, 2), several(Fraction(1, 2), 0, 1)]
     with closing(after(ALONE, *charges)) as ledger:  # the last is on all
@@ -163,7 +163,7 @@ def test_a_ledger_of_before_parts_takes_them(tmp_path, format_):
     with closing(after(ALONE, charged("0.2", 0), charged("0.3", 1), path=path)) as ledger:
         assert spent(ledger) == Fraction(2, 5)
         assert ledger.verify() == 3
-    several = replace(pure("0.4"), touched=on(2, column=OTHER, several=3))
+    several = replace(pure("0.4"), touched=on(2, column=OTHER, per_unit=3))
     with closing(after(ALONE, several, several, path=path)) as ledger:
         assert spent(ledger) == Fraction(6, 5)
         assert ledger.verify() == 5
@@ -199,7 +199,7 @@ spendings = st.builds(
     st.booleans(),
 )
 touches = st.none() | st.builds(
-    lambda parts, column: on(*sorted(parts), column=column, several=SEVERAL[column]),
+    lambda parts, column: on(*sorted(parts), column=column, per_unit=SEVERAL[column]),
     st.sets(st.integers(0, 2), min_size=1),
     st.sampled_from([*SEVERAL]),
 )
@@ -225,7 +225,7 @@ def test_a_total_bounds_what_any_unit_has_lost(taken, pairs, asked):
     everything = _sum(spent_ for _, spent_, _ in charges)
     assert _within(lost, told)
     assert _within(told, everything)
-    alone = all(touched is None or touched.several == 1 for _, _, touched in charges)
+    alone = all(touched is None or touched.per_unit == 1 for _, _, touched in charges)
     assert pairs or not alone or told.loss == lost.loss
 
 
