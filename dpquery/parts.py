@@ -12,8 +12,9 @@ its mechanisms are such that it loses no more than this share of its charge (`we
 with b_r for what was charged on part r, the unit loses at most the sum of p_r b_r, which is a
 mean: at most the largest b_r, as if it had one part alone. Where it is replaced by a unit with
 the shares q_r, a charge on part r costs the larger of p_r and q_r; no such share is above 1 and
-they add up to 2 at most, so that the two largest b_r bound the sum. What weighs otherwise is
-charged on all.
+they add up to 2 at most, so that the two largest b_r bound the sum. This is said of one sum, of
+epsilons or of rho: the limit is kept where the same one keeps it in all parts. What weighs
+otherwise is charged on all.
 
 Looked for are conditions that hold for all rows at once: what stands between outer ANDs, over
 the column as the table has it. All else, an OR or a value that is computed, leaves out no part.
@@ -82,9 +83,10 @@ def looked_in(scans: Iterable[Scan], policy: Policy) -> Touched | None:
 
 def _apart(scan: Scan, policy: Policy) -> bool:
     """Say whether a unit loses in each part by its share there: all, or as rows are weighed."""
-    by_table = (isinstance(measure.weight, TableWeight) for measure in scan.measures)
+    by_table = [isinstance(measure.weight, TableWeight) for measure in scan.measures]
     read = (policy.tables[one.table] for one in tables_of(scan.relation))
-    return all(table.parts_per_unit is not None for table in read) or all(by_table)
+    bounded = all(table.parts_per_unit is not None for table in read)
+    return bounded or (bool(by_table) and all(by_table))
 
 
 def every_part(policy: Policy) -> Iterator[Touched]:
@@ -100,8 +102,9 @@ def _touched(table: Table, column: Column, parts: Iterable[int], policy: Policy)
     names = [f"{column.name} = {_shown(value)}" for value in column.parts]
     names.append(f"any other {column.name}")
     of = f"{table.name} by {column.name}"
-    per_unit = table.parts_per_unit or 1
-    return Touched(_words(table, column, policy), tuple(parts), tuple(names), of, per_unit)
+    per_unit, words = table.parts_per_unit, _words(table, column, policy)
+    shared = per_unit is None
+    return Touched(words, tuple(parts), tuple(names), of, per_unit or 1, shared)
 
 
 def _shown(value: object) -> str:

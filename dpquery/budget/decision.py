@@ -13,8 +13,9 @@ from dpquery.budget.accountant import Spent, additive, basic
 from dpquery.budget.charge import Charge, Limits
 from dpquery.budget.offers import offer
 from dpquery.budget.parts import EITHER, EVERYBODY, Counting, Touched
-from dpquery.budget.record import Totals
+from dpquery.budget.record import Total, Totals
 from dpquery.budget.standing import Standing
+from dpquery.ceilings import Ceiling
 from dpquery.errors import BudgetRefused, Diagnostic
 from dpquery.privacy import Loss, decimal_text
 
@@ -45,10 +46,29 @@ def _standings(
         ("policy", limits.policy, totals.policy),
     )
     return [
-        Standing(name, ceiling, total.most(counting, touched), total.charges)
+        Standing(name, ceiling, _against(ceiling, total, counting, touched), total.charges)
         for name, ceiling, total in scopes
         if ceiling is not None
     ]
+
+
+def _against(
+    ceiling: Ceiling, total: Total, counting: Counting, touched: Touched | None
+) -> Spent:
+    """Give what is spent against a limit by those who may be in the parts touched.
+
+    A unit that is in one part keeps the limit by epsilons, where all others may keep it by rho.
+    One with a share of each part does not: where a sum has left the limit in any part, it does
+    not count for these.
+    """
+    spent = total.most(counting, touched)
+    if touched is None or not touched.shared:
+        return spent
+    whole = total.most(counting)
+    epsilons_keep = whole.summed and whole.loss.epsilon <= ceiling.limit.epsilon
+    epsilon = spent.loss.epsilon if epsilons_keep else whole.loss.epsilon
+    rho = spent.rho if whole.rho <= ceiling.rho else whole.rho
+    return Spent(Loss(epsilon, spent.loss.delta), rho, whole.summed)
 
 
 def require_within(

@@ -61,6 +61,11 @@ class Touched:
     """What the column and its table are called, for messages."""
     per_unit: int = 1
     """How many parts one unit can have."""
+    shared: bool = field(default=False, compare=False)
+    """Whether a unit can have a share of each part instead, and loses that share of its charge.
+
+    Then one of the sums has to keep the limit in all parts, for the unit has some of each.
+    """
 
     @property
     def whole(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
@@ -274,3 +274,52 @@ def test_a_charge_with_a_delta_keeps_it_by_part():
             ledger.charge(charge, ceilings, ALICE)
         ledger.charge(replace(charge, touched=on(0)), ceilings, ALICE)
         assert ledger.standing(ceilings, ALICE, on(0)).spent == loss("0.1", "1e-7")
+
+
+# Where a unit has a share of each part, one sum has to keep the limit in all of them.
+
+BY_EITHER = limits(1, delta="1e-6", share="5e-7")
+
+
+def charge_many(
+    shared: bool, promise: Promise, charges: list[tuple[str, int | None]]
+) -> Ledger:
+    """Charge what is admitted, each on one part or on all."""
+    ledger = open_at(None, None, promise)
+    for epsilon, part in charges:
+        touched = None if part is None else replace(on(part), shared=shared)
+        with suppress(BudgetRefused):
+            ledger.charge(replace(pure(epsilon), touched=touched), BY_EITHER, ALICE)
+    return ledger
+
+
+def kept(ledger: Ledger, promise: Promise) -> bool:
+    counting = Counting.of(0, promise.neighbours)
+    whole = ledger._store.totals(ALICE).policy.most(counting)
+    return whole.loss.epsilon <= 1 or whole.rho <= BY_EITHER.policy.rho
+
+
+def test_a_part_by_epsilons_and_another_by_rho_is_for_units_of_one_part():
+    charges = [("1", 0), *[("0.01", 1)] * 150]
+    with closing(charge_many(False, ALONE, charges)) as ledger:
+        assert spent(ledger, 1, most="9e9") == Fraction(3, 2)
+        assert not kept(ledger, ALONE)
+    with closing(charge_many(True, ALONE, charges)) as ledger:
+        assert by_part(ledger) == [1, 1, 0]
+        assert kept(ledger, ALONE)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([("0.01", 50), ("0.01", 100), ("0.3", 1), ("1", 1)]),
+            st.sampled_from([0, 1, 2, None]),
+        ),
+        max_size=5,
+    ),
+    st.sampled_from([ALONE, IN_PAIRS]),
+)
+def test_what_shares_are_charged_keeps_one_sum_in_all_parts(charges, promise):
+    each = [(epsilon, part) for (epsilon, times), part in charges for _ in range(times)]
+    with closing(charge_many(True, promise, each)) as ledger:
+        assert kept(ledger, promise)

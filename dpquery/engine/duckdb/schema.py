@@ -6,9 +6,10 @@ import re
 
 import duckdb
 
+from dpquery.policy.model import DatabaseTable
 from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 
-__all__ = ["database_types", "duckdb_name"]
+__all__ = ["database_types", "duckdb_name", "is_stored"]
 
 _TYPES = {
     "TINYINT": INTEGER,
@@ -25,6 +26,10 @@ _TYPES = {
     "DATE": DATE,
     "TIMESTAMP": TIMESTAMP,
 }
+_MADE = """
+    SELECT sql FROM duckdb_tables()
+    WHERE database_name = ? AND schema_name = 'main' AND lower(table_name) = lower(?)
+"""
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
@@ -38,6 +43,16 @@ def database_types(connection: duckdb.DuckDBPyConnection, origin: str) -> dict[s
         elif written in _TYPES:
             found[name] = _TYPES[written]
     return found
+
+
+def is_stored(connection: duckdb.DuckDBPyConnection, source: DatabaseTable) -> bool:
+    """Say whether a database holds all values of a table.
+
+    A view, and a column that is generated, may give others each time: a scan that reads twice
+    would then weigh other rows than it counts.
+    """
+    made = connection.execute(_MADE, [str(source.database), source.table]).fetchone()
+    return made is not None and "GENERATED ALWAYS AS" not in made[0].upper()
 
 
 def duckdb_name(type_: Type) -> str:
