@@ -271,7 +271,7 @@ copy; do not start an empty ledger over the same data.
 DPQ606 a ledger that cannot be written
 A charge must be durable before any row is read, so nothing was read and nothing is charged.
 > dpquery /mnt/readonly/policy.toml -c "SELECT DP_COUNT(*, eps=0.5) FROM staff"
-Free the disk, permit writing, or name another place in [ledger] path.
+Free the disk, permit writing, or name another place for the ledger.
 
 DPQ607 a policy that contradicts itself
 Two statements of the policy cannot both be meant.
@@ -288,7 +288,7 @@ DPQ609 a policy that the ledger was not kept for
 The policy states other neighbours than the charges in its ledger were made under, or another
 unit for a table. Losses of the two cannot be added, so the ledger would say too little.
 > neighbours = "substitute" in place of "add-remove"
-For the data owner: state it as before. If the change is meant, name another [ledger] path; what
+For the data owner: state it as before. If the change is meant, name another ledger; what
 the older ledger shows as spent stays lost.
 
 DPQ610 a grant that is not made

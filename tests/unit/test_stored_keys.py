@@ -104,7 +104,7 @@ OF_POLICY: dict[str, Any] = {
     "directory": Path("/elsewhere"),
 }
 ELSEWHERE = {
-    Column: {"name", "per_unit", "parting"},  # it is asked for by this, or is in its scan
+    Column: {"name", "per_unit", "parts_rows"},  # it is asked for by this, or is in its scan
     Table: {"name", "source", "columns", "public", "unique"},
     Policy: {"name", "budget", "analysts", "published", "tables", "ledger"},
 }
