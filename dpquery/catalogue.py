@@ -21,6 +21,7 @@ from dpquery.budget.reported import COLUMNS, row
 from dpquery.budget.standing import Standing
 from dpquery.ceilings import Ceiling
 from dpquery.errors import Diagnostic, NameRefused, nearest
+from dpquery.events import Event
 from dpquery.layout import value_text
 from dpquery.parts import every_part
 from dpquery.policy.model import Column, Policy, Table, Value
@@ -160,9 +161,9 @@ def _budget(standing: Standing, of: str) -> dict[str, str]:
     return row
 
 
-def losses(name: str, entries: Sequence[Entry], ceiling: Ceiling) -> pa.Table:
-    """Show what one analyst's charges have lost, as each accountant puts it."""
-    return _texts(COLUMNS, [row(name, entries, ceiling)])
+def losses(name: str, charges: Sequence[tuple[Event, ...]], ceiling: Ceiling) -> pa.Table:
+    """Show what some charges lose together, as each accountant puts it."""
+    return _texts(COLUMNS, [row(name, charges, ceiling)])
 
 
 def functions() -> pa.Table:

@@ -257,16 +257,20 @@ class Session:
         with self._usable():
             return self._free(catalogue.charges(self._ledger.entries(self._account.analyst)))
 
-    def losses(self) -> Answer:
+    def losses(self, query: str | None = None) -> Answer:
         """Give what this analyst's charges have lost: in sum, as rho, and by their laws.
 
-        Only the first two are held against limits: the third is for questions fixed beforehand.
+        Only the first two are held against limits: the third is for questions fixed beforehand,
+        as those of one statement are. With a query, it is what that would lose by itself.
         """
         with self._usable():
             name = self._account.analyst
             limits = self._ledger.orders().raised(self._limits, name)
-            ceiling = limits.analyst or limits.policy
-            return self._free(catalogue.losses(name, self._ledger.entries(name), ceiling))
+            charges = [entry.events for entry in self._ledger.entries(name)]
+            if query is not None:
+                plan = self._plan(self._source(query), nothing_kept)
+                name, charges = "this query", [plan.charge.events]
+            return self._free(catalogue.losses(name, charges, limits.analyst or limits.policy))
 
     def tables(self) -> Answer:
         """Give the tables of the policy."""

@@ -14,7 +14,6 @@ from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 
 from dpquery.budget.accountant import additive, basic
-from dpquery.budget.charge import Entry
 from dpquery.ceilings import Ceiling
 from dpquery.events import (
     Approximate,
@@ -67,9 +66,11 @@ def reported(events: Iterable[Event], ceiling: Ceiling) -> Reported:
     return Reported(basic(charged), converted, _distributed(charged, delta), delta)
 
 
-def row(name: str, charges: Sequence[Entry], ceiling: Ceiling) -> tuple[str | None, ...]:
-    """Write what some charges have lost, as texts below `COLUMNS`."""
-    found = reported((event for charge in charges for event in charge.events), ceiling)
+def row(
+    name: str, charges: Sequence[tuple[Event, ...]], ceiling: Ceiling
+) -> tuple[str | None, ...]:
+    """Write what some charges lose, as texts below `COLUMNS`."""
+    found = reported((event for events in charges for event in events), ceiling)
     numbers = (found.summed.epsilon, found.concentrated, found.distributed, found.delta)
     texts = (None if number is None else decimal_text(number) for number in numbers)
     return name, str(len(charges)), *texts

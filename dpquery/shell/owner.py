@@ -95,14 +95,17 @@ def losses(options: Namespace) -> int:
     policy, ledger = _existing(options.argument)
     whole = policy.budget.ceiling
     with closing(ledger):
-        of = {name: ledger.entries(name) for name in policy.analysts or ["default"]}
+        of = {
+            name: [entry.events for entry in ledger.entries(name)]
+            for name in policy.analysts or ["default"]
+        }
         orders = ledger.orders()
     rows = []
-    for name, entries in of.items():
+    for name, charges in of.items():
         limits = orders.raised(Limits(whole, policy.analysts.get(name)), name)
-        rows.append(row(visible(name), entries, limits.analyst or whole))
+        rows.append(row(visible(name), charges, limits.analyst or whole))
     if len(of) > 1:
-        every = [entry for entries in of.values() for entry in entries]
+        every = [events for charges in of.values() for events in charges]
         rows.append(row("all together", every, whole))
     columns = zip(*([text or "–" for text in texts] for texts in rows), strict=True)
     show(

@@ -154,3 +154,17 @@ def test_losses_are_told_by_each_accountant(session: Session):
     assert (name, charges, summed, delta) == ("default", "1", "1.2", "0.05")
     assert float(distributed) < float(concentrated) < 1
     assert answer.loss.epsilon == 0
+
+
+def test_a_statement_is_accounted_for_before_it_is_asked(session: Session):
+    """It is fixed before it starts: its own losses are those of a ledger of nothing else."""
+    ((of, *before),) = session.losses(counts(12)).rows
+    assert of == "this query"
+    assert session.budget.spent.epsilon == 0
+    session.sql(counts(12))
+    ((_, *after),) = session.losses().rows
+    assert before == after
+    session.sql(counts(1, "0.3"))
+    assert session.losses(counts(12)).rows[0][1:] == tuple(before)
+    with pytest.raises(dpquery.NameRefused):
+        session.losses("SELECT DP_COUNT(*, eps=0.1) FROM nowhere")
