@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from dpquery.budget.charge import Receipt
 from dpquery.budget.earlier import Refinable
 from dpquery.constants import constants_in, filled
 from dpquery.engine.base import Engine, Exact
 from dpquery.engine.duckdb.public import PublicEngine
+from dpquery.errors import DPQueryError, internal
 from dpquery.finish import value_of
 from dpquery.functions.search import FoundCell
 from dpquery.ir import Scalar, Scan
@@ -25,7 +27,54 @@ from dpquery.release import ReleasedTable, find_bounds, release, with_found
 from dpquery.stored import Keys, written
 from dpquery.types import Interval
 
-__all__ = ["Paid", "ready"]
+__all__ = ["Paid", "once_charged", "ready"]
+
+T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
+
+
+def once_charged(
+    charge: Callable[[], Receipt], answer: Callable[[Receipt], T], told: Callable[[], str]
+) -> T:
+    """Charge, then answer; whatever goes wrong after the charge says that it stays.
+
+    The frames below hold exact integers, so nobody who walks a traceback may see them, be it of
+    a fault, of a lack of memory, or of what a signal raises. A context manager could not take
+    them off: Python puts them back when it ends.
+
+    Args:
+        charge: makes the charge durable.
+        answer: reads, and draws.
+        told: says what is spent by then, and what is left.
+    """
+    receipt: Receipt | None = None
+    try:
+        receipt = charge()  # nothing above this line has seen a private row
+        return answer(receipt)
+    except DPQueryError as fault:
+        if receipt is None:
+            raise
+        fault.budget = told()
+        raise _bare(fault)  # noqa: B904 - the fault itself
+    except Exception:
+        if receipt is None:
+            raise
+    except KeyboardInterrupt as stop:
+        # A charge that was being written may stand or not.
+        unknown = "stopped while charging; SHOW LEDGER says whether it was spent"
+        stop.args = (unknown if receipt is None else f"stopped; {told()}",)
+        raise _bare(stop)  # noqa: B904 - the same
+    except BaseException as stop:  # noqa: BLE001 - no kind may pass with its frames
+        raise _bare(stop)  # noqa: B904 - the same
+    broken = internal("what was charged for is drawn")  # no longer handled: no context
+    broken.budget = told()
+    raise broken
+
+
+def _bare(error: E) -> E:
+    """Take the frames off an error, and all that it came from."""
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
 
 
 @dataclass(frozen=True, slots=True)

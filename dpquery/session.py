@@ -23,7 +23,6 @@ from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Account, Limits, Receipt
 from dpquery.budget.earlier import AlreadyRefined
 from dpquery.budget.ledger import Ledger, open_ledger
-from dpquery.budget.orders import promise_of
 from dpquery.budget.parts import EVERYBODY, Touched
 from dpquery.budget.standing import Standing
 from dpquery.builder import Query
@@ -42,10 +41,11 @@ from dpquery.errors import (
 from dpquery.explain import Explanation, explain
 from dpquery.finish import finish
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.paid import Paid
+from dpquery.paid import Paid, once_charged
 from dpquery.plan import Plan, guarantee_of, make_plan
 from dpquery.policy.model import Policy
 from dpquery.privacy import NO_LOSS, Loss, decimal_text
+from dpquery.promised import promise_of
 from dpquery.release import ReleasedTable
 from dpquery.repeats import holder_of, repeats_of
 from dpquery.searches import Kept, nothing_kept
@@ -140,30 +140,10 @@ class Session:
         return repeats.asked(self._plan(source), lambda: self._plan(source, nothing_kept))
 
     def _paid(self, plan: Plan, answer: Callable[[Receipt], T]) -> T:
-        """Charge, then answer; what goes wrong after the charge says that it stays.
-
-        The frames below hold exact integers, so nobody who walks a traceback may see them. A
-        context manager could not take them off: Python puts them back when it ends.
-        """
-        receipt: Receipt | None = None
-        try:
-            receipt = self._charge(plan)  # nothing above this line has seen a private row
-            return answer(receipt)
-        except DPQueryError as fault:
-            if receipt is None:
-                raise
-            fault.__context__ = None
-            fault.budget = f"{basic(plan.charge.events)} spent; {self._left()}"
-            raise fault.with_traceback(None)  # noqa: B904 - the fault itself, without its frames
-        except KeyboardInterrupt as stop:
-            stop.args = (self._stopped(plan, receipt),)
-            raise stop.with_traceback(None)  # noqa: B904 - the same
-
-    def _stopped(self, plan: Plan, receipt: Receipt | None) -> str:
-        """Say what ctrl-C leaves spent; a charge that was being written may stand or not."""
-        if receipt is None:
-            return "stopped while charging; SHOW LEDGER says whether it was spent"
-        return f"stopped; {basic(plan.charge.events)} spent; {self._left()}"
+        """Charge, then answer."""
+        spent = basic(plan.charge.events)
+        charge = partial(self._charge, plan)
+        return once_charged(charge, answer, lambda: f"{spent} spent; {self._left()}")
 
     def _answer(self, plan: Plan, receipt: Receipt) -> Answer:
         """Read, draw and finish: what a charge has paid for."""

@@ -22,7 +22,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 from dpquery.budget.charge import Limits
 from dpquery.budget.parts import Counting
@@ -30,10 +29,8 @@ from dpquery.ceilings import HALF, Ceiling
 from dpquery.errors import Diagnostic, PolicyInvalid
 from dpquery.privacy import NO_LOSS, Loss
 
-if TYPE_CHECKING:
-    from dpquery.policy.model import Policy, Table
-
 __all__ = [
+    "PUBLIC",
     "Freeze",
     "Grant",
     "Order",
@@ -44,11 +41,11 @@ __all__ = [
     "decode",
     "digest",
     "encode",
-    "promise_of",
     "require_grant",
 ]
 
-_PUBLIC = "public"
+PUBLIC = "public"
+"""What is promised of a table that nobody's loss is counted of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,24 +81,6 @@ class Publish:
 
 
 Order = Freeze | Thaw | Grant | Promise | Publish
-
-
-def promise_of(policy: Policy) -> Promise:
-    """Take from a policy what its losses are about."""
-    tables = sorted(policy.tables.values(), key=lambda table: table.name)
-    units = ((name, _unit(table)) for table in tables for name in _names(table))
-    return Promise(policy.neighbours.value, tuple(dict.fromkeys(units)))
-
-
-def _names(table: Table) -> tuple[str, ...]:
-    """Give by what a table is known again: by its path if renamed, by its name if moved."""
-    return f"table {table.name.lower()}", *(f"path {path}" for path in table.written)
-
-
-def _unit(table: Table) -> str:
-    if table.public:
-        return _PUBLIC
-    return "by row" if table.unit is None else f"by {table.unit.lower()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +123,7 @@ class Orders:
             case Promise(neighbours, units):
                 known = dict(self.units)
                 for name, unit in units:
-                    if unit != _PUBLIC:
+                    if unit != PUBLIC:
                         known[name] = known.get(name, frozenset()) | {unit}
                 return replace(self, neighbours=neighbours, units=known)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dpquery.policy.model import DatabaseTable, Files, Policy, Table
 
-__all__ = ["place_of"]
+__all__ = ["from_ledger", "place_of"]
 
 
 def place_of(table: Table, policy: Policy) -> tuple[object, ...]:
@@ -15,11 +15,15 @@ def place_of(table: Table, policy: Policy) -> tuple[object, ...]:
 
     A glob is as the owner wrote it: which files there are now is up to the data.
     """
-    ledger = policy.ledger.path
-    start = Path("/") if ledger is None else ledger.parent
     match table.source:
         case DatabaseTable(database, name):
-            return relpath(database, start), name
+            return from_ledger(database, policy), name
         case Files(paths) if not table.written:
-            return tuple(relpath(path, start) for path in paths)
-    return relpath(policy.directory, start), table.written
+            return tuple(from_ledger(path, policy) for path in paths)
+    return from_ledger(policy.directory, policy), table.written
+
+
+def from_ledger(path: Path, policy: Policy) -> str:
+    """Give the way from the ledger to a path, the same however that is spelled."""
+    ledger = policy.ledger.path
+    return relpath(path, Path("/") if ledger is None else ledger.parent)

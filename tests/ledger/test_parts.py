@@ -24,7 +24,6 @@ import pytest
 from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Limits
 from dpquery.budget.ledger import open_ledger
-from dpquery.budget.orders import promise_of
 from dpquery.ceilings import Ceiling
 from dpquery.engine.base import FaultLog
 from dpquery.engine.python.engine import PythonEngine
@@ -33,6 +32,7 @@ from dpquery.mechanisms import DiscreteGaussian
 from dpquery.plan import Plan
 from dpquery.policy.model import Budget, Column, LedgerSettings, Policy
 from dpquery.privacy import Neighbours
+from dpquery.promised import promise_of
 from dpquery.types import INTEGER, TEXT
 from tests.neighbours import Drawn, drawn, save
 from tests.worlds import ALICE, LIMITS, planned, policy_of, private_table

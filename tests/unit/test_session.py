@@ -14,6 +14,7 @@ import pytest
 
 import dpquery
 from dpquery.errors import BudgetRefused, RuleRefused, SessionUnusable, SyntaxRefused
+from dpquery.mechanisms import DiscreteLaplace
 from dpquery.session import Session
 from dpquery.source import Span
 from tests.tasks import ROOT
@@ -179,5 +180,27 @@ def test_after_the_charge_a_fault_keeps_it_and_says_so(session: Session, folder:
         session.sql(COUNT)
     assert caught.value.budget.startswith("0.1 spent; 1.9 of 2 left (a charge is never")
     frames = [frame.f_code.co_name for frame, _ in walk_tb(caught.value.__traceback__)]
-    assert frames[1:] == ["sql", "_paid"]  # those below could hold exact values
+    assert frames[1:] == ["sql", "_paid", "once_charged"]  # those below could hold exact values
+    assert session.budget.spent.epsilon == Fraction(1, 10)
+
+
+@pytest.mark.parametrize("error", [MemoryError, RecursionError, SystemExit])
+def test_no_error_of_any_kind_carries_exact_values(session: Session, monkeypatch, error):
+    """A host may log what stands in the frames of a fault, and a signal can raise anything."""
+
+    def broken(self, exact, randomness):
+        try:
+            raise ValueError(exact)
+        except ValueError:
+            raise error from None
+
+    monkeypatch.setattr(DiscreteLaplace, "release", broken)
+    with pytest.raises((dpquery.InternalError, SystemExit)) as caught:
+        session.sql(COUNT)
+    fault = caught.value
+    frames = [frame.f_code.co_name for frame, _ in walk_tb(fault.__traceback__)]
+    assert frames[1:] == ["sql", "_paid", "once_charged"]
+    assert fault.__context__ is None
+    if isinstance(fault, dpquery.InternalError):
+        assert fault.budget.startswith("0.1 spent; 1.9 of 2 left")
     assert session.budget.spent.epsilon == Fraction(1, 10)
