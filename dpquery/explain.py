@@ -93,8 +93,8 @@ def explain(
         *(search.release.step() for search in plan.searches),
     )
     lines = [f"charge       {'nothing' if answered else f'{charge}{_split(steps)}'}"]
-    guarantee = guarantee_of(plan, policy, charge)
-    if charge.epsilon:
+    guarantee = guarantee_of(plan, policy)
+    if plan.charge.scans:
         lines.append(f"guarantee    {guarantee}")
     for search in plan.searches:
         lines += _search(search)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from dpquery.budget.charge import Receipt
 from dpquery.budget.earlier import Refinable
 from dpquery.constants import constants_in, filled
-from dpquery.engine.base import Engine, Exact
+from dpquery.engine.base import Engine, Exact, FaultLog, guarded
 from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.errors import DPQueryError, internal
+from dpquery.errors import DPQueryError
 from dpquery.finish import value_of
 from dpquery.functions.search import FoundCell
 from dpquery.ir import Scalar, Scan
@@ -34,7 +35,10 @@ E = TypeVar("E", bound=BaseException)
 
 
 def once_charged(
-    charge: Callable[[], Receipt], answer: Callable[[Receipt], T], told: Callable[[], str]
+    log: FaultLog,
+    charge: Callable[[], Receipt],
+    answer: Callable[[Receipt], T],
+    told: Callable[[], str],
 ) -> T:
     """Charge, then answer; whatever goes wrong after the charge says that it stays.
 
@@ -43,6 +47,7 @@ def once_charged(
     them off: Python puts them back when it ends.
 
     Args:
+        log: where the owner reads what went wrong.
         charge: makes the charge durable.
         answer: reads, and draws.
         told: says what is spent by then, and what is left.
@@ -50,25 +55,21 @@ def once_charged(
     receipt: Receipt | None = None
     try:
         receipt = charge()  # nothing above this line has seen a private row
-        return answer(receipt)
+        return guarded(log, partial(answer, receipt))
     except DPQueryError as fault:
         if receipt is None:
             raise
         fault.budget = told()
         raise _bare(fault)  # noqa: B904 - the fault itself
-    except Exception:
-        if receipt is None:
-            raise
     except KeyboardInterrupt as stop:
         # A charge that was being written may stand or not.
         unknown = "stopped while charging; SHOW LEDGER says whether it was spent"
         stop.args = (unknown if receipt is None else f"stopped; {told()}",)
         raise _bare(stop)  # noqa: B904 - the same
-    except BaseException as stop:  # noqa: BLE001 - no kind may pass with its frames
+    except BaseException as stop:
+        if receipt is None:
+            raise
         raise _bare(stop)  # noqa: B904 - the same
-    broken = internal("what was charged for is drawn")  # no longer handled: no context
-    broken.budget = told()
-    raise broken
 
 
 def _bare(error: E) -> E:

@@ -34,7 +34,6 @@ from dpquery.ir import (
 from dpquery.parts import touched
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
-from dpquery.privacy import Loss
 from dpquery.searches import Kept, Search, Searches, kept_note, nothing_kept, planned
 from dpquery.source import Source, Span
 from dpquery.types import Type
@@ -196,16 +195,14 @@ def _rho_refused(call: Call, span: Span | None, label: str, more: str = "") -> P
     )
 
 
-def guarantee_of(plan: Plan, policy: Policy, loss: Loss) -> Guarantee:
+def guarantee_of(plan: Plan, policy: Policy) -> Guarantee:
     """Say whose rows a plan protects, each unit once, and what its answer tells by itself.
 
-    One that refines an earlier answer tells that again, beside the loss that is charged.
+    That is also what was paid for before: by an answer that is repeated, or refined.
     """
     units = (scan.contribution.unit or "row" for scan in plan.charge.scans)
-    whole = [wanted_of(release) for one in plan.releases for release in one]
-    if loss.epsilon and plan.charge.version is not None:
-        loss = basic(release.event() for release in whole)
-    return Guarantee(loss, tuple(dict.fromkeys(units)), policy.neighbours)
+    told = basic(wanted_of(release).event() for one in plan.releases for release in one)
+    return Guarantee(told, tuple(dict.fromkeys(units)), policy.neighbours)
 
 
 def measures_of(releases: Sequence[PlannedRelease]) -> tuple[Measure, ...]:

@@ -42,10 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Refinements"]
 
 Refining = RefinedRelease | AveragedRelease
-
-
-class _Missing(Exception):
-    """A release has no earlier one."""
+_APART = "paid in full: {} has no answer for less; asked apart, other calls pay the difference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +55,24 @@ class Refinements:
     version: int
     public: PublicEngine
 
-    def of(self, plan: Plan) -> Plan | None:
-        """Give a plan that refines all of its releases; None where one is paid in full."""
+    def of(self, plan: Plan) -> Plan:
+        """Give a plan that refines all of its releases; as it is where one is paid in full."""
         if plan.searches or not self._may_be(plan.charge.events):
-            return None
+            return plan
         keys = Keys(self.policy, self.version, self.public.digest)
-        try:
-            found = [
-                self._found(frontier.scan, one, keys)
-                for frontier in plan.frontiers
-                for one in frontier.releases
-            ]
-        except _Missing:
-            return None
-        used = tuple(kept for kept, _ in found)
-        if len({kept.number for kept in used}) < len(used):
-            return None
-        return self._plan(plan, used, iter([release for _, release in found]))
+        found = [
+            (one.call, self._found(frontier.scan, one, keys))
+            for frontier in plan.frontiers
+            for one in frontier.releases
+        ]
+        refined = [each for _, each in found if each is not None]
+        used = tuple(kept for kept, _ in refined)
+        if not used or len({kept.number for kept in used}) < len(used):
+            return plan
+        if len(used) < len(found):
+            anew = next(call.text for call, each in found if each is None)
+            return replace(plan, notes=(*plan.notes, _APART.format(anew)))
+        return self._plan(plan, used, [release for _, release in refined])
 
     def _may_be(self, events: Sequence[Event]) -> bool:
         """Say whether what loses this may be refined.
@@ -86,20 +84,20 @@ class Refinements:
 
     def _found(
         self, scan: Scan, one: PlannedRelease, keys: Keys
-    ) -> tuple[EarlierRelease, Refining]:
-        """Give the earlier release that has lost most, of those that lost less."""
+    ) -> tuple[EarlierRelease, Refining] | None:
+        """Give the earlier release that has lost most, of those that lost less; or None."""
         rate, release = keys.rate(scan, one.release), one.release
         waits = any(key.finding for key in scan.keys) or any(constants_in((scan, release)))
         if rate is None or waits:
-            raise _Missing
+            return None
         assert isinstance(release, AdditiveRelease)  # noqa: S101 - it has a rate
         if isinstance(release.noise, DiscreteLaplace) is not self._summed:
-            raise _Missing  # the rho of a refinement is that of the later value, and not less
+            return None  # the rho of a refinement is that of the later value, and not less
         left = self.ledger.earlier(self.holder, keys.question(scan, release))
         less = [kept for kept in left if kept.rate < rate]
         if not less:
-            raise _Missing
-        kept = max(less, key=lambda one: one.rate)
+            return None
+        kept = max(less, key=lambda one: (one.rate, one.number))  # the newest of equals
         return kept, in_place_of(release, kept.rate, read(kept.drawn, release))
 
     @property
@@ -107,17 +105,22 @@ class Refinements:
         return self.policy.budget.ceiling.summed
 
     def _plan(
-        self, plan: Plan, used: tuple[EarlierRelease, ...], refined: Iterator[Refining]
+        self, plan: Plan, used: tuple[EarlierRelease, ...], refined: Sequence[Refining]
     ) -> Plan:
-        frontiers = tuple(_with(frontier, refined) for frontier in plan.frontiers)
+        places = iter(refined)
+        frontiers = tuple(_with(frontier, places) for frontier in plan.frontiers)
         events = tuple(one.release.event() for part in frontiers for one in part.releases)
         calls = [one.call for part in frontiers for one in part.releases]
         span, retry = dearest_of(calls, events, plan.source.text)
-        charge = replace(plan.charge, events=events, span=span, version=self.version)
-        if self._summed:
-            charge = replace(charge, refines=used, retry=retry)
-        else:
-            charge = replace(charge, retry=None)  # what fits is not what would be written
+        charge = replace(
+            plan.charge,
+            events=events,
+            span=span,
+            retry=retry,
+            before=tuple(release.paid for release in refined),
+            refines=used if self._summed else (),
+            version=self.version,
+        )
         note = _note(charge, plan.charge)
         return replace(plan, frontiers=frontiers, charge=charge, notes=(*plan.notes, note))
 

@@ -88,9 +88,9 @@ class Repeats:
         if again is None and plan.kept:
             with suppress(QueryRefused):  # then it was never asked without them
                 again = self.of(without_kept())
-        return again or (self._refined(plan) or plan, None)
+        return again or (self._refined(plan), None)
 
-    def _refined(self, plan: Plan) -> Plan | None:
+    def _refined(self, plan: Plan) -> Plan:
         found = Refinements(self.policy, self.ledger, self.holder, self.version, self.public)
         return found.of(plan)
 

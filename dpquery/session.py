@@ -97,9 +97,9 @@ class Session:
         self._process: int | None = os.getpid()
         self._public = PublicEngine(policy)
         self._ledger: Ledger = open_ledger(policy.ledger, promise_of(policy))
-        log, watch = FaultLog(policy.ledger.faults), watch_of(policy, self._ledger)
+        self._log, watch = FaultLog(policy.ledger.faults), watch_of(policy, self._ledger)
         self._engine: Engine = open_engine(
-            engine, policy, log, self._public, self._ledger.secret, watch
+            engine, policy, self._log, self._public, self._ledger.secret, watch
         )
         self._randomness = Randomness()
         self._told_of_scan: Callable[[int], None] = lambda _: None
@@ -142,8 +142,8 @@ class Session:
     def _paid(self, plan: Plan, answer: Callable[[Receipt], T]) -> T:
         """Charge, then answer."""
         spent = basic(plan.charge.events)
-        charge = partial(self._charge, plan)
-        return once_charged(charge, answer, lambda: f"{spent} spent; {self._left()}")
+        charge, told = partial(self._charge, plan), lambda: f"{spent} spent; {self._left()}"
+        return once_charged(self._log, charge, answer, told)
 
     def _answer(self, plan: Plan, receipt: Receipt) -> Answer:
         """Read, draw and finish: what a charge has paid for."""
@@ -163,7 +163,7 @@ class Session:
     def _finished(self, plan: Plan, released: list[ReleasedTable], loss: Loss) -> Answer:
         table, cells = finish(plan.above, released, self._public)
         notes = (*self._notes, *plan.notes, *(note for one in released for note in one.notes))
-        guarantee = guarantee_of(plan, self._policy, loss) if plan.charge.scans else None
+        guarantee = guarantee_of(plan, self._policy) if plan.charge.scans else None
         return Answer(table, loss, cells, self._balance(), notes, guarantee)
 
     def table(self, name: str) -> Query:

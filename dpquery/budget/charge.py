@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeVar
 
 from dpquery.budget.earlier import EarlierRelease, State
 from dpquery.budget.parts import EVERYBODY, Touched
@@ -22,6 +22,8 @@ from dpquery.privacy import Loss
 from dpquery.source import Span
 
 __all__ = ["OWNER", "Account", "Charge", "Entry", "Limits", "Receipt"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +49,27 @@ class Charge:
     """In which parts of a table it may tell of units; None where it could tell of any."""
     refines: tuple[EarlierRelease, ...] = ()
     """The earlier releases that it uses up."""
+    before: tuple[Fraction, ...] = ()
+    """For each event, what its call asks for but was paid for earlier; none where none was."""
     version: int | None = None
     """Of the data, where earlier releases of it are made better; None where there are none."""
 
     @property
     def calls(self) -> list[tuple[Event, ...]]:
         """The events of each call that states an epsilon."""
-        spans: Sequence[object] = self.epsilons or range(len(self.events))
-        found: dict[object, tuple[Event, ...]] = {}
-        for event, span in zip(self.events, spans, strict=True):
-            found[span] = (*found.get(span, ()), event)
+        return self._by_call(self.events)
+
+    @property
+    def paid(self) -> list[Fraction]:
+        """What each of these calls asks for but was paid for earlier."""
+        before = self.before or (Fraction(0),) * len(self.events)
+        return [sum(parts, Fraction(0)) for parts in self._by_call(before)]
+
+    def _by_call(self, parts: Sequence[T]) -> list[tuple[T, ...]]:
+        spans: Sequence[object] = self.epsilons or range(len(parts))
+        found: dict[object, tuple[T, ...]] = {}
+        for part, span in zip(parts, spans, strict=True):
+            found[span] = (*found.get(span, ()), part)
         return list(found.values())
 
 

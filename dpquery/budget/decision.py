@@ -130,9 +130,11 @@ class _Request:
         return basic(self.charge.events)
 
     @property
-    def largest(self) -> Fraction:
-        """The epsilon under the caret."""
-        return max(basic(events).epsilon for events in self.charge.calls)
+    def label(self) -> str:
+        """What the call under the caret asks for, beside what it was paid for before."""
+        calls = zip(self.charge.calls, self.charge.paid, strict=True)
+        asked, paid = max((basic(events).epsilon, paid) for events, paid in calls)
+        return f"asks for {decimal_text(asked)}{' more than before' if paid else ''}"
 
     @property
     def most(self) -> Fraction:
@@ -146,7 +148,7 @@ class _Request:
             "DPQ502",
             f"this query would spend {asked}, and one query may spend {limit}",
             self.charge.span,
-            f"asks for {decimal_text(self.largest)}",
+            self.label,
             (f"the policy limits every query to {limit}, however much is left.",),
             self._offer() or ("split the query, or ask for less",),
         )
@@ -159,7 +161,7 @@ class _Request:
             "DPQ501",
             f"this query would spend {asked}, and {left} is left",
             self.charge.span,
-            f"asks for {decimal_text(self.largest)}",
+            self.label,
             (spending, *_sums(limit), *self._parts(limit)),
             self._offer() or _more(limit, "epsilon"),
         )

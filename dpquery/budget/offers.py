@@ -12,7 +12,7 @@ from fractions import Fraction
 from dpquery.budget.accountant import additive, basic
 from dpquery.budget.charge import Charge
 from dpquery.budget.standing import SHORT, Standing, root_below
-from dpquery.events import BoundedRange, Composed, Concentrated, Event, Pure, Refined
+from dpquery.events import BoundedRange, Composed, Concentrated, Event, Pure
 from dpquery.privacy import EPSILON_MIN
 from dpquery.source import Span
 from dpquery.zcdp import rho_below
@@ -32,20 +32,24 @@ def offer(charge: Charge, limits: Limits) -> tuple[str, ...]:
     They hold the call under the caret, with the most that fits beside the others; or, where
     the others are too much already, the whole statement with all epsilons smaller.
     """
-    calls = charge.calls
+    calls, paid = charge.calls, charge.paid
     losses = [basic(events).epsilon for events in calls]
     dearest = losses.index(max(losses))
     others = tuple(e for n, events in enumerate(calls) if n != dearest for e in events)
     fitting = _asked(calls[dearest]) * _factor(calls[dearest], others, limits)
-    if charge.retry is not None and fitting >= EPSILON_MIN and _scales(calls[dearest]):
+    if (
+        charge.retry is not None
+        and fitting >= EPSILON_MIN
+        and _scales(calls[dearest], paid[dearest])
+    ):
         before, after = charge.retry
         beside = " beside the other calls" if basic(others).epsilon else ""
-        written = _pasted(fitting + _lost_before(calls[dearest]))
+        written = _pasted(fitting + paid[dearest])
         return f"{before}{written}{after}", f"that is the most that fits{beside}"
     factor, spans = _factor(charge.events, (), limits), dict.fromkeys(charge.epsilons)
     if (
         not additive(charge.events).summed
-        or any(map(_lost_before, calls))
+        or any(paid)
         or len(spans) < 2
         or min(losses) * factor < EPSILON_MIN
     ):
@@ -56,15 +60,9 @@ def offer(charge: Charge, limits: Limits) -> tuple[str, ...]:
     return *text.splitlines(), "that is the most that fits, in the same proportions"
 
 
-def _scales(call: Sequence[Event]) -> bool:
+def _scales(call: Sequence[Event], paid: Fraction) -> bool:
     """Say whether all releases of a call lose less in the same measure if it asks for less."""
-    return not any(isinstance(event, Refined) for event in call) or len(set(call)) == 1
-
-
-def _lost_before(call: Sequence[Event]) -> Fraction:
-    """Give what is written of a call, but was paid for with the releases that it refines."""
-    refined = (event.before for event in call if isinstance(event, Refined))
-    return sum(refined, Fraction(0))
+    return not paid or len(set(call)) == 1
 
 
 def _asked(call: Sequence[Event]) -> Fraction:

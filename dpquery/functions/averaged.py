@@ -76,6 +76,11 @@ class AveragedRelease:
         return self.wanted.measures
 
     @property
+    def paid(self) -> Fraction:
+        """The rho that was lost by the earlier ones."""
+        return self.before
+
+    @property
     def noise(self) -> DiscreteGaussian:
         """What is drawn once more."""
         noise, distance = self.wanted.noise, self.wanted.distance

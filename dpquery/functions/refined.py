@@ -47,6 +47,11 @@ class RefinedRelease:
         return self.wanted.measures
 
     @property
+    def paid(self) -> Fraction:
+        """What was lost by the earlier release, at the proven distance."""
+        return self.event().before
+
+    @property
     def mechanism(self) -> RefinedLaplace:
         """What draws."""
         return RefinedLaplace(self.before, self.wanted.noise.loss(1).epsilon)

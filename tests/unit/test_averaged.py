@@ -129,12 +129,24 @@ def test_a_version_that_is_published_between_is_noticed(policy: Path, session: S
     assert paid(session, COUNT.format("0.02")) == Fraction("0.02")
 
 
-def test_a_refusal_offers_no_rho_that_would_be_paid_otherwise(session: Session):
+def test_a_refusal_offers_the_rho_that_fits_with_what_was_paid_before(session: Session):
     session.sql(COUNT.format("0.4"))
     with pytest.raises(BudgetRefused) as refused:
         session.sql(COUNT.format("0.6"))
+    assert "more than before" in str(refused.value)
+    offered = refused.value.diagnostic.remedy[0]
+    assert offered == "DP_COUNT(*, rho=0.5)"
+    assert paid(session, f"SELECT {offered} AS n FROM staff") == Fraction("0.1")
+
+
+def test_groupings_with_unlike_draws_before_are_offered_nothing(session: Session):
+    rolled = "SELECT dept, DP_COUNT(*, rho={}) AS n FROM staff GROUP BY ROLLUP (dept)"
+    session.sql("SELECT dept, DP_COUNT(*, rho=0.1) AS n FROM staff GROUP BY dept")
+    session.sql(COUNT.format("0.2"))
+    with pytest.raises(BudgetRefused) as refused:
+        session.sql(rolled.format("1"))
     assert "rho=" not in str(refused.value).split("try:")[1]
-    assert paid(session, COUNT.format("0.5")) == Fraction("0.1")
+    assert paid(session, rolled.format("0.44")) == Fraction("0.14")
 
 
 CELLS = 20_000

@@ -86,6 +86,9 @@ def test_answers_and_explanations_say_whose_rows_they_are_about():
         told = session.explain(query).guarantee
         assert str(told) == "loss 0.5, for one person_id added or removed"
         assert session.sql(query).guarantee == told
+        repeated = session.sql(query)
+        assert repeated.loss.epsilon == 0
+        assert repeated.guarantee == told == session.explain(query).guarantee
         assert told.for_group(4).epsilon == 2
         assert session.sql("SHOW TABLES").guarantee is None
     with connect(STAFF, epsilon=1, neighbours="substitute", delta="1e-6") as session:

@@ -94,6 +94,20 @@ def test_groups_and_several_calls_are_refined_together(session: Session):
     assert sum(row[1] for row in answer.rows) == 1000
 
 
+def test_a_statement_that_is_paid_in_full_for_one_call_says_so(session: Session):
+    """It asks less of its calls than each by itself, and costs more."""
+    both = "SELECT DP_COUNT(*, eps={}), DP_SUM(age, eps={}) FROM staff"
+    said = (
+        "paid in full: DP_SUM(age, eps=0.4) has no answer for less; "
+        "asked apart, other calls pay the difference"
+    )
+    session.sql(both.format("0.4", "0.4"))
+    assert said in str(session.explain(both.format("0.5", "0.4"))).replace("\n" + 13 * " ", " ")
+    answer = session.sql(both.format("0.5", "0.4"))
+    assert (answer.loss.epsilon, answer.notes) == (Fraction("0.9"), (said,))
+    assert paid(session, COUNT.format("0.6")) == Fraction("0.1")
+
+
 NOT_REFINED = [
     ("SELECT DP_COUNT(*, eps=0.5) FROM staff", COUNT.format("1") + " WHERE age > 30"),
     ("SELECT DP_COUNT(*, eps=0.5) FROM staff", "SELECT DP_COUNT(age, eps=1) FROM staff"),
@@ -182,7 +196,7 @@ def test_what_was_not_drawn_after_the_charge_is_used_up(
     session.sql(COUNT.format("0.5"))
     with monkeypatch.context() as patched:
         patched.setattr(session._engine, "open", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(ScanFailed):
             session.sql(COUNT.format("1"))
     assert paid(session, COUNT.format("1")) == 1
 

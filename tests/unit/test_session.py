@@ -185,7 +185,9 @@ def test_after_the_charge_a_fault_keeps_it_and_says_so(session: Session, folder:
 
 
 @pytest.mark.parametrize("error", [MemoryError, RecursionError, SystemExit])
-def test_no_error_of_any_kind_carries_exact_values(session: Session, monkeypatch, error):
+def test_no_error_of_any_kind_carries_exact_values(
+    session: Session, folder: Path, monkeypatch, error
+):
     """A host may log what stands in the frames of a fault, and a signal can raise anything."""
 
     def broken(self, exact, randomness):
@@ -195,12 +197,13 @@ def test_no_error_of_any_kind_carries_exact_values(session: Session, monkeypatch
             raise error from None
 
     monkeypatch.setattr(DiscreteLaplace, "release", broken)
-    with pytest.raises((dpquery.InternalError, SystemExit)) as caught:
+    with pytest.raises((dpquery.ScanFailed, SystemExit)) as caught:
         session.sql(COUNT)
     fault = caught.value
     frames = [frame.f_code.co_name for frame, _ in walk_tb(fault.__traceback__)]
     assert frames[1:] == ["sql", "_paid", "once_charged"]
     assert fault.__context__ is None
-    if isinstance(fault, dpquery.InternalError):
+    if isinstance(fault, dpquery.ScanFailed):
         assert fault.budget.startswith("0.1 spent; 1.9 of 2 left")
+        assert error.__name__ in (folder / "policy.ledger.faults").read_text("utf-8")
     assert session.budget.spent.epsilon == Fraction(1, 10)
