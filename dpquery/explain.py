@@ -13,7 +13,6 @@ from dpquery.budget.parts import Counting
 from dpquery.budget.standing import Standing
 from dpquery.functions.base import Step
 from dpquery.functions.codes import from_code
-from dpquery.functions.refined import wanted_of
 from dpquery.functions.waiting import step_of
 from dpquery.guarantee import Guarantee
 from dpquery.ir import (
@@ -29,7 +28,6 @@ from dpquery.ir import (
     columns_of,
     value_in,
 )
-from dpquery.parts import looked_in
 from dpquery.plan import FrontierPlan, Plan, PlannedRelease, guarantee_of
 from dpquery.policy.model import Policy
 from dpquery.privacy import NO_LOSS, Loss, decimal_text
@@ -38,7 +36,6 @@ from dpquery.rowfunctions.ranges import implied
 from dpquery.searches import Search
 from dpquery.source import width
 from dpquery.types import BOOLEAN
-from dpquery.weighing import may_share
 
 __all__ = ["WIDTH", "Explanation", "explain"]
 
@@ -111,26 +108,24 @@ def explain(
 
 
 def _parts(plan: Plan, policy: Policy) -> Iterator[str]:
-    """Say on which units the charge is, where it is not on all or need not be."""
-    counting, touched = Counting.of(0, policy.neighbours), plan.charge.touched
-    alone = counting.kept(looked_in(plan.charge.scans, policy))
+    """Say on which units the charge is, where a table has parts."""
+    touched, weighed = plan.charge.touched, plan.charge.if_weighed
     if touched is not None and not touched.whole:
-        if alone is None:
+        if Counting.of(0, policy.neighbours).kept(touched) is None:
             yield "charged on   everybody; a query about one part alone is charged on it"
         else:
             yield f"charged on   {touched.named}: {touched.told}"
-    elif alone is not None and _could_share(plan):
-        less = f"with weights='table' in each call, on {alone.named} alone"
+    elif weighed is not None:
+        less = f"with weights='table' in each call, on {weighed.named} alone"
         yield f"charged on   everybody; {less}"
-
-
-def _could_share(plan: Plan) -> bool:
-    """Say whether each call could weigh rows by the table."""
-    return all(
-        may_share(wanted_of(one.release), frontier.scan.relation)
-        for frontier in plan.frontiers
-        for one in frontier.releases
-    )
+    else:
+        read = (
+            policy.tables[one.table]
+            for scan in plan.charge.scans
+            for one in tables_of(scan.relation)
+        )
+        for table in dict.fromkeys(one.name for one in read if one.parting is not None):
+            yield f"charged on   everybody, whatever their part of {table}"
 
 
 def _rest(standing: Standing, asked: Spent) -> str:

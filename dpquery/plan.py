@@ -13,6 +13,7 @@ from math import prod
 
 from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Charge
+from dpquery.budget.parts import Counting, Touched
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, without
 from dpquery.events import Event
 from dpquery.functions.base import Facts, Noted, Release
@@ -29,15 +30,17 @@ from dpquery.ir import (
     Scan,
     TableWeight,
     UnitTotals,
+    columns_of,
     value_in,
 )
-from dpquery.parts import touched
+from dpquery.parts import looked_in, touched
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
+from dpquery.relations import TableScan, walk
 from dpquery.searches import Kept, Search, Searches, kept_note, nothing_kept, planned
 from dpquery.source import Source, Span
 from dpquery.types import Type
-from dpquery.weighing import require_shares
+from dpquery.weighing import may_share, require_shares
 from dpquery.zcdp import epsilon_above
 
 __all__ = [
@@ -232,7 +235,22 @@ def _charge(
     skipped = len(text) - len(text.lstrip())
     spans = [call.options.epsilon_span for call in calls]
     epsilons = tuple(Span(span.start - skipped, span.end - skipped) for span in spans)
-    return Charge(events, scans, query, where, retry, epsilons, touched(scans, policy))
+    on = touched(scans, policy)
+    weighed = None if on is not None else _if_weighed(scans, frontiers, policy)
+    return Charge(events, scans, query, where, retry, epsilons, on, weighed)
+
+
+def _if_weighed(
+    scans: Sequence[Scan], frontiers: Sequence[FrontierPlan], policy: Policy
+) -> Touched | None:
+    """Give the parts that a charge would be on if each of its calls weighed by the table."""
+    could = all(
+        may_share(one.release, frontier.scan.relation)
+        for frontier in frontiers
+        for one in frontier.releases
+    )
+    looked = looked_in(scans, policy) if could else None
+    return Counting.of(0, policy.neighbours).kept(looked)
 
 
 def dearest_of(
@@ -252,6 +270,11 @@ def _notes(scan: Scan) -> Iterator[str]:
     unit, single = scan.contribution.unit, scan.contribution.single
     if unit is None:
         yield "each row counts as a unit of its own: no column says whose it is"
+    for table in walk(scan.relation):
+        if isinstance(table, TableScan) and table.part is not None:
+            (column,) = (column.name for column in columns_of(table.part.expr).values())
+            first = column if table.kept == 1 else f"{table.kept} of {column}"
+            yield f"of each {unit} the rows of its first {first} count alone (per_unit)"
     if unit is None or single:
         return
     told = [m.weight.limit for m in scan.measures if value_in(m) is not None]

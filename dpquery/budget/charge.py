@@ -47,6 +47,8 @@ class Charge:
     """
     touched: Touched | None = EVERYBODY
     """In which parts of a table it may tell of units; None where it could tell of any."""
+    if_weighed: Touched | None = None
+    """The parts that it would be charged on with weights='table' in each call; None if none."""
     refines: tuple[EarlierRelease, ...] = ()
     """The earlier releases that it uses up."""
     before: tuple[Fraction, ...] = ()

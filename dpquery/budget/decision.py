@@ -162,8 +162,8 @@ class _Request:
             f"this query would spend {asked}, and {left} is left",
             self.charge.span,
             self.label,
-            (spending, *_sums(limit), *self._parts(limit)),
-            self._offer() or _more(limit, "epsilon"),
+            (spending, *_sums(limit, self.charge.touched), *self._parts(limit)),
+            (*(self._offer() or _more(limit, "epsilon")), *self._weighed()),
         )
         return BudgetRefused(diagnostic, self.asked.epsilon, self.most)
 
@@ -190,6 +190,11 @@ class _Request:
         left = f"{decimal_text(limit.left.epsilon)} left of {decimal_text(limit.limit.epsilon)}"
         return (f"{touched.named} has {left}; this query touches {touched.told}.",)
 
+    def _weighed(self) -> tuple[str, ...]:
+        """Say what would have it charged on some parts alone."""
+        less = self.charge.if_weighed
+        return (f"weights='table' in each call: {less.named} alone is charged",) if less else ()
+
     def _offer(self) -> tuple[str, ...]:
         """Nothing, where a smaller epsilon would not help with delta."""
         left = min(standing.left_of_delta for standing in self.standings)
@@ -205,12 +210,22 @@ def _spending(limit: Standing, what: str, ceiling: Fraction, spent: Fraction) ->
     return f"{head}; {decimal_text(spent)} is spent by {queries}."
 
 
-def _sums(limit: Standing) -> tuple[str, ...]:
+def _sums(limit: Standing, touched: Touched | None) -> tuple[str, ...]:
     """Say in which two ways losses add up, where there are two."""
     if not limit.charges or not limit.ceiling.converted:
         return ()
     epsilons, rho = decimal_text(limit.total.loss.epsilon), decimal_text(limit.total.rho)
     most = decimal_text(limit.ceiling.rho)
+    if touched is not None and touched.shared and limit.summed:
+        if limit.total.loss.epsilon > limit.limit.epsilon:
+            return (
+                f"epsilons add up to {epsilons} in some part, so that rho counts in all:",
+                f"it adds up to {rho} of {most} here.",
+            )
+        if limit.total.rho > limit.ceiling.rho:
+            return (
+                f"rho adds up to {rho} of {most} in some part, so that epsilons count in all.",
+            )
     if not limit.summed:
         return (f"rho adds up to {rho} of {most} by now, and epsilons are not added up.",)
     return (f"epsilons add up to {epsilons} by now, and rho to {rho} of {most}: one suffices.",)

@@ -75,7 +75,8 @@ class Drift:
         if unknown or any(one != now for one in (before, *earlier)):
             raise DataChanged(
                 f"the files of {table.name!r} are not those that an earlier value of the "
-                "statement was drawn from"
+                "statement was drawn from; REFRESH SELECT asks anew, and a copy with the same "
+                "times (cp -p) is no change"
             )
 
     def _require_first(

@@ -165,9 +165,12 @@ def thaw(options: Namespace) -> int:
 
 def publish(options: Namespace) -> int:
     """Begin another version of the data."""
-    with closing(_opened(options.argument)[1]) as ledger:
+    policy, ledger = _opened(options.argument)
+    with closing(ledger):
         version = ledger.publish()
     show(f"data version {version} is published: what was answered before is paid again")
+    if any(table.parting is not None for table in policy.tables.values()):
+        show("parts begin anew: everybody is taken to have lost what was lost most so far")
     return ExitCode.ANSWER
 
 

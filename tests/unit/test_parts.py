@@ -281,8 +281,13 @@ def test_explain_says_on_which_parts_a_query_is_charged(session: Session):
         "budget       1 left; 0.3 after it",
     ]
     told = str(session.explain("SELECT DP_COUNT(*, eps=0.7) FROM t"))
-    assert "charged on" not in told
-    assert told.splitlines()[-1] == "budget       0.5 left; too little for it"
+    assert told.splitlines()[-2:] == [
+        "charged on   everybody, whatever their part of t",
+        "budget       0.5 left; too little for it",
+    ]
+    for passed_over in ("region <> 'S'", "region = 'N' OR region = 'S'"):
+        told = str(session.explain(f"SELECT DP_COUNT(*, eps=0.1) FROM t WHERE {passed_over}"))
+        assert "charged on   everybody, whatever" in told
 
 
 def test_rows_weighed_by_the_table_share_the_budget_by_their_part(place: Path):
@@ -299,7 +304,13 @@ def test_rows_weighed_by_the_table_share_the_budget_by_their_part(place: Path):
         told = " ".join(str(session.explain(f"{COUNT} t WHERE region = 'N'")).split())
         assert "everybody; with weights='table' in each call, on region = 'N' alone" in told
         for elsewhere in ("t", "(SELECT unit FROM t WHERE region = 'W' GROUP BY unit)"):
-            assert "charged on" not in str(session.explain(f"{COUNT} {elsewhere}"))
+            told = str(session.explain(f"{COUNT} {elsewhere}"))
+            assert "charged on   everybody, whatever their part of t" in told
+        with pytest.raises(dpquery.BudgetRefused) as refused:
+            session.sql(f"{COUNT} t WHERE region = 'W'")
+        less = "weights='table' in each call: region = 'W' alone is charged"
+        assert refused.value.diagnostic.remedy[-1] == less
+        session.sql("SELECT DP_COUNT(*, eps=1, weights='table') FROM t WHERE region = 'W'")
         told = str(session.explain(f"{SHARED} t WHERE region = 'W'"))
         assert "k = 1 rows of a unit in full (from the policy), of all its rows" in told
         with pytest.raises(BudgetRefused):
