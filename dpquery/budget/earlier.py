@@ -5,22 +5,18 @@ what the files were that it was drawn from; it is found by what was asked, whate
 A row of `refined` says that the charge of a later release has used it up, and is written with
 that charge: of two that were drawn given the same one, each would have paid for the difference
 alone, and both together lose more.
-
-Both tables are append-only and under chains of hashes of their own.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
 
 from dpquery.budget.answers import Holder
-from dpquery.budget.database import Connection
-from dpquery.budget.kept import seal_of
+from dpquery.budget.chain import Chain, Row
 
 __all__ = ["AlreadyRefined", "Earlier", "EarlierRelease", "Refinable", "State"]
 
@@ -28,34 +24,10 @@ State = list[tuple[int, int, str]]
 """Size, time and a hash of the end of each file of a table, in no order."""
 
 _LEFT = """
-    SELECT earlier.*, (SELECT hash FROM earlier AS last
-                       WHERE last.sequence = earlier.sequence - 1)
-    FROM earlier
-    WHERE question = ? AND analyst = ? AND rights = ?
-          AND NOT EXISTS (SELECT 1 FROM refined WHERE source = earlier.sequence)
+    question = ? AND analyst = ? AND rights = ?
+    AND NOT EXISTS (SELECT 1 FROM refined WHERE source = earlier.sequence)
     ORDER BY sequence
 """
-_USED = "SELECT 1 FROM refined WHERE source = ?"
-
-
-class _Table(NamedTuple):
-    """What is asked of one of the tables."""
-
-    newest: str
-    insert: str
-    rows: str
-
-
-_EARLIER = _Table(
-    "SELECT sequence, hash FROM earlier ORDER BY sequence DESC LIMIT 1",
-    "INSERT INTO earlier VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    "SELECT * FROM earlier ORDER BY sequence",
-)
-_REFINED = _Table(
-    "SELECT sequence, hash FROM refined ORDER BY sequence DESC LIMIT 1",
-    "INSERT INTO refined VALUES (?, ?, ?, ?)",
-    "SELECT * FROM refined ORDER BY sequence",
-)
 
 
 class AlreadyRefined(Exception):
@@ -83,12 +55,12 @@ class EarlierRelease:
     """What it was drawn from, by place."""
 
 
+@dataclass(frozen=True, slots=True)
 class Earlier:
     """The earlier releases of an open ledger; rows are added within `Store.writing`."""
 
-    def __init__(self, connection: Callable[[], Connection], ledger: str) -> None:
-        self._connection = connection
-        self._ledger = ledger
+    chain: Chain
+    refined: Chain
 
     def left(self, holder: Holder, question: str) -> list[EarlierRelease]:
         """Give a holder's releases of a question that were not refined, oldest first.
@@ -96,17 +68,8 @@ class Earlier:
         Raises:
             ValueError: a row is not the one that was written.
         """
-        asked = (question, holder.analyst, holder.rights)
-        rows = self._connection().execute(_LEFT, asked)
-        return [self._read(*row) for row in rows]
-
-    def _read(self, *row: str) -> EarlierRelease:
-        *fields, seal, before = row
-        if seal != seal_of(before or self._ledger, tuple(fields)):
-            raise ValueError("an earlier release was changed")
-        number, rate, drawn, read = fields[0], fields[5], fields[6], json.loads(fields[7])
-        states = {place: [(*one,) for one in files] for place, files in read.items()}
-        return EarlierRelease(int(number), Fraction(rate), drawn, states)
+        rows = self.chain.found(_LEFT, (question, holder.analyst, holder.rights))
+        return [_release(row) for row in rows]
 
     def add(
         self,
@@ -117,53 +80,42 @@ class Earlier:
     ) -> None:
         """Add what a charge paid for, and the files that it was drawn from."""
         whose, states = (charge, holder.analyst, holder.rights), json.dumps(read)
-        rows = ((*whose, one.question, str(one.rate), one.drawn, states) for one in refinable)
-        self._append(_EARLIER, rows)
+        self.chain.append(
+            (*whose, one.question, str(one.rate), one.drawn, states) for one in refinable
+        )
 
     def use(self, charge: str, numbers: Sequence[int]) -> None:
         """Use up releases for the charge that refines them.
 
         Raises:
             AlreadyRefined: one of them is.
+            ValueError: a row is not the one that was written.
         """
-        sql = self._connection()
-        for number in numbers:
-            if sql.execute(_USED, (number,)).fetchone():
-                raise AlreadyRefined
-        self._append(_REFINED, ((charge, number) for number in numbers))
-
-    def _append(self, table: _Table, rows: Iterable[tuple[object, ...]]) -> None:
-        sql = self._connection()
-        last, seal = sql.execute(table.newest).fetchone() or (0, self._ledger)
-        for number, row in enumerate(rows, last + 1):
-            fields = (number, *row)
-            seal = seal_of(seal, fields)
-            sql.execute(table.insert, (*fields, seal))
+        if any(self.refined.found("source = ?", (number,)) for number in numbers):
+            raise AlreadyRefined
+        self.refined.append((charge, number) for number in numbers)
 
     def untouched(self, paid: Mapping[str, str], refining: Mapping[str, int]) -> bool:
-        """Say whether all rows are as written.
+        """Say whether all rows could have been written by the rules.
 
         Args:
             paid: who paid, by charge.
             refining: how many releases each charge refines, of those that refine any.
+
+        Raises:
+            ValueError: one is not.
         """
-        earlier, refined = (list(self._rows(table)) for table in (_EARLIER, _REFINED))
-        if None in earlier or None in refined:
-            return False
-        holders = {row[0]: row[2] for row in earlier if row}
-        sources = [row[2] for row in refined if row]
+        earlier, refined = list(self.chain.rows()), list(self.refined.rows())
+        holders = {row[0]: row[2] for row in earlier}
         return (
-            all(row and paid.get(row[1]) == row[2] for row in earlier)
-            and all(row and paid.get(row[1]) == holders.get(row[2]) for row in refined)
-            and len(set(sources)) == len(sources)
-            and Counter(row[1] for row in refined if row) == refining
+            all(paid.get(row[1]) == row[2] for row in earlier)
+            and all(paid.get(charge) == holders.get(source) for _, charge, source in refined)
+            and len({source for *_, source in refined}) == len(refined)
+            and Counter(charge for _, charge, _ in refined) == refining
         )
 
-    def _rows(self, table: _Table) -> Iterator[tuple[str, ...] | None]:
-        """Give the rows of a table, or None for one that is not as it was written."""
-        seal = self._ledger
-        rows = self._connection().execute(table.rows)
-        for number, (*fields, own) in enumerate(rows, 1):
-            same = fields[0] == number and own == seal_of(seal, tuple(fields))
-            yield tuple(fields) if same else None
-            seal = own
+
+def _release(row: Row) -> EarlierRelease:
+    number, *_, rate, drawn, read = row
+    states = {place: [(*one,) for one in files] for place, files in json.loads(read).items()}
+    return EarlierRelease(number, Fraction(rate), drawn, states)

@@ -208,13 +208,12 @@ class Ledger:
         """Keep bounds that a receipt's charge paid for, for later calls of the same analyst."""
         store = self._store
         with faults(store.path), store.writing():
-            store.keep(receipt.id, account.analyst, key, bounds)
+            store.bounds.add(receipt.id, account.analyst, key, bounds)
 
     def bounds(self, account: Account, key: str) -> Interval | None:
         """Give the newest bounds that the charges of an analyst paid for, under a key."""
         with faults(self._store.path):
-            kept = self._store.kept_under(account.analyst, key)
-            return None if kept is None else kept.interval
+            return self._store.bounds.newest(account.analyst, key)
 
     def publish(self) -> int:
         """Begin another version of the data, and give its number; it is durable then."""
@@ -340,16 +339,13 @@ class Ledger:
 
     def _replay_released(self) -> None:
         """Check bounds, answers and states: the former were paid for by their analysts."""
-        store, seal = self._store, self._store.id
+        store = self._store
         paid = {record.id: record.analyst for record in store.records()}
-        for kept in store.kept():
-            if not kept.follows(seal) or paid.get(kept.charge) != kept.analyst:
-                raise damaged(store.path)
-            seal = kept.hash
         rest = (
-            store.answers.untouched(paid),
+            store.bounds.chain.paid_for(paid),
+            store.answers.chain.paid_for(paid),
             store.earlier.untouched(paid, _refining(store.records())),
-            store.states.untouched(),
+            all(store.states.chain.rows()),  # nobody pays for these: to read them is to check
         )
         if not all(rest):
             raise damaged(store.path)

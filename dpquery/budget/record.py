@@ -7,7 +7,6 @@ alone. This module knows no file and no SQL. Numbers are exact rationals written
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from dpquery.budget.parts import (
     read_spent,
     texts,
 )
+from dpquery.budget.schema import seal_of
 from dpquery.errors import internal
 from dpquery.events import Composed, Event, decode, encode
 
@@ -201,7 +201,7 @@ class Record(NamedTuple):
             wording.events,
             totals.text(),
         )
-        return cls(*fields, _seal(seal, fields))
+        return cls(*fields, seal_of(seal, fields))
 
     @property
     def is_order(self) -> bool:
@@ -210,7 +210,7 @@ class Record(NamedTuple):
 
     def follows(self, seal: str) -> bool:
         """Say whether this row is untouched and stands after the row with that hash."""
-        return self.hash == _seal(seal, self[:-1])
+        return self.hash == seal_of(seal, self[:-1])
 
     def charged(self) -> tuple[Event, ...]:
         """Give the events of the charge.
@@ -248,10 +248,6 @@ def _read(text: str) -> tuple[tuple[Event, ...], Touched | None]:
 
 def _identity() -> str:
     return secrets.token_hex(16)
-
-
-def _seal(previous: str, fields: tuple[object, ...]) -> str:
-    return hashlib.sha256(_json([previous, *fields]).encode()).hexdigest()
 
 
 _json = json.JSONEncoder(separators=(",", ":")).encode

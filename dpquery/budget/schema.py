@@ -6,19 +6,24 @@ fields and of the hash before it. A store makes a table of this, with triggers t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 __all__ = [
     "ANSWERS",
     "BOUNDS",
     "CHARGES",
+    "EARLIER",
     "LATER",
     "META",
+    "REFINED",
     "SHORT",
     "STATES",
     "TABLES",
     "Table",
+    "seal_of",
 ]
 
 META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
@@ -108,3 +113,11 @@ LATER = tuple(table for table in TABLES if table is not CHARGES)
 
 SHORT = tuple(table for table in TABLES if not table.long)
 """These are checked whenever a ledger is opened, which long ones must not hold up."""
+
+
+def seal_of(previous: str, fields: Iterable[object]) -> str:
+    """Give the hash of a row that stands after one with another hash."""
+    return hashlib.sha256(_json([previous, *fields]).encode()).hexdigest()
+
+
+_json = json.JSONEncoder(separators=(",", ":")).encode

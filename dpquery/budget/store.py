@@ -18,6 +18,7 @@ from pathlib import Path
 
 from dpquery.budget.accountant import ACCOUNTANTS
 from dpquery.budget.answers import Answers
+from dpquery.budget.chain import Chain
 from dpquery.budget.charge import Account
 from dpquery.budget.database import Database
 from dpquery.budget.earlier import Earlier
@@ -25,9 +26,9 @@ from dpquery.budget.faults import damaged, outdated, refused, rolled_back, unkno
 from dpquery.budget.high_water import HighWater, Mark
 from dpquery.budget.kept import KeptBounds
 from dpquery.budget.record import Record, Totals
+from dpquery.budget.schema import ANSWERS, BOUNDS, EARLIER, REFINED, STATES, Table
 from dpquery.budget.states import States
 from dpquery.errors import internal
-from dpquery.types import Interval
 
 __all__ = ["Store", "first_meta"]
 
@@ -130,26 +131,6 @@ class Store:
         self._sql.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", record)
         self._newest = Mark(self.id, record.sequence, record.hash)
 
-    def kept(self) -> Iterator[KeptBounds]:
-        """Give all bounds that were found, oldest first."""
-        query = "SELECT * FROM bounds ORDER BY sequence"
-        return map(KeptBounds._make, self._sql.execute(query))
-
-    def kept_under(self, analyst: str, key: str) -> KeptBounds | None:
-        """Give the newest bounds of an analyst under a key."""
-        query = (
-            "SELECT * FROM bounds WHERE analyst = ? AND key = ? ORDER BY sequence DESC LIMIT 1"
-        )
-        row = self._sql.execute(query, (analyst, key)).fetchone()
-        return KeptBounds._make(row) if row else None
-
-    def keep(self, charge: str, analyst: str, key: str, bounds: Interval) -> None:
-        """Add bounds that a charge paid for; only within `writing`."""
-        newest = "SELECT sequence, hash FROM bounds ORDER BY sequence DESC LIMIT 1"
-        last, seal = self._sql.execute(newest).fetchone() or (0, self.id)
-        row = KeptBounds.after(last, seal, (charge, analyst, key), bounds)
-        self._sql.execute("INSERT INTO bounds VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-
     def require_whole(self) -> None:
         """Check the database's own structures, and that the mark belongs to this history."""
         self._sql.require_whole()
@@ -172,9 +153,10 @@ class Store:
             self.id: str = meta["id"]
             self.secret: str = meta.get("secret") or self._keep_secret()
             self.accountant = ACCOUNTANTS[meta["accountant"]]
-            self.answers = Answers(lambda: self._sql, self.id)
-            self.earlier = Earlier(lambda: self._sql, self.id)
-            self.states = States(lambda: self._sql, self.id)
+            self.bounds = KeptBounds(self._chain(BOUNDS))
+            self.answers = Answers(self._chain(ANSWERS))
+            self.earlier = Earlier(self._chain(EARLIER), self._chain(REFINED))
+            self.states = States(self._chain(STATES))
             self._sql.add_later_tables()
             self._sql.require_short()
             self._require_not_rolled_back()
@@ -183,6 +165,9 @@ class Store:
             # Even if it changes nothing: SQLite begins a transaction on a read-only file too.
             self._sql.execute("UPDATE meta SET value = ? WHERE key = 'format'", (_FORMAT,))
         self._raise_mark()
+
+    def _chain(self, table: Table) -> Chain:
+        return Chain(table, lambda: self._sql, self.id)
 
     def _keep_secret(self) -> str:
         """Give a ledger of before there was one its secret."""

@@ -250,7 +250,7 @@ def test_bounds_are_not_kept_under_another_policy(ordinary, tmp_path, changes):
     policy = policy_over(ordinary, tmp_path / "l", single=True)
     with session(policy) as opened:
         opened.sql(auto("DP_SUM(i", 20))
-        (row,) = opened._ledger._store.kept()
+        ((_, _, _, key, *_),) = opened._ledger._store.bounds.chain.rows()
     written = changes.pop("written", None)
     changed = policy_over(ordinary, tmp_path / "l", **{"single": True, **changes})
     if written:
@@ -260,16 +260,16 @@ def test_bounds_are_not_kept_under_another_policy(ordinary, tmp_path, changes):
         plan = opened._plan(Source(auto("DP_SUM(i")))
         bounded = changed.tables["t"].columns["i"].bounds is not None
         assert bounded == (not plan.searches)
-        assert all(search.key != row.key for search in plan.searches)
+        assert all(search.key != key for search in plan.searches)
 
 
 def test_refresh_pays_for_new_bounds_and_the_newest_count(ordinary):
     with session(policy_over(ordinary, single=True)) as opened:
         for number in (1, 2):
             opened.sql(auto("DP_SUM(i", 20), refresh=True)
-            assert len(list(opened._ledger._store.kept())) == number
+            assert len(list(opened._ledger._store.bounds.chain.rows())) == number
         opened.sql(auto("DP_SUM(i", 20))
-        assert len(list(opened._ledger._store.kept())) == 2
+        assert len(list(opened._ledger._store.bounds.chain.rows())) == 2
 
 
 def test_a_search_that_finds_nothing_keeps_nothing(ordinary):
