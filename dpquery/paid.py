@@ -110,9 +110,9 @@ class Paid:
                 text, rate = written(column.cells), keys.rate(scan, one.release)
                 drawn[keys.of(scan, one.release, values)] = text
                 if rate is not None:
-                    refinable.append(
-                        Refinable(keys.question(scan, one.release, values), rate, text)
-                    )
+                    question = keys.question(scan, one.release, values)
+                    read = {place: receipt.read[place] for place in keys.places(scan)}
+                    refinable.append(Refinable(question, rate, text, read))
             found.append(table)
         self.store(drawn, refinable)
         return plan, found

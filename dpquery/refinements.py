@@ -98,6 +98,9 @@ class Refinements:
         if not less:
             return None
         kept = max(less, key=lambda one: (one.rate, one.number))  # the newest of equals
+        # In older ledgers stand the states of a whole statement, and not of this scan alone.
+        drawn_from = {place: kept.read.get(place) for place in keys.places(scan)}
+        kept = replace(kept, read=drawn_from)
         return kept, in_place_of(release, kept.rate, read(kept.drawn, release))
 
     @property

@@ -43,6 +43,7 @@ from dpquery.functions.refined import rate_of, wanted_of
 from dpquery.functions.search import FoundCell, SearchRelease
 from dpquery.ir import Scalar, Scan, columns_read
 from dpquery.policy.model import Policy
+from dpquery.policy.places import place_name
 from dpquery.relations import PublicJoin, SemiJoin, UnitJoin, Windowed, tables_of, walk
 from dpquery.searches import places_of
 from dpquery.types import Interval
@@ -99,6 +100,11 @@ class Keys:
         Both have to be of one state of the data: not so where files may change unseen.
         """
         return rate_of(wanted_of(release), scan) if self.policy.published else None
+
+    def places(self, scan: Scan) -> set[str]:
+        """Name where a scan reads private rows."""
+        tables = (self.policy.tables[one.table] for one in tables_of(scan.relation))
+        return {place_name(table, self.policy) for table in tables}
 
     def _text(self, scan: Scan, release: object) -> str:
         tables = [self.policy.tables[one.table] for one in tables_of(scan.relation)]

@@ -42,6 +42,8 @@ class Refinable:
     rate: Fraction
     """What it lost at a distance of 1."""
     drawn: str
+    read: Mapping[str, State]
+    """What its own scan read, by place: other scans of the statement can be refined apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,8 @@ class EarlierRelease:
     number: int
     rate: Fraction
     drawn: str
-    read: Mapping[str, State]
-    """What it was drawn from, by place."""
+    read: Mapping[str, State | None]
+    """What it was drawn from, by place; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +73,12 @@ class Earlier:
         rows = self.chain.found(_LEFT, (question, holder.analyst, holder.rights))
         return [_release(row) for row in rows]
 
-    def add(
-        self,
-        charge: str,
-        holder: Holder,
-        refinable: Iterable[Refinable],
-        read: Mapping[str, State],
-    ) -> None:
-        """Add what a charge paid for, and the files that it was drawn from."""
-        whose, states = (charge, holder.analyst, holder.rights), json.dumps(read)
+    def add(self, charge: str, holder: Holder, refinable: Iterable[Refinable]) -> None:
+        """Add what a charge paid for, each with the files that it was drawn from."""
+        whose = (charge, holder.analyst, holder.rights)
         self.chain.append(
-            (*whose, one.question, str(one.rate), one.drawn, states) for one in refinable
+            (*whose, one.question, str(one.rate), one.drawn, json.dumps(one.read))
+            for one in refinable
         )
 
     def use(self, charge: str, numbers: Sequence[int]) -> None:

@@ -235,7 +235,7 @@ class Ledger:
         store = self._store
         with faults(store.path), store.writing():
             store.answers.add(receipt.id, holder, drawn)
-            store.earlier.add(receipt.id, holder, refinable, receipt.read)
+            store.earlier.add(receipt.id, holder, refinable)
 
     def stored(self, holder: Holder, key: str) -> str | None:
         """Give what was drawn last under a key, where the holder may see it.

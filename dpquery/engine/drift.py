@@ -25,7 +25,7 @@ from dpquery.engine.files import (
     require_unchanged,
 )
 from dpquery.policy.model import Policy, Table
-from dpquery.policy.places import place_of
+from dpquery.policy.places import place_name
 
 __all__ = ["Drift", "States", "Watch", "unwatched", "watch_of"]
 
@@ -64,12 +64,14 @@ class Drift:
         Raises:
             DataChanged: they are others.
         """
-        place, version = repr(place_of(table, self._policy)), receipt.version
+        place, version = place_name(table, self._policy), receipt.version
         if self._same.get((table.name, version)) != state:
             self._require_first(table, state, version, place)
             self._same[table.name, version] = state
         now = _exactly(state)
         before, refines = receipt.read.setdefault(place, now), receipt.charge.refines
+        # Each names the places of its own scan. All that were drawn from this one have to be of
+        # what is read now; where none was, nothing says what that has to be.
         earlier = [kept.read[place] for kept in refines if place in kept.read]
         unknown = bool(refines) and not earlier
         if unknown or any(one != now for one in (before, *earlier)):

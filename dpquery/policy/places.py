@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dpquery.policy.model import DatabaseTable, Files, Policy, Table
 
-__all__ = ["from_ledger", "place_of"]
+__all__ = ["from_ledger", "place_name", "place_of"]
 
 
 def place_of(table: Table, policy: Policy) -> tuple[object, ...]:
@@ -21,6 +21,11 @@ def place_of(table: Table, policy: Policy) -> tuple[object, ...]:
         case Files(paths) if not table.written:
             return tuple(from_ledger(path, policy) for path in paths)
     return from_ledger(policy.directory, policy), table.written
+
+
+def place_name(table: Table, policy: Policy) -> str:
+    """Write where a table is as the ledger does that keeps what stood there."""
+    return repr(place_of(table, policy))
 
 
 def from_ledger(path: Path, policy: Policy) -> str:

@@ -111,8 +111,7 @@ def write(ledger: Ledger) -> None:
     receipt = Receipt(pure("0.5"), "first")
     for low, high in ((Fraction(-1, 3), 8), (0, 9)):
         ledger.keep(receipt, ALICE, "salary", Interval(Fraction(low), Fraction(high)))
-    receipt.read.update(READ)
-    refinable = [Refinable("question", Fraction(1, n), f"[{n}]") for n in (2, 4)]
+    refinable = [Refinable("question", Fraction(1, n), f"[{n}]", READ) for n in (2, 4)]
     ledger.store(receipt, HOLDER, {"one": "[1]", "zwei": '["ü"]'}, refinable)
     for table in ("staff", "visits"):
         ledger.first_state(1, table, f"{table} as it was".__str__)

@@ -22,8 +22,7 @@ READ = {"here": [(12, 34, "end"), (56, 78, "end")]}
 def kept_in(ledger, count=1) -> list[EarlierRelease]:
     """Have some releases paid for and kept, and give what is left of them."""
     receipt = ledger.charge(pure("0.5"), limits(), ALICE)
-    receipt.read.update(READ)
-    refinable = [Refinable("question", HALF, "[1]")] * count
+    refinable = [Refinable("question", HALF, "[1]", READ)] * count
     ledger.store(receipt, HOLDER, {"key": "[1]"}, refinable)
     return ledger.earlier(HOLDER, "question")
 
@@ -110,7 +109,7 @@ def test_a_release_that_its_holder_did_not_pay_for_is_noticed(paid: str):
         (charge, replace(HOLDER, analyst="bob")) if paid == "by another" else ("none", HOLDER)
     )
     with ledger._store.writing():
-        ledger._store.earlier.add(charge, holder, [Refinable("other", HALF, "[1]")], {})
+        ledger._store.earlier.add(charge, holder, [Refinable("other", HALF, "[1]", {})])
     with pytest.raises(PolicyInvalid):
         ledger.verify()
     ledger.close()
