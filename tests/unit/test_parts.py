@@ -14,10 +14,12 @@ import pytest
 
 import dpquery
 from dpquery.errors import BudgetRefused, PolicyInvalid, ScanFailed
-from dpquery.parts import every_part
+from dpquery.expr import Expr
+from dpquery.parts import every_part, looked_in
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Bounds, Column, Policy
 from dpquery.privacy import Neighbours
+from dpquery.relations import Output, Project
 from dpquery.session import Session
 from dpquery.types import BOOLEAN, DATE, INTEGER, TEXT
 from tests.worlds import planned, policy_of, private_table
@@ -97,6 +99,16 @@ COUNT = "SELECT DP_COUNT(*, eps=1) FROM"
             "WHERE region = 'N'",
             None,
         ),
+        (
+            f"{COUNT} (SELECT DISTINCT unit, LOWER(region) AS region FROM t) z "
+            "WHERE region = 'N'",
+            None,
+        ),
+        (
+            f"{COUNT} (SELECT unit, UPPER(region) AS region FROM t "
+            "GROUP BY unit, UPPER(region)) z WHERE region = 'N'",
+            None,
+        ),
         # Another table's units could have any part of this one.
         (f"{COUNT} t JOIN s USING (unit) WHERE t.region = 'N' AND s.region = 'N'", None),
         (f"{COUNT} t WHERE region = 'N' AND unit NOT IN (SELECT unit FROM s)", None),
@@ -137,6 +149,24 @@ def test_the_parts_that_a_query_is_charged_on(query: str, expected: list[int] | 
 )
 def test_parts_are_told_by_the_values_that_a_scan_sees(parting, where, expected):
     assert parts(f"{COUNT} t WHERE {where}", policy(parting)) == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), [("same", (0,)), ("made", (0, 1, 2, 3))])
+def test_a_computed_column_says_nothing_of_parts(name: str, expected: tuple[int, ...]):
+    """Below joins alone columns are made by a node of their own."""
+    of = policy()
+    scan = planned(of, f"{COUNT} t WHERE region = 'N'").frontiers[0].scan
+    where = scan.relation
+    region, upper = where.condition.left, _upper(of)
+    made = Project(where.span, where.source, 7, (Output("same", region), Output("made", upper)))
+    condition = replace(where.condition, left=replace(region, name=name, of=7))
+    above = replace(scan, relation=replace(where, source=made, condition=condition))
+    assert looked_in([above], of).parts == expected
+
+
+def _upper(of: Policy) -> Expr:
+    where = planned(of, f"{COUNT} t WHERE UPPER(region) = 'N'").frontiers[0].scan.relation
+    return where.condition.left
 
 
 OF_TABLE = replace(REGION, per_unit=False, parts_rows=True)
@@ -319,6 +349,19 @@ def test_rows_weighed_by_the_table_share_the_budget_by_their_part(place: Path):
         session.sql(f"{SHARED} t WHERE region = 'N'")  # a repeat
         with pytest.raises(BudgetRefused):
             session.sql(f"{COUNT} t WHERE region = 'N'")  # another question
+
+
+def test_shares_of_rows_are_kept_by_one_sum_in_all_parts(place: Path):
+    """A unit with rows in both would lose by epsilons in one, and by rho in the other."""
+    text = POLICY.replace("per_unit", "parts").replace("= 1\n", "= 1\ndelta = 1e-6\n", 1)
+    (place / "policy.toml").write_text(text, "utf-8")
+    with dpquery.connect(place / "policy.toml") as session:
+        few = f"REFRESH {SHARED.replace('eps=1', 'eps=0.01')} t WHERE region = 'S'"
+        for _ in range(150):
+            session.sql(few)
+        with pytest.raises(BudgetRefused):
+            session.sql(f"{SHARED} t WHERE region = 'N'")
+        session.sql(few)
 
 
 def test_a_unit_that_keeps_two_parts_loses_on_two(place: Path):
