@@ -309,6 +309,17 @@ def test_a_part_by_epsilons_and_another_by_rho_is_for_units_of_one_part():
         assert kept(ledger, ALONE)
 
 
+def test_shares_that_were_kept_by_rho_leave_no_part_to_epsilons():
+    charges = [*[("0.01", 1)] * 150, ("1", 0)]
+    with closing(charge_many(False, ALONE, charges)) as ledger:
+        assert spent(ledger, 0, most="9e9") == 1
+        assert not kept(ledger, ALONE)
+    with closing(charge_many(True, ALONE, charges)) as ledger:
+        assert spent(ledger, 0, most="9e9") == 0
+        assert spent(ledger, 1, most="9e9") == Fraction(3, 2)
+        assert kept(ledger, ALONE)
+
+
 @given(
     st.lists(
         st.tuples(
