@@ -14,7 +14,8 @@ from scipy import stats
 from dpquery.budget.accountant import additive
 from dpquery.errors import InternalError
 from dpquery.events import Refined, decode, encode
-from dpquery.mechanisms import DiscreteLaplace, Randomness, RefinedLaplace
+from dpquery.mechanisms import DiscreteLaplace, Randomness, RefinedLaplace, refined_laplace
+from dpquery.mechanisms.refined_laplace import _first_part, _mass, _width
 from dpquery.privacy import Loss
 from tests.mechanisms.sources import ONES, PATTERNS, ZEROS, Repeating, Seeded, Stuck
 
@@ -141,14 +142,16 @@ FALSE_ALARM = 1e-7
 """Of each test below; all sources are seeded, so that each always ends the same way."""
 
 
-def agreement(before: Fraction, after: Fraction, y: int, sampled: RefinedLaplace) -> float:
+def agreement(
+    before: Fraction, after: Fraction, y: int, sampled: RefinedLaplace, draws: int = DRAWS
+) -> float:
     """Give the chi-square p-value of a sample, with the exact value at 0."""
-    drawn = sampled.release([0] * DRAWS, [y] * DRAWS, Seeded(7))
+    drawn = sampled.release([0] * draws, [y] * draws, Seeded(7))
     law = given(before, after, 0, y)
     places = np.clip(np.array(drawn) + REACH, 0, 2 * REACH)
     seen = np.bincount(places, minlength=2 * REACH + 1)
-    common = law * DRAWS >= 10
-    expected = [*law[common] * DRAWS, law[~common].sum() * DRAWS + 1e-9]
+    common = law * draws >= 10
+    expected = [*law[common] * draws, law[~common].sum() * draws + 1e-9]
     found = [*seen[common], seen[~common].sum()]
     return float(stats.chisquare(found, expected, sum_check=False).pvalue)
 
@@ -167,6 +170,48 @@ def test_another_law_is_told_apart(
     before: Fraction, after: Fraction, wrong: tuple[Fraction, Fraction]
 ) -> None:
     assert agreement(before, after, 4, of_scales(*wrong)) < FALSE_ALARM
+
+
+MANY = 20_000
+RARE_ALARM = 1e-8
+"""Of each of 22 larger samples: 2.2e-7 of them all."""
+LARGE = (Fraction(3), Fraction(3, 2))
+ENDS = [0, 8]
+"""Where noisy and exact value are one, and where the way between has more than two widths."""
+
+
+@pytest.mark.parametrize("y", ENDS)
+def test_a_larger_sample_agrees_at_both_ends(y: int) -> None:
+    assert agreement(*LARGE, y, of_scales(*LARGE), MANY) > RARE_ALARM
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("before", "after"), [LARGE, (Fraction(1), HALF)])
+@pytest.mark.parametrize("y", range(10))
+def test_a_larger_sample_agrees_at_each_distance(
+    before: Fraction, after: Fraction, y: int
+) -> None:
+    assert agreement(before, after, y, of_scales(before, after), 2 * MANY) > RARE_ALARM
+
+
+def without_the_two(part: Fraction, whole: Fraction, randomness: Randomness) -> bool:
+    """Keep a noisy value by parts of half of what they are."""
+    return _first_part(part / 2, whole / 2, randomness)
+
+
+def of_three_widths(places: int | None, rate: Fraction) -> int:
+    """Weigh the way between by more than is proposed on it."""
+    return _mass(places, rate) if places is None else min(places, 3 * _width(rate))
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "y"), [("_first_part", without_the_two, 0), ("_mass", of_three_widths, 8)]
+)
+def test_a_slip_of_the_sampler_is_told_apart(
+    name: str, wrong: Callable[..., object], y: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refined_laplace, name, wrong)
+    assert agreement(*LARGE, y, of_scales(*LARGE), MANY) < RARE_ALARM
 
 
 def test_one_after_the_other_they_have_the_law_of_one_release() -> None:
