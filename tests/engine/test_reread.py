@@ -217,6 +217,7 @@ def test_rows_that_are_not_those_of_the_tree_are_refused(
     [
         (BY_TABLE, r"t/1\.parquet", "t/2.parquet"),  # other rows
         (BY_TABLE, r"$", ' AND ("j" > 2)'),  # fewer rows
+        (BY_TABLE, r"$", ' AND ("unit" > 2)'),  # by a column that they have anyway
         (BY_TABLE, r" WHERE .*$", ""),  # rows without a unit
         (BY_TABLE, '"unit" AS u', '"i" AS u'),
         (BY_PART, r" AND .*$", ""),  # all parts of a unit
@@ -232,6 +233,16 @@ def test_weights_by_the_table_count_all_its_rows(
     for _, query in changed.queries():
         with pytest.raises(InternalError):
             Reread(start()).require(changed, query)
+
+
+@pytest.mark.parametrize("text", [BY_TABLE, BY_PART])
+def test_weights_by_the_table_count_no_rows_of_the_scan_instead(written: Written, text: str):
+    sql = written.sql(text)
+    for _, query in sql.queries():
+        changed = query.replace(f"({sql.table_rows})", f"({sql.rows})")
+        assert changed != query
+        with pytest.raises(InternalError):
+            Reread(start()).require(sql, changed)
 
 
 @pytest.mark.parametrize(("text", "find", "put"), SUMS)
