@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 import stat
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import NoReturn
@@ -20,6 +21,7 @@ from dpquery.engine import ENGINES, open_engine
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb import private, scan
 from dpquery.errors import InternalError, ScanFailed
+from dpquery.measures import TableWeight, Weight
 from dpquery.policy.model import Column, DatabaseTable, LedgerSettings, Table
 from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP
 from tests.worlds import (
@@ -218,6 +220,21 @@ def test_a_receipt_opens_each_frontier_once(engine, tmp_path: Path):
         for frontier in (0, 1, -1):
             with pytest.raises(InternalError, match=r"\(I3\)"):
                 small.engine.open(scan, receipt, frontier)
+
+
+@pytest.mark.parametrize(("paid", "weights"), [(Weight, TableWeight), (TableWeight, Weight)])
+def test_a_receipt_covers_one_way_to_weigh_rows(paid: type[Weight], weights: type[Weight]):
+    """I3; what a search finds is not known when it is paid for: the scale, and no more."""
+    asked = ", weights='table'" if paid is TableWeight else ""
+    query = f"SELECT DP_SUM(x, eps=1, bounds='auto'{asked}) FROM t"
+    plan = planned(policy_of(private_table([], [X])), query)
+    scan, receipt = plan.frontiers[0].scan, receipt_for(plan)
+    (measure,) = scan.measures
+    assert type(measure.weight) is paid
+    for wrong in (weights(1, measure.weight.scale), paid(2, 3)):
+        with pytest.raises(InternalError, match=r"\(I3\)"):
+            receipt.open(0, replace(scan, measures=(replace(measure, weight=wrong),)))
+    receipt.open(0, replace(scan, measures=(replace(measure, weight=paid(1, 3)),)))
 
 
 def test_starting_an_engine_opens_no_file(engine, tmp_path: Path):
