@@ -26,6 +26,7 @@ from dpquery.layout import value_text
 from dpquery.parts import every_part
 from dpquery.policy.model import Column, Policy, Table, Value
 from dpquery.privacy import decimal_text
+from dpquery.remarks import remarks
 from dpquery.source import Span
 from dpquery.sql.names import INTERVAL_ENDS, fold, listed_names, written_name
 
@@ -94,8 +95,19 @@ def find_table(policy: Policy, name: str, span: Span | None = None) -> Table:
 
 def columns(table: Table) -> pa.Table:
     """List the columns of a table with their types, bounds and public keys."""
-    rows = [_column(column) for column in table.columns.values()]
-    return _texts(("column", "type", "low", "high", "keys"), rows)
+    names, every = ["column", "type", "low", "high", "keys"], table.columns.values()
+    if table.parting is None:
+        return _texts(names, [_column(column) for column in every])
+    rows = [(*_column(column), _parts(column, table)) for column in every]
+    return _texts([*names, "parts"], rows)
+
+
+def _parts(column: Column, table: Table) -> str | None:
+    """Say of how many of the column's parts a unit's rows count."""
+    if column is not table.parting:
+        return None
+    most = table.parts_per_unit
+    return "all of a unit" if most is None else f"{most} of a unit"
 
 
 def _column(column: Column) -> tuple[str | None, ...]:
@@ -109,7 +121,7 @@ def _column(column: Column) -> tuple[str | None, ...]:
     )
 
 
-def charges(entries: Sequence[Entry]) -> pa.Table:
+def charges(entries: Sequence[Entry], policy: Policy) -> pa.Table:
     """List charges, oldest first, with their loss written exactly."""
     rows = [
         (
@@ -117,10 +129,11 @@ def charges(entries: Sequence[Entry]) -> pa.Table:
             decimal_text(entry.loss.epsilon),
             decimal_text(entry.loss.delta),
             entry.query,
+            "; ".join(remarks(entry, policy)) or None,
         )
         for entry in entries
     ]
-    texts = dict.fromkeys(("epsilon", "delta", "query"), pa.string())
+    texts = dict.fromkeys(("epsilon", "delta", "query", "remark"), pa.string())
     return table_of(rows, {"at": pa.timestamp("us", "UTC"), **texts})
 
 

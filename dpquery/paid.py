@@ -112,7 +112,7 @@ class Paid:
                 if rate is not None:
                     question = keys.question(scan, one.release, values)
                     read = {place: receipt.read[place] for place in keys.places(scan)}
-                    refinable.append(Refinable(question, rate, text, read))
+                    refinable.append(Refinable(question, rate, text, read, plan.anew))
             found.append(table)
         self.store(drawn, refinable)
         return plan, found

@@ -83,6 +83,8 @@ class Plan:
     constants: tuple[Above, ...] = ()
     searches: tuple[Search, ...] = ()
     """What finds bounds before the frontiers are opened; charged behind them."""
+    anew: bool = False
+    """Whether it is asked anew, whatever was answered before."""
 
     @property
     def kept(self) -> bool:

@@ -135,7 +135,7 @@ class Session:
         """Give the plan of a query, and what was drawn for it, if all of it was before."""
         query = refreshed(source)
         if anew or query is not None:
-            return self._plan(query or source, nothing_kept), None
+            return replace(self._plan(query or source, nothing_kept), anew=True), None
         repeats = repeats_of(self._policy, self._ledger, self._account, self._public)
         return repeats.asked(self._plan(source), lambda: self._plan(source, nothing_kept))
 
@@ -235,7 +235,7 @@ class Session:
     def ledger(self) -> Answer:
         """Give this analyst's charges, oldest first."""
         with self._usable():
-            return self._free(catalogue.charges(self._ledger.entries(self._account.analyst)))
+            return self._free(self._charges())
 
     def losses(self, query: str | None = None) -> Answer:
         """Give what this analyst's charges have lost: in sum, as rho, and by their laws.
@@ -309,7 +309,7 @@ class Session:
                 case Show(Subject.TABLES):
                     return catalogue.tables(self._policy)
                 case Show(Subject.LEDGER):
-                    return catalogue.charges(self._ledger.entries(self._account.analyst))
+                    return self._charges()
                 case Show(Subject.BUDGET):
                     return catalogue.budget(self._policy, self._standing)
                 case Show(Subject.FUNCTIONS):
@@ -356,6 +356,10 @@ class Session:
         refusal.source = source
         refusal.budget = f"unchanged; {self._balance()}"
         return refusal
+
+    def _charges(self) -> pa.Table:
+        entries = self._ledger.entries(self._account.analyst)
+        return catalogue.charges(entries, self._policy)
 
     def _standing(self, touched: Touched | None = EVERYBODY) -> Standing:
         return self._ledger.standing(self._limits, self._account, touched)

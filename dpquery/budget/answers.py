@@ -50,4 +50,4 @@ class Answers:
     def add(self, charge: str, holder: Holder, drawn: Mapping[str, str]) -> None:
         """Add what a charge paid for, by its keys."""
         whose = (charge, holder.analyst, holder.rights, int(holder.shared))
-        self.chain.append((*whose, key, text) for key, text in drawn.items())
+        self.chain.append([(*whose, key, text) for key, text in drawn.items()])

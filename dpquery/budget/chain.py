@@ -6,7 +6,7 @@ ledger: rows of another ledger are no rows of this one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +27,10 @@ class Chain:
     ledger: str
     """Its id."""
 
-    def append(self, rows: Iterable[Row]) -> None:
+    def append(self, rows: Sequence[Row]) -> None:
         """Add rows that have neither sequence nor hash yet."""
+        if not rows:
+            return
         sql, name = self.connection(), self.table.name
         newest = f"SELECT sequence, hash FROM {name} ORDER BY sequence DESC LIMIT 1"  # noqa: S608
         values = ", ".join("?" for _ in ("sequence", *self.table.columns, "hash"))

@@ -106,6 +106,8 @@ class Entry:
     events: tuple[Event, ...]
     loss: Loss
     session: str
+    touched: Touched | None = EVERYBODY
+    """The parts of a table that it was charged on, by number; None where it was on all."""
 
 
 class Receipt:

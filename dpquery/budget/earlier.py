@@ -28,6 +28,8 @@ _LEFT = """
     AND NOT EXISTS (SELECT 1 FROM refined WHERE source = earlier.sequence)
     ORDER BY sequence
 """
+_LINE = ("0", "", "{}")
+"""Stands in place of a release: those before it were given up for one that was asked anew."""
 
 
 class AlreadyRefined(Exception):
@@ -44,6 +46,8 @@ class Refinable:
     drawn: str
     read: Mapping[str, State]
     """What its own scan read, by place: other scans of the statement can be refined apart."""
+    anew: bool = False
+    """Whether it was asked anew, so that what came before is not refined any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +75,18 @@ class Earlier:
             ValueError: a row is not the one that was written.
         """
         rows = self.chain.found(_LEFT, (question, holder.analyst, holder.rights))
-        return [_release(row) for row in rows]
+        lines = (place for place, row in enumerate(rows, 1) if row[-3:] == _LINE)
+        return [_release(row) for row in rows[max(lines, default=0) :]]
 
     def add(self, charge: str, holder: Holder, refinable: Iterable[Refinable]) -> None:
         """Add what a charge paid for, each with the files that it was drawn from."""
-        whose = (charge, holder.analyst, holder.rights)
-        self.chain.append(
-            (*whose, one.question, str(one.rate), one.drawn, json.dumps(one.read))
-            for one in refinable
-        )
+        whose, rows = (charge, holder.analyst, holder.rights), list[Row]()
+        for one in refinable:
+            if one.anew:
+                rows.append((*whose, one.question, *_LINE))
+            states = json.dumps(one.read)
+            rows.append((*whose, one.question, str(one.rate), one.drawn, states))
+        self.chain.append(rows)
 
     def use(self, charge: str, numbers: Sequence[int]) -> None:
         """Use up releases for the charge that refines them.
@@ -90,7 +97,7 @@ class Earlier:
         """
         if any(self.refined.found("source = ?", (number,)) for number in numbers):
             raise AlreadyRefined
-        self.refined.append((charge, number) for number in numbers)
+        self.refined.append([(charge, number) for number in numbers])
 
     def untouched(self, paid: Mapping[str, str], refining: Mapping[str, int]) -> bool:
         """Say whether all rows could have been written by the rules.

@@ -226,9 +226,9 @@ class Record(NamedTuple):
 
     def entry(self) -> Entry:
         """Give the row as its analyst may read it."""
-        events = self.charged()
+        events, touched = _read(self.events)
         when = datetime.fromisoformat(self.at)
-        return Entry(when, self.query, events, basic(events), self.session)
+        return Entry(when, self.query, events, basic(events), self.session, touched)
 
 
 def _read(text: str) -> tuple[tuple[Event, ...], Touched | None]:

@@ -11,7 +11,6 @@ from contextlib import closing
 from datetime import datetime
 from fractions import Fraction
 
-from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Limits
 from dpquery.budget.ledger import Ledger, ledger_exists, open_ledger
 from dpquery.budget.orders import Freeze, Grant, Promise, Publish, Thaw, decode, digest
@@ -41,9 +40,10 @@ __all__ = [
 
 def show_charges(options: Namespace) -> int:
     """List what has been charged and ordered, oldest first, and what stands now."""
-    _, ledger = _existing(options.argument)
+    policy, ledger = _existing(options.argument)
     with closing(ledger):
-        rows = [row for record in ledger.history() if (row := _row(record)) is not None]
+        found = (_row(record, policy) for record in ledger.history())
+        rows = [row for row in found if row is not None]
         orders = ledger.orders()
     columns = zip(*rows, strict=True) if rows else [()] * 4
     when, analyst, loss, what = map(list, columns)
@@ -64,12 +64,15 @@ def show_charges(options: Namespace) -> int:
     return ExitCode.ANSWER
 
 
-def _row(record: Record) -> tuple[str, str, str, str] | None:
+def _row(record: Record, policy: Policy) -> tuple[str, str, str, str] | None:
     """Write a charge, or an order where a line says what it does."""
+    from dpquery.remarks import remarks
+
     when = f"{datetime.fromisoformat(record.at):%Y-%m-%d %H:%M:%S}"
     if not record.is_order:
-        loss = str(basic(record.charged()))
-        return when, cell_text(record.analyst), loss, cell_text(record.query)
+        entry = record.entry()
+        said = "".join(f" -- {remark}" for remark in remarks(entry, policy))
+        return when, cell_text(record.analyst), str(entry.loss), cell_text(entry.query) + said
     match decode(record.events):
         case Freeze():
             return when, "–", "–", "-- frozen"

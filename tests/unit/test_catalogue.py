@@ -11,7 +11,7 @@ import pytest
 from dpquery import catalogue
 from dpquery.budget.charge import Entry
 from dpquery.errors import NameRefused
-from dpquery.events import Pure
+from dpquery.events import Composed, Pure, Refined
 from dpquery.policy.model import Column
 from dpquery.privacy import Loss
 from dpquery.types import TEXT
@@ -89,13 +89,17 @@ def test_charges_are_listed_with_their_exact_loss():
         Loss(Fraction(1, 3), Fraction(1, 10**7)),
         "s",
     )
-    assert catalogue.charges([entry]).to_pylist() == [
-        {
-            "at": entry.when,
-            "epsilon": "0.333333333333…",
-            "delta": "1e-7",
-            "query": "SELECT 1",
-        }
+    refined = replace(entry, events=(Composed((Refined(Fraction(1, 4), Fraction(1)),)),))
+    listed = {
+        "at": entry.when,
+        "epsilon": "0.333333333333…",
+        "delta": "1e-7",
+        "query": "SELECT 1",
+        "remark": None,
+    }
+    assert catalogue.charges([entry, refined], POLICY).to_pylist() == [
+        listed,
+        listed | {"remark": "refines 0.25"},
     ]
 
 

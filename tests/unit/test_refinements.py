@@ -78,10 +78,24 @@ def test_an_answer_is_refined_once_and_then_paid_in_full(session: Session):
 
 def test_the_dearest_of_several_is_refined_and_a_fresh_one_is_not_spared(session: Session):
     for eps in ("1", "0.25"):
-        session.sql(f"REFRESH {COUNT.format(eps)}")
+        session.sql(COUNT.format(eps))
     assert paid(session, COUNT.format("1.5")) == HALF
     assert paid(session, f"REFRESH {COUNT.format('4')}") == 4
     assert paid(session, COUNT.format("1")) == 0, "it is given again, though it was refined"
+
+
+@pytest.mark.parametrize(("fresh", "difference"), [("0.5", HALF), ("0.25", Fraction("0.75"))])
+def test_what_is_asked_anew_takes_the_place_of_all_before(
+    policy: Path, session: Session, fresh: str, difference: Fraction
+):
+    """Also where the files have other times by then, as after a copy."""
+    session.sql(COUNT.format("0.5"))
+    staff = policy.with_name("staff.parquet")
+    staff.write_bytes(staff.read_bytes())
+    assert paid(session, f"REFRESH {COUNT.format(fresh)}") == Fraction(fresh)
+    assert paid(session, COUNT.format("1")) == difference
+    assert paid(session, COUNT.format("0.75")) == Fraction("0.75"), "none of before is left"
+    assert session._ledger.verify() == 4
 
 
 def test_groups_and_several_calls_are_refined_together(session: Session):
