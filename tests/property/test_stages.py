@@ -12,6 +12,7 @@ import pytest
 
 import dpquery
 from dpquery.engine.base import Exact
+from dpquery.errors import ScanFailed
 from dpquery.session import Session
 from dpquery.source import Source
 from tests.tasks import ROOT
@@ -97,7 +98,7 @@ def test_a_charge_is_in_the_file_before_the_scan_and_stays_when_it_breaks(
         return Broken.open(engine)
 
     engine.open = engine.about_size = look
-    with pytest.raises(Torn):
+    with pytest.raises(ScanFailed):
         session.sql(text)
     session.close()
     assert seen == [spent(policy)]
