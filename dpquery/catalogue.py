@@ -129,9 +129,9 @@ def charges(entries: Sequence[Entry], policy: Policy) -> pa.Table:
             decimal_text(entry.loss.epsilon),
             decimal_text(entry.loss.delta),
             entry.query,
-            "; ".join(remarks(entry, policy)) or None,
+            remark or None,
         )
-        for entry in entries
+        for entry, remark in zip(entries, remarks(entries, policy), strict=True)
     ]
     texts = dict.fromkeys(("epsilon", "delta", "query", "remark"), pa.string())
     return table_of(rows, {"at": pa.timestamp("us", "UTC"), **texts})

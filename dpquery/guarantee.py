@@ -26,6 +26,8 @@ class Guarantee:
     units: tuple[str, ...]
     """What each unit is called: a column of all of its rows, or "row"."""
     neighbours: Neighbours
+    beside: bool = False
+    """Whether it also tells bounds that an earlier charge had found."""
 
     def for_group(self, size: int) -> Loss:
         """Give the loss for so many units at once, rounded up.
@@ -59,7 +61,8 @@ class Guarantee:
 
     def __str__(self) -> str:
         change = "replaced" if self.neighbours is Neighbours.SUBSTITUTE else "added or removed"
-        return f"loss {self.loss}, for one {' or '.join(self.units)} {change}"
+        beside = ", beside bounds that were found before" if self.beside else ""
+        return f"loss {self.loss}, for one {' or '.join(self.units)} {change}{beside}"
 
 
 def _decimal(number: Fraction, rounded: Context) -> Decimal:

@@ -59,13 +59,15 @@ def once_charged(
     except DPQueryError as fault:
         if receipt is None:
             raise
+        _bare(fault)  # first of all: what goes wrong from here on would have it as its context
         fault.budget = told()
-        raise _bare(fault)  # noqa: B904 - the fault itself
+        raise fault.with_traceback(None)  # noqa: B904 - the fault itself
     except KeyboardInterrupt as stop:
         # A charge that was being written may stand or not.
         unknown = "stopped while charging; SHOW LEDGER says whether it was spent"
+        _bare(stop)
         stop.args = (unknown if receipt is None else f"stopped; {told()}",)
-        raise _bare(stop)  # noqa: B904 - the same
+        raise stop.with_traceback(None)  # noqa: B904 - the same
     except BaseException as stop:
         if receipt is None:
             raise

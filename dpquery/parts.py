@@ -23,6 +23,7 @@ the column as the table has it. All else, an OR or a value that is computed, lea
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from hashlib import sha256
 
 from dpquery.budget.parts import EVERYBODY, Touched
@@ -44,7 +45,7 @@ from dpquery.rowfunctions.ranges import conjuncts
 from dpquery.source import Span
 from dpquery.types import BOOLEAN
 
-__all__ = ["every_part", "looked_in", "touched"]
+__all__ = ["every_part", "looked_in", "parted", "touched"]
 
 Asked = frozenset[int]
 """Parts, by number."""
@@ -89,13 +90,19 @@ def _apart(scan: Scan, policy: Policy) -> bool:
     return bounded or (bool(by_table) and all(by_table))
 
 
-def every_part(policy: Policy) -> Iterator[Touched]:
-    """Give each part of each table that is parted."""
+def parted(policy: Policy) -> Iterator[Touched]:
+    """Give all parts of each table that is parted, together."""
     for table in policy.tables.values():
         column = table.parting
         if column is not None:
-            for number in range(len(column.parts) + 1):
-                yield _touched(table, column, [number], policy)
+            yield _touched(table, column, range(len(column.parts) + 1), policy)
+
+
+def every_part(policy: Policy) -> Iterator[Touched]:
+    """Give each part of each table that is parted."""
+    for whole in parted(policy):
+        for number in whole.parts:
+            yield replace(whole, parts=(number,))
 
 
 def _touched(table: Table, column: Column, parts: Iterable[int], policy: Policy) -> Touched:

@@ -207,7 +207,7 @@ def guarantee_of(plan: Plan, policy: Policy) -> Guarantee:
     """
     units = (scan.contribution.unit or "row" for scan in plan.charge.scans)
     told = basic(wanted_of(release).event() for one in plan.releases for release in one)
-    return Guarantee(told, tuple(dict.fromkeys(units)), policy.neighbours)
+    return Guarantee(told, tuple(dict.fromkeys(units)), policy.neighbours, plan.kept)
 
 
 def measures_of(releases: Sequence[PlannedRelease]) -> tuple[Measure, ...]:

@@ -8,12 +8,16 @@ sum of both is neither.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from os.path import relpath
+from pathlib import Path
 
 from dpquery.budget.orders import PUBLIC, Promise
 from dpquery.policy.model import DatabaseTable, Policy, Table
-from dpquery.policy.places import from_ledger
 
 __all__ = ["promise_of"]
+
+FEW = 16
+"""Files that are named one by one; more of them come and go."""
 
 
 def promise_of(policy: Policy) -> Promise:
@@ -26,10 +30,19 @@ def promise_of(policy: Policy) -> Promise:
 def _names(table: Table, policy: Policy) -> Iterator[str]:
     yield f"table {table.name.lower()}"
     if isinstance(table.source, DatabaseTable):
-        database, name = table.source.database, table.source.table
-        yield f"path {from_ledger(database, policy)} {name.lower()}"
-    for path in table.written:
-        yield f"path {from_ledger(policy.directory / path, policy)}"
+        place = _resolved(table.source.database, policy)
+        yield f"path {place} {table.source.table.lower()}"
+        return
+    paths = [policy.directory / path for path in table.written]
+    if len(table.source.paths) <= FEW:
+        paths += table.source.paths  # a pattern is known by them, too
+    yield from dict.fromkeys(f"path {_resolved(path, policy)}" for path in paths)
+
+
+def _resolved(path: Path, policy: Policy) -> str:
+    """Give the way from the ledger to a file, whatever links lead there."""
+    ledger = policy.ledger.path
+    return relpath(path.resolve(), Path("/") if ledger is None else ledger.parent.resolve())
 
 
 def _unit(table: Table) -> str:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 from dpquery.budget.charge import Entry
 from dpquery.events import Composed, Event, Refined
-from dpquery.parts import every_part
+from dpquery.parts import parted
 from dpquery.policy.model import Policy
 from dpquery.privacy import decimal_text
 
 __all__ = ["remarks"]
 
 
-def remarks(entry: Entry, policy: Policy) -> Iterator[str]:
-    """Say what a charge refines, and on which parts it is; nothing of most."""
+def remarks(entries: Sequence[Entry], policy: Policy) -> list[str]:
+    """Say of each charge what it refines, and on which parts it is; nothing of most."""
+    names = {part.column: part.names for part in parted(policy)}
+    return ["; ".join(_remarks(entry, names)) for entry in entries]
+
+
+def _remarks(entry: Entry, names: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     before = sum((_before(event) for event in entry.events), Fraction(0))
     if before:
         yield f"refines {decimal_text(before)}"
     touched = entry.touched
-    if touched is not None:
-        names = next((p.names for p in every_part(policy) if p.column == touched.column), ())
-        where = replace(touched, names=names).named if names else "parts as they were then"
-        yield f"on {where}"
+    if touched is not None and touched.column in names:
+        yield f"on {replace(touched, names=names[touched.column]).named}"
+    elif touched is not None:
+        yield "on parts as they were then"
 
 
 def _before(event: Event) -> Fraction:

@@ -67,7 +67,7 @@ class Watch:
             if plan.charge.events != (event,):
                 raise internal("a stream loses what its question says (I7)")
             # Later questions are of other parts, and free.
-            return replace(plan.charge, touched=EVERYBODY)
+            return replace(plan.charge, touched=EVERYBODY, if_weighed=None)
         if count.weight.limit > self.rows:
             raise _more_rows(plan, count.weight, self.rows)
         return replace(plan.charge, events=())

@@ -61,6 +61,9 @@ class Database(Connection, Protocol):
     def transaction(self) -> AbstractContextManager[None]:
         """Be the one writer; what is executed is durable when this ends without a fault."""
 
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Read what is there when the first statement is run, whatever is written meanwhile."""
+
     def require_same(self) -> None:
         """Refuse to go on in another ledger than the one that was opened."""
 

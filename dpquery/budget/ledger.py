@@ -308,8 +308,9 @@ class Ledger:
         """
         with faults(self._store.path):
             self._store.require_whole()
-            charges = self._replay()
-            self._replay_released()
+            with self._store.snapshot():  # others may charge meanwhile
+                charges = self._replay()
+                self._replay_released()
             return charges
 
     def _replay(self) -> int:

@@ -82,6 +82,8 @@ _RELATIONS: Final = (
 
 _SET: Final = "SELECT set_config(?, ?, false)"
 
+_BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+
 _HOLD: Final = """
     SELECT value, current_setting('synchronous_commit'), current_setting('fsync')
     FROM meta WHERE key = 'id' FOR UPDATE
@@ -153,6 +155,12 @@ class Postgres:
             self._require_waiting(*held[1:])
             yield
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Read what is there when the first statement is run, whatever is written meanwhile."""
+        with self._alone("SELECT 1", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"):
+            yield
+
     def require_same(self) -> None:
         """Each transaction begins with this."""
 
@@ -209,9 +217,9 @@ class Postgres:
                 self._run("INSERT INTO meta VALUES (?, ?)", pair)
 
     @contextmanager
-    def _alone(self, hold: str) -> Iterator[Any]:
+    def _alone(self, hold: str, begin: str = _BEGIN) -> Iterator[Any]:
         """Begin by waiting for a lock; end by a commit, or by nothing at all."""
-        self._first("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+        self._first(begin)
         self._within = True
         try:
             yield self._run(hold).fetchone()

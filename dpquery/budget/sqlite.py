@@ -81,6 +81,15 @@ class SQLite:
                 sql.execute("ROLLBACK")
             raise
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Read what is there when the first statement is run, whatever is written meanwhile."""
+        self._sql.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._sql.execute("ROLLBACK")
+
     def require_same(self) -> None:
         """Refuse to write to a file that no longer has the ledger's name."""
         if self.path is not None and _require_private(self.path) != self._file:

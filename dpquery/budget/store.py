@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from dpquery.budget.accountant import ACCOUNTANTS
@@ -130,6 +130,10 @@ class Store:
         """Add a row; only within `writing`."""
         self._sql.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", record)
         self._newest = Mark(self.id, record.sequence, record.hash)
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Read all rows as they are now, whatever others write meanwhile."""
+        return self._sql.snapshot()
 
     def require_whole(self) -> None:
         """Check the database's own structures, and that the mark belongs to this history."""

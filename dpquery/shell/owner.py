@@ -11,6 +11,7 @@ from contextlib import closing
 from datetime import datetime
 from fractions import Fraction
 
+from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Limits
 from dpquery.budget.ledger import Ledger, ledger_exists, open_ledger
 from dpquery.budget.orders import Freeze, Grant, Promise, Publish, Thaw, decode, digest
@@ -40,23 +41,25 @@ __all__ = [
 
 def show_charges(options: Namespace) -> int:
     """List what has been charged and ordered, oldest first, and what stands now."""
+    from dpquery.remarks import remarks
+
     policy, ledger = _existing(options.argument)
     with closing(ledger):
-        found = (_row(record, policy) for record in ledger.history())
-        rows = [row for row in found if row is not None]
+        records = [(record, row) for record in ledger.history() if (row := _row(record))]
         orders = ledger.orders()
-    columns = zip(*rows, strict=True) if rows else [()] * 4
+    columns = zip(*(row for _, row in records), strict=True) if records else [()] * 4
     when, analyst, loss, what = map(list, columns)
-    show(
-        lay_out(
-            [
-                TextColumn("when", when),
-                TextColumn("analyst", analyst),
-                TextColumn("loss", loss, right=True),
-                TextColumn("query", what),
-            ]
-        )
-    )
+    shown = [
+        TextColumn("when", when),
+        TextColumn("analyst", analyst),
+        TextColumn("loss", loss, right=True),
+        TextColumn("query", what),
+    ]
+    said = iter(remarks([one.entry() for one, _ in records if not one.is_order], policy))
+    told = ["" if one.is_order else cell_text(next(said)) for one, _ in records]
+    if any(told):  # in a column of its own: whoever asks could write anything behind a query
+        shown.append(TextColumn("remark", told))
+    show(lay_out(shown))
     if orders.promise is not None:
         show(f"counted: {_told(orders.promise)}")
     if orders.frozen:
@@ -64,15 +67,12 @@ def show_charges(options: Namespace) -> int:
     return ExitCode.ANSWER
 
 
-def _row(record: Record, policy: Policy) -> tuple[str, str, str, str] | None:
+def _row(record: Record) -> tuple[str, str, str, str] | None:
     """Write a charge, or an order where a line says what it does."""
-    from dpquery.remarks import remarks
-
     when = f"{datetime.fromisoformat(record.at):%Y-%m-%d %H:%M:%S}"
     if not record.is_order:
-        entry = record.entry()
-        said = "".join(f" -- {remark}" for remark in remarks(entry, policy))
-        return when, cell_text(record.analyst), str(entry.loss), cell_text(entry.query) + said
+        loss = str(basic(record.charged()))
+        return when, cell_text(record.analyst), loss, cell_text(record.query)
     match decode(record.events):
         case Freeze():
             return when, "–", "–", "-- frozen"

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
+from fractions import Fraction
 from itertools import cycle
 
 import pytest
 
 from dpquery.budget import record
+from dpquery.budget.answers import Holder
+from dpquery.budget.earlier import Refinable
 from dpquery.errors import BudgetRefused, PolicyInvalid
+from dpquery.events import Refined
 from tests.ledger.helpers import ALICE, BOB, limits, open_at, pure, spent
 
 
@@ -47,6 +52,30 @@ def test_clocks_decide_nothing(place, tmp_path, wrong_clocks):
         assert again.orders().frozen
         assert [row.sequence for row in again.history()] == list(range(1, 12))
         assert {entry.when.tzinfo for entry in again.entries("alice")} == {UTC}
+
+
+def test_a_ledger_is_verified_while_others_charge(place, monkeypatch):
+    """It is held against itself as it was at one moment: no charge comes between its tables."""
+    holder, half = Holder("alice", "rights", shared=False), Fraction(1, 2)
+    with closing(open_at(place)) as one, closing(open_at(place)) as other:
+        records = one._store.records
+
+        def others_charge():
+            receipt = other.charge(pure(half), limits(), ALICE)
+            other.store(receipt, holder, {"key": "[1]"}, [Refinable("q", half, "[1]", {})])
+            refined = replace(pure(1), events=(Refined(half, Fraction(1)),))
+            found = tuple(other.earlier(holder, "q"))
+            other.charge(replace(refined, refines=found), limits(), ALICE)
+
+        def then_others_charge():
+            rows = list(records())
+            others_charge()
+            return iter(rows)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(one._store, "records", then_others_charge)
+            assert one.verify() == 0
+        assert one.verify() == other.verify() == 6
 
 
 def test_a_charge_of_another_session_is_seen_whatever_was_read_before(place):

@@ -91,6 +91,11 @@ def test_answers_and_explanations_say_whose_rows_they_are_about():
         assert repeated.guarantee == told == session.explain(query).guarantee
         assert told.for_group(4).epsilon == 2
         assert session.sql("SHOW TABLES").guarantee is None
+    with connect(STAFF, unit="person_id", epsilon=1) as session:
+        found = "SELECT DP_AVG(salary, eps={}, bounds='auto') FROM staff"
+        assert session.sql(found.format("0.5")).guarantee.loss.epsilon == Fraction(1, 2)
+        later = session.sql(found.format("0.4")).guarantee
+        assert str(later).endswith("added or removed, beside bounds that were found before")
     with connect(STAFF, epsilon=1, neighbours="substitute", delta="1e-6") as session:
         answer = session.sql(query.replace("eps", "mechanism='gaussian', delta=1e-7, eps"))
         assert str(answer.guarantee) == "loss 0.5 (delta 1e-7), for one row replaced"

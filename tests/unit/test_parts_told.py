@@ -169,7 +169,12 @@ def test_charges_and_columns_say_which_parts_are_meant(place: Path, session: Ses
     assert [row[-1] for row in session.describe("t").rows] == [None, "1 of a unit", None]
     assert run_verb(["ledger", "show", str(place / "policy.toml")]) == 0
     shown = capsys.readouterr().out.splitlines()
-    assert shown[2].endswith("region = 'S' -- refines 0.25 -- on region = 'S'")
+    assert shown[0].split()[-1] == "remark"
+    assert shown[2].split("FROM t")[1].split("   ") == [
+        " WHERE region = 'S'",
+        " refines 0.25; on region = 'S'",
+    ]
+    assert shown[3].endswith("FROM t")
     edit(place / "policy.toml", '"N", "S"', '"S", "N"')
     with dpquery.connect(place / "policy.toml") as later:
         assert later.ledger().rows[0][-1] == "on parts as they were then"

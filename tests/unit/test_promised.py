@@ -27,7 +27,16 @@ def refused(policy: Path) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("spelled", ["staff.parquet", "./staff.parquet", "{}/staff.parquet"])
+SPELLED = [
+    "staff.parquet",
+    "./staff.parquet",
+    "{}/staff.parquet",
+    "staf*.parquet",
+    "link.parquet",
+]
+
+
+@pytest.mark.parametrize("spelled", SPELLED)
 @pytest.mark.parametrize(
     ("other", "said"), [('privacy_unit_column = "age"', "age"), ("", "row")]
 )
@@ -36,6 +45,7 @@ def test_renamed_files_are_known_by_their_path_however_it_is_spelled(
 ):
     with dpquery.connect(policy) as session:
         session.sql(COUNT.format("staff"))
+    policy.with_name("link.parquet").symlink_to("staff.parquet")
     edit(policy, "[tables.staff]", "[tables.others]")
     edit(policy, "[tables.staff.columns]", "[tables.others.columns]")
     edit(policy, '"staff.parquet"', f'"{spelled.format(policy.parent)}"')

@@ -13,7 +13,13 @@ from traceback import walk_tb
 import pytest
 
 import dpquery
-from dpquery.errors import BudgetRefused, RuleRefused, SessionUnusable, SyntaxRefused
+from dpquery.errors import (
+    BudgetRefused,
+    Diagnostic,
+    RuleRefused,
+    SessionUnusable,
+    SyntaxRefused,
+)
 from dpquery.mechanisms import DiscreteLaplace
 from dpquery.session import Session
 from dpquery.source import Span
@@ -182,6 +188,28 @@ def test_after_the_charge_a_fault_keeps_it_and_says_so(session: Session, folder:
     frames = [frame.f_code.co_name for frame, _ in walk_tb(caught.value.__traceback__)]
     assert frames[1:] == ["sql", "_paid", "once_charged"]  # those below could hold exact values
     assert session.budget.spent.epsilon == Fraction(1, 10)
+
+
+@pytest.mark.parametrize("error", [dpquery.ScanFailed, KeyboardInterrupt])
+def test_a_second_interrupt_has_no_exact_values_behind_it(session: Session, monkeypatch, error):
+    """It comes while the first says what is spent, as a server may take its time to tell."""
+    diagnostic = Diagnostic("DPQ701", "the scan did not finish")
+
+    def broken(self, exact, randomness):
+        raise error(diagnostic) if error is dpquery.ScanFailed else error
+
+    def again():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DiscreteLaplace, "release", broken)
+    monkeypatch.setattr(session, "_left", again)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        session.sql(COUNT)
+    behind = caught.value.__context__
+    assert isinstance(behind, error)
+    names = [frame.f_code.co_name for frame, _ in walk_tb(behind.__traceback__)]
+    assert "release" not in names
+    assert behind.__context__ is None
 
 
 @pytest.mark.parametrize("error", [MemoryError, RecursionError, SystemExit])
