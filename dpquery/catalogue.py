@@ -107,7 +107,7 @@ def _parts(column: Column, table: Table) -> str | None:
     if column is not table.parting:
         return None
     most = table.parts_per_unit
-    return "all of a unit" if most is None else f"{most} of a unit"
+    return "all rows of a unit" if most is None else f"{most} per unit"
 
 
 def _column(column: Column) -> tuple[str | None, ...]:

@@ -38,7 +38,7 @@ def once_charged(
     log: FaultLog,
     charge: Callable[[], Receipt],
     answer: Callable[[Receipt], T],
-    told: Callable[[], str],
+    spent: Callable[[], str],
 ) -> T:
     """Charge, then answer; whatever goes wrong after the charge says that it stays.
 
@@ -50,7 +50,7 @@ def once_charged(
         log: where the owner reads what went wrong.
         charge: makes the charge durable.
         answer: reads, and draws.
-        told: says what is spent by then, and what is left.
+        spent: says what is spent by then, and what is left.
     """
     receipt: Receipt | None = None
     try:
@@ -60,13 +60,13 @@ def once_charged(
         if receipt is None:
             raise
         _bare(fault)  # first of all: what goes wrong from here on would have it as its context
-        fault.budget = told()
+        fault.budget = spent()
         raise fault.with_traceback(None)  # noqa: B904 - the fault itself
     except KeyboardInterrupt as stop:
         # A charge that was being written may stand or not.
         unknown = "stopped while charging; SHOW LEDGER says whether it was spent"
         _bare(stop)
-        stop.args = (unknown if receipt is None else f"stopped; {told()}",)
+        stop.args = (unknown if receipt is None else f"stopped; {spent()}",)
         raise stop.with_traceback(None)  # noqa: B904 - the same
     except BaseException as stop:
         if receipt is None:

@@ -239,7 +239,9 @@ def _charge(
     epsilons = tuple(Span(span.start - skipped, span.end - skipped) for span in spans)
     on = touched(scans, policy)
     weighed = None if on is not None else _if_weighed(scans, frontiers, policy)
-    return Charge(events, scans, query, where, retry, epsilons, on, weighed)
+    return Charge(
+        events, scans, query, where, retry, epsilons=epsilons, touched=on, if_weighed=weighed
+    )
 
 
 def _if_weighed(
@@ -275,8 +277,8 @@ def _notes(scan: Scan) -> Iterator[str]:
     for table in walk(scan.relation):
         if isinstance(table, TableScan) and table.part is not None:
             (column,) = (column.name for column in columns_of(table.part.expr).values())
-            first = column if table.kept == 1 else f"{table.kept} of {column}"
-            yield f"of each {unit} the rows of its first {first} count alone (per_unit)"
+            first = column if table.kept == 1 else f"{table.kept} values of {column}"
+            yield f"of each {unit} only rows of its first {first} count (per_unit)"
     if unit is None or single:
         return
     told = [m.weight.limit for m in scan.measures if value_in(m) is not None]

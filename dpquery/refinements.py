@@ -28,7 +28,7 @@ from dpquery.events import Event
 from dpquery.functions.averaged import AveragedRelease
 from dpquery.functions.noise import AdditiveRelease
 from dpquery.functions.refined import RefinedRelease, in_place_of
-from dpquery.ir import Scan
+from dpquery.ir import Call, Scan
 from dpquery.mechanisms import DiscreteLaplace
 from dpquery.plan import FrontierPlan, Plan, PlannedRelease, dearest_of
 from dpquery.policy.model import Policy
@@ -42,7 +42,10 @@ if TYPE_CHECKING:
 __all__ = ["Refinements"]
 
 Refining = RefinedRelease | AveragedRelease
-_APART = "paid in full: {} has no answer for less; asked apart, other calls pay the difference"
+Found = tuple[Call, tuple[EarlierRelease, Refining] | None]
+_APART = (
+    "paid in full: {} refines no earlier answer; asked by itself, {} can pay the difference"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +73,7 @@ class Refinements:
         if not used or len({kept.number for kept in used}) < len(used):
             return plan
         if len(used) < len(found):
-            anew = next(call.text for call, each in found if each is None)
-            return replace(plan, notes=(*plan.notes, _APART.format(anew)))
+            return _in_full(plan, found)
         return self._plan(plan, used, [release for _, release in refined])
 
     def _may_be(self, events: Sequence[Event]) -> bool:
@@ -126,6 +128,18 @@ class Refinements:
         )
         note = _note(charge, plan.charge)
         return replace(plan, frontiers=frontiers, charge=charge, notes=(*plan.notes, note))
+
+
+def _in_full(plan: Plan, found: Sequence[Found]) -> Plan:
+    """Say of a plan which call is why it is paid in full, and which one would pay less."""
+    anew = next(_line(call) for call, refined in found if refined is None)
+    apart, event = next((_line(call), one[1].event()) for call, one in found if one is not None)
+    charge = replace(plan.charge, apart=(apart, event))
+    return replace(plan, charge=charge, notes=(*plan.notes, _APART.format(anew, apart)))
+
+
+def _line(call: Call) -> str:
+    return " ".join(call.text.split())
 
 
 def _with(frontier: FrontierPlan, refined: Iterator[Refining]) -> FrontierPlan:

@@ -24,7 +24,7 @@ def remarks(entries: Sequence[Entry], policy: Policy) -> list[str]:
 def _remarks(entry: Entry, names: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     before = sum((_before(event) for event in entry.events), Fraction(0))
     if before:
-        yield f"refines {decimal_text(before)}"
+        yield f"refines the answer at {decimal_text(before)}"
     touched = entry.touched
     if touched is not None and touched.column in names:
         yield f"on {replace(touched, names=names[touched.column]).named}"

@@ -141,9 +141,12 @@ class Session:
 
     def _paid(self, plan: Plan, answer: Callable[[Receipt], T]) -> T:
         """Charge, then answer."""
-        spent = basic(plan.charge.events)
-        charge, told = partial(self._charge, plan), lambda: f"{spent} spent; {self._left()}"
-        return once_charged(self._log, charge, answer, told)
+        return once_charged(
+            self._log,
+            partial(self._charge, plan),
+            answer,
+            lambda: f"{basic(plan.charge.events)} spent; {self._left()}",
+        )
 
     def _answer(self, plan: Plan, receipt: Receipt) -> Answer:
         """Read, draw and finish: what a charge has paid for."""
@@ -237,19 +240,24 @@ class Session:
         with self._usable():
             return self._free(self._charges())
 
-    def losses(self, query: str | None = None) -> Answer:
+    def losses(self, text: str | None = None) -> Answer:
         """Give what this analyst's charges have lost: in sum, as rho, and by their laws.
 
         Only the first two are held against limits: the third is for questions fixed beforehand,
-        as those of one statement are. With a query, it is what that would lose by itself.
+        as those of one statement are. Of a query, it is what that would lose by itself.
+
+        Raises:
+            QueryRefused: the text is not a query that could be asked.
         """
         with self._usable():
             name = self._account.analyst
             limits = self._ledger.orders().raised(self._limits, name)
-            charges = [entry.events for entry in self._ledger.entries(name)]
-            if query is not None:
-                plan = self._plan(self._source(query), nothing_kept)
-                name, charges = "this query", [plan.charge.events]
+            if text is None:
+                charges = [entry.events for entry in self._ledger.entries(name)]
+            else:
+                source = self._source(text)
+                plan = self._plan(refreshed(source) or source, nothing_kept)
+                name, charges = "this query", [plan.charge.events] if plan.charge.events else []
             return self._free(catalogue.losses(name, charges, limits.analyst or limits.policy))
 
     def tables(self) -> Answer:

@@ -1,7 +1,7 @@
 """Rows that are only ever added, under a chain of hashes, so that one that was changed is seen.
 
-What stands in a row, and who paid for it, is known above. The first row follows the id of its
-ledger: rows of another ledger are no rows of this one.
+What stands in a row is known above. The first row follows the id of its ledger: rows of
+another ledger are no rows of this one.
 """
 
 from __future__ import annotations

@@ -11,12 +11,13 @@ from fractions import Fraction
 
 from dpquery.budget.accountant import Spent, additive, basic
 from dpquery.budget.charge import Charge, Limits
-from dpquery.budget.offers import offer
+from dpquery.budget.offers import asked_in, offer
 from dpquery.budget.parts import EITHER, EVERYBODY, Counting, Touched
 from dpquery.budget.record import Total, Totals
 from dpquery.budget.standing import Standing
 from dpquery.ceilings import Ceiling
 from dpquery.errors import BudgetRefused, Diagnostic
+from dpquery.events import Concentrated
 from dpquery.privacy import Loss, decimal_text
 
 __all__ = ["binding", "frozen", "require_within"]
@@ -88,7 +89,9 @@ def require_within(
         return
     standings = _standings(limits, totals, counting, charge.touched)
     alone = counting.kept(charge.touched) is not None
-    request = _Request(charge, standings, limits.query, alone)
+    weighed = _standings(limits, totals, counting, charge.if_weighed)
+    apart = charge.if_weighed is not None and all(one.admits(asked) for one in weighed)
+    request = _Request(charge, standings, limits.query, alone, apart)
     if limits.query is not None and request.asked.epsilon > limits.query:
         raise request.above_one_query(limits.query)
     passed = [standing for standing in standings if not standing.admits(asked)]
@@ -123,6 +126,8 @@ class _Request:
     cap: Fraction | None
     alone: bool
     """Whether it is on the parts that it touches, and on no others."""
+    if_weighed: bool
+    """Whether it would keep the limits with weights='table' in each call."""
 
     @property
     def asked(self) -> Loss:
@@ -132,9 +137,11 @@ class _Request:
     @property
     def label(self) -> str:
         """What the call under the caret asks for, beside what it was paid for before."""
-        calls = zip(self.charge.calls, self.charge.paid, strict=True)
-        asked, paid = max((basic(events).epsilon, paid) for events, paid in calls)
-        return f"asks for {decimal_text(asked)}{' more than before' if paid else ''}"
+        dearest = max(self.charge.calls, key=lambda events: basic(events).epsilon)
+        if not self.charge.before:
+            return f"asks for {decimal_text(basic(dearest).epsilon)}"
+        rho = "rho=" if all(isinstance(event, Concentrated) for event in dearest) else ""
+        return f"asks for {rho}{decimal_text(asked_in(dearest))} more than before"
 
     @property
     def most(self) -> Fraction:
@@ -150,7 +157,7 @@ class _Request:
             self.charge.span,
             self.label,
             (f"the policy limits every query to {limit}, however much is left.",),
-            self._offer() or ("split the query, or ask for less",),
+            (*self._apart(), *(self._offer() or ("split the query, or ask for less",))),
         )
         return BudgetRefused(diagnostic, self.asked.epsilon, self.most)
 
@@ -163,7 +170,7 @@ class _Request:
             self.charge.span,
             self.label,
             (spending, *_sums(limit, self.charge.touched), *self._parts(limit)),
-            (*(self._offer() or _more(limit, "epsilon")), *self._weighed()),
+            (*self._apart(), *(self._offer() or _more(limit, "epsilon")), *self._weighed()),
         )
         return BudgetRefused(diagnostic, self.asked.epsilon, self.most)
 
@@ -192,8 +199,19 @@ class _Request:
 
     def _weighed(self) -> tuple[str, ...]:
         """Say what would have it charged on some parts alone."""
-        less = self.charge.if_weighed
-        return (f"weights='table' in each call: {less.named} alone is charged",) if less else ()
+        less = self.charge.if_weighed if self.if_weighed else None
+        if less is None:
+            return ()
+        return (f"or, with weights='table' in each call, only {less.named} is charged",)
+
+    def _apart(self) -> tuple[str, ...]:
+        """Say which call fits by itself, as it then refines an earlier answer."""
+        if self.charge.apart is None:
+            return ()
+        call, event = self.charge.apart
+        if not all(one.admits(additive([event])) for one in self.standings):
+            return ()
+        return call, "asked by itself, it can pay the difference to an earlier answer"
 
     def _offer(self) -> tuple[str, ...]:
         """Nothing, where a smaller epsilon would not help with delta."""
@@ -219,13 +237,11 @@ def _sums(limit: Standing, touched: Touched | None) -> tuple[str, ...]:
     if touched is not None and touched.shared and limit.summed:
         if limit.total.loss.epsilon > limit.limit.epsilon:
             return (
-                f"epsilons add up to {epsilons} in some part, so that rho counts in all:",
+                f"epsilons add up to {epsilons} where most was asked, so only rho is counted:",
                 f"it adds up to {rho} of {most} here.",
             )
         if limit.total.rho > limit.ceiling.rho:
-            return (
-                f"rho adds up to {rho} of {most} in some part, so that epsilons count in all.",
-            )
+            return (f"rho is above {most} where most was asked, so only epsilons are counted.",)
     if not limit.summed:
         return (f"rho adds up to {rho} of {most} by now, and epsilons are not added up.",)
     return (f"epsilons add up to {epsilons} by now, and rho to {rho} of {most}: one suffices.",)

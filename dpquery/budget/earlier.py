@@ -80,13 +80,17 @@ class Earlier:
 
     def add(self, charge: str, holder: Holder, refinable: Iterable[Refinable]) -> None:
         """Add what a charge paid for, each with the files that it was drawn from."""
-        whose, rows = (charge, holder.analyst, holder.rights), list[Row]()
-        for one in refinable:
-            if one.anew:
-                rows.append((*whose, one.question, *_LINE))
-            states = json.dumps(one.read)
-            rows.append((*whose, one.question, str(one.rate), one.drawn, states))
-        self.chain.append(rows)
+        whose, fresh = (charge, holder.analyst, holder.rights), list(refinable)
+        lines = dict.fromkeys(one.question for one in fresh if one.anew)
+        self.chain.append(
+            [
+                *((*whose, question, *_LINE) for question in lines),
+                *(
+                    (*whose, one.question, str(one.rate), one.drawn, json.dumps(one.read))
+                    for one in fresh
+                ),
+            ]
+        )
 
     def use(self, charge: str, numbers: Sequence[int]) -> None:
         """Use up releases for the charge that refines them.

@@ -17,7 +17,7 @@ from dpquery.privacy import EPSILON_MIN
 from dpquery.source import Span
 from dpquery.zcdp import rho_below
 
-__all__ = ["offer"]
+__all__ = ["asked_in", "offer"]
 
 _PASTED_DIGITS = 12
 """Digits of the epsilon that a refusal offers: few enough to read, and cut, so that it fits."""
@@ -36,7 +36,7 @@ def offer(charge: Charge, limits: Limits) -> tuple[str, ...]:
     losses = [basic(events).epsilon for events in calls]
     dearest = losses.index(max(losses))
     others = tuple(e for n, events in enumerate(calls) if n != dearest for e in events)
-    fitting = _asked(calls[dearest]) * _factor(calls[dearest], others, limits)
+    fitting = asked_in(calls[dearest]) * _factor(calls[dearest], others, limits)
     if (
         charge.retry is not None
         and fitting >= EPSILON_MIN
@@ -65,7 +65,7 @@ def _scales(call: Sequence[Event], paid: Fraction) -> bool:
     return not paid or len(set(call)) == 1
 
 
-def _asked(call: Sequence[Event]) -> Fraction:
+def asked_in(call: Sequence[Event]) -> Fraction:
     """Give what is written in a call: its epsilon, or its rho."""
     if all(isinstance(event, Concentrated) for event in call):
         return additive(call).rho

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.budget.accountant import NOTHING, Spent
+from dpquery.budget.accountant import NOTHING, Spent, additive
 from dpquery.budget.charge import Charge
+from dpquery.budget.decision import require_within
 from dpquery.budget.ledger import Ledger
 from dpquery.budget.orders import Promise
 from dpquery.budget.parts import Counting, Touched
@@ -297,6 +298,17 @@ def kept(ledger: Ledger, promise: Promise) -> bool:
     counting = Counting.of(0, promise.neighbours)
     whole = ledger._store.totals(ALICE).policy.most(counting)
     return whole.loss.epsilon <= 1 or whole.rho <= BY_EITHER.policy.rho
+
+
+def test_a_refusal_says_which_sum_is_left_to_shares():
+    """Where rho has left the limit in one part, epsilons alone have to keep it in all."""
+    counting, most = Counting.of(0, "add-remove"), Spent(loss("0.9"), Fraction(1))
+    total = Total(charges=1).plus(most, counting, replace(on(0), shared=True))
+    charge = replace(pure(2), touched=replace(on(1), shared=True))
+    asked, whole = additive(charge.events), Totals(total, total, total)
+    with pytest.raises(BudgetRefused) as refused:
+        require_within(charge, asked, BY_EITHER, whole, counting)
+    assert "where most was asked, so only epsilons are counted." in str(refused.value)
 
 
 def test_a_part_by_epsilons_and_another_by_rho_is_for_units_of_one_part():

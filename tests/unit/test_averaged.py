@@ -133,7 +133,7 @@ def test_a_refusal_offers_the_rho_that_fits_with_what_was_paid_before(session: S
     session.sql(COUNT.format("0.4"))
     with pytest.raises(BudgetRefused) as refused:
         session.sql(COUNT.format("0.6"))
-    assert "more than before" in str(refused.value)
+    assert "asks for rho=0.2 more than before" in str(refused.value)
     offered = refused.value.diagnostic.remedy[0]
     assert offered == "DP_COUNT(*, rho=0.5)"
     assert paid(session, f"SELECT {offered} AS n FROM staff") == Fraction("0.1")

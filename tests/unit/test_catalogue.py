@@ -99,7 +99,7 @@ def test_charges_are_listed_with_their_exact_loss():
     }
     assert catalogue.charges([entry, refined], POLICY).to_pylist() == [
         listed,
-        listed | {"remark": "refines 0.25"},
+        listed | {"remark": "refines the answer at 0.25"},
     ]
 
 

@@ -108,7 +108,7 @@ def test_rows_weighed_by_the_table_share_the_budget_by_their_part(place: Path):
             assert "charged on   everybody, whatever their part of t" in told
         with pytest.raises(dpquery.BudgetRefused) as refused:
             session.sql(f"{COUNT} t WHERE region = 'W'")
-        less = "weights='table' in each call: any other region alone is charged"
+        less = "or, with weights='table' in each call, only any other region is charged"
         assert refused.value.diagnostic.remedy[-1] == less
         session.sql("SELECT DP_COUNT(*, eps=1, weights='table') FROM t WHERE region = 'W'")
         told = str(session.explain(f"{SHARED} t WHERE region = 'W'"))
@@ -121,6 +121,23 @@ def test_rows_weighed_by_the_table_share_the_budget_by_their_part(place: Path):
             session.sql(f"{COUNT} t WHERE region = 'N'")  # another question
 
 
+def test_weights_by_the_table_are_offered_where_they_help_alone(place: Path):
+    (place / "policy.toml").write_text(POLICY.replace("per_unit", "parts"), "utf-8")
+    asked = "SELECT DP_COUNT(*, eps={}) FROM t WHERE region = 'N'"
+    with dpquery.connect(place / "policy.toml") as session:
+        both = asked.format("0.5, max_rows_contributed=2").replace(" FROM", ", {} FROM")
+        linear, other = "DP_SUM(v, eps=0.1)", "DP_COUNT(DISTINCT v, eps=0.1)"
+        assert "weights='table'" in str(session.explain(both.format(linear)))
+        assert "weights='table'" not in str(session.explain(both.format(other)))
+        session.sql(f"{SHARED.replace('eps=1', 'eps=0.75')} t WHERE region = 'N'")
+        with pytest.raises(BudgetRefused) as refused:
+            session.sql(asked.format("0.5"))
+        assert "weights='table'" not in str(refused.value), "it has no more left there"
+        with pytest.raises(BudgetRefused) as refused:
+            session.sql(asked.replace("'N'", "'S'").format("0.5"))
+        assert "only region = 'S' is charged" in str(refused.value)
+
+
 def test_shares_of_rows_are_kept_by_one_sum_in_all_parts(place: Path):
     """A unit with rows in both would lose by epsilons in one, and by rho in the other."""
     text = POLICY.replace("per_unit", "parts").replace("= 1\n", "= 1\ndelta = 1e-6\n", 1)
@@ -131,9 +148,8 @@ def test_shares_of_rows_are_kept_by_one_sum_in_all_parts(place: Path):
             session.sql(few)
         with pytest.raises(BudgetRefused) as refused:
             session.sql(f"{SHARED} t WHERE region = 'N'")
-        assert "epsilons add up to 1.5 in some part, so that rho counts in all" in str(
-            refused.value
-        )
+        said = "epsilons add up to 1.5 where most was asked, so only rho is counted"
+        assert said in " ".join(str(refused.value).split())
         session.sql(f"SELECT {refused.value.diagnostic.remedy[0]} FROM t WHERE region = 'N'")
         session.sql(few)
 
@@ -163,16 +179,16 @@ def test_charges_and_columns_say_which_parts_are_meant(place: Path, session: Ses
     session.sql("SELECT DP_COUNT(*, eps=0.25) FROM t WHERE region = 'S'")
     session.sql("SELECT DP_COUNT(*, eps=0.5) FROM t WHERE region = 'S'")
     session.sql("SELECT DP_COUNT(*, eps=0.25) FROM t")
-    remarks = ["on region = 'S'", "refines 0.25; on region = 'S'", None]
+    remarks = ["on region = 'S'", "refines the answer at 0.25; on region = 'S'", None]
     assert [row[-1] for row in session.ledger().rows] == remarks
     assert session.describe("t").columns[-1] == "parts"
-    assert [row[-1] for row in session.describe("t").rows] == [None, "1 of a unit", None]
+    assert [row[-1] for row in session.describe("t").rows] == [None, "1 per unit", None]
     assert run_verb(["ledger", "show", str(place / "policy.toml")]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].split()[-1] == "remark"
     assert shown[2].split("FROM t")[1].split("   ") == [
         " WHERE region = 'S'",
-        " refines 0.25; on region = 'S'",
+        " refines the answer at 0.25; on region = 'S'",
     ]
     assert shown[3].endswith("FROM t")
     edit(place / "policy.toml", '"N", "S"', '"S", "N"')
@@ -181,17 +197,17 @@ def test_charges_and_columns_say_which_parts_are_meant(place: Path, session: Ses
 
 
 def test_answers_say_that_rows_of_other_parts_do_not_count(place: Path, session: Session):
-    said = "of each unit the rows of its first region count alone (per_unit)"
+    said = "of each unit only rows of its first region count (per_unit)"
     assert said in session.sql("SELECT DP_COUNT(*, eps=0.25) FROM t WHERE v > 1").notes
     edit(place / "policy.toml", "per_unit = true", "per_unit = 2")
     with dpquery.connect(place / "policy.toml") as two:
         notes = two.sql("SELECT DP_COUNT(*, eps=0.25) FROM t WHERE v > 1").notes
-        assert said.replace("first", "first 2 of") in notes
+        assert said.replace("region", "2 values of region") in notes
     edit(place / "policy.toml", "per_unit = 2", "parts = true")
     with dpquery.connect(place / "policy.toml") as shared:
         notes = shared.sql("SELECT DP_COUNT(*, eps=0.25) FROM t WHERE v > 2").notes
         assert "per_unit" not in " ".join(notes)
-        assert shared.describe("t").rows[1][-1] == "all of a unit"
+        assert shared.describe("t").rows[1][-1] == "all rows of a unit"
 
 
 def test_publishing_says_that_parts_begin_anew(place: Path, session: Session, capsys):

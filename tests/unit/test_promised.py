@@ -66,6 +66,7 @@ def test_a_renamed_table_of_a_database_is_known(policy: Path):
     edit(policy, "[tables.staff.columns]", "[tables.others.columns]")
     edit(policy, UNIT, 'privacy_unit_column = "age"')
     edit(policy, '"all.duckdb"', '"./all.duckdb"')
+    edit(policy, 'table = "t"', 'table = "T"')
     assert "path all.duckdb t was by person_id, and is by age now" in refused(policy)
 
 
@@ -75,3 +76,14 @@ def test_a_policy_that_moved_with_its_ledger_promises_the_same(policy: Path, tmp
     moved = policy.parent.rename(tmp_path / "moved") / "policy.toml"
     with dpquery.connect(moved) as session:
         assert session.sql(COUNT.format("staff")).loss.epsilon == 0
+
+
+def test_a_table_in_other_case_and_another_place_is_known_by_its_name(policy: Path):
+    with dpquery.connect(policy) as session:
+        session.sql(COUNT.format("staff"))
+    policy.with_name("staff.parquet").rename(policy.with_name("moved.parquet"))
+    edit(policy, '"staff.parquet"', '"moved.parquet"')
+    edit(policy, "[tables.staff]", "[tables.STAFF]")
+    edit(policy, "[tables.staff.columns]", "[tables.STAFF.columns]")
+    edit(policy, UNIT, 'privacy_unit_column = "age"')
+    assert "table staff was by person_id, and is by age now" in refused(policy)

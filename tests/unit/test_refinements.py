@@ -108,18 +108,47 @@ def test_groups_and_several_calls_are_refined_together(session: Session):
     assert sum(row[1] for row in answer.rows) == 1000
 
 
+BOTH = "SELECT DP_COUNT(*, eps={}),\n DP_SUM(age,\n eps={}) FROM staff"
+
+
 def test_a_statement_that_is_paid_in_full_for_one_call_says_so(session: Session):
     """It asks less of its calls than each by itself, and costs more."""
-    both = "SELECT DP_COUNT(*, eps={}), DP_SUM(age, eps={}) FROM staff"
     said = (
-        "paid in full: DP_SUM(age, eps=0.4) has no answer for less; "
-        "asked apart, other calls pay the difference"
+        "paid in full: DP_SUM(age, eps=0.4) refines no earlier answer; "
+        "asked by itself, DP_COUNT(*, eps=0.5) can pay the difference"
     )
-    session.sql(both.format("0.4", "0.4"))
-    assert said in str(session.explain(both.format("0.5", "0.4"))).replace("\n" + 13 * " ", " ")
-    answer = session.sql(both.format("0.5", "0.4"))
+    session.sql(BOTH.format("0.4", "0.4"))
+    told = str(session.explain(BOTH.format("0.5", "0.4"))).replace("\n" + 13 * " ", " ")
+    assert said in told
+    answer = session.sql(BOTH.format("0.5", "0.4"))
     assert (answer.loss.epsilon, answer.notes) == (Fraction("0.9"), (said,))
-    assert paid(session, COUNT.format("0.6")) == Fraction("0.1")
+    assert paid(session, COUNT.format("0.6")) == Fraction("0.1"), "of the newest of equals"
+
+
+def test_a_refusal_says_which_call_fits_by_itself(policy: Path):
+    edit(policy, "epsilon = 1000\ndelta = 1e-3", "epsilon = 1.3")
+    with dpquery.connect(policy) as session:
+        session.sql(COUNT.format("0.9"))
+        with pytest.raises(BudgetRefused) as refused:
+            session.sql(BOTH.format("1", "0.35"))
+        call, why, *_ = refused.value.diagnostic.remedy
+        assert why == "asked by itself, it can pay the difference to an earlier answer"
+        assert paid(session, f"SELECT {call} FROM staff") == Fraction("0.1")
+        with pytest.raises(BudgetRefused) as refused:
+            session.sql(BOTH.format("1.4", "0.1"))
+        assert "asked by itself" not in str(refused.value), "that would not fit either"
+
+
+def test_what_is_asked_anew_twice_is_left_twice(session: Session):
+    session.sql(COUNT.format("0.01"))
+    for eps in ("0.2", "0.1"):
+        twice = (
+            f"REFRESH SELECT DP_COUNT(*, eps={eps}) AS a, DP_COUNT(*, eps=0.{eps[2:]}5) AS b"
+        )
+        session.sql(f"{twice} FROM staff")
+    assert paid(session, COUNT.format("0.3")) == Fraction("0.15")
+    assert paid(session, COUNT.format("0.12")) == Fraction("0.02")
+    assert paid(session, COUNT.format("0.11")) == Fraction("0.11"), "none of before is left"
 
 
 NOT_REFINED = [

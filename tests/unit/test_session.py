@@ -190,6 +190,19 @@ def test_after_the_charge_a_fault_keeps_it_and_says_so(session: Session, folder:
     assert session.budget.spent.epsilon == Fraction(1, 10)
 
 
+def test_what_goes_wrong_before_the_charge_is_left_as_it_is(session: Session, monkeypatch):
+    """Nothing private was read, and whoever mends it needs its frames."""
+
+    def charge(*_: object):
+        raise SystemExit
+
+    monkeypatch.setattr(session._ledger, "charge", charge)
+    with pytest.raises(SystemExit) as caught:
+        session.sql(COUNT)
+    frames = [frame.f_code.co_name for frame, _ in walk_tb(caught.value.__traceback__)]
+    assert frames[-1] == "charge"
+
+
 @pytest.mark.parametrize("error", [dpquery.ScanFailed, KeyboardInterrupt])
 def test_a_second_interrupt_has_no_exact_values_behind_it(session: Session, monkeypatch, error):
     """It comes while the first says what is spent, as a server may take its time to tell."""
@@ -221,8 +234,8 @@ def test_no_error_of_any_kind_carries_exact_values(
     def broken(self, exact, randomness):
         try:
             raise ValueError(exact)
-        except ValueError:
-            raise error from None
+        except ValueError as cause:
+            raise error from cause
 
     monkeypatch.setattr(DiscreteLaplace, "release", broken)
     with pytest.raises((dpquery.ScanFailed, SystemExit)) as caught:
@@ -230,7 +243,7 @@ def test_no_error_of_any_kind_carries_exact_values(
     fault = caught.value
     frames = [frame.f_code.co_name for frame, _ in walk_tb(fault.__traceback__)]
     assert frames[1:] == ["sql", "_paid", "once_charged"]
-    assert fault.__context__ is None
+    assert fault.__context__ is fault.__cause__ is None
     if isinstance(fault, dpquery.ScanFailed):
         assert fault.budget.startswith("0.1 spent; 1.9 of 2 left")
         assert error.__name__ in (folder / "policy.ledger.faults").read_text("utf-8")

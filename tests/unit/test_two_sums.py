@@ -13,6 +13,7 @@ import dpquery
 from dpquery.policy.samples import sample_directory
 from dpquery.session import Session
 from dpquery.zcdp import epsilon_above
+from tests.samples import edit, sample_policy
 
 STAFF = Path(sample_directory()) / "staff.parquet"
 TENTH = Fraction(1, 10)
@@ -166,5 +167,23 @@ def test_a_statement_is_accounted_for_before_it_is_asked(session: Session):
     assert before == after
     session.sql(counts(1, "0.3"))
     assert session.losses(counts(12)).rows[0][1:] == tuple(before)
+    assert session.losses(f"REFRESH {counts(12)}").rows[0][1:] == tuple(before)
+    assert session.losses("SELECT 1").rows[0][:3] == ("this query", "0", "0")
     with pytest.raises(dpquery.NameRefused):
         session.losses("SELECT DP_COUNT(*, eps=0.1) FROM nowhere")
+
+
+def test_what_a_statement_loses_is_what_it_would_if_nothing_had_been_found(session: Session):
+    found = "SELECT DP_AVG(salary, eps=0.5, bounds='auto') FROM staff"
+    ((_, *before),) = session.losses(found).rows
+    session.sql(found)
+    ((_, *after),) = session.losses(found).rows
+    assert before == after
+
+
+def test_a_statement_is_accounted_for_at_the_delta_of_who_asks(tmp_path: Path):
+    policy = sample_policy(tmp_path, "epsilon = 2\ndelta = 1e-3")
+    analyst = "[analysts.a]\nepsilon = 1\ndelta = 1e-6\n"
+    edit(policy, "[tables.staff]\n", f"{analyst}[tables.staff]\n")
+    with dpquery.connect(policy, analyst="a") as session:
+        assert session.losses(counts(2)).rows[0][-1] == "5e-7"
