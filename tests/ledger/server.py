@@ -13,6 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -107,9 +108,19 @@ class PostgresServer:
         raise TimeoutError("the server does not start")
 
     def crash(self) -> None:
-        """Kill all its processes at once, as a machine does that loses power."""
-        os.killpg(self._process.pid, signal.SIGKILL)
+        """Kill all its processes at once, as a machine does that loses power.
+
+        Those that serve connections lead groups of their own, and would answer for a while.
+        """
+        family = [self._process.pid, *_children(self._process.pid)]
+        for process in family:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
         self._process.wait()
+        for _ in range(400):  # until they are reaped; not every first process does that
+            if not any(Path(f"/proc/{process}").exists() for process in family):
+                return
+            time.sleep(0.005)
 
     def stop(self) -> None:
         self.crash()
@@ -125,6 +136,16 @@ class PostgresServer:
         sql = psycopg.connect(server.url, autocommit=True)
         sql.execute("SELECT set_config('search_path', %s, false)", (f'"{server.schema}"',))
         return sql
+
+
+def _children(parent: int) -> list[int]:
+    """Give the processes that a process started; on Linux, which tells them as files."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(file.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(file.parent.name))
+    return found
 
 
 def is_root() -> bool:
