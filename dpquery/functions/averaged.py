@@ -17,7 +17,7 @@ from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import decimal_text
 from dpquery.types import Type
 
-__all__ = ["AveragedCell", "AveragedRelease", "Draws"]
+__all__ = ["AveragedCell", "AveragedRelease", "Bettered", "Draws"]
 
 Draws = tuple[tuple[Fraction, int], ...]
 """Several noisy integers of one exact one, each with the variance of its noise."""
@@ -53,17 +53,13 @@ class AveragedCell:
 
 
 @dataclass(frozen=True, slots=True)
-class AveragedRelease:
-    """One draw per group at the difference in rho, and its mean with the earlier ones.
-
-    It is a release like any other: what it loses is added, whatever the earlier ones were.
-    """
+class Bettered:
+    """A release beside an earlier one of the same, for what it loses more."""
 
     wanted: AdditiveRelease
-    """What would be released without earlier ones."""
+    """What would be released without an earlier one."""
     before: Fraction
-    """The rho of the earlier ones together."""
-    earlier: Sequence[Draws]
+    """What that lost: an epsilon at a distance of 1, or a rho."""
 
     @property
     def type(self) -> Type:
@@ -74,6 +70,16 @@ class AveragedRelease:
     def measures(self) -> tuple[Measure, ...]:
         """Those of what is wanted."""
         return self.wanted.measures
+
+
+@dataclass(frozen=True, slots=True)
+class AveragedRelease(Bettered):
+    """One draw per group at the difference in rho, and its mean with the earlier ones.
+
+    It is a release like any other: what it loses is added, whatever the earlier ones were.
+    """
+
+    earlier: Sequence[Draws]
 
     @property
     def paid(self) -> Fraction:

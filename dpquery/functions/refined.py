@@ -10,15 +10,14 @@ from dpquery.constants import nodes_in
 from dpquery.errors import internal
 from dpquery.events import Refined
 from dpquery.expr import Apply
-from dpquery.functions.averaged import AveragedCell, AveragedRelease, Draws
+from dpquery.functions.averaged import AveragedCell, AveragedRelease, Bettered, Draws
 from dpquery.functions.base import Measured, NoisyCell, Release, Step
 from dpquery.functions.noise import AdditiveCell, AdditiveRelease
-from dpquery.ir import Measure, Scan
+from dpquery.ir import Scan
 from dpquery.mechanisms import DiscreteGaussian, DiscreteLaplace, RefinedLaplace
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import decimal_text
 from dpquery.rowfunctions import named
-from dpquery.types import Type
 
 __all__ = ["RefinedRelease", "in_place_of", "rate_of", "wanted_of"]
 
@@ -27,24 +26,10 @@ MOST_CELLS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class RefinedRelease:
+class RefinedRelease(Bettered):
     """One integer per group, drawn given an earlier one with more noise."""
 
-    wanted: AdditiveRelease
-    """What would be released without an earlier one."""
-    before: Fraction
-    """What the earlier release lost at a distance of 1."""
     earlier: tuple[int, ...]
-
-    @property
-    def type(self) -> Type:
-        """That of what is wanted."""
-        return self.wanted.type
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """Those of what is wanted."""
-        return self.wanted.measures
 
     @property
     def paid(self) -> Fraction:
@@ -75,7 +60,7 @@ class RefinedRelease:
 
 def wanted_of(release: Release) -> Release:
     """Give what a release stands for: itself, or what is wanted of one that refines."""
-    return release.wanted if isinstance(release, RefinedRelease | AveragedRelease) else release
+    return release.wanted if isinstance(release, Bettered) else release
 
 
 def rate_of(release: Release, scan: Scan) -> Fraction | None:
