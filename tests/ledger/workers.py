@@ -53,8 +53,8 @@ def endure(path: str, acknowledged: str, charges: str) -> None:
 
 def race(path: str, charges: str) -> None:
     """Make a number of charges when told to; print how long each took, and when it ended."""
-    ledger = open_at(placed(path))
-    _timed(lambda: _charge(ledger), int(charges))
+    ledger, charge, most = open_at(placed(path)), pure("0.001"), limits("9000000000")
+    _timed(lambda: ledger.charge(charge, most, ALICE), int(charges))
     ledger.close()
 
 
