@@ -49,8 +49,6 @@ class Charge:
     """In which parts of a table it may tell of units; None where it could tell of any."""
     if_weighed: Touched | None = None
     """The parts that it would be charged on with weights='table' in each call; None if none."""
-    apart: tuple[str, Event] | None = None
-    """A call that refines an earlier answer if it is asked by itself, and what it then pays."""
     refines: tuple[EarlierRelease, ...] = ()
     """The earlier releases that it uses up."""
     before: tuple[Fraction, ...] = ()

@@ -137,8 +137,9 @@ class _Request:
     @property
     def label(self) -> str:
         """What the call under the caret asks for, beside what it was paid for before."""
-        dearest = max(self.charge.calls, key=lambda events: basic(events).epsilon)
-        if not self.charge.before:
+        calls = zip(self.charge.calls, self.charge.paid, strict=True)
+        dearest, paid = max(calls, key=lambda call: basic(call[0]).epsilon)
+        if not paid:
             return f"asks for {decimal_text(basic(dearest).epsilon)}"
         rho = "rho=" if all(isinstance(event, Concentrated) for event in dearest) else ""
         return f"asks for {rho}{decimal_text(asked_in(dearest))} more than before"
@@ -157,7 +158,7 @@ class _Request:
             self.charge.span,
             self.label,
             (f"the policy limits every query to {limit}, however much is left.",),
-            (*self._apart(), *(self._offer() or ("split the query, or ask for less",))),
+            self._offer() or ("split the query, or ask for less",),
         )
         return BudgetRefused(diagnostic, self.asked.epsilon, self.most)
 
@@ -170,7 +171,7 @@ class _Request:
             self.charge.span,
             self.label,
             (spending, *_sums(limit, self.charge.touched), *self._parts(limit)),
-            (*self._apart(), *(self._offer() or _more(limit, "epsilon")), *self._weighed()),
+            (*(self._offer() or _more(limit, "epsilon")), *self._weighed()),
         )
         return BudgetRefused(diagnostic, self.asked.epsilon, self.most)
 
@@ -203,15 +204,6 @@ class _Request:
         if less is None:
             return ()
         return (f"or, with weights='table' in each call, only {less.named} is charged",)
-
-    def _apart(self) -> tuple[str, ...]:
-        """Say which call fits by itself, as it then refines an earlier answer."""
-        if self.charge.apart is None:
-            return ()
-        call, event = self.charge.apart
-        if not all(one.admits(additive([event])) for one in self.standings):
-            return ()
-        return call, "asked by itself, it can pay the difference to an earlier answer"
 
     def _offer(self) -> tuple[str, ...]:
         """Nothing, where a smaller epsilon would not help with delta."""

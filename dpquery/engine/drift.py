@@ -70,11 +70,9 @@ class Drift:
             self._same[table.name, version] = state
         now = _exactly(state)
         before, refines = receipt.read.setdefault(place, now), receipt.charge.refines
-        # Each names the places of its own scan. All that were drawn from this one have to be of
-        # what is read now; where none was, nothing says what that has to be.
+        # Each names all places of its own scan, and None for what is not known of one.
         earlier = [kept.read[place] for kept in refines if place in kept.read]
-        unknown = bool(refines) and not earlier
-        if unknown or any(one != now for one in (before, *earlier)):
+        if any(one != now for one in (before, *earlier)):
             raise DataChanged(
                 f"the files of {table.name!r} are not those that an earlier value of the "
                 "statement was drawn from; REFRESH SELECT asks anew, and a copy with the same "

@@ -62,6 +62,11 @@ class Bettered:
     """What that lost: an epsilon at a distance of 1, or a rho."""
 
     @property
+    def paid(self) -> Fraction:
+        """What the earlier one lost, at the proven distance."""
+        return self.before
+
+    @property
     def type(self) -> Type:
         """That of what is wanted."""
         return self.wanted.type
@@ -80,11 +85,6 @@ class AveragedRelease(Bettered):
     """
 
     earlier: Sequence[Draws]
-
-    @property
-    def paid(self) -> Fraction:
-        """The rho that was lost by the earlier ones."""
-        return self.before
 
     @property
     def noise(self) -> DiscreteGaussian:

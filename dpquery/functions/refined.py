@@ -19,7 +19,7 @@ from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import decimal_text
 from dpquery.rowfunctions import named
 
-__all__ = ["RefinedRelease", "in_place_of", "rate_of", "wanted_of"]
+__all__ = ["RefinedRelease", "in_place_of", "paid_before", "rate_of", "wanted_of"]
 
 MOST_CELLS = 10_000
 """Values are refined one by one; more of them are drawn anew, and paid in full."""
@@ -61,6 +61,11 @@ class RefinedRelease(Bettered):
 def wanted_of(release: Release) -> Release:
     """Give what a release stands for: itself, or what is wanted of one that refines."""
     return release.wanted if isinstance(release, Bettered) else release
+
+
+def paid_before(release: Release) -> Fraction:
+    """Give what was paid for earlier of what a release tells."""
+    return release.paid if isinstance(release, Bettered) else Fraction(0)
 
 
 def rate_of(release: Release, scan: Scan) -> Fraction | None:
