@@ -1,7 +1,7 @@
 """A statement whose releases were all drawn before is answered from them, at no charge.
 
 Whether it is, depends on the statement, the policy, the published version of the data and the
-ledger: no file is looked at. Where one release is missing, the statement is paid whole.
+ledger: no file is looked at. Where one release is missing, none is repeated.
 """
 
 from __future__ import annotations

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-from tests.tasks import ROOT
+from dpquery.policy.samples import copy_samples
 
 
 def sample_policy(folder: Path, budget: str) -> Path:
     """Copy the sample data, and give them another budget."""
-    copy = Path(shutil.copytree(ROOT / "datasets", folder / "data"))
-    edit(copy / "policy.toml", "epsilon = 2.0", budget)
-    return copy / "policy.toml"
+    policy = copy_samples(folder / "data")
+    edit(policy, "epsilon = 2.0", budget)
+    return policy
 
 
 def edit(file: Path, old: str, new: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from decimal import ROUND_DOWN, Decimal, localcontext
 from fractions import Fraction
 
-from dpquery.budget.accountant import additive, basic
+from dpquery.budget.accountant import RHO_UNIT, additive, basic
 from dpquery.budget.charge import Charge
 from dpquery.budget.standing import SHORT, Standing, root_below
 from dpquery.events import BoundedRange, Composed, Concentrated, Event, Pure
@@ -104,6 +104,8 @@ def _below_cap(part: Sequence[Event], room: Fraction) -> Fraction:
 
 def _by_rho(part: Sequence[Event], room: Fraction) -> Fraction:
     """Give the factor at which a part has a rho; 0 where that is not known."""
+    if len(part) > 1:  # each share of a rho that is parted is rounded up, by less than a unit
+        room = max(room - Fraction(len(part), RHO_UNIT), Fraction(0))
     ratio = room / additive(part).rho
     if all(isinstance(event, Concentrated) for event in part):
         return ratio

@@ -8,7 +8,6 @@ against the definition of its rank score.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -29,7 +28,7 @@ from dpquery.mechanisms.randomness import Randomness
 from dpquery.paid import ready
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Budget, LedgerSettings, Policy
-from dpquery.policy.samples import sample_directory
+from dpquery.policy.samples import copy_samples
 from dpquery.privacy import BUDGET_MAX, Loss
 from dpquery.searches import nothing_kept
 from dpquery.session import Session
@@ -54,7 +53,7 @@ SOME = Fraction(30)
 
 def samples(place: Path) -> Path:
     """Copy the sample data, and give its directory."""
-    shutil.copytree(sample_directory(), place, ignore=shutil.ignore_patterns("*.ledger*"))
+    copy_samples(place)
     return place
 
 

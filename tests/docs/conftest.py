@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from dpquery.policy.samples import sample_directory
+from dpquery.policy.samples import copy_samples
 
 
 @pytest.fixture
 def samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "samples"
-    shutil.copytree(sample_directory(), place)
+    copy_samples(place)
     monkeypatch.chdir(place)
     return place

@@ -19,7 +19,7 @@ from dpquery.budget.ledger import ledger_exists
 from dpquery.budget.postgres import Postgres
 from dpquery.errors import BudgetRefused, PolicyInvalid, ScanFailed
 from dpquery.policy.model import LedgerSettings, Server
-from dpquery.policy.samples import sample_directory
+from dpquery.policy.samples import copy_samples, sample_directory
 from dpquery.shell.main import main
 from tests.ledger.helpers import ALICE, limits, open_at, pure, spent
 
@@ -378,8 +378,7 @@ def test_the_driver_is_loaded_where_a_server_is_named_only():
 def policy(postgres, tmp_path):
     """The sample policy, with its ledger on a server."""
     samples = tmp_path / "samples"
-    shutil.copytree(sample_directory(), samples, ignore=shutil.ignore_patterns("*.ledger*"))
-    policy, server = samples / "policy.toml", postgres.new()
+    policy, server = copy_samples(samples), postgres.new()
     stated = (
         f'[ledger]\nurl = "{server.url}"\nschema = "{server.schema}"\nhigh_water = "mark"\n'
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from fractions import Fraction
@@ -13,6 +12,7 @@ import pytest
 import dpquery
 from dpquery.engine.base import Exact
 from dpquery.errors import ScanFailed
+from dpquery.policy.samples import copy_samples
 from dpquery.session import Session
 from dpquery.source import Source
 from tests.tasks import ROOT
@@ -47,8 +47,7 @@ class Broken:
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
-    shutil.copytree(ROOT / "datasets", tmp_path / "data")
-    return tmp_path / "data" / "policy.toml"
+    return copy_samples(tmp_path / "data")
 
 
 def spent(policy: Path) -> Fraction:

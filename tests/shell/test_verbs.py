@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from pyarrow import parquet
 
 from dpquery.ceilings import Ceiling
 from dpquery.codes import explain
-from dpquery.policy.samples import sample_directory
+from dpquery.policy.samples import copy_samples
 from dpquery.shell import demo
 from dpquery.shell.main import main
 from tests.shell.fakes import FakeSession
@@ -274,7 +273,7 @@ def test_the_demo_of_the_whole_program_ends_well():
 
 
 def test_one_query_from_the_shell_is_charged_and_shown_in_the_ledger(tmp_path: Path):
-    samples = shutil.copytree(sample_directory(), tmp_path / "samples")
+    samples = copy_samples(tmp_path / "samples").parent
     query = ("SELECT DP_COUNT(*, eps=0.5) AS n FROM staff", "--format", "csv")
     with start(str(samples / "policy.toml"), "-c", *query, stdout=subprocess.PIPE) as process:
         out, err = process.communicate()

@@ -22,7 +22,7 @@ from dpquery.session import Session
 from dpquery.shell.verbs import run_verb
 from dpquery.types import INTEGER
 from tests.mechanisms.sources import Seeded
-from tests.samples import sample_policy
+from tests.samples import edit, sample_policy
 
 COUNT = "SELECT DP_COUNT(*, rho={}) AS n FROM staff"
 DELTA = Fraction(5, 10**7)
@@ -137,6 +137,17 @@ def test_a_refusal_offers_the_rho_that_fits_with_what_was_paid_before(session: S
     offered = refused.value.diagnostic.remedy[0]
     assert offered == "DP_COUNT(*, rho=0.5)"
     assert paid(session, f"SELECT {offered} AS n FROM staff") == Fraction("0.1")
+
+
+def test_a_rho_that_is_parted_in_thirds_is_offered_so_that_it_fits(policy: Path):
+    edit(policy, "rho = 0.5", "rho = 0.07")
+    query = "SELECT DP_SUM(age, rho={}) AS c FROM staff GROUP BY GROUPING SETS ((dept), (remote), ())"
+    with dpquery.connect(policy) as session:
+        with pytest.raises(BudgetRefused) as refused:
+            session.sql(query.format("0.09"))
+        call = refused.value.diagnostic.remedy[0]
+        session.sql(query.replace("DP_SUM(age, rho={})", call))
+        assert session.budget.left.epsilon < Fraction(1, 1000)
 
 
 def test_groupings_with_unlike_draws_before_are_offered_nothing(session: Session):

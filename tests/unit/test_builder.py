@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import fields, is_dataclass
 from datetime import date
 from decimal import Decimal
@@ -14,15 +13,15 @@ import dpquery
 from dpquery.answer import Answer
 from dpquery.builder import Query
 from dpquery.errors import NameRefused, QueryRefused, SyntaxRefused
+from dpquery.policy.samples import copy_samples
 from dpquery.source import Span
 from dpquery.sql.parse import parse
 from tests.corpus.cases import planned
-from tests.tasks import ROOT
 
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
-    folder = shutil.copytree(ROOT / "datasets", tmp_path_factory.mktemp("built") / "data")
+    folder = copy_samples(tmp_path_factory.mktemp("built") / "data").parent
     with dpquery.connect(folder / "policy.toml") as opened:
         yield opened
 

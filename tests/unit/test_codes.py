@@ -1,13 +1,12 @@
 """Every code that can be raised has a page, and every page a code that can be raised."""
 
 import re
-import shutil
 
 import pytest
 
 import dpquery
 from dpquery.codes import PAGES, explain
-from dpquery.policy.samples import sample_directory
+from dpquery.policy.samples import copy_samples
 from tests.tasks import GENERATED, ROOT
 
 CODES = [page.code for page in PAGES]
@@ -61,7 +60,7 @@ def test_an_unknown_code_is_answered_with_the_nearest(unknown: str, near: str):
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
-    samples = shutil.copytree(sample_directory(), tmp_path_factory.mktemp("x") / "samples")
+    samples = copy_samples(tmp_path_factory.mktemp("x") / "samples").parent
     with dpquery.connect(samples / "policy.toml") as session:
         yield session
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from decimal import Decimal
 from fractions import Fraction
@@ -12,6 +11,7 @@ import pytest
 
 import dpquery
 from dpquery.errors import BudgetRefused, PolicyInvalid
+from dpquery.policy.samples import copy_samples
 from tests.tasks import ROOT
 
 COUNT = "SELECT DP_COUNT(*, eps=0.5) FROM staff"
@@ -19,7 +19,7 @@ COUNT = "SELECT DP_COUNT(*, eps=0.5) FROM staff"
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(ROOT / "datasets", tmp_path / "data")) / "policy.toml"
+    return copy_samples(tmp_path / "data")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 
 import dpquery
 from dpquery import dbapi
-from tests.tasks import ROOT
+from dpquery.policy.samples import copy_samples
 
 COUNT = "SELECT DP_COUNT(*, eps=?) AS n FROM staff WHERE age >= ?"
 BY_DEPT = "SELECT dept, DP_COUNT(*, eps=?) AS n FROM staff GROUP BY dept"
@@ -23,7 +23,7 @@ BY_DEPT = "SELECT dept, DP_COUNT(*, eps=?) AS n FROM staff GROUP BY dept"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(ROOT / "datasets", tmp_path / "data"))
+    return copy_samples(tmp_path / "data").parent
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ import dpquery
 from dpquery.engine.files import about_bytes
 from dpquery.errors import PolicyInvalid, ScanFailed
 from dpquery.policy.load import load_policy
+from dpquery.policy.samples import copy_samples
 from dpquery.session import Session
 from dpquery.shell.verbs import run_verb
-from tests.tasks import ROOT
 
 COUNT = "SELECT DP_COUNT(*, eps=0.5) AS n FROM staff"
 PAID = f"REFRESH {COUNT}"
@@ -29,7 +29,7 @@ PAID = f"REFRESH {COUNT}"
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
-    folder = Path(shutil.copytree(ROOT / "datasets", tmp_path / "data"))
+    folder = copy_samples(tmp_path / "data").parent
     file = folder / "policy.toml"
     text = file.read_text("utf-8")
     file.write_text(re.sub(r"epsilon = 2\.0", "epsilon = 1000", text), "utf-8")

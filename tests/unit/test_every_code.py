@@ -27,10 +27,10 @@ from dpquery.engine.duckdb import public
 from dpquery.errors import DPQueryError
 from dpquery.mechanisms import randomness
 from dpquery.policy.load import load_policy
+from dpquery.policy.samples import copy_samples
 from dpquery.privacy import Loss
 from dpquery.shell.main import main
 from tests.corpus import cases
-from tests.tasks import ROOT
 
 COUNT = "SELECT DP_COUNT(*, eps=0.5) FROM staff"
 Doing = Callable[[Path, pytest.MonkeyPatch], object]
@@ -200,7 +200,7 @@ DOINGS: dict[str, tuple[Doing, str]] = {
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(ROOT / "datasets", tmp_path / "data"))
+    return copy_samples(tmp_path / "data").parent
 
 
 @pytest.mark.parametrize("code", DOINGS)

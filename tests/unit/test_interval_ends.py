@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import dpquery
+from dpquery.policy.samples import copy_samples
 from dpquery.session import Session
 from tests.corpus.cases import planned
-from tests.tasks import ROOT
 
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    folder = Path(shutil.copytree(ROOT / "datasets", tmp_path_factory.mktemp("x") / "data"))
+    folder = copy_samples(tmp_path_factory.mktemp("x") / "data").parent
     policy = folder / "policy.toml"
     text = policy.read_text("utf-8").replace("epsilon = 2.0", "epsilon = 1000\ndelta = 0.01")
     policy.write_text(text, "utf-8")

@@ -6,7 +6,6 @@ query that is named beside it.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +13,8 @@ import pytest
 
 import dpquery
 from dpquery.errors import QueryRefused
+from dpquery.policy.samples import copy_samples
 from dpquery.session import Session
-from tests.tasks import ROOT
 
 WHOLE, CARET = None, ""
 HABITS = [
@@ -285,7 +284,7 @@ MISTAKES = [
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    place = shutil.copytree(ROOT / "datasets", tmp_path_factory.mktemp("mistakes") / "data")
+    place = copy_samples(tmp_path_factory.mktemp("mistakes") / "data").parent
     with dpquery.connect(Path(place) / "policy.toml") as opened:
         yield opened
 

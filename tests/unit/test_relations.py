@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +10,12 @@ import pytest
 import dpquery
 from dpquery.errors import QueryRefused, RuleRefused
 from dpquery.policy.model import Bounds, Column, Policy, Table
+from dpquery.policy.samples import copy_samples
 from dpquery.relations import Filter, PublicJoin
 from dpquery.source import Source
 from dpquery.types import INTEGER, TEXT
 from tests.corpus import cases
 from tests.corpus.cases import refusal
-from tests.tasks import ROOT
 from tests.worlds import planned, policy_of, private_table
 
 COLUMNS = (Column("x", INTEGER), Column("unit", INTEGER))
@@ -213,7 +212,7 @@ def test_rows_without_a_public_partner_are_kept_on_their_own_side(
 
 def test_a_key_that_is_compared_in_doubles_is_no_key(tmp_path: Path):
     """Two integers beyond 2^53 are one double: a row would meet both, and count twice."""
-    place = shutil.copytree(ROOT / "datasets", tmp_path / "data")
+    place = copy_samples(tmp_path / "data").parent
     (place / "big.csv").write_text("id\n9007199254740992\n9007199254740993\n")
     with (place / "policy.toml").open("a") as policy:
         policy.write('[tables.big]\npath = "big.csv"\npublic = true\nunique = ["id"]\n')

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -24,13 +23,13 @@ from dpquery.errors import PolicyInvalid
 from dpquery.functions.choice import ValueCell
 from dpquery.functions.mode import ModeRelease
 from dpquery.functions.quantiles import OF_LISTS
+from dpquery.policy.samples import copy_samples
 from dpquery.privacy import NO_LOSS
 from dpquery.repeats import REPEATED
 from dpquery.session import Session
 from dpquery.shell.verbs import run_verb
 from dpquery.source import Span
 from dpquery.stored import read, written
-from tests.tasks import ROOT
 
 COUNT = "SELECT DP_COUNT(*, eps=0.5) AS n FROM staff"
 LEVELS = (Fraction(1, 2), Fraction(95, 100), Fraction(999, 1000))
@@ -40,7 +39,7 @@ ANALYSTS = "[analysts.alice]\nepsilon = 100\n[analysts.bob]\nepsilon = 100\n"
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
     """The sample policy with much to spend."""
-    folder = Path(shutil.copytree(ROOT / "datasets", tmp_path / "data"))
+    folder = copy_samples(tmp_path / "data").parent
     edit(folder / "policy.toml", lambda text: re.sub(BUDGET, MUCH, text))
     return folder / "policy.toml"
 

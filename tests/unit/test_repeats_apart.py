@@ -13,6 +13,7 @@ import pytest
 
 import dpquery
 from dpquery.answer import Answer
+from dpquery.policy.samples import copy_samples
 from dpquery.privacy import NO_LOSS
 from dpquery.repeats import REPEATED
 from dpquery.shell.verbs import run_verb
@@ -33,7 +34,7 @@ def policy(tmp_path: Path) -> Path:
 
 def samples(place: Path) -> Path:
     """Copy the sample data, with much to spend."""
-    shutil.copytree(ROOT / "datasets", place)
+    copy_samples(place)
     edit(place / "policy.toml", lambda text: re.sub(r"epsilon = 2\.0", "epsilon = 1000", text))
     return place / "policy.toml"
 

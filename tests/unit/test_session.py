@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import shutil
 import threading
 from collections.abc import Iterator
 from fractions import Fraction
@@ -21,16 +20,16 @@ from dpquery.errors import (
     SyntaxRefused,
 )
 from dpquery.mechanisms import DiscreteLaplace
+from dpquery.policy.samples import copy_samples
 from dpquery.session import Session
 from dpquery.source import Span
-from tests.tasks import ROOT
 
 COUNT = "SELECT DP_COUNT(*, eps=0.1) FROM staff"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(ROOT / "datasets", tmp_path / "data"))
+    return copy_samples(tmp_path / "data").parent
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -23,19 +22,19 @@ from dpquery.errors import (
 from dpquery.functions.base import WEIGHT_SCALE
 from dpquery.ir import CountRows, Weight
 from dpquery.mechanisms import AboveThreshold
+from dpquery.policy.samples import copy_samples
 from dpquery.privacy import Neighbours
 from dpquery.session import Session
 from dpquery.stream import Watch, watch
 from tests.corpus.cases import planned
 from tests.mechanisms.sources import Seeded
-from tests.tasks import ROOT
 
 ADD_REMOVE, SUBSTITUTE = Neighbours
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(ROOT / "datasets", tmp_path / "data"))
+    return copy_samples(tmp_path / "data").parent
 
 
 @pytest.fixture

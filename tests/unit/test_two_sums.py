@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import dpquery
-from dpquery.policy.samples import sample_directory
+from dpquery.policy.samples import copy_samples, sample_directory
 from dpquery.session import Session
 from dpquery.zcdp import epsilon_above
 from tests.samples import edit, sample_policy
@@ -79,7 +78,7 @@ def test_without_a_delta_the_sum_is_all_there_is():
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
     """The samples under a budget of rho."""
-    path = Path(shutil.copytree(sample_directory(), tmp_path / "data")) / "policy.toml"
+    path = copy_samples(tmp_path / "data")
     text = path.read_text("utf-8")
     assert "\nepsilon = 2.0" in text
     path.write_text(text.replace("\nepsilon = 2.0", "\nrho = 0.02\ndelta = 1e-6", 1), "utf-8")
