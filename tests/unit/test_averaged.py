@@ -141,7 +141,9 @@ def test_a_refusal_offers_the_rho_that_fits_with_what_was_paid_before(session: S
 
 def test_a_rho_that_is_parted_in_thirds_is_offered_so_that_it_fits(policy: Path):
     edit(policy, "rho = 0.5", "rho = 0.07")
-    query = "SELECT DP_SUM(age, rho={}) AS c FROM staff GROUP BY GROUPING SETS ((dept), (remote), ())"
+    query = (
+        "SELECT DP_SUM(age, rho={}) FROM staff GROUP BY GROUPING SETS ((dept), (remote), ())"
+    )
     with dpquery.connect(policy) as session:
         with pytest.raises(BudgetRefused) as refused:
             session.sql(query.format("0.09"))
