@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 from dpquery.policy.samples import copy_samples
+from dpquery.session import Session
 
 
 def sample_policy(folder: Path, budget: str) -> Path:
@@ -19,3 +21,8 @@ def edit(file: Path, old: str, new: str) -> None:
     text = file.read_text("utf-8")
     assert old in text
     file.write_text(text.replace(old, new, 1), "utf-8")
+
+
+def paid(session: Session, query: str) -> Fraction:
+    """Ask, and give what that cost."""
+    return session.sql(query).loss.epsilon

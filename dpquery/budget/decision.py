@@ -89,14 +89,15 @@ def require_within(
         return
     standings = _standings(limits, totals, counting, charge.touched)
     alone = counting.kept(charge.touched) is not None
-    weighed = _standings(limits, totals, counting, charge.if_weighed)
-    apart = charge.if_weighed is not None and all(one.admits(asked) for one in weighed)
-    request = _Request(charge, standings, limits.query, alone, apart)
+    request = _Request(charge, standings, limits.query, alone)
     if limits.query is not None and request.asked.epsilon > limits.query:
         raise request.above_one_query(limits.query)
     passed = [standing for standing in standings if not standing.admits(asked)]
     if passed:
-        raise request.above_epsilon(_least(passed))
+        less = charge.if_weighed
+        weighed = _standings(limits, totals, counting, less) if less else []
+        fits = less if all(one.admits(asked) for one in weighed) else None
+        raise request.above_epsilon(_least(passed), fits)
     if drawn := asked.loss.delta:
         deltas = min(standings, key=lambda standing: standing.left_of_delta)
         if drawn > deltas.left_of_delta:
@@ -126,8 +127,6 @@ class _Request:
     cap: Fraction | None
     alone: bool
     """Whether it is on the parts that it touches, and on no others."""
-    if_weighed: bool
-    """Whether it would keep the limits with weights='table' in each call."""
 
     @property
     def asked(self) -> Loss:
@@ -162,7 +161,7 @@ class _Request:
         )
         return BudgetRefused(diagnostic, self.asked.epsilon, self.most)
 
-    def above_epsilon(self, limit: Standing) -> BudgetRefused:
+    def above_epsilon(self, limit: Standing, weighed: Touched | None) -> BudgetRefused:
         asked, left = decimal_text(self.asked.epsilon), decimal_text(limit.left.epsilon)
         spending = _spending(limit, "budget", limit.limit.epsilon, limit.spent.epsilon)
         diagnostic = Diagnostic(
@@ -171,7 +170,7 @@ class _Request:
             self.charge.span,
             self.label,
             (spending, *_sums(limit, self.charge.touched), *self._parts(limit)),
-            (*(self._offer() or _more(limit, "epsilon")), *self._weighed()),
+            (*(self._offer() or _more(limit, "epsilon")), *_weighed(weighed)),
         )
         return BudgetRefused(diagnostic, self.asked.epsilon, self.most)
 
@@ -198,18 +197,18 @@ class _Request:
         left = f"{decimal_text(limit.left.epsilon)} left of {decimal_text(limit.limit.epsilon)}"
         return (f"{touched.named} has {left}; this query touches {touched.told}.",)
 
-    def _weighed(self) -> tuple[str, ...]:
-        """Say what would have it charged on some parts alone."""
-        less = self.charge.if_weighed if self.if_weighed else None
-        if less is None:
-            return ()
-        return (f"or, with weights='table' in each call, only {less.named} is charged",)
-
     def _offer(self) -> tuple[str, ...]:
         """Nothing, where a smaller epsilon would not help with delta."""
         left = min(standing.left_of_delta for standing in self.standings)
         drawn = additive(self.charge.events).loss.delta
         return () if drawn > left else offer(self.charge, (self.standings, self.cap))
+
+
+def _weighed(fits: Touched | None) -> tuple[str, ...]:
+    """Say on which parts alone it fits, weighed by the table."""
+    if fits is None:
+        return ()
+    return (f"or, with weights='table' in each call, only {fits.named} is charged",)
 
 
 def _spending(limit: Standing, what: str, ceiling: Fraction, spent: Fraction) -> str:

@@ -19,7 +19,7 @@ from dpquery.events import Pure, Refined
 from dpquery.repeats import REPEATED
 from dpquery.session import Session
 from dpquery.shell.verbs import run_verb
-from tests.samples import edit, sample_policy
+from tests.samples import edit, paid, sample_policy
 
 HALF = Fraction(1, 2)
 COUNT = "SELECT DP_COUNT(*, eps={}) AS n FROM staff"
@@ -36,10 +36,6 @@ def policy(tmp_path: Path) -> Path:
 def session(policy: Path):
     with dpquery.connect(policy) as opened:
         yield opened
-
-
-def paid(session: Session, query: str) -> Fraction:
-    return session.sql(query).loss.epsilon
 
 
 def test_a_repeat_at_a_higher_eps_pays_the_difference(policy: Path):

@@ -13,7 +13,7 @@ import pytest
 import dpquery
 from dpquery.errors import ScanFailed
 from dpquery.session import Session
-from tests.samples import sample_policy
+from tests.samples import paid, sample_policy
 
 STAFF = "SELECT DP_COUNT(*, eps={}) FROM staff"
 VISITS = "SELECT DP_COUNT(*, eps={}) FROM visits"
@@ -33,10 +33,6 @@ def policy(tmp_path: Path) -> Path:
 def session(policy: Path) -> Iterator[Session]:
     with dpquery.connect(policy) as opened:
         yield opened
-
-
-def paid(session: Session, query: str) -> Fraction:
-    return session.sql(query).loss.epsilon
 
 
 def copy(policy: Path, table: str) -> None:

@@ -21,7 +21,7 @@ from dpquery.events import Pure, Refined
 from dpquery.functions import refined as of_functions
 from dpquery.session import Session
 from dpquery.shell.verbs import run_verb
-from tests.samples import edit, sample_policy
+from tests.samples import edit, paid, sample_policy
 from tests.tasks import ROOT
 
 HALF = Fraction(1, 2)
@@ -39,10 +39,6 @@ def policy(tmp_path: Path) -> Path:
 def session(policy: Path) -> Iterator[Session]:
     with dpquery.connect(policy) as opened:
         yield opened
-
-
-def paid(session: Session, query: str) -> Fraction:
-    return session.sql(query).loss.epsilon
 
 
 def refuse(session: Session, query: str) -> BudgetRefused:

@@ -18,7 +18,7 @@ import dpquery
 from dpquery.errors import BudgetRefused, PolicyInvalid, ScanFailed
 from dpquery.functions.averaged import AveragedRelease
 from dpquery.session import Session
-from tests.samples import edit, sample_policy
+from tests.samples import edit, paid, sample_policy
 
 COUNT = "SELECT DP_COUNT(*, eps={}) AS n FROM staff"
 SUM = "SELECT DP_SUM(age, eps={}) AS n FROM staff"
@@ -37,10 +37,6 @@ def in_rho(tmp_path: Path) -> Iterator[Session]:
     """The sample policy under a budget in rho."""
     with dpquery.connect(sample_policy(tmp_path, "rho = 0.5\ndelta = 1e-6")) as opened:
         yield opened
-
-
-def paid(session: Session, query: str) -> Fraction:
-    return session.sql(query).loss.epsilon
 
 
 def spent_rho(session: Session) -> Fraction:
