@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from dpquery.functions.moments import BernsteinCell
 from dpquery.policy.load import load_policy
+from dpquery.policy.samples import sample_directory
 from tests.corpus.cases import planned
 from tests.docs import pages
 from tests.docs.pages import README
@@ -26,6 +30,14 @@ def test_python_runs_and_its_comments_hold(samples, capsys):
     assert scope["built"].explain().charge.epsilon == Fraction(3, 10)
     assert session.budget.left.epsilon == 2 - answer.loss.epsilon
     session.close()
+
+
+def test_counts_that_are_shown_are_of_the_sample_data():
+    """Where each unit counts as one row, what is printed with ± is the number of units."""
+    (shown,) = (one for one in pages.blocks("README.md", "console") if "visits.parquet" in one)
+    count, off = map(int, re.search(r"(\d+) +± (\d+)", shown).groups())
+    visits = pq.read_table(sample_directory() / "visits.parquet", columns=["person_id"])
+    assert abs(pc.count_distinct(visits["person_id"]).as_py() - count) <= off
 
 
 def test_the_policy_loads(tmp_path):
