@@ -14,7 +14,7 @@ from typing import TypeVar
 from dpquery.budget.charge import Receipt
 from dpquery.budget.earlier import Refinable
 from dpquery.constants import constants_in, filled
-from dpquery.engine.base import Engine, Exact, FaultLog, guarded
+from dpquery.engine.base import Engine, FaultLog, guarded
 from dpquery.engine.duckdb.public import PublicEngine
 from dpquery.errors import DPQueryError
 from dpquery.finish import value_of
@@ -88,8 +88,6 @@ class Paid:
     public: PublicEngine
     randomness: Randomness
     policy: Policy
-    told: Callable[[int], None]
-    """Hears about how many bytes a scan reads, as it begins."""
     keep: Callable[[str, Interval], None]
     """Keeps bounds that were found, under their key."""
     store: Callable[[Mapping[str, str], Sequence[Refinable]], None]
@@ -106,7 +104,7 @@ class Paid:
         values: dict[int, Scalar | None] = {}
         for number, frontier in enumerate(plan.frontiers):
             scan = ready(plan, frontier.scan, found, values, self.public)
-            with self._opened(scan, receipt, number) as exact:
+            with self.engine.open(scan, receipt, number) as exact:
                 table = release(plan, number, scan.keys, exact, receipt, self.randomness)
             for one, column in zip(frontier.releases, table.columns, strict=True):
                 text, rate = written(column.cells), keys.rate(scan, one.release)
@@ -125,17 +123,13 @@ class Paid:
             return plan
         found = []
         for number, search in enumerate(plan.searches, start=len(plan.frontiers)):
-            with self._opened(search.scan, receipt, number) as exact:
+            with self.engine.open(search.scan, receipt, number) as exact:
                 found.append(find_bounds(plan, number, exact, receipt, self.randomness))
             if found[-1] is not None:
                 self.keep(search.key, found[-1])
             cell = FoundCell(found[-1], search.release.noise.name)
             drawn[keys.of(search.scan, search.release)] = written([cell])
         return with_bounds(plan, found, self.policy)
-
-    def _opened(self, scan: Scan, receipt: Receipt, number: int) -> Exact:
-        self.told(self.engine.about_size(scan))
-        return self.engine.open(scan, receipt, number)
 
 
 def ready(

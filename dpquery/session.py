@@ -31,6 +31,7 @@ from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, FaultLog
 from dpquery.engine.drift import watch_of
 from dpquery.engine.duckdb.public import PublicEngine
+from dpquery.engine.fit import require_fit
 from dpquery.errors import (
     Diagnostic,
     DPQueryError,
@@ -95,14 +96,15 @@ class Session:
         self._notes = tuple(notes)
         self._lock = threading.RLock()
         self._process: int | None = os.getpid()
+        self._log = FaultLog(policy.ledger.faults)
+        require_fit(policy, self._log)
         self._public = PublicEngine(policy)
         self._ledger: Ledger = open_ledger(policy.ledger, promise_of(policy))
-        self._log, watch = FaultLog(policy.ledger.faults), watch_of(policy, self._ledger)
+        watch = watch_of(policy, self._ledger)
         self._engine: Engine = open_engine(
             engine, policy, self._log, self._public, self._ledger.secret, watch
         )
         self._randomness = Randomness()
-        self._told_of_scan: Callable[[int], None] = lambda _: None
 
     def sql(self, text: str, *, refresh: bool = False) -> Answer:
         """Answer one statement.
@@ -156,7 +158,6 @@ class Session:
             self._public,
             self._randomness,
             self._policy,
-            self._told_of_scan,
             keep=lambda key, found: self._ledger.keep(receipt, self._account, key, found),
             store=lambda *drawn: self._ledger.store(receipt, holder, *drawn),
         )
@@ -230,10 +231,6 @@ class Session:
         with self._usable():
             standing = self._standing()
             return Budget(standing.limit, standing.spent, standing.left)
-
-    def on_scan(self, told: Callable[[int], None]) -> None:
-        """Have somebody who waits told, as a scan begins, about how many bytes it reads."""
-        self._told_of_scan = told
 
     def ledger(self) -> Answer:
         """Give this analyst's charges, oldest first."""

@@ -32,6 +32,7 @@ __all__ = [
     "PublicRows",
     "Ranges",
     "guarded",
+    "noted",
 ]
 
 T = TypeVar("T")
@@ -162,10 +163,6 @@ class Engine(Protocol):
         """
         ...
 
-    def about_size(self, scan: Scan) -> int:
-        """Give roughly how many bytes of files a scan reads; asked once it is charged (I1)."""
-        ...
-
     def describe(self, scan: Scan) -> str:
         """Say what the engine would run for a scan; nothing is opened."""
         ...
@@ -206,11 +203,11 @@ def guarded(log: FaultLog, read: Callable[[], T]) -> T:
     except DPQueryError:
         raise
     except Exception as fault:  # noqa: BLE001 - no kind of fault may pass: its text can quote rows
-        reference = _noted(log, fault)
+        reference = noted(log, fault)
     raise ScanFailed(_failure(reference))
 
 
-def _noted(log: FaultLog, fault: Exception) -> str:
+def noted(log: FaultLog, fault: Exception) -> str:
     """Note a fault; a log that cannot be written must not change what the analyst sees."""
     try:
         return log.note(fault)

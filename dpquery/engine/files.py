@@ -14,19 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from dpquery.policy.fit import Misfit, file_misfits
 from dpquery.policy.model import DatabaseTable, Table
-from dpquery.policy.schema import read_schema, widens
-from dpquery.types import INTEGER, TEXT, Type
 
 __all__ = [
     "DataChanged",
     "Fingerprint",
     "State",
     "about_bytes",
-    "about_size",
     "files_of",
     "fingerprint",
-    "require_columns",
     "require_types",
     "require_unchanged",
     "state_of",
@@ -51,18 +48,6 @@ class Fingerprint:
 def fingerprint(table: Table) -> Fingerprint:
     """Take the fingerprint of a table's files: place, size, time and footer of each."""
     return Fingerprint(tuple(_of_file(path) for path in files_of(table)))
-
-
-def about_size(tables: Sequence[Table]) -> int:
-    """Give the bytes of tables' files, up to the next power of two; 0 if they are not there.
-
-    Only this much is ever shown: files of neighbouring data differ by bytes.
-    """
-    try:
-        size = sum(path.stat().st_size for table in tables for path in files_of(table))
-    except OSError:
-        return 0
-    return 1 << (size - 1).bit_length() if size else 0
 
 
 def files_of(table: Table) -> list[Path]:
@@ -129,24 +114,16 @@ def _footer_length(tail: bytes) -> int:
     return 4096
 
 
-def require_types(table: Table) -> None:
-    """Hold the files' schema against the policy.
+def require_types(table: Table, misfits: Sequence[Misfit] | None = None) -> None:
+    """Hold a table's schema against the policy.
+
+    Args:
+        table: what is declared.
+        misfits: how it differs, if not its files but an engine says so.
 
     Raises:
         DataChanged: a column is missing, or its type does not widen to the declared one.
     """
-    if isinstance(table.source, DatabaseTable):
-        return  # the engine that has attached the database looks there
-    for path in table.source.paths:
-        require_columns(table, read_schema(path).types)
-
-
-def require_columns(table: Table, found: dict[str, Type]) -> None:
-    """Hold the columns that were found against those that the policy declares."""
-    wanted = {name: column.type for name, column in table.columns.items()}
-    if table.unit is not None:
-        held = INTEGER if found.get(table.unit) == INTEGER else TEXT
-        wanted[table.unit] = table.unit_type or held
-    for name, type_ in wanted.items():
-        if name not in found or not widens(found[name], type_):
-            raise DataChanged(f"column {name!r} of table {table.name!r} is not of type {type_}")
+    for misfit in file_misfits(table) if misfits is None else misfits:
+        place = table.name if misfit.column is None else f"{table.name}.{misfit.column}"
+        raise DataChanged(f"{place}: {misfit.text}")

@@ -6,22 +6,26 @@ gives counts, and serves `dpquery policy check` alone: a finding depends on the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dpquery.policy.fit import Misfit, file_misfits
 from dpquery.policy.model import Column, Files, Policy, Table, Value
-from dpquery.policy.schema import type_of, widens
+from dpquery.policy.schema import Schema, read_schema, schema_of
 from dpquery.types import Kind, Type
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["Finding", "Severity", "check"]
+
+Misfits = Callable[[Table], list[Misfit]]
 
 
 class Severity(StrEnum):
@@ -60,80 +64,72 @@ class _Visit:
     """A table being checked, and what was found so far."""
 
     table: Table
-    files: tuple[Path, ...]
     findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The table's files; none of a table in a database."""
+        return self.table.source.paths if isinstance(self.table.source, Files) else ()
 
     def add(self, severity: Severity, column: str | None, text: str) -> None:
         self.findings.append(Finding(severity, self.table.name, column, text))
 
 
-def check(policy: Policy) -> list[Finding]:
-    """Compare a policy with its data."""
-    return [finding for table in policy.tables.values() for finding in _check(table)]
+def check(policy: Policy, misfits: Misfits = file_misfits) -> list[Finding]:
+    """Compare a policy with its data.
+
+    Args:
+        policy: what is declared.
+        misfits: compares schemas; of a DuckDB file only an engine knows it.
+    """
+    tables = policy.tables.values()
+    return [finding for table in tables for finding in _check(table, misfits)]
 
 
-def _check(table: Table) -> list[Finding]:
+def _check(table: Table, misfits: Misfits) -> list[Finding]:
     import pyarrow as pa
 
-    if not isinstance(table.source, Files):
-        text = "stands in a DuckDB file, which only a query reads: not checked"
-        return [Finding(Severity.NOTE, table.name, None, text)]
-    visit = _Visit(table, table.source.paths)
+    visit = _Visit(table)
     try:
-        types = _declared(table)
-        sound = [name for name, type_ in types.items() if _sound(visit, name, type_)]
-        if table.public:
-            _check_unique(visit, [name for name in table.unique if _present(visit, name)])
-        else:
-            _check_columns(visit, sound)
-            if table.unit in sound:
-                _check_unit(visit, table.unit)
-            column = table.parting
-            if table.unit in sound and column is not None and _cut(column, sound):
-                _check_parts(visit, table.unit, column)
+        public = table.public  # it may be a CSV file, which is read by the declared types
+        found = file_misfits(table, partial(_schema, table=table)) if public else misfits(table)
+        for misfit in found:
+            visit.add(Severity.FAULT, misfit.column, misfit.text)
+        if not isinstance(table.source, Files):
+            visit.add(Severity.NOTE, None, "its rows stand in a DuckDB file: not checked")
+        elif all(misfit.column is not None for misfit in found):
+            _check_rows(visit, {misfit.column for misfit in found})
     except (pa.ArrowException, OSError):
         visit.add(Severity.FAULT, None, "a file cannot be read")
     return visit.findings
 
 
-def _declared(table: Table) -> dict[str, Type]:
-    types = {column.name: column.type for column in table.columns.values()}
-    if table.unit is not None and table.unit_type is not None:
-        types[table.unit] = table.unit_type
-    return types
-
-
-def _sound(visit: _Visit, name: str, declared: Type) -> bool:
-    """Say whether each file has a column, of a type that widens to the declared one."""
-    for file in visit.files:
-        schema = _schema(file, visit.table)
-        at = schema.get_field_index(name)
-        actual = None if at < 0 else type_of(schema.field(at).type)
-        if at < 0:
-            visit.add(Severity.FAULT, name, f"{file.name} has no such column")
-        elif actual is None or not widens(actual, declared):
-            found = schema.field(at).type
-            visit.add(Severity.FAULT, name, f"{file.name} has {found}, declared is {declared}")
-        else:
-            continue
-        return False
-    return True
+def _check_rows(visit: _Visit, unsound: set[str | None]) -> None:
+    table = visit.table
+    names = [*table.columns, *([] if table.unit is None else [table.unit])]
+    sound = [name for name in dict.fromkeys(names) if name not in unsound]
+    if table.public:
+        _check_unique(visit, [name for name in table.unique if _present(visit, name)])
+        return
+    _check_columns(visit, sound)
+    if table.unit in sound:
+        _check_unit(visit, table.unit)
+    column = table.parting
+    if table.unit in sound and column is not None and _cut(column, sound):
+        _check_parts(visit, table.unit, column)
 
 
 def _present(visit: _Visit, name: str) -> bool:
-    """Say whether each file has a column; for one that is listed, `_sound` has reported it."""
-    lacking = [
-        file for file in visit.files if _schema(file, visit.table).get_field_index(name) < 0
-    ]
-    for file in lacking if name not in visit.table.columns else ():
+    """Say whether each file has a column; of one that is listed, it has been reported."""
+    table = visit.table
+    lacking = [file for file in visit.files if name not in _schema(file, table).written]
+    for file in lacking if name not in table.columns else ():
         visit.add(Severity.FAULT, name, f"{file.name} has no such column")
     return not lacking
 
 
-def _schema(file: Path, table: Table) -> pa.Schema:
-    import pyarrow.parquet as pq
-
-    return _csv(file, table).schema if _is_csv(file) else pq.read_schema(file)
+def _schema(file: Path, table: Table) -> Schema:
+    return schema_of(_csv(file, table).schema) if _is_csv(file) else read_schema(file)
 
 
 def _is_csv(file: Path) -> bool:

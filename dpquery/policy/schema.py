@@ -7,7 +7,7 @@ holds them (I1). pyarrow is imported where it is used.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind,
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Schema", "read_schema", "type_of", "widens"]
+__all__ = ["Schema", "read_schema", "schema_of", "type_of", "widens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,11 @@ class Schema:
     """The columns of a file: those a policy can list, and why it cannot list the others."""
 
     types: dict[str, Type]
-    left_out: dict[str, str]
+    left_out: dict[str, str] = field(default_factory=dict)
+    written: dict[str, str] = field(default_factory=dict)
+    """All columns, with the file's own name of each type."""
+    alike: frozenset[str] = frozenset()
+    """Names that differ from another in case only, or not at all."""
 
 
 def read_schema(file: Path) -> Schema:
@@ -47,24 +51,26 @@ def read_schema(file: Path) -> Schema:
         remedy = as_parquet(file.name)
         what = f"names a file that is not readable as Parquet: {written(str(file))}"
         raise Unfit(what, why, remedy, code="DPQ601") from None
-    return _sorted_out(fields)
+    return schema_of(fields)
 
 
-def _sorted_out(fields: pa.Schema) -> Schema:
+def schema_of(fields: pa.Schema) -> Schema:
+    """Return the schema that Arrow has read."""
     types: dict[str, Type] = {}
     left_out: dict[str, str] = {}
-    alike = Counter(ascii_folded(field.name) for field in fields)
-    for field in fields:
-        type_ = type_of(field.type)
-        if alike[ascii_folded(field.name)] > 1:
-            left_out[field.name] = "another column has the same name but for case"
-        elif not _named(field.name):
-            left_out[field.name] = "its name cannot be printed"
+    folded = Counter(ascii_folded(one.name) for one in fields)
+    alike = frozenset(one.name for one in fields if folded[ascii_folded(one.name)] > 1)
+    for one in fields:
+        type_ = type_of(one.type)
+        if one.name in alike:
+            left_out[one.name] = "another column has the same name but for case"
+        elif not _named(one.name):
+            left_out[one.name] = "its name cannot be printed"
         elif type_ is None:
-            left_out[field.name] = _untyped(field.type)
+            left_out[one.name] = _untyped(one.type)
         else:
-            types[field.name] = type_
-    return Schema(types, left_out)
+            types[one.name] = type_
+    return Schema(types, left_out, {one.name: str(one.type) for one in fields}, alike)
 
 
 def _untyped(arrow: pa.DataType) -> str:

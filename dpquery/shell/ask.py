@@ -21,7 +21,7 @@ from dpquery.answer import Answer
 from dpquery.errors import DPQueryError, ExitCode, InternalError, internal
 from dpquery.present import BINARY, FORMATS
 from dpquery.shell.arguments import UsageError, connect_settings
-from dpquery.shell.progress import Bar, reading
+from dpquery.shell.progress import Waiting, reading
 from dpquery.shell.split import Statement, statements
 
 if TYPE_CHECKING:
@@ -50,10 +50,6 @@ class Asked(Protocol):
 
     def sql(self, text: str) -> Answer:
         """Answer one statement."""
-        ...
-
-    def on_scan(self, told: Callable[[int], None]) -> None:
-        """Have a bar told of each scan that begins."""
         ...
 
     def explain(self, text: str) -> Explanation:
@@ -223,11 +219,10 @@ class Output:
 
 def _ask_each(script: list[Statement], session: Asked, output: Output) -> int:
     noted: set[str] = set()
-    bar = Bar(sys.stderr, sys.stdout)
-    session.on_scan(bar.pace.reads)
+    waiting = Waiting(sys.stderr, sys.stdout)
     for at, statement in enumerate(script):
         try:
-            with bar.showing(reading(statement.text)):
+            with waiting.showing(reading(statement.text)):
                 answer = session.sql(statement.text)
         except (DPQueryError, KeyboardInterrupt) as fault:
             code = _report(fault)

@@ -18,13 +18,13 @@ from typing import Protocol
 from rich.console import Console as RichConsole
 from rich.text import Text
 
-from dpquery.shell.progress import Bar
+from dpquery.shell.progress import Waiting
 from dpquery.source import width
 
 __all__ = ["Console", "Terminal", "fitted"]
 
 MARGIN = 4
-"""Lines of the screen that a page leaves to the prompt, the budget and the bar."""
+"""Lines of the screen that a page leaves to the prompt, the budget and the clock."""
 CUT = "cut at the edge of the screen: .mode csv and .again show all of it, and spend nothing"
 
 
@@ -51,8 +51,8 @@ class Console(Protocol):
 class Terminal:
     """The terminal at which the shell was opened."""
 
-    def __init__(self, rich: RichConsole, ask: Callable[[str], str], bar: Bar) -> None:
-        self._bar = bar
+    def __init__(self, rich: RichConsole, ask: Callable[[str], str], waiting: Waiting) -> None:
+        self._waiting = waiting
         self._rich = rich
         self._ask = ask
 
@@ -78,8 +78,8 @@ class Terminal:
             return False
 
     def busy(self, what: str) -> AbstractContextManager[None]:
-        """Show a bar, once the patience is at its end."""
-        return self._bar.showing(what)
+        """Show the time, once the patience is at its end."""
+        return self._waiting.showing(what)
 
 
 def fitted(text: str, columns: int) -> str:

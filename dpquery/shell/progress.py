@@ -1,15 +1,13 @@
-"""A bar on standard error while a scan takes its time.
+"""A clock on standard error while a statement takes its time.
 
-What the bar shows follows from two things alone: the time that has passed, which whoever waits
-can see, and the size of the files, to the next power of two, told once the charge is durable.
-The engine counts its progress too, but in rows and row groups that it could or could not skip:
-that depends on values that the query has not paid for, so nobody asks for it.
+It shows the seconds that have passed, which whoever waits can count. How much there is to read,
+or how much of it has been read, is up to the rows: nobody has paid for that, and nobody asks.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from threading import Event, Thread
@@ -19,84 +17,44 @@ from typing import TextIO
 from dpquery.shell.place import words_of
 from dpquery.source import visible, width
 
-__all__ = ["PATIENCE", "Bar", "Pace", "reading"]
+__all__ = ["PATIENCE", "Waiting", "reading"]
 
 PATIENCE = 2.0
-"""Seconds that a query may take before the bar shows that it is at work."""
+"""Seconds that a statement may take before the clock shows that it is at work."""
 EVERY = 0.2
 """Seconds from one drawing to the next."""
-CELLS = 20
-RATE = 2.0**28
-"""Bytes of file that a scan is taken to read in a second, until one has been timed."""
-MOST = 0.95
-"""How full the bar gets: it must not say that a scan is done before it is."""
+TURNING = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
-class Pace:
-    """How far a scan should be: the bytes of its files against bytes a second so far."""
+class Waiting:
+    """Draws a sign that turns, and a clock, on one line of a terminal; then wipes it."""
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        self._rate = RATE
-        self.begin()
-
-    def begin(self) -> None:
-        """Start the clock of a statement that has not read anything yet."""
-        self._bytes = 0
-        self._began = self._clock()
-
-    def reads(self, size: int) -> None:
-        """Take note of a scan that begins."""
-        self._bytes += size
-
-    def end(self) -> None:
-        """Learn from a statement that was answered, if it took long enough to tell."""
-        if self._bytes and self.passed >= PATIENCE:
-            self._rate = self._bytes / self.passed
-
-    @property
-    def passed(self) -> float:
-        """Seconds since the statement began."""
-        return self._clock() - self._began
-
-    @property
-    def share(self) -> float:
-        """The part that should be done."""
-        return min(MOST, self.passed * self._rate / self._bytes) if self._bytes else 0.0
-
-
-class Bar:
-    """Draws the pace of a statement on one line of a terminal, and takes the line away."""
-
-    def __init__(self, stream: TextIO, out: TextIO, pace: Pace | None = None) -> None:
+    def __init__(self, stream: TextIO, out: TextIO) -> None:
         self._stream = stream
         self._watched = stream.isatty() and out.isatty()
-        self.pace = pace or Pace()
 
     @contextmanager
     def showing(self, what: str) -> Iterator[None]:
-        """Show a bar while something takes longer than the patience; nothing into a pipe."""
-        self.pace.begin()
+        """Show that something takes longer than the patience; nothing into a pipe."""
         if not self._watched:
             yield
-            self.pace.end()
             return
         over = Event()
         drawing = Thread(target=self._draw, args=(what, over), daemon=True)
         drawing.start()
         try:
             yield
-            self.pace.end()
         finally:
             over.set()
-            drawing.join()  # a bar must not outlive its query
+            drawing.join()  # a sign must not outlive its query
 
     def _draw(self, what: str, over: Event) -> None:
+        began = monotonic()
         if over.wait(PATIENCE):
             return
         shown = ""
         while not over.is_set():
-            shown = line(what, self.pace, shutil.get_terminal_size().columns)
+            shown = line(what, monotonic() - began, shutil.get_terminal_size().columns)
             self._write(f"\r{shown}")
             over.wait(EVERY)
         self._write(f"\r{' ' * width(shown)}\r")
@@ -107,11 +65,10 @@ class Bar:
         self._stream.flush()
 
 
-def line(what: str, pace: Pace, columns: int) -> str:
-    """Write the bar as it stands, no wider than the screen."""
-    full = int(pace.share * CELLS)
-    minutes, seconds = divmod(int(pace.passed), 60)
-    drawn = f"{'█' * full}{'░' * (CELLS - full)} {minutes}:{seconds:02}"
+def line(what: str, passed: float, columns: int) -> str:
+    """Return the line after so many seconds, no wider than the screen."""
+    minutes, seconds = divmod(int(passed), 60)
+    drawn = f"{TURNING[int(passed / EVERY) % len(TURNING)]} {minutes}:{seconds:02}"
     if columns <= width(drawn):
         return ""
     room = columns - 1 - width(drawn) - 2

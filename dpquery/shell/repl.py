@@ -37,7 +37,7 @@ from dpquery.shell.console import Terminal
 from dpquery.shell.desk import Desk
 from dpquery.shell.highlight import STYLE, QueryLexer
 from dpquery.shell.known import Known, known_to
-from dpquery.shell.progress import Bar
+from dpquery.shell.progress import Waiting
 from dpquery.shell.split import ended
 from dpquery.shell.state import history_file
 
@@ -65,9 +65,8 @@ class Repl:
         self._analyst = analyst
         self._known = known_to(session)
         self._asking: PromptSession[str] = PromptSession(input=typed, output=screen)
-        bar = Bar(sys.stderr, out or sys.stdout)
-        session.on_scan(bar.pace.reads)
-        terminal = Terminal(RichConsole(file=out, width=width), self._asking.prompt, bar)
+        waiting = Waiting(sys.stderr, out or sys.stdout)
+        terminal = Terminal(RichConsole(file=out, width=width), self._asking.prompt, waiting)
         self.desk = Desk(session, terminal, mode)
         self._reading: PromptSession[str] = PromptSession(
             PROMPT,

@@ -35,10 +35,11 @@ def _policy_init(options: Namespace) -> int:
 
 
 def _policy_check(options: Namespace) -> int:
+    from dpquery.engine.fit import misfits_of
     from dpquery.policy.check import Severity, check
     from dpquery.policy.load import load_policy
 
-    findings = check(load_policy(options.argument))
+    findings = check(load_policy(options.argument), misfits_of)
     for found in findings:
         place = found.table if found.column is None else f"{found.table}.{found.column}"
         show(f"{found.severity}: {visible(place)}: {visible(found.text)}")

@@ -112,8 +112,6 @@ class Untouchable:
     def open(self, *_: object) -> Exact:
         raise AssertionError("a private row was asked for")
 
-    about_size = open
-
     def close(self) -> None:
         """Nothing is held."""
 

@@ -39,8 +39,6 @@ class Broken:
         self.opened += 1
         raise Torn
 
-    about_size = open  # the size of private files is not asked before the charge either
-
     def close(self) -> None:
         """Nothing is held."""
 
@@ -96,7 +94,7 @@ def test_a_charge_is_in_the_file_before_the_scan_and_stays_when_it_breaks(
         seen.append(spent(policy))
         return Broken.open(engine)
 
-    engine.open = engine.about_size = look
+    engine.open = look
     with pytest.raises(ScanFailed):
         session.sql(text)
     session.close()
@@ -112,7 +110,6 @@ session = dpquery.connect(sys.argv[1])
 class Deadly:
     def open(self, *_):
         os.kill(os.getpid(), signal.SIGKILL)
-    about_size = open
     def close(self):
         pass
 session._engine = Deadly()

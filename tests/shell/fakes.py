@@ -46,9 +46,6 @@ class FakeSession:
         yield self
         self.closed += 1
 
-    def on_scan(self, told) -> None:
-        self.told = told
-
     def sql(self, text: str) -> Answer:
         self.asked.append(text)
         reply = self.replies.get(text, answer(0))

@@ -19,7 +19,7 @@ from dpquery.privacy import NO_LOSS
 from dpquery.shell.commands import COMMANDS, take
 from dpquery.shell.console import Terminal, fitted
 from dpquery.shell.desk import Desk
-from dpquery.shell.progress import Bar
+from dpquery.shell.progress import Waiting
 from tests.shell.desks import FakeDesk, Paper
 from tests.shell.fakes import RAW, answer
 
@@ -292,7 +292,7 @@ def test_a_file_is_read_up_to_its_first_failure(desk, paper, session, tmp_path: 
     assert take(desk, f".read {script}")
 
 
-NO_BAR = Bar(io.StringIO(), io.StringIO())
+NO_CLOCK = Waiting(io.StringIO(), io.StringIO())
 
 
 @pytest.fixture
@@ -303,7 +303,7 @@ def screen(monkeypatch) -> RichConsole:
 
 
 def test_a_wide_answer_is_cut_with_a_word_on_how_to_see_it(screen):
-    Terminal(screen, str, NO_BAR).page("short\n" + "x" * 30)
+    Terminal(screen, str, NO_CLOCK).page("short\n" + "x" * 30)
     shown = screen.file.getvalue()
     assert "x" * 19 + "…\n" in shown
     assert ".mode csv and .again show all of it" in shown
@@ -312,11 +312,11 @@ def test_a_wide_answer_is_cut_with_a_word_on_how_to_see_it(screen):
 def test_a_long_answer_goes_to_the_pager_whole(screen, monkeypatch, tmp_path: Path, capfd):
     monkeypatch.setenv("PAGER", f"tee {tmp_path / 'paged'}")
     text = "\n".join("y" * 30 for _ in range(10))
-    Terminal(screen, str, NO_BAR).page(text)
+    Terminal(screen, str, NO_CLOCK).page(text)
     assert (tmp_path / "paged").read_text() == text
     assert screen.file.getvalue() == ""
     monkeypatch.setenv("PAGER", "no-such-pager")
-    Terminal(screen, str, NO_BAR).page(text)
+    Terminal(screen, str, NO_CLOCK).page(text)
     assert screen.file.getvalue().count("…") == 10
 
 

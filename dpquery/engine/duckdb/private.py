@@ -19,13 +19,11 @@ from dpquery.engine.duckdb.ranges import DuckDBRanges
 from dpquery.engine.duckdb.render import Origin, Place
 from dpquery.engine.duckdb.reread import Reread
 from dpquery.engine.duckdb.scan import ScanSQL
-from dpquery.engine.duckdb.schema import database_types, is_stored
+from dpquery.engine.duckdb.schema import stored_misfits
 from dpquery.engine.files import (
     DataChanged,
     Fingerprint,
     State,
-    about_size,
-    require_columns,
     require_types,
     require_unchanged,
     state_of,
@@ -76,10 +74,6 @@ class DuckDBEngine:
         except KeyboardInterrupt:
             self.close()  # what was being kept may be half made
             raise
-
-    def about_size(self, scan: Scan) -> int:
-        """Give roughly how many bytes of files a scan reads."""
-        return about_size(self._read_by(scan))
 
     def describe(self, scan: Scan) -> str:
         """Write the query for a scan, with each table's name for its files."""
@@ -183,9 +177,7 @@ class DuckDBEngine:
         if self._verified.get(table.name) == state:
             return
         if isinstance(table.source, DatabaseTable):
-            if not is_stored(connection, table.source):
-                raise DataChanged(f"table {table.name!r} is a view, or has generated columns")
-            require_columns(table, database_types(connection, _files(table)))
+            require_types(table, stored_misfits(connection, table))
         else:
             require_types(table)
         if table.single and table.unit is not None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dpquery.arrow import arrow_type, table_of
 from dpquery.engine.duckdb.connection import lock, quoted, start, text, waited
-from dpquery.engine.duckdb.schema import database_types, duckdb_name
+from dpquery.engine.duckdb.schema import database_schema, duckdb_name
 from dpquery.errors import Diagnostic, PolicyInvalid, ScanFailed, internal
 from dpquery.ir import Above, Scalar, decimal
 from dpquery.policy.model import Files, Policy, Table
@@ -172,7 +172,7 @@ class PublicEngine:
             raise _unfit(policy, f"{what} does not tell the rows of {table.name} apart")
         self._relations[table.name] = relation
         declared = {column.name: column.type for column in table.columns.values()}
-        found = database_types(self._connection, relation)
+        found = database_schema(self._connection, relation).types
         types = {name: declared.get(name, type_) for name, type_ in found.items()}
         self._types[table.name] = {
             name: decimal(type_.scale) if type_.kind is Kind.DECIMAL else type_

@@ -14,7 +14,6 @@ from dpquery.engine.files import (
     DataChanged,
     Fingerprint,
     State,
-    about_size,
     require_types,
     require_unchanged,
     state_of,
@@ -77,10 +76,6 @@ class PythonEngine:
         for table in tables:  # what could not be read is no first state
             self._watch(table, before[table.name], receipt)
         return Exact(sums, scan.cells, totals, PythonFound(found))
-
-    def about_size(self, scan: Scan) -> int:
-        """Give roughly how many bytes of files a scan reads."""
-        return about_size([self._tables[name] for name in _names(scan)])
 
     def describe(self, scan: Scan) -> str:
         """Say that rows are counted one by one."""

@@ -1,0 +1,66 @@
+"""A policy that does not fit its files is told when a session opens, before any charge.
+
+What is compared is names and types of columns: a public fact of the data owner's files, which
+no row decides. Neighbouring data are in files of the same schema, so that sessions over both
+open, or both do not, with the same words. Counts and statistics, which stand in the same
+footers, are not looked at (I1).
+"""
+
+from __future__ import annotations
+
+from dpquery.engine.base import FaultLog, noted
+from dpquery.engine.files import DataChanged
+from dpquery.errors import Diagnostic, PolicyInvalid
+from dpquery.policy.fit import Misfit, file_misfits
+from dpquery.policy.model import DatabaseTable, Policy, Table
+
+__all__ = ["misfits_of", "require_fit"]
+
+
+def misfits_of(table: Table) -> list[Misfit]:
+    """Return how the schema of a private table differs from the policy, for the owner."""
+    if isinstance(table.source, DatabaseTable):
+        from dpquery.engine.duckdb.schema import misfits_in_file
+
+        return misfits_in_file(table)
+    return file_misfits(table)
+
+
+def require_fit(policy: Policy, log: FaultLog) -> None:
+    """Hold the schemas of all private tables against the policy.
+
+    Raises:
+        PolicyInvalid: DPQ612 a table differs. Which one is said, and of one's own files how.
+    """
+    for table in policy.tables.values():
+        misfits = [] if table.public else misfits_of(table)
+        told = [
+            one.text if one.column is None else f"{one.column}: {one.text}" for one in misfits
+        ]
+        if told and policy.published:
+            noted(log, DataChanged(f"{table.name}: {'; '.join(told)}"))
+            raise _unfit(table, policy)
+        if told:
+            raise _unfit_own(table, told)
+
+
+def _unfit(table: Table, policy: Policy) -> PolicyInvalid:
+    """Refuse in words that are the same whatever differs."""
+    diagnostic = Diagnostic(
+        "DPQ612",
+        f"the files of the table {table.name} do not hold what the policy says",
+        why=("its queries would be charged and then fail, so no session is opened.",),
+        remedy=(f"dpquery policy check {policy.name}", "tells the data owner what differs"),
+    )
+    return PolicyInvalid(diagnostic, policy.name)
+
+
+def _unfit_own(table: Table, told: list[str]) -> PolicyInvalid:
+    """Refuse one's own files, of which the first one's schema has become the policy."""
+    diagnostic = Diagnostic(
+        "DPQ612",
+        f"the files of the table {table.name} do not have the same columns",
+        why=("the first file says which columns there are, and of what type.", *told[:8]),
+        remedy=("leave out the files that differ, or write them with the same columns",),
+    )
+    return PolicyInvalid(diagnostic)

@@ -1,0 +1,88 @@
+"""Whether files have the columns that a policy declares: names and types, no row.
+
+The schema of its files is a public fact that the data owner answers for, as the policy is. What
+differs is told in words for the owner; analysts hear only that something does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpquery.policy.columns import ascii_folded
+from dpquery.policy.model import Files, Table
+from dpquery.policy.schema import Schema, read_schema, widens
+from dpquery.policy.unfit import Unfit, written
+from dpquery.types import INTEGER, TEXT, Type
+
+__all__ = ["Misfit", "compare", "file_misfits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """What every query of a table, or of one of its columns, would fail by."""
+
+    column: str | None
+    text: str
+
+
+def file_misfits(table: Table, read: Callable[[Path], Schema] = read_schema) -> list[Misfit]:
+    """Return how the files of a table differ from the policy: of each column, the first one."""
+    found: dict[str | None, Misfit] = {}
+    for path in table.source.paths if isinstance(table.source, Files) else ():
+        try:
+            schema = read(path)
+        except Unfit:
+            misfits = [Misfit(None, f"{path.name} {_unread(path)}")]
+        else:
+            misfits = compare(table, schema, path.name, path)
+        for misfit in misfits:
+            found.setdefault(misfit.column, misfit)
+    return list(found.values())
+
+
+def _unread(path: Path) -> str:
+    """Say why a file has no schema."""
+    try:
+        with path.open("rb"):
+            return "is not readable as Parquet"
+    except FileNotFoundError:
+        return "is not there"
+    except OSError:
+        return "may not be read"
+
+
+def compare(table: Table, schema: Schema, place: str, path: Path | None = None) -> list[Misfit]:
+    """Return how a schema differs from what the policy declares of a table.
+
+    Args:
+        table: what is declared.
+        schema: what is there.
+        place: what has the schema, for the words.
+        path: the file, if folders on the way to it may be named after a column.
+    """
+    wanted = {name: column.type for name, column in table.columns.items()}
+    if table.unit is not None:
+        held = INTEGER if schema.types.get(table.unit) == INTEGER else TEXT
+        wanted[table.unit] = table.unit_type or held
+    return [
+        Misfit(name, f"{place} {differs}")
+        for name, type_ in wanted.items()
+        if (differs := _differs(name, type_, schema, path)) is not None
+    ]
+
+
+def _differs(name: str, declared: Type, schema: Schema, path: Path | None) -> str | None:
+    actual = schema.types.get(name)
+    if actual is not None and widens(actual, declared):
+        return None
+    if name in schema.written:
+        twice = "; it has others of that name but for case" if name in schema.alike else ""
+        return f"has {schema.written[name]}, declared is {declared}{twice}"
+    near = [one for one in schema.written if ascii_folded(one) == ascii_folded(name)]
+    if near:
+        return f"has no such column, but {written(near[0])}: write it as it is there"
+    if path is not None and any(part.startswith(f"{name}=") for part in path.parts[:-1]):
+        return "has no such column: names of folders are not read, so write it into the files"
+    return "has no such column"
