@@ -24,7 +24,7 @@ def test_the_line_fits_the_screen(what: str, columns: int, seconds: float):
 
 def test_the_line_shows_a_sign_that_turns_and_the_time():
     assert line("reading staff", 75.0, 80) == "reading staff  ⠴ 1:15"
-    assert len({line("", passed / 5 + 0.01, 80)[0] for passed in range(10)}) == 10
+    assert len({line("", passed / 5 + 0.01, 80)[2] for passed in range(10)}) == 10
 
 
 class Screen(io.StringIO):

@@ -189,7 +189,7 @@ def test_what_cannot_be_read_is_a_fault_without_the_readers_words(
     found: Callable[..., Found], tmp_path: Path
 ) -> None:
     (tmp_path / "t.parquet").write_text("not Parquet")
-    assert found(private("")) == [("fault", None, "a file cannot be read")]
+    assert found(private("")) == [("fault", None, "t.parquet is not readable as Parquet")]
     (tmp_path / "r.csv").write_text("region\nn\n")
     public = '[tables.r]\npath = "r.csv"\npublic = true\nunique = ["zone"]\n'
     assert found(public) == [("fault", "zone", "r.csv has no such column")]

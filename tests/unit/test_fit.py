@@ -1,0 +1,273 @@
+"""A policy that does not fit its files is told when a session opens, and nothing is charged."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpquery
+from dpquery.errors import PolicyInvalid, QueryRefused, ScanFailed
+from dpquery.shell.main import main
+
+POLICY = """\
+[budget]
+epsilon = 1
+[tables.people]
+{source}
+privacy_unit_column = "id"
+[tables.people.columns]
+id = {{ type = "integer" }}
+age = {{ type = "integer", bounds = [0, 99] }}
+name = {{ type = "text", keys = ["ann", "bob"] }}
+"""
+PARQUET = 'path = "people/**/*.parquet"'
+STORED = 'database = "people.duckdb"\ntable = "people"'
+ROWS = pa.table({"id": [1, 2], "age": [30, 40], "name": ["ann", "bob"]})
+COUNT = "SELECT DP_COUNT(*, eps=0.5) FROM people"
+Making = Callable[[Path], object]
+
+
+def files(**tables: pa.Table | bytes) -> Making:
+    """Make the files of a table, each under its name, `__` for a folder's bar."""
+
+    def make(place: Path) -> None:
+        for name, rows in tables.items():
+            path = place / "people" / f"{name.replace('__', '/')}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(rows) if isinstance(rows, bytes) else pq.write_table(rows, path)
+
+    return make
+
+
+def with_type(name: str, type_: pa.DataType) -> pa.Table:
+    at = ROWS.schema.get_field_index(name)
+    return ROWS.set_column(at, name, pa.array([None, None], type_))
+
+
+def in_folders(place: Path) -> None:
+    path = place / "people" / "age=30" / "a.parquet"
+    path.parent.mkdir(parents=True)
+    pq.write_table(ROWS.drop_columns(["age"]), path)
+
+
+def stored(*made: str) -> Making:
+    def make(place: Path) -> None:
+        with duckdb.connect(str(place / "people.duckdb")) as database:
+            for sql in made:
+                database.execute(sql)
+
+    return make
+
+
+def no_database(place: Path) -> None:
+    (place / "people.duckdb").write_bytes(b"something else" * 1000)
+
+
+COLUMNS = "id INTEGER, age INTEGER, name VARCHAR"
+MISFITS = {
+    "a column that no file has": (
+        PARQUET,
+        files(a=ROWS.drop_columns(["age"])),
+        "no such column",
+    ),
+    "a column that one file has not": (
+        PARQUET,
+        files(a=ROWS, b=ROWS.drop_columns(["name"])),
+        "b.parquet has no such column",
+    ),
+    "a type that does not widen": (
+        PARQUET,
+        files(a=with_type("age", pa.float64())),
+        "a.parquet has double, declared is integer",
+    ),
+    "a type without a name": (
+        PARQUET,
+        files(a=with_type("name", pa.binary())),
+        "a.parquet has binary, declared is text",
+    ),
+    "a unit of another type": (PARQUET, files(a=with_type("id", pa.float64())), "people.id"),
+    "another case": (PARQUET, files(a=ROWS.rename_columns(["id", "Age", "name"])), '"Age"'),
+    "two cases": (
+        PARQUET,
+        files(a=ROWS.append_column("AGE", ROWS["age"])),
+        "others of that name but for case",
+    ),
+    "a column of folders' names": (PARQUET, in_folders, "names of folders are not read"),
+    "no Parquet": (PARQUET, files(a=ROWS, b=b"id,age,name\n"), "b.parquet is not readable"),
+    "half a file": (PARQUET, files(a=b"PAR1" + b"\0" * 99), "a.parquet is not readable"),
+    "no DuckDB file": (STORED, no_database, "cannot be opened as a DuckDB file"),
+    "no table": (
+        STORED,
+        stored("CREATE TABLE others AS SELECT 1 AS id"),
+        "no table named people",
+    ),
+    "a view": (
+        STORED,
+        stored(f"CREATE TABLE held({COLUMNS})", "CREATE VIEW people AS FROM held"),
+        "a view named people",
+    ),
+    "another schema": (
+        STORED,
+        stored("CREATE SCHEMA hr", f"CREATE TABLE hr.people({COLUMNS})"),
+        "in the schema hr",
+    ),
+    "a generated column": (
+        STORED,
+        stored("CREATE TABLE people(id INTEGER, name VARCHAR, age INTEGER AS (id + 1))"),
+        "generated columns",
+    ),
+    "a stored type": (
+        STORED,
+        stored("CREATE TABLE people(id INTEGER, age HUGEINT, name VARCHAR)"),
+        "people has HUGEINT, declared is integer",
+    ),
+    "a stored ENUM": (
+        STORED,
+        stored("CREATE TABLE people(id INTEGER, age INTEGER, name ENUM('bob', 'ann'))"),
+        "declared is text",
+    ),
+    "no stored column": (
+        STORED,
+        stored("CREATE TABLE people(id INTEGER, age INTEGER)"),
+        "people has no such column",
+    ),
+}
+
+
+def written_policy(place: Path, source: str) -> Path:
+    place.mkdir(parents=True, exist_ok=True)
+    policy = place / "policy.toml"
+    policy.write_text(POLICY.format(source=source), "utf-8")
+    return policy
+
+
+@pytest.fixture(params=MISFITS)
+def misfit(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
+    source, make, detail = MISFITS[request.param]
+    policy = written_policy(tmp_path, source)
+    make(tmp_path)
+    return policy, detail
+
+
+def test_every_misfit_is_told_in_the_same_words_before_any_charge(misfit: tuple[Path, str]):
+    policy, detail = misfit
+    with pytest.raises(PolicyInvalid) as refused:
+        dpquery.connect(policy)
+    assert str(refused.value).replace(str(policy), "POLICY") == (
+        "policy[DPQ612]: the files of the table people do not hold what the policy says\n"
+        "   --> POLICY\n"
+        "   why: its queries would be charged and then fail, so no session is opened.\n"
+        "   try: dpquery policy check POLICY\n"
+        "        tells the data owner what differs"
+    )
+    assert not policy.with_name("policy.ledger").exists()
+    assert detail not in str(refused.value)
+
+
+def test_the_owner_is_told_what_differs(
+    misfit: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+):
+    policy, detail = misfit
+    with pytest.raises(PolicyInvalid):
+        dpquery.connect(policy)
+    (noted,) = policy.with_name("policy.ledger.faults").read_text("utf-8").splitlines()
+    fault = json.loads(noted)["fault"]
+    assert fault.startswith("DataChanged: people: ")
+    assert main(["policy", "check", str(policy)]) == 2
+    told = capsys.readouterr().out
+    assert re.search(r"^fault: people", told, re.MULTILINE)
+    assert detail in told
+    assert detail in fault or detail.startswith("people.")
+
+
+@pytest.mark.parametrize(
+    ("source", "make"),
+    [
+        (PARQUET, files(a=ROWS, deep__b=ROWS)),
+        (PARQUET, files(a=with_type("age", pa.int8()))),
+        (PARQUET, files(a=with_type("name", pa.dictionary(pa.int8(), pa.string())))),
+        (STORED, stored(f"CREATE TABLE people({COLUMNS}, more HUGEINT)")),
+        (STORED, stored("CREATE TABLE People(id TINYINT, age UINTEGER, name VARCHAR)")),
+    ],
+)
+def test_what_fits_is_opened_and_answered(
+    tmp_path: Path, source: str, make: Making, capsys: pytest.CaptureFixture[str]
+):
+    policy = written_policy(tmp_path, source)
+    make(tmp_path)
+    with dpquery.connect(policy) as session:
+        session.sql(COUNT)
+    assert main(["policy", "check", str(policy)]) == 0
+    assert "fault" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["parquet", "stored"])
+def test_opening_asking_and_refusing_are_the_same_on_neighbours(tmp_path: Path, kind: str):
+    """I1, I6: rows, counts and statistics may differ; what is told before a charge may not."""
+    worlds = {
+        "some": [(1, 30, "ann"), (2, 40, "bob")],
+        "more": [(1, 30, "ann"), (2, 40, "bob"), (3, None, None), (3, 99, "zoe")],
+        "none": [],
+    }
+    for fits in (True, False):
+        told = {
+            name: before_any_charge(tmp_path / str(fits) / name, kind, rows, fits)
+            for name, rows in worlds.items()
+        }
+        assert len({json.dumps(lines) for lines in told.values()}) == 1, told
+        assert any("DPQ612" in line for line in told["some"]) != fits
+
+
+def before_any_charge(
+    place: Path, kind: str, rows: list[tuple[object, ...]], fits: bool
+) -> list[str]:
+    """Return what is told on files of some rows until a charge would be made."""
+    schema = ROWS.schema if fits else ROWS.drop_columns(["name"]).schema
+    table = pa.table(
+        {
+            one.name: pa.array([row[at] for row in rows], one.type)
+            for at, one in enumerate(schema)
+        }
+    )
+    policy = written_policy(place, PARQUET if kind == "parquet" else STORED)
+    if kind == "parquet":
+        files(a=table)(place)
+    else:
+        with duckdb.connect(str(place / "people.duckdb")) as database:
+            database.register("given", table)
+            database.execute("CREATE TABLE people AS FROM given")
+    lines = []
+    try:
+        with dpquery.connect(policy) as session:
+            lines += [str(session.explain(COUNT)), str(session.describe("people"))]
+            for text in (COUNT.replace("0.5", "9"), COUNT.replace("people", "nobody")):
+                with pytest.raises(QueryRefused) as refused:
+                    session.sql(text)
+                lines.append(str(refused.value))
+    except PolicyInvalid as unfit:
+        lines.append(str(unfit))
+    return [line.replace(str(place), "PLACE") for line in lines]
+
+
+def test_a_file_that_changes_later_still_fails_the_scan(tmp_path: Path):
+    policy = written_policy(tmp_path, PARQUET)
+    files(a=ROWS)(tmp_path)
+    with dpquery.connect(policy) as session:
+        files(a=ROWS.drop_columns(["age"]))(tmp_path)
+        with pytest.raises(ScanFailed):
+            session.sql(COUNT)
+
+
+def test_of_ones_own_files_it_is_said_what_differs(tmp_path: Path):
+    files(a=ROWS, b=with_type("age", pa.string()))(tmp_path)
+    with pytest.raises(PolicyInvalid) as refused:
+        dpquery.connect({"people": str(tmp_path / "people/*.parquet")}, unit="id", epsilon=1)
+    assert refused.value.code == "DPQ612"
+    assert "age: b.parquet has string, declared is integer" in str(refused.value)
