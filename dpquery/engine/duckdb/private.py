@@ -19,7 +19,7 @@ from dpquery.engine.duckdb.ranges import DuckDBRanges
 from dpquery.engine.duckdb.render import Origin, Place
 from dpquery.engine.duckdb.reread import Reread
 from dpquery.engine.duckdb.scan import ScanSQL
-from dpquery.engine.duckdb.schema import database_types, is_stored
+from dpquery.engine.duckdb.schema import database_types, unplain_columns
 from dpquery.engine.files import (
     DataChanged,
     Fingerprint,
@@ -183,8 +183,8 @@ class DuckDBEngine:
         if self._verified.get(table.name) == state:
             return
         if isinstance(table.source, DatabaseTable):
-            if not is_stored(connection, table.source):
-                raise DataChanged(f"table {table.name!r} is a view, or has generated columns")
+            for name, why in unplain_columns(connection, table):
+                raise DataChanged(f"column {name!r} of table {table.name!r} {why}")
             require_columns(table, database_types(connection, _files(table)))
         else:
             require_types(table)

@@ -1,15 +1,21 @@
-"""DuckDB's names of types, read into the policy's types."""
+"""What the columns of a DuckDB file are: their types, and what they bring beside values.
+
+A collation goes with a column through every cast and function, and a column can be computed
+anew each time. Rows are told apart by values alone, so such columns are refused.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import duckdb
 
-from dpquery.policy.model import DatabaseTable
+from dpquery.engine.duckdb.connection import quoted
+from dpquery.policy.model import DatabaseTable, Table
 from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 
-__all__ = ["database_types", "duckdb_name", "is_stored"]
+__all__ = ["database_types", "duckdb_name", "unplain_columns"]
 
 _TYPES = {
     "TINYINT": INTEGER,
@@ -26,10 +32,13 @@ _TYPES = {
     "DATE": DATE,
     "TIMESTAMP": TIMESTAMP,
 }
-_MADE = """
-    SELECT sql FROM duckdb_tables()
+_STORED = """
+    SELECT column_name, is_generated, data_type FROM duckdb_columns()
+    JOIN duckdb_tables() USING (database_name, schema_name, table_name)
     WHERE database_name = ? AND schema_name = 'main' AND lower(table_name) = lower(?)
+    ORDER BY column_index
 """
+_PROBE = "SELECT sql FROM duckdb_tables() WHERE temporary AND table_name = 'probe'"
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
@@ -45,14 +54,45 @@ def database_types(connection: duckdb.DuckDBPyConnection, origin: str) -> dict[s
     return found
 
 
-def is_stored(connection: duckdb.DuckDBPyConnection, source: DatabaseTable) -> bool:
-    """Say whether a database holds all values of a table.
+def unplain_columns(
+    connection: duckdb.DuckDBPyConnection, table: Table
+) -> list[tuple[str, str]]:
+    """Return the columns of a stored table that are more than values, each with what it is.
 
-    A view, and a column that is generated, may give others each time: a scan that reads twice
-    would then weigh other rows than it counts.
+    Of those that the policy names, the unit among them; what is missing is not here. A view is
+    `*`: it may give other values each time, and a scan that reads twice would then weigh other
+    rows than it counts. The file is attached under its path.
     """
-    made = connection.execute(_MADE, [str(source.database), source.table]).fetchone()
-    return made is not None and "GENERATED ALWAYS AS" not in made[0].upper()
+    source = table.source
+    assert isinstance(source, DatabaseTable)  # noqa: S101 - the caller looked
+    rows = connection.execute(_STORED, [str(source.database), source.table]).fetchall()
+    if not rows:
+        return [("*", "is of a view, which computes it each time")]
+    named = {*table.columns, table.unit}
+    found = [(n, "is computed each time") for n, made, _ in rows if made and n in named]
+    texts = [n for n, made, shown in rows if shown == "VARCHAR" and not made and n in named]
+    origin = f"{quoted(str(source.database))}.main.{quoted(source.table)}"
+    return found + [(n, "has a collation") for n in _collated(connection, origin, texts)]
+
+
+def _collated(
+    connection: duckdb.DuckDBPyConnection, origin: str, names: Sequence[str]
+) -> list[str]:
+    """Return the texts that are not compared by their bytes alone.
+
+    DuckDB shows a collation nowhere but in the text of a table, where defaults and conditions
+    stand too: so it is asked for the text of an empty one that has the columns alone.
+    """
+    if not names:
+        return []
+    listed = ", ".join(f"{quoted(name)} AS c{number}" for number, name in enumerate(names))
+    try:
+        connection.execute(f"CREATE TEMP TABLE probe AS SELECT {listed} FROM {origin} LIMIT 0")
+        made = connection.execute(_PROBE).fetchone()
+    finally:
+        connection.execute("DROP TABLE IF EXISTS temp.probe")
+    written = "" if made is None else made[0].replace(")", ",")
+    return [name for i, name in enumerate(names) if f"c{i} VARCHAR," not in written]
 
 
 def duckdb_name(type_: Type) -> str:

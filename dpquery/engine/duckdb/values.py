@@ -117,7 +117,8 @@ class Values(ABC):
     def _number(self, expr: Expr) -> str:
         """Write a double in which NaN may stand for NULL, as it does inside arithmetic.
 
-        The sign of a zero in there decides about nothing but the sign of a zero. No operand is written twice, as `nullif` does it: texts would double at each level.
+        The sign of a zero in there decides about the sign of a zero alone. No operand is
+        written twice, as `nullif` does it: texts would double at each level.
         """
         match expr:
             case Negate(operand=operand):
@@ -238,6 +239,8 @@ def constant(value: int | Fraction | str | bool | date, type_: Type, domain: Int
     'CAST(3 AS BIGINT)'
     >>> constant(Fraction(1, 10), Type(Kind.DOUBLE), Interval.point(Fraction(1, 10)))
     "CAST('0.1' AS DOUBLE)"
+    >>> constant(Fraction(-1, 10**400), Type(Kind.DOUBLE), Interval.point(0))
+    "CAST('0.0' AS DOUBLE)"
     """
     match value:
         case bool():
@@ -249,7 +252,7 @@ def constant(value: int | Fraction | str | bool | date, type_: Type, domain: Int
         case date():
             return f"CAST({text(value.isoformat())} AS DATE)"
     if type_.kind is Kind.DOUBLE:
-        nearest = float(value) + 0.0  # that of a tiny negative number is -0.0
+        nearest = float(value) + 0.0  # of a tiny negative number it is -0.0
         return f"CAST({text(repr(nearest))} AS DOUBLE)"
     if type_.kind is Kind.DECIMAL:
         scaled = Fraction(value) * 10**type_.scale
