@@ -20,7 +20,7 @@ __all__ = ["misfits_of", "require_fit"]
 def misfits_of(table: Table) -> list[Misfit]:
     """Return how the schema of a private table differs from the policy, for the owner."""
     if isinstance(table.source, DatabaseTable):
-        from dpquery.engine.duckdb.schema import misfits_in_file
+        from dpquery.engine.duckdb.stored import misfits_in_file
 
         return misfits_in_file(table)
     return file_misfits(table)

@@ -169,7 +169,10 @@ class RowFunction:
     repeats: int = 1
     """How often its SQL holds the text of an argument."""
     keeps_nan: bool = False
-    """Whether NaN in gives NaN out, so that it may stand for NULL in between."""
+    """Whether NaN in gives NaN out, so that it may stand for NULL in between.
+
+    Then it must not tell zeros of either sign apart, but for the sign of the zero it gives.
+    """
     makes_nan: bool = False
     exact: bool = True
     """Whether every library gives the same last bit."""

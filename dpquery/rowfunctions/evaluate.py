@@ -1,8 +1,8 @@
 """What an expression means for one row: SQL's three-valued logic over exact values.
 
 None is NULL, and an operation on NULL is NULL. Integers and decimals are computed exactly;
-doubles as IEEE 754 says, but what is no number is NULL, and so is a division by zero. No
-expression raises (I12).
+doubles as IEEE 754 says, but what is no number is NULL, so is a division by zero, and no zero
+has a sign. No expression raises (I12).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dpquery.rowfunctions import named
 from dpquery.rowfunctions.base import Value
 from dpquery.types import DOUBLE, Kind, Type, ordinal
 
-__all__ = ["Row", "combined", "constant", "evaluate"]
+__all__ = ["Row", "combined", "constant", "evaluate", "settled"]
 
 Row = Mapping[tuple[int, str], Value]
 """Values by relation and name of their column."""
@@ -73,8 +73,17 @@ def combined(
 ) -> Value:
     """Give the value of a node whose operands have these values."""
     if isinstance(expr, Apply):
-        return _called(expr, operands)
-    return None if any(value is None for value in operands) else _applied(expr, operands)
+        return settled(_called(expr, operands))
+    if any(value is None for value in operands):
+        return None
+    return settled(_applied(expr, operands))
+
+
+def settled(value: Value) -> Value:
+    """Return a double in its one form: what is no number is NULL, and a zero has no sign."""
+    if not isinstance(value, float):
+        return value
+    return None if math.isnan(value) else value + 0.0
 
 
 def constant(value: Scalar | None, type_: Type) -> Value:
@@ -87,17 +96,16 @@ def constant(value: Scalar | None, type_: Type) -> Value:
     if isinstance(value, date):
         return ordinal(value)
     if type_.kind is Kind.DOUBLE and isinstance(value, int | Fraction):
-        return float(value)
+        return settled(float(value))
     return value
 
 
 def _called(expr: Apply, operands: list[Value]) -> Value:
-    """Apply a row function; what is no number is NULL."""
+    """Apply a row function."""
     function = named(expr.function)
     if function.strict and any(value is None for value in operands):
         return None
-    result = function.meaning(expr, *operands)
-    return None if isinstance(result, float) and math.isnan(result) else result
+    return function.meaning(expr, *operands)
 
 
 def _joined(conjunction: bool, truths: list[bool | None]) -> bool | None:
@@ -125,13 +133,8 @@ def _applied(
             return _COMPARE[comparison](first, others[0])
         case In():
             return first in others
-        case Arithmetic(operator=how, type=type_):
-            result = _computed(how, first, others[0])
-            return (
-                None
-                if type_ == DOUBLE and result is not None and math.isnan(result)
-                else result
-            )
+        case Arithmetic(operator=how):
+            return _computed(how, first, others[0])
 
 
 def _computed(how: Operator, left: Value, right: Value) -> Value:

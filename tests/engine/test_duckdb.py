@@ -9,8 +9,9 @@ import duckdb
 import pytest
 
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.connection import PINS
+from dpquery.engine.duckdb.connection import PINS, quoted, start
 from dpquery.engine.duckdb.private import DuckDBEngine
+from dpquery.engine.duckdb.schema import unplain_columns
 from dpquery.errors import ScanFailed
 from dpquery.policy.model import Bounds, Column, DatabaseTable, Table
 from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
@@ -178,3 +179,69 @@ def test_what_a_scan_holds_is_dropped_when_it_is_closed(tmp_path: Path):
                 exact.histogram(measure, 0, 0, 4, 1)
         assert held_tables(small) == 0
     small.engine.close()
+
+
+STORED = {
+    "x": ("VARCHAR", None),
+    "x COLLATE NOCASE": ("VARCHAR COLLATE NOCASE", "has a collation"),
+    "x COLLATE NOCASE.NOACCENT": ("VARCHAR COLLATE NOCASE.NOACCENT", "has a collation"),
+    "CHAR": ("CHAR(3)", None),
+    "a name for a type": ("spelled", None),
+    "a default, and a condition, that speak of one": (
+        "VARCHAR DEFAULT 'c0 VARCHAR COLLATE NOCASE' CHECK (x COLLATE NOCASE <> ',c1')",
+        None,
+    ),
+    "computed": ("VARCHAR GENERATED ALWAYS AS (lower('A'))", "is computed each time"),
+}
+"""What a column can be declared as beyond a type, and what is said of it."""
+
+
+@pytest.mark.parametrize("declared", STORED)
+@pytest.mark.parametrize("where", ["as a column", "as the unit", "not in the policy"])
+def test_stored_columns_are_values_and_nothing_more(
+    tmp_path: Path, declared: str, where: str
+) -> None:
+    written, why = STORED[declared]
+    path = tmp_path / "t.duckdb"
+    with duckdb.connect(path) as database:
+        database.execute("CREATE TYPE spelled AS VARCHAR")
+        database.execute(f'CREATE TABLE "T" (y VARCHAR, x {written})')
+        database.execute("INSERT INTO t(y) VALUES ('a'), ('A')")
+    columns = {"as a column": ["y", "x"], "as the unit": ["y"], "not in the policy": ["y"]}
+    unit = "x" if where == "as the unit" else "y"
+    listed = {name: Column(name, TEXT) for name in columns[where]}
+    table = Table("t", DatabaseTable(path, "t"), (), listed, unit, TEXT)
+    refused = why is not None and where != "not in the policy"
+    with start() as connection:
+        connection.execute(f"ATTACH '{path}' AS {quoted(str(path))} (READ_ONLY)")
+        found = unplain_columns(connection, table)
+        assert found == ([("x", why)] if refused else [])
+    small = World(table, DuckDBEngine(policy_of(table), FaultLog(None)))
+    if refused:
+        with pytest.raises(ScanFailed):
+            small.exact(ALL)
+    else:
+        small.exact(ALL)
+    small.engine.close()
+
+
+def test_a_collation_for_a_whole_database_is_one_of_its_columns(tmp_path: Path):
+    """What a setting made of a column stays with it; what compares is set here."""
+    path = tmp_path / "t.duckdb"
+    with duckdb.connect(path) as database:
+        database.execute("CREATE TABLE plain AS SELECT 'a' AS x")
+        database.execute("SET default_collation = 'NOCASE'")
+        database.execute("CREATE TABLE made AS SELECT 'a' AS x")
+        database.execute("CREATE TABLE declared (x VARCHAR)")
+        database.execute("CREATE VIEW seen AS FROM plain")
+    with start() as connection:
+        connection.execute(f"ATTACH '{path}' AS {quoted(str(path))} (READ_ONLY)")
+        said = {}
+        for name in ("plain", "made", "declared", "seen"):
+            source = DatabaseTable(path, name)
+            table = Table("t", source, (), {"x": Column("x", TEXT)}, "x", TEXT)
+            said[name] = unplain_columns(connection, table)
+            same = f"SELECT 'A' = x FROM {quoted(str(path))}.{name}"
+            assert (True,) not in connection.execute(same).fetchall() or said[name]
+        assert said["plain"] == []
+        assert said["seen"] == [("*", "is of a view, which computes it each time")]

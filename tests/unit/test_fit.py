@@ -121,7 +121,17 @@ MISFITS = {
     "a generated column": (
         STORED,
         stored("CREATE TABLE people(id INTEGER, name VARCHAR, age INTEGER AS (id + 1))"),
-        "generated columns",
+        "is computed each time",
+    ),
+    "a collation": (
+        STORED,
+        stored("CREATE TABLE people(id INTEGER, age INTEGER, name VARCHAR COLLATE NOCASE)"),
+        "has a collation",
+    ),
+    "a collation of the unit": (
+        STORED,
+        stored("CREATE TABLE people(id VARCHAR COLLATE NOCASE, age INTEGER, name VARCHAR)"),
+        "has a collation",
     ),
     "a stored type": (
         STORED,
@@ -194,6 +204,14 @@ def test_the_owner_is_told_what_differs(
         (PARQUET, files(a=with_type("age", pa.int8()))),
         (PARQUET, files(a=with_type("name", pa.dictionary(pa.int8(), pa.string())))),
         (STORED, stored(f"CREATE TABLE people({COLUMNS}, more HUGEINT)")),
+        (
+            STORED,
+            stored(
+                f"CREATE TABLE people({COLUMNS}, more VARCHAR COLLATE NOCASE)",
+                "CREATE VIEW broken AS SELECT * FROM people",
+                "ALTER TABLE people RENAME COLUMN more TO less",
+            ),
+        ),
         (STORED, stored("CREATE TABLE People(id TINYINT, age UINTEGER, name VARCHAR)")),
     ],
 )

@@ -169,15 +169,13 @@ def key_sql(rows: Values, key: Key) -> str:
 
 
 def value_sql(rows: Values, expr: Expr) -> str:
-    """Write a value that is told from others: moments as numbers, one zero of the two."""
+    """Write a value that is told from others: moments as numbers."""
     value = rows.value(expr)
     match expr.type.kind:
         case Kind.DATE:
             return f"({value} - {EPOCH_DAY})"
         case Kind.TIMESTAMP:
             return f"epoch_us({value})"
-        case Kind.DOUBLE:
-            return f"({value} + 0e0)"
         case _:
             return value
 

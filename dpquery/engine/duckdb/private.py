@@ -19,7 +19,7 @@ from dpquery.engine.duckdb.ranges import DuckDBRanges
 from dpquery.engine.duckdb.render import Origin, Place
 from dpquery.engine.duckdb.reread import Reread
 from dpquery.engine.duckdb.scan import ScanSQL
-from dpquery.engine.duckdb.schema import stored_misfits
+from dpquery.engine.duckdb.stored import stored_misfits
 from dpquery.engine.files import (
     DataChanged,
     Fingerprint,

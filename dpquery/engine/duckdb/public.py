@@ -16,6 +16,7 @@ import pyarrow as pa
 from dpquery.arrow import arrow_type, table_of
 from dpquery.engine.duckdb.connection import lock, quoted, start, text, waited
 from dpquery.engine.duckdb.schema import database_schema, duckdb_name
+from dpquery.engine.duckdb.values import NAN, cast, settled
 from dpquery.errors import Diagnostic, PolicyInvalid, ScanFailed, internal
 from dpquery.ir import Above, Scalar, decimal
 from dpquery.policy.model import Files, Policy, Table
@@ -85,7 +86,7 @@ class PublicEngine:
         return tuple(Fraction(value) if exact else value for (value,) in rows)
 
     def rows(self, table: str) -> pa.Table:
-        """Give the columns of a public table that a policy's types can name; NaN is NULL."""
+        """Give the columns of a public table that a policy's types can name, as rows are."""
         columns = [
             f"{_plain(quoted(name), type_)} AS {quoted(name)}"
             for name, type_ in self._types[table].items()
@@ -191,9 +192,9 @@ class PublicEngine:
 
 
 def _plain(name: str, type_: Type) -> str:
-    """Write a public value as private ones are held: in 64 bits, and NaN as NULL."""
+    """Write a public value as private ones are held: in 64 bits, doubles in their one form."""
     if type_.kind is Kind.DOUBLE:
-        return f"nullif(CAST({name} AS DOUBLE), CAST('nan' AS DOUBLE))"
+        return f"nullif({settled(cast(name, 'DOUBLE'))}, {NAN})"
     if type_.kind is Kind.TEXT:
         return f"CASE WHEN length({name}) <= {LONGEST} THEN {name} END"
     return f"CAST({name} AS BIGINT)" if type_.kind is Kind.INTEGER else name

@@ -3,7 +3,8 @@
 The owner of a row is the column u. A column that a relation gives is named by the number of
 the relation and a name, so that nothing an analyst writes is ever a name here. Only columns in
 use are written. What is computed per unit does not depend on the order of rows: integers,
-decimals and codes are added up, ties are broken by every column in use, and a zero has no sign.
+decimals and codes are added up, and ties are broken by every column in use: as equal values are
+the same bytes (`values.py`), they are left between rows that nothing can tell apart.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from dpquery.engine.duckdb.codes import code_sql
 from dpquery.engine.duckdb.connection import quoted
 from dpquery.engine.duckdb.render import Place, Rows
-from dpquery.engine.duckdb.values import Values, cast, storage
+from dpquery.engine.duckdb.values import Values, cast, settled, storage
 from dpquery.ir import ColumnRef, Expr, Filter, Relation, TableScan, grid_step
 from dpquery.relations import (
     Aggregate,
@@ -34,7 +35,7 @@ from dpquery.relations import (
     only_table,
     tables_of,
 )
-from dpquery.types import Kind, Type
+from dpquery.types import Kind
 
 __all__ = ["Nested"]
 
@@ -45,7 +46,6 @@ _PLACED = frozenset(
     }
 )
 """Windows in which a row's place counts."""
-ZERO = "CAST('0.0' AS DOUBLE)"
 
 
 @dataclass
@@ -109,14 +109,13 @@ class Nested(Values):
         return ", ".join([*owner, *columns]) or "1 AS one"
 
     def _table(self, relation: Relation) -> str:
-        """Write a table's rows; that a zero has no sign is seen to here."""
+        """Write a table's rows."""
         scan = only_table(relation)
         assert isinstance(scan, TableScan)  # noqa: S101 - the caller looked
         place = self.places[scan.table]
         rows = Rows(place)
         columns = [
-            f"{_settled(rows.value(ref), ref.type)} AS {column_name(ref)}"
-            for ref in self._columns(scan.number)
+            f"{rows.value(ref)} AS {column_name(ref)}" for ref in self._columns(scan.number)
         ]
         if place.table.unit is not None:
             columns.insert(0, f"{place.unit} AS u")
@@ -137,7 +136,7 @@ class Nested(Values):
         return cast(value, storage(ref.type, ref.domain)) if exact else value
 
     def _public(self, join: PublicJoin) -> str:
-        """Write a join with a public table: NaN is NULL there, as everywhere."""
+        """Write a join with a public table, whose doubles came in their one form."""
         given = self._columns(join.number)
         columns = ", ".join(f"{quoted(ref.name)} AS {column_name(ref)}" for ref in given)
         public = f"SELECT {columns or '1 AS one'} FROM {self.publics[join.table]}"
@@ -198,10 +197,10 @@ class Nested(Values):
         keys = {key.name: key.expr for key in node.keys}
         aggregates = {one.name: one for one in node.aggregates}
         columns, groups = ["u"], ["u"]
-        groups += [_settled(self.value(expr), expr.type) for expr in keys.values()]
+        groups += [self.value(expr) for expr in keys.values()]
         for ref in self._columns(node.number):
             if ref.name in keys:
-                value = _settled(self._stored_as(keys[ref.name], ref), ref.type)
+                value = self._stored_as(keys[ref.name], ref)
             else:
                 value = self._aggregate(aggregates[ref.name])
             columns.append(f"{value} AS {column_name(ref)}")
@@ -220,8 +219,7 @@ class Nested(Values):
             case Aggregate.SUM | Aggregate.AVG:
                 return self._sum(one, value, kept + over)
             case _:
-                found = f"{one.function}({value}){kept}{over}"
-                return _settled(found, one.type)
+                return f"{one.function}({value}){kept}{over}"
 
     def _sum(self, one: UnitAggregate, value: str, rest: str) -> str:
         """Write a sum, or a mean as one division of it; of doubles, over codes."""
@@ -237,7 +235,7 @@ class Nested(Values):
             number = f"({number} {back} CAST('{step!r}' AS DOUBLE))"
         if one.function is Aggregate.AVG:
             number = f"({number} / count({value}){rest})"
-        return number
+        return settled(number)
 
     def _windowed(self, node: Windowed) -> str:
         """Write rows with their windows.
@@ -257,11 +255,8 @@ class Nested(Values):
         return f"SELECT * EXCLUDE ({twins}){columns} FROM ({numbered})"
 
     def _window(self, node: Windowed, column: WindowColumn, twins: str) -> str:
-        parts = ", ".join(["u", *(_settled(self.value(e), e.type) for e in column.parts)])
-        order = [
-            f"{_settled(self.value(key.expr), key.expr.type)} {_direction(key)}"
-            for key in column.order
-        ]
+        parts = ", ".join(["u", *map(self.value, column.parts)])
+        order = [f"{self.value(key.expr)} {_direction(key)}" for key in column.order]
         name = column_name(ColumnRef(node.span, column.name, column.type, of=node.number))
         ranked = column.function in {WindowFunction.RANK, WindowFunction.DENSE_RANK}
         if column.aggregate is not None:
@@ -284,8 +279,3 @@ def column_name(ref: ColumnRef) -> str:
 def _direction(key: Sorted) -> str:
     nulls = "FIRST" if key.nulls_first else "LAST"
     return f"{'DESC' if key.descending else 'ASC'} NULLS {nulls}"
-
-
-def _settled(value: str, type_: Type) -> str:
-    """Write a double whose zero has no sign: which of two equal zeros stays is chance."""
-    return f"({value} + {ZERO})" if type_.kind is Kind.DOUBLE else value

@@ -1,7 +1,7 @@
 """Rows of one table as DuckDB's SQL: every name quoted, every value clamped.
 
 Each private column is forced into its policy domain before any expression sees it: NULL stays
-NULL, NaN becomes NULL, the rest is clamped.
+NULL, NaN becomes NULL, a zero loses its sign, the rest is clamped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from typing import Any
 
 from dpquery.engine.duckdb.connection import quoted
 from dpquery.engine.duckdb.schema import duckdb_name
-from dpquery.engine.duckdb.values import Values, cast, constant, literal, place_sql
+from dpquery.engine.duckdb.values import (
+    Values,
+    cast,
+    constant,
+    literal,
+    place_sql,
+    settled,
+)
 from dpquery.ir import ColumnRef, Compare, Expr, Filter, Literal, Relation, TableScan
 from dpquery.policy.model import Column, Table
 from dpquery.rowfunctions.ranges import conjuncts
@@ -147,11 +154,12 @@ def clamped(column: Column) -> str:
             return name
         case Kind.DOUBLE:
             raw = cast(name, "DOUBLE")
-            nan = f"WHEN {is_nan(column.name)} THEN NULL "
+            nan, inside = f"WHEN {is_nan(column.name)} THEN NULL ", settled(raw)
             if column.bounds is None:
-                return f"(CASE {nan}ELSE {raw} END)"
+                return f"(CASE {nan}ELSE {inside} END)"
         case _:
             raw, nan = cast(name, duckdb_name(column.type)), ""
+            inside = raw
     bounds = column.bounds
     if bounds is None and column.type.kind is not Kind.DECIMAL:
         return raw
@@ -161,7 +169,7 @@ def clamped(column: Column) -> str:
         for end in ((bounds.low, bounds.high) if bounds else _ends(column))
     )
     outside = f"WHEN {raw} < {low} THEN {low} WHEN {raw} > {high} THEN {high}"
-    return f"(CASE {nan}{outside} ELSE {raw} END)"
+    return f"(CASE {nan}{outside} ELSE {inside} END)"
 
 
 def _ends(column: Column) -> tuple[Fraction, Fraction]:

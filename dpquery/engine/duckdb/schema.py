@@ -1,19 +1,22 @@
-"""What a DuckDB file says of its tables: names of columns, and types as a policy has them."""
+"""What the columns of a DuckDB file are: their types, and what they bring beside values.
+
+A collation goes with a column through every cast and function, and a column can be computed
+anew each time. Rows are told apart by values alone, so such columns are refused.
+"""
 
 from __future__ import annotations
 
 import re
-from contextlib import closing
+from collections.abc import Sequence
 
 import duckdb
 
-from dpquery.engine.duckdb.connection import quoted, start, text
-from dpquery.policy.fit import Misfit, compare
+from dpquery.engine.duckdb.connection import quoted
 from dpquery.policy.model import DatabaseTable, Table
 from dpquery.policy.schema import Schema
 from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 
-__all__ = ["database_schema", "duckdb_name", "misfits_in_file", "stored_misfits"]
+__all__ = ["database_schema", "duckdb_name", "unplain_columns"]
 
 _TYPES = {
     "TINYINT": INTEGER,
@@ -30,17 +33,13 @@ _TYPES = {
     "DATE": DATE,
     "TIMESTAMP": TIMESTAMP,
 }
-_MADE = """
-    SELECT sql FROM duckdb_tables()
+_STORED = """
+    SELECT column_name, is_generated, data_type FROM duckdb_columns()
+    JOIN duckdb_tables() USING (database_name, schema_name, table_name)
     WHERE database_name = ? AND schema_name = 'main' AND lower(table_name) = lower(?)
+    ORDER BY column_index
 """
-_NAMED = """
-    SELECT 'table', schema_name FROM duckdb_tables()
-    WHERE database_name = $1 AND lower(table_name) = lower($2)
-    UNION ALL
-    SELECT 'view', schema_name FROM duckdb_views()
-    WHERE database_name = $1 AND lower(view_name) = lower($2)
-"""
+_PROBE = "SELECT sql FROM duckdb_tables() WHERE temporary AND table_name = 'probe'"
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
@@ -59,46 +58,45 @@ def _type(written: str) -> Type | None:
     return _TYPES.get(written)
 
 
-def stored_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]:
-    """Return how a table of an attached DuckDB file differs from the policy.
+def unplain_columns(
+    connection: duckdb.DuckDBPyConnection, table: Table
+) -> list[tuple[str, str]]:
+    """Return the columns of a stored table that are more than values, each with what it is.
 
-    A view, and a column that is generated, may give other values each time: a scan that reads
-    twice would then weigh other rows than it counts.
+    Of those that the policy names, the unit among them; what is missing is not here. A view is
+    `*`: it may give other values each time, and a scan that reads twice would then weigh other
+    rows than it counts. The file is attached under its path.
     """
     source = table.source
-    assert isinstance(source, DatabaseTable)  # noqa: S101 - other tables have files
-    made = connection.execute(_MADE, [str(source.database), source.table]).fetchone()
-    if made is None:
-        return [Misfit(None, f"{source.database.name} {_lacks(connection, source)}")]
-    if "GENERATED ALWAYS AS" in made[0].upper():
-        return [Misfit(None, f"{source.table} has generated columns: store their values")]
+    assert isinstance(source, DatabaseTable)  # noqa: S101 - the caller looked
+    rows = connection.execute(_STORED, [str(source.database), source.table]).fetchall()
+    if not rows:
+        return [("*", "is of a view, which computes it each time")]
+    named = {*table.columns, table.unit}
+    found = [(n, "is computed each time") for n, made, _ in rows if made and n in named]
+    texts = [n for n, made, shown in rows if shown == "VARCHAR" and not made and n in named]
     origin = f"{quoted(str(source.database))}.main.{quoted(source.table)}"
-    return compare(table, database_schema(connection, origin), source.table)
+    return found + [(n, "has a collation") for n in _collated(connection, origin, texts)]
 
 
-def _lacks(connection: duckdb.DuckDBPyConnection, source: DatabaseTable) -> str:
-    """Say what a database has in the place of a table."""
-    asked = [str(source.database), source.table.rpartition(".")[2]]
-    found = connection.execute(_NAMED, asked).fetchall()
-    for kind, schema in found:
-        if kind == "view":
-            return f"has a view named {source.table}: store its rows in a table"
-        return f"has {source.table} in the schema {schema}, and only main is read"
-    return f"has no table named {source.table}"
+def _collated(
+    connection: duckdb.DuckDBPyConnection, origin: str, names: Sequence[str]
+) -> list[str]:
+    """Return the texts that are not compared by their bytes alone.
 
-
-def misfits_in_file(table: Table) -> list[Misfit]:
-    """Return how a table in a DuckDB file differs from the policy; its catalogue is read."""
-    source = table.source
-    assert isinstance(source, DatabaseTable)  # noqa: S101 - other tables have files
-    database = str(source.database)
-    with closing(start()) as connection:
-        try:
-            connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
-            return stored_misfits(connection, table)
-        except duckdb.Error:
-            why = "cannot be opened as a DuckDB file; or another program writes to it"
-            return [Misfit(None, f"{source.database.name} {why}")]
+    DuckDB shows a collation nowhere but in the text of a table, where defaults and conditions
+    stand too: so it is asked for the text of an empty one that has the columns alone.
+    """
+    if not names:
+        return []
+    listed = ", ".join(f"{quoted(name)} AS c{number}" for number, name in enumerate(names))
+    try:
+        connection.execute(f"CREATE TEMP TABLE probe AS SELECT {listed} FROM {origin} LIMIT 0")
+        made = connection.execute(_PROBE).fetchone()
+    finally:
+        connection.execute("DROP TABLE IF EXISTS temp.probe")
+    written = "" if made is None else made[0].replace(")", ",")
+    return [name for i, name in enumerate(names) if f"c{i} VARCHAR," not in written]
 
 
 def duckdb_name(type_: Type) -> str:

@@ -3,6 +3,10 @@
 Every literal is printed anew and every number stands in a storage that holds it, so that no
 default of DuckDB decides anything; the Python engine is written against the same meaning, and
 both give the same integers.
+
+A double has one form: NaN is NULL, and a zero has no sign. Every text that `Values.value` gives
+has it, columns and literals do too. So values that compare equal are the same bytes, and
+nothing that keeps one of two equal rows can decide what a function makes of them.
 """
 
 from __future__ import annotations
@@ -42,10 +46,12 @@ __all__ = [
     "constant",
     "literal",
     "place_sql",
+    "settled",
     "storage",
 ]
 
 NAN = "CAST('nan' AS DOUBLE)"
+ZERO = "CAST('0.0' AS DOUBLE)"
 SHORT_DIGITS = 18
 """Decimals of so many digits are held in 64 bits."""
 _EXACT = frozenset({Kind.INTEGER, Kind.DECIMAL})
@@ -74,9 +80,10 @@ class Values(ABC):
             case Widen():
                 return self._widened(expr)
             case Negate() | Arithmetic() | Apply() if _may_be_nan(expr):
-                return f"nullif({self._number(expr)}, {NAN})"
+                return f"nullif({settled(self._number(expr))}, {NAN})"
             case Apply():
-                return self._applied(expr)
+                made = self._applied(expr)
+                return settled(made) if _may_make_zero(expr) else made
             case Negate():
                 return self._negated(expr)
             case Arithmetic():
@@ -110,7 +117,8 @@ class Values(ABC):
     def _number(self, expr: Expr) -> str:
         """Write a double in which NaN may stand for NULL, as it does inside arithmetic.
 
-        No operand is written twice, as `nullif` does it: texts would double at each level.
+        The sign of a zero in there decides about the sign of a zero alone. No operand is
+        written twice, as `nullif` does it: texts would double at each level.
         """
         match expr:
             case Negate(operand=operand):
@@ -192,6 +200,20 @@ def _may_be_nan(expr: Negate | Arithmetic | Apply) -> bool:
     return function.makes_nan or function.keeps_nan
 
 
+def _may_make_zero(expr: Apply) -> bool:
+    """Whether a function computes a double, rather than choose among its arguments."""
+    return expr.type.kind is Kind.DOUBLE and not named(expr.function).chosen(expr)
+
+
+def settled(number: str) -> str:
+    """Write a double whose zero has no sign: it is the other zero that a sum with it changes.
+
+    >>> settled("x")
+    "(x + CAST('0.0' AS DOUBLE))"
+    """
+    return f"({number} + {ZERO})"
+
+
 def _held(expr: Expr) -> str:
     return storage(expr.type, expr.domain)
 
@@ -217,6 +239,8 @@ def constant(value: int | Fraction | str | bool | date, type_: Type, domain: Int
     'CAST(3 AS BIGINT)'
     >>> constant(Fraction(1, 10), Type(Kind.DOUBLE), Interval.point(Fraction(1, 10)))
     "CAST('0.1' AS DOUBLE)"
+    >>> constant(Fraction(-1, 10**400), Type(Kind.DOUBLE), Interval.point(0))
+    "CAST('0.0' AS DOUBLE)"
     """
     match value:
         case bool():
@@ -228,7 +252,8 @@ def constant(value: int | Fraction | str | bool | date, type_: Type, domain: Int
         case date():
             return f"CAST({text(value.isoformat())} AS DATE)"
     if type_.kind is Kind.DOUBLE:
-        return f"CAST({text(repr(float(value)))} AS DOUBLE)"
+        nearest = float(value) + 0.0  # of a tiny negative number it is -0.0
+        return f"CAST({text(repr(nearest))} AS DOUBLE)"
     if type_.kind is Kind.DECIMAL:
         scaled = Fraction(value) * 10**type_.scale
         return cast(

@@ -33,7 +33,7 @@ from dpquery.relations import (
     numbers,
 )
 from dpquery.rowfunctions.base import Value
-from dpquery.rowfunctions.evaluate import Row, evaluate
+from dpquery.rowfunctions.evaluate import Row, evaluate, settled
 from dpquery.types import Kind
 
 __all__ = ["Relations"]
@@ -86,8 +86,7 @@ class Relations:
         for unit, row in read_rows(table, list(dict.fromkeys(names))):
             owner = next(rows) if table.unit is None else unit
             if owner is not None:
-                values = {(scan.number, name): _settled(v) for name, v in row.items()}
-                owned.append((owner, values))
+                owned.append((owner, {(scan.number, name): v for name, v in row.items()}))
         return owned if scan.part is None else _first_parts(scan.part, scan.kept, owned)
 
     def _public(self, join: PublicJoin) -> Iterator[Owned]:
@@ -204,15 +203,10 @@ def _projected(rows: Sequence[Owned], number: int, outputs: Sequence[Output]) ->
     ]
 
 
-def _settled(value: Value) -> Value:
-    """Give a zero of no sign; which of two equal zeros stays would be chance."""
-    return value + 0.0 if isinstance(value, float) else value
-
-
 def _per_unit(node: PerUnit, rows: Sequence[Owned]) -> Iterator[Owned]:
     groups: dict[tuple[Value, ...], list[Row]] = {}
     for unit, row in rows:
-        keys = tuple(_settled(evaluate(key.expr, row)) for key in node.keys)
+        keys = tuple(evaluate(key.expr, row) for key in node.keys)
         groups.setdefault((unit, *keys), []).append(row)
     for (unit, *found), own in groups.items():
         made = {
@@ -237,7 +231,7 @@ def _aggregate(one: UnitAggregate, rows: Sequence[Row]) -> Value:
             return _sum(one, kept, values)
     if not values:
         return None
-    return _settled(_CHOICES[one.function](values))
+    return _CHOICES[one.function](values)
 
 
 _CHOICES: Mapping[Aggregate, Callable[[list[Value]], Value]] = {
@@ -258,7 +252,8 @@ def _sum(one: UnitAggregate, rows: Sequence[Row], values: Sequence[Value]) -> Va
         number = one.code.from_sum(sum(codes))
     if one.type.kind is not Kind.DOUBLE:
         return number
-    return float(number) / len(values) if one.function is Aggregate.AVG else float(number)
+    count = len(values) if one.function is Aggregate.AVG else 1
+    return settled(float(number) / count)
 
 
 def _window(
@@ -267,7 +262,7 @@ def _window(
     """Give a column's value for each row."""
     parts: dict[tuple[Value, ...], list[int]] = {}
     for number, (unit, row) in enumerate(rows):
-        part = (unit, *(_settled(evaluate(expr, row)) for expr in column.parts))
+        part = (unit, *(evaluate(expr, row) for expr in column.parts))
         parts.setdefault(part, []).append(number)
     found: list[Value] = [None] * len(rows)
     for places in parts.values():

@@ -1,12 +1,12 @@
 """Rows of Parquet files, each value forced into its policy domain before anything sees it.
 
 A date is held as its number of days, a timestamp as its number of microseconds: files can hold
-moments that Python's calendar cannot. A decimal is a `Fraction`; NULL is None, and so is NaN.
+moments that Python's calendar cannot. A decimal is a `Fraction`; NULL is None, and so is NaN;
+a zero has no sign.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from dpquery.engine.files import DataChanged
 from dpquery.policy.model import Column, DatabaseTable, Table
 from dpquery.rowfunctions.base import Value
-from dpquery.rowfunctions.evaluate import constant
+from dpquery.rowfunctions.evaluate import constant, settled
 from dpquery.types import Kind
 
 __all__ = ["plain_rows", "read_rows"]
@@ -62,7 +62,7 @@ def plain_rows(table: pa.Table) -> Iterator[Mapping[str, Value]]:
 
 
 def _exact(cell: Value) -> Value:
-    return Fraction(cell) if isinstance(cell, Decimal) else cell
+    return Fraction(cell) if isinstance(cell, Decimal) else settled(cell)
 
 
 def _plain(column: pa.ChunkedArray) -> list[Value]:
@@ -96,7 +96,7 @@ class _Clamp:
     def _typed(self, cell: Value) -> Value:
         match self._type.kind:
             case Kind.DOUBLE:
-                return None if math.isnan(cell) else float(cell)
+                return settled(float(cell))
             case Kind.DECIMAL:
                 return Fraction(cell)
             case Kind.TEXT:

@@ -142,8 +142,7 @@ class Totals:
         self, measure: CountValues | Candidates
     ) -> Iterator[tuple[Value, int | None, Value]]:
         for unit, group, row in self._met(measure.condition):
-            value = evaluate(measure.value, row)
-            yield unit, group, value + 0.0 if isinstance(value, float) else value
+            yield unit, group, evaluate(measure.value, row)
 
     def _kept(self, measure: CountValues | Candidates, pairs: Pairs) -> Pairs:
         if self._single:
