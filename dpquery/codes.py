@@ -302,6 +302,19 @@ that talks to it is not installed. Nothing was read and nothing is charged.
 > url = "postgresql://db.example.org/privacy"
 Run `pip install 'dpquery[postgres]'`.
 
+DPQ612 files that do not hold what the policy says
+A column that the policy declares is missing in a table's files, has a type that does not widen to
+the declared one, or is more than stored values. Each of its queries would fail, so no session is
+opened; nothing was read but names and types of columns, and nothing is charged.
+> age = { type = "integer" } for a file in which age is a text
+For the data owner: `dpquery policy check FILE` says what differs.
+
+DPQ613 files of a table format
+The path names files that Delta Lake, Iceberg, Hudi or DuckLake keep. They can hold rows that
+were deleted since: which rows count stands in a log beside them.
+> path = "lake/people/*.parquet" beside lake/people/_delta_log
+Write the current version of the table to a Parquet file, and name that one.
+
 DPQ701 the scan did not finish
 The database stopped while reading. Its message is kept back because it may quote rows. The
 charge stays, because part of the data has been read.

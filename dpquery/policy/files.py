@@ -9,11 +9,13 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 
+from dpquery.policy.formats import refuse_formats
 from dpquery.policy.unfit import Unfit, written
 
-__all__ = ["as_parquet", "find_file", "find_files", "stem", "unlinked"]
+__all__ = ["find_file", "find_files", "stem", "unlinked"]
 
 _PATTERN = frozenset("*?[]{}")
 
@@ -22,8 +24,10 @@ def find_files(paths: Sequence[str], directory: Path) -> tuple[Path, ...]:
     """Give the files behind some paths, each glob's in sorted order, links followed.
 
     Raises:
-        Unfit: DPQ601 a path names no file; DPQ607 a file is named twice.
+        Unfit: DPQ601 a path names no file; DPQ607 a file is named twice; DPQ613 a file is one
+            of a table format, whose deleted rows it can hold.
     """
+    refuse_formats(directory / _named(path) for path in paths)
     found = [file for path in paths for file in _matches(path, directory)]
     for file in found:
         _refuse_pattern(file)
@@ -54,9 +58,17 @@ def _matches(path: str, directory: Path) -> list[Path]:
         return [find_file(path, directory)]
     names = glob.glob(path, root_dir=directory, recursive=True)
     files = sorted(file for name in names if (file := directory / name).is_file())
+    refuse_formats(files)
     if not files:
         raise _missing(f"matches no file: {written(path)}", directory)
     return [file.resolve() for file in files]
+
+
+def _named(path: str) -> str:
+    """Give what a path names before its first wildcard: a file, or folders."""
+    parts = Path(path).parts
+    plain = list(takewhile(lambda part: not glob.has_magic(part), parts))
+    return str(Path(*plain))
 
 
 def find_file(path: str, directory: Path) -> Path:
@@ -88,16 +100,6 @@ def stem(path: str) -> str:
     if not glob.has_magic(path):
         return Path(path).stem
     return re.sub(r"\W+$", "", Path(re.split(r"[*?\[]", path)[0]).name)
-
-
-def as_parquet(name: str) -> str:
-    """Write what makes a Parquet file of a CSV file, with what is installed here.
-
-    >>> print(as_parquet("a.csv"))
-    python -c "import duckdb; duckdb.read_csv('a.csv').write_parquet('a.parquet')"
-    """
-    call = f"duckdb.read_csv({name!r}).write_parquet({Path(name).stem + '.parquet'!r})"
-    return f'python -c "import duckdb; {call}"'
 
 
 def unlinked(path: Path) -> Path:

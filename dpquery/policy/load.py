@@ -13,7 +13,8 @@ from dpquery.errors import listed, nearest
 from dpquery.policy.budgets import read_analysts, read_budget
 from dpquery.policy.columns import read_columns, read_unit, refuse_alike
 from dpquery.policy.document import Section, read_document
-from dpquery.policy.files import as_parquet, find_file, find_files
+from dpquery.policy.files import find_file, find_files
+from dpquery.policy.formats import as_parquet, is_database
 from dpquery.policy.ledgers import read_ledger
 from dpquery.policy.model import (
     DatabaseTable,
@@ -21,7 +22,7 @@ from dpquery.policy.model import (
     Policy,
     Table,
 )
-from dpquery.policy.unfit import Unfit, dotted
+from dpquery.policy.unfit import Unfit, dotted, toml_text
 from dpquery.policy.values import (
     read_count,
     read_flag,
@@ -148,6 +149,9 @@ def _source(section: Section, public: bool) -> tuple[Files | DatabaseTable, tupl
         lines = [file.name for file in files if file.suffix.lower() == ".csv"]
         if lines and not public:
             raise section.refuse("path", _private_csv(lines[0]))
+        databases = [text for text in written if is_database(Path(text))]
+        if databases:
+            raise section.refuse("path", _no_table(databases[0], public))
         return Files(files), written
     if given == {"database", "table"}:
         text = section.need("database", read_text)
@@ -169,6 +173,16 @@ def _private_csv(name: str) -> Unfit:
         "names a CSV file for a private table",
         "one line that cannot be read would stop the scan, and tell of that line.",
         as_parquet(name),
+        code="DPQ607",
+    )
+
+
+def _no_table(database: str, public: bool) -> Unfit:
+    keys = (f"database = {toml_text(database)}", 'table = "people"')
+    return Unfit(
+        f"names a DuckDB file: {toml_text(database)}",
+        "it can hold several tables, so that a path alone names none of them.",
+        *((as_parquet(database),) if public else keys),
         code="DPQ607",
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpquery.policy.columns import ascii_folded
-from dpquery.policy.files import as_parquet
+from dpquery.policy.formats import as_parquet, is_database
 from dpquery.policy.unfit import Unfit, written
 from dpquery.policy.values import DECIMAL_MAX, read_name
 from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
@@ -47,11 +47,17 @@ def read_schema(file: Path) -> Schema:
     try:
         fields = pq.read_schema(file)
     except (pa.ArrowException, OSError):
-        why = "tables are read from Parquet files."
-        remedy = as_parquet(file.name)
-        what = f"names a file that is not readable as Parquet: {written(str(file))}"
-        raise Unfit(what, why, remedy, code="DPQ601") from None
+        raise _unreadable(file) from None
     return schema_of(fields)
+
+
+def _unreadable(file: Path) -> Unfit:
+    what = f"names a file that is not readable as Parquet: {written(str(file))}"
+    remedy = [as_parquet(file.name)]
+    if is_database(file):
+        named = f'database = {written(file.name)} and table = "people"'
+        remedy = [*remedy, f"with the name of its table, or in a policy: {named}"]
+    return Unfit(what, "tables are read from Parquet files.", *remedy, code="DPQ601")
 
 
 def schema_of(fields: pa.Schema) -> Schema:

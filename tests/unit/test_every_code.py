@@ -102,6 +102,11 @@ def over_a_file_that_changes(place: Path, _: pytest.MonkeyPatch) -> object:
         return session.sql(COUNT)
 
 
+def over_files_of_a_table_format(place: Path, _: pytest.MonkeyPatch) -> object:
+    (place / "_delta_log").mkdir()
+    return ask(place)
+
+
 def interrupted_above(place: Path, monkeypatch: pytest.MonkeyPatch) -> object:
     with dpquery.connect(place / "policy.toml") as session:
         monkeypatch.setattr(public, "_Registered", Interrupted)
@@ -185,6 +190,11 @@ DOINGS: dict[str, tuple[Doing, str]] = {
     "DPQ608": (asking(COUNT, analyst="eve"), "eve"),
     "DPQ609": (over_other_units, "staff was by person_id, and is by age now"),
     "DPQ611": (without_a_driver, "not installed: psycopg"),
+    "DPQ612": (
+        with_change('remote = { type = "boolean" }', 'remote = { type = "date" }'),
+        "the files of the table staff do not hold what the policy says",
+    ),
+    "DPQ613": (over_files_of_a_table_format, "names files of a Delta Lake table"),
     "DPQ610": (with_too_large_a_grant, "could then spend 4, and the total is 2"),
     "DPQ701": (over_a_file_that_changes, "the scan did not finish"),
     "DPQ702": (interrupted_above, "could not be finished"),
