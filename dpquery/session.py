@@ -28,13 +28,14 @@ from dpquery.budget.standing import Standing
 from dpquery.builder import Query
 from dpquery.ceilings import Ceiling
 from dpquery.engine import open_engine
-from dpquery.engine.base import Engine, FaultLog
+from dpquery.engine.base import Engine, FaultLog, uncharged
 from dpquery.engine.drift import watch_of
 from dpquery.engine.duckdb.public import PublicEngine
 from dpquery.engine.fit import require_fit
 from dpquery.errors import (
     Diagnostic,
     DPQueryError,
+    InternalError,
     QueryRefused,
     SyntaxRefused,
     unusable,
@@ -60,6 +61,7 @@ from dpquery.stream import Stream, Watch, count_of, watch
 from dpquery.types import Interval
 
 T = TypeVar("T")
+E = TypeVar("E", bound=DPQueryError)
 
 __all__ = ["Budget", "Session"]
 
@@ -119,7 +121,7 @@ class Session:
         """
         with self._usable():
             source = self._source(text)
-            aside = self._aside(source)
+            aside = self._uncharged(source, partial(self._aside, source))
             if aside is not None:
                 return self._free(aside)
             while True:
@@ -135,11 +137,16 @@ class Session:
         self, source: Source, *, anew: bool = False
     ) -> tuple[Plan, list[ReleasedTable] | None]:
         """Give the plan of a query, and what was drawn for it, if all of it was before."""
-        query = refreshed(source)
-        if anew or query is not None:
-            return replace(self._plan(query or source, nothing_kept), anew=True), None
-        repeats = repeats_of(self._policy, self._ledger, self._account, self._public)
-        return repeats.asked(self._plan(source), lambda: self._plan(source, nothing_kept))
+
+        def ask() -> tuple[Plan, list[ReleasedTable] | None]:
+            query = refreshed(source)
+            if anew or query is not None:
+                return replace(self._plan(query or source, nothing_kept), anew=True), None
+            repeats = repeats_of(self._policy, self._ledger, self._account, self._public)
+            plan, again = self._plan(source), partial(self._plan, source, nothing_kept)
+            return repeats.asked(plan, again)
+
+        return self._uncharged(source, ask)
 
     def _paid(self, plan: Plan, answer: Callable[[Receipt], T]) -> T:
         """Charge, then answer."""
@@ -305,39 +312,51 @@ class Session:
 
     def _aside(self, source: Source) -> pa.Table | None:
         """Answer EXPLAIN, SHOW and DESCRIBE, which ask no data; None for anything else."""
-        try:
-            match read_aside(source):
-                case Explain(query):
-                    return catalogue.lines("explanation", str(self._explain(query)))
-                case Describe(name, span):
-                    return catalogue.columns(catalogue.find_table(self._policy, name, span))
-                case Show(Subject.TABLES):
-                    return catalogue.tables(self._policy)
-                case Show(Subject.LEDGER):
-                    return self._charges()
-                case Show(Subject.BUDGET):
-                    return catalogue.budget(self._policy, self._standing)
-                case Show(Subject.FUNCTIONS):
-                    return catalogue.functions()
-        except QueryRefused as refusal:
-            raise self._told(refusal, source) from None
+        match read_aside(source):
+            case Explain(query):
+                return catalogue.lines("explanation", str(self._explain(query)))
+            case Describe(name, span):
+                return catalogue.columns(catalogue.find_table(self._policy, name, span))
+            case Show(Subject.TABLES):
+                return catalogue.tables(self._policy)
+            case Show(Subject.LEDGER):
+                return self._charges()
+            case Show(Subject.BUDGET):
+                return catalogue.budget(self._policy, self._standing)
+            case Show(Subject.FUNCTIONS):
+                return catalogue.functions()
         return None
 
     def _explain(self, source: Source) -> Explanation:
         plan, released = self._asked(source)
-        scans = [self._engine.describe(frontier.scan) for frontier in plan.frontiers]
-        standing = self._standing(plan.charge.touched)
-        return explain(plan, self._policy, scans, standing, answered=released is not None)
+
+        def said() -> Explanation:
+            scans = [self._engine.describe(frontier.scan) for frontier in plan.frontiers]
+            standing = self._standing(plan.charge.touched)
+            return explain(plan, self._policy, scans, standing, answered=released is not None)
+
+        return self._uncharged(source, said)
 
     def _plan(self, source: Source, kept: Kept | None = None) -> Plan:
-        """Take a text through the stages that look at no data."""
-        try:
+        """Take a text through the stages that look at no data, and read its SQL back."""
+
+        def stages() -> Plan:
             parsed = parse(source)
             bound = bind(parsed, self._policy, self._public)
             checked = check(bound, self._policy)
-            return make_plan(checked, self._policy, self._public, kept or self._kept)
-        except QueryRefused as refusal:
-            raise self._told(refusal, source) from None
+            plan = make_plan(checked, self._policy, self._public, kept or self._kept)
+            for scan in plan.charge.scans:
+                self._engine.rehearse(scan)
+            return plan
+
+        return self._uncharged(source, stages)
+
+    def _uncharged(self, source: Source, think: Callable[[], T]) -> T:
+        """Return what is computed before a charge, or raise in words, with the balance."""
+        try:
+            return uncharged(self._log, source, think)
+        except (QueryRefused, InternalError) as fault:
+            raise self._told(fault, source) from None
 
     def _kept(self, key: str) -> Interval | None:
         return self._ledger.bounds(self._account, key)
@@ -356,7 +375,7 @@ class Session:
         except DPQueryError:
             return kept
 
-    def _told(self, refusal: QueryRefused, source: Source) -> QueryRefused:
+    def _told(self, refusal: E, source: Source) -> E:
         """Add to a refusal the text it points into, and the balance."""
         refusal.source = source
         refusal.budget = f"unchanged; {self._balance()}"

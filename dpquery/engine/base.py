@@ -20,9 +20,17 @@ import pyarrow as pa
 
 from dpquery.budget.charge import Receipt
 from dpquery.engine.found import Found
-from dpquery.errors import Diagnostic, DPQueryError, ScanFailed, internal
+from dpquery.errors import (
+    Diagnostic,
+    DPQueryError,
+    InternalError,
+    ScanFailed,
+    SyntaxRefused,
+    internal,
+)
 from dpquery.ir import Candidates, GroupRequest, Histogram, Measure, Scalar, Scan
 from dpquery.mechanisms.exponential import Integers
+from dpquery.source import Source, Span
 
 __all__ = [
     "Engine",
@@ -33,6 +41,7 @@ __all__ = [
     "Ranges",
     "guarded",
     "noted",
+    "uncharged",
 ]
 
 T = TypeVar("T")
@@ -167,6 +176,14 @@ class Engine(Protocol):
         """Say what the engine would run for a scan; nothing is opened."""
         ...
 
+    def rehearse(self, scan: Scan) -> None:
+        """Hold what would be run for a scan against its tree, before it is charged.
+
+        Raises:
+            InternalError: DPQ901 opening it would fail.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of files and memory; closing twice is fine."""
         ...
@@ -205,6 +222,50 @@ def guarded(log: FaultLog, read: Callable[[], T]) -> T:
     except Exception as fault:  # noqa: BLE001 - no kind of fault may pass: its text can quote rows
         reference = noted(log, fault)
     raise ScanFailed(_failure(reference))
+
+
+def uncharged(log: FaultLog, source: Source, think: Callable[[], T]) -> T:
+    """Return what is computed before a charge; whatever it raises comes in words of our own.
+
+    This is the last line: what is known to fail is refused where it stands.
+
+    Raises:
+        SyntaxRefused: DPQ105 the statement recursed too far, or grew out of memory.
+        InternalError: DPQ901 anything that is no error of ours; nothing was charged.
+    """
+    try:
+        return think()
+    except DPQueryError:
+        raise
+    except (RecursionError, MemoryError):
+        reference = None
+    except Exception as fault:  # noqa: BLE001 - an analyst never sees a bare error
+        reference = noted(log, fault)
+    if reference is None:
+        raise SyntaxRefused(_too_deep(source))
+    raise InternalError(_mistake(reference))
+
+
+def _too_deep(source: Source) -> Diagnostic:
+    return Diagnostic(
+        "DPQ105",
+        "this statement is nested too deeply",
+        Span(0, len(source.text)),
+        "somewhere here",
+        ("planning it takes more memory or more levels than there are.",),
+        ("write the query with fewer levels, names of WITH included",),
+    )
+
+
+def _mistake(reference: str) -> Diagnostic:
+    return Diagnostic(
+        "DPQ901",
+        "the statement could not be planned",
+        why=("this is a mistake in dpquery, not in the query; nothing was read or charged.",),
+        remedy=(
+            f"report it with the query, and with reference {reference} of the owner's log",
+        ),
+    )
 
 
 def noted(log: FaultLog, fault: Exception) -> str:

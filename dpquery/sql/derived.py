@@ -6,7 +6,7 @@ unit among their keys, because rows of different units would else become one row
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
@@ -194,16 +194,17 @@ def _distinct(context: Context, select: exp.Select, found: Derived) -> Derived:
 
 def _grouped_by_columns(context: Context, found: Derived, span: Span) -> Derived:
     number = context.numbers()
-    outputs = [Output(f"x{i}", expr) for i, expr in enumerate(found.columns.values())]
-    columns = {
-        name: derived_ref(output, number)
-        for name, output in zip(found.columns, outputs, strict=True)
-    }
-    own = (
-        o.name for n, o in zip(found.columns, outputs, strict=True) if fold(n) in found.owners
-    )
-    relation = PerUnit(span, found.relation, number, tuple(outputs), (), frozenset(own))
+    keys = _keys(found.columns.values())
+    columns = {name: derived_ref(keys[expr], number) for name, expr in found.columns.items()}
+    own = (keys[e].name for name, e in found.columns.items() if fold(name) in found.owners)
+    outputs = tuple(keys.values())
+    relation = PerUnit(span, found.relation, number, outputs, (), frozenset(own))
     return Derived(relation, columns, found.owners, found.table)
+
+
+def _keys(exprs: Iterable[Expr]) -> dict[Expr, Output]:
+    """Give grouping expressions their names, each once however often it is written."""
+    return {expr: Output(f"x{i}", expr) for i, expr in enumerate(dict.fromkeys(exprs))}
 
 
 def _per_unit(context: Context, select: exp.Select, rows: Private) -> Derived:
@@ -216,9 +217,11 @@ def _per_unit(context: Context, select: exp.Select, rows: Private) -> Derived:
         refuse_group(context, first, nodes, base)
     number = context.numbers()
     keyed = [n for n in nodes if not _hidden_unit(scope, n)]
-    keys = [Output(f"x{i}", base.bind(node)) for i, node in enumerate(keyed)]
+    exprs = [base.bind(node) for node in keyed]
+    by_expr = _keys(exprs)
+    keys = list(by_expr.values())
     own = frozenset(
-        k.name for k, n in zip(keys, keyed, strict=True) if scope.owns(unwrapped(n))
+        by_expr[e].name for e, n in zip(exprs, keyed, strict=True) if scope.owns(unwrapped(n))
     )
     aggregates = Aggregates(context, base, rows.relation, number)
     bound = PerUnitRows(scope, context.spans, keys, aggregates, number)

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.connection import start
 from dpquery.engine.duckdb.private import DuckDBEngine, _files
 from dpquery.engine.duckdb.public import PublicEngine
 from dpquery.engine.duckdb.render import Origin, Place
@@ -196,7 +195,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
 def test_a_text_is_found_right(written: Written, text: str):
     sql = written.sql(text)
     for _, query in sql.queries():
-        Reread(start()).require(sql, query)
+        Reread().require(sql, query)
 
 
 @pytest.mark.parametrize(("text", "find", "put"), ROWS)
@@ -209,7 +208,7 @@ def test_rows_that_are_not_those_of_the_tree_are_refused(
     changed.__dict__["rows"] = rows
     for _, query in changed.queries():
         with pytest.raises(InternalError):
-            Reread(start()).require(changed, query)
+            Reread().require(changed, query)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +231,7 @@ def test_weights_by_the_table_count_all_its_rows(
     assert changed.table_rows != table
     for _, query in changed.queries():
         with pytest.raises(InternalError):
-            Reread(start()).require(changed, query)
+            Reread().require(changed, query)
 
 
 @pytest.mark.parametrize("text", [BY_TABLE, BY_PART])
@@ -242,7 +241,7 @@ def test_weights_by_the_table_count_no_rows_of_the_scan_instead(written: Written
         changed = query.replace(f"({sql.table_rows})", f"({sql.rows})")
         assert changed != query
         with pytest.raises(InternalError):
-            Reread(start()).require(sql, changed)
+            Reread().require(sql, changed)
 
 
 @pytest.mark.parametrize(("text", "find", "put"), SUMS)
@@ -254,7 +253,7 @@ def test_sums_that_read_or_do_more_are_refused(
         changed = re.sub(find, put, query, count=1)
         assert changed != query
         with pytest.raises(InternalError):
-            Reread(start()).require(sql, changed)
+            Reread().require(sql, changed)
 
 
 def test_another_trees_text_is_refused(written: Written):
@@ -265,13 +264,13 @@ def test_another_trees_text_is_refused(written: Written):
             mixed.__dict__["rows"] = written.sql(other).rows
             for _, query in mixed.queries():
                 with pytest.raises(InternalError):
-                    Reread(start()).require(mixed, query)
+                    Reread().require(mixed, query)
 
 
 def test_requests_of_histograms_are_read_back_too(written: Written):
     sql = written.sql(QUANTILE)
     (measure,) = (m for m in sql.scan.measures if isinstance(m, Histogram))
-    held, reread = sql.held(measure), Reread(start())
+    held, reread = sql.held(measure), Reread()
     reread.require(sql, held)
     asked = sql.ranges(measure, "held7", None, (0, 64, 2))
     reread.require(sql, asked, "held7")

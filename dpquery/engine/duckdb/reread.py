@@ -23,6 +23,7 @@ from typing import Any
 
 import duckdb
 
+from dpquery.engine.duckdb.connection import lock, start
 from dpquery.engine.duckdb.counted import column, plain
 from dpquery.engine.duckdb.parsed import Node, insist, parsed, require_expression, walk
 from dpquery.engine.duckdb.scan import ScanSQL
@@ -43,10 +44,14 @@ _ROWS: Node = {"type": "ROWS"}
 
 
 class Reread:
-    """Remembers which texts of an engine were found right."""
+    """Remembers which texts of an engine were found right.
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._connection = connection
+    It parses in an instance of its own, which holds no data and reads no file: texts are read
+    back before they are charged for.
+    """
+
+    def __init__(self) -> None:
+        self._parser: duckdb.DuckDBPyConnection | None = None
         self._right: set[tuple[Scan, str]] = set()
         self._last: tuple[Scan, str, Node] | None = None
         """The rows of the scan before: several queries of one scan come in turn."""
@@ -73,6 +78,19 @@ class Reread:
         if len(self._right) >= REMEMBERED:
             self._right.clear()
         self._right.add((sql.scan, query))
+
+    def close(self) -> None:
+        """Let go of the instance."""
+        if self._parser is not None:
+            self._parser.close()
+            self._parser = None
+
+    @property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        if self._parser is None:
+            self._parser = start()
+            lock(self._parser, [])
+        return self._parser
 
     def _rows_of(self, sql: ScanSQL) -> Node:
         """Give the rows of a scan as they are parsed, held against its tree."""

@@ -60,6 +60,9 @@ class PythonEngine:
         receipt.open(frontier, scan)
         return guarded(self._log, lambda: self._read(scan, receipt))
 
+    def rehearse(self, scan: Scan) -> None:
+        """Do nothing: no text is run."""
+
     def _read(self, scan: Scan, receipt: Receipt) -> Exact:
         tables = [self._tables[name] for name in _names(scan)]
         before = state_of(tables)

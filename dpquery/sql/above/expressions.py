@@ -71,6 +71,8 @@ class Expressions(ABC):
         self.aliases = aliases
         """What the SELECT list names, folded: the expression of each."""
         self._applied = Applied(self)
+        self._bound: dict[int, tuple[Value, exp.Expr]] = {}
+        """What was bound, by its node: operators look at their operands several times."""
         self._named: dict[str, Value] = {}
         self._naming: list[str] = []
         self._written_out = 0
@@ -125,7 +127,11 @@ class Expressions(ABC):
             SyntaxRefused: DPQ102 what values do not have, DPQ105 too large.
         """
         node = unwrapped(node)
-        return checked(self._value(node, self.spans.of(node)), self.spans.of(node))
+        if id(node) not in self._bound:
+            span = self.spans.of(node)
+            found = checked(self._value(node, span), span)
+            self._bound[id(node)] = found, node  # held, so that its number stays its own
+        return self._bound[id(node)][0]
 
     def truth(self, node: exp.Expr) -> Value:
         """Bind a condition; a number or a text is none, though the engine would make it one."""

@@ -1,0 +1,91 @@
+"""What goes wrong before the charge costs nothing, and comes in words of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dpquery
+from dpquery import session as stages
+from dpquery.engine.duckdb import reread
+from dpquery.engine.duckdb.relations import Nested
+from dpquery.errors import InternalError, SyntaxRefused
+from dpquery.session import Session
+from tests.samples import sample_policy
+
+COUNT = "SELECT DP_COUNT(*, eps=0.1) FROM staff"
+NESTED = "SELECT DP_COUNT(*, eps=0.1) FROM (SELECT DISTINCT person_id, region FROM visits)"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return sample_policy(tmp_path, 'epsilon = 2.0\n[ledger]\npath = "own.ledger"')
+
+
+@pytest.fixture
+def session(place: Path) -> Iterator[Session]:
+    with dpquery.connect(place) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("asked", ["sql", "explain"])
+@pytest.mark.parametrize("stage", ["parse", "bind", "check", "make_plan", "repeats_of"])
+def test_a_bare_error_before_the_charge_is_a_mistake_of_ours(
+    session: Session, place: Path, monkeypatch: pytest.MonkeyPatch, stage: str, asked: str
+):
+    def fail(*_: object) -> None:
+        raise OverflowError("private")
+
+    monkeypatch.setattr(stages, stage, fail)
+    with pytest.raises(InternalError) as told:
+        getattr(session, asked)(COUNT)
+    assert told.value.code == "DPQ901"
+    assert "private" not in str(told.value)
+    assert told.value.__cause__ is None
+    assert told.value.__suppress_context__
+    assert "2 of 2 left" in str(told.value)
+    (log,) = place.parent.glob("*.faults*")
+    reference = str(told.value).partition("with reference ")[2][:8]
+    assert reference in log.read_text("utf-8")
+
+
+@pytest.mark.parametrize("fault", [RecursionError, MemoryError])
+def test_what_recurses_too_far_is_refused(
+    session: Session, monkeypatch: pytest.MonkeyPatch, fault: type[Exception]
+):
+    def fail(*_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(stages, "bind", fail)
+    with pytest.raises(SyntaxRefused) as told:
+        session.sql(COUNT)
+    assert told.value.code == "DPQ105"
+    assert session.budget.spent.epsilon == 0
+
+
+def test_sql_that_is_not_what_was_meant_is_found_before_the_charge(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+):
+    """By any node of the tree: the texts of scans are read back while they cost nothing."""
+    written = Nested._per_unit
+    monkeypatch.setattr(
+        Nested, "_per_unit", lambda *a: written(*a).replace("GROUP BY u", "GROUP BY 1, u")
+    )
+    with pytest.raises(InternalError):
+        session.sql(NESTED)
+    assert session.budget.spent.epsilon == 0
+
+
+def test_what_was_read_back_before_the_charge_is_not_read_again(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+):
+    read: list[str] = []
+    parsed = reread.parsed
+    monkeypatch.setattr(reread, "parsed", lambda c, sql: (read.append(sql), parsed(c, sql))[1])
+    session.explain(NESTED)
+    before = list(read)
+    assert before
+    session.sql(NESTED)
+    assert read == before
