@@ -142,7 +142,9 @@ def every_charge(records: Iterable[Record]) -> pa.Table:
     return _texts(exported.COLUMNS, [exported.row(record) for record in records])
 
 
-def budget(policy: Policy, standing: Callable[[Touched | None], Standing]) -> pa.Table:
+def budget(
+    policy: Policy, standing: Callable[[Touched | None], Standing], failed: int
+) -> pa.Table:
     """Show the limit that binds: how much it is, what is spent against it, what is left.
 
     Below stands the same for questions about one part of a table alone.
@@ -150,9 +152,12 @@ def budget(policy: Policy, standing: Callable[[Touched | None], Standing]) -> pa
     Args:
         policy: what parts its tables.
         standing: gives the limit that binds a question about some parts, or about all.
+        failed: how many statements of the analyst count as failed.
     """
     whole = standing(EVERYBODY)
     rows = [_budget(whole, whole.name)]
+    if failed:
+        rows[0]["failures"] = f"{failed} of {policy.max_failures} within 24 hours"
     for part in every_part(policy):
         own = standing(part)
         rows.append(_budget(own, f"{own.name}, where {part.named}"))
@@ -170,7 +175,7 @@ def _budget(standing: Standing, of: str) -> dict[str, str]:
             f"{name}_rho": decimal_text(part) for name, part in zip(parts, rho, strict=True)
         }
     if standing.frozen:
-        row |= {"frozen": "by the data owner: no query is charged"}
+        row |= {"frozen": f"{standing.frozen}: no query is charged"}
     return row
 
 

@@ -239,6 +239,22 @@ SHOW and DESCRIBE, and whatever else costs nothing, are answered.
 > SELECT DP_COUNT(*, eps=0.5) FROM staff
 Wait for the data owner, who ends it with `dpquery ledger thaw POLICY`.
 
+DPQ505 too many statements failed
+Whether a statement fails can depend on one person's rows, and no charge pays for what that
+tells. So few may fail: `max_failures` under [limits] of the policy, 5 within 24 hours where it
+says nothing. A process that is killed after its charge counts as well; stopping a statement
+with ctrl-C does not. Then nothing more is read for the analyst, whatever is left.
+> SELECT DP_COUNT(*, eps=0.5) FROM staff
+Ask the data owner to find the causes in the log of faults, `<ledger>.faults`, and to run
+`dpquery ledger thaw POLICY`, or `--analyst A` with it: failures of before count no more then.
+
+DPQ506 too many statements at a time
+Each statement that is under way could fail, so that as many of one analyst are under way as
+may still fail. Nothing was read or charged.
+> SELECT DP_COUNT(*, eps=0.5) FROM staff
+Ask again when another statement has ended; that of a process of another machine that is gone
+has ended when its time is over. The data owner can raise `max_failures`.
+
 DPQ601 a file that is missing or cannot be read
 The policy file, or a file that it names, is not there, is not of the right format, or may not
 be read.
@@ -317,7 +333,8 @@ Write the current version of the table to a Parquet file, and name that one.
 
 DPQ701 the scan did not finish
 The database stopped while reading. Its message is kept back because it may quote rows. The
-charge stays, because part of the data has been read.
+charge stays, because part of the data has been read, and the failure is counted: after a few
+nothing more is read for the analyst (DPQ505).
 > a Parquet file was replaced during the query
 Ask the data owner to check the files: `dpquery policy check FILE`.
 

@@ -71,6 +71,7 @@ def explain(
     standing: Standing,
     *,
     answered: bool = False,
+    failed: int = 0,
 ) -> Explanation:
     """Describe a plan.
 
@@ -80,6 +81,7 @@ def explain(
         scans: what the engine would run, one text per frontier.
         standing: the limit that binds, as it stands.
         answered: whether all of it was answered before, and would be again.
+        failed: how many statements of the analyst count as failed.
     """
     charge, asked = basic(plan.charge.events), additive(plan.charge.events)
     if answered:
@@ -103,6 +105,9 @@ def explain(
     rest = _rest(standing, asked) if most is None or charge.epsilon <= most else _capped(most)
     lines += _parts(plan, policy)
     lines.append(f"budget       {decimal_text(standing.left.epsilon)} left; {rest}")
+    if failed:
+        most_failed = f"{failed} of {policy.max_failures} statements failed within 24 hours"
+        lines.append(f"failures     {most_failed}; then nothing more is read")
     wrapped = tuple(part for line in lines for part in _wrapped(line))
     return Explanation(charge, steps, wrapped, guarantee)
 
@@ -130,7 +135,7 @@ def _parts(plan: Plan, policy: Policy) -> Iterator[str]:
 
 def _rest(standing: Standing, asked: Spent) -> str:
     if standing.frozen and asked != NOTHING:
-        return "frozen by the data owner, who charges nothing now"
+        return f"frozen {standing.frozen}: no query is charged"
     if not standing.admits(asked):
         return "too little for it"
     if asked.loss.delta > standing.left_of_delta:

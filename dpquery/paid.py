@@ -7,7 +7,7 @@ groups that were found, and values that rows are compared with.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -30,6 +30,9 @@ from dpquery.types import Interval
 
 __all__ = ["Paid", "once_charged", "ready"]
 
+_AFTERWARDS = "DPQ702"
+"""What goes wrong with released values is the same in every world that released them."""
+
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
@@ -38,6 +41,7 @@ def once_charged(
     log: FaultLog,
     charge: Callable[[], Receipt],
     answer: Callable[[Receipt], T],
+    ended: Callable[[Receipt, bool], tuple[str, ...]],
     spent: Callable[[], str],
 ) -> T:
     """Charge, then answer; whatever goes wrong after the charge says that it stays.
@@ -50,6 +54,7 @@ def once_charged(
         log: where the owner reads what went wrong.
         charge: makes the charge durable.
         answer: reads, and draws.
+        ended: counts a failure, or notes that there was none, and says what is to be said.
         spent: says what is spent by then, and what is left.
     """
     receipt: Receipt | None = None
@@ -60,18 +65,24 @@ def once_charged(
         if receipt is None:
             raise
         _bare(fault)  # first of all: what goes wrong from here on would have it as its context
+        told = ended(receipt, fault.code != _AFTERWARDS)
+        fault.diagnostic = replace(fault.diagnostic, why=(*fault.diagnostic.why, *told))
         fault.budget = spent()
         raise fault.with_traceback(None)  # noqa: B904 - the fault itself
     except KeyboardInterrupt as stop:
         # A charge that was being written may stand or not.
         unknown = "stopped while charging; SHOW LEDGER says whether it was spent"
         _bare(stop)
+        if receipt is not None:  # they chose the moment: it tells them how long, and no more
+            ended(receipt, False)
         stop.args = (unknown if receipt is None else f"stopped; {spent()}",)
         raise stop.with_traceback(None)  # noqa: B904 - the same
     except BaseException as stop:
         if receipt is None:
             raise
-        raise _bare(stop)  # noqa: B904 - the same
+        _bare(stop)
+        ended(receipt, True)
+        raise stop.with_traceback(None)  # noqa: B904 - the same
 
 
 def _bare(error: E) -> E:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ import pyarrow as pa
 from dpquery import catalogue
 from dpquery.answer import Answer
 from dpquery.budget.accountant import basic
-from dpquery.budget.charge import Account, Limits, Receipt
+from dpquery.budget.charge import Account, FailureLimit, Limits, Receipt
 from dpquery.budget.earlier import AlreadyRefined
 from dpquery.budget.ledger import Ledger, open_ledger
 from dpquery.budget.parts import EVERYBODY, Touched
@@ -75,6 +76,10 @@ class Budget:
     left: Loss
 
 
+SCAN_SECONDS = 600
+"""How long one scan may take."""
+
+
 class Session:
     """One analyst's conversation with the tables of one policy. Made by `dpquery.connect`."""
 
@@ -94,6 +99,7 @@ class Session:
             analyst=policy.analysts.get(analyst),
             session=None if ceiling is None else Ceiling.of(ceiling, policy.budget.share),
             query=policy.budget.max_epsilon_per_query,
+            failures=_failure_limit(policy, analyst),
         )
         self._notes = tuple(notes)
         self._lock = threading.RLock()
@@ -154,6 +160,7 @@ class Session:
             self._log,
             partial(self._charge, plan),
             answer,
+            self._ended,
             lambda: f"{basic(plan.charge.events)} spent; {self._left()}",
         )
 
@@ -223,7 +230,9 @@ class Session:
             def answer(receipt: Receipt) -> bool:
                 watched.paid(count)
                 with self._engine.open(charge.scans[0], receipt, 0) as exact:
-                    return watched.answer(exact, count, self._randomness)
+                    above = watched.answer(exact, count, self._randomness)
+                self._ledger.close_attempt(receipt, "answered")
+                return above
 
             return self._paid(replace(plan, charge=charge), answer)
 
@@ -322,7 +331,7 @@ class Session:
             case Show(Subject.LEDGER):
                 return self._charges()
             case Show(Subject.BUDGET):
-                return catalogue.budget(self._policy, self._standing)
+                return catalogue.budget(self._policy, self._standing, self._failures())
             case Show(Subject.FUNCTIONS):
                 return catalogue.functions()
         return None
@@ -332,8 +341,11 @@ class Session:
 
         def said() -> Explanation:
             scans = [self._engine.describe(frontier.scan) for frontier in plan.frontiers]
-            standing = self._standing(plan.charge.touched)
-            return explain(plan, self._policy, scans, standing, answered=released is not None)
+            standing, failed = self._standing(plan.charge.touched), self._failures()
+            answered = released is not None
+            return explain(
+                plan, self._policy, scans, standing, answered=answered, failed=failed
+            )
 
         return self._uncharged(source, said)
 
@@ -367,6 +379,24 @@ class Session:
         except QueryRefused as refusal:
             raise self._told(refusal, plan.source) from None
 
+    def _ended(self, receipt: Receipt, failed: bool) -> tuple[str, ...]:
+        """Have the ledger know how a statement ended without an answer, and tell of it.
+
+        Where that cannot be written, the attempt stays open, and counts when its time is over.
+        """
+        most = self._policy.max_failures
+        if receipt.attempt is None:  # all was drawn before
+            return ()
+        try:
+            if not failed:
+                self._ledger.close_attempt(receipt, "stopped")
+                return ()
+            counted = f"failures are counted: this is number {self._ledger.fail(receipt)} of"
+        except DPQueryError:
+            counted = "failures are counted, and there may be"
+        then = "then nothing more is read for you until the data owner thaws the budget."
+        return (f"{counted} {most} within 24 hours;", then)
+
     def _left(self) -> str:
         """Say what is left after a fault, even where the ledger cannot be read either."""
         kept = "(a charge is never returned once reading has begun)"
@@ -388,6 +418,9 @@ class Session:
     def _standing(self, touched: Touched | None = EVERYBODY) -> Standing:
         return self._ledger.standing(self._limits, self._account, touched)
 
+    def _failures(self) -> int:
+        return self._ledger.failures(self._account.analyst)
+
     def _balance(self) -> str:
         standing = self._standing()
         left, limit = standing.left.epsilon, standing.limit.epsilon
@@ -402,3 +435,16 @@ class Session:
         with self._lock:
             self.require_usable()
             yield
+
+
+def _failure_limit(policy: Policy, analyst: str) -> FailureLimit:
+    """Return how many statements may fail, and what the data owner does then."""
+    place = policy.ledger.server.url if policy.ledger.server else policy.ledger.path
+    named = policy.name if policy.published else place
+    if named is None:
+        remedy = ("session = dpquery.connect(...)", "failures are counted in memory here")
+    else:
+        whose = f" --analyst {shlex.quote(analyst)}" if policy.analysts else ""
+        thaw = f"dpquery ledger thaw {shlex.quote(str(named))}{whose}"
+        remedy = (thaw, "for the data owner, who finds the causes in the log of faults")
+    return FailureLimit(policy.max_failures, SCAN_SECONDS, remedy)

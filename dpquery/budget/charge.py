@@ -21,7 +21,7 @@ from dpquery.ir import Scan, outline
 from dpquery.privacy import Loss
 from dpquery.source import Span
 
-__all__ = ["OWNER", "Account", "Charge", "Entry", "Limits", "Receipt"]
+__all__ = ["OWNER", "Account", "Charge", "Entry", "FailureLimit", "Limits", "Opened", "Receipt"]
 
 T = TypeVar("T")
 
@@ -88,6 +88,17 @@ OWNER: Final = Account("", "")
 
 
 @dataclass(frozen=True, slots=True)
+class FailureLimit:
+    """How many of an analyst's statements may fail within a day."""
+
+    most: int
+    seconds: int
+    """How long one scan may take."""
+    remedy: tuple[str, ...] = ()
+    """What ends a suspension, as lines of a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """The ceilings that all have to hold; None where there is no such ceiling."""
 
@@ -95,6 +106,7 @@ class Limits:
     analyst: Ceiling | None = None
     session: Ceiling | None = None
     query: Fraction | None = None
+    failures: FailureLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +122,28 @@ class Entry:
     """The parts of a table that it was charged on, by number; None where it was on all."""
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An attempt that a ledger holds open until it is told how it ended."""
+
+    id: str
+    analyst: str
+    most: int
+    """How many may fail within a day."""
+
+
 class Receipt:
     """Proof that a charge is durable. Ledgers make these, and nothing else does."""
 
-    __slots__ = ("_opened", "charge", "id", "read", "version")
+    __slots__ = ("_opened", "attempt", "charge", "id", "read", "version")
 
-    def __init__(self, charge: Charge, identity: str, version: int = 0) -> None:
+    def __init__(
+        self, charge: Charge, identity: str, version: int = 0, attempt: Opened | None = None
+    ) -> None:
         self.charge = charge
         self.id = identity
         self.version = version  # of the data that it was charged for
+        self.attempt = attempt  # until all is drawn; None where failures are not counted
         self.read: dict[str, State] = {}  # what the files were at each place that was read
         self._opened: set[int] = set()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpquery.budget.accountant import Spent, additive, basic
-from dpquery.budget.charge import Charge, Limits
+from dpquery.budget.charge import Charge, FailureLimit, Limits
 from dpquery.budget.offers import asked_in, offer
 from dpquery.budget.parts import EITHER, EVERYBODY, Counting, Touched
 from dpquery.budget.record import Total, Totals
@@ -20,7 +20,7 @@ from dpquery.errors import BudgetRefused, Diagnostic
 from dpquery.events import Concentrated
 from dpquery.privacy import Loss, decimal_text
 
-__all__ = ["binding", "frozen", "require_within"]
+__all__ = ["binding", "crowded", "frozen", "require_within", "suspended"]
 
 
 def binding(
@@ -106,16 +106,48 @@ def require_within(
 
 def frozen(charge: Charge) -> BudgetRefused:
     """Refuse a charge because the data owner has stopped them all, whatever is left."""
-    asked = basic(charge.events).epsilon
-    diagnostic = Diagnostic(
+    return _stopped(
+        charge,
         "DPQ504",
         "the data owner has frozen the budget",
-        charge.span,
-        f"asks for {decimal_text(asked)}",
         ("no query is charged until it is thawed; what costs nothing is still answered.",),
         ("ask the data owner when it will be thawed",),
     )
-    return BudgetRefused(diagnostic, asked, Fraction(0))
+
+
+def suspended(charge: Charge, failed: int, limit: FailureLimit | None) -> BudgetRefused:
+    """Refuse a charge of an analyst whose statements failed too often."""
+    return _stopped(
+        charge,
+        "DPQ505",
+        f"{failed} statements failed within 24 hours, and nothing more is read for you",
+        (
+            "whether a statement fails can tell what its answer hides, so few may fail.",
+            "what costs nothing is still answered, until the data owner thaws the budget.",
+        ),
+        limit.remedy if limit else (),
+    )
+
+
+def crowded(charge: Charge, limit: FailureLimit) -> BudgetRefused:
+    """Refuse a charge beside as many statements as may still fail."""
+    return _stopped(
+        charge,
+        "DPQ506",
+        "as many of your statements are under way as may still fail",
+        (f"each of them could fail, and {limit.most} may within 24 hours.",),
+        ("ask again when one of them has ended",),
+    )
+
+
+def _stopped(
+    charge: Charge, code: str, title: str, why: tuple[str, ...], remedy: tuple[str, ...]
+) -> BudgetRefused:
+    asked = basic(charge.events).epsilon
+    label = f"asks for {decimal_text(asked)}"
+    return BudgetRefused(
+        Diagnostic(code, title, charge.span, label, why, remedy), asked, Fraction(0)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,17 +11,32 @@ A ledger is used by one thread at a time; sessions and processes each open their
 
 from __future__ import annotations
 
+import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import reduce
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
+from dpquery.budget import process
+from dpquery.budget.accountant import Spent
 from dpquery.budget.answers import Holder
-from dpquery.budget.charge import OWNER, Account, Charge, Entry, Limits, Receipt
+from dpquery.budget.attempts import Attempt
+from dpquery.budget.charge import (
+    OWNER,
+    Account,
+    Charge,
+    Entry,
+    FailureLimit,
+    Limits,
+    Opened,
+    Receipt,
+)
 from dpquery.budget.database import Database
-from dpquery.budget.decision import binding, frozen, require_within
+from dpquery.budget.decision import binding, crowded, frozen, require_within, suspended
 from dpquery.budget.earlier import AlreadyRefined, EarlierRelease, Refinable
 from dpquery.budget.faults import another_promise, damaged, faults
 from dpquery.budget.orders import (
@@ -31,6 +46,7 @@ from dpquery.budget.orders import (
     Orders,
     Promise,
     Publish,
+    Suspend,
     Thaw,
     decode,
     encode,
@@ -51,6 +67,27 @@ if TYPE_CHECKING:
     from dpquery.policy.model import LedgerSettings
 
 __all__ = ["Ledger", "ledger_exists", "open_ledger"]
+
+_MARGIN = timedelta(seconds=60)
+"""What a statement may take beside its scans."""
+_PATIENCE = 10.0
+"""Seconds to wait where as many statements are under way as may still fail."""
+_PAUSE = 0.02
+
+
+class _Crowded(Exception):
+    """As many statements are under way as may still fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Charged:
+    """A charge, and what is known of it before the ledger is one's own."""
+
+    charge: Charge
+    limits: Limits
+    account: Account
+    asked: Spent
+    wording: Wording
 
 
 def open_ledger(settings: LedgerSettings, promise: Promise | None = None) -> Ledger:
@@ -107,38 +144,135 @@ class Ledger:
     def charge(self, charge: Charge, limits: Limits, account: Account) -> Receipt:
         """Make a charge durable, if it keeps every limit; one of nothing leaves no trace.
 
+        Where as many statements of the analyst are under way as may still fail, it waits for
+        one of them to end.
+
         Raises:
-            BudgetRefused: a limit would be passed, or all are frozen; nothing was written.
+            BudgetRefused: a limit would be passed, or charges are frozen; nothing was charged.
             AlreadyRefined: what it refines was used up, or is of another version; the same.
             PolicyInvalid: the file can no longer be trusted or written; there is no receipt.
         """
-        if not charge.events:
+        if not charge.events and not (charge.scans and limits.failures):
             # What a stream has paid for is still read under the version of now.
             return Receipt(charge, "", self.orders().version if charge.scans else 0)
         if not account.session:
             raise internal("a charge is made in a session")
         if sum(isinstance(event, Refined) for event in charge.events) != len(charge.refines):
             raise internal("what pays a difference uses up what paid the rest")
-        store = self._store
         # Others wait while the ledger is one's own: what it cannot change is ready by then.
-        asked, wording = store.accountant(charge.events), Wording.of(charge)
+        charged = _Charged(
+            charge, limits, account, self._store.accountant(charge.events), Wording.of(charge)
+        )
+        patience = monotonic() + _PATIENCE
+        while True:
+            try:
+                return self._receipt(charged)
+            except _Crowded:
+                if monotonic() > patience and limits.failures:
+                    raise crowded(charge, limits.failures) from None
+            sleep(_PAUSE)
+
+    def _receipt(self, charged: _Charged) -> Receipt:
+        """Decide and write; the receipt is made when both are durable."""
+        store, charge, analyst = self._store, charged.charge, charged.account.analyst
         with faults(store.path), store.writing() as head:
-            orders = self._orders()
+            orders, last = self._orders(), (head.sequence, head.hash)
             self._known = (head.sequence, orders)
-            if orders.frozen:
+            if orders.frozen and charge.events:
                 raise frozen(charge)
-            totals, counting = store.totals(account), self._counting(orders)
-            raised = orders.raised(limits, account.analyst)
-            require_within(charge, asked, raised, totals, counting)
-            last = self._promised(orders, (head.sequence, head.hash))
-            kept = counting.kept(charge.touched)
-            totals = totals.plus(asked, counting, kept)
-            record = Record.after(*last, wording.within(kept), account, totals)
-            store.append(record)
-            if charge.version not in {None, orders.version}:
-                raise AlreadyRefined
-            store.earlier.use(record.id, [one.number for one in charge.refines])
-        return Receipt(charge, record.id, orders.version)
+            failed = self._suspended(orders, last, analyst, charged.limits.failures)
+            if not failed:
+                identity = self._appended(charged, orders, last) if charge.events else ""
+                attempt = self._opened(charged)
+        if failed:  # what was found to have failed is durable by now
+            raise suspended(charge, failed, charged.limits.failures)
+        return Receipt(charge, identity, orders.version, attempt)
+
+    def _appended(self, charged: _Charged, orders: Orders, last: tuple[int, str]) -> str:
+        """Add a charge after a row's sequence and hash, if it keeps every limit."""
+        store, charge, account = self._store, charged.charge, charged.account
+        totals, counting = store.totals(account), self._counting(orders)
+        raised = orders.raised(charged.limits, account.analyst)
+        require_within(charge, charged.asked, raised, totals, counting)
+        kept = counting.kept(charge.touched)
+        totals = totals.plus(charged.asked, counting, kept)
+        last = self._promised(orders, last)
+        record = Record.after(*last, charged.wording.within(kept), account, totals)
+        store.append(record)
+        if charge.version not in {None, orders.version}:
+            raise AlreadyRefined
+        store.earlier.use(record.id, [one.number for one in charge.refines])
+        return record.id
+
+    def _suspended(
+        self, orders: Orders, last: tuple[int, str], analyst: str, limit: FailureLimit | None
+    ) -> int:
+        """Return how many failures suspend an analyst, now or before; 0 where they do not."""
+        if limit is None or analyst in orders.suspended:
+            return orders.suspended.get(analyst, 0)
+        failed = self._failures(analyst)
+        if failed < limit.most:
+            return 0
+        self._append(Suspend(analyst, failed), last)
+        return failed
+
+    def _opened(self, charged: _Charged) -> Opened | None:
+        """Open the attempt that a charge is for."""
+        limit, attempts = charged.limits.failures, self._store.attempts
+        if limit is None:
+            return None
+        opened = Opened(secrets.token_hex(8), charged.account.analyst, limit.most)
+        now = attempts.now()
+        still = attempts.of(opened.analyst).within(now)
+        if len(still.attempts) >= limit.most:
+            raise _Crowded
+        time = timedelta(seconds=limit.seconds * max(1, len(charged.charge.scans))) + _MARGIN
+        attempt = Attempt(opened.id, now, now + time, process.identity())
+        attempts.put(opened.analyst, now, "begun", still.plus(attempt))
+        return opened
+
+    def _closed(self, receipt: Receipt, how: str) -> None:
+        """Close the attempt of a receipt, which did not fail; within `Store.writing`."""
+        attempt, attempts = receipt.attempt, self._store.attempts
+        if attempt is None:
+            return
+        now = attempts.now()
+        still = attempts.of(attempt.analyst).within(now).without(attempt.id)
+        attempts.put(attempt.analyst, now, how, still)
+
+    def _failures(self, analyst: str) -> int:
+        attempts = self._store.attempts
+        now = attempts.now()
+        return attempts.of(analyst).within(now).failures(now)
+
+    def close_attempt(self, receipt: Receipt, how: str) -> None:
+        """Say that what a receipt was for ended without failing, and stored nothing."""
+        if receipt.attempt is not None:
+            with faults(self._store.path), self._store.writing():
+                self._closed(receipt, how)
+            receipt.attempt = None
+
+    def fail(self, receipt: Receipt) -> int:
+        """Count a failure, and return how many there are; as many as may be suspend.
+
+        It is durable then. A process that dies before has failed as well.
+        """
+        store, attempts, attempt = self._store, self._store.attempts, receipt.attempt
+        if attempt is None:
+            return 0
+        with faults(store.path), store.writing() as head:
+            now, orders = attempts.now(), self._orders()
+            still = attempts.of(attempt.analyst).within(now).failing(attempt.id)
+            attempts.put(attempt.analyst, now, "failed", still)
+            failed = still.failures(now)
+            if failed >= attempt.most and attempt.analyst not in orders.suspended:
+                self._append(Suspend(attempt.analyst, failed), (head.sequence, head.hash))
+        return failed
+
+    def failures(self, analyst: str) -> int:
+        """Return how many statements of an analyst count as failed."""
+        with faults(self._store.path):
+            return self._failures(analyst)
 
     def _counting(self, orders: Orders) -> Counting:
         """Say how charges on parts add up, which the first charge promises."""
@@ -172,18 +306,29 @@ class Ledger:
 
     def freeze(self) -> bool:
         """Refuse every charge from here on; say whether that is new."""
-        return self._turn(Freeze(), frozen=True)
-
-    def thaw(self) -> bool:
-        """Make charges again; say whether that is new."""
-        return self._turn(Thaw(), frozen=False)
-
-    def _turn(self, order: Order, *, frozen: bool) -> bool:
         store = self._store
         with faults(store.path), store.writing() as head:
-            new = self._orders().frozen is not frozen
+            new = not self._orders().frozen
             if new:
-                self._append(order, (head.sequence, head.hash))
+                self._append(Freeze(), (head.sequence, head.hash))
+        return new
+
+    def thaw(self, analyst: str | None = None) -> bool:
+        """Make charges again, of all or of one who was suspended; say whether that is new.
+
+        Failures of before are forgiven, and what is under way can still fail.
+        """
+        store, attempts = self._store, self._store.attempts
+        with faults(store.path), store.writing() as head:
+            orders, now = self._orders(), attempts.now()
+            new = orders.plus(Thaw(analyst)) != orders
+            for name in attempts.analysts() if analyst is None else [analyst]:
+                still = attempts.of(name).within(now)
+                if still.failures(now):
+                    attempts.put(name, now, "forgiven", still.forgiven(now))
+                    new = True
+            if new:
+                self._append(Thaw(analyst), (head.sequence, head.hash))
         return new
 
     def grant(self, analyst: str, loss: Loss, limits: Limits) -> Loss:
@@ -229,13 +374,18 @@ class Ledger:
         drawn: Mapping[str, str],
         refinable: Sequence[Refinable] = (),
     ) -> None:
-        """Store what a receipt's charge paid for, to be given again free, or to be refined."""
-        if not drawn:
+        """Store what a receipt's charge paid for, to be given again free, or to be refined.
+
+        Its attempt ends with that: nothing private is read any more.
+        """
+        if not drawn and receipt.attempt is None:
             return
         store = self._store
         with faults(store.path), store.writing():
             store.answers.add(receipt.id, holder, drawn)
             store.earlier.add(receipt.id, holder, refinable)
+            self._closed(receipt, "answered")
+        receipt.attempt = None
 
     def stored(self, holder: Holder, key: str) -> str | None:
         """Give what was drawn last under a key, where the holder may see it.
@@ -286,7 +436,9 @@ class Ledger:
             orders = self._orders()
             raised, counting = orders.raised(limits, account.analyst), self._counting(orders)
             standing = binding(raised, self._store.totals(account), counting, touched)
-            return replace(standing, frozen=orders.frozen)
+            failed = orders.suspended.get(account.analyst)
+            by = f"after {failed} failures" if failed else ""
+            return replace(standing, frozen="by the data owner" if orders.frozen else by)
 
     def entries(self, analyst: str) -> list[Entry]:
         """Give one analyst's charges, oldest first."""
@@ -320,7 +472,7 @@ class Ledger:
             keys = ("policy", ""), ("analyst", record.analyst), ("session", record.session)
             if record.is_order:
                 orders = self._obeyed(orders, decode(record.events))
-            elif orders.frozen:
+            elif orders.frozen or record.analyst in orders.suspended:
                 raise damaged(store.path)
             else:
                 spent, on = store.accountant(record.charged()), record.touched()
@@ -347,6 +499,7 @@ class Ledger:
             store.answers.chain.paid_for(paid),
             store.earlier.untouched(paid, _refining(store.records())),
             all(store.states.chain.rows()),  # nobody pays for these: to read them is to check
+            all(store.attempts.chain.rows()),
         )
         if not all(rest):
             raise damaged(store.path)

@@ -6,6 +6,7 @@ from the next charge on, in every session of every process, and none is taken ba
 an order of its own. This module knows no file.
 
 * A freeze refuses every charge.
+* A suspension freezes one analyst; the ledger writes it when too much of theirs has failed.
 * A grant raises what one analyst may spend, and never above the policy's total: that is what
   the units were promised. Grants may follow from answers that the owner saw, and the promise
   to the units holds for them as well, since the total does not move.
@@ -37,6 +38,7 @@ __all__ = [
     "Orders",
     "Promise",
     "Publish",
+    "Suspend",
     "Thaw",
     "decode",
     "digest",
@@ -54,8 +56,20 @@ class Freeze:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspend:
+    """None of one analyst's."""
+
+    analyst: str
+    failures: int
+    """How many of their statements failed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Thaw:
-    """Charges are made again."""
+    """Charges are made again, and failures of before count no more."""
+
+    analyst: str | None = None
+    """Whose, if they alone were suspended; all of everybody's where nobody is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +94,7 @@ class Publish:
     """The data are another version from here on, whether or not their bytes are others."""
 
 
-Order = Freeze | Thaw | Grant | Promise | Publish
+Order = Freeze | Suspend | Thaw | Grant | Promise | Publish
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +102,8 @@ class Orders:
     """What stands after some orders."""
 
     frozen: bool = False
+    suspended: Mapping[str, int] = field(default_factory=dict)
+    """Analysts who are, and how many of their statements failed."""
     version: int = 0
     """Of the data: how many were published."""
     granted: Mapping[str, Loss] = field(default_factory=dict)
@@ -113,8 +129,13 @@ class Orders:
         match order:
             case Freeze():
                 return replace(self, frozen=True)
-            case Thaw():
-                return replace(self, frozen=False)
+            case Suspend(analyst, failures):
+                return replace(self, suspended={**self.suspended, analyst: failures})
+            case Thaw(None):
+                return replace(self, frozen=False, suspended={})
+            case Thaw(analyst):
+                rest = {a: n for a, n in self.suspended.items() if a != analyst}
+                return replace(self, suspended=rest)
             case Publish():
                 return replace(self, version=self.version + 1)
             case Grant(analyst, loss):
@@ -208,8 +229,12 @@ def _listed(order: Order) -> list[object]:
     match order:
         case Freeze():
             return ["freeze"]
-        case Thaw():
+        case Suspend(analyst, failures):
+            return ["suspend", analyst, failures]
+        case Thaw(None):
             return ["thaw"]
+        case Thaw(analyst):
+            return ["thaw", analyst]
         case Publish():
             return ["publish"]
         case Grant(analyst, loss):
@@ -227,8 +252,12 @@ def decode(text: str) -> Order:
     match json.loads(text):
         case ["freeze"]:
             return Freeze()
+        case ["suspend", str(analyst), int(failures)]:
+            return Suspend(analyst, failures)
         case ["thaw"]:
             return Thaw()
+        case ["thaw", str(analyst)]:
+            return Thaw(analyst)
         case ["publish"]:
             return Publish()
         case ["grant", str(analyst), str(epsilon), str(delta)]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 __all__ = [
     "ANSWERS",
+    "ATTEMPTS",
     "BOUNDS",
     "CHARGES",
     "EARLIER",
@@ -106,7 +107,13 @@ EARLIER = Table(
 
 REFINED = Table("refined", ("charge TEXT NOT NULL", "source INTEGER NOT NULL UNIQUE"))
 
-TABLES = (BOUNDS, ANSWERS, EARLIER, REFINED, STATES, CHARGES)
+ATTEMPTS = Table(
+    "attempts",
+    ("analyst TEXT NOT NULL", "at TEXT NOT NULL", "how TEXT NOT NULL", "open TEXT NOT NULL"),
+    {"attempts_by_analyst": "analyst"},
+)
+
+TABLES = (BOUNDS, ANSWERS, EARLIER, REFINED, STATES, ATTEMPTS, CHARGES)
 
 LATER = tuple(table for table in TABLES if table is not CHARGES)
 """Ledgers that were made before these were kept get them when they are opened."""

@@ -39,8 +39,8 @@ class Standing:
     total: Spent
     charges: int = 0
     """How many charges spent it."""
-    frozen: bool = False
-    """Whether the owner has stopped all charges, whatever is left."""
+    frozen: str = ""
+    """By whom or why no charge is made, whatever is left; empty where charges are made."""
 
     @property
     def summed(self) -> bool:

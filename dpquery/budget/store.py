@@ -18,6 +18,7 @@ from pathlib import Path
 
 from dpquery.budget.accountant import ACCOUNTANTS
 from dpquery.budget.answers import Answers
+from dpquery.budget.attempts import Attempts
 from dpquery.budget.chain import Chain
 from dpquery.budget.charge import Account
 from dpquery.budget.database import Database
@@ -26,16 +27,25 @@ from dpquery.budget.faults import damaged, outdated, refused, rolled_back, unkno
 from dpquery.budget.high_water import HighWater, Mark
 from dpquery.budget.kept import KeptBounds
 from dpquery.budget.record import Record, Totals
-from dpquery.budget.schema import ANSWERS, BOUNDS, EARLIER, REFINED, STATES, Table
+from dpquery.budget.schema import (
+    ANSWERS,
+    ATTEMPTS,
+    BOUNDS,
+    EARLIER,
+    REFINED,
+    STATES,
+    Table,
+)
 from dpquery.budget.states import States
 from dpquery.errors import internal
 
 __all__ = ["Store", "first_meta"]
 
-_FORMAT = "5"
+_FORMAT = "6"
 """2: totals have a rho, and there are events of bounded range. 3: orders stand among
 charges, so that a version which would not obey them opens no such ledger. 4: charges can be
-on some parts of the units, and totals have these. 5: a unit can have several parts."""
+on some parts of the units, and totals have these. 5: a unit can have several parts. 6: an
+analyst can be suspended."""
 
 _TOTALS = """
     SELECT (SELECT totals FROM charges ORDER BY sequence DESC LIMIT 1),
@@ -150,7 +160,7 @@ class Store:
             if meta.get("format") == "1":
                 raise outdated(self.path)
             if (
-                meta.get("format") not in {"2", "3", "4", _FORMAT}
+                meta.get("format") not in {"2", "3", "4", "5", _FORMAT}
                 or meta.get("accountant") not in ACCOUNTANTS
             ):
                 raise unknown_format(self.path)
@@ -161,6 +171,7 @@ class Store:
             self.answers = Answers(self._chain(ANSWERS))
             self.earlier = Earlier(self._chain(EARLIER), self._chain(REFINED))
             self.states = States(self._chain(STATES))
+            self.attempts = Attempts(self._chain(ATTEMPTS))
             self._sql.add_later_tables()
             self._sql.require_short()
             self._require_not_rolled_back()

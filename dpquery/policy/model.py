@@ -17,6 +17,7 @@ from dpquery.privacy import Loss, Neighbours
 from dpquery.types import Interval, Kind, Type, ordinal
 
 __all__ = [
+    "MAX_FAILURES",
     "Bounds",
     "Budget",
     "Column",
@@ -32,6 +33,8 @@ __all__ = [
 Value = int | Fraction | str | bool | date | datetime
 """A public value in the policy: exact, never a float."""
 
+MAX_FAILURES = 5
+"""Statements of an analyst that may fail within a day, unless the policy says otherwise."""
 MAX_TEXT = 256
 """Characters of a text that count, unless the policy says otherwise."""
 
@@ -203,3 +206,5 @@ class Policy:
     """Where the paths start that the owner wrote."""
     published: bool = True
     """Whether an owner says when data are another version; of one's own files nobody does."""
+    max_failures: int = MAX_FAILURES
+    """How many statements of one analyst may fail within a day."""

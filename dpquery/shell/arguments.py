@@ -32,6 +32,7 @@ Other commands:
   dpquery ledger verify POLICY  check the ledger from its first charge to its last
   dpquery ledger export POLICY  write all charges: --format csv, json or dp-accounting, -o FILE
   dpquery ledger freeze POLICY  refuse every charge, until dpquery ledger thaw POLICY
+  dpquery ledger thaw POLICY    charge again; forgive failures, of all or of --analyst A
   dpquery ledger grant POLICY --analyst A --epsilon E [--delta D]
                                 raise one analyst's limit, up to the policy's total
 

@@ -14,12 +14,22 @@ from fractions import Fraction
 from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Limits
 from dpquery.budget.ledger import Ledger, ledger_exists, open_ledger
-from dpquery.budget.orders import Freeze, Grant, Promise, Publish, Thaw, decode, digest
+from dpquery.budget.orders import (
+    Freeze,
+    Grant,
+    Promise,
+    Publish,
+    Suspend,
+    Thaw,
+    decode,
+    digest,
+)
 from dpquery.budget.record import Record
 from dpquery.errors import ExitCode, listed
 from dpquery.layout import TextColumn, cell_text, lay_out
+from dpquery.policy.ledgers import ledger_of_ones_own
 from dpquery.policy.load import load_policy
-from dpquery.policy.model import Policy
+from dpquery.policy.model import LedgerSettings, Policy
 from dpquery.privacy import BUDGET_MAX, NO_LOSS, Loss, exact_number
 from dpquery.shell.arguments import UsageError
 from dpquery.shell.ask import answers_to, show, writing
@@ -35,6 +45,7 @@ __all__ = [
     "publish",
     "show_charges",
     "thaw",
+    "thaw_options",
     "verify",
 ]
 
@@ -64,6 +75,8 @@ def show_charges(options: Namespace) -> int:
         show(f"counted: {_told(orders.promise)}")
     if orders.frozen:
         show("frozen: no query is charged")
+    for name, failed in orders.suspended.items():
+        show(f"frozen after {failed} failures: {visible(name)}")
     return ExitCode.ANSWER
 
 
@@ -76,8 +89,10 @@ def _row(record: Record) -> tuple[str, str, str, str] | None:
     match decode(record.events):
         case Freeze():
             return when, "–", "–", "-- frozen"
-        case Thaw():
-            return when, "–", "–", "-- thawed"
+        case Suspend(analyst, failures):
+            return when, cell_text(analyst), "–", f"-- frozen after {failures} failures"
+        case Thaw(analyst):
+            return when, "–" if analyst is None else cell_text(analyst), "–", "-- thawed"
         case Publish():
             return when, "–", "–", "-- published"
         case Grant(analyst, granted):
@@ -158,10 +173,19 @@ def freeze(options: Namespace) -> int:
     return ExitCode.ANSWER
 
 
+def thaw_options(parser: ArgumentParser) -> None:
+    """Add for whom, where only one analyst is thawed."""
+    parser.add_argument("--analyst", metavar="A", help="who alone; all where nobody is named")
+
+
 def thaw(options: Namespace) -> int:
-    """Make charges again."""
-    with closing(_opened(options.argument)[1]) as ledger:
-        new = ledger.thaw()
+    """Make charges again, and forgive failures; of a policy, or of a ledger without one."""
+    named = options.argument
+    settings = _settings(named)
+    if not ledger_exists(settings):
+        raise UsageError(f"there is no ledger to thaw under {named}")
+    with closing(open_ledger(settings)) as ledger:
+        new = ledger.thaw(options.analyst)
     show("thawed: queries are charged again" if new else "not frozen")
     return ExitCode.ANSWER
 
@@ -210,6 +234,13 @@ def _amount(text: str, option: str) -> Fraction:
     if not 0 <= number <= BUDGET_MAX:
         raise UsageError(f"{option} must lie between 0 and {BUDGET_MAX}: {text!r}")
     return number
+
+
+def _settings(named: str) -> LedgerSettings:
+    """Find the ledger of a policy, or one that is named itself."""
+    if named.lower().endswith(".toml"):
+        return load_policy(named).ledger
+    return ledger_of_ones_own(named)
 
 
 def _opened(file: str) -> tuple[Policy, Ledger]:

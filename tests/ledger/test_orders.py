@@ -267,7 +267,7 @@ def test_a_ledger_of_before_orders_takes_them(path):
         assert ledger.verify() == 1
     with closing(sqlite3.connect(path)) as sql:
         query = "SELECT value FROM meta WHERE key = 'format'"
-        assert sql.execute(query).fetchone() == ("5",)
+        assert sql.execute(query).fetchone() == ("6",)
 
 
 named = st.text(max_size=5)

@@ -9,9 +9,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
+from dpquery.budget.answers import Holder
+from dpquery.budget.charge import FailureLimit
 from dpquery.budget.database import queued
 from dpquery.budget.ledger import Ledger
 from dpquery.budget.orders import Promise
@@ -49,6 +52,24 @@ def endure(path: str, acknowledged: str, charges: str) -> None:
         os.write(notes, f"{receipt.id}\n".encode())
         left -= 1
     ledger.close()
+
+
+def attempt(path: str, how: str, times: str) -> None:
+    """Charge a number of times, and fail or answer after each; print how often it was let."""
+    ledger, made = open_at(placed(path)), 0
+    failures = FailureLimit(5, 600)
+    for _ in range(int(times)):
+        try:
+            receipt = ledger.charge(pure("0.001"), replace(limits(), failures=failures), ALICE)
+        except BudgetRefused:
+            break
+        made += 1
+        if how == "fail":
+            ledger.fail(receipt)
+        else:
+            ledger.store(receipt, Holder("alice", "", shared=False), {})
+    ledger.close()
+    print(json.dumps({"made": made}))
 
 
 def race(path: str, charges: str) -> None:
@@ -219,6 +240,7 @@ if __name__ == "__main__":
     JOBS = {
         "spend": spend,
         "endure": endure,
+        "attempt": attempt,
         "race": race,
         "take_turns": take_turns,
         "fill": fill,

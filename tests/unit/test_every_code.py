@@ -19,12 +19,13 @@ import duckdb
 import pytest
 
 import dpquery
+from dpquery.budget import ledger
 from dpquery.budget.charge import Limits
 from dpquery.budget.ledger import open_ledger
 from dpquery.ceilings import Ceiling
 from dpquery.codes import PAGES
 from dpquery.engine.duckdb import public
-from dpquery.errors import DPQueryError
+from dpquery.errors import DPQueryError, ScanFailed
 from dpquery.mechanisms import randomness
 from dpquery.policy.load import load_policy
 from dpquery.policy.samples import copy_samples
@@ -69,6 +70,23 @@ def without_a_ledger(place: Path, _: pytest.MonkeyPatch) -> object:
 def while_frozen(place: Path, _: pytest.MonkeyPatch) -> object:
     assert main(["ledger", "freeze", str(place / "policy.toml")]) == 0
     return ask(place)
+
+
+def after_failures(place: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    with dpquery.connect(place / "policy.toml") as session:
+        monkeypatch.setattr(session._engine, "open", None)
+        for number in range(5):
+            with pytest.raises(ScanFailed):
+                session.sql(f"SELECT DP_COUNT(*, eps=1e-{number + 3}) FROM staff")
+        return session.sql(COUNT)
+
+
+def beside_as_many_as_may_fail(place: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    changed(place, "[tables.staff]", "[limits]\nmax_failures = 1\n[tables.staff]")
+    monkeypatch.setattr(ledger, "_PATIENCE", 0)
+    with dpquery.connect(place / "policy.toml") as session:
+        monkeypatch.setattr(session._engine, "open", lambda *_: ask(place))
+        return session.sql(COUNT)
 
 
 def over_other_units(place: Path, _: pytest.MonkeyPatch) -> object:
@@ -180,6 +198,8 @@ DOINGS: dict[str, tuple[Doing, str]] = {
         "delta",
     ),
     "DPQ504": (while_frozen, "frozen"),
+    "DPQ505": (after_failures, "5 statements failed within 24 hours"),
+    "DPQ506": (beside_as_many_as_may_fail, "each of them could fail, and 1 may"),
     "DPQ601": (with_change('"staff.parquet"', '"none.parquet"'), '"none.parquet"'),
     "DPQ602": (with_change("epsilon = 2.0", "epsilon = 2.0.0"), "TOML"),
     "DPQ603": (with_change("rows_per_unit", "rows_per_unt"), "rows_per_unt"),
