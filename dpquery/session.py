@@ -177,9 +177,7 @@ class Session:
             NameRefused: DPQ201 the policy has no such table, DPQ805 the name is no text.
         """
         with self._usable():
-            if not isinstance(name, str):
-                title = f"a table is named by a text, not {type(name).__name__}"
-                raise misfit(title, "session.table('staff')", why="names are as in SQL.")
+            _require_name(name, "session.table('staff')")
             if not any(name in table.written for table in self._policy.tables.values()):
                 catalogue.find_table(self._policy, name)
             return Query(self, name)
@@ -266,9 +264,10 @@ class Session:
         """Give a table's columns, from the policy alone.
 
         Raises:
-            NameRefused: DPQ201.
+            NameRefused: DPQ201, DPQ805 as `table`.
         """
         with self._usable():
+            _require_name(name, "session.describe('staff')")
             return self._free(catalogue.columns(catalogue.find_table(self._policy, name)))
 
     def require_usable(self) -> None:
@@ -383,3 +382,9 @@ class Session:
         with self._lock:
             self.require_usable()
             yield
+
+
+def _require_name(name: object, remedy: str) -> None:
+    if not isinstance(name, str):
+        title = f"a table is named by a text, not {type(name).__name__}"
+        raise misfit(title, remedy, why="names are as in SQL.")
