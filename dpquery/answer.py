@@ -225,7 +225,7 @@ class Answer:
             rows.insert(-(-_SHOWN_ROWS // 2), more)
         head = _html_row("th", columns, [cell_text(column.head) for column in columns])
         said = [f"loss {self.loss}", *([f"budget: {self.budget}"] if self.budget else [])]
-        below = "<br>".join(map(escape, [" · ".join(said), *self.notes]))
+        below = "<br>".join(escape(visible(line)) for line in [" · ".join(said), *self.notes])
         body = "".join(rows)
         table = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
         return f"<div>{table}<small>{below}</small></div>"

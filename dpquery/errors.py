@@ -30,7 +30,7 @@ from enum import IntEnum
 from fractions import Fraction
 from html import escape
 
-from dpquery.source import Source, Span, visible
+from dpquery.source import Source, Span, visible, visible_lines
 
 __all__ = [
     "BudgetRefused",
@@ -87,7 +87,7 @@ class Diagnostic:
         lines += _block("   try: ", self.remedy)
         if budget:
             lines.append(f"budget: {budget}")
-        return "\n".join(lines)
+        return visible_lines("\n".join(lines))
 
 
 def _block(head: str, lines: tuple[str, ...]) -> list[str]:
@@ -198,7 +198,7 @@ class PolicyInvalid(DPQueryError):
             return text
         where = self.file if self.line is None else f"{self.file}:{self.line}"
         first, _, rest = text.partition("\n")
-        return f"{first}\n   --> {where}" + (f"\n{rest}" if rest else "")
+        return f"{first}\n   --> {visible(where)}" + (f"\n{rest}" if rest else "")
 
 
 class ScanFailed(DPQueryError):

@@ -77,8 +77,17 @@ def toml_key(name: str) -> str:
 
 
 def toml_text(text: str) -> str:
-    """Write a text as a TOML string; JSON's escapes are TOML's, all but one."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    r"""Write a text as a TOML string in which everything prints.
+
+    >>> toml_text("a\n\u202eb")
+    '"a\\n\\u202eb"'
+    """
+    written = json.dumps(text, ensure_ascii=False)  # JSON's escapes are TOML's
+    return "".join(char if char.isprintable() else _escape(ord(char)) for char in written)
+
+
+def _escape(code: int) -> str:
+    return f"\\u{code:04x}" if code < 2**16 else f"\\U{code:08x}"
 
 
 def dotted(path: tuple[str, ...]) -> str:
