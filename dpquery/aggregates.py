@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 
 from dpquery import functions
+from dpquery.errors import shown
 from dpquery.functions.base import DPFunction
 from dpquery.sql.fragments import Place, Written, joined, read_fragment
 from dpquery.sql.names import written_name
-from dpquery.sql.values import written_setting
+from dpquery.sql.values import misfit, written_setting
 
 __all__ = ["Aggregate", "Maker", "find", "names", "shut"]
 
@@ -48,7 +49,7 @@ class Aggregate:
         parts = [self.subject()] if self.arguments or self.function.star else []
         parts += [Written((written_setting(value),)) for value in self.arguments[1:]]
         parts += [
-            Written((f"{written_name(option)}={written_setting(value)}",))
+            Written((f"{written_name(option)}={_setting(option, value)}",))
             for option, value in self.options
         ]
         call = Written((f"{self.name}(",)) + joined(", ", parts) + Written((")",))
@@ -93,6 +94,14 @@ class Maker:
 
     def __repr__(self) -> str:
         return f"<dpquery.{self.__name__}{self.__signature__}>"
+
+
+def _setting(option: str, value: object) -> str:
+    """Write what an option is set to: a longer list than a pair would be data."""
+    if isinstance(value, list | tuple) and len(value) != 2:
+        title = f"{option} takes one value or a pair, not {shown(value)} of {len(value)}"
+        raise misfit(title, f"{option}=(0, 100)")
+    return written_setting(value)
 
 
 def _signature(function: DPFunction) -> Signature:

@@ -16,7 +16,7 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from dpquery.errors import listed, nearest
+from dpquery.errors import listed, nearest, shown
 from dpquery.guarantee import Guarantee
 from dpquery.layout import TextColumn, cell_text, lay_out, value_text
 from dpquery.privacy import Loss, exact_number
@@ -128,9 +128,10 @@ class Answer:
         return [None if ranks is None else math.ceil(ranks) for ranks in found]
 
     def _place(self, column: str) -> int:
-        if column not in self.columns:
-            known = listed(self.columns, first=nearest(column, self.columns))
-            raise KeyError(f"there is no column {column!r} in this answer; it has {known}")
+        if not isinstance(column, str) or column not in self.columns:
+            near = nearest(column, self.columns) if isinstance(column, str) else None
+            known = listed(self.columns, first=near)
+            raise KeyError(f"there is no column {shown(column)} in this answer; it has {known}")
         return self.columns.index(column)
 
     def _behind(self, at: int) -> list[Cell | None]:
@@ -224,7 +225,7 @@ class Answer:
             rows.insert(-(-_SHOWN_ROWS // 2), more)
         head = _html_row("th", columns, [cell_text(column.head) for column in columns])
         said = [f"loss {self.loss}", *([f"budget: {self.budget}"] if self.budget else [])]
-        below = "<br>".join(map(escape, [" · ".join(said), *self.notes]))
+        below = "<br>".join(escape(visible(line)) for line in [" · ".join(said), *self.notes])
         body = "".join(rows)
         table = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
         return f"<div>{table}<small>{below}</small></div>"

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from dpquery.aggregates import Aggregate, shut
 from dpquery.answer import Answer
-from dpquery.errors import QueryRefused, listed, nearest
+from dpquery.errors import QueryRefused, listed, nearest, shown
 from dpquery.explain import Explanation
 from dpquery.sql.fragments import Place, Written, joined, read_fragment
 from dpquery.sql.names import written_name
@@ -78,10 +78,10 @@ class Query:
         Raises:
             QueryRefused: the condition is not one expression, or the other no table.
         """
-        if how not in _JOINS:
-            offered = f"how={nearest(str(how), _JOINS) or 'inner'!r}"
+        if not isinstance(how, str) or how not in _JOINS:
+            near = nearest(how, _JOINS) if isinstance(how, str) else None
             why = f"there are {listed(_JOINS)}."
-            raise misfit(f"there is no join {str(how)[:40]!r}", offered, why=why)
+            raise misfit(f"there is no join {shown(how)}", f"how={near or 'inner'!r}", why=why)
         part = Written((f" {_JOINS[how]} ",)) + _joinable(other)
         if on is not None:
             part += Written((" ON ",)) + shut(on, Place.CONDITION, "join")

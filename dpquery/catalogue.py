@@ -20,7 +20,7 @@ from dpquery.budget.record import Record
 from dpquery.budget.reported import COLUMNS, row
 from dpquery.budget.standing import Standing
 from dpquery.ceilings import Ceiling
-from dpquery.errors import Diagnostic, NameRefused, nearest
+from dpquery.errors import Diagnostic, NameRefused, nearest, shown
 from dpquery.events import Event
 from dpquery.layout import value_text
 from dpquery.parts import every_part
@@ -81,7 +81,7 @@ def find_table(policy: Policy, name: str, span: Span | None = None) -> Table:
     raise NameRefused(
         Diagnostic(
             "DPQ201",
-            f"there is no table {name[:80]!r} in this session",
+            f"there is no table {shown(name)} in this session",
             span,
             "not in the policy",
             why=("queries reach only the tables that the policy names.",),

@@ -320,8 +320,8 @@ Run `pip install 'dpquery[postgres]'`.
 
 DPQ612 files that do not hold what the policy says
 A column that the policy declares is missing in a table's files, has a type that does not widen
-to the declared one, or is more than stored values. Each of its queries would fail, so no session
-is opened; nothing was read but names and types of columns, and nothing is charged.
+to the declared one, or is more than stored values. Each of its queries would fail, so that no
+session is opened. Only names and types of columns were read, and nothing is charged.
 > age = { type = "integer" } for a file in which age is a text
 For the data owner: `dpquery policy check FILE` says what differs.
 
@@ -335,8 +335,9 @@ DPQ701 the scan did not finish
 The database stopped while reading. Its message is kept back because it may quote rows. The
 charge stays, because part of the data has been read, and the failure is counted: after a few
 nothing more is read for the analyst (DPQ505).
-> a Parquet file was replaced during the query
-Ask the data owner to check the files: `dpquery policy check FILE`.
+> a Parquet file was replaced, and not published as another version
+For the data owner: the log of faults beside the ledger has the cause. `dpquery policy check FILE`
+compares files and policy; `dpquery policy publish FILE` says that the files are others now.
 
 DPQ702 finishing ran out of time or memory
 The noise has been added, but what the query does with the released values took too long or too

@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dpquery.errors import Diagnostic, PolicyInvalid, listed, nearest
+from dpquery.errors import Diagnostic, PolicyInvalid, listed, nearest, shown
 from dpquery.policy.adhoc import adhoc_policy
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
@@ -85,7 +85,7 @@ def _nothing_of(own: Mapping[str, object]) -> None:
 
 def _nobody_else(analyst: str | None) -> None:
     """Refuse an analyst's name where no policy lists any."""
-    if analyst not in {None, DEFAULT_ANALYST}:
+    if analyst is not None and shown(analyst) != shown(DEFAULT_ANALYST):
         raise _unfit(
             "analyst= cannot be given without a policy",
             "a policy lists analysts and their budgets; one's own files have one analyst.",
@@ -97,11 +97,11 @@ def _analyst(policy: Policy, name: str | None) -> str:
     known = list(policy.analysts) or [DEFAULT_ANALYST]
     if name is None and not policy.analysts:
         return DEFAULT_ANALYST
-    if name not in known:
-        near = nearest(name or "", known)
+    if not isinstance(name, str) or name not in known:
+        near = nearest(name if isinstance(name, str) else "", known)
         missing = "this policy lists its analysts, and none was named"
         raise _unfit(
-            missing if name is None else f"the policy lists no analyst {name[:80]!r}",
+            missing if name is None else f"the policy lists no analyst {shown(name)}",
             "each analyst has a budget of their own, so a session has to know whose it spends.",
             f"analyst={near or known[0]!r}",
             f"analysts here: {listed(known, near)}",
@@ -123,7 +123,7 @@ def _epsilon(value: object) -> Fraction:
     number = _number(value)
     if number is None or not 0 < number <= BUDGET_MAX:
         wanted = f"epsilon= must be a number above 0 and at most {decimal_text(BUDGET_MAX)}"
-        raise _unfit(f"{wanted}, not {_shown(value)}", _EXACT, "epsilon=1")
+        raise _unfit(f"{wanted}, not {shown(value)}", _EXACT, "epsilon=1")
     return number
 
 
@@ -131,7 +131,7 @@ def _delta(value: object) -> Fraction:
     number = _number(value)
     if number is None or not 0 <= number < 1:
         wanted = "delta= must be a number from 0 to below 1"
-        raise _unfit(f"{wanted}, not {_shown(value)}", _EXACT, "delta=1e-7")
+        raise _unfit(f"{wanted}, not {shown(value)}", _EXACT, "delta=1e-7")
     return number
 
 
@@ -140,10 +140,6 @@ def _number(value: object) -> Fraction | None:
         return exact_number(value)
     except ValueError:
         return None
-
-
-def _shown(value: object) -> str:
-    return repr(value)[:40]
 
 
 def _unfit(title: str, why: str, *remedy: str) -> PolicyInvalid:

@@ -23,12 +23,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import IntEnum
 from fractions import Fraction
 from html import escape
 
-from dpquery.source import Source, Span
+from dpquery.source import Source, Span, visible, visible_lines
 
 __all__ = [
     "BudgetRefused",
@@ -45,6 +47,11 @@ __all__ = [
     "SessionUnusable",
     "SyntaxRefused",
 ]
+
+
+_LONGEST = 128
+"""Characters of a text that a message repeats: as many as names and most paths have."""
+_PLAIN = frozenset({str, int, float, bool, Decimal, Fraction, type(None)})
 
 
 class ExitCode(IntEnum):
@@ -80,7 +87,7 @@ class Diagnostic:
         lines += _block("   try: ", self.remedy)
         if budget:
             lines.append(f"budget: {budget}")
-        return "\n".join(lines)
+        return visible_lines("\n".join(lines))
 
 
 def _block(head: str, lines: tuple[str, ...]) -> list[str]:
@@ -191,7 +198,7 @@ class PolicyInvalid(DPQueryError):
             return text
         where = self.file if self.line is None else f"{self.file}:{self.line}"
         first, _, rest = text.partition("\n")
-        return f"{first}\n   --> {where}" + (f"\n{rest}" if rest else "")
+        return f"{first}\n   --> {visible(where)}" + (f"\n{rest}" if rest else "")
 
 
 class ScanFailed(DPQueryError):
@@ -237,6 +244,25 @@ def internal(rule: str) -> InternalError:
             remedy=("report it with the query; nothing of the data is in this message",),
         )
     )
+
+
+def shown(value: object) -> str:
+    """Write an argument for a message: a short plain value as it is, of all others the type.
+
+    What else is given could hold rows, and its own repr could do anything.
+
+    >>> shown("salery"), shown(0.5), shown([("Ann", 41)]), shown("Ann, " * 99)
+    ("'salery'", '0.5', 'a list', 'a long text')
+    """
+    if type(value) is str and len(value) > _LONGEST:
+        return "a long text"
+    if type(value) in _PLAIN:
+        with suppress(ValueError):  # Python writes no integer of thousands of digits
+            text = repr(value) if isinstance(value, str) else str(value)
+            return text if len(text) <= 2 * _LONGEST else "a long number"
+        return "a long number"
+    name = visible(str(type(value).__name__)[:40])
+    return f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -34,7 +34,7 @@ from dpquery.privacy import NO_LOSS, Loss, decimal_text
 from dpquery.relations import tables_of
 from dpquery.rowfunctions.ranges import implied
 from dpquery.searches import Search
-from dpquery.source import width
+from dpquery.source import visible_lines, width
 from dpquery.types import BOOLEAN
 
 __all__ = ["WIDTH", "Explanation", "explain"]
@@ -58,7 +58,7 @@ class Explanation:
     """Whose rows may differ, and the loss if they do; `for_group` says it of several units."""
 
     def __str__(self) -> str:
-        return "\n".join(self.lines)
+        return visible_lines("\n".join(self.lines))
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"

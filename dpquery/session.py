@@ -191,9 +191,7 @@ class Session:
             NameRefused: DPQ201 the policy has no such table, DPQ805 the name is no text.
         """
         with self._usable():
-            if not isinstance(name, str):
-                title = f"a table is named by a text, not {type(name).__name__}"
-                raise misfit(title, "session.table('staff')", why="names are as in SQL.")
+            _require_name(name, "session.table('staff')")
             if not any(name in table.written for table in self._policy.tables.values()):
                 catalogue.find_table(self._policy, name)
             return Query(self, name)
@@ -282,9 +280,10 @@ class Session:
         """Give a table's columns, from the policy alone.
 
         Raises:
-            NameRefused: DPQ201.
+            NameRefused: DPQ201, DPQ805 as `table`.
         """
         with self._usable():
+            _require_name(name, "session.describe('staff')")
             return self._free(catalogue.columns(catalogue.find_table(self._policy, name)))
 
     def require_usable(self) -> None:
@@ -448,3 +447,9 @@ def _failure_limit(policy: Policy, analyst: str) -> FailureLimit:
         thaw = f"dpquery ledger thaw {shlex.quote(str(named))}{whose}"
         remedy = (thaw, "for the data owner, who finds the causes in the log of faults")
     return FailureLimit(policy.max_failures, SCAN_SECONDS, remedy)
+
+
+def _require_name(name: object, remedy: str) -> None:
+    if not isinstance(name, str):
+        title = f"a table is named by a text, not {type(name).__name__}"
+        raise misfit(title, remedy, why="names are as in SQL.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 
-__all__ = ["Source", "Span", "visible", "width"]
+__all__ = ["Source", "Span", "visible", "visible_lines", "width"]
 
 _WIDEST = 96
 """Terminal cells of source shown before a line is shortened around its caret."""
@@ -49,6 +49,16 @@ def visible(text: str) -> str:
     ('two␊lines', '�31m')
     """
     return "".join(_sign(char) for char in text)
+
+
+def visible_lines(text: str) -> str:
+    r"""Make lines visible, and keep them lines; tabs stay, for what is to be pasted.
+
+    >>> visible_lines("why: \x1b[2J\n\tnow")
+    'why: ␛[2J\n\tnow'
+    """
+    kept = (char if char in "\n\t" else _sign(char) for char in text)
+    return "".join(kept)
 
 
 def _sign(char: str) -> str:

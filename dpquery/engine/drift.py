@@ -2,7 +2,10 @@
 
 Answers are repeated within a version, so its files must not change. Where they have, every scan
 of them fails in the same words, until the owner publishes them as another version. They are
-never looked at to decide what is charged or repeated: that would tell of one person's row.
+never looked at to decide what is charged, refused or repeated: that would tell of one person's
+row. Take a job that writes the files anew each night. Were they held against the version before
+the charge, a query would be answered after a night in which nothing changed, and refused at no
+cost after one in which one person came.
 
 Sizes and times are compared first, and bytes only where these differ: a copy is no change. What
 refines an earlier value has to be drawn from the same rows to the last one, so that there sizes

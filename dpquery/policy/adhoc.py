@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
+from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -48,6 +49,8 @@ _REMEDIES = {
     "unit": 'unit="user_id"',
 }
 """How an argument is written; the readers of values speak of the owner's file."""
+_WRITABLE = (int, float, str, Decimal, Fraction, date, datetime)
+"""Types whose repr is known: a subclass could show anything."""
 _EXAMPLES = {
     Kind.DATE: '("2020-01-01", "2024-12-31")',
     Kind.TIMESTAMP: '("2020-01-01 00:00:00", "2024-12-31 23:59:59")',
@@ -149,7 +152,7 @@ def _stem(value: object) -> str:
         return read_name(stem(texts[0]) if len(texts) == 1 else "")
     except Unfit:
         why = "a table needs a name, and these paths suggest none."
-        call = f'connect({{"people": {written(list(texts))}}}, ...)'
+        call = f'connect({{"people": [{", ".join(map(written, texts))}]}}, ...)'
         raise Unfit("gives the table no name", why, call, code="DPQ608") from None
 
 
@@ -186,8 +189,8 @@ def _units(unit: object, paths: Mapping[str, object]) -> dict[str, str | None]:
         return dict.fromkeys(paths, column)
     for name in unit:
         if name not in paths:
-            what = f"names a table that is not connected: {name}"
-            near = nearest(str(name), paths) or next(iter(paths))
+            what = f"names a table that is not connected: {written(name)}"
+            near = nearest(name if isinstance(name, str) else "", paths) or next(iter(paths))
             remedy = (f"unit={{{written(near)}: ...}}", f"tables here: {listed(paths, near)}")
             raise Unfit(what, "each table has its own unit column.", *remedy, code="DPQ603")
     for name in paths:
@@ -214,7 +217,7 @@ def _several(rows: object) -> Unfit:
     why = "one row per unit is verified in the file; without it, rows of a unit share a weight."
     more = type(rows) is int and rows > 1
     remedy = f"DP_COUNT(*, eps=0.5, max_rows_contributed={rows})" if more else "rows_per_unit=1"
-    return Unfit(f"must be 1 or left out, not {rows!r}", why, remedy)
+    return Unfit(f"must be 1 or left out, not {written(rows)}", why, remedy)
 
 
 def _table(name: str, texts: tuple[str, ...]) -> tuple[Table, Schema]:
@@ -234,7 +237,7 @@ def _with_unit(table: Table, unit: str | None, schema: Schema, single: bool) -> 
     if unit is None:
         return table
     if unit not in table.columns:
-        reason = schema.left_out.get(unit, f"there is no column {unit}")
+        reason = schema.left_out.get(unit, f"there is no column {written(unit)}")
         near = nearest(unit, table.columns)
         why = f"columns of {table.name}: {listed(table.columns, near)}."
         likely = [*likely_units(schema.types), *sorted(table.columns)]
@@ -258,7 +261,10 @@ def _notes(table: Table, schema: Schema) -> list[str]:
 
 def _mapping(bounds: object) -> Mapping[str, object]:
     if isinstance(bounds, Mapping):
-        return bounds
+        strange = [key for key in bounds if not isinstance(key, str)]
+        if not strange:
+            return bounds
+        bounds = strange[0]
     why = "each column has its own bounds."
     what = f"must map columns to bounds, not {written(bounds)}"
     raise Unfit(what, why, 'bounds={"salary": (0, 300_000)}', code="DPQ608")
@@ -301,14 +307,15 @@ def _chosen(key: str, ends: object, type_: Type) -> Bounds:
 def _ends(ends: object, type_: Type) -> str:
     """Write bounds that could be meant: the same the other way round, or any of the type."""
     if isinstance(ends, list | tuple) and len(ends) == 2:
+        plain = all(type(end) in _WRITABLE for end in ends)
         with suppress(Unfit):
             _bounds(ends[::-1], type_)
-            return f"({ends[1]!r}, {ends[0]!r})"
+            return f"({ends[1]!r}, {ends[0]!r})" if plain else "(0, 100)"
     return _EXAMPLES.get(type_.kind, "(0, 100)")
 
 
 def _bounds(ends: object, type_: Type) -> Bounds:
-    if not isinstance(ends, list | tuple):
+    if not isinstance(ends, list | tuple) or len(ends) != 2:
         return read_bounds(ends, type_)
     return read_bounds([_typed(end, type_) for end in ends], type_)
 

@@ -45,10 +45,9 @@ def read_schema(file: Path) -> Schema:
     import pyarrow.parquet as pq
 
     try:
-        fields = pq.read_schema(file)
-    except (pa.ArrowException, OSError):
+        return schema_of(pq.read_schema(file))
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         raise _unreadable(file) from None
-    return schema_of(fields)
 
 
 def _unreadable(file: Path) -> Unfit:

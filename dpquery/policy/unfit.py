@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection
+from datetime import date, datetime, time
 
-from dpquery.errors import Diagnostic, PolicyInvalid, listed, nearest
+from dpquery.errors import Diagnostic, PolicyInvalid, listed, nearest, shown
 
 __all__ = ["Unfit", "dotted", "toml_key", "toml_text", "unknown", "written"]
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_SHOWN = 60
-"""Characters of a value that a message repeats."""
+_LONGEST = 128
+"""Characters of a text that a message repeats."""
+_MOMENTS = (date, datetime, time)
 
 
 class Unfit(ValueError):
@@ -46,22 +48,23 @@ def unknown(what: str, why: str, name: str, known: Collection[str]) -> Unfit:
 
 
 def written(value: object) -> str:
-    """Write a value as TOML would, cut to what a message can hold.
+    """Write a value as TOML would; of a list, of a table and of what Python has, only the kind.
 
-    >>> written(True), written("a"), written([1, 2])
-    ('true', '"a"', '[1, 2]')
+    >>> written(True), written("a"), written([1, 2]), written({"a": 1})
+    ('true', '"a"', 'a list of 2 values', 'a table')
     """
-    if isinstance(value, bool):
-        text = str(value).lower()
-    elif isinstance(value, str):
-        text = toml_text(value)
-    elif isinstance(value, list | tuple):
-        text = f"[{', '.join(written(item) for item in value[:8])}]"
-    elif isinstance(value, dict):
-        text = "a table"
-    else:
-        text = str(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    match value:
+        case bool():
+            return str(value).lower()
+        case str() if type(value) is str:
+            return toml_text(value) if len(value) <= _LONGEST else "a long text"
+        case list() if type(value) is list:
+            return f"a list of {len(value)} values" if value else "[]"
+        case dict() if type(value) is dict:
+            return "a table"
+        case date() | time() if type(value) in _MOMENTS:
+            return str(value)
+    return shown(value)
 
 
 def toml_key(name: str) -> str:
@@ -74,8 +77,17 @@ def toml_key(name: str) -> str:
 
 
 def toml_text(text: str) -> str:
-    """Write a text as a TOML string; JSON's escapes are TOML's, all but one."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    r"""Write a text as a TOML string in which everything prints.
+
+    >>> toml_text("a\n\u202eb")
+    '"a\\n\\u202eb"'
+    """
+    written = json.dumps(text, ensure_ascii=False)  # JSON's escapes are TOML's
+    return "".join(char if char.isprintable() else _escape(ord(char)) for char in written)
+
+
+def _escape(code: int) -> str:
+    return f"\\u{code:04x}" if code < 2**16 else f"\\U{code:08x}"
 
 
 def dotted(path: tuple[str, ...]) -> str:

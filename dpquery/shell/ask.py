@@ -23,6 +23,7 @@ from dpquery.present import BINARY, FORMATS
 from dpquery.shell.arguments import UsageError, connect_settings
 from dpquery.shell.progress import Waiting, reading
 from dpquery.shell.split import Statement, statements
+from dpquery.source import visible_lines
 
 if TYPE_CHECKING:
     from dpquery.explain import Explanation
@@ -82,7 +83,7 @@ def open_session(source: str, **settings: Any) -> AbstractContextManager[Asked]:
 
 def say(text: object) -> None:
     """Write a line to standard error."""
-    print(text, file=sys.stderr)
+    print(visible_lines(str(text)), file=sys.stderr)
 
 
 def show(text: object) -> None:

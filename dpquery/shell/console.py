@@ -1,7 +1,7 @@
 """What the shell needs of a terminal: lines, pages, a question, a sign that it is at work.
 
-It sees finished text only. Colour adds nothing to it, and whatever could drive the terminal has
-been made visible before.
+It sees finished text only. Colour adds nothing to it, and whatever could drive the terminal is
+made visible.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rich.console import Console as RichConsole
 from rich.text import Text
 
 from dpquery.shell.progress import Waiting
-from dpquery.source import width
+from dpquery.source import visible_lines, width
 
 __all__ = ["Console", "Terminal", "fitted"]
 
@@ -58,7 +58,7 @@ class Terminal:
 
     def say(self, text: object, style: str = "") -> None:
         """Write a line or more, in a colour where there are colours."""
-        self._rich.print(Text(str(text), style), soft_wrap=True)
+        self._rich.print(Text(visible_lines(str(text)), style), soft_wrap=True)
 
     def page(self, text: str) -> None:
         """Write a text: a long one through the pager, a wide one cut to the screen."""

@@ -143,7 +143,7 @@ class Desk:
         elif self.mode == "table":
             self.console.page(answer.to_text())
         else:
-            stream = BytesIO()
+            stream = _Screen()
             FORMATS[self.mode](answer, stream)
             lines = stream.getvalue().decode().splitlines()
             self.console.say("\n".join(map(visible, lines)))
@@ -155,6 +155,13 @@ class Desk:
         self._noted.update(answer.notes)
         if answer.loss != NO_LOSS:
             self.console.say(f"budget: {answer.budget}", DIM)
+
+
+class _Screen(BytesIO):
+    """Takes what is written for a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def _dear(charge: Loss, left: Loss, share: Fraction) -> bool:

@@ -14,7 +14,7 @@ from sqlglot import Token, TokenType
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
-from dpquery.errors import NameRefused, SyntaxRefused
+from dpquery.errors import NameRefused, SyntaxRefused, shown
 from dpquery.source import Source, Span
 from dpquery.sql.asides import Explain, read_aside
 from dpquery.sql.statement import MAX_BYTES
@@ -95,7 +95,7 @@ def _by_name(
     taken = {mark.name for mark in marks}
     surplus = [name for name in values if name not in taken]
     if surplus:
-        title = f"the statement has no place for {str(surplus[0])[:40]!r}"
+        title = f"the statement has no place for {shown(surplus[0])}"
         raise misfit(title, "leave the value out", why=_COUNT)
 
 

@@ -64,13 +64,20 @@ def written_setting(value: object) -> str:
         NameRefused: DPQ805 no literal is exactly this value.
     """
     if isinstance(value, list | tuple):
-        return f"[{', '.join(written_setting(part) for part in value)}]"
+        return f"[{', '.join(map(_part, value))}]"
     if isinstance(value, str):
         try:
             return written_value(exact_number(value))
         except ValueError:
             pass
     return written_value(value)
+
+
+def _part(value: object) -> str:
+    """Write a part of a list, which is no list itself: rows of data would be."""
+    if isinstance(value, list | tuple):
+        raise _unwritten(value)
+    return written_setting(value)
 
 
 def _number(value: float | Decimal | Fraction) -> str:

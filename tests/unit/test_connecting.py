@@ -142,7 +142,7 @@ def test_an_analyst_has_a_budget_of_their_own_and_shares_the_whole(shared: Path)
         ({"bounds": {"age": 3}}, "must be two values", 'bounds={"age": (0, 100)}'),
         ({"bounds": {"dept": (1, 2)}}, "type text", "leave dept out of bounds="),
         ({"bounds": {"agee": (1, 2)}}, "names no column", 'bounds={"age": (0, 100)}'),
-        ({"unit": {"stff": "person_id"}}, "not connected: stff", 'unit={"staff": ...}'),
+        ({"unit": {"stff": "person_id"}}, 'not connected: "stff"', 'unit={"staff": ...}'),
         ({"analyst": "alice"}, "cannot be given without a policy", "leave out analyst="),
     ],
     ids=str,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 
 from hypothesis import given
@@ -67,7 +66,7 @@ def paths(values: object, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
 def test_any_text_survives_being_written_as_toml(text: str) -> None:
     assert tomllib.loads(f"x = {toml_text(text)}") == {"x": text}
     assert tomllib.loads(f"{toml_key(text)} = 1") == {text: 1}
-    assert json.loads(toml_text(text)) == text
+    assert toml_text(text).isprintable()
 
 
 def test_dotted_and_inline_keys_have_lines() -> None:
