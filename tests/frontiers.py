@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hypothesis import strategies as st
 
 from tests.relations import conditions, relations
@@ -25,6 +27,11 @@ _CALLS = st.sampled_from(
         "STDDEV_SAMP(d, bounds=[-2, 2], max_rows_contributed=3",
         "MAX(j, bounds=[0, 9]",
         "SUM(i, bounds=[0, 4]",
+        "SUM(POWER(d, -1), bounds=[-1, 1]",
+        "SUM(1 / d, bounds=[-1, 1], max_rows_contributed=2",
+        "MEDIAN(d, bounds=[-2, 2]",
+        "COUNT(DISTINCT POWER(d, -1)",
+        "COUNT(DISTINCT d",
     ]
 )
 """Calls up to their eps."""
@@ -86,13 +93,14 @@ def queries(draw: st.DrawFn, depth: int = 3) -> str:
     return f"SELECT {calls} FROM {draw(relations(depth))} x{kept}{groups}"
 
 
+_SIDES = {"i": "x.i", "j": "y.j", "d": "y.d", "k": "x.k", "c": "y.c"}
+
+
 @st.composite
 def _of_full_join(draw: st.DrawFn, depth: int) -> str:
     left, right = draw(relations(depth - 1)), draw(relations(depth - 1))
-    sides = {"(i": "(x.i", "(j": "(y.j", "(d": "(y.d", "(k": "(x.k", "(c": "(y.c"}
     calls = draw(st.lists(_CALLS, min_size=1, max_size=2))
-    for name, qualified in sides.items():
-        calls = [call.replace(name, qualified) for call in calls]
+    calls = [re.sub(r"\b[ijdkc]\b", lambda name: _SIDES[name[0]], call) for call in calls]
     written = ", ".join(f"DP_{call}, eps=0.1)" for call in calls)
     return f"SELECT {written} FROM {left} x FULL JOIN {right} y ON x.unit = y.unit"
 

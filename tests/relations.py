@@ -107,7 +107,19 @@ _SIMPLE = st.one_of(
     st.builds("{}d {} 0.1".format, st.just("{0}"), _COMPARED),
     st.builds("{}c {} '2020-02-01'".format, st.just("{0}"), _COMPARED),
     st.sampled_from(["{0}k = 'a'", "{0}k IS NOT NULL", "{0}i IS NULL", "{0}k <> 'b'"]),
+    st.sampled_from(["POWER({0}d, -1) > 0", "POWER({0}d, -1) < 0"]),
 )
+_SIGNED = st.sampled_from(
+    [
+        *("-d", "0e0 * d", "-(0e0 * d)", "d * -1e-320", "1 / d", "POWER(d, -1)", "POWER(d, 3)"),
+        *("SQRT(d)", "ABS(d)", "SIGN(d) * 0e0", "ROUND(d / 1e3, 1)", "TRUNC(d / 1e3)"),
+        *("CEIL(d - 0.5)", "FLOOR(-d)", "d - d", "COALESCE(-d, d)", "NULLIF(d, -1)"),
+        *("GREATEST(-d, 0e0 * d)", "LEAST(d, 0)", "IF(i > 0, d, -d)", "i * d", "j / d"),
+        *("CAST(i AS DOUBLE)", "CASE WHEN POWER(d, -1) > 0 THEN d ELSE -d END"),
+    ]
+)
+"""Doubles of which many are zeros that an operation gives one sign or the other."""
+_ZEROS = st.sampled_from(["0e0 * d", "-(0e0 * d)", "TRUNC(d / 1e3)", "ROUND(d / 1e3, 1)"])
 _ALL = "unit, i, j, d, k, c"
 
 
@@ -243,6 +255,26 @@ def _sums_of_doubles(draw: st.DrawFn, depth: int) -> str:
 
 
 @st.composite
+def _signs(draw: st.DrawFn, depth: int) -> str:
+    """Draw zeros of either sign: of one relation, or of a relation twice."""
+    i = draw(st.sampled_from(["i", "i", "SIGN(d)", "LENGTH(CAST(j AS TEXT))"]))
+    k = draw(st.sampled_from(["k", "CAST(POWER(d, -1) > 0 AS TEXT)", "CAST(i AS TEXT)"]))
+    source, d = draw(relations(depth)), draw(_ZEROS | _SIGNED)
+    signed = f"SELECT unit, {i} AS i, j, {d} AS d, {k} AS k, c FROM {source} x"
+    if draw(st.booleans()):
+        return signed
+    return f"SELECT {_ALL} FROM {source} y UNION ALL {signed}"
+
+
+@st.composite
+def _ordered(draw: st.DrawFn, depth: int) -> str:
+    """Draw what a window puts in order: half of the time, with zeros of either sign."""
+    if draw(st.booleans()):
+        return draw(relations(depth))
+    return f"({draw(_signs(max(depth - 1, 0)))})"
+
+
+@st.composite
 def _distinct(draw: st.DrawFn, depth: int) -> str:
     return f"SELECT DISTINCT {_ALL} FROM {draw(relations(depth))} x"
 
@@ -251,7 +283,9 @@ def _distinct(draw: st.DrawFn, depth: int) -> str:
 def _window(draw: st.DrawFn, depth: int) -> str:
     """Draw several windows: where two number equal rows, they number them alike."""
     part = draw(st.sampled_from(["unit", "unit, k", "unit, DATE_TRUNC('month', c)"]))
-    orders = st.sampled_from(["i", "d DESC", "k, i", "j NULLS FIRST", "c, k DESC"])
+    orders = st.sampled_from(
+        ["i", "d DESC", "k, i", "j NULLS FIRST", "c, k DESC", "0e0 * d", "POWER(d, -1)"]
+    )
     numbers = st.sampled_from(
         ["row_number()", "rank()", "dense_rank()", "ntile(3)", "lag(i)", "lead(j, 2)"]
     )
@@ -263,17 +297,23 @@ def _window(draw: st.DrawFn, depth: int) -> str:
             st.sampled_from(["COUNT(*)", "MAX(j)", "SUM(i)", "COUNT(DISTINCT j)"]),
         )
     )
+    d = draw(
+        st.sampled_from(["d", "d", "lag(d)", "lead(0e0 * d)", "lag(POWER(d, -1))", "MIN(-d)"])
+    )
+    if d != "d":
+        by = f" ORDER BY {draw(orders)}" if d.startswith("l") else ""
+        d = f"{d} OVER (PARTITION BY {part}{by})"
     return (
         f"SELECT unit, {number} OVER (PARTITION BY {part} ORDER BY {draw(orders)}) AS i, "
-        f"{other} AS j, d, k, c FROM {draw(relations(depth))} x"
+        f"{other} AS j, {d} AS d, k, c FROM {draw(_ordered(depth))} x"
     )
 
 
 @st.composite
 def _first(draw: st.DrawFn, depth: int) -> str:
-    order = draw(st.sampled_from(["i", "d", "j DESC, k"]))
+    order = draw(st.sampled_from(["i", "d", "j DESC, k", "0e0 * d", "-d DESC"]))
     return (
-        f"SELECT {_ALL} FROM {draw(relations(depth))} x "
+        f"SELECT {_ALL} FROM {draw(_ordered(depth))} x "
         f"QUALIFY row_number() OVER (PARTITION BY unit ORDER BY {order}) <= 2"
     )
 
@@ -287,6 +327,7 @@ _FORMS = {
     "union": _union,
     "per unit": _per_unit,
     "sums": _sums_of_doubles,
+    "signs": _signs,
     "distinct": _distinct,
     "window": _window,
     "first": _first,

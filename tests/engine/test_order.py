@@ -19,7 +19,7 @@ from dpquery.engine.duckdb.private import DuckDBEngine, _files
 from dpquery.engine.duckdb.public import PublicEngine
 from dpquery.engine.duckdb.relations import Nested
 from dpquery.engine.duckdb.render import Origin, Place
-from dpquery.ir import columns_read
+from dpquery.ir import ColumnRef, columns_read
 from dpquery.plan import make_plan
 from dpquery.policy.model import Column, Policy
 from dpquery.privacy import Neighbours
@@ -28,7 +28,7 @@ from dpquery.source import Source
 from dpquery.sql.bind import bind
 from dpquery.sql.check import check
 from dpquery.sql.parse import parse
-from dpquery.types import INTEGER
+from dpquery.types import DOUBLE, INTEGER
 from tests.relations import policy_over
 from tests.worlds import private_table, world, write
 
@@ -73,6 +73,14 @@ RELATIONS = {
     "AVG(d) OVER (PARTITION BY unit, k) AS d, k FROM t",
     "first": "SELECT unit, i, j, d, k FROM t "
     "QUALIFY row_number() OVER (PARTITION BY unit ORDER BY d DESC) <= 2",
+    "first of zeros": "SELECT unit, 1 AS i, 1 AS j, POWER(y, -1) AS d, 'a' AS k FROM "
+    "(SELECT unit, 0e0 * i AS y FROM t UNION ALL SELECT unit, -(0e0 * i) AS y FROM t) z "
+    "QUALIFY row_number() OVER (PARTITION BY unit ORDER BY y) = 1",
+    "next to zeros": "SELECT unit, i, j, POWER(y, -1) AS d, 'a' AS k FROM "
+    "(SELECT unit, i, j, lag(0e0 * i) OVER (PARTITION BY unit ORDER BY k) AS y FROM t) z",
+    "zeros of groups": "SELECT unit, 1 AS i, 1 AS j, POWER(y, -1) AS d, 'a' AS k FROM "
+    "(SELECT unit, 0e0 * i AS y, MIN(-0e0 * j) AS z FROM t GROUP BY unit, 0e0 * i) z "
+    "WHERE POWER(y, -1) > 0 OR POWER(z, -1) > 0",
 }
 ASKED = (
     "DP_SUM(i, eps=1, bounds=[0, 9]), DP_SUM(j, eps=1, bounds=[0, 9]), "
@@ -117,9 +125,7 @@ def _rows(policy: Policy, query: str, threads: int) -> Iterator[object]:
     }
     refs = columns_read(scan)
     nested = Nested(places, engine._publics, refs)
-    columns = ", ".join(
-        quoted(f"{ref.of}.{ref.name}") for ref in refs if ref.of in numbers(scan.relation)
-    )
+    columns = ", ".join(_bits(ref) for ref in refs if ref.of in numbers(scan.relation))
     summed = f"SELECT u, count(*), sum(CAST(hash({columns}) AS HUGEINT))"
     sql = f"{summed} FROM {nested.source(scan.relation)} WHERE u <> {STRANGER} GROUP BY u"
     try:
@@ -127,6 +133,12 @@ def _rows(policy: Policy, query: str, threads: int) -> Iterator[object]:
     finally:
         engine.close()
         public.close()
+
+
+def _bits(ref: ColumnRef) -> str:
+    """Write what tells all values of a column apart, as a hash does not with zeros."""
+    name = quoted(f"{ref.of}.{ref.name}")
+    return f"CAST({name} AS VARCHAR)" if ref.type == DOUBLE else name
 
 
 @pytest.mark.slow
@@ -151,3 +163,23 @@ def test_two_windows_number_equal_rows_alike(engine, tmp_path: Path):
         engine, private_table([path], [Column("i", INTEGER)], max_rows_contributed=50)
     ) as small:
         assert small.exact(apart) == [50 * 2**32]
+
+
+@pytest.mark.parametrize("made", ["0e0 * x", "TRUNC(x / 9)", "x / -1e300 * 1e-300"])
+def test_no_row_comes_first_for_the_sign_of_a_zero(engine, tmp_path: Path, made: str):
+    """Nothing hangs on whether a unit's -5 or its 5 is read first, or on who else is there."""
+    sql = (
+        "SELECT DP_SUM(POWER(y, -1), eps=1, bounds=[-1, 1], max_rows_contributed=1) "
+        f"FROM (SELECT unit, y FROM (SELECT unit, {made} AS y FROM t "
+        f"UNION ALL SELECT unit, -({made}) AS y FROM t) a "
+        "QUALIFY row_number() OVER (PARTITION BY unit ORDER BY y) = 1) b"
+    )
+    others = [(unit, x) for unit in range(9) for x in (-5, 5, 0, -5)]
+    found = []
+    for rows in (others, others[::-1], [(9, 5), *others, (9, -5), (9, 0)]):
+        units, cells = zip(*rows, strict=True)
+        path = write(tmp_path / f"{len(found)}.parquet", unit=units, x=cells)
+        with world(engine, private_table([path], [Column("x", INTEGER)])) as small:
+            found += small.exact(sql)
+    assert found[1] == found[0]
+    assert found[2] == found[0] // 9 * 10

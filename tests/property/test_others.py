@@ -1,0 +1,240 @@
+"""One unit that comes changes nothing about any other: not one bit of what they add.
+
+Random queries over relations three levels deep, of units with many equal rows and zeros of
+either sign. What all units add is what the others add and what the one adds alone, in every
+exact integer; and each row of each other unit is the same, bit by bit. Rows are shuffled, cut
+into other files and row groups, stored in a DuckDB file, and read by 1 to 8 threads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+
+from dpquery.budget.ledger import Ledger, open_ledger
+from dpquery.engine.base import FaultLog
+from dpquery.engine.duckdb.connection import quoted
+from dpquery.engine.duckdb.private import DuckDBEngine, _files
+from dpquery.engine.duckdb.public import PublicEngine
+from dpquery.engine.duckdb.relations import Nested
+from dpquery.engine.duckdb.render import Origin, Place
+from dpquery.engine.duckdb.scan import ScanSQL
+from dpquery.errors import QueryRefused, ScanFailed
+from dpquery.ir import CountValues, Measure, Scan, columns_read
+from dpquery.plan import Plan, make_plan
+from dpquery.policy.model import DatabaseTable, LedgerSettings, Policy
+from dpquery.privacy import Neighbours
+from dpquery.relations import numbers, only_table, tables_of
+from dpquery.source import Source
+from dpquery.sql import joins
+from dpquery.sql.bind import bind
+from dpquery.sql.check import check
+from dpquery.sql.parse import parse
+from tests.frontiers import queries
+from tests.neighbours import Row
+from tests.relations import SCHEMA, TABLES, policy_over, row
+from tests.worlds import integers, receipt_for
+
+STRANGER, OTHERS = 10_000, 40
+OUT_OF_REACH = {"DPQ305", "DPQ404", "DPQ105", "DPQ205"}
+NEAR = [-1.0, 1.0, -2.5, 2.5, -0.0, 0.0, None]
+
+
+def _rows(random: Random, unit: int, most: int) -> dict[str, list[Row]]:
+    """Make what a unit has: rows of which many are equal but for the sign of a zero."""
+    found: dict[str, list[Row]] = {}
+    for table in TABLES:
+        kinds = [{**row(random), "unit": unit} for _ in range(random.choice([0, 1, 2, 3]))]
+        kinds += [{**one, "d": random.choice(NEAR)} for one in kinds for _ in range(2)]
+        found[table] = kinds * random.choice([1, 1, 2, most])
+    return {**found, "o": found["o"][:1]}
+
+
+@dataclass(frozen=True)
+class Side:
+    """The rows of some units in one layout, and an engine that reads them."""
+
+    policy: Policy
+    engine: DuckDBEngine
+
+
+class Sides:
+    """The others, the one alone, and all of them twice: in many small files, and stored."""
+
+    def __init__(self, place: Path) -> None:
+        random = Random(11)
+        units = [_rows(random, unit, 4) for unit in range(OTHERS)]
+        # The most rows by far: threads, batches and hash tables are other ones with them.
+        one = {t: rows * 2 for t, rows in _rows(random, STRANGER, 12).items()}
+        one["o"] = one["o"][:1]
+        self.faults, self.place, self.asked = place / "faults", place, Counter[str]()
+        self.ledger: Ledger = open_ledger(LedgerSettings(None))
+        self._publics: list[PublicEngine] = []
+        self.others = self._parquet("others", units, files=1, threads=1)
+        self.alone = self._parquet("alone", [one], files=1, threads=2)
+        self.public = self._publics[0]
+        small = self._parquet("small", [*units, one], files=3, threads=8)
+        self.all = {"small files": small, "stored": self._stored(small, threads=3)}
+
+    def _open(self, policy: Policy, threads: int) -> Side:
+        public = PublicEngine(policy)
+        self._publics.append(public)
+        return Side(policy, DuckDBEngine(policy, FaultLog(self.faults), public, threads))
+
+    def _parquet(
+        self, name: str, units: list[dict[str, list[Row]]], files: int, threads: int
+    ) -> Side:
+        place, random, paths = self.place / name, Random(name), {}
+        place.mkdir()
+        for table in TABLES:
+            rows = [row for unit in units for row in unit[table]]
+            rows += [{**row(random), "unit": None}]
+            random.shuffle(rows)
+            paths[table] = [place / f"{table}{number}.parquet" for number in range(files)]
+            for number, path in enumerate(paths[table]):
+                cut = pa.Table.from_pylist(rows[number::files], schema=SCHEMA)
+                pq.write_table(cut, path, row_group_size=3 if files > 1 else 1000)
+        return self._open(policy_over(paths, place, Neighbours.ADD_REMOVE), threads)
+
+    def _stored(self, side: Side, threads: int) -> Side:
+        path, tables = self.place / "stored.duckdb", dict(side.policy.tables)
+        with duckdb.connect(path) as database:
+            for name in TABLES:
+                rows = _files(tables[name])
+                database.execute(
+                    f"CREATE TABLE {name} AS FROM {rows} ORDER BY hash(i, j, d, k)"
+                )
+                tables[name] = replace(tables[name], source=DatabaseTable(path, name))
+        old = side.policy
+        policy = Policy(old.name, old.neighbours, old.budget, tables, old.ledger)
+        return self._open(policy, threads)
+
+    def close(self) -> None:
+        for side in (self.others, self.alone, *self.all.values()):
+            side.engine.close()
+        for each in (*self._publics, self.ledger):
+            each.close()
+
+    def plan(self, text: str) -> Plan | None:
+        """Plan a query, or give it up where its numbers are too large."""
+        source, policy = Source(text), self.others.policy
+        try:
+            checked = check(bind(parse(source), policy, self.public), policy)
+            plan = make_plan(checked, policy, self.public)
+        except QueryRefused as refusal:
+            refusal.source = source
+            if refusal.code not in OUT_OF_REACH:
+                raise
+            self.asked["refused"] += 1
+            return None
+        self.asked["answered"] += 1
+        return plan
+
+    def exact(self, side: Side, plan: Plan) -> list[tuple[Measure, list[int]]]:
+        receipt, found = receipt_for(plan, self.ledger), []
+        for number, frontier in enumerate(plan.frontiers):
+            with side.engine.open(frontier.scan, receipt, number) as exact:
+                found += [(m, integers(exact, m)) for m in frontier.scan.measures]
+        return found
+
+    def require_apart(self, text: str) -> None:
+        """Hold what all units give against what the others give, and the one alone."""
+        plan = self.plan(text)
+        if plan is None:
+            return
+        try:
+            self._require_apart(plan)
+        except ScanFailed:
+            pytest.fail(self.faults.read_text("utf-8"))
+
+    def _require_apart(self, plan: Plan) -> None:
+        rows = [rows_of_others(self.others, frontier.scan) for frontier in plan.frontiers]
+        parts = list(
+            zip(self.exact(self.others, plan), self.exact(self.alone, plan), strict=True)
+        )
+        for name, side in self.all.items():
+            assert [rows_of_others(side, f.scan) for f in plan.frontiers] == rows, name
+            for (measure, whole), ((_, others), (_, one)) in zip(
+                self.exact(side, plan), parts, strict=True
+            ):
+                added = [a + b for a, b in zip(others, one, strict=True)]
+                if isinstance(measure, CountValues):  # a value of both is counted once
+                    low = map(max, others, one)
+                    cells = zip(low, whole, added, strict=True)
+                    assert all(a <= b <= c for a, b, c in cells), (name, measure)
+                else:
+                    assert whole == added, (name, measure)
+
+
+def rows_of_others(side: Side, scan: Scan) -> list[Counter[str]]:
+    """Give each row that the others have, to the last bit: in columns, and as it is counted."""
+    tables = {one.table for one in tables_of(scan.relation)}
+    places = {
+        name: Place(side.policy.tables[name], Origin(_files(side.policy.tables[name]), False))
+        for name in tables
+    }
+    publics = side.engine._publics
+    asked = [ScanSQL(scan, places, publics).rows]
+    if only_table(scan.relation) is None:
+        refs = columns_read(scan)
+        given = [ref for ref in refs if ref.of in numbers(scan.relation)]
+        columns = ", ".join(["u", *(quoted(f"{ref.of}.{ref.name}") for ref in given)])
+        source = Nested(places, publics, refs).source(scan.relation)
+        asked.append(f"SELECT {columns} FROM {source}")
+    connection = side.engine._started()
+    return [
+        Counter(map(repr, connection.execute(f"FROM ({sql}) WHERE u <> {STRANGER}").fetchall()))
+        for sql in asked
+    ]
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    opened = Sides(tmp_path_factory.mktemp("others"))
+    yield opened
+    opened.close()
+
+
+def require_apart(sides: Sides, examples: int) -> None:
+    """Ask random queries; nearly all of them have to be answered."""
+    sides.asked.clear()
+
+    @settings(max_examples=examples)
+    @given(queries())
+    def hold(text: str) -> None:
+        sides.require_apart(text)
+
+    hold()
+    assert sides.asked["answered"] > 9 * sides.asked["refused"], sides.asked
+
+
+def test_what_others_add_does_not_change_when_a_unit_comes(sides: Sides):
+    require_apart(sides, 200)
+
+
+@pytest.mark.parametrize("paired", [1, 3])
+def test_that_holds_however_few_rows_of_a_unit_are_paired(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch, paired: int
+):
+    monkeypatch.setattr(joins, "MOST_PAIRED", paired)
+    require_apart(sides, 40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", range(10))
+def test_five_thousand_queries_leave_others_as_they_are(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch, shard: int
+):
+    """All shards together have that many answered; in some, joins pair few rows of a unit."""
+    monkeypatch.setattr(joins, "MOST_PAIRED", joins.MOST_PAIRED if shard % 4 else 3)
+    require_apart(sides, 5_000 // 10 + 25)
+    assert sides.asked["answered"] >= 5_000 // 10
