@@ -203,3 +203,9 @@ class Policy:
     """Where the paths start that the owner wrote."""
     published: bool = True
     """Whether an owner says when data are another version; of one's own files nobody does."""
+
+    @property
+    def single(self) -> frozenset[str]:
+        """The tables that have at most one row of a unit."""
+        tables = self.tables.values()
+        return frozenset(one.name for one in tables if one.single or one.unit is None)

@@ -7,10 +7,11 @@ expression can fail on a row (I12), and what bounds one unit's rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 from dpquery.errors import Diagnostic, RuleRefused
+from dpquery.extent import extent_of
 from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.ir import (
     Apply,
@@ -37,6 +38,8 @@ from dpquery.relations import (
     UnitJoin,
     Windowed,
     expressions_of,
+    sources,
+    tables_of,
     walk,
 )
 from dpquery.rowfunctions.base import CALENDAR
@@ -67,40 +70,35 @@ def check(bound: Bound, policy: Policy) -> Checked:
 def contribution(relation: Relation, policy: Policy) -> Contribution:
     """Read what bounds a unit's rows from the policy and the operators: never from the file.
 
-    A unit has one row where it is declared or follows from GROUP BY the unit alone. It is lost
-    where rows meet: in a union, and in a join unless either side has one row per unit; rows
-    without a partner on both sides are two.
+    A unit has one row where it is declared, or follows from GROUP BY the unit alone and from
+    joins of such relations. The limits of a join or union are the largest of its parts.
     """
+    unit = policy.tables[tables_of(relation)[0].table].unit
+    single = unit is not None and extent_of(relation, policy.single).single
+    limit, groups = _limits(relation, policy)
+    return Contribution(unit, single, limit, groups)
+
+
+def _limits(relation: Relation, policy: Policy) -> tuple[int, int | None]:
+    """Return how many rows, and groups, of a unit count unless a call says otherwise."""
     match relation:
         case TableScan(table=name):
             table = policy.tables[name]
-            rows, groups = table.max_rows_contributed, table.max_groups_contributed
-            return Contribution(table.unit, table.single, rows, groups)
-        case PerUnit(source=source, one_row=one_row):
-            below = contribution(source, policy)
-            return Contribution(
-                below.unit, one_row, 1 if one_row else below.limit, below.groups
-            )
-        case UnitJoin(left=left, right=right):
-            one, other = contribution(left, policy), contribution(right, policy)
-            apart = relation.keeps_left and relation.keeps_right
-            single = one.single and other.single
-            single = single and (relation.condition is None or not apart)
-            limit = max(one.limit, other.limit)
-            return Contribution(one.unit, single, limit, _groups(one, other))
-        case UnionAll(parts=parts):
-            below_ = [contribution(part, policy) for part, _ in parts]
-            limit = max(one.limit for one in below_)
-            return Contribution(below_[0].unit, False, limit, _groups(*below_))
+            return table.max_rows_contributed, table.max_groups_contributed
+        case PerUnit(source=source, one_row=True):
+            return 1, _limits(source, policy)[1]
+        case UnitJoin() | UnionAll():
+            parts = [_limits(part, policy) for part in sources(relation)]
+            return max(rows for rows, _ in parts), _groups(parts)
         case _:
-            return contribution(relation.source, policy)
+            return _limits(sources(relation)[0], policy)
 
 
-def _groups(*parts: Contribution) -> int | None:
+def _groups(parts: Sequence[tuple[int, int | None]]) -> int | None:
     """Give the largest of several limits of groups, if the policy states any."""
-    if all(part.groups is None for part in parts):
+    if all(groups is None for _, groups in parts):
         return None
-    return max(part.limit if part.groups is None else part.groups for part in parts)
+    return max(rows if groups is None else groups for rows, groups in parts)
 
 
 def every_expression_is_total(frontier: Frontier, source: Source) -> None:

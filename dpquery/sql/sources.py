@@ -18,6 +18,7 @@ from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused
 from dpquery.expr import Code, ColumnRef, Expr, Scalar, longest_of
+from dpquery.extent import Extent, extent_of
 from dpquery.ir import Contribution, Literal
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy, Table
@@ -113,6 +114,10 @@ class Context(ABC):
     def contribution(self, relation: Relation) -> Contribution:
         """Give what bounds the rows of one unit in a relation."""
         return contribution(relation, self.policy)
+
+    def extent(self, relation: Relation) -> Extent:
+        """Return how many rows of one unit a relation can have."""
+        return extent_of(relation, self.policy.single)
 
     def item(self, node: exp.Expr) -> tuple[Derived | PublicItem | Open, str]:
         """Bind one item of a FROM clause; give it with the name that the query calls it by.
