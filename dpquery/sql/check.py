@@ -28,6 +28,7 @@ from dpquery.ir import (
     TableScan,
     Widen,
     children,
+    columns_of,
 )
 from dpquery.policy.model import Policy
 from dpquery.relations import (
@@ -44,11 +45,13 @@ from dpquery.relations import (
 )
 from dpquery.rowfunctions.base import CALENDAR
 from dpquery.source import Source
+from dpquery.sql.outgrown import every_pair_is_narrow, every_scan_is_small
 from dpquery.types import DECIMAL_DIGITS, INTEGER, WIDEST_EXACT, Interval, Kind, Type
 
 __all__ = ["RULES", "check", "contribution"]
 
-LONGEST_TEXT = 2**16
+LONGEST_TEXT = 1024
+"""Characters of a computed text, unless a column that it is made of may have more."""
 _MOVED = frozenset({"DATE_ADD", "DAYS_ON"})
 
 
@@ -57,6 +60,7 @@ def check(bound: Bound, policy: Policy) -> Checked:
 
     Raises:
         RuleRefused: DPQ305 an expression cannot be computed for every row.
+        PlanRefused: DPQ406 a scan is too large by plan.
     """
     for frontier in bound.frontiers:
         for rule in RULES:
@@ -225,7 +229,10 @@ def _dated(expr: Apply) -> bool:
 def every_text_is_short(frontier: Frontier, _: Source) -> None:
     """Refuse texts that may grow past what the engine is asked to carry for each row."""
     for expr in _expressions(frontier):
-        if isinstance(expr, Apply) and expr.longest > LONGEST_TEXT:
+        if not isinstance(expr, Apply) or expr.longest <= LONGEST_TEXT:
+            continue
+        longest = max([LONGEST_TEXT, *(ref.longest for ref in columns_of(expr).values())])
+        if expr.longest > longest:
             raise RuleRefused(
                 Diagnostic(
                     "DPQ305",
@@ -234,7 +241,7 @@ def every_text_is_short(frontier: Frontier, _: Source) -> None:
                     f"up to {expr.longest} characters",
                     (
                         "the time that a row takes would tell how long its texts are,",
-                        f"so a text has at most {LONGEST_TEXT} characters.",
+                        f"so this one has at most {longest} characters.",
                     ),
                     ("LEFT(dept, 20)", "join fewer texts, or cut them first"),
                 )
@@ -267,4 +274,6 @@ RULES: tuple[Callable[[Frontier, Source], None], ...] = (
     every_sum_of_a_unit_fits,
     every_moment_has_a_calendar,
     every_text_is_short,
+    every_scan_is_small,
+    every_pair_is_narrow,
 )

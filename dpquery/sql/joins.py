@@ -223,9 +223,8 @@ class _From:
             return
         condition = all_of(item.span, asked)
         pairs = most_pairs(self.context, self.relation, found.relation)
-        self.relation = UnitJoin(
-            item.span, self.relation, found.relation, condition, pairs, *keeps
-        )
+        joined = UnitJoin(item.span, self.relation, found.relation, condition, pairs, *keeps)
+        self.relation = self.context.small(joined, item.span)
         self._join_members(item, member, using, keeps)
 
     def _asked(
@@ -396,7 +395,8 @@ def semi_join(
     both = [expr for expr in asked if expr not in own]
     equalities = all(equated_by(expr, ours, theirs) for expr in both)
     pairs = None if equalities else most_pairs(context, source, other)
-    return SemiJoin(span, source, other, negated, all_of(span, both), pairs)
+    joined = SemiJoin(span, source, other, negated, all_of(span, both), pairs)
+    return context.small(joined, span)
 
 
 def _of(expr: Expr) -> set[int]:

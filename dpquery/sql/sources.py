@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
 from itertools import count
+from typing import TypeVar
 
 from sqlglot import expressions as exp
 
@@ -28,6 +29,7 @@ from dpquery.source import Span
 from dpquery.sql.above.froms import Open
 from dpquery.sql.check import contribution
 from dpquery.sql.names import Member, Scope, column_ref, fold, resolve_table, written_name
+from dpquery.sql.outgrown import require_small
 from dpquery.sql.spans import Spans
 from dpquery.types import UNKNOWN, Interval, ordinal
 
@@ -41,6 +43,7 @@ __all__ = [
     "range_of",
 ]
 
+R = TypeVar("R", bound=Relation)
 MOST_CHARACTERS = 2**12
 """Of a public text whose values are too many to be looked at: longer ones are NULL."""
 
@@ -118,6 +121,15 @@ class Context(ABC):
     def extent(self, relation: Relation) -> Extent:
         """Return how many rows of one unit a relation can have."""
         return extent_of(relation, self.policy.single)
+
+    def small(self, relation: R, span: Span) -> R:
+        """Return a relation that is not too large by plan.
+
+        Raises:
+            PlanRefused: DPQ406.
+        """
+        require_small(relation, self.policy, span)
+        return relation
 
     def item(self, node: exp.Expr) -> tuple[Derived | PublicItem | Open, str]:
         """Bind one item of a FROM clause; give it with the name that the query calls it by.
