@@ -214,7 +214,7 @@ class _From:
             for name in using
             if fold(name.name) not in member.owners
         ]
-        asked = [*more, *self._asked(rows, rest, found, inner=inner)]
+        asked = [*more, *self._asked(rows, rest, (found, member), inner=inner)]
         if item.kind:
             negated = item.kind == "ANTI"
             self.relation = semi_join(
@@ -228,7 +228,12 @@ class _From:
         self._join_members(item, member, using, keeps)
 
     def _asked(
-        self, rows: Conditions, parts: Sequence[exp.Expr], found: Derived, *, inner: bool
+        self,
+        rows: Conditions,
+        parts: Sequence[exp.Expr],
+        joined: tuple[Derived, Member],
+        *,
+        inner: bool,
     ) -> list[Expr]:
         """Bind what a join asks of pairs; where all rows have partners, its equalities alone.
 
@@ -239,10 +244,12 @@ class _From:
             return [rows.condition(part) for part in parts]
         assert self.relation is not None  # noqa: S101 - the caller looked
         asked = []
+        found, member = joined
         sides = (numbers(self.relation), numbers(found.relation))
         for part in (*parts, *self.pool, *self.where):
             own, bound = any(part is one for one in parts), None
-            if self._equality(part, rows.scope):
+            unit = self._is_unit_equality(part, member)
+            if not unit and self._equality(part, rows.scope):
                 with suppress(QueryRefused):  # it is bound again, and refused, with the rest
                     bound = rows.condition(part)
             if bound is not None and equated_by(bound, *sides):
