@@ -45,13 +45,20 @@ from dpquery.relations import (
 )
 from dpquery.rowfunctions.base import CALENDAR
 from dpquery.source import Source
-from dpquery.sql.outgrown import every_pair_is_narrow, every_scan_is_small
+from dpquery.sql.outgrown import (
+    MOST_COPIES,
+    MOST_MADE,
+    every_pair_is_narrow,
+    every_scan_is_small,
+)
 from dpquery.types import DECIMAL_DIGITS, INTEGER, WIDEST_EXACT, Interval, Kind, Type
 
 __all__ = ["RULES", "check", "contribution"]
 
 LONGEST_TEXT = 1024
 """Characters of a computed text, unless a column that it is made of may have more."""
+MOST_ROWS_OF_UNIT = MAX_ROWS_OF_TABLE * MOST_COPIES + MOST_MADE
+"""Of any relation that is not refused for its size."""
 _MOVED = frozenset({"DATE_ADD", "DAYS_ON"})
 
 
@@ -162,7 +169,8 @@ def _holds(domain: Interval, type_: Type) -> bool:
 def every_sum_of_a_unit_fits(frontier: Frontier, source: Source) -> None:
     """Refuse sums of one unit's rows that might not fit the engine's widest numbers.
 
-    A mean is a sum that is divided. As many rows as a table can have may be one unit's.
+    A mean is a sum that is divided. All rows of a table may be one unit's, as often as one row
+    may be there, and so may all that joins make.
     """
     for one in _aggregates(frontier.relation):
         if one.function not in {Aggregate.SUM, Aggregate.AVG} or one.argument is None:
@@ -170,7 +178,7 @@ def every_sum_of_a_unit_fits(frontier: Frontier, source: Source) -> None:
         domain, type_ = one.argument.domain, one.argument.type
         if one.code is not None:
             domain, type_ = Interval(Fraction(one.code.low), Fraction(one.code.high)), INTEGER
-        if not _holds(domain * Interval.point(MAX_ROWS_OF_TABLE), type_):
+        if not _holds(domain * Interval.point(MOST_ROWS_OF_UNIT), type_):
             written = source.snippet(one.argument.span)
             raise RuleRefused(
                 Diagnostic(

@@ -28,7 +28,13 @@ from dpquery.relations import (
 )
 from dpquery.source import Source, Span
 
-__all__ = ["every_pair_is_narrow", "every_scan_is_small", "require_small"]
+__all__ = [
+    "MOST_COPIES",
+    "MOST_MADE",
+    "every_pair_is_narrow",
+    "every_scan_is_small",
+    "require_small",
+]
 
 MOST_READS = 32
 """How often a scan reads private tables, all of them together."""

@@ -20,6 +20,7 @@ from sqlglot import expressions as exp
 from dpquery.errors import Diagnostic, NameRefused
 from dpquery.expr import Code, ColumnRef, Expr, Scalar, longest_of
 from dpquery.extent import Extent, extent_of
+from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.ir import Contribution, Literal
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy, Table
@@ -121,6 +122,10 @@ class Context(ABC):
     def extent(self, relation: Relation) -> Extent:
         """Return how many rows of one unit a relation can have."""
         return extent_of(relation, self.policy.single)
+
+    def most_rows(self, relation: Relation) -> int:
+        """Return the most rows of one unit in a relation, of tables as large as can be."""
+        return self.extent(relation).of(MAX_ROWS_OF_TABLE)
 
     def small(self, relation: R, span: Span) -> R:
         """Return a relation that is not too large by plan.
