@@ -315,8 +315,9 @@ that talks to it is not installed. Nothing was read and nothing is charged.
 Run `pip install 'dpquery[postgres]'`.
 
 DPQ701 the scan did not finish
-The database stopped while reading. Its message is kept back because it may quote rows. The
-charge stays, because part of the data has been read.
+The database stopped while reading: files may have changed, and time, memory or disk may have
+run out. Its message is kept back because it may quote rows. The charge stays, because part of
+the data has been read.
 > a Parquet file was replaced during the query
 Ask the data owner to check the files: `dpquery policy check FILE`.
 

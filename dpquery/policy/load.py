@@ -15,6 +15,7 @@ from dpquery.policy.columns import read_columns, read_unit, refuse_alike
 from dpquery.policy.document import Section, read_document
 from dpquery.policy.files import as_parquet, find_file, find_files
 from dpquery.policy.ledgers import read_ledger
+from dpquery.policy.limits import read_limits
 from dpquery.policy.model import (
     DatabaseTable,
     Files,
@@ -59,7 +60,7 @@ def load_policy(path: str | Path) -> Policy:
             DPQ604 a value that cannot be taken; DPQ607 a contradiction, or no epsilon.
     """
     document = read_document(path)
-    root = document.root.only(("privacy", "budget", "analysts", "ledger", "tables"))
+    root = document.root.only(("privacy", "budget", "analysts", "ledger", "limits", "tables"))
     budget = read_budget(root.child("budget"))
     tables = _tables(root.child("tables"))
     privacy = root.child("privacy").only(("neighbours",))
@@ -73,6 +74,7 @@ def load_policy(path: str | Path) -> Policy:
         ledger=read_ledger(root.child("ledger")),
         analysts=read_analysts(root.child("analysts"), budget),
         directory=document.path.parent,
+        limits=read_limits(root.child("limits")),
     )
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "DatabaseTable",
     "Files",
     "LedgerSettings",
+    "Limits",
     "Policy",
     "Server",
     "Table",
@@ -188,6 +189,15 @@ class LedgerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What one query of the engine over private tables may take; beyond it, the scan fails."""
+
+    seconds: int = 600
+    memory: str | None = None
+    """As DuckDB reads it: `4GB`; None: four fifths of the machine's."""
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """The owner's whole file."""
 
@@ -201,6 +211,7 @@ class Policy:
     """Empty: there is one analyst, "default", who has the whole budget."""
     directory: Path = Path()
     """Where the paths start that the owner wrote."""
+    limits: Limits = field(default_factory=Limits)
     published: bool = True
     """Whether an owner says when data are another version; of one's own files nobody does."""
 
