@@ -52,7 +52,8 @@ class Extent:
 
     def of(self, rows: int) -> int:
         """Return the most rows of a unit that has so many in each table."""
-        return self.one if rows == 1 else self.each * rows + self.more
+        linear = self.each * rows + self.more
+        return min(self.one, linear) if rows == 1 else linear
 
     @property
     def single(self) -> bool:

@@ -44,7 +44,7 @@ MOST_COPIES = 64
 """Rows that one row of a unit can become."""
 MOST_PAIRING = 8
 """Joins of a scan in which a unit can have several rows on both sides."""
-MOST_MADE = MOST_PAIRING * MOST_PAIRS
+MOST_MADE = 2 * MOST_PAIRING * MOST_PAIRS
 """Rows of one unit that joins can make, put together by UNION ALL or kept beside pairs."""
 MOST_CHARACTERS = 2048
 """Of all texts of a row that a join makes of several rows of a unit: 128 MB of pairs."""

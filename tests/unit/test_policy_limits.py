@@ -60,7 +60,7 @@ def test_the_private_engine_stops_at_the_deadline_and_keeps_to_its_memory(tmp_pa
     public = PublicEngine(limited)
     engine = DuckDBEngine(limited, FaultLog(None), public)
     try:
-        connection = engine._started()  # noqa: SLF001 - what a scan would run on
+        connection = engine._started()
         for long in (
             "SELECT count(*) FROM range(10000000000000) WHERE range % 7 = 3",
             "SELECT count(DISTINCT range || 'x') FROM range(100000000)",
