@@ -157,7 +157,7 @@ def budget(
     whole = standing(EVERYBODY)
     rows = [_budget(whole, whole.name)]
     if failed:
-        rows[0]["failures"] = f"{failed} of {policy.max_failures} within 24 hours"
+        rows[0]["failures"] = f"{failed} of {policy.limits.max_failures} within 24 hours"
     for part in every_part(policy):
         own = standing(part)
         rows.append(_budget(own, f"{own.name}, where {part.named}"))

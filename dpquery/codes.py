@@ -214,6 +214,18 @@ be more than a million.
 > SELECT salary, dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY salary, dept
 Group by fewer columns, or name the groups: WHERE salary IN (1000, 2000).
 
+DPQ406 a query that is too large
+Tables read, subqueries inside one another, rows that unions and joins make of the rows of one
+unit, and terms of expressions are limited: a scan that needs much time or memory only if a
+certain person is in the data would tell of the person by failing. The message says which number
+is beyond which limit.
+> SELECT DP_COUNT(*, eps=0.5) FROM visits a JOIN visits b USING (person_id) JOIN visits c
+> USING (person_id) JOIN visits d USING (person_id) JOIN visits e USING (person_id) JOIN
+> visits f USING (person_id) JOIN visits g USING (person_id) JOIN visits h USING (person_id)
+> JOIN visits i USING (person_id) JOIN visits j USING (person_id)
+Ask a smaller query: read each table once, make one row of each unit before a join (GROUP BY the
+unit), or ask in several queries.
+
 DPQ501 a limit on epsilon would be passed
 Policy, analyst and session each have a limit, and all of them hold. What has been spent does
 not come back, in this session or a later one. With a delta, epsilons may pass the limit in sum
@@ -332,12 +344,13 @@ were deleted since: which rows count stands in a log beside them.
 Write the current version of the table to a Parquet file, and name that one.
 
 DPQ701 the scan did not finish
-The database stopped while reading. Its message is kept back because it may quote rows. The
-charge stays, because part of the data has been read, and the failure is counted: after a few
-nothing more is read for the analyst (DPQ505).
+The database stopped while reading: files may have changed, and time, memory or disk may have
+run out. Its message is kept back because it may quote rows. The charge stays, because part of
+the data has been read, and the failure is counted: after a few nothing more is read for the
+analyst (DPQ505).
 > a Parquet file was replaced, and not published as another version
-For the data owner: the log of faults beside the ledger has the cause. `dpquery policy check FILE`
-compares files and policy; `dpquery policy publish FILE` says that the files are others now.
+For the data owner: the log of faults beside the ledger has the cause. `dpquery policy check
+FILE` compares files and policy; `dpquery policy publish FILE` says that the files are others now.
 
 DPQ702 finishing ran out of time or memory
 The noise has been added, but what the query does with the released values took too long or too
@@ -389,9 +402,10 @@ Mend the machine; dpquery takes randomness from nowhere else.
 def _page(block: str) -> Code:
     head, *body = block.splitlines()
     code, title = head.split(" ", 1)
-    at = next(i for i, line in enumerate(body) if line.startswith("> "))
-    meaning, remedy = " ".join(body[:at]), " ".join(body[at + 1 :])
-    return Code(code, title, meaning, body[at].removeprefix("> "), remedy)
+    shown = [i for i, line in enumerate(body) if line.startswith("> ")]
+    example = " ".join(body[i].removeprefix("> ") for i in shown)
+    meaning, remedy = " ".join(body[: shown[0]]), " ".join(body[shown[-1] + 1 :])
+    return Code(code, title, meaning, example, remedy)
 
 
 PAGES: tuple[Code, ...] = tuple(_page(block) for block in _TEXT.strip().split("\n\n"))

@@ -16,6 +16,7 @@ from dpquery.budget.charge import Charge
 from dpquery.budget.parts import Counting, Touched
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, without
 from dpquery.events import Event
+from dpquery.extent import kept_rows
 from dpquery.functions.base import Facts, Noted, Release
 from dpquery.functions.refined import wanted_of
 from dpquery.guarantee import Guarantee
@@ -36,7 +37,7 @@ from dpquery.ir import (
 from dpquery.parts import looked_in, touched
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
-from dpquery.relations import TableScan, walk
+from dpquery.relations import SemiJoin, TableScan, UnitJoin, walk
 from dpquery.searches import Kept, Search, Searches, kept_note, nothing_kept, planned
 from dpquery.source import Source, Span
 from dpquery.types import Type
@@ -279,6 +280,13 @@ def _notes(scan: Scan) -> Iterator[str]:
             (column,) = (column.name for column in columns_of(table.part.expr).values())
             first = column if table.kept == 1 else f"{table.kept} values of {column}"
             yield f"of each {unit} only rows of its first {first} count (per_unit)"
+    pairs = [n.pairs for n in walk(scan.relation) if isinstance(n, UnitJoin | SemiJoin)]
+    for most in {*pairs} - {None}:
+        assert most is not None  # noqa: S101 - taken out a line above
+        yield (
+            f"a {unit} with more than {most:,} pairs of rows in a join takes part with "
+            f"the first {kept_rows(most)} rows of each side"
+        )
     if unit is None or single:
         return
     told = [m.weight.limit for m in scan.measures if value_in(m) is not None]

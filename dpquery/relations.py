@@ -111,16 +111,17 @@ class PublicJoin:
 class UnitJoin:
     """Pairs of rows of one unit that meet a condition, and rows of a side without a partner.
 
-    The pairs of one unit are as many as the product of its rows, so where it can have several
-    on both sides, no more than `limit` of either are paired: the first in the order of all
-    columns in use.
+    The pairs of one unit are as many as the product of its rows that agree in what the
+    condition equates. Where it can have several rows on both sides, a unit that has more pairs
+    than `pairs`, and than it has such rows on either side, takes part with few rows of each:
+    the first in the order of all columns in use, as many as make no more pairs than that.
     """
 
     span: Span
     left: Relation
     right: Relation
     condition: Expr | None
-    limit: int | None
+    pairs: int | None
     keeps_left: bool = False
     keeps_right: bool = False
 
@@ -130,7 +131,7 @@ class SemiJoin:
     """The rows for which their unit has a row in another relation, or has none.
 
     A condition is over the columns of both rows. What it looks at of one unit are as many pairs
-    as in a join, so where it is more than equalities, `limit` bounds the rows as it does there.
+    as in a join, so where it is more than equalities, `pairs` bounds them as it does there.
     """
 
     span: Span
@@ -138,7 +139,7 @@ class SemiJoin:
     other: Relation
     negated: bool
     condition: Expr | None = None
-    limit: int | None = None
+    pairs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,10 +76,6 @@ class Budget:
     left: Loss
 
 
-SCAN_SECONDS = 600
-"""How long one scan may take."""
-
-
 class Session:
     """One analyst's conversation with the tables of one policy. Made by `dpquery.connect`."""
 
@@ -383,7 +379,7 @@ class Session:
 
         Where that cannot be written, the attempt stays open, and counts when its time is over.
         """
-        most = self._policy.max_failures
+        most = self._policy.limits.max_failures
         if receipt.attempt is None:  # all was drawn before
             return ()
         try:
@@ -446,7 +442,7 @@ def _failure_limit(policy: Policy, analyst: str) -> FailureLimit:
         whose = f" --analyst {shlex.quote(analyst)}" if policy.analysts else ""
         thaw = f"dpquery ledger thaw {shlex.quote(str(named))}{whose}"
         remedy = (thaw, "for the data owner, who finds the causes in the log of faults")
-    return FailureLimit(policy.max_failures, SCAN_SECONDS, remedy)
+    return FailureLimit(policy.limits.max_failures, policy.limits.seconds, remedy)
 
 
 def _require_name(name: object, remedy: str) -> None:

@@ -33,7 +33,7 @@ def width(text: str) -> int:
     >>> width("naïve"), width("数"), width("e\u0301")
     (5, 2, 1)
     """
-    return sum(_cells(char) for char in text)
+    return len(text) if text.isascii() else sum(map(_cells, text))
 
 
 def _cells(char: str) -> int:

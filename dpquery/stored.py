@@ -125,7 +125,7 @@ def _deciding(scan: Scan) -> tuple[ColumnRef, ...]:
     """
     ordered = any(
         isinstance(one, Windowed)
-        or (isinstance(one, UnitJoin | SemiJoin) and one.limit is not None)
+        or (isinstance(one, UnitJoin | SemiJoin) and one.pairs is not None)
         for one in walk(scan.relation)
     )
     return columns_read(scan) if ordered else ()

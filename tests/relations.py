@@ -166,8 +166,9 @@ def _joined(draw: st.DrawFn, depth: int) -> str:
     on = "ON x.unit = y.unit"
     if not kept or draw(st.booleans()):
         on, kept = "USING (unit)", ""
-    elif draw(st.booleans()):
-        on += f" AND x.i {draw(_COMPARED)} y.j"
+    else:
+        more = ["", f" AND x.i {draw(_COMPARED)} y.j", " AND x.j = y.j", " AND y.d = x.d"]
+        on += draw(st.sampled_from([*more, " AND x.k = y.k AND x.j + 1 = y.i AND x.c < y.c"]))
     return (
         f"SELECT {kept}unit AS unit, x.i AS i, y.j AS j, y.d AS d, x.k AS k, y.c AS c "
         f"FROM {left} x {kind} {right} y {on}"

@@ -281,7 +281,8 @@ def _failure(reference: str) -> Diagnostic:
         "DPQ701",
         "the scan did not finish",
         why=(
-            "reading the private tables broke off. What the engine said is kept from you,",
+            "reading the private tables broke off: time, memory or disk may have run out, or",
+            "the files are not what the policy says. What the engine said is kept from you,",
             "because it may quote rows; the data owner can read it in the log of faults.",
         ),
         remedy=(f"ask the data owner, with reference {reference}",),

@@ -16,8 +16,8 @@ from dpquery.policy.document import Section, read_document
 from dpquery.policy.files import find_file, find_files
 from dpquery.policy.formats import as_parquet, is_database
 from dpquery.policy.ledgers import read_ledger
+from dpquery.policy.limits import read_limits
 from dpquery.policy.model import (
-    MAX_FAILURES,
     DatabaseTable,
     Files,
     Policy,
@@ -49,7 +49,6 @@ _TABLE_KEYS = (
     "unique",
     "columns",
 )
-FAILURES_MAX = 100
 ROWS_MAX = 2**20
 """Most rows of one unit that may count; weights have 32 bits to divide among them."""
 
@@ -66,7 +65,6 @@ def load_policy(path: str | Path) -> Policy:
     budget = read_budget(root.child("budget"))
     tables = _tables(root.child("tables"))
     privacy = root.child("privacy").only(("neighbours",))
-    limits = root.child("limits").only(("max_failures",))
     _refuse_public_private(root.child("tables"), tables)
     _refuse_two_units(root.child("tables"), tables)
     return Policy(
@@ -77,7 +75,7 @@ def load_policy(path: str | Path) -> Policy:
         ledger=read_ledger(root.child("ledger")),
         analysts=read_analysts(root.child("analysts"), budget),
         directory=document.path.parent,
-        max_failures=limits.read("max_failures", read_count(1, FAILURES_MAX), MAX_FAILURES),
+        limits=read_limits(root.child("limits")),
     )
 
 

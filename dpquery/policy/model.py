@@ -17,13 +17,13 @@ from dpquery.privacy import Loss, Neighbours
 from dpquery.types import Interval, Kind, Type, ordinal
 
 __all__ = [
-    "MAX_FAILURES",
     "Bounds",
     "Budget",
     "Column",
     "DatabaseTable",
     "Files",
     "LedgerSettings",
+    "Limits",
     "Policy",
     "Server",
     "Table",
@@ -33,8 +33,6 @@ __all__ = [
 Value = int | Fraction | str | bool | date | datetime
 """A public value in the policy: exact, never a float."""
 
-MAX_FAILURES = 5
-"""Statements of an analyst that may fail within a day, unless the policy says otherwise."""
 MAX_TEXT = 256
 """Characters of a text that count, unless the policy says otherwise."""
 
@@ -191,6 +189,17 @@ class LedgerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What one query of the engine over private tables may take, and how often one may fail."""
+
+    seconds: int = 600
+    memory: str | None = None
+    """As DuckDB reads it: `4GB`; None: four fifths of the machine's."""
+    max_failures: int = 5
+    """How many statements of one analyst may fail within a day before the analyst is frozen."""
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """The owner's whole file."""
 
@@ -204,7 +213,12 @@ class Policy:
     """Empty: there is one analyst, "default", who has the whole budget."""
     directory: Path = Path()
     """Where the paths start that the owner wrote."""
+    limits: Limits = field(default_factory=Limits)
     published: bool = True
     """Whether an owner says when data are another version; of one's own files nobody does."""
-    max_failures: int = MAX_FAILURES
-    """How many statements of one analyst may fail within a day."""
+
+    @property
+    def single(self) -> frozenset[str]:
+        """The tables that have at most one row of a unit."""
+        tables = self.tables.values()
+        return frozenset(one.name for one in tables if one.single or one.unit is None)

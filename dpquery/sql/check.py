@@ -7,10 +7,11 @@ expression can fail on a row (I12), and what bounds one unit's rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 from dpquery.errors import Diagnostic, RuleRefused
+from dpquery.extent import extent_of
 from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.ir import (
     Apply,
@@ -27,6 +28,7 @@ from dpquery.ir import (
     TableScan,
     Widen,
     children,
+    columns_of,
 )
 from dpquery.policy.model import Policy
 from dpquery.relations import (
@@ -37,15 +39,26 @@ from dpquery.relations import (
     UnitJoin,
     Windowed,
     expressions_of,
+    sources,
+    tables_of,
     walk,
 )
 from dpquery.rowfunctions.base import CALENDAR
 from dpquery.source import Source
+from dpquery.sql.outgrown import (
+    MOST_COPIES,
+    MOST_MADE,
+    every_pair_is_narrow,
+    every_scan_is_small,
+)
 from dpquery.types import DECIMAL_DIGITS, INTEGER, WIDEST_EXACT, Interval, Kind, Type
 
 __all__ = ["RULES", "check", "contribution"]
 
-LONGEST_TEXT = 2**16
+LONGEST_TEXT = 1024
+"""Characters of a computed text, unless a column that it is made of may have more."""
+MOST_ROWS_OF_UNIT = MAX_ROWS_OF_TABLE * MOST_COPIES + MOST_MADE
+"""Of any relation that is not refused for its size."""
 _MOVED = frozenset({"DATE_ADD", "DAYS_ON"})
 
 
@@ -54,6 +67,7 @@ def check(bound: Bound, policy: Policy) -> Checked:
 
     Raises:
         RuleRefused: DPQ305 an expression cannot be computed for every row.
+        PlanRefused: DPQ406 a scan is too large by plan.
     """
     for frontier in bound.frontiers:
         for rule in RULES:
@@ -67,40 +81,35 @@ def check(bound: Bound, policy: Policy) -> Checked:
 def contribution(relation: Relation, policy: Policy) -> Contribution:
     """Read what bounds a unit's rows from the policy and the operators: never from the file.
 
-    A unit has one row where it is declared or follows from GROUP BY the unit alone. It is lost
-    where rows meet: in a union, and in a join unless either side has one row per unit; rows
-    without a partner on both sides are two.
+    A unit has one row where it is declared, or follows from GROUP BY the unit alone and from
+    joins of such relations. The limits of a join or union are the largest of its parts.
     """
+    unit = policy.tables[tables_of(relation)[0].table].unit
+    single = unit is not None and extent_of(relation, policy.single).single
+    limit, groups = _limits(relation, policy)
+    return Contribution(unit, single, limit, groups)
+
+
+def _limits(relation: Relation, policy: Policy) -> tuple[int, int | None]:
+    """Return how many rows, and groups, of a unit count unless a call says otherwise."""
     match relation:
         case TableScan(table=name):
             table = policy.tables[name]
-            rows, groups = table.max_rows_contributed, table.max_groups_contributed
-            return Contribution(table.unit, table.single, rows, groups)
-        case PerUnit(source=source, one_row=one_row):
-            below = contribution(source, policy)
-            return Contribution(
-                below.unit, one_row, 1 if one_row else below.limit, below.groups
-            )
-        case UnitJoin(left=left, right=right):
-            one, other = contribution(left, policy), contribution(right, policy)
-            apart = relation.keeps_left and relation.keeps_right
-            single = one.single and other.single
-            single = single and (relation.condition is None or not apart)
-            limit = max(one.limit, other.limit)
-            return Contribution(one.unit, single, limit, _groups(one, other))
-        case UnionAll(parts=parts):
-            below_ = [contribution(part, policy) for part, _ in parts]
-            limit = max(one.limit for one in below_)
-            return Contribution(below_[0].unit, False, limit, _groups(*below_))
+            return table.max_rows_contributed, table.max_groups_contributed
+        case PerUnit(source=source, one_row=True):
+            return 1, _limits(source, policy)[1]
+        case UnitJoin() | UnionAll():
+            parts = [_limits(part, policy) for part in sources(relation)]
+            return max(rows for rows, _ in parts), _groups(parts)
         case _:
-            return contribution(relation.source, policy)
+            return _limits(sources(relation)[0], policy)
 
 
-def _groups(*parts: Contribution) -> int | None:
+def _groups(parts: Sequence[tuple[int, int | None]]) -> int | None:
     """Give the largest of several limits of groups, if the policy states any."""
-    if all(part.groups is None for part in parts):
+    if all(groups is None for _, groups in parts):
         return None
-    return max(part.limit if part.groups is None else part.groups for part in parts)
+    return max(rows if groups is None else groups for rows, groups in parts)
 
 
 def every_expression_is_total(frontier: Frontier, source: Source) -> None:
@@ -160,7 +169,8 @@ def _holds(domain: Interval, type_: Type) -> bool:
 def every_sum_of_a_unit_fits(frontier: Frontier, source: Source) -> None:
     """Refuse sums of one unit's rows that might not fit the engine's widest numbers.
 
-    A mean is a sum that is divided. As many rows as a table can have may be one unit's.
+    A mean is a sum that is divided. All rows of a table may be one unit's, as often as one row
+    may be there, and so may all that joins make.
     """
     for one in _aggregates(frontier.relation):
         if one.function not in {Aggregate.SUM, Aggregate.AVG} or one.argument is None:
@@ -168,7 +178,7 @@ def every_sum_of_a_unit_fits(frontier: Frontier, source: Source) -> None:
         domain, type_ = one.argument.domain, one.argument.type
         if one.code is not None:
             domain, type_ = Interval(Fraction(one.code.low), Fraction(one.code.high)), INTEGER
-        if not _holds(domain * Interval.point(MAX_ROWS_OF_TABLE), type_):
+        if not _holds(domain * Interval.point(MOST_ROWS_OF_UNIT), type_):
             written = source.snippet(one.argument.span)
             raise RuleRefused(
                 Diagnostic(
@@ -227,7 +237,10 @@ def _dated(expr: Apply) -> bool:
 def every_text_is_short(frontier: Frontier, _: Source) -> None:
     """Refuse texts that may grow past what the engine is asked to carry for each row."""
     for expr in _expressions(frontier):
-        if isinstance(expr, Apply) and expr.longest > LONGEST_TEXT:
+        if not isinstance(expr, Apply) or expr.longest <= LONGEST_TEXT:
+            continue
+        longest = max([LONGEST_TEXT, *(ref.longest for ref in columns_of(expr).values())])
+        if expr.longest > longest:
             raise RuleRefused(
                 Diagnostic(
                     "DPQ305",
@@ -236,7 +249,7 @@ def every_text_is_short(frontier: Frontier, _: Source) -> None:
                     f"up to {expr.longest} characters",
                     (
                         "the time that a row takes would tell how long its texts are,",
-                        f"so a text has at most {LONGEST_TEXT} characters.",
+                        f"so this one has at most {longest} characters.",
                     ),
                     ("LEFT(dept, 20)", "join fewer texts, or cut them first"),
                 )
@@ -269,4 +282,6 @@ RULES: tuple[Callable[[Frontier, Source], None], ...] = (
     every_sum_of_a_unit_fits,
     every_moment_has_a_calendar,
     every_text_is_short,
+    every_scan_is_small,
+    every_pair_is_narrow,
 )

@@ -53,7 +53,9 @@ def derive(context: Context, select: exp.Select, rows: Private) -> Derived:
         found = _per_unit(context, select, rows)
     else:
         found = _row_by_row(context, select, rows)
-    return _distinct(context, select, found) if select.args.get("distinct") else found
+    found = _distinct(context, select, found) if select.args.get("distinct") else found
+    context.small(found.relation, context.spans.of(select))
+    return found
 
 
 def _own_nodes(select: exp.Select) -> list[exp.Expr]:
@@ -309,7 +311,8 @@ def union_all(context: Context, span: Span, parts: Sequence[Derived]) -> Derived
     hidden = first.owners - set(map(fold, first.columns))
     owners |= {o for o in hidden if all(o in part.owners for part in parts)}
     pairs = tuple((part.relation, made) for part, made in zip(parts, outputs, strict=True))
-    return Derived(UnionAll(span, number, pairs), columns, frozenset(owners), first.table)
+    relation = context.small(UnionAll(span, number, pairs), span)
+    return Derived(relation, columns, frozenset(owners), first.table)
 
 
 def _alike_columns() -> str:

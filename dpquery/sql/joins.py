@@ -8,12 +8,16 @@ predicate to add.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from sqlglot import expressions as exp
 
-from dpquery.expr import ColumnRef, Compare, Comparison, Expr, columns_of
+from dpquery import extent
+from dpquery.errors import QueryRefused
+from dpquery.expr import ColumnRef, Expr, columns_of
+from dpquery.extent import equated_by
 from dpquery.policy.model import Table
 from dpquery.relations import (
     Filter,
@@ -49,10 +53,7 @@ from dpquery.sql.unjoined import (
     refuse_units,
 )
 
-__all__ = ["MOST_PAIRED", "bind_from", "conjuncts", "same_units", "semi_join"]
-
-MOST_PAIRED = 1000
-"""Rows of one unit on each side of a join that are paired, where both can have several."""
+__all__ = ["bind_from", "conjuncts", "same_units", "semi_join"]
 
 
 def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
@@ -213,10 +214,7 @@ class _From:
             for name in using
             if fold(name.name) not in member.owners
         ]
-        if inner:
-            self.pool += rest
-            rest = []
-        asked = [*more, *(rows.condition(part) for part in rest)]
+        asked = [*more, *self._asked(rows, rest, (found, member), inner=inner)]
         if item.kind:
             negated = item.kind == "ANTI"
             self.relation = semi_join(
@@ -224,11 +222,54 @@ class _From:
             )
             return
         condition = all_of(item.span, asked)
-        limit = most_paired(self.context, self.relation, found.relation)
-        self.relation = UnitJoin(
-            item.span, self.relation, found.relation, condition, limit, *keeps
-        )
+        pairs = most_pairs(self.context, self.relation, found.relation)
+        joined = UnitJoin(item.span, self.relation, found.relation, condition, pairs, *keeps)
+        self.relation = self.context.small(joined, item.span)
         self._join_members(item, member, using, keeps)
+
+    def _asked(
+        self,
+        rows: Conditions,
+        parts: Sequence[exp.Expr],
+        joined: tuple[Derived, Member],
+        *,
+        inner: bool,
+    ) -> list[Expr]:
+        """Bind what a join asks of pairs; where all rows have partners, its equalities alone.
+
+        The rest is asked of the rows of the whole clause then. What WHERE equates is asked here
+        too, for pairs are counted by it: rows that a comma joins have their equalities there.
+        """
+        if not inner:
+            return [rows.condition(part) for part in parts]
+        assert self.relation is not None  # noqa: S101 - the caller looked
+        asked = []
+        found, member = joined
+        sides = (numbers(self.relation), numbers(found.relation))
+        for part in (*parts, *self.pool, *self.where):
+            own, bound = any(part is one for one in parts), None
+            unit = self._is_unit_equality(part, member)
+            if not unit and self._equality(part, rows.scope):
+                with suppress(QueryRefused):  # it is bound again, and refused, with the rest
+                    bound = rows.condition(part)
+            if bound is not None and equated_by(bound, *sides):
+                asked.append(bound)
+            elif own:
+                self.pool.append(part)
+        return asked
+
+    @staticmethod
+    def _equality(part: exp.Expr, scope: Scope) -> bool:
+        """Say whether a part is an equality of values of the rows so far."""
+        aliases = {fold(member.alias) for member in scope.members}
+        return (
+            isinstance(part, exp.EQ)
+            and part.find(exp.Query) is None
+            and all(
+                fold(column.table) in aliases if column.table else scope.knows(column.name)
+                for column in part.find_all(exp.Column)
+            )
+        )
 
     def _materialise(self, span: Span) -> None:
         """Make columns of what the relations so far compute: their rows may be missing."""
@@ -339,10 +380,10 @@ def _hiding(member: Member, using: Sequence[exp.Identifier]) -> Member:
     return replace(member, hidden=frozenset(fold(name.name) for name in using))
 
 
-def most_paired(context: Context, *sides: Relation) -> int | None:
-    """Give how many rows of one unit are paired, where both sides can have several."""
-    single = any(context.contribution(side).single for side in sides)
-    return None if single else MOST_PAIRED
+def most_pairs(context: Context, *sides: Relation) -> int | None:
+    """Return how many pairs of rows a unit has at most, where both sides can have several."""
+    single = any(context.extent(side).single for side in sides)
+    return None if single else extent.MOST_PAIRS
 
 
 def semi_join(
@@ -359,23 +400,15 @@ def semi_join(
     if condition is not None:
         other = Filter(span, other, condition)
     both = [expr for expr in asked if expr not in own]
-    equalities = all(_equates(expr, ours, theirs) for expr in both)
-    limit = None if equalities else most_paired(context, source, other)
-    return SemiJoin(span, source, other, negated, all_of(span, both), limit)
+    equalities = all(equated_by(expr, ours, theirs) for expr in both)
+    pairs = None if equalities else most_pairs(context, source, other)
+    joined = SemiJoin(span, source, other, negated, all_of(span, both), pairs)
+    return context.small(joined, span)
 
 
 def _of(expr: Expr) -> set[int]:
     """Give the numbers of the relations whose columns an expression reads."""
     return {of for of, _ in columns_of(expr)}
-
-
-def _equates(expr: Expr, ours: Set[int], theirs: Set[int]) -> bool:
-    """Say whether a condition equates a value of one side with a value of the other."""
-    if not isinstance(expr, Compare) or expr.operator is not Comparison.EQ:
-        return False
-    left, right = _of(expr.left), _of(expr.right)
-    both = [(left, right), (right, left)]
-    return any(one <= ours and other <= theirs for one, other in both if one and other)
 
 
 def same_units(context: Context, left: Relation, right: Relation, span: Span) -> None:

@@ -16,7 +16,6 @@ from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, PlanRefused, RuleRefused, SyntaxRefused
 from dpquery.expr import Code, ColumnRef, Expr, Logic, longest_of
-from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.functions.codes import code_between
 from dpquery.relations import Aggregate, Output, Relation, UnitAggregate
 from dpquery.rowfunctions.ranges import implied
@@ -43,7 +42,6 @@ _FUNCTIONS: dict[type[exp.Expr], Aggregate] = {
     exp.LogicalAnd: Aggregate.ALL,
     exp.LogicalOr: Aggregate.ANY,
 }
-_COUNTS = Interval(Fraction(0), Fraction(MAX_ROWS_OF_TABLE))
 
 
 def is_exact_aggregate(node: exp.Expr) -> bool:
@@ -64,7 +62,8 @@ class Aggregates:
 
     def column(self, node: exp.Expr) -> ColumnRef:
         """Give the column of an aggregate."""
-        made = aggregate_of(self.context, self.rows, node, f"a{len(self.found)}")
+        name = f"a{len(self.found)}"
+        made = aggregate_of(self.context, (self.source, self.rows), node, name)
         for one in self.found:
             if _same(one, made):
                 return aggregate_ref(one, self.number, self.context.spans.of(node))
@@ -99,15 +98,18 @@ def aggregate_ref(one: UnitAggregate, number: int, span: Span) -> ColumnRef:
 
 
 def aggregate_of(
-    context: Context, rows: Conditions, node: exp.Expr, name: str
+    context: Context, source: tuple[Relation, Conditions], node: exp.Expr, name: str
 ) -> UnitAggregate:
-    """Bind one aggregate call over the rows of a unit.
+    """Bind one aggregate call over the rows of a unit in a relation.
 
     Raises:
         RuleRefused: DPQ307 an aggregate that depends on an order, or is not known.
         NameRefused: DPQ208 an argument of another type.
         PlanRefused: DPQ401 a sum of doubles without bounds.
     """
+    relation, rows = source
+    most = Fraction(context.most_rows(relation))
+    counts = Interval(Fraction(0), most)
     condition = None
     if isinstance(node, exp.Filter):
         condition, node = rows.condition(node.expression.this), node.this
@@ -127,20 +129,24 @@ def aggregate_of(
     if isinstance(inner, exp.Star) or inner is None:
         if function is not Aggregate.COUNT:
             _refuse_aggregate(context, node)
-        return UnitAggregate(name, function, None, condition, INTEGER, _COUNTS)
+        return UnitAggregate(name, function, None, condition, INTEGER, counts)
     if rows.scope.owns(unwrapped(inner)) and not rows.scope.knows(unwrapped(inner).name):
-        return UnitAggregate(name, function, None, condition, INTEGER, _COUNTS)
+        return UnitAggregate(name, function, None, condition, INTEGER, counts)
     typed = _typed(context, function, rows.bind(inner), name)
+    if function in {Aggregate.COUNT, Aggregate.COUNT_DISTINCT}:
+        typed = replace(typed, domain=counts)
+    if function is Aggregate.SUM:
+        typed = replace(typed, domain=_sums(typed.domain, most))
     return replace(typed, condition=condition)
 
 
 def _typed(context: Context, function: Aggregate, argument: Expr, name: str) -> UnitAggregate:
-    """Give an aggregate its type and its range."""
+    """Give an aggregate its type, and its range where the number of rows says nothing of it."""
     type_, domain = argument.type, argument.domain
     written = context.spans.source.snippet(argument.span)
     match function:
         case Aggregate.COUNT | Aggregate.COUNT_DISTINCT:
-            return UnitAggregate(name, function, argument, None, INTEGER, _COUNTS)
+            return UnitAggregate(name, function, argument, None, INTEGER)
         case Aggregate.ALL | Aggregate.ANY:
             if type_ != BOOLEAN:
                 remedy = f"{written} IS NOT NULL"
@@ -159,16 +165,13 @@ def _typed(context: Context, function: Aggregate, argument: Expr, name: str) -> 
         code = _code(context, argument)
         domain = Interval(code.low * code.grid, code.high * code.grid)
     made = DOUBLE if function is Aggregate.AVG else type_
-    if function is Aggregate.SUM:
-        domain = _sums(domain)
     return UnitAggregate(name, function, argument, None, made, domain, code)
 
 
-def _sums(domain: Interval) -> Interval:
+def _sums(domain: Interval, rows: Fraction) -> Interval:
     """Give the range of a sum of as many values as there can be."""
     if domain.low is None or domain.high is None:
         return domain
-    rows = MAX_ROWS_OF_TABLE
     return Interval(min(domain.low, Fraction(0)) * rows, max(domain.high, Fraction(0)) * rows)
 
 

@@ -13,11 +13,14 @@ from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
 from itertools import count
+from typing import TypeVar
 
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused
 from dpquery.expr import Code, ColumnRef, Expr, Scalar, longest_of
+from dpquery.extent import Extent, extent_of
+from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.ir import Contribution, Literal
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy, Table
@@ -27,6 +30,7 @@ from dpquery.source import Span
 from dpquery.sql.above.froms import Open
 from dpquery.sql.check import contribution
 from dpquery.sql.names import Member, Scope, column_ref, fold, resolve_table, written_name
+from dpquery.sql.outgrown import require_small
 from dpquery.sql.spans import Spans
 from dpquery.types import UNKNOWN, Interval, ordinal
 
@@ -40,6 +44,7 @@ __all__ = [
     "range_of",
 ]
 
+R = TypeVar("R", bound=Relation)
 MOST_CHARACTERS = 2**12
 """Of a public text whose values are too many to be looked at: longer ones are NULL."""
 
@@ -113,6 +118,23 @@ class Context(ABC):
     def contribution(self, relation: Relation) -> Contribution:
         """Give what bounds the rows of one unit in a relation."""
         return contribution(relation, self.policy)
+
+    def extent(self, relation: Relation) -> Extent:
+        """Return how many rows of one unit a relation can have."""
+        return extent_of(relation, self.policy.single)
+
+    def most_rows(self, relation: Relation) -> int:
+        """Return the most rows of one unit in a relation, of tables as large as can be."""
+        return self.extent(relation).of(MAX_ROWS_OF_TABLE)
+
+    def small(self, relation: R, span: Span) -> R:
+        """Return a relation that is not too large by plan.
+
+        Raises:
+            PlanRefused: DPQ406.
+        """
+        require_small(relation, self.policy, span)
+        return relation
 
     def item(self, node: exp.Expr) -> tuple[Derived | PublicItem | Open, str]:
         """Bind one item of a FROM clause; give it with the name that the query calls it by.

@@ -16,7 +16,6 @@ from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, RuleRefused, SyntaxRefused
 from dpquery.expr import ColumnRef, Expr, longest_of
-from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.relations import (
     Relation,
     Sorted,
@@ -43,7 +42,6 @@ _FUNCTIONS: dict[type[exp.Expr], WindowFunction] = {
     exp.Lag: WindowFunction.LAG,
     exp.Lead: WindowFunction.LEAD,
 }
-_PLACES = Interval(Fraction(1), Fraction(MAX_ROWS_OF_TABLE))
 _FURTHEST = 1000
 
 
@@ -124,12 +122,13 @@ class Windows:
         if function is None:
             if order:
                 self._refuse_frame(node)
-            one = aggregate_of(self.context, rows, call, name)
+            one = aggregate_of(self.context, (self.source, rows), call, name)
             return WindowColumn(
                 name, WindowFunction.AGGREGATE, None, parts, (), 0, one.type, one.domain, one
             )
         if function not in {WindowFunction.LAG, WindowFunction.LEAD}:
-            return WindowColumn(name, function, None, parts, order, 0, INTEGER, _PLACES)
+            places = Interval(Fraction(1), Fraction(self.context.most_rows(self.source)))
+            return WindowColumn(name, function, None, parts, order, 0, INTEGER, places)
         argument = rows.bind(call.this)
         offset = call.args.get("offset")
         steps = 1 if offset is None else _steps(offset)

@@ -110,12 +110,12 @@ def written(relation: Relation) -> str:
             sides = {(True, True): "full ", (True, False): "left ", (False, True): "right "}
             kind = sides.get((relation.keeps_left, relation.keeps_right), "")
             on = "" if condition is None else f" and {text(condition)}"
-            limit = "" if relation.limit is None else f" (at most {relation.limit} rows each)"
+            limit = "" if relation.pairs is None else f" (at most {relation.pairs} pairs)"
             return f"({nested(left)} {kind}join {nested(right)} on the unit{on}{limit})"
         case SemiJoin(source=source, other=other, condition=condition):
             kind = "anti" if relation.negated else "semi"
             on = "" if condition is None else f" on the unit and {text(condition)}"
-            limit = "" if relation.limit is None else f" (at most {relation.limit} rows each)"
+            limit = "" if relation.pairs is None else f" (at most {relation.pairs} pairs)"
             return f"({nested(source)} {kind} join {nested(other)}{on}{limit})"
         case UnionAll(parts=parts):
             arms = (f"{nested(part)} as {columns(outputs)}" for part, outputs in parts)

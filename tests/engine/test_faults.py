@@ -55,7 +55,8 @@ def text_of(failure: ScanFailed) -> str:
 
 CONSTANT = (
     "failed[DPQ701]: the scan did not finish\n"
-    "   why: reading the private tables broke off. What the engine said is kept from you,\n"
+    "   why: reading the private tables broke off: time, memory or disk may have run out, or\n"
+    "        the files are not what the policy says. What the engine said is kept from you,\n"
     "        because it may quote rows; the data owner can read it in the log of faults.\n"
     "   try: ask the data owner, with reference ########"
 )

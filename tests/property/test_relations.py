@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpquery import extent
 from dpquery.budget.ledger import Ledger, open_ledger
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.private import DuckDBEngine
@@ -29,7 +30,6 @@ from dpquery.plan import Plan, make_plan
 from dpquery.policy.model import LedgerSettings, Policy
 from dpquery.privacy import Neighbours
 from dpquery.source import Source
-from dpquery.sql import joins
 from dpquery.sql.bind import bind
 from dpquery.sql.check import check
 from dpquery.sql.parse import parse
@@ -183,11 +183,11 @@ def test_relations_move_by_no_more_than_claimed_and_engines_agree(sides: Sides):
     require_promises(sides, 12)
 
 
-@pytest.mark.parametrize("paired", [1, 2, joins.MOST_PAIRED])
+@pytest.mark.parametrize("paired", [1, 2, 5, extent.MOST_PAIRS])
 def test_that_holds_however_few_rows_of_a_unit_are_paired(
     sides: Sides, monkeypatch: pytest.MonkeyPatch, paired: int
 ):
-    monkeypatch.setattr(joins, "MOST_PAIRED", paired)
+    monkeypatch.setattr(extent, "MOST_PAIRS", paired)
     require_promises(sides, 4)
 
 
@@ -197,7 +197,7 @@ def test_ten_thousand_queries_move_by_no_more_than_claimed(
     sides: Sides, monkeypatch: pytest.MonkeyPatch, shard: int
 ):
     """All shards together have that many answered; in some, joins pair few rows of a unit."""
-    monkeypatch.setattr(joins, "MOST_PAIRED", joins.MOST_PAIRED if shard % 4 else 3)
+    monkeypatch.setattr(extent, "MOST_PAIRS", extent.MOST_PAIRS if shard % 4 else 3)
     require_promises(sides, 10_000 // 20 // QUERIES + 5)
     assert sides.asked["answered"] >= 10_000 // 20
 

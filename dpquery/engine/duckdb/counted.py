@@ -14,6 +14,7 @@ from dpquery.ir import Code, TableScan, columns_of
 from dpquery.policy.model import Files
 
 __all__ = [
+    "call",
     "column",
     "constant",
     "equal",
@@ -54,8 +55,8 @@ def require_counted(
     equal_to = (kept["subquery_type"], kept["comparison_type"])
     insist(equal_to == ("ANY", "COMPARE_EQUAL"), "rows of some parts")
     place = kept["child"]["arguments"][1]["expression"]
-    insist(kept["child"] == _call("row", [unit, place]), "the part of a row")
-    first, given, groups = kept["subquery"]["node"], [unit, _call("min", [place])], [unit]
+    insist(kept["child"] == call("row", [unit, place]), "the part of a row")
+    first, given, groups = kept["subquery"]["node"], [unit, call("min", [place])], [unit]
     if scan.kept > 1:
         first, given = _ranked(first, scan.kept), [_named(unit, "u"), _named(place, "p")]
         groups = [unit, place]
@@ -115,12 +116,13 @@ def reader(paths: Sequence[str]) -> Node:
     """Give the reading of files as it is parsed."""
     texts = [constant("STRING", path) for path in paths]
     settings = {"union_by_name": "true", "hive_partitioning": "false", "filename": "false"}
-    arguments = [_call("list_value", texts)]
+    arguments = [call("list_value", texts)]
     arguments += [equal(column(n), constant("BOOLEAN", v)) for n, v in settings.items()]
-    return _call("read_parquet", arguments)
+    return call("read_parquet", arguments)
 
 
-def _call(name: str, arguments: Sequence[Node]) -> Node:
+def call(name: str, arguments: Sequence[Node]) -> Node:
+    """Give a function of some arguments as it is parsed."""
     kind = {"class": "FUNCTION", "type": "FUNCTION", "function_name": name}
     return {**kind, "arguments": [{"expression": each} for each in arguments]}
 

@@ -50,6 +50,7 @@ class DuckDBEngine:
         watch: Watch = unwatched,
     ) -> None:
         tables = policy.tables.values()
+        self._limits = policy.limits
         self._tables = {table.name: table for table in tables if not table.public}
         names = (table.name for table in tables if table.public)
         self._publics = {name: f"p{number}" for number, name in enumerate(names)}
@@ -181,6 +182,9 @@ class DuckDBEngine:
                 connection.register("given", self._public.rows(name))
                 connection.execute(f"CREATE TABLE {relation} AS SELECT * FROM given")
                 connection.unregister("given")
+            connection.execute(f"SET max_execution_time = {self._limits.seconds * 1000}")
+            if self._limits.memory is not None:
+                connection.execute(f"SET memory_limit = {text(self._limits.memory)}")
             lock(connection, paths)
             self._connection = connection
             self._held = Held(connection)

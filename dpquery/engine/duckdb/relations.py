@@ -9,13 +9,14 @@ the same bytes (`values.py`), they are left between rows that nothing can tell a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dpquery.engine.duckdb.codes import code_sql
 from dpquery.engine.duckdb.connection import quoted
 from dpquery.engine.duckdb.render import Place, Rows
 from dpquery.engine.duckdb.values import Values, cast, settled, storage
+from dpquery.extent import equated, kept_rows, sides_of
 from dpquery.ir import ColumnRef, Expr, Filter, Relation, TableScan, grid_step
 from dpquery.relations import (
     Aggregate,
@@ -151,41 +152,62 @@ class Nested(Values):
         )
 
     def _joined(self, join: UnitJoin) -> str:
-        left, right = (self._side(join, side) for side in (join.left, join.right))
+        shared, left, right = self._sides(join)
         kinds = {(True, True): "FULL", (True, False): "LEFT", (False, True): "RIGHT"}
         kind = kinds.get((join.keeps_left, join.keeps_right), "INNER")
         names = [column_name(ref) for ref in self._columns(*numbers(join))]
         on = "" if join.condition is None else f" AND {self.value(join.condition)}"
         return (
-            f"SELECT {', '.join(['coalesce(a.u, b.u) AS u', *names])} "
+            f"{shared}SELECT {', '.join(['coalesce(a.u, b.u) AS u', *names])} "
             f"FROM ({left}) AS a {kind} JOIN ({right}) AS b ON a.u = b.u{on}"
         )
 
     def _semi_joined(self, join: SemiJoin) -> str:
-        source, other = (self._side(join, side) for side in (join.source, join.other))
+        shared, source, other = self._sides(join)
         on = "" if join.condition is None else f" AND {self.value(join.condition)}"
         found = f"SELECT 1 FROM ({other}) AS b WHERE b.u = a.u{on}"
         which = "NOT EXISTS" if join.negated else "EXISTS"
-        return f"SELECT a.* FROM ({source}) AS a WHERE {which} ({found})"
+        return f"{shared}SELECT a.* FROM ({source}) AS a WHERE {which} ({found})"
 
-    def _side(self, join: UnitJoin | SemiJoin, side: Relation) -> str:
-        """Write a side of a join with no more rows of a unit than are paired.
+    def _sides(self, join: UnitJoin | SemiJoin) -> tuple[str, str, str]:
+        """Write what WITH names before a join, and its sides, with the rows that are paired.
 
-        Few units have more, so only their rows are put in order.
+        Few units have more pairs than are taken. They are found in two steps: by their rows
+        alone, and among those by the rows that agree in what the join equates.
         """
-        rows = self._select(side)
-        if join.limit is None:
-            return rows
+        a, b = sides_of(join)
+        left, right = self._select(a), self._select(b)
+        if join.pairs is None:
+            return "", left, right
         self._made += 1
-        name, heavy = f"s{self._made}", f"h{self._made}"
+        s, t, h, k = (f"{letter}{self._made}" for letter in "sthk")
+        keys, heavy = equated(join), h
+        units = (f"SELECT u FROM {s}", f"SELECT u FROM {t}")
+        shared = [(s, left), (t, right), (h, _crowded(units, 0, join.pairs))]
+        if keys:
+            ours, theirs = zip(*keys, strict=True)
+            rows = (self._agreeing(s, h, ours), self._agreeing(t, h, theirs))
+            shared.append((k, _crowded(rows, len(keys), join.pairs)))
+            heavy = k
+        written = ", ".join(f"{name} AS MATERIALIZED ({sql})" for name, sql in shared)
+        kept = kept_rows(join.pairs)
+        few = [self._few(name, heavy, side, kept) for name, side in ((s, a), (t, b))]
+        return f"WITH {written} ", few[0], few[1]
+
+    def _agreeing(self, rows: str, heavy: str, values: Sequence[Expr]) -> str:
+        """Write what a join equates of the rows of some units."""
+        keys = [f"{self.value(expr)} AS k{i}" for i, expr in enumerate(values)]
+        among = f"EXISTS (SELECT 1 FROM {heavy} AS h WHERE h.u = s.u)"
+        return f"SELECT {', '.join(['u', *keys])} FROM {rows} AS s WHERE {among}"
+
+    def _few(self, rows: str, heavy: str, side: Relation, kept: int) -> str:
+        """Write the rows of a side: of units with many pairs, the first ones alone."""
         order = self._order_of_all(side)
         return (
-            f"WITH {name} AS MATERIALIZED ({rows}), {heavy} AS (SELECT u FROM {name} "
-            f"GROUP BY u HAVING count(*) > {join.limit}) "
-            f"SELECT * FROM {name} AS s WHERE NOT EXISTS "
+            f"SELECT * FROM {rows} AS s WHERE NOT EXISTS "
             f"(SELECT 1 FROM {heavy} AS h WHERE h.u = s.u) UNION ALL "
-            f"SELECT * FROM (SELECT s.* FROM {name} AS s JOIN {heavy} AS h ON h.u = s.u "
-            f"QUALIFY row_number() OVER (PARTITION BY s.u{order}) <= {join.limit})"
+            f"SELECT * FROM (SELECT s.* FROM {rows} AS s JOIN {heavy} AS h ON h.u = s.u "
+            f"QUALIFY row_number() OVER (PARTITION BY s.u{order}) <= {kept})"
         )
 
     def _order_of_all(self, relation: Relation, *first: str) -> str:
@@ -274,6 +296,23 @@ class Nested(Values):
 def column_name(ref: ColumnRef) -> str:
     """Name a column that a relation gives: by number and name, so that none meet."""
     return quoted(f"{ref.of}.{ref.name}")
+
+
+def _crowded(rows: tuple[str, str], keys: int, pairs: int) -> str:
+    """Write the units that have more pairs than are taken, of rows that agree in all keys.
+
+    As many pairs as either side has rows with partners are taken in any case. Pairs of rows
+    can be more than 2^63.
+    """
+    names = ["u", *(f"k{i}" for i in range(keys))]
+    by = ", ".join(names)
+    a, b = (f"SELECT {by}, count(*) AS n FROM ({side}) GROUP BY {by}" for side in rows)
+    on = " AND ".join(f"a.{name} = b.{name}" for name in names)
+    product = "CAST(a.n AS HUGEINT) * b.n"
+    return (
+        f"SELECT a.u AS u FROM ({a}) AS a JOIN ({b}) AS b ON {on} GROUP BY a.u "
+        f"HAVING sum({product}) > greatest({pairs}, sum(a.n), sum(b.n))"
+    )
 
 
 def _direction(key: Sorted) -> str:

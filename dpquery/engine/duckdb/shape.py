@@ -19,9 +19,18 @@ from dpquery.engine.duckdb.counted import (
     reader,
     require_counted,
 )
+from dpquery.engine.duckdb.paired import (
+    WithNames,
+    require_agreeing,
+    require_crowded,
+    require_few,
+    unit_rows,
+    with_names,
+)
 from dpquery.engine.duckdb.parsed import Node, insist, require_expression, walk
 from dpquery.engine.duckdb.render import Place
 from dpquery.engine.duckdb.vocabulary import ROW_FUNCTIONS, UNIT_FUNCTIONS, WINDOW_FUNCTIONS
+from dpquery.extent import equated, kept_rows, sides_of
 from dpquery.ir import ColumnRef, Filter, Relation, TableScan
 from dpquery.policy.model import Files
 from dpquery.relations import (
@@ -231,6 +240,7 @@ class Shape:
         insist(len(_conditions(node)) == dropped, "all rows of the table")
 
     def _joined(self, node: Node, join: UnitJoin) -> None:
+        node, shared = (node, {}) if join.pairs is None else with_names(node)
         plain(node)
         source = node["from_table"]
         self._regular(source)
@@ -240,20 +250,17 @@ class Shape:
         insist(node["select_list"][0] == {**owner, "children": sides}, "the common owner")
         insist(listed(node)[1:] == self.names(*numbers(join)), "the columns of both")
         self._on(source["condition"], equal(*sides), join)
-        self._side(inner(source["left"], "a"), join.left, join.limit)
-        self._side(inner(source["right"], "b"), join.right, join.limit)
+        self._sides([inner(source["left"], "a"), inner(source["right"], "b")], join, shared)
 
     def _on(self, condition: Node, units: Node, join: UnitJoin | SemiJoin) -> None:
         """Insist on equal units, and on what the tree asks beyond."""
         parts = condition["children"] if _and(condition) else [condition]
         insist(parts[0] == units, "rows of one unit alone")
         insist((len(parts) > 1) is (join.condition is not None), "what the join asks")
-        left, right = (
-            (join.left, join.right) if isinstance(join, UnitJoin) else (join.source, join.other)
-        )
-        self._expressions(parts[1:], left, right)
+        self._expressions(parts[1:], *sides_of(join))
 
     def _semi_joined(self, node: Node, join: SemiJoin) -> None:
+        node, shared = (node, {}) if join.pairs is None else with_names(node)
         plain(node, "where_clause")
         insist(node["select_list"] == [{**_STAR, "relation_name": "a"}], "the rows outside")
         where = node["where_clause"]
@@ -264,8 +271,8 @@ class Shape:
             where = where["children"][0]
         found = self._exists(where)
         self._on(found["where_clause"], equal(column("b", "u"), column("a", "u")), join)
-        self._side(inner(node["from_table"], "a"), join.source, join.limit)
-        self._side(inner(found["from_table"], "b"), join.other, join.limit)
+        sides = [inner(node["from_table"], "a"), inner(found["from_table"], "b")]
+        self._sides(sides, join, shared)
 
     def _exists(self, where: Node) -> Node:
         insist(where.get("subquery_type") == "EXISTS", "EXISTS")
@@ -274,31 +281,30 @@ class Shape:
         insist(found["select_list"] == [constant("INTEGER", "1")], "whether there are rows")
         return found
 
-    def _side(self, node: Node, side: Relation, limit: int | None) -> None:
-        """Hold one side of a join against its relation, and against its limit."""
-        if limit is None:
-            self.require(node, side)
+    def _sides(
+        self, nodes: Sequence[Node], join: UnitJoin | SemiJoin, shared: WithNames
+    ) -> None:
+        """Hold the sides of a join against its relations, and against its limit of pairs."""
+        sides, keys = sides_of(join), len(equated(join))
+        if join.pairs is None:
+            for node, side in zip(nodes, sides, strict=True):
+                self.require(node, side)
             return
-        shared = {each["key"]: each["value"]["query_node"] for each in node["cte_map"]["map"]}
-        insist(len(shared) == 2, "the rows and the units that have many")
-        (rows, heavy), (source, counted) = shared.keys(), shared.values()
-        self.require(source, side)
-        arms = self._arms({k: v for k, v in node.items() if k != "cte_map"}, 2)
-        tables = [n for part in (counted, *arms) for n in walk(part) if n.get("table_name")]
-        insist({n["table_name"] for n in tables} <= {rows, heavy}, "no rows but these")
-        insist(counted.get("group_expressions") == [column("u")], "rows by unit")
-        few, many = arms[0], inner(arms[1]["from_table"])
-        insist(few["where_clause"].get("type") == "OPERATOR_NOT", "the units that have few")
-        same = self._exists(few["where_clause"]["children"][0])["where_clause"]
-        insist(same == equal(column("h", "u"), column("s", "u")), "whose rows they are")
-        insist(many["from_table"]["condition"] == same, "the units that have many")
-        for place, kind in (
-            (many["qualify"], "COMPARE_LESSTHANOREQUALTO"),
-            (counted["having"], "COMPARE_GREATERTHAN"),
-        ):
-            insist(place["type"] == kind, "a limit of rows")
-            insist(place["right"] == constant("INTEGER", str(limit)), "the limit of the tree")
-        self._within([many["qualify"]["left"]], column("s", "u"))
+        names, texts = [*shared], [*shared.values()]
+        insist(len(names) == (4 if keys else 3), "both sides, and the units with many pairs")
+        require_crowded(texts[2], [unit_rows(name) for name in names[:2]], 0, join.pairs)
+        if keys:
+            source = texts[3]["from_table"]
+            counted = [inner(source["left"], "a"), inner(source["right"], "b")]
+            rows = [inner(one["from_table"]) for one in counted]
+            for one, name, side in zip(rows, names, sides, strict=False):
+                own = frozenset(self.names(*numbers(side)))
+                require_agreeing(one, name, names[2], keys, own)
+            require_crowded(texts[3], rows, keys, join.pairs)
+        for node, name, text, side in zip(nodes, names, texts, sides, strict=False):
+            own = frozenset(self.names(*numbers(side)))
+            require_few(node, name, names[-1], kept_rows(join.pairs), own)
+            self.require(text, side)
 
     def _per_unit(self, node: Node, relation: PerUnit) -> None:
         plain(node, "group_expressions", "group_sets")
@@ -332,13 +338,13 @@ class Shape:
         self._within(node["select_list"][1:])
         self.require(source, relation.source)
 
-    def _within(self, windows: list[Node], unit: Node | None = None) -> None:
+    def _within(self, windows: list[Node]) -> None:
         """Insist on windows, each over rows of one unit."""
         for item in windows:
             found = [n for n in walk(item) if n.get("class") == "WINDOW"]
             insist(bool(found), "a window")
             for window in found:
-                insist(window["partitions"][0] == (unit or column("u")), "within a unit")
+                insist(window["partitions"][0] == column("u"), "within a unit")
 
 
 def _conditions(node: Node) -> Sequence[Node]:

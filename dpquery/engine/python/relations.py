@@ -6,6 +6,7 @@ lists, a join is two loops, a tie is broken by all columns in use.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
@@ -14,6 +15,7 @@ from itertools import count
 from dpquery.engine.base import PublicRows
 from dpquery.engine.python.rows import plain_rows, read_rows
 from dpquery.engine.python.values import code_of
+from dpquery.extent import equated, kept_rows, sides_of
 from dpquery.ir import Code, ColumnRef, Expr, Filter, Relation, TableScan, columns_of
 from dpquery.policy.model import Table
 from dpquery.relations import (
@@ -40,6 +42,7 @@ __all__ = ["Relations"]
 
 Owned = tuple[Value, Row]
 """A row with its owner."""
+ByUnit = dict[Value, list[Row]]
 
 
 @dataclass(frozen=True)
@@ -102,10 +105,7 @@ class Relations:
                 yield unit, {**row, **other}
 
     def _joined(self, join: UnitJoin) -> Iterator[Owned]:
-        left, right = (
-            _by_unit(self._capped(join, side, self.rows(side)))
-            for side in (join.left, join.right)
-        )
+        left, right = self._paired(join)
         no_left, no_right = (self._missing(side) for side in (join.left, join.right))
         for unit in {**left, **right}:
             partnered = set()
@@ -126,10 +126,7 @@ class Relations:
 
     def _semi_joined(self, join: SemiJoin) -> Iterator[Owned]:
         """Give the rows that meet a row, or none; equal rows of a unit are looked at once."""
-        ours, theirs = (
-            _by_unit(self._capped(join, side, self.rows(side)))
-            for side in (join.source, join.other)
-        )
+        ours, theirs = self._paired(join)
         for unit, own in ours.items():
             others = list({tuple(row.items()): row for row in theirs.get(unit, [])}.values())
             met: dict[object, bool] = {}
@@ -148,19 +145,17 @@ class Relations:
         given = numbers(relation)
         return sorted((ref for ref in self.used if ref.of in given), key=lambda ref: ref.of)
 
-    def _capped(
-        self, join: UnitJoin | SemiJoin, side: Relation, rows: Sequence[Owned]
-    ) -> Sequence[Owned]:
-        if join.limit is None:
-            return rows
-        kept: list[Owned] = []
-        for unit, own in _by_unit(rows).items():
-            ordered = own
-            if len(own) > join.limit:
-                compare = _compare([], self._columns(side))
-                ordered = sorted(own, key=cmp_to_key(compare))
-            kept += [(unit, row) for row in ordered[: join.limit]]
-        return kept
+    def _paired(self, join: UnitJoin | SemiJoin) -> tuple[ByUnit, ByUnit]:
+        """Give the rows of both sides by unit: the first ones of a unit with many pairs."""
+        left, right = (_by_unit(self.rows(side)) for side in sides_of(join))
+        if join.pairs is None:
+            return left, right
+        for unit in left.keys() & right.keys():
+            if _too_many(join, left[unit], right[unit]):
+                for rows, side in zip((left, right), sides_of(join), strict=True):
+                    compare = cmp_to_key(_compare([], self._columns(side)))
+                    rows[unit] = sorted(rows[unit], key=compare)[: kept_rows(join.pairs)]
+        return left, right
 
     def _windowed(self, node: Windowed) -> list[Owned]:
         rows = self.rows(node.source)
@@ -185,12 +180,29 @@ def _first_parts(part: Code, kept: int, rows: Sequence[Owned]) -> list[Owned]:
     return [(unit, row) for (unit, row), place in pairs if place in first[unit]]
 
 
+def _too_many(join: UnitJoin | SemiJoin, left: Sequence[Row], right: Sequence[Row]) -> bool:
+    """Say whether rows of one unit make more pairs than a join takes.
+
+    Rows are partners where all agrees that the join equates. As many pairs as one side has
+    rows with partners are taken in any case.
+    """
+    keys = [list(side) for side in zip(*equated(join), strict=True)] or [[], []]
+    ours, theirs = (
+        Counter(tuple(evaluate(key, row) for key in given) for row in rows)
+        for given, rows in zip(keys, (left, right), strict=True)
+    )
+    met = [key for key in ours.keys() & theirs.keys() if None not in key]
+    pairs = sum(ours[key] * theirs[key] for key in met)
+    rows = max(sum(side[key] for key in met) for side in (ours, theirs))
+    return join.pairs is not None and pairs > max(join.pairs, rows)
+
+
 def _meets(condition: Expr | None, row: Row) -> bool:
     return condition is None or evaluate(condition, row) is True
 
 
-def _by_unit(rows: Sequence[Owned]) -> dict[Value, list[Row]]:
-    found: dict[Value, list[Row]] = {}
+def _by_unit(rows: Sequence[Owned]) -> ByUnit:
+    found: ByUnit = {}
     for unit, row in rows:
         found.setdefault(unit, []).append(row)
     return found

@@ -1,0 +1,186 @@
+"""Refuses scans that are too large by plan: in tables read, in nodes, in rows of one unit.
+
+What a unit's own rows could multiply would need time and memory only if the unit is there, and
+a scan that fails would tell. All limits are of the query and the policy, and they are looked at
+as relations are bound: one that doubles at each level is refused before it has grown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dpquery.errors import Diagnostic, PlanRefused
+from dpquery.expr import Expr, children, longest_of
+from dpquery.extent import MOST_PAIRS, extent_of
+from dpquery.ir import Frontier
+from dpquery.policy.model import Policy
+from dpquery.relations import (
+    PerUnit,
+    Relation,
+    SemiJoin,
+    UnitJoin,
+    columns_in,
+    expressions_of,
+    numbers,
+    sources,
+    tables_of,
+    walk,
+)
+from dpquery.source import Source, Span
+
+__all__ = [
+    "MOST_COPIES",
+    "MOST_MADE",
+    "every_pair_is_narrow",
+    "every_scan_is_small",
+    "require_small",
+]
+
+MOST_READS = 32
+"""How often a scan reads private tables, all of them together."""
+MOST_NODES = 128
+"""Relations that a scan is made of."""
+MOST_COPIES = 64
+"""Rows that one row of a unit can become."""
+MOST_PAIRING = 8
+"""Joins of a scan in which a unit can have several rows on both sides."""
+MOST_MADE = 2 * MOST_PAIRING * MOST_PAIRS
+"""Rows of one unit that joins can make, put together by UNION ALL or kept beside pairs."""
+MOST_CHARACTERS = 2048
+"""Of all texts of a row that a join makes of several rows of a unit: 128 MB of pairs."""
+MOST_TERMS = 10_000
+"""Columns, values and operations in all expressions of a scan."""
+
+
+def require_small(relation: Relation, policy: Policy, span: Span) -> None:
+    """Refuse a relation that is too large by plan.
+
+    Raises:
+        PlanRefused: DPQ406.
+    """
+    nodes = list(walk(relation))
+    extent = extent_of(relation, policy.single)
+    pairing = sum(isinstance(n, UnitJoin | SemiJoin) and n.pairs is not None for n in nodes)
+    for found, most, what, remedy in (
+        (
+            len(tables_of(relation)),
+            MOST_READS,
+            "private tables are read {} times",
+            "read fewer tables: a name of WITH counts each time that it is read",
+        ),
+        (
+            len(nodes),
+            MOST_NODES,
+            "it is made of {} steps, one inside another",
+            "write fewer subqueries inside one another",
+        ),
+        (
+            max(extent.one, extent.each),
+            MOST_COPIES,
+            "one row can become {} rows",
+            "put fewer parts together with UNION ALL, or join before that",
+        ),
+        (
+            pairing,
+            MOST_PAIRING,
+            "{} joins pair several rows of a unit with several",
+            "make one row of each unit first: GROUP BY the unit",
+        ),
+        (
+            extent.more,
+            MOST_MADE,
+            "joins can make {} rows of one unit",
+            "make one row of each unit first: GROUP BY the unit",
+        ),
+    ):
+        if found > most:
+            raise _too_large(span, what.format(f"{found:,}"), f"{most:,}", remedy)
+
+
+def every_scan_is_small(frontier: Frontier, _: Source) -> None:
+    """Refuse scans whose expressions have too many terms, all of them together."""
+    terms = sum(_terms(expr) for expr in _roots(frontier))
+    if terms > MOST_TERMS:
+        raise _too_large(
+            frontier.span,
+            f"its expressions have {terms:,} terms",
+            f"{MOST_TERMS:,}",
+            "ask in several queries, or compute a part once in a subquery",
+        )
+
+
+def every_pair_is_narrow(frontier: Frontier, _: Source) -> None:
+    """Refuse long texts in rows that a join makes of the rows of one unit.
+
+    These are many, whatever the tables hold: MOST_PAIRS of them, with so many characters each.
+    """
+    asked = [expr for call in frontier.calls for expr in (call.argument, call.condition)]
+    asked += [key.expr for key in frontier.keys]
+    used = columns_in(frontier.relation, *asked)
+    found = [(frontier.relation, sum(longest_of(expr) for expr in asked if expr is not None))]
+    for node in walk(frontier.relation):
+        given = numbers(node)
+        carried = sum(ref.longest for ref in used if ref.of in given)
+        made = sum(map(longest_of, expressions_of(node)))
+        found += [(node, carried)] + [(source, made) for source in sources(node)]
+    for node, characters in found:
+        if characters > MOST_CHARACTERS and _makes_pairs(node):
+            raise _too_large(
+                node.span,
+                f"its rows have up to {characters:,} characters",
+                f"{MOST_CHARACTERS:,} in rows that a join makes of the rows of one unit",
+                "cut texts before the join: LEFT(text, 20); or name fewer of them",
+            )
+
+
+def _makes_pairs(relation: Relation) -> bool:
+    """Say whether rows can be pairs of several rows of a unit with several."""
+    match relation:
+        case UnitJoin(pairs=int()):
+            return True
+        case PerUnit(one_row=True):
+            return False
+        case SemiJoin(source=source):
+            return _makes_pairs(source)
+        case _:
+            return any(map(_makes_pairs, sources(relation)))
+
+
+def _roots(frontier: Frontier) -> Iterator[Expr]:
+    for call in frontier.calls:
+        yield from (expr for expr in (call.argument, call.condition) if expr is not None)
+    yield from (key.expr for key in frontier.keys)
+    for node in walk(frontier.relation):
+        yield from expressions_of(node)
+
+
+def _terms(root: Expr) -> int:
+    """Count the terms of an expression, each as often as it is written."""
+    known: dict[int, int] = {}
+    pending = [root]
+    while pending:
+        expr = pending[-1]
+        parts = children(expr)
+        waiting = [part for part in parts if id(part) not in known]
+        if waiting:
+            pending += waiting
+            continue
+        known[id(expr)] = 1 + sum(known[id(part)] for part in parts)
+        pending.pop()
+    return known[id(root)]
+
+
+def _too_large(span: Span, what: str, most: str, remedy: str) -> PlanRefused:
+    return PlanRefused(
+        Diagnostic(
+            "DPQ406",
+            "this query is too large",
+            span,
+            what,
+            (
+                f"the most is {most}: a scan that one unit's rows could make slow, or large,",
+                "would tell of them by the time it takes, or by failing.",
+            ),
+            (remedy,),
+        )
+    )

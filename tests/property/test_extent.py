@@ -1,0 +1,120 @@
+"""No relation has more rows of one unit than its plan states, however they are multiplied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpquery import extent
+from dpquery.engine.duckdb.public import PublicEngine
+from dpquery.engine.python.relations import Relations
+from dpquery.errors import QueryRefused
+from dpquery.extent import extent_of
+from dpquery.privacy import Neighbours
+from dpquery.relations import Relation, columns_in, walk
+from dpquery.source import Source
+from dpquery.sql.bind import bind
+from dpquery.sql.parse import parse
+from tests.neighbours import save
+from tests.relations import SCHEMA, TABLES, policy_over, relations, row
+
+MOST_ROWS = 12
+
+
+class World:
+    """One unit with the same number of rows in each table, but for one that has one."""
+
+    def __init__(self, place: Path) -> None:
+        self.paths = {table: [place / f"{table}.parquet"] for table in TABLES}
+        self.place = place
+        for table in TABLES:
+            (place / table).mkdir()
+            self.paths[table] = [place / table / f"{number}.parquet" for number in (1, 2)]
+        self.policy = policy_over(self.paths, place, Neighbours.ADD_REMOVE)
+        self.public = PublicEngine(self.policy)
+        self.tables = {n: t for n, t in self.policy.tables.items() if not t.public}
+
+    def write(self, rows: int, seed: int) -> None:
+        random = Random(seed)
+        few = [row(random) for _ in range(random.choice([1, 2, rows]))]
+        for table in TABLES:
+            own = [random.choice(few) for _ in range(1 if table == "o" else rows)]
+            save([own], [], SCHEMA, self.place / table, random)
+
+    def bound(self, text: str) -> Relation | None:
+        """Bind a relation; None where it is too large."""
+        query = parse(Source(f"SELECT DP_COUNT(*, eps=1) FROM {text} q"))
+        try:
+            (frontier,) = bind(query, self.policy, self.public).frontiers
+        except QueryRefused as refused:
+            if refused.code not in {"DPQ406", "DPQ105"}:
+                raise
+            return None
+        return frontier.relation
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    made = World(tmp_path_factory.mktemp("extent"))
+    yield made
+    made.public.close()
+
+
+def require_extents(world: World, text: str, rows: int, seed: int) -> bool:
+    """Hold every part of a relation against what its plan states; say whether it was bound."""
+    relation = world.bound(text)
+    if relation is None:
+        return False
+    world.write(rows, seed)
+    found = Relations(world.tables, world.public, columns_in(relation))
+    for node in walk(relation):
+        stated = extent_of(node, world.policy.single)
+        assert len(found.rows(node)) <= stated.of(rows) <= stated.each * rows + stated.more
+        assert stated.of(rows) <= stated.of(rows + 1)
+    return True
+
+
+@pytest.mark.parametrize("pairs", [2, 30])
+def test_relations_have_no_more_rows_of_a_unit_than_their_plan_states(
+    world: World, monkeypatch: pytest.MonkeyPatch, pairs: int
+):
+    monkeypatch.setattr(extent, "MOST_PAIRS", pairs)
+    answered = []
+
+    @settings(max_examples=40)
+    @given(relations(3), st.integers(1, MOST_ROWS), st.integers(0, 10**6))
+    def hold(text: str, rows: int, seed: int) -> None:
+        answered.append(require_extents(world, text, rows, seed))
+
+    hold()
+    assert sum(answered) > 0.9 * len(answered)
+
+
+DOUBLED = "(SELECT unit, i FROM t UNION ALL SELECT unit, j FROM t)"
+JOINED = [
+    f"(SELECT x.unit, y.i FROM {DOUBLED} x JOIN {DOUBLED} y ON x.unit = y.unit)",
+    "(SELECT x.unit FROM t x LEFT JOIN s y ON x.unit = y.unit AND x.j = y.j)",
+    "(SELECT unit FROM t x FULL JOIN s y USING (unit))",
+    "(SELECT x.unit FROM t x FULL JOIN s y ON x.unit = y.unit AND x.j < y.j)",
+    "(SELECT x.unit FROM o x FULL JOIN s y ON x.unit = y.unit AND x.j < y.j)",
+    "(SELECT x.unit FROM o x FULL JOIN o y ON x.unit = y.unit AND x.j < y.j)",
+    "(SELECT x.unit FROM o x LEFT JOIN s y ON x.unit = y.unit)",
+    "(SELECT x.unit FROM t x JOIN s y ON x.unit = y.unit AND x.k = y.k"
+    " JOIN t z ON z.unit = y.unit AND z.k = y.k)",
+]
+
+
+@pytest.mark.parametrize("text", JOINED)
+@pytest.mark.parametrize("pairs", [1, 4, 17])
+def test_joins_have_no_more_rows_than_stated_whatever_the_unit_has(
+    world: World, monkeypatch: pytest.MonkeyPatch, text: str, pairs: int
+):
+    monkeypatch.setattr(extent, "MOST_PAIRS", pairs)
+    for rows in (1, 2, 5, MOST_ROWS):
+        for seed in range(3):
+            assert require_extents(world, text, rows, seed)
