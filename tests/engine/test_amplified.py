@@ -101,7 +101,7 @@ MORE = [
     f"SELECT DP_SUM(LENGTH(v), eps=1e-9, bounds=[0, 9]) FROM (SELECT person, LAG(c) OVER "
     f"(PARTITION BY person ORDER BY c) AS v FROM (SELECT person, CONCAT('{SIGN * 400}', "
     f"CAST(n AS TEXT)) AS c FROM {numbered(WIDE)} k) y) z",
-    f"SELECT DP_COUNT(*, eps=1e-9) FROM ({WIDE}) a WHERE EXISTS (SELECT 1 FROM ({TWICE}) b "
+    f"SELECT DP_COUNT(*, eps=1e-9) FROM ({TWICE}) a WHERE EXISTS (SELECT 1 FROM ({TWICE}) b "
     "WHERE b.person = a.person AND b.x < a.x)",
     f"SELECT DP_COUNT(*, eps=1e-9) FROM {numbered(TWICE)} a FULL JOIN {numbered(TWICE)} b "
     "ON a.person = b.person AND a.n < b.n",
