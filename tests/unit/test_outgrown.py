@@ -107,14 +107,37 @@ def test_what_doubles_is_refused_before_it_has_grown(query: str):
     assert process_time() - before < SECONDS
 
 
-def test_a_refusal_names_the_number_the_limit_and_a_way():
-    assert refusal(multiplied(8, 9)).splitlines()[3:] == [
-        *refusal(multiplied(8, 9)).splitlines()[3:4],
-        "",
-        "   why: the most is 64: a scan that one unit's rows could make slow, or large,",
-        "        would tell of them by the time it takes, or by failing.",
-        "   try: put fewer parts together with UNION ALL, or join before that",
-    ]
+WORDING = [
+    (
+        joined("visits", MOST_PAIRING + 2),
+        """\
+refused[DPQ406]: this query is too large
+  |
+1 | …son_id = v0.person_id JOIN visits v9 ON v9.person_id = v0.person_id
+  |                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ 9 joins pair several rows of a unit with several
+
+   why: the most is 8: a scan that one unit's rows could make slow, or large,
+        would tell of them by the time it takes, or by failing.
+   try: make one row of each unit first: GROUP BY the unit""",  # noqa: E501
+    ),
+]
+
+
+@pytest.mark.parametrize(("query", "text"), WORDING, ids=["reads"])
+def test_a_refusal_names_the_number_the_limit_and_a_way(query: str, text: str):
+    assert refusal(query) == text
+
+
+def test_an_answer_says_that_a_join_may_leave_rows_out():
+    note = (
+        "a person_id with more than 65,536 pairs of rows in a join takes part with "
+        "the first 256 rows of each side"
+    )
+    both = "(SELECT person_id, COUNT(*) AS n FROM visits GROUP BY person_id)"
+    assert note in planned(joined("visits", 2)).notes
+    assert note not in planned(joined("staff", 2)).notes
+    assert note not in planned(f"{COUNT}visits JOIN staff USING (person_id)").notes
+    assert note not in planned(f"{COUNT}visits JOIN {both} n USING (person_id)").notes
 
 
 def test_limits_are_what_the_documents_say():
