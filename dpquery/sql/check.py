@@ -48,8 +48,8 @@ from dpquery.source import Source
 from dpquery.sql.outgrown import (
     MOST_COPIES,
     MOST_MADE,
-    every_pair_is_narrow,
     every_scan_is_small,
+    require_narrow,
 )
 from dpquery.types import DECIMAL_DIGITS, INTEGER, WIDEST_EXACT, Interval, Kind, Type
 
@@ -72,6 +72,7 @@ def check(bound: Bound, policy: Policy) -> Checked:
     for frontier in bound.frontiers:
         for rule in RULES:
             rule(frontier, bound.source)
+        require_narrow(frontier, policy)
     checked = tuple(
         (frontier, contribution(frontier.relation, policy)) for frontier in bound.frontiers
     )
@@ -283,5 +284,4 @@ RULES: tuple[Callable[[Frontier, Source], None], ...] = (
     every_moment_has_a_calendar,
     every_text_is_short,
     every_scan_is_small,
-    every_pair_is_narrow,
 )

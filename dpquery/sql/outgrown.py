@@ -15,7 +15,6 @@ from dpquery.extent import MOST_PAIRS, extent_of
 from dpquery.ir import Frontier
 from dpquery.policy.model import Policy
 from dpquery.relations import (
-    PerUnit,
     Relation,
     SemiJoin,
     UnitJoin,
@@ -31,8 +30,8 @@ from dpquery.source import Source, Span
 __all__ = [
     "MOST_COPIES",
     "MOST_MADE",
-    "every_pair_is_narrow",
     "every_scan_is_small",
+    "require_narrow",
     "require_small",
 ]
 
@@ -46,8 +45,8 @@ MOST_PAIRING = 8
 """Joins of a scan in which a unit can have several rows on both sides."""
 MOST_MADE = 2 * MOST_PAIRING * MOST_PAIRS
 """Rows of one unit that joins can make, put together by UNION ALL or kept beside pairs."""
-MOST_CHARACTERS = 2048
-"""Of all texts of a row that a join makes of several rows of a unit: 128 MB of pairs."""
+MOST_CHARACTERS = MOST_PAIRS * 1024
+"""Of all texts in the rows that joins make of the rows of one unit."""
 MOST_TERMS = 10_000
 """Columns, values and operations in all expressions of a scan."""
 
@@ -109,10 +108,13 @@ def every_scan_is_small(frontier: Frontier, _: Source) -> None:
         )
 
 
-def every_pair_is_narrow(frontier: Frontier, _: Source) -> None:
-    """Refuse long texts in rows that a join makes of the rows of one unit.
+def require_narrow(frontier: Frontier, policy: Policy) -> None:
+    """Refuse long texts in rows that joins make of the rows of one unit.
 
-    These are many, whatever the tables hold: MOST_PAIRS of them, with so many characters each.
+    These are many, whatever the tables hold: as many as the extent of their relation says.
+
+    Raises:
+        PlanRefused: DPQ406.
     """
     asked = [expr for call in frontier.calls for expr in (call.argument, call.condition)]
     asked += [key.expr for key in frontier.keys]
@@ -120,30 +122,18 @@ def every_pair_is_narrow(frontier: Frontier, _: Source) -> None:
     found = [(frontier.relation, sum(longest_of(expr) for expr in asked if expr is not None))]
     for node in walk(frontier.relation):
         given = numbers(node)
-        carried = sum(ref.longest for ref in used if ref.of in given)
+        found.append((node, sum(ref.longest for ref in used if ref.of in given)))
         made = sum(map(longest_of, expressions_of(node)))
-        found += [(node, carried)] + [(source, made) for source in sources(node)]
+        found += [(source, made) for source in sources(node)]
     for node, characters in found:
-        if characters > MOST_CHARACTERS and _makes_pairs(node):
+        rows = extent_of(node, policy.single).more
+        if rows > 1 and characters * rows > MOST_CHARACTERS:
             raise _too_large(
                 node.span,
-                f"its rows have up to {characters:,} characters",
-                f"{MOST_CHARACTERS:,} in rows that a join makes of the rows of one unit",
+                f"joins can make {rows:,} rows of one unit, of {characters:,} characters each",
+                f"{MOST_CHARACTERS:,} characters in all",
                 "cut texts before the join: LEFT(text, 20); or name fewer of them",
             )
-
-
-def _makes_pairs(relation: Relation) -> bool:
-    """Say whether rows can be pairs of several rows of a unit with several."""
-    match relation:
-        case UnitJoin(pairs=int()):
-            return True
-        case PerUnit(one_row=True):
-            return False
-        case SemiJoin(source=source):
-            return _makes_pairs(source)
-        case _:
-            return any(map(_makes_pairs, sources(relation)))
 
 
 def _roots(frontier: Frontier) -> Iterator[Expr]:

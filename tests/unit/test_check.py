@@ -59,7 +59,6 @@ def test_these_are_the_rules():
         "every_moment_has_a_calendar",
         "every_text_is_short",
         "every_scan_is_small",
-        "every_pair_is_narrow",
     ]
 
 

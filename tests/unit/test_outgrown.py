@@ -1,0 +1,144 @@
+"""What is too large by plan is refused, before it has grown: each limit at its edge."""
+
+from __future__ import annotations
+
+from time import process_time
+
+import pytest
+
+from dpquery.errors import PlanRefused
+from dpquery.extent import MOST_PAIRS
+from dpquery.sql.outgrown import MOST_COPIES, MOST_NODES, MOST_PAIRING, MOST_READS, MOST_TERMS
+from tests.corpus.cases import planned, refusal
+
+COUNT = "SELECT DP_COUNT(*, eps=0.1) FROM "
+SECONDS = 2
+"""Of one processor, which a refusal by size takes at most."""
+
+
+def joined(table: str, reads: int, kind: str = "JOIN", more: str = "") -> str:
+    rest = (
+        f" {kind} {table} v{i} ON v{i}.person_id = v0.person_id{more.format(i)}"
+        for i in range(1, reads)
+    )
+    return f"{COUNT}{table} v0{''.join(rest)}"
+
+
+def doubled(times: int) -> str:
+    names = ["c0 AS (SELECT * FROM visits)"]
+    names += [
+        f"c{i} AS (SELECT * FROM c{i - 1} UNION ALL SELECT * FROM c{i - 1})"
+        for i in range(1, times + 1)
+    ]
+    return f"WITH {', '.join(names)} {COUNT}c{times}"
+
+
+def nested(times: int) -> str:
+    names = ["c0 AS (SELECT person_id, minutes FROM visits)"]
+    names += [
+        f"c{i} AS (SELECT person_id, MAX(minutes) AS minutes FROM c{i - 1} GROUP BY person_id)"
+        for i in range(1, times)
+    ]
+    return f"WITH {', '.join(names)} {COUNT}c{times - 1}"
+
+
+def multiplied(arms: int, others: int) -> str:
+    one, other = (
+        " UNION ALL ".join(["SELECT person_id FROM visits"] * n) for n in (arms, others)
+    )
+    return f"{COUNT}({one}) a JOIN ({other}) b ON a.person_id = b.person_id"
+
+
+def asked(comparisons: int) -> str:
+    """Ask with three terms for each comparison, and one for OR."""
+    return f"{COUNT}staff WHERE {' OR '.join(f'age = {i}' for i in range(comparisons))}"
+
+
+def texts(calls: int) -> str:
+    """Ask of pairs of rows, with so many calls of 256 characters each."""
+    cut = "DP_COUNT(DISTINCT LEFT(CONCAT(a.region, b.region), 256), eps=0.1)"
+    rows = "visits a JOIN visits b ON a.person_id = b.person_id"
+    return f"SELECT {', '.join([cut] * calls)} FROM {rows}"
+
+
+AT_THE_EDGE = [
+    (joined("staff", MOST_READS), joined("staff", MOST_READS + 1), "are read 33 times"),
+    (joined("visits", MOST_PAIRING + 1), joined("visits", MOST_PAIRING + 2), "9 joins pair"),
+    (nested(MOST_NODES), nested(MOST_NODES + 1), "of 129 steps"),
+    (multiplied(8, 8), multiplied(8, 9), "one row can become 72 rows"),
+    (asked(MOST_TERMS // 3), asked(MOST_TERMS // 3 + 1), "have 10,003 terms"),
+    (texts(4), texts(5), "65,536 rows of one unit, of 1,280 characters each"),
+    (
+        joined("visits", 6, "LEFT JOIN", " AND v{0}.day = v0.day"),
+        joined("visits", 7, "LEFT JOIN", " AND v{0}.day = v0.day"),
+        "joins can make 2,097,152 rows",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fits", "beyond", "said"), AT_THE_EDGE, ids=lambda text: text[:30])
+def test_what_is_as_large_as_can_be_is_planned_and_what_is_larger_refused(
+    fits: str, beyond: str, said: str
+):
+    planned(fits)
+    with pytest.raises(PlanRefused) as caught:
+        planned(beyond)
+    assert caught.value.code == "DPQ406"
+    assert said in caught.value.diagnostic.label
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *map(doubled, (6, 9, 24)),
+        joined("visits", 150),
+        joined("staff", 150),
+        joined("visits", 300, "LEFT JOIN"),
+        " UNION ALL ".join([f"{COUNT}(SELECT * FROM visits"] + ["SELECT * FROM visits"] * 40)
+        + ") a",
+    ],
+    ids=lambda text: text[:60],
+)
+def test_what_doubles_is_refused_before_it_has_grown(query: str):
+    before = process_time()
+    with pytest.raises(PlanRefused) as caught:
+        planned(query)
+    assert caught.value.code == "DPQ406"
+    assert process_time() - before < SECONDS
+
+
+WORDING = [
+    (
+        joined("visits", MOST_PAIRING + 2),
+        """\
+refused[DPQ406]: this query is too large
+  |
+1 | …son_id = v0.person_id JOIN visits v9 ON v9.person_id = v0.person_id
+  |                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ 9 joins pair several rows of a unit with several
+
+   why: the most is 8: a scan that one unit's rows could make slow, or large,
+        would tell of them by the time it takes, or by failing.
+   try: make one row of each unit first: GROUP BY the unit""",  # noqa: E501
+    ),
+]
+
+
+@pytest.mark.parametrize(("query", "text"), WORDING, ids=["reads"])
+def test_a_refusal_names_the_number_the_limit_and_a_way(query: str, text: str):
+    assert refusal(query) == text
+
+
+def test_an_answer_says_that_a_join_may_leave_rows_out():
+    note = (
+        "a person_id with more than 65,536 pairs of rows in a join takes part with "
+        "the first 256 rows of each side"
+    )
+    both = "(SELECT person_id, COUNT(*) AS n FROM visits GROUP BY person_id)"
+    assert note in planned(joined("visits", 2)).notes
+    assert note not in planned(joined("staff", 2)).notes
+    assert note not in planned(f"{COUNT}visits JOIN staff USING (person_id)").notes
+    assert note not in planned(f"{COUNT}visits JOIN {both} n USING (person_id)").notes
+
+
+def test_limits_are_what_the_documents_say():
+    assert (MOST_PAIRS, MOST_COPIES, MOST_READS) == (65_536, 64, 32)
