@@ -50,7 +50,7 @@ from dpquery.types import Interval
 
 __all__ = ["NOTHING", "Keys", "Values", "read", "written"]
 
-_FORMAT = 4
+_FORMAT = 5
 """Goes up when a law changes and its tree does not, or the text of a cell does."""
 Values = Mapping[int, Scalar | None]
 """Those of a statement's constants, by number."""

@@ -137,6 +137,7 @@ _DECIMALS = _grown(
 )
 _DOUBLES = _grown(
     st.sampled_from(["d", "f", "m", "w", "n", "SQRT(d)", "ROUND(f,2)", "ABS(w)", "NULLIF(f,0)"])
+    | st.sampled_from(["POWER(d, -1)", "TRUNC(d / 1e3)", "POWER(0e0 * f, -1)"])
     | _literal(["1e0", "-2.5e-1", "0e0", "1e308", "1.00100000000000001e2", "0.1"]),
     ["+", "-", "*", "/"],
 )

@@ -8,6 +8,7 @@ rows of rows gives every other unit the same rows each time, to the last bit of 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import duckdb
@@ -21,7 +22,7 @@ from dpquery.engine.duckdb.relations import Nested
 from dpquery.engine.duckdb.render import Origin, Place
 from dpquery.ir import ColumnRef, columns_read
 from dpquery.plan import make_plan
-from dpquery.policy.model import Column, Policy
+from dpquery.policy.model import Bounds, Column, Policy
 from dpquery.privacy import Neighbours
 from dpquery.relations import numbers, tables_of
 from dpquery.source import Source
@@ -183,3 +184,17 @@ def test_no_row_comes_first_for_the_sign_of_a_zero(engine, tmp_path: Path, made:
             found += small.exact(sql)
     assert found[1] == found[0]
     assert found[2] == found[0] // 9 * 10
+
+
+def test_a_mean_that_is_nearly_zero_has_no_sign(engine, tmp_path: Path):
+    """Of the least double and a zero, half the least is a zero that a division gave a sign."""
+    least = 5e-324
+    path = write(tmp_path / "t.parquet", unit=[1, 1], d=[-least, -0.0])
+    bounds = Bounds(Fraction(-least), Fraction(least))
+    column = Column("d", DOUBLE, bounds, grid=Fraction(least))
+    sql = (
+        "SELECT DP_COUNT_IF(POWER(y, -1) < 0, eps=1), DP_COUNT_IF(POWER(y, -1) > 0, eps=1) "
+        "FROM (SELECT unit, AVG(d) AS y FROM t GROUP BY unit) z"
+    )
+    with world(engine, private_table([path], [column])) as small:
+        assert small.exact(sql) == [0, 1]

@@ -48,6 +48,23 @@ STRANGER, OTHERS = 10_000, 40
 OUT_OF_REACH = {"DPQ305", "DPQ404", "DPQ105", "DPQ205"}
 NEAR = [-1.0, 1.0, -2.5, 2.5, -0.0, 0.0, None]
 
+_SUM = "SELECT DP_SUM(POWER(y, -1), eps=1, bounds=[-1, 1], max_rows_contributed=1) FROM"
+_BY = "OVER (PARTITION BY unit ORDER BY"
+TIED = [
+    f"{_SUM} (SELECT unit, y FROM (SELECT unit, 0e0 * d AS y FROM t UNION ALL "
+    f"SELECT unit, -(0e0 * d) AS y FROM t) z QUALIFY row_number() {_BY} y) = 1) x",
+    f"{_SUM} (SELECT unit, lag(y) {_BY} y) AS y FROM (SELECT unit, 0e0 * d AS y FROM t) z) x",
+    f"{_SUM} (SELECT unit, lead(0e0 * y) {_BY} y * 0e0) AS y FROM (SELECT unit, TRUNC(d / 9e9) "
+    "AS y FROM t) z) x",
+    f"{_SUM} (SELECT unit, MIN(y) AS y FROM (SELECT unit, 0e0 * d AS y FROM t) z "
+    "GROUP BY unit) x",
+    f"{_SUM} (SELECT DISTINCT unit, 0e0 * d AS y FROM t) x",
+    f"{_SUM} (SELECT x.unit AS unit, r.share AS y FROM t x JOIN regions r ON x.k = r.name) x",
+    f"{_SUM} (SELECT x.unit AS unit, x.d AS y FROM "
+    "(SELECT unit, ROUND(d / 1e9, 1) AS d FROM t) x JOIN s z ON x.unit = z.unit AND z.j = 1) x",
+]
+"""Zeros that were given a sign, one way or the other, where something keeps one of them."""
+
 
 def _rows(random: Random, unit: int, most: int) -> dict[str, list[Row]]:
     """Make what a unit has: rows of which many are equal but for the sign of a zero."""
@@ -191,10 +208,12 @@ def rows_of_others(side: Side, scan: Scan) -> list[Counter[str]]:
         source = Nested(places, publics, refs).source(scan.relation)
         asked.append(f"SELECT {columns} FROM {source}")
     connection = side.engine._started()
-    return [
-        Counter(map(repr, connection.execute(f"FROM ({sql}) WHERE u <> {STRANGER}").fetchall()))
-        for sql in asked
-    ]
+    found = []
+    for sql in asked:
+        rows = connection.execute(f"FROM ({sql}) WHERE u <> {STRANGER}").fetchall()
+        assert not {"-0.0", "nan"} & {repr(cell) for row in rows for cell in row}, sql
+        found.append(Counter(map(repr, rows)))
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -215,6 +234,12 @@ def require_apart(sides: Sides, examples: int) -> None:
 
     hold()
     assert sides.asked["answered"] > 9 * sides.asked["refused"], sides.asked
+
+
+@pytest.mark.parametrize("text", TIED)
+def test_what_ties_is_one_value(sides: Sides, text: str):
+    sides.require_apart(text)
+    assert sides.asked.pop("answered", 0) == 1
 
 
 def test_what_others_add_does_not_change_when_a_unit_comes(sides: Sides):
