@@ -319,8 +319,8 @@ DPQ701 the scan did not finish
 The database stopped while reading. Its message is kept back because it may quote rows. The
 charge stays, because part of the data has been read.
 > a Parquet file was replaced, and not published as another version
-For the data owner: the log of faults beside the ledger has the cause. `dpquery policy check FILE`
-compares files and policy; `dpquery policy publish FILE` says that the files are others now.
+For the data owner: the log of faults beside the ledger has the cause. `dpquery policy check
+FILE` compares files and policy; `dpquery policy publish FILE` says that other files are meant.
 
 DPQ702 finishing ran out of time or memory
 The noise has been added, but what the query does with the released values took too long or too
