@@ -350,7 +350,7 @@ the data has been read, and the failure is counted: after a few nothing more is 
 analyst (DPQ505).
 > a Parquet file was replaced, and not published as another version
 For the data owner: the log of faults beside the ledger has the cause. `dpquery policy check
-FILE` compares files and policy; `dpquery policy publish FILE` says that the files are others.
+FILE` compares files and policy; `dpquery policy publish FILE` says that other files are meant.
 
 DPQ702 finishing ran out of time or memory
 The noise has been added, but what the query does with the released values took too long or too

@@ -58,10 +58,11 @@ def _matches(path: str, directory: Path) -> list[Path]:
         return [find_file(path, directory)]
     names = glob.glob(path, root_dir=directory, recursive=True)
     files = sorted(file for name in names if (file := directory / name).is_file())
-    refuse_formats(files)
+    found = [file.resolve() for file in files]
+    refuse_formats(file.parent for file in (*files, *found))
     if not files:
         raise _missing(f"matches no file: {written(path)}", directory)
-    return [file.resolve() for file in files]
+    return found
 
 
 def _named(path: str) -> str:

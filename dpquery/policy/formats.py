@@ -45,13 +45,13 @@ _READERS = {
 _DATABASES = frozenset({".duckdb", ".ddb", ".db"})
 
 
-def refuse_formats(places: Iterable[Path]) -> None:
-    """Refuse files and folders that are those of a table format, or stand in one's folder.
+def refuse_formats(folders: Iterable[Path]) -> None:
+    """Refuse folders that are those of a table format, or stand in one.
 
     Raises:
         Unfit: DPQ613.
     """
-    ways = {way for place in places for way in (place.absolute(), _followed(place))}
+    ways = {way for one in set(folders) for way in (one.absolute(), _followed(one))}
     for folder in sorted({folder for way in ways for folder in (way, *way.parents)}):
         for one in _FORMATS:
             if glob(os.path.join(escape(str(folder)), one.log)):
@@ -60,9 +60,9 @@ def refuse_formats(places: Iterable[Path]) -> None:
             raise _unfit("a DuckLake catalogue", folder, None)
 
 
-def _followed(place: Path) -> Path:
+def _followed(folder: Path) -> Path:
     """Follow links; of what has none, or a loop of them, what is written."""
-    return Path(os.path.realpath(place))
+    return Path(os.path.realpath(folder))
 
 
 def _unfit(name: str, folder: Path, reader: str | None) -> Unfit:

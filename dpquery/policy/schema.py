@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,8 +60,9 @@ def _unreadable(file: Path) -> Unfit:
     return Unfit(what, "tables are read from Parquet files.", *remedy, code="DPQ601")
 
 
+@lru_cache(maxsize=16)
 def schema_of(fields: pa.Schema) -> Schema:
-    """Return the schema that Arrow has read."""
+    """Return the schema that Arrow has read; most files of a table have the same."""
     types: dict[str, Type] = {}
     left_out: dict[str, str] = {}
     folded = Counter(ascii_folded(one.name) for one in fields)

@@ -23,7 +23,7 @@ from dpquery.present import BINARY, FORMATS
 from dpquery.shell.arguments import UsageError, connect_settings
 from dpquery.shell.progress import Waiting, reading
 from dpquery.shell.split import Statement, statements
-from dpquery.source import visible_lines
+from dpquery.source import visible, visible_lines
 
 if TYPE_CHECKING:
     from dpquery.explain import Explanation
@@ -256,7 +256,7 @@ def _comment(answer: Answer, noted: set[str]) -> None:
     """Write what belongs to an answer but is no data; each note once."""
     for note in answer.notes:
         if note not in noted:
-            say(f"note: {note}")
+            say(f"note: {visible(note)}")
     noted.update(answer.notes)
     if answer.budget:
         say(f"budget: {answer.budget}")

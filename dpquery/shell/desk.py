@@ -151,7 +151,7 @@ class Desk:
     def _comment(self, answer: Answer) -> None:
         for note in answer.notes:
             if note not in self._noted:
-                self.console.say(f"note: {note}", DIM)
+                self.console.say(f"note: {visible(note)}", DIM)
         self._noted.update(answer.notes)
         if answer.loss != NO_LOSS:
             self.console.say(f"budget: {answer.budget}", DIM)

@@ -146,10 +146,10 @@ def test_a_long_answer_is_paged_and_a_wide_one_cut(terminal: Tmux):
     assert any(line.endswith("…") for line in screen)
 
 
-def test_a_long_scan_shows_a_bar_and_ctrl_c_drops_it_and_not_the_shell(tmp_path: Path):
+def test_a_long_scan_shows_a_clock_and_ctrl_c_drops_it_and_not_the_shell(tmp_path: Path):
     for terminal in opened(slow_policy(tmp_path / "slow"), tmp_path):
         terminal.enter("SELECT DP_SUM(x * x, eps=0.25) AS s FROM slow;")
-        terminal.sees("reading slow  █")
+        terminal.sees("reading slow  ")
         terminal.press("C-c")
         terminal.sees("stopped; 0.25 spent; 1.75 of 2 left (a charge is never returned once")
         screen = terminal.sees(BAR.format("█████████░ 1.75"))

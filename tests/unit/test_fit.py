@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -281,6 +283,25 @@ def test_a_file_that_changes_later_still_fails_the_scan(tmp_path: Path):
         files(a=ROWS.drop_columns(["age"]))(tmp_path)
         with pytest.raises(ScanFailed):
             session.sql(COUNT)
+
+
+def test_changes_that_wait_beside_a_database_are_not_read_before_a_charge(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """I1: opening the database would replay them, and they are rows."""
+    policy = written_policy(tmp_path, STORED)
+    written = "CREATE TABLE people(id INTEGER); CHECKPOINT; INSERT INTO people VALUES (1)"
+    crash = f"c = duckdb.connect('people.duckdb'); c.execute('{written}'); os._exit(0)"
+    crash = f"import duckdb, os; {crash}"
+    subprocess.run([sys.executable, "-c", crash], check=True, cwd=tmp_path)
+    assert (tmp_path / "people.duckdb.wal").exists()
+    with dpquery.connect(policy) as session, pytest.raises(ScanFailed):
+        session.sql(COUNT)
+    assert main(["policy", "check", str(policy)]) == 2  # which is for the owner alone
+    assert "people has no such column" in capsys.readouterr().out
+    duckdb.connect(str(tmp_path / "people.duckdb")).close()  # writes what waits
+    with pytest.raises(PolicyInvalid, match="do not hold"):
+        dpquery.connect(policy)
 
 
 def test_of_ones_own_files_it_is_said_what_differs(tmp_path: Path):
