@@ -214,6 +214,15 @@ be more than a million.
 > SELECT salary, dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY salary, dept
 Group by fewer columns, or name the groups: WHERE salary IN (1000, 2000).
 
+DPQ407 how many rows of one unit count is not stated
+Where one person may have many rows, somebody has to say how many of them count: the noise is
+scaled to that number, and what a person has beyond it is not counted. No number is taken
+without a word, since any could be far too small or far too large.
+> SELECT DP_COUNT(*, eps=0.5) FROM orders
+Have it found for a fifth of the eps, DP_COUNT(*, eps=0.5, max_rows_contributed='auto'), or state
+it: max_rows_contributed=5. The data owner can state it in the policy, for one's own files do
+--rows 5, or --rows auto, and connect(..., max_rows_contributed="auto").
+
 DPQ501 a limit on epsilon would be passed
 Policy, analyst and session each have a limit, and all of them hold. What has been spent does
 not come back, in this session or a later one. With a delta, epsilons may pass the limit in sum

@@ -1,4 +1,4 @@
-"""From a plan that waits for bounds to one that has them: what a search found is put in.
+"""From a plan that waits for bounds or limits to one that has them, as searches found them.
 
 The charge stays as it is, and each mechanism states its loss against it again before it draws.
 """
@@ -13,7 +13,7 @@ from dpquery.functions.search import fallback
 from dpquery.plan import FrontierPlan, Plan, PlannedRelease, measures_of
 from dpquery.policy.model import Policy
 from dpquery.privacy import decimal_text
-from dpquery.searches import clamped, narrowed, planned
+from dpquery.searches import clamped, limited, narrowed, planned
 from dpquery.types import Interval
 
 __all__ = ["with_bounds"]
@@ -40,10 +40,15 @@ def _bounded(frontier: FrontierPlan, found: Found, policy: Policy) -> FrontierPl
 
 
 def _again(waiting: PlannedRelease, found: Found, facts: Facts) -> PlannedRelease:
-    call, number = waiting.call, waiting.call.options.search
-    if number is None or call.argument is None:
+    call, options = waiting.call, waiting.call.options
+    if options.rows_search is not None:
+        limit = found[options.rows_search]
+        assert limit is not None  # noqa: S101 - a limit is always found
+        call = limited(call, limit)
+    if options.search is not None and call.argument is not None:
+        call = narrowed(call, found[options.search] or fallback(call.argument.type))
+    if call is waiting.call:
         return waiting
-    call = narrowed(call, found[number] or fallback(call.argument.type))
     return replace(waiting, call=call, release=planned(call, facts))
 
 

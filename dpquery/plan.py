@@ -116,7 +116,10 @@ def make_plan(
             with types that do not match.
     """
     searches = Searches(policy, kept)
-    frontiers = tuple(_frontier(*part, policy, searches) for part in checked.frontiers)
+    try:
+        frontiers = tuple(_frontier(*part, policy, searches) for part in checked.frontiers)
+    except PlanRefused as refusal:
+        raise _with_limits(refusal, checked, policy) from None
     asked = (checked.above, *checked.constants)
     if not all(_accepted(above, frontiers, public) for above in asked):
         raise _unfit(checked)
@@ -166,6 +169,28 @@ def _frontier(
         require_shares(one.call, one.release, frontier.relation)
     scan = Scan(frontier.relation, contribution, measures_of(releases), frontier.keys)
     return FrontierPlan(scan, releases)
+
+
+def _with_limits(refusal: PlanRefused, checked: Checked, policy: Policy) -> PlanRefused:
+    """Offer the whole query with a limit in each call that has none, and where else to say it."""
+    if refusal.code != "DPQ407":
+        return refusal
+    written: dict[Span, str] = {}
+    for frontier, contribution in checked.frontiers:
+        for call in frontier.calls:
+            try:
+                alone = replace(frontier, calls=(call,))
+                _frontier(alone, contribution, policy, Searches(policy, nothing_kept))
+            except PlanRefused as other:
+                if other.code == "DPQ407":
+                    written[call.span] = other.diagnostic.remedy[0]
+    text = checked.source.text
+    for span in sorted(written, key=lambda span: -span.start):
+        text = text[: span.start] + written[span] + text[span.end :]
+    owner = "or ask the data owner to state max_rows_contributed in the policy"
+    own = "or for all queries: --rows auto, or --rows 100; in Python, max_rows_contributed='auto'"
+    remedy = (text.strip(), owner if policy.published else own)
+    return PlanRefused(replace(refusal.diagnostic, remedy=remedy))
 
 
 def _converted(call: Call, policy: Policy) -> Call:

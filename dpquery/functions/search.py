@@ -14,7 +14,7 @@ weights is post-processing. Blocks, noise and what stands out are functions of p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
@@ -176,16 +176,20 @@ class SearchRelease:
         )
 
 
-def search_for(call: Call, facts: Facts) -> SearchRelease:
-    """Plan the search for the bounds of a call's argument, for a share of its epsilon.
+def search_for(call: Call, facts: Facts, epsilon: Fraction) -> SearchRelease:
+    """Plan the search for the bounds of a call's argument, for an epsilon.
 
-    Facts are those of all rows of its relation, without groups.
+    Facts are those of all rows of its relation, without groups. Where it is to be found how
+    many rows of a unit count, its rows count as one here.
     """
     argument = call.argument
     assert argument is not None  # noqa: S101 - there are bounds of an argument alone
+    if call.options.auto_rows:
+        one = replace(call.options, max_rows_contributed=1, rows_search=None)
+        call = replace(call, options=one)
     measure = Histogram(facts.cell_weight(call), searched(argument))
     distance = sensitivity(measure, facts.neighbours)
-    noise = DiscreteLaplace.calibrated(distance, call.options.epsilon * SHARE)
+    noise = DiscreteLaplace.calibrated(distance, epsilon)
     return SearchRelease(f"bounds of {call.written}", measure, distance, noise)
 
 

@@ -41,7 +41,15 @@ from dpquery.relations import (
 )
 from dpquery.rowfunctions.base import CALENDAR
 from dpquery.source import Source
-from dpquery.types import DECIMAL_DIGITS, INTEGER, WIDEST_EXACT, Interval, Kind, Type
+from dpquery.types import (
+    DECIMAL_DIGITS,
+    INTEGER,
+    WIDEST_EXACT,
+    Interval,
+    Kind,
+    RowLimit,
+    Type,
+)
 
 __all__ = ["RULES", "check", "contribution"]
 
@@ -74,8 +82,9 @@ def contribution(relation: Relation, policy: Policy) -> Contribution:
     match relation:
         case TableScan(table=name):
             table = policy.tables[name]
-            rows, groups = table.max_rows_contributed, table.max_groups_contributed
-            return Contribution(table.unit, table.single, rows, groups)
+            one_row = table.single or table.unit is None
+            rows = 1 if one_row else table.max_rows_contributed
+            return Contribution(table.unit, table.single, rows, table.max_groups_contributed)
         case PerUnit(source=source, one_row=one_row):
             below = contribution(source, policy)
             return Contribution(
@@ -86,21 +95,31 @@ def contribution(relation: Relation, policy: Policy) -> Contribution:
             apart = relation.keeps_left and relation.keeps_right
             single = one.single and other.single
             single = single and (relation.condition is None or not apart)
-            limit = max(one.limit, other.limit)
+            limit = _largest(one.limit, other.limit)
             return Contribution(one.unit, single, limit, _groups(one, other))
         case UnionAll(parts=parts):
             below_ = [contribution(part, policy) for part, _ in parts]
-            limit = max(one.limit for one in below_)
+            limit = _largest(*(one.limit for one in below_))
             return Contribution(below_[0].unit, False, limit, _groups(*below_))
         case _:
             return contribution(relation.source, policy)
 
 
+def _largest(*limits: RowLimit) -> RowLimit:
+    """Return the largest of several limits of rows; one that nobody states leaves none."""
+    stated = [limit for limit in limits if isinstance(limit, int)]
+    if len(stated) == len(limits):
+        return max(stated)
+    return None if None in limits else "auto"
+
+
 def _groups(*parts: Contribution) -> int | None:
-    """Give the largest of several limits of groups, if the policy states any."""
-    if all(part.groups is None for part in parts):
+    """Return the largest of several limits of groups, if the policy states any."""
+    limits = [part.limit if part.groups is None else part.groups for part in parts]
+    stated = [limit for limit in limits if isinstance(limit, int)]
+    if all(part.groups is None for part in parts) or len(stated) < len(limits):
         return None
-    return max(part.limit if part.groups is None else part.groups for part in parts)
+    return max(stated)
 
 
 def every_expression_is_total(frontier: Frontier, source: Source) -> None:
