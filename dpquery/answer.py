@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -73,6 +73,8 @@ class Answer:
     """What the analyst should know about this answer, a line each."""
     guarantee: Guarantee | None = None
     """Whose rows it protects and how well; None where it tells of nobody's."""
+    cut: tuple[bool, ...] = ()
+    """Of which columns something may be cut that no interval covers; empty: of none."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -190,7 +192,7 @@ class Answer:
         places = [*range(most - tail), *range(len(self) - tail, len(self))]
         cells = [self.cells[place] for place in places] if self.cells else ()
         kept = self.table.take(places)
-        return Answer(kept, self.loss, cells, self.budget, self.notes), left_out
+        return replace(self, table=kept, cells=cells), left_out
 
     def _text_columns(self) -> list[TextColumn]:
         """Write each column, and beside a noisy one its margins."""
@@ -205,7 +207,8 @@ class Answer:
             columns.append(TextColumn(name, [cell_text(v) for v in shown], _numeric(values)))
             margins = [_margin(v, i) for v, i in zip(shown, intervals, strict=True)]
             if any(margins):
-                columns.append(TextColumn("95% within", margins))
+                noise_only = bool(self.cut) and self.cut[at]
+                columns.append(TextColumn("noise ±" if noise_only else "95% within", margins))
         return columns
 
     def __repr__(self) -> str:

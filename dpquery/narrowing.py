@@ -5,15 +5,14 @@ The charge stays as it is, and each mechanism states its loss against it again b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dpquery.functions.base import Facts
 from dpquery.functions.search import fallback
 from dpquery.plan import FrontierPlan, Plan, PlannedRelease, measures_of
 from dpquery.policy.model import Policy
-from dpquery.privacy import decimal_text
-from dpquery.searches import clamped, limited, narrowed, planned
+from dpquery.searches import limited, narrowed, planned
 from dpquery.types import Interval
 
 __all__ = ["with_bounds"]
@@ -28,8 +27,7 @@ def with_bounds(plan: Plan, found: Found, policy: Policy) -> Plan:
     Where one found none, the bounds are a constant, whatever the data.
     """
     frontiers = tuple(_bounded(frontier, found, policy) for frontier in plan.frontiers)
-    plan = replace(plan, frontiers=frontiers)
-    return replace(plan, notes=plan.notes + tuple(dict.fromkeys(_notes(plan, found))))
+    return replace(plan, frontiers=frontiers, found=tuple(found))
 
 
 def _bounded(frontier: FrontierPlan, found: Found, policy: Policy) -> FrontierPlan:
@@ -50,16 +48,3 @@ def _again(waiting: PlannedRelease, found: Found, facts: Facts) -> PlannedReleas
     if call is waiting.call:
         return waiting
     return replace(waiting, call=call, release=planned(call, facts))
-
-
-def _notes(plan: Plan, found: Found) -> Iterator[str]:
-    """Say what was found, and what it cost."""
-    calls = [one.call for frontier in plan.frontiers for one in frontier.releases]
-    for call in calls:
-        number = call.options.search
-        if number is not None:
-            price = decimal_text(plan.searches[number].release.step().epsilon)
-            said = f"bounds found for {price} of the charge, and kept"
-            if found[number] is None:
-                said = f"too few rows to find bounds for {price} of the charge; none are kept"
-            yield f"{clamped(call)}: {said}"

@@ -29,7 +29,7 @@ from dpquery.errors import Diagnostic, NameRefused, PlanRefused, internal
 from dpquery.functions.base import Facts, Release, narrower, not_stated
 from dpquery.functions.codes import known_range
 from dpquery.functions.row_search import MOST_ROWS, RowSearchRelease, row_search_for
-from dpquery.functions.search import SHARE, SearchRelease, search_for, searched, shown
+from dpquery.functions.search import SHARE, SearchRelease, search_for, searched
 from dpquery.ir import Call, Contribution, Filter, Frontier, Relation, Scan
 from dpquery.policy.model import Policy
 from dpquery.policy.places import place_of
@@ -41,13 +41,12 @@ __all__ = [
     "Kept",
     "Search",
     "Searches",
-    "clamped",
-    "kept_note",
     "limited",
     "narrowed",
     "nothing_kept",
     "places_of",
     "planned",
+    "uses_kept",
 ]
 
 Kept = Callable[[str], Interval | None]
@@ -80,7 +79,7 @@ class Searches:
     found: list[Search] = field(default_factory=list)
 
     def bounded(self, frontier: Frontier, contribution: Contribution, facts: Facts) -> Frontier:
-        """Return a frontier whose calls have bounds and limits, be they the widest that will do.
+        """Return a frontier whose calls have bounds and limits, if only the widest that do.
 
         Raises:
             NameRefused: DPQ206 totals of a unit in a group have bounds of their own, or rho is
@@ -226,20 +225,11 @@ def limited(call: Call, found: Interval) -> Call:
     return replace(call, options=replace(call.options, max_rows_contributed=int(found.low)))
 
 
-def kept_note(call: Call) -> str:
-    """Say between which bounds a call is that were found before; nothing of other calls."""
+def uses_kept(call: Call) -> bool:
+    """Say whether a call has bounds, or a limit, that were found before."""
     options = call.options
-    if not options.auto or options.bounds is None or options.search is not None:
-        return ""
-    return f"{clamped(call)}: bounds that were found before"
-
-
-def clamped(call: Call) -> str:
-    """Say between which bounds the argument of a call is."""
-    bounds, argument = call.options.bounds, call.argument
-    assert bounds is not None  # noqa: S101 - the callers looked
-    assert argument is not None  # noqa: S101 - there are bounds of an argument alone
-    return f"{call.written} is clamped to {shown(bounds, argument.type)}"
+    bounds = options.auto and options.bounds is not None and options.search is None
+    return bounds or (options.auto_rows and options.rows_search is None)
 
 
 def _ranges(call: Call) -> Iterator[Interval]:

@@ -27,6 +27,7 @@ from dpquery.budget.parts import EVERYBODY, Touched
 from dpquery.budget.standing import Standing
 from dpquery.builder import Query
 from dpquery.ceilings import Ceiling
+from dpquery.cuts import cut_columns, notes_of
 from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, FaultLog
 from dpquery.engine.drift import watch_of
@@ -165,9 +166,11 @@ class Session:
 
     def _finished(self, plan: Plan, released: list[ReleasedTable], loss: Loss) -> Answer:
         table, cells = finish(plan.above, released, self._public)
-        notes = (*self._notes, *plan.notes, *(note for one in released for note in one.notes))
+        noted = (note for one in released for note in one.notes)
+        notes = (*self._notes, *notes_of(plan), *noted)
         guarantee = guarantee_of(plan, self._policy) if plan.charge.scans else None
-        return Answer(table, loss, cells, self._balance(), notes, guarantee)
+        cut = cut_columns(plan, plan.above)
+        return Answer(table, loss, cells, self._balance(), notes, guarantee, cut)
 
     def table(self, name: str) -> Query:
         """Begin a query over a table, built by methods; nothing is asked before it is run.

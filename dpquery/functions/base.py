@@ -167,35 +167,42 @@ class Facts:
         return Weight(self.limit(call), search=call.options.rows_search)
 
     def spread(self, call: Call, size: int = 1) -> Weight:
-        """Give the weights of units that share theirs among their groups.
+        """Return the weights of units that share theirs among their groups.
 
         None counts less where there are no more groups than are allowed.
 
         Raises:
-            PlanRefused: DPQ404 the sums would not fit at the smallest scale.
+            PlanRefused: DPQ404 the sums would not fit at the smallest scale; DPQ407 nobody says
+                in how many groups a unit counts.
         """
-        groups, scale = self.groups(call), self.weight(call, size).scale
+        groups, scale = self.groups(call), self._scale(call, size)
         return Weight(groups, 1 if groups == self.cells else scale, call.options.rows_search)
 
     def weight(self, call: Call, size: int = 1) -> Weight:
-        """Give the weights for values up to a size: a function of plan and policy alone.
-
-        No row weighs more than the scale, which is halved until a sum over all rows stays
-        within the engine's integers.
+        """Return the weights for values up to a size: a function of plan and policy alone.
 
         Raises:
-            PlanRefused: DPQ404 the sums would not fit at the smallest scale.
+            PlanRefused: DPQ404 the sums would not fit at the smallest scale; DPQ407 nobody says
+                how many rows of a unit count.
         """
-        limit, scale = (self.limit(call), WEIGHT_SCALE) if self.weighted else (1, 1)
+        scale = self._scale(call, size)
+        if not self.weighted:
+            return Weight(1, scale)
+        kind = TableWeight if call.options.of_table else Weight
+        return kind(self.limit(call), scale, call.options.rows_search)
+
+    def _scale(self, call: Call, size: int) -> int:
+        """Return what a row weighs at most: halved until a sum over all rows of a table fits.
+
+        Raises:
+            PlanRefused: DPQ404 it does not at the smallest scale.
+        """
+        scale = WEIGHT_SCALE if self.weighted else 1
         while MAX_ROWS_OF_TABLE * scale * size >= WIDEST_EXACT:
             if scale <= LEAST_SCALE:
                 raise _too_large(call)
             scale //= 2
-        kind = TableWeight if self._of_table(call) else Weight
-        return kind(limit, scale, call.options.rows_search if self.weighted else None)
-
-    def _of_table(self, call: Call) -> bool:
-        return self.weighted and call.options.of_table
+        return scale
 
     def cell_weight(self, call: Call) -> Weight:
         """Give weights for a histogram, whose sums are computed in 62 bits."""
@@ -232,8 +239,8 @@ def not_stated(call: Call, unit: str | None, *, findable: bool = True) -> PlanRe
             span or call.span,
             f"one {unit} may have any number" if findable else "is not found for such a call",
             (
-                f"the noise is scaled to what one {unit} can add at most, and what it has beyond",
-                "that is not counted.",
+                f"the noise is scaled to what one {unit} can add at most, and what it has",
+                "beyond that is not counted.",
             ),
             (f"{offered.removesuffix(')')}, {remedy})",),
         )

@@ -7,10 +7,10 @@ doubling where that reaches some 3/eps' units more, eps' being what the search m
 a few public limits to the octave, permute-and-flip chooses.
 
 Sensitivity: a unit that is added has more rows than k for each limit k below its own number,
-and for no other: all these counts rise by 1 or stay, and where it is removed they fall. Where it
-is replaced by a unit with more rows, some rise by 1 and none falls; with fewer, some fall and
-none rises. So the differences lie within a range of width 1, times what a unit is scaled by.
-What is taken off for large limits is public, and the same in any data.
+and for no other: each of these counts rises by 1 or stays, and where it is removed, falls by 1
+or stays. Where it is replaced by a unit with more rows, some rise by 1 and none falls; by one
+with fewer, some fall and none rises. So the differences lie within a range of width 1, times
+SCALE. What is taken off for large limits is public, and the same in any data.
 """
 
 from __future__ import annotations
@@ -49,9 +49,8 @@ UNITS_PER_OCTAVE = 3
 """How many units, over eps', a limit has to reach more to be worth doubling."""
 FINE = 2**12
 """Up to so many rows, numbers of rows are told apart one by one; beyond, to a part in four."""
-LIMITS = tuple(
-    sorted({(m << n) >> 2 for n in range(20) for m in (4, 5, 6, 7) if (m << n) & 3 == 0} | {MOST_ROWS})
-)
+_QUARTERS = (m << n for n in range(20) for m in (4, 5, 6, 7))
+LIMITS = (*sorted({quarters // 4 for quarters in _QUARTERS if quarters % 4 == 0}), MOST_ROWS)
 """The limits that are chosen among."""
 
 
@@ -131,7 +130,7 @@ def row_search_for(
     rows = ColumnRef(relation.span, "n", INTEGER, _ROWS, of=number)
     measure = Histogram(Weight(), Code(rows, Fraction(1), 1, MOST_ROWS, 1))
     mechanism = PermuteAndFlip.calibrated(SCALE, epsilon * SHARE)
-    name = f"max_rows_contributed of {call.function}({call.written})"
+    name = f"max_rows_contributed, how many rows of one {contribution.unit} count"
     release = RowSearchRelease(name, measure, SCALE, mechanism)
     one_each = Contribution(contribution.unit, True, 1)
     return Scan(units, one_each, (measure,)), release
@@ -141,6 +140,6 @@ _ROWS = Interval(Fraction(1), Fraction(2**36))
 
 
 def _octaves(limit: int) -> Fraction:
-    """Return about the binary logarithm of a limit: exact at powers of two, straight between."""
+    """Return about the binary logarithm of a limit: straight between powers of two."""
     whole = limit.bit_length() - 1
     return whole + Fraction(limit, 1 << whole) - 1

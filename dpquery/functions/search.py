@@ -24,7 +24,6 @@ import numpy as np
 from dpquery.events import Event
 from dpquery.functions.base import Facts, Measured, Step
 from dpquery.functions.choice import in_rows
-from dpquery.functions.codes import from_code
 from dpquery.ir import Call, Code, ColumnRef, Expr, Histogram, Measure
 from dpquery.mechanisms import DiscreteLaplace
 from dpquery.mechanisms.certified import tail_bound
@@ -41,7 +40,6 @@ __all__ = [
     "fallback",
     "search_for",
     "searched",
-    "shown",
 ]
 
 SHARE = Fraction(1, 5)
@@ -251,12 +249,3 @@ def _requests(code: Code) -> Iterator[Request]:
     yield -(1 << FINE), (1 << FINE) + 1, 1
     for n in steps:
         yield (1 << n) + 1, (1 << min(n + FINE, top)) + 1, 1 << n
-
-
-def shown(bounds: Interval, type_: Type) -> str:
-    """Write bounds as values of a type."""
-    step = Fraction(1, 10**type_.scale)
-    low, high = (end for end in (bounds.low, bounds.high) if end is not None)
-    if type_.kind is Kind.DOUBLE:
-        return f"{float(low)!r} to {float(high)!r}"
-    return " to ".join(str(from_code(int(end / step), step, type_)) for end in (low, high))

@@ -20,8 +20,8 @@ from dpquery.errors import listed, nearest
 from dpquery.policy.columns import ascii_folded, likely_units, refuse_unit_type
 from dpquery.policy.files import find_files, stem
 from dpquery.policy.ledgers import ledger_of_ones_own
-from dpquery.policy.model import Bounds, Budget, Column, Files, Policy, Table
 from dpquery.policy.load import ROWS_MAX
+from dpquery.policy.model import Bounds, Budget, Column, Files, Policy, Table
 from dpquery.policy.schema import Schema, read_schema
 from dpquery.policy.unfit import Unfit, written
 from dpquery.policy.values import (

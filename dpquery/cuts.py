@@ -1,0 +1,251 @@
+"""What an answer may leave out, in words: limits of rows, groups and values, clamps, joins.
+
+Noise has a law, and what was cut has none: it is up to the data, and no interval covers it. So
+a value from which a limit, a weight or a clamp may have cut something is shown with its noise
+only, and a note says what could be missing. All of it follows from the plan; no row is looked
+at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from dpquery.functions.codes import from_code
+from dpquery.ir import (
+    Above,
+    Call,
+    Code,
+    ColumnRef,
+    CountUnits,
+    Measure,
+    Scan,
+    SumCodes,
+    TableWeight,
+    UnitTotals,
+    columns_of,
+    value_in,
+)
+from dpquery.layout import value_text
+from dpquery.plan import FrontierPlan, Plan, PlannedRelease
+from dpquery.privacy import decimal_text
+from dpquery.relations import (
+    PerUnit,
+    Project,
+    Relation,
+    SemiJoin,
+    TableScan,
+    UnitJoin,
+    Windowed,
+    expressions_of,
+    tables_of,
+    walk,
+)
+from dpquery.types import BOOLEAN, Interval, Kind, Type
+
+__all__ = ["NOISE_ONLY", "cut_columns", "notes_of"]
+
+NOISE_ONLY = "± is the noise only (95 %)"
+_MAKES_COLUMNS = (PerUnit, Project, Windowed)
+
+
+def notes_of(plan: Plan) -> tuple[str, ...]:
+    """Return what an analyst should know of an answer, a line each: first what may be cut."""
+    cuts = list(dict.fromkeys(_cuts(plan)))
+    if cuts and any(
+        _may_be_cut(frontier, one) for frontier in plan.frontiers for one in frontier.releases
+    ):
+        cuts[0] += f"; {NOISE_ONLY}"
+    return (*cuts, *plan.notes)
+
+
+def cut_columns(plan: Plan, above: Above) -> tuple[bool, ...]:
+    """Say of each column of an answer whether something may be cut from what it shows."""
+    cut = {
+        (number, one.column)
+        for number, frontier in enumerate(plan.frontiers)
+        for one in frontier.releases
+        if _may_be_cut(frontier, one)
+    }
+    return tuple(
+        any((origin.frontier, origin.column) in cut for origin in column.origins)
+        for column in above.columns
+    )
+
+
+def _may_be_cut(frontier: FrontierPlan, one: PlannedRelease) -> bool:
+    measures, scan = one.release.measures, frontier.scan
+    limited = any(_limited(measure, scan) for measure in measures)
+    return limited or any(_of_relation(scan)) or any(_clamps(one.call, measures, scan))
+
+
+def _cuts(plan: Plan) -> Iterator[str]:
+    for frontier in plan.frontiers:
+        scan = frontier.scan
+        yield from _of_relation(scan)
+        for one in frontier.releases:
+            waits = one.call.options.rows_search is not None and not plan.found
+            for measure in one.release.measures if not waits else ():
+                if _limited(measure, scan):
+                    yield _limit_of(measure, scan, _origin(plan, one.call))
+            if not one.call.options.auto:
+                yield from _clamps(one.call, one.release.measures, scan)
+        for one in frontier.releases:
+            yield from _found(plan, one.call)
+
+
+def _limited(measure: Measure, scan: Scan) -> bool:
+    """Say whether a unit can have more than a measure counts of it."""
+    if scan.contribution.unit is None or scan.contribution.single:
+        return False
+    return value_in(measure) is not None or not measure.weight.plain
+
+
+def _limit_of(measure: Measure, scan: Scan, origin: str) -> str:
+    """Say how much of a unit counts, and where that comes from."""
+    unit, limit = scan.contribution.unit, measure.weight.limit
+    if value_in(measure) is not None:
+        return f"each {unit} shows at most {_many(limit, 'different value')}; more do not count"
+    if isinstance(measure, CountUnits | UnitTotals):
+        groups = f"each {unit} counts in at most {_many(limit, 'group')}"
+        return f"{groups}{origin}; a {unit} in more is under-counted in each"
+    rows = _many(limit, "row") + origin
+    if isinstance(measure.weight, TableWeight):
+        rows += " of the table"
+    return f"each {unit} counts for at most {rows}; a {unit} with more is under-counted"
+
+
+def _many(limit: int, what: str) -> str:
+    return f"{limit:,} {what if limit == 1 else f'{what}s'}"
+
+
+def _origin(plan: Plan, call: Call) -> str:
+    """Say of a limit that was found what it cost."""
+    options = call.options
+    if not options.auto_rows:
+        return ""
+    if options.rows_search is None:
+        return " (found before)"
+    return f" (found for {_price(plan, options.rows_search)} of the charge, and kept)"
+
+
+def _price(plan: Plan, number: int) -> str:
+    return decimal_text(plan.searches[number].release.step().epsilon)
+
+
+def _of_relation(scan: Scan) -> Iterator[str]:
+    """Say which rows of a unit a relation leaves out: of further parts, or of long joins."""
+    unit = scan.contribution.unit
+    for node in walk(scan.relation):
+        if isinstance(node, TableScan) and node.part is not None:
+            (column,) = (column.name for column in columns_of(node.part.expr).values())
+            first = column if node.kept == 1 else f"{node.kept} values of {column}"
+            yield f"of each {unit} only rows of its first {first} count (per_unit)"
+        if isinstance(node, UnitJoin | SemiJoin) and node.limit is not None:
+            yield f"of each {unit} at most {node.limit:,} rows of a side are joined"
+
+
+def _clamps(call: Call, measures: Sequence[Measure], scan: Scan) -> Iterator[str]:
+    """Say which values of a sum, a mean or a variance count as other ones."""
+    for measure in measures:
+        if isinstance(measure, UnitTotals):
+            unit, code = scan.contribution.unit, measure.code
+            step, type_ = (Fraction(1), None) if code is None else (code.grid, code.expr.type)
+            low, high = (_end(end, step, type_) for end in (measure.low, measure.high))
+            yield f"a total of one {unit} below {low} counts as {low}, above {high} as {high}"
+        if isinstance(measure, SumCodes | UnitTotals) and measure.code is not None:
+            yield from _of_code(call, measure.code, scan.relation)
+
+
+def _of_code(call: Call, code: Code, relation: Relation) -> Iterator[str]:
+    argument, options = call.argument, call.options
+    if argument is None or argument.type == BOOLEAN or code.values:
+        return
+    low = high = None
+    if options.bounds is not None:
+        if _above(options.bounds.low, call.implied.low):
+            low = _end(code.low, code.grid, argument.type)
+        if _below(options.bounds.high, call.implied.high):
+            high = _end(code.high, code.grid, argument.type)
+        yield from _said(call.written, low, high)
+    for column in _clamped_columns(call, relation):
+        if column != argument:
+            yield from _said(column.name, *_ends(column.domain, column.type))
+            continue
+        ends = _ends(column.domain, column.type)
+        narrower = (
+            low is not None or _above(call.implied.low, column.domain.low),
+            high is not None or _below(call.implied.high, column.domain.high),
+        )
+        left = (None if out else end for end, out in zip(ends, narrower, strict=True))
+        yield from _said(column.name, *left)
+
+
+def _above(low: Fraction | None, other: Fraction | None) -> bool:
+    """Say whether a lower end is above another, where none is below every number."""
+    return low is not None and (other is None or low > other)
+
+
+def _below(high: Fraction | None, other: Fraction | None) -> bool:
+    """Say whether an upper end is below another, where none is above every number."""
+    return high is not None and (other is None or high < other)
+
+
+def _clamped_columns(call: Call, relation: Relation) -> Iterator[ColumnRef]:
+    """Return the numbers of tables that are clamped before a call sees them."""
+    tables = {table.number for table in tables_of(relation)}
+    read = list(columns_of(call.argument).values())
+    if any(column.of not in tables for column in read):
+        inner = (node for node in walk(relation) if isinstance(node, _MAKES_COLUMNS))
+        read += columns_of(*(expr for node in inner for expr in expressions_of(node))).values()
+    for column in dict.fromkeys(read):
+        if column.of in tables and column.clamped and column.bounded and column.type.numeric:
+            yield column
+
+
+def _said(what: str, low: str | None, high: str | None) -> Iterator[str]:
+    below = f"below {low} counts as {low}" if low is not None else ""
+    above = f"above {high} {'as' if below else 'counts as'} {high}" if high is not None else ""
+    if below or above:
+        yield f"{what} {', '.join(filter(None, (below, above)))}"
+
+
+def _ends(range_: Interval, type_: Type) -> tuple[str | None, str | None]:
+    low, high = (
+        None if end is None else decimal_text(end) for end in (range_.low, range_.high)
+    )
+    return low, high
+
+
+def _end(code: int, grid: Fraction, type_: Type | None) -> str:
+    """Write a code as a value; a total of rows is a number."""
+    if type_ is None or type_.numeric:
+        return decimal_text(code * grid)
+    return value_text(from_code(code, grid, type_))
+
+
+def _found(plan: Plan, call: Call) -> Iterator[str]:
+    """Say between which bounds a call is that a release found, and what they cost."""
+    options, argument = call.options, call.argument
+    if not options.auto or options.bounds is None or argument is None:
+        return
+    number = options.search
+    if number is not None and not plan.found:
+        return  # EXPLAIN says of them what can be said before
+    grid = Fraction(1, 10**argument.type.scale)
+    ends = (options.bounds.low, options.bounds.high)
+    if argument.type.kind is Kind.DOUBLE:
+        low, high = (decimal_text(end) for end in ends if end is not None)
+    else:
+        low, high = (
+            _end(int(end / grid), grid, argument.type) for end in ends if end is not None
+        )
+    if number is None:
+        origin = "bounds that were found before"
+    elif plan.found[number] is None:
+        price = _price(plan, number)
+        origin = f"too few rows to find bounds for {price} of the charge; none are kept"
+    else:
+        origin = f"bounds found for {_price(plan, number)} of the charge, and kept"
+    (said,) = _said(call.written, low, high)
+    yield f"{said}: {origin}"
