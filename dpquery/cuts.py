@@ -81,17 +81,13 @@ def _may_be_cut(frontier: FrontierPlan, one: PlannedRelease) -> bool:
 
 def _cuts(plan: Plan) -> Iterator[str]:
     for frontier in plan.frontiers:
-        scan = frontier.scan
-        yield from _of_relation(scan)
+        yield from _of_relation(frontier.scan)
+        yield from _limits(plan, frontier)
         for one in frontier.releases:
-            waits = one.call.options.rows_search is not None and not plan.found
-            for measure in one.release.measures if not waits else ():
-                if _limited(measure, scan):
-                    yield _limit_of(measure, scan, _origin(plan, one.call))
-            if not one.call.options.auto:
-                yield from _clamps(one.call, one.release.measures, scan)
-        for one in frontier.releases:
-            yield from _found(plan, one.call)
+            if one.call.options.auto:
+                yield from _found(plan, one.call)
+            else:
+                yield from _clamps(one.call, one.release.measures, frontier.scan)
 
 
 def _limited(measure: Measure, scan: Scan) -> bool:
@@ -101,22 +97,31 @@ def _limited(measure: Measure, scan: Scan) -> bool:
     return value_in(measure) is not None or not measure.weight.plain
 
 
-def _limit_of(measure: Measure, scan: Scan, origin: str) -> str:
-    """Say how much of a unit counts, and where that comes from."""
-    unit, limit = scan.contribution.unit, measure.weight.limit
+def _limits(plan: Plan, frontier: FrontierPlan) -> Iterator[str]:
+    """Say how much of a unit counts, each kind of limit in a line."""
+    unit, limits = frontier.scan.contribution.unit, dict[tuple[str, str, str], set[int]]()
+    for one in frontier.releases:
+        if one.call.options.rows_search is not None and not plan.found:
+            continue  # EXPLAIN says of it what can be said before
+        for measure in one.release.measures:
+            if _limited(measure, frontier.scan):
+                words = (*_words(measure, unit), _origin(plan, one.call))
+                limits.setdefault(words, set()).add(measure.weight.limit)
+    for (counts, beyond, origin), found in limits.items():
+        many = " or ".join(f"{limit:,}" for limit in sorted(found))
+        plural = "" if found == {1} else "s"
+        yield f"each {unit} {counts.format(many, plural)}{origin}; {beyond}"
+
+
+def _words(measure: Measure, unit: str | None) -> tuple[str, str]:
+    """Say how a limit counts, and what becomes of a unit that has more."""
     if value_in(measure) is not None:
-        return f"each {unit} shows at most {_many(limit, 'different value')}; more do not count"
+        return "shows at most {} different value{}", "more of them do not count"
     if isinstance(measure, CountUnits | UnitTotals):
-        groups = f"each {unit} counts in at most {_many(limit, 'group')}"
-        return f"{groups}{origin}; a {unit} in more is under-counted in each"
-    rows = _many(limit, "row") + origin
-    if isinstance(measure.weight, TableWeight):
-        rows += " of the table"
-    return f"each {unit} counts for at most {rows}; a {unit} with more is under-counted"
-
-
-def _many(limit: int, what: str) -> str:
-    return f"{limit:,} {what if limit == 1 else f'{what}s'}"
+        return "counts in at most {} group{}", f"a {unit} in more is under-counted in each"
+    table = " of the table" if isinstance(measure.weight, TableWeight) else ""
+    counts = "counts for at most {} row{}" + table
+    return counts, f"a {unit} with more is under-counted"
 
 
 def _origin(plan: Plan, call: Call) -> str:

@@ -183,9 +183,11 @@ def _with_limits(refusal: PlanRefused, checked: Checked, policy: Policy) -> Plan
         text = text[: span.start] + written[span] + text[span.end :]
     owner = "or ask the data owner to state max_rows_contributed in the policy"
     own = (
-        "or for all queries: --rows auto, or --rows 100; in Python, max_rows_contributed='auto'"
+        "or for all queries: --rows auto, or --rows 100; --rows-per-unit 1 if each has one row",
+        "in Python: max_rows_contributed='auto', or 100; rows_per_unit=1",
     )
-    more = [owner if policy.published else own] if "'auto'" in text else []
+    findable = any("'auto'" in call for call in written.values())
+    more = ((owner,) if policy.published else own) if findable else ()
     return PlanRefused(replace(refusal.diagnostic, remedy=(text.strip(), *more)))
 
 
