@@ -79,12 +79,13 @@ class RowSearchRelease:
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[FoundCell]:
         """Draw a limit."""
-        utilities = [
-            -SCALE * more - off
-            for more, off in zip(self.asked(exact), self.taken_off, strict=True)
-        ]
-        limit = Fraction(LIMITS[self.mechanism.release(utilities, randomness)])
-        return [FoundCell(Interval(limit, limit), self.mechanism.name)]
+        place = self.mechanism.release(self.utilities(exact), randomness)
+        return [FoundCell(Interval.point(LIMITS[place]), self.mechanism.name)]
+
+    def utilities(self, exact: Measured) -> list[int]:
+        """Return what speaks for each limit: few units with more rows, and a small limit."""
+        counted = zip(self.asked(exact), self.taken_off, strict=True)
+        return [-SCALE * more - off for more, off in counted]
 
     def asked(self, exact: Measured) -> list[int]:
         """Ask how many units have more rows than each limit."""
