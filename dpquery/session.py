@@ -56,7 +56,7 @@ from dpquery.sql.bind import bind
 from dpquery.sql.check import check
 from dpquery.sql.parse import parse
 from dpquery.sql.values import misfit
-from dpquery.stream import Stream, Watch, count_of, watch
+from dpquery.stream import Stream, Watch, count_of, not_limited, watch
 from dpquery.types import Interval
 
 T = TypeVar("T")
@@ -186,18 +186,22 @@ class Session:
                 catalogue.find_table(self._policy, name)
             return Query(self, name)
 
-    def above_threshold(self, threshold: int, eps: object) -> Stream:
+    def above_threshold(
+        self, threshold: int, eps: object, max_rows_contributed: int | None = None
+    ) -> Stream:
         """Start a stream of counting questions; its first question is charged for all of them.
 
         Args:
             threshold: a number of rows.
             eps: what the whole stream may lose.
+            max_rows_contributed: how many rows of one unit count, where the policy does not say.
 
         Raises:
-            ValueError: the threshold is no natural number, or epsilon no decimal above 0.
+            ValueError: the threshold is no natural number, epsilon no decimal above 0, or the
+                limit of rows no whole number above 0.
         """
         with self._usable():
-            watched = watch(threshold, eps, self._policy.neighbours)
+            watched = watch(threshold, eps, self._policy.neighbours, max_rows_contributed)
         return Stream(
             threshold,
             watched.epsilon,
@@ -207,7 +211,12 @@ class Session:
     def _watched(self, watched: Watch, table: str, where: str) -> bool:
         with self._usable():
             source = self._source(watched.question(table, where))
-            plan = self._plan(source)
+            try:
+                plan = self._plan(source)
+            except QueryRefused as refusal:
+                if refusal.code != "DPQ407":
+                    raise
+                raise self._told(not_limited(refusal.span), source) from None
             plain = self._plan(self._source(watched.question(table, "")))
             try:
                 count = count_of(plan, plain)

@@ -74,6 +74,7 @@ def _query_parser() -> ArgumentParser:
     kept = "without a policy: keep the ledger in a file, or at a postgresql:// URL"
     add("--ledger", metavar="FILE", help=kept)
     add("--format", choices=list(FORMATS), default="table")
+    add("--intervals", action="store_true", help="n_low and n_high beside each noisy n (95 %%)")
     add("-o", dest="out", metavar="OUT", help="write answers to a file")
     add("--version", action="version", version=_version())
     return parser

@@ -158,17 +158,22 @@ def rmse(release: RowSearchRelease, rows: np.ndarray, eps: float) -> tuple[float
 
 
 SHAPES = {
-    "uniform": lambda chance: chance.integers(1, 11, 10_000),
-    "one each": lambda chance: np.ones(10_000, dtype=np.int64),
-    "zipf": lambda chance: np.minimum(chance.zipf(2.5, 10_000), 10**4),
-    "planes": lambda chance: np.ceil(575 * chance.beta(0.6, 3.6, 4_000)).astype(np.int64),
+    "uniform": (1.6, lambda chance: chance.integers(1, 11, 10_000)),
+    "one each": (1.5, lambda _: np.ones(10_000, dtype=np.int64)),
+    "planes": (1.8, lambda chance: np.ceil(575 * chance.beta(0.6, 3.6, 4_000))),
+    "zipf": (5, lambda chance: np.minimum(chance.zipf(2.5, 10_000), 10**4)),
 }
+"""Numbers of rows, and how much worse than the best a count may be.
+
+Of a long tail the best limit is made by one or two units, which a release must not show.
+"""
 
 
 @pytest.mark.parametrize("eps", ["0.1", "1"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_count_is_about_as_good_as_with_the_best_limit(shape, eps):
     """Four fifths of eps alone are 1.25 times the noise; all of it is computed from the law."""
-    found, best = rmse(search(eps), SHAPES[shape](np.random.default_rng(5)), float(eps))
-    print(shape, eps, found / best)
-    assert found < 2.5 * best
+    most, drawn = SHAPES[shape]
+    rows = drawn(np.random.default_rng(5)).astype(np.int64)
+    found, best = rmse(search(eps), rows, float(eps))
+    assert found < most * best
