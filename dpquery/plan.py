@@ -16,7 +16,7 @@ from dpquery.budget.charge import Charge
 from dpquery.budget.parts import Counting, Touched
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, without
 from dpquery.events import Event
-from dpquery.functions.base import Facts, Noted, Release
+from dpquery.functions.base import Facts, Noted, Release, not_stated
 from dpquery.functions.refined import wanted_of
 from dpquery.guarantee import Guarantee
 from dpquery.ir import (
@@ -31,7 +31,15 @@ from dpquery.ir import (
 from dpquery.parts import looked_in, touched
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
-from dpquery.searches import Kept, Search, Searches, nothing_kept, planned, uses_kept
+from dpquery.searches import (
+    Kept,
+    Search,
+    Searches,
+    limit_is_found,
+    nothing_kept,
+    planned,
+    uses_kept,
+)
 from dpquery.source import Source, Span
 from dpquery.types import Interval, Type
 from dpquery.weighing import may_share, require_shares
@@ -177,7 +185,9 @@ def _with_limits(refusal: PlanRefused, checked: Checked, policy: Policy) -> Plan
                 _frontier(alone, contribution, policy, Searches(policy, nothing_kept))
             except PlanRefused as other:
                 if other.code == "DPQ407":
-                    written[call.span] = other.diagnostic.remedy[0]
+                    found = limit_is_found(call, frontier.relation)
+                    offered = not_stated(call, contribution.unit, findable=found)
+                    written[call.span] = offered.diagnostic.remedy[0]
     text = checked.source.text
     for span in sorted(written, key=lambda span: -span.start):
         text = text[: span.start] + written[span] + text[span.end :]

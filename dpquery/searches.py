@@ -41,6 +41,7 @@ __all__ = [
     "Kept",
     "Search",
     "Searches",
+    "limit_is_found",
     "limited",
     "narrowed",
     "nothing_kept",
@@ -109,7 +110,8 @@ class Searches:
 
     def _rows(self, call: Call, relation: Relation, contribution: Contribution) -> Call:
         """Return a call with the limit that is kept, or the largest until one is found."""
-        _refuse_unfit_rows(call, relation, contribution)
+        if not limit_is_found(call, relation):
+            raise not_stated(call, contribution.unit, findable=False)
         options, total = call.options, call.options.epsilon
         key = _row_key(call, relation, self.policy)
         kept = self.kept(key)
@@ -282,13 +284,12 @@ def _refuse_unfit(call: Call, relation: Relation) -> None:
         )
 
 
-def _refuse_unfit_rows(call: Call, relation: Relation, contribution: Contribution) -> None:
-    """Refuse to find a limit where none can be found for the call, or it would not be one's."""
+def limit_is_found(call: Call, relation: Relation) -> bool:
+    """Say whether a release can find how many rows of a unit count for a call."""
     options = call.options
     countless = (call.distinct and call.argument is not None) or call.function == "DP_KEYS"
-    constant = any(True for _ in constants_in(relation))
-    if countless or constant or options.rho is not None or options.of_table:
-        raise not_stated(call, contribution.unit, findable=False)
+    waits = any(True for _ in constants_in(relation))
+    return not (countless or waits or options.of_table or options.rho is not None)
 
 
 def _row_key(call: Call, relation: Relation, policy: Policy) -> str:

@@ -194,7 +194,7 @@ class Session:
         Args:
             threshold: a number of rows.
             eps: what the whole stream may lose.
-            max_rows_contributed: how many rows of one unit count, where the policy does not say.
+            max_rows_contributed: how many rows of one unit count, if the policy does not say.
 
         Raises:
             ValueError: the threshold is no natural number, epsilon no decimal above 0, or the

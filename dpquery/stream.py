@@ -128,7 +128,9 @@ class Stream:
         return self._ask(table, where)
 
 
-def watch(threshold: int, eps: object, neighbours: Neighbours, rows: int | None) -> Watch:
+def watch(
+    threshold: int, eps: object, neighbours: Neighbours, rows: int | None = None
+) -> Watch:
     """Start a stream; nothing is charged yet.
 
     Raises:

@@ -227,9 +227,9 @@ def not_stated(call: Call, unit: str | None, *, findable: bool = True) -> PlanRe
     limit = "'auto'" if findable else "5"
     what, remedy = "rows", f"max_rows_contributed={limit}"
     if call.distinct and call.argument is not None:
-        what, remedy, findable = "different values", "max_rows_contributed=3", False
+        what, remedy = "different values", "max_rows_contributed=3"
     elif call.function == "DP_KEYS":
-        what, remedy, findable = "values", "max_groups_contributed=3", False
+        what, remedy = "values", "max_groups_contributed=3"
     span = call.options.max_rows_span
     offered = call.text if span is None else without_part(call, span)
     return PlanRefused(
@@ -237,7 +237,7 @@ def not_stated(call: Call, unit: str | None, *, findable: bool = True) -> PlanRe
             "DPQ407",
             f"how many {what} of one {unit} count is not stated",
             span or call.span,
-            f"one {unit} may have any number" if findable else "is not found for such a call",
+            "is not found for such a call" if span else f"one {unit} may have any number",
             (
                 f"the noise is scaled to what one {unit} can add at most, and what it has",
                 "beyond that is not counted.",
