@@ -166,11 +166,11 @@ def _of_code(call: Call, code: Code, relation: Relation) -> Iterator[str]:
     argument, options = call.argument, call.options
     if argument is None or argument.type == BOOLEAN or code.values:
         return
-    low = high = None
+    low, high, known = None, None, call.implied & argument.domain
     if options.bounds is not None:
-        if _above(options.bounds.low, call.implied.low):
+        if _above(options.bounds.low, known.low):
             low = _end(code.low, code.grid, argument.type)
-        if _below(options.bounds.high, call.implied.high):
+        if _below(options.bounds.high, known.high):
             high = _end(code.high, code.grid, argument.type)
         yield from _said(call.written, low, high)
     for column in _clamped_columns(call, relation):

@@ -287,9 +287,9 @@ def _refuse_unfit(call: Call, relation: Relation) -> None:
 def limit_is_found(call: Call, relation: Relation) -> bool:
     """Say whether a release can find how many rows of a unit count for a call."""
     options = call.options
-    countless = (call.distinct and call.argument is not None) or call.function == "DP_KEYS"
+    of_rows = not call.distinct and options.group_bounds is None and call.function != "DP_KEYS"
     waits = any(True for _ in constants_in(relation))
-    return not (countless or waits or options.of_table or options.rho is not None)
+    return of_rows and not (waits or options.of_table or options.rho is not None)
 
 
 def _row_key(call: Call, relation: Relation, policy: Policy) -> str:

@@ -225,17 +225,22 @@ def _too_large(call: Call) -> PlanRefused:
 def not_stated(call: Call, unit: str | None, *, findable: bool = True) -> PlanRefused:
     """Refuse a call whose result depends on how much of one unit counts, where nobody says."""
     limit = "'auto'" if findable else "5"
-    what, remedy = "rows", f"max_rows_contributed={limit}"
-    if call.distinct and call.argument is not None:
-        what, remedy = "different values", "max_rows_contributed=3"
-    elif call.function == "DP_KEYS":
-        what, remedy = "values", "max_groups_contributed=3"
+    what, remedy = f"how many rows of one {unit} count", f"max_rows_contributed={limit}"
+    if call.function == "DP_KEYS":
+        what, remedy = f"how many values of one {unit} count", "max_groups_contributed=3"
+    elif call.options.group_bounds is not None or (call.distinct and call.argument is None):
+        what, remedy = f"in how many groups one {unit} counts", "max_groups_contributed=3"
+    elif call.distinct:
+        what, remedy = (
+            f"how many different values of one {unit} count",
+            "max_rows_contributed=3",
+        )
     span = call.options.max_rows_span
     offered = call.text if span is None else without_part(call, span)
     return PlanRefused(
         Diagnostic(
             "DPQ407",
-            f"how many {what} of one {unit} count is not stated",
+            f"{what} is not stated",
             span or call.span,
             "is not found for such a call" if span else f"one {unit} may have any number",
             (
