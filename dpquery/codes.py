@@ -221,8 +221,8 @@ without a word, since any could be far too small or far too large.
 > SELECT DP_COUNT(DISTINCT minutes, eps=0.5, max_rows_contributed='auto') FROM visits
 Have it found for a fifth of the eps, DP_COUNT(*, eps=0.5, max_rows_contributed='auto'), or
 state it: max_rows_contributed=5. The data owner can state it in the policy; for one's own files
---rows 5 and --rows auto do, or connect(..., max_rows_contributed="auto"). Of different values,
-as here, and of those that DP_KEYS finds, it has to be stated.
+--rows 5 and --rows auto do, or connect(..., max_rows_contributed="auto"). How many values or
+groups of one person count has to be stated: here, max_rows_contributed=3.
 
 DPQ501 a limit on epsilon would be passed
 Policy, analyst and session each have a limit, and all of them hold. What has been spent does
