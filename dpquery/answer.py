@@ -7,19 +7,21 @@ that gave it, and it outlives that session. Anything done with it is post-proces
 from __future__ import annotations
 
 import importlib
+import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from dpquery import arrow
 from dpquery.errors import listed, nearest, shown
 from dpquery.guarantee import Guarantee
 from dpquery.layout import TextColumn, cell_text, lay_out, value_text
-from dpquery.privacy import Loss, exact_number
+from dpquery.privacy import Loss, decimal_text, exact_number
 from dpquery.source import visible
 
 if TYPE_CHECKING:
@@ -73,6 +75,8 @@ class Answer:
     """What the analyst should know about this answer, a line each."""
     guarantee: Guarantee | None = None
     """Whose rows it protects and how well; None where it tells of nobody's."""
+    cut: tuple[bool, ...] = ()
+    """Of which columns something may be cut that no interval covers; empty: of none."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -103,7 +107,9 @@ class Answer:
             )
         return self.rows[0][0]
 
-    def interval(self, column: str, confidence: object) -> list[tuple[Any, Any] | None]:
+    def interval(
+        self, column: str, confidence: object = _SHOWN_CONFIDENCE
+    ) -> list[tuple[Any, Any] | None]:
         """Say for each row where the exact value lies, as far as the noise alone can tell.
 
         Raises:
@@ -141,32 +147,72 @@ class Answer:
         behind = self._behind(at)
         return [None if cell is None else cell.interval(confidence) for cell in behind]
 
-    def to_arrow(self) -> pa.Table:
-        """Give the answer as a pyarrow Table."""
-        return self.table
+    def with_intervals(self, confidence: object = _SHOWN_CONFIDENCE) -> Answer:
+        """Return the answer with the ends of each interval as columns: n, n_low, n_high.
 
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """Give each row as a dictionary."""
-        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+        Raises:
+            ValueError: the confidence is not a number between 0 and 1.
+        """
+        level, table, names = _level(confidence), self.table, set(self.columns)
+        for at in reversed(range(len(self.columns))):
+            intervals = self._intervals(at, level)
+            if not any(intervals):
+                continue
+            type_, name = self.table.schema.field(at).type, self.columns[at]
+            for high, end in ((True, "high"), (False, "low")):
+                values = [None if one is None else one[high] for one in intervals]
+                free = _free_name(f"{name}_{end}", names)
+                table = table.add_column(at + 1, free, [arrow.column(values, type_)])
+        return replace(self, table=table, cells=(), cut=())
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Give the answer as a pandas DataFrame: dates, decimals and whole numbers stay such.
+    @property
+    def about(self) -> dict[str, Any]:
+        """What there is to know of the numbers, for programs: notes, loss, confidence."""
+        cut = zip(self.columns, self.cut, strict=False)
+        return {
+            "notes": list(self.notes),
+            "loss": {
+                "epsilon": decimal_text(self.loss.epsilon),
+                "delta": decimal_text(self.loss.delta),
+            },
+            "confidence": decimal_text(_SHOWN_CONFIDENCE),
+            "noise_only": [name for name, may_be in cut if may_be],
+        }
+
+    def to_arrow(self, *, intervals: bool = False) -> pa.Table:
+        """Return the answer as a pyarrow Table; notes and loss are in its schema's metadata."""
+        table = self._exported(intervals).table
+        known = {**(table.schema.metadata or {}), b"dpquery": json.dumps(self.about).encode()}
+        return table.replace_schema_metadata(known)
+
+    def to_dicts(self, *, intervals: bool = False) -> list[dict[str, Any]]:
+        """Return each row as a dictionary."""
+        shown = self._exported(intervals)
+        return [dict(zip(shown.columns, row, strict=True)) for row in shown.rows]
+
+    def _exported(self, intervals: bool) -> Answer:
+        return self.with_intervals() if intervals else self
+
+    def to_pandas(self, *, intervals: bool = False) -> pd.DataFrame:
+        """Return the answer as a pandas DataFrame: dates, decimals and whole numbers stay such.
 
         Integers and booleans with NULL among them have pandas' own nullable types: as doubles,
-        large ones would be others.
+        large ones would be others. Notes and loss are in `attrs["dpquery"]`.
         """
         pandas = _load("pandas")
         nullable = {"int": pandas.Int64Dtype(), "bool": pandas.BooleanDtype()}
-        frame: pd.DataFrame = self.table.to_pandas()
-        for at, column in enumerate(self.table.columns):
+        table = self._exported(intervals).table
+        frame: pd.DataFrame = table.to_pandas()
+        frame.attrs["dpquery"] = self.about
+        for at, column in enumerate(table.columns):
             kind = str(column.type).rstrip("0123456789")
             if column.null_count and kind in nullable:
                 frame.isetitem(at, column.to_pandas(types_mapper=lambda _, k=kind: nullable[k]))
         return frame
 
-    def to_polars(self) -> pl.DataFrame:
-        """Give the answer as a polars DataFrame."""
-        frame: pl.DataFrame = _load("polars").from_arrow(self.table)
+    def to_polars(self, *, intervals: bool = False) -> pl.DataFrame:
+        """Return the answer as a polars DataFrame."""
+        frame: pl.DataFrame = _load("polars").from_arrow(self._exported(intervals).table)
         return frame
 
     def __str__(self) -> str:
@@ -191,7 +237,7 @@ class Answer:
         places = [*range(most - tail), *range(len(self) - tail, len(self))]
         cells = [self.cells[place] for place in places] if self.cells else ()
         kept = self.table.take(places)
-        return Answer(kept, self.loss, cells, self.budget, self.notes), left_out
+        return replace(self, table=kept, cells=cells), left_out
 
     def _text_columns(self) -> list[TextColumn]:
         """Write each column, and beside a noisy one its margins."""
@@ -206,7 +252,8 @@ class Answer:
             columns.append(TextColumn(name, [cell_text(v) for v in shown], _numeric(values)))
             margins = [_margin(v, i) for v, i in zip(shown, intervals, strict=True)]
             if any(margins):
-                columns.append(TextColumn("95% within", margins))
+                noise_only = bool(self.cut) and self.cut[at]
+                columns.append(TextColumn("noise ±" if noise_only else "95% within", margins))
         return columns
 
     def __repr__(self) -> str:
@@ -229,6 +276,14 @@ class Answer:
         body = "".join(rows)
         table = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
         return f"<div>{table}<small>{below}</small></div>"
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """Return a name that no column has, and take it."""
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
 
 
 def _level(confidence: object) -> Fraction:

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from dpquery.errors import internal
 from dpquery.expr import Code, ColumnRef, Constant
-from dpquery.ir import Finding
+from dpquery.ir import Finding, Weight
 from dpquery.relations import PerUnit, Project, PublicJoin, TableScan, UnionAll, Windowed
 from dpquery.source import Span
 
@@ -64,8 +64,8 @@ class Writer:
             value = getattr(part, one.name)
             if isinstance(value, Span) or not one.compare:
                 continue
-            if isinstance(part, Code) and one.name == "search":
-                continue  # which search found the ends says nothing: they are written
+            if isinstance(part, Code | Weight) and one.name == "search":
+                continue  # which search found ends or limit says nothing: they are written
             if isinstance(part, TableScan) and one.name == "kept" and value == 1:
                 continue  # written as before there could be more: what was paid for is found
             numbered = isinstance(part, _NUMBERED) and one.name == "number"

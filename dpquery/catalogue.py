@@ -53,7 +53,7 @@ def tables(policy: Policy) -> pa.Table:
         "table": pa.string(),
         "unit": pa.string(),
         "rows_per_unit": pa.int64(),
-        "max_rows_contributed": pa.int64(),
+        "max_rows_contributed": pa.string(),
         "public": pa.bool_(),
     }
     return table_of(rows, fields)
@@ -63,9 +63,12 @@ def _unit(table: Table) -> str | None:
     return None if table.public else table.unit or "each row"
 
 
-def _limit(table: Table) -> int | None:
-    weighted = not table.public and table.unit is not None and not table.single
-    return table.max_rows_contributed if weighted else None
+def _limit(table: Table) -> str | None:
+    """Return how many rows of a unit count, unless a query says: nothing where none is cut."""
+    if table.public or table.unit is None or table.single:
+        return None
+    limit = table.max_rows_contributed
+    return "not stated" if limit is None else str(limit)
 
 
 def find_table(policy: Policy, name: str, span: Span | None = None) -> Table:

@@ -32,6 +32,7 @@ def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by 
     delta: object = None,
     unit: str | Mapping[str, str | None] | None = None,
     rows_per_unit: int | None = None,
+    max_rows_contributed: object = None,
     bounds: Mapping[str, Sequence[object]] | None = None,
     neighbours: str | None = None,
     ledger: str | Path | None = None,
@@ -45,6 +46,8 @@ def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by 
         delta: the same for delta.
         unit: for one's own files, the column that says which person a row belongs to.
         rows_per_unit: 1 where each unit has one row; verified when a file is first read.
+        max_rows_contributed: for one's own files, how many rows of one unit count, unless a
+            query says otherwise; "auto" has each query find that.
         bounds: for one's own files, lowest and highest value by column.
         neighbours: for one's own files, "add-remove" or "substitute".
         ledger: for one's own files, where charges are kept: a file, or the URL of a PostgreSQL
@@ -56,6 +59,7 @@ def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by 
     own: dict[str, Any] = {
         "unit": unit,
         "rows_per_unit": rows_per_unit,
+        "max_rows_contributed": max_rows_contributed,
         "bounds": bounds,
         "neighbours": neighbours,
         "ledger": ledger,

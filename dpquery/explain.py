@@ -11,8 +11,10 @@ from html import escape
 from dpquery.budget.accountant import NOTHING, Spent, additive, basic
 from dpquery.budget.parts import Counting
 from dpquery.budget.standing import Standing
-from dpquery.functions.base import Step
+from dpquery.cuts import notes_of
+from dpquery.functions.base import Facts, Step
 from dpquery.functions.codes import from_code
+from dpquery.functions.row_search import RowSearchRelease
 from dpquery.functions.waiting import step_of
 from dpquery.guarantee import Guarantee
 from dpquery.ir import (
@@ -33,9 +35,9 @@ from dpquery.policy.model import Policy
 from dpquery.privacy import NO_LOSS, Loss, decimal_text
 from dpquery.relations import tables_of
 from dpquery.rowfunctions.ranges import implied
-from dpquery.searches import Search
+from dpquery.searches import Search, limited, planned
 from dpquery.source import visible_lines, width
-from dpquery.types import BOOLEAN
+from dpquery.types import BOOLEAN, Interval
 
 __all__ = ["WIDTH", "Explanation", "explain"]
 
@@ -86,9 +88,12 @@ def explain(
     charge, asked = basic(plan.charge.events), additive(plan.charge.events)
     if answered:
         charge, asked = NO_LOSS, NOTHING
-    drawn = (planned for frontier in plan.frontiers for planned in frontier.releases)
     steps = (
-        *(step_of(planned.release, planned.call) for planned in drawn),
+        *(
+            _step(one, frontier.scan, policy)
+            for frontier in plan.frontiers
+            for one in frontier.releases
+        ),
         *(search.release.step() for search in plan.searches),
     )
     lines = [f"charge       {'nothing' if answered else f'{charge}{_split(steps)}'}"]
@@ -100,7 +105,7 @@ def explain(
     for frontier, sql in zip(plan.frontiers, scans, strict=True):
         lines += _frontier(frontier, policy)
         lines.append(f"scan         {sql}")
-    lines += [f"note         {note}" for note in plan.notes]
+    lines += [f"note         {note}" for note in notes_of(plan)]
     most = policy.budget.max_epsilon_per_query
     rest = _rest(standing, asked) if most is None or charge.epsilon <= most else _capped(most)
     lines += _parts(plan, policy)
@@ -176,7 +181,9 @@ def _wrapped(line: str) -> Iterator[str]:
 
 def _search(search: Search) -> Iterator[str]:
     step = search.release.step()
-    yield f"first        {step.function}, in all rows"
+    of_rows = isinstance(search.release, RowSearchRelease)
+    where = "of the rows of this query" if of_rows else "in all rows"
+    yield f"first        {step.function}, {where}"
     yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
     yield f"  moved by   {step.sensitivity}"
     yield f"  noise      {step.noise_scale}"
@@ -190,8 +197,9 @@ def _frontier(frontier: FrontierPlan, policy: Policy) -> Iterator[str]:
     yield f"unit         {_unit(frontier.scan.contribution)}; neighbours {policy.neighbours}"
     if frontier.scan.keys:
         yield f"groups       {_groups(frontier.scan)}"
-    for planned in frontier.releases:
-        yield from _release(planned, frontier.scan.contribution.groups)
+    for one in frontier.releases:
+        step = _step(one, frontier.scan, policy)
+        yield from _release(one, step, frontier.scan.contribution.groups)
 
 
 def _unit(contribution: Contribution) -> str:
@@ -212,14 +220,28 @@ def _groups(scan: Scan) -> str:
     return f"{scan.cells:,}{listed}, all of them in the answer"
 
 
-def _release(planned: PlannedRelease, groups: int | None) -> Iterator[str]:
-    call = planned.call
-    step = step_of(planned.release, call)
+def _step(one: PlannedRelease, scan: Scan, policy: Policy) -> Step:
+    """Describe a release; while it waits for a limit of rows, as so many times that limit k."""
+    if one.call.options.rows_search is None:
+        return step_of(one.release, one.call)
+    facts = Facts(scan.contribution, policy.neighbours, scan.cells, grouped=bool(scan.keys))
+    call = limited(one.call, Interval.point(1))
+    step = step_of(planned(call, facts), call)
+    return replace(
+        step,
+        sensitivity=f"{step.sensitivity}, times k",
+        noise_scale=f"{step.noise_scale}, times k",
+        expected_error=f"{step.expected_error}, times k",
+    )
+
+
+def _release(one: PlannedRelease, step: Step, groups: int | None) -> Iterator[str]:
+    call = one.call
     yield call.text
     yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
     if step.why:
         yield f"  because    {step.why}"
-    measure = planned.release.measures[0]
+    measure = one.release.measures[0]
     code = code_in(measure)
     if call.options.search is not None:
         yield "  bounds     those that are found; the scan is shown for the widest"
@@ -260,8 +282,12 @@ def _bounded(code: Code) -> bool:
 def _limit(measure: Measure, call: Call, groups: int | None) -> str:
     """Say what counts in full, and who said so: the policy may state a limit of groups."""
     limit, options = measure.weight.limit, call.options
+    if options.rows_search is not None:
+        return "k rows of a unit in full, as is found; the scan is shown for the largest k"
     if not isinstance(measure, CountUnits | UnitTotals):
         whose = "policy" if options.max_rows_contributed is None else "query"
+        if options.auto_rows:
+            return f"k = {limit} rows of a unit in full (found before, and kept)"
         among = ", of all its rows in the table" if options.of_table else ""
         return f"k = {limit} rows of a unit in full (from the {whose}){among}"
     whose = "from the query"

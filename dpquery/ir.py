@@ -56,7 +56,7 @@ from dpquery.measures import (
 )
 from dpquery.relations import Filter, Relation, TableScan, columns_in
 from dpquery.source import Source, Span
-from dpquery.types import UNKNOWN, Interval
+from dpquery.types import UNKNOWN, Interval, RowLimit
 
 __all__ = [
     "Above",
@@ -138,6 +138,10 @@ class Options:
     """Whether bounds are to be found by a release, where nobody chose any."""
     search: int | None = None
     """Which search of the statement finds them; they are the widest until then."""
+    auto_rows: bool = False
+    """Whether a release finds how many rows of a unit count."""
+    rows_search: int | None = None
+    """Which search of the statement finds that; it is the most there can be until then."""
     delta_span: Span | None = None
     smooth: Fraction | None = None
     """In units of the argument; of moments, in days or microseconds."""
@@ -312,7 +316,7 @@ class Contribution:
     """The unit column; None where each row is its own unit."""
     single: bool
     """One row per unit by structure or declaration: no weights, and no limit but 1."""
-    limit: int
+    limit: RowLimit
     """Rows that count in full unless a call says otherwise."""
     groups: int | None = None
     """Groups that count in full unless a call says otherwise; None: as many as rows."""
@@ -344,19 +348,23 @@ class Scan:
 
 
 def outline(scan: Scan) -> Scan:
-    """Give a scan without what searches put in: the ends of codes, and how rows are scaled.
+    """Give a scan without what searches put in: ends of codes, limits, and scales.
 
     A charge covers a scan in outline, since it is made before the bounds are found. Measures
     that differ in nothing else become one.
     """
     codes = (code_in(measure) for measure in scan.measures)
-    if all(code is None or code.search is None for code in codes):
+    if all(code is None or code.search is None for code in codes) and all(
+        measure.weight.search is None for measure in scan.measures
+    ):
         return scan
     return replace(scan, measures=tuple(dict.fromkeys(map(_outline, scan.measures))))
 
 
 def _outline(measure: Measure) -> Measure:
     weight = replace(measure.weight, scale=1)
+    if weight.search is not None:
+        weight = replace(weight, limit=1)
     if isinstance(measure, SumCodes | Histogram) and measure.code.search is not None:
         code = replace(measure.code, grid=Fraction(1), low=0, high=0, origin=0)
         return replace(measure, weight=weight, code=code)

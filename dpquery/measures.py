@@ -6,7 +6,7 @@ said in `sensitivity.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dpquery.expr import Code, Expr
@@ -39,6 +39,8 @@ class Weight:
 
     limit: int = 1
     scale: int = 1
+    search: int | None = field(default=None, repr=False)
+    """Which search of the statement the limit comes from, if one does."""
 
     @property
     def total(self) -> int:

@@ -1,19 +1,18 @@
-"""From a plan that waits for bounds to one that has them: what a search found is put in.
+"""From a plan that waits for bounds or limits to one that has them, as searches found them.
 
 The charge stays as it is, and each mechanism states its loss against it again before it draws.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dpquery.functions.base import Facts
 from dpquery.functions.search import fallback
 from dpquery.plan import FrontierPlan, Plan, PlannedRelease, measures_of
 from dpquery.policy.model import Policy
-from dpquery.privacy import decimal_text
-from dpquery.searches import clamped, narrowed, planned
+from dpquery.searches import limited, narrowed, planned
 from dpquery.types import Interval
 
 __all__ = ["with_bounds"]
@@ -28,8 +27,7 @@ def with_bounds(plan: Plan, found: Found, policy: Policy) -> Plan:
     Where one found none, the bounds are a constant, whatever the data.
     """
     frontiers = tuple(_bounded(frontier, found, policy) for frontier in plan.frontiers)
-    plan = replace(plan, frontiers=frontiers)
-    return replace(plan, notes=plan.notes + tuple(dict.fromkeys(_notes(plan, found))))
+    return replace(plan, frontiers=frontiers, found=tuple(found))
 
 
 def _bounded(frontier: FrontierPlan, found: Found, policy: Policy) -> FrontierPlan:
@@ -40,21 +38,13 @@ def _bounded(frontier: FrontierPlan, found: Found, policy: Policy) -> FrontierPl
 
 
 def _again(waiting: PlannedRelease, found: Found, facts: Facts) -> PlannedRelease:
-    call, number = waiting.call, waiting.call.options.search
-    if number is None or call.argument is None:
+    call, options = waiting.call, waiting.call.options
+    if options.rows_search is not None:
+        limit = found[options.rows_search]
+        assert limit is not None  # noqa: S101 - a limit is always found
+        call = limited(call, limit)
+    if options.search is not None and call.argument is not None:
+        call = narrowed(call, found[options.search] or fallback(call.argument.type))
+    if call is waiting.call:
         return waiting
-    call = narrowed(call, found[number] or fallback(call.argument.type))
     return replace(waiting, call=call, release=planned(call, facts))
-
-
-def _notes(plan: Plan, found: Found) -> Iterator[str]:
-    """Say what was found, and what it cost."""
-    calls = [one.call for frontier in plan.frontiers for one in frontier.releases]
-    for call in calls:
-        number = call.options.search
-        if number is not None:
-            price = decimal_text(plan.searches[number].release.step().epsilon)
-            said = f"bounds found for {price} of the charge, and kept"
-            if found[number] is None:
-                said = f"too few rows to find bounds for {price} of the charge; none are kept"
-            yield f"{clamped(call)}: {said}"

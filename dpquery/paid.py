@@ -18,7 +18,6 @@ from dpquery.engine.base import Engine, FaultLog, guarded
 from dpquery.engine.duckdb.public import PublicEngine
 from dpquery.errors import DPQueryError
 from dpquery.finish import value_of
-from dpquery.functions.search import FoundCell
 from dpquery.ir import Scalar, Scan
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.narrowing import with_bounds
@@ -132,13 +131,13 @@ class Paid:
         """Find the bounds that calls have none of, and keep them before they are used."""
         if not plan.searches:
             return plan
-        found = []
+        found: list[Interval | None] = []
         for number, search in enumerate(plan.searches, start=len(plan.frontiers)):
             with self.engine.open(search.scan, receipt, number) as exact:
-                found.append(find_bounds(plan, number, exact, receipt, self.randomness))
-            if found[-1] is not None:
-                self.keep(search.key, found[-1])
-            cell = FoundCell(found[-1], search.release.noise.name)
+                cell = find_bounds(plan, number, exact, receipt, self.randomness)
+            if cell.value is not None:
+                self.keep(search.key, cell.value)
+            found.append(cell.value)
             drawn[keys.of(search.scan, search.release)] = written([cell])
         return with_bounds(plan, found, self.policy)
 

@@ -16,8 +16,7 @@ from dpquery.budget.charge import Charge
 from dpquery.budget.parts import Counting, Touched
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, without
 from dpquery.events import Event
-from dpquery.extent import kept_rows
-from dpquery.functions.base import Facts, Noted, Release
+from dpquery.functions.base import Facts, Noted, Release, not_stated
 from dpquery.functions.refined import wanted_of
 from dpquery.guarantee import Guarantee
 from dpquery.ir import (
@@ -25,22 +24,24 @@ from dpquery.ir import (
     Call,
     Checked,
     Contribution,
-    CountUnits,
     Frontier,
     Measure,
     Scan,
-    TableWeight,
-    UnitTotals,
-    columns_of,
-    value_in,
 )
 from dpquery.parts import looked_in, touched
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy
-from dpquery.relations import SemiJoin, TableScan, UnitJoin, walk
-from dpquery.searches import Kept, Search, Searches, kept_note, nothing_kept, planned
+from dpquery.searches import (
+    Kept,
+    Search,
+    Searches,
+    limit_is_found,
+    nothing_kept,
+    planned,
+    uses_kept,
+)
 from dpquery.source import Source, Span
-from dpquery.types import Type
+from dpquery.types import Interval, Type
 from dpquery.weighing import may_share, require_shares
 from dpquery.zcdp import epsilon_above
 
@@ -84,6 +85,8 @@ class Plan:
     constants: tuple[Above, ...] = ()
     searches: tuple[Search, ...] = ()
     """What finds bounds before the frontiers are opened; charged behind them."""
+    found: tuple[Interval | None, ...] = ()
+    """What they found, once they have; None where no value stood out."""
     anew: bool = False
     """Whether it is asked anew, whatever was answered before."""
 
@@ -91,7 +94,7 @@ class Plan:
     def kept(self) -> bool:
         """Whether some of its bounds were found before."""
         calls = (one.call for frontier in self.frontiers for one in frontier.releases)
-        return any(map(kept_note, calls))
+        return any(map(uses_kept, calls))
 
     @property
     def releases(self) -> tuple[tuple[Release, ...], ...]:
@@ -117,17 +120,18 @@ def make_plan(
             with types that do not match.
     """
     searches = Searches(policy, kept)
-    frontiers = tuple(_frontier(*part, policy, searches) for part in checked.frontiers)
+    try:
+        frontiers = tuple(_frontier(*part, policy, searches) for part in checked.frontiers)
+    except PlanRefused as refusal:
+        raise _with_limits(refusal, checked, policy) from None
     asked = (checked.above, *checked.constants)
     if not all(_accepted(above, frontiers, public) for above in asked):
         raise _unfit(checked)
-    notes = [note for frontier in frontiers for note in _notes(frontier.scan)]
+    notes = [note for frontier in frontiers for note in _of_rows(frontier.scan)]
     sets = sorted({frontier.sets for frontier, _ in checked.frontiers} - {1})
     notes += [_of_sets(count) for count in sets]
     releases = (planned.release for frontier in frontiers for planned in frontier.releases)
     notes += [one.note for one in releases if isinstance(one, Noted)]
-    calls = (planned.call for frontier in frontiers for planned in frontier.releases)
-    notes += filter(None, map(kept_note, calls))
     return Plan(
         checked.source,
         frontiers,
@@ -167,6 +171,34 @@ def _frontier(
         require_shares(one.call, one.release, frontier.relation)
     scan = Scan(frontier.relation, contribution, measures_of(releases), frontier.keys)
     return FrontierPlan(scan, releases)
+
+
+def _with_limits(refusal: PlanRefused, checked: Checked, policy: Policy) -> PlanRefused:
+    """Offer the whole query with a limit in each call that has none; say where else it goes."""
+    if refusal.code != "DPQ407":
+        return refusal
+    written: dict[Span, str] = {}
+    for frontier, contribution in checked.frontiers:
+        for call in frontier.calls:
+            try:
+                alone = replace(frontier, calls=(call,))
+                _frontier(alone, contribution, policy, Searches(policy, nothing_kept))
+            except PlanRefused as other:
+                if other.code == "DPQ407":
+                    found = limit_is_found(call, frontier.relation)
+                    offered = not_stated(call, contribution.unit, findable=found)
+                    written[call.span] = offered.diagnostic.remedy[0]
+    text = checked.source.text
+    for span in sorted(written, key=lambda span: -span.start):
+        text = text[: span.start] + written[span] + text[span.end :]
+    owner = "or ask the data owner to state max_rows_contributed in the policy"
+    own = (
+        "or for all queries: --rows auto, or --rows 100; --rows-per-unit 1 if each has one row",
+        "in Python: max_rows_contributed='auto', or 100; rows_per_unit=1",
+    )
+    findable = any("'auto'" in call for call in written.values())
+    more = ((owner,) if policy.published else own) if findable else ()
+    return PlanRefused(replace(refusal.diagnostic, remedy=(text.strip(), *more)))
 
 
 def _converted(call: Call, policy: Policy) -> Call:
@@ -270,62 +302,16 @@ def dearest_of(
     return where, (text[dearest.span.start : where.start], text[where.end : dearest.span.end])
 
 
-def _notes(scan: Scan) -> Iterator[str]:
-    """Say what an analyst should know of the unit, in the words of the policy."""
-    unit, single = scan.contribution.unit, scan.contribution.single
-    if unit is None:
+def _of_rows(scan: Scan) -> Iterator[str]:
+    """Say where nobody's rows are told apart from another's."""
+    if scan.contribution.unit is None:
         yield "each row counts as a unit of its own: no column says whose it is"
-    for table in walk(scan.relation):
-        if isinstance(table, TableScan) and table.part is not None:
-            (column,) = (column.name for column in columns_of(table.part.expr).values())
-            first = column if table.kept == 1 else f"{table.kept} values of {column}"
-            yield f"of each {unit} only rows of its first {first} count (per_unit)"
-    pairs = [n.pairs for n in walk(scan.relation) if isinstance(n, UnitJoin | SemiJoin)]
-    for most in {*pairs} - {None}:
-        assert most is not None  # noqa: S101 - taken out a line above
-        yield (
-            f"a {unit} with more than {most:,} pairs of rows in a join takes part with "
-            f"the first {kept_rows(most)} rows of each side"
-        )
-    if unit is None or single:
-        return
-    told = [m.weight.limit for m in scan.measures if value_in(m) is not None]
-    others = [m for m in scan.measures if value_in(m) is None]
-    groups = [m.weight.limit for m in others if isinstance(m, CountUnits | UnitTotals)]
-    rows = [m.weight for m in others if not isinstance(m, CountUnits | UnitTotals)]
-    of_table = [weight.limit for weight in rows if isinstance(weight, TableWeight)]
-    seen = [weight.limit for weight in rows if not isinstance(weight, TableWeight)]
-    if seen:
-        yield (
-            f"each {unit} counts for at most {_limits(seen, 'row')} "
-            "(max_rows_contributed); further rows share that weight"
-        )
-    if of_table:
-        yield (
-            f"each {unit} counts for at most {_limits(of_table, 'row')} of the table "
-            "(weights='table'); all its rows there share that weight"
-        )
-    if groups and scan.keys:
-        yield (
-            f"each {unit} counts in at most {_limits(groups, 'group')} "
-            "(max_groups_contributed); further groups share that weight"
-        )
-    if told:
-        yield (
-            f"each {unit} shows at most {_limits(told, 'different value')}, "
-            "chosen by a keyed hash"
-        )
 
 
 def _of_sets(count: int) -> str:
     return (
         f"the {count} groupings share eps evenly: each is charged 1/{count} of what is written"
     )
-
-
-def _limits(found: list[int], what: str) -> str:
-    limits = " or ".join(str(limit) for limit in sorted(set(found)))
-    return f"{limits} {what if limits == '1' else f'{what}s'}"
 
 
 def _unfit(checked: Checked) -> NameRefused:

@@ -14,10 +14,11 @@ from dpquery.engine.base import Exact
 from dpquery.errors import internal
 from dpquery.functions.base import NoisyCell
 from dpquery.functions.keys import FoundKeys
+from dpquery.functions.search import FoundCell
 from dpquery.ir import Key, Scan
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan import Plan
-from dpquery.types import Interval, Type
+from dpquery.types import Type
 
 __all__ = ["ReleasedColumn", "ReleasedTable", "find_bounds", "release", "with_found"]
 
@@ -84,8 +85,8 @@ def release(
 
 def find_bounds(
     plan: Plan, number: int, exact: Exact, receipt: Receipt, randomness: Randomness
-) -> Interval | None:
-    """Draw the bounds of one search, whose scan has that number in the charge.
+) -> FoundCell:
+    """Draw the bounds, or the limit, of one search, whose scan has that number in the charge.
 
     Raises:
         InternalError: as above.
@@ -93,7 +94,7 @@ def find_bounds(
     _require_charged(plan, number, receipt)
     search = plan.searches[number - len(plan.frontiers)]
     (found,) = search.release.run(exact, randomness)
-    return found.value
+    return found
 
 
 def _require_charged(plan: Plan, number: int, receipt: Receipt) -> None:

@@ -1,13 +1,18 @@
-"""The last rung of the ladder of bounds: `bounds='auto'`.
+"""What a release finds where nobody chose it: `bounds='auto'`, `max_rows_contributed='auto'`.
 
 Bounds come from the policy, from the query, from WHERE and the expression itself. Where none of
 these gives any, a call that says bounds='auto' has them found by a release of its own, for a
 share of its epsilon: over all rows of the relation, without WHERE, since they are kept in the
 ledger for later calls about the same expression. Whoever paid for bounds has them free then.
 
-A statement is charged before anything is found, so its plan is made for the widest bounds that
-the call can be computed with; those that are found lie inside, and nothing that was possible
-for the widest is refused for them.
+How many rows of a unit count is found in the same way, for a share of its own, over the rows
+that the call sees: weights count these. As the best limit depends on the noise too, it is kept
+for calls of about the same epsilon. Where both are found, each unit counts as one row for the
+bounds.
+
+A statement is charged before anything is found, so its plan is made for the widest bounds and
+the largest limit that the call can be computed with; those that are found lie inside, and
+nothing that was possible for the widest is refused for them.
 """
 
 from __future__ import annotations
@@ -21,9 +26,10 @@ from dpquery import functions
 from dpquery.canonical import Writer
 from dpquery.constants import constants_in
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, internal
-from dpquery.functions.base import Facts, Release, narrower
+from dpquery.functions.base import Facts, Release, narrower, not_stated
 from dpquery.functions.codes import known_range
-from dpquery.functions.search import SHARE, SearchRelease, search_for, searched, shown
+from dpquery.functions.row_search import MOST_ROWS, RowSearchRelease, row_search_for
+from dpquery.functions.search import SHARE, SearchRelease, search_for, searched
 from dpquery.ir import Call, Contribution, Filter, Frontier, Relation, Scan
 from dpquery.policy.model import Policy
 from dpquery.policy.places import place_of
@@ -35,12 +41,13 @@ __all__ = [
     "Kept",
     "Search",
     "Searches",
-    "clamped",
-    "kept_note",
+    "limit_is_found",
+    "limited",
     "narrowed",
     "nothing_kept",
     "places_of",
     "planned",
+    "uses_kept",
 ]
 
 Kept = Callable[[str], Interval | None]
@@ -55,13 +62,13 @@ def nothing_kept(_: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One release of bounds: what it reads, and the key under which they are kept."""
+    """One release of bounds or a limit: what it reads, and the key under which it is kept."""
 
     key: str
     call: Call
     """The call that pays for it."""
     scan: Scan
-    release: SearchRelease
+    release: SearchRelease | RowSearchRelease
 
 
 @dataclass(slots=True)
@@ -73,22 +80,65 @@ class Searches:
     found: list[Search] = field(default_factory=list)
 
     def bounded(self, frontier: Frontier, contribution: Contribution, facts: Facts) -> Frontier:
-        """Give a frontier whose calls all have bounds, be they the widest that will do.
+        """Return a frontier whose calls have bounds and limits, if only the widest that do.
 
         Raises:
             NameRefused: DPQ206 totals of a unit in a group have bounds of their own, or rho is
                 asked for.
-            PlanRefused: DPQ401 an earlier release is part of the argument; what the function
-                refuses between all bounds.
+            PlanRefused: DPQ401 an earlier release is part of the argument; DPQ407 nobody says
+                how many rows of a unit count; what the function refuses between all bounds.
         """
         calls = tuple(
-            self._of(call, frontier.relation, contribution, facts) if _wanting(call) else call
+            self._limited(call, frontier.relation, contribution, facts)
             for call in frontier.calls
         )
         return replace(frontier, calls=calls)
 
-    def _of(
+    def _limited(
         self, call: Call, relation: Relation, contribution: Contribution, facts: Facts
+    ) -> Call:
+        """Return a call that has bounds, and a limit if it is to be found and matters."""
+        total, options = call.options.epsilon, call.options
+        found = options.auto_rows or (
+            contribution.limit == "auto" and options.max_rows_contributed is None
+        )
+        if found and _needs_limit(call, facts):
+            call = self._rows(call, relation, contribution)
+        if _wanting(call):
+            call = self._bounds(call, relation, contribution, facts, total)
+        return call
+
+    def _rows(self, call: Call, relation: Relation, contribution: Contribution) -> Call:
+        """Return a call with the limit that is kept, or the largest until one is found."""
+        if not limit_is_found(call, relation):
+            raise not_stated(call, contribution.unit, findable=False)
+        options, total = call.options, call.options.epsilon
+        key = _row_key(call, relation, self.policy)
+        kept = self.kept(key)
+        if kept is not None and kept.low is not None:
+            known = replace(options, auto_rows=True, max_rows_contributed=int(kept.low))
+            return replace(call, options=known)
+        number = self._number(key)
+        if number is None:
+            number = len(self.found)
+            scan, release = row_search_for(call, relation, contribution, total)
+            self.found.append(Search(key, call, scan, release))
+            options = replace(options, epsilon=total * (1 - SHARE))
+        waiting = replace(
+            options, auto_rows=True, max_rows_contributed=MOST_ROWS, rows_search=number
+        )
+        return replace(call, options=waiting)
+
+    def _number(self, key: str) -> int | None:
+        return next((n for n, search in enumerate(self.found) if search.key == key), None)
+
+    def _bounds(
+        self,
+        call: Call,
+        relation: Relation,
+        contribution: Contribution,
+        facts: Facts,
+        total: Fraction,
     ) -> Call:
         while isinstance(relation, Filter):
             relation = relation.source
@@ -97,16 +147,28 @@ class Searches:
         kept = self.kept(key)
         if kept is not None:
             return narrowed(_widest(call, facts), kept)
-        for number, search in enumerate(self.found):
-            if search.key == key:
-                return _waiting(_widest(call, facts), number)
+        number = self._number(key)
+        if number is not None:
+            return _waiting(_widest(call, facts), number)
         every = Facts(contribution, facts.neighbours, 1, grouped=False)
-        release = search_for(call, every)
+        release = search_for(call, every, total * SHARE)
         scan = Scan(relation, contribution, release.measures)
-        rest = replace(call.options, epsilon=call.options.epsilon * (1 - SHARE))
+        rest = replace(call.options, epsilon=call.options.epsilon - total * SHARE)
         waiting = _waiting(_widest(replace(call, options=rest), facts), len(self.found))
         self.found.append(Search(key, call, scan, release))
         return waiting
+
+
+def _needs_limit(call: Call, facts: Facts) -> bool:
+    """Say whether the result of a call depends on how many rows of a unit count."""
+    unstated = replace(facts, contribution=replace(facts.contribution, limit="auto"))
+    try:
+        _widest(call, unstated) if _wanting(call) else planned(call, unstated)
+    except PlanRefused as refusal:
+        if refusal.code != "DPQ407":
+            raise
+        return True
+    return False
 
 
 def narrowed(call: Call, found: Interval) -> Call:
@@ -159,20 +221,17 @@ def planned(call: Call, facts: Facts) -> Release:
     return function.plan(call, facts)
 
 
-def kept_note(call: Call) -> str:
-    """Say between which bounds a call is that were found before; nothing of other calls."""
+def limited(call: Call, found: Interval) -> Call:
+    """Return a call with a limit of rows that was found."""
+    assert found.low is not None  # noqa: S101 - it is a number
+    return replace(call, options=replace(call.options, max_rows_contributed=int(found.low)))
+
+
+def uses_kept(call: Call) -> bool:
+    """Say whether a call has bounds, or a limit, that were found before."""
     options = call.options
-    if not options.auto or options.bounds is None or options.search is not None:
-        return ""
-    return f"{clamped(call)}: bounds that were found before"
-
-
-def clamped(call: Call) -> str:
-    """Say between which bounds the argument of a call is."""
-    bounds, argument = call.options.bounds, call.argument
-    assert bounds is not None  # noqa: S101 - the callers looked
-    assert argument is not None  # noqa: S101 - there are bounds of an argument alone
-    return f"{call.written} is clamped to {shown(bounds, argument.type)}"
+    bounds = options.auto and options.bounds is not None and options.search is None
+    return bounds or (options.auto_rows and options.rows_search is None)
 
 
 def _ranges(call: Call) -> Iterator[Interval]:
@@ -223,6 +282,25 @@ def _refuse_unfit(call: Call, relation: Relation) -> None:
                 (narrower(call),),
             )
         )
+
+
+def limit_is_found(call: Call, relation: Relation) -> bool:
+    """Say whether a release can find how many rows of a unit count for a call."""
+    options = call.options
+    of_rows = not call.distinct and options.group_bounds is None and call.function != "DP_KEYS"
+    waits = any(True for _ in constants_in(relation))
+    return of_rows and not (waits or options.of_table or options.rho is not None)
+
+
+def _row_key(call: Call, relation: Relation, policy: Policy) -> str:
+    """Name the rows of a relation by unit, and the power of ten that the epsilon is up to."""
+    epsilon, power = call.options.epsilon, 0
+    while epsilon > Fraction(10) ** power:
+        power += 1
+    while epsilon <= Fraction(10) ** (power - 1):
+        power -= 1
+    said = ("rows", power, relation, places_of(relation, policy), policy.neighbours.value)
+    return hashlib.sha256(Writer().text(said).encode()).hexdigest()
 
 
 def _key(call: Call, relation: Relation, policy: Policy) -> str:

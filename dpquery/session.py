@@ -28,6 +28,7 @@ from dpquery.budget.parts import EVERYBODY, Touched
 from dpquery.budget.standing import Standing
 from dpquery.builder import Query
 from dpquery.ceilings import Ceiling
+from dpquery.cuts import cut_columns, notes_of
 from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, FaultLog, uncharged
 from dpquery.engine.drift import watch_of
@@ -58,7 +59,7 @@ from dpquery.sql.bind import bind
 from dpquery.sql.check import check
 from dpquery.sql.parse import parse
 from dpquery.sql.values import misfit
-from dpquery.stream import Stream, Watch, count_of, watch
+from dpquery.stream import Stream, Watch, count_of, not_limited, watch
 from dpquery.types import Interval
 
 T = TypeVar("T")
@@ -176,9 +177,11 @@ class Session:
 
     def _finished(self, plan: Plan, released: list[ReleasedTable], loss: Loss) -> Answer:
         table, cells = finish(plan.above, released, self._public)
-        notes = (*self._notes, *plan.notes, *(note for one in released for note in one.notes))
+        noted = (note for one in released for note in one.notes)
+        notes = (*self._notes, *notes_of(plan), *noted)
         guarantee = guarantee_of(plan, self._policy) if plan.charge.scans else None
-        return Answer(table, loss, cells, self._balance(), notes, guarantee)
+        cut = cut_columns(plan, plan.above)
+        return Answer(table, loss, cells, self._balance(), notes, guarantee, cut)
 
     def table(self, name: str) -> Query:
         """Begin a query over a table, built by methods; nothing is asked before it is run.
@@ -192,18 +195,22 @@ class Session:
                 catalogue.find_table(self._policy, name)
             return Query(self, name)
 
-    def above_threshold(self, threshold: int, eps: object) -> Stream:
+    def above_threshold(
+        self, threshold: int, eps: object, max_rows_contributed: int | None = None
+    ) -> Stream:
         """Start a stream of counting questions; its first question is charged for all of them.
 
         Args:
             threshold: a number of rows.
             eps: what the whole stream may lose.
+            max_rows_contributed: how many rows of one unit count, if the policy does not say.
 
         Raises:
-            ValueError: the threshold is no natural number, or epsilon no decimal above 0.
+            ValueError: the threshold is no natural number, epsilon no decimal above 0, or the
+                limit of rows no whole number above 0.
         """
         with self._usable():
-            watched = watch(threshold, eps, self._policy.neighbours)
+            watched = watch(threshold, eps, self._policy.neighbours, max_rows_contributed)
         return Stream(
             threshold,
             watched.epsilon,
@@ -213,7 +220,12 @@ class Session:
     def _watched(self, watched: Watch, table: str, where: str) -> bool:
         with self._usable():
             source = self._source(watched.question(table, where))
-            plan = self._plan(source)
+            try:
+                plan = self._plan(source)
+            except QueryRefused as refusal:
+                if refusal.code != "DPQ407":
+                    raise
+                raise self._told(not_limited(refusal.span), source) from None
             plain = self._plan(self._source(watched.question(table, "")))
             try:
                 count = count_of(plan, plain)

@@ -40,6 +40,7 @@ from dpquery.functions.noisy_quantile import NoisyQuantileCell, NoisyQuantileRel
 from dpquery.functions.quantile import QuantileCell, QuantileRelease
 from dpquery.functions.quantiles import QuantilesCell, QuantilesRelease
 from dpquery.functions.refined import rate_of, wanted_of
+from dpquery.functions.row_search import RowSearchRelease
 from dpquery.functions.search import FoundCell, SearchRelease
 from dpquery.ir import Scalar, Scan, columns_read
 from dpquery.policy.model import Policy
@@ -187,7 +188,7 @@ def _cell(drawn: Any, release: Release) -> NoisyCell:
             return ExtremeCell(drawn, release)
         case KeysRelease():
             return FoundKeys(*drawn)
-        case SearchRelease():
+        case SearchRelease() | RowSearchRelease():
             low, high, mechanism = drawn
             return FoundCell(None if low is None else Interval(low, high), mechanism)
     return ValueCell(*drawn)

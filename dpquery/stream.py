@@ -23,8 +23,9 @@ from dpquery.mechanisms import AboveThreshold
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan import Plan
 from dpquery.privacy import Neighbours, decimal_text, exact_number
+from dpquery.source import Span
 
-__all__ = ["Stream", "Watch", "count_of", "watch"]
+__all__ = ["Stream", "Watch", "count_of", "not_limited", "watch"]
 
 
 @dataclass(slots=True)
@@ -34,6 +35,8 @@ class Watch:
     threshold: int
     epsilon: Fraction
     neighbours: Neighbours
+    most: int | None = None
+    """How many rows of one unit count, where the caller says."""
     rows: int | None = None
     """The limit of rows per unit, once it is paid for."""
     _limit: int | None = field(default=None, repr=False)
@@ -44,7 +47,8 @@ class Watch:
         """Write one of its questions."""
         self.require_open()
         condition = f" WHERE {where}" if where else ""
-        call = f"DP_COUNT(*, eps={decimal_text(self.epsilon)})"
+        most = "" if self.most is None else f", max_rows_contributed={self.most}"
+        call = f"DP_COUNT(*, eps={decimal_text(self.epsilon)}{most})"
         return f"SELECT {call} FROM {table}{condition}"  # noqa: S608 - for our own parser
 
     def require_open(self) -> None:
@@ -124,18 +128,23 @@ class Stream:
         return self._ask(table, where)
 
 
-def watch(threshold: int, eps: object, neighbours: Neighbours) -> Watch:
+def watch(
+    threshold: int, eps: object, neighbours: Neighbours, rows: int | None = None
+) -> Watch:
     """Start a stream; nothing is charged yet.
 
     Raises:
-        ValueError: the threshold is no natural number, or epsilon no decimal above 0.
+        ValueError: the threshold is no natural number, epsilon no decimal above 0, or the limit
+            of rows no number above 0.
     """
     if isinstance(threshold, bool) or not isinstance(threshold, int) or threshold < 0:
         raise ValueError("the threshold of a stream is a whole number of rows, such as 100")
     epsilon = exact_number(eps)
     if epsilon <= 0 or exact_number(decimal_text(epsilon).rstrip("…")) != epsilon:
         raise ValueError("the eps of a stream is a decimal above 0, such as 0.5")
-    return Watch(threshold, epsilon, neighbours)
+    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
+        raise ValueError("max_rows_contributed of a stream is a whole number, such as 5")
+    return Watch(threshold, epsilon, neighbours, rows)
 
 
 def count_of(plan: Plan, plain: Plan) -> CountRows:
@@ -146,8 +155,11 @@ def count_of(plan: Plan, plain: Plan) -> CountRows:
         plain: that of the same question without its condition.
 
     Raises:
-        PlanRefused: DPQ404 it is about more than one count.
+        PlanRefused: DPQ404 it is about more than one count; DPQ407 a release would have to find
+            how many rows of a unit count, and a stream is paid for once.
     """
+    if plan.searches:
+        raise not_limited(plan.charge.span)
     releases = [planned.release for frontier in plan.frontiers for planned in frontier.releases]
     one = len(releases) == 1 and not plan.frontiers[0].scan.keys
     release = releases[0] if one else None
@@ -158,6 +170,20 @@ def count_of(plan: Plan, plain: Plan) -> CountRows:
     ):
         raise _more_than_a_count(plan)
     return release.measure
+
+
+def not_limited(span: Span | None) -> PlanRefused:
+    """Refuse a stream over a table where nobody says how many rows of a unit count."""
+    return PlanRefused(
+        Diagnostic(
+            "DPQ407",
+            "how many rows of one unit count is not stated",
+            span,
+            "one unit may have any number",
+            ("the noise of a stream is scaled once, to what one unit can add.",),
+            ("session.above_threshold(100, eps=0.5, max_rows_contributed=5)",),
+        )
+    )
 
 
 def _ended() -> Diagnostic:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
+from typing import Literal
 
 __all__ = [
     "BOOLEAN",
@@ -21,8 +22,12 @@ __all__ = [
     "TIMESTAMP",
     "Interval",
     "Kind",
+    "RowLimit",
     "Type",
 ]
+
+RowLimit = int | Literal["auto"] | None
+"""How many rows of one unit count: stated, found by a release, or not said by anybody."""
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - our timestamps have no zone
 INT64 = (-(2**63), 2**63 - 1)

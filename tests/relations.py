@@ -82,6 +82,7 @@ def policy_over(paths: dict[str, list[Path]], place: Path, neighbours: Neighbour
             "unit",
             INTEGER,
             single=name == "o",
+            max_rows_contributed=1,
         )
         for name, files in paths.items()
     }

@@ -67,7 +67,7 @@ def private_table(
 ) -> Table:
     """Give a table `t` over some files; its unit is an integer unless `unit_type` says else."""
     listed = {column.name: column for column in columns}
-    kept = {"unit_type": INTEGER if unit else None, **settings}
+    kept = {"unit_type": INTEGER if unit else None, "max_rows_contributed": 1, **settings}
     return Table("t", Files(tuple(paths)), tuple(map(str, paths)), listed, unit, **kept)  # type: ignore[arg-type]
 
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
 from dpquery.answer import Cell
-from dpquery.errors import Diagnostic, PlanRefused
+from dpquery.errors import Diagnostic, PlanRefused, without
 from dpquery.events import Event
 from dpquery.ir import (
     Call,
@@ -30,6 +30,7 @@ from dpquery.ir import (
 from dpquery.mechanisms.exponential import Integers
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Neighbours
+from dpquery.source import Span
 from dpquery.types import WIDEST_EXACT, Kind, Type
 
 __all__ = [
@@ -56,6 +57,8 @@ __all__ = [
     "Release",
     "Step",
     "narrower",
+    "not_stated",
+    "without_part",
 ]
 
 MAX_ROWS_OF_TABLE = 2**36
@@ -79,7 +82,9 @@ EPS = Parameter("eps", "how much of the budget the call may spend, as in eps=0.5
 RHO = Parameter("rho", "in place of eps: Gaussian noise of this rho (zCDP), as in rho=0.005")
 DELTA = Parameter("delta", "probability kept for mechanisms that need one, as in delta=1e-7")
 MAX_ROWS = Parameter(
-    "max_rows_contributed", "rows of one unit that count in full, as in max_rows_contributed=5"
+    "max_rows_contributed",
+    "how many rows of one unit count, as in max_rows_contributed=5; "
+    "max_rows_contributed='auto' has that found",
 )
 MAX_GROUPS = Parameter(
     "max_groups_contributed",
@@ -132,9 +137,16 @@ class Facts:
         return not self.contribution.single and self.contribution.unit is not None
 
     def limit(self, call: Call) -> int:
-        """Give how many rows of one unit count in full."""
+        """Return how many rows of one unit count in full.
+
+        Raises:
+            PlanRefused: DPQ407 nobody says.
+        """
         asked = call.options.max_rows_contributed
-        return self.contribution.limit if asked is None else asked
+        limit = self.contribution.limit if asked is None else asked
+        if not isinstance(limit, int):
+            raise not_stated(call, self.contribution.unit)
+        return limit
 
     def groups(self, call: Call) -> int:
         """Give in how many groups one unit counts in full.
@@ -146,41 +158,51 @@ class Facts:
             return 1
         options, policy = call.options, self.contribution
         asked = options.max_groups_contributed or options.max_rows_contributed
-        return min(asked or policy.groups or policy.limit, self.cells)
+        return min(asked or policy.groups or self.limit(call), self.cells)
 
     def shown(self, call: Call) -> Weight:
         """Give how many different values of one unit count, each in full."""
-        return Weight(self.limit(call) if self.weighted else 1)
+        if not self.weighted:
+            return Weight()
+        return Weight(self.limit(call), search=call.options.rows_search)
 
     def spread(self, call: Call, size: int = 1) -> Weight:
-        """Give the weights of units that share theirs among their groups.
+        """Return the weights of units that share theirs among their groups.
 
         None counts less where there are no more groups than are allowed.
 
         Raises:
-            PlanRefused: DPQ404 the sums would not fit at the smallest scale.
+            PlanRefused: DPQ404 the sums would not fit at the smallest scale; DPQ407 nobody says
+                in how many groups a unit counts.
         """
-        groups, scale = self.groups(call), self.weight(call, size).scale
-        return Weight(groups, 1 if groups == self.cells else scale)
+        groups, scale = self.groups(call), self._scale(call, size)
+        return Weight(groups, 1 if groups == self.cells else scale, call.options.rows_search)
 
     def weight(self, call: Call, size: int = 1) -> Weight:
-        """Give the weights for values up to a size: a function of plan and policy alone.
-
-        No row weighs more than the scale, which is halved until a sum over all rows stays
-        within the engine's integers.
+        """Return the weights for values up to a size: a function of plan and policy alone.
 
         Raises:
-            PlanRefused: DPQ404 the sums would not fit at the smallest scale.
+            PlanRefused: DPQ404 the sums would not fit at the smallest scale; DPQ407 nobody says
+                how many rows of a unit count.
         """
-        limit, scale = (self.limit(call), WEIGHT_SCALE) if self.weighted else (1, 1)
+        scale = self._scale(call, size)
+        if not self.weighted:
+            return Weight(1, scale)
+        kind = TableWeight if call.options.of_table else Weight
+        return kind(self.limit(call), scale, call.options.rows_search)
+
+    def _scale(self, call: Call, size: int) -> int:
+        """Return what a row weighs at most: halved until a sum over all rows of a table fits.
+
+        Raises:
+            PlanRefused: DPQ404 it does not at the smallest scale.
+        """
+        scale = WEIGHT_SCALE if self.weighted else 1
         while MAX_ROWS_OF_TABLE * scale * size >= WIDEST_EXACT:
             if scale <= LEAST_SCALE:
                 raise _too_large(call)
             scale //= 2
-        return (TableWeight if self._of_table(call) else Weight)(limit, scale)
-
-    def _of_table(self, call: Call) -> bool:
-        return self.weighted and call.options.of_table
+        return scale
 
     def cell_weight(self, call: Call) -> Weight:
         """Give weights for a histogram, whose sums are computed in 62 bits."""
@@ -198,6 +220,41 @@ def _too_large(call: Call) -> PlanRefused:
             (narrower(call), "with fewer steps between the bounds"),
         )
     )
+
+
+def not_stated(call: Call, unit: str | None, *, findable: bool = True) -> PlanRefused:
+    """Refuse a call whose result depends on how much of one unit counts, where nobody says."""
+    limit = "'auto'" if findable else "5"
+    what, remedy = f"how many rows of one {unit} count", f"max_rows_contributed={limit}"
+    if call.function == "DP_KEYS":
+        what, remedy = f"how many values of one {unit} count", "max_groups_contributed=3"
+    elif call.options.group_bounds is not None or (call.distinct and call.argument is None):
+        what, remedy = f"in how many groups one {unit} counts", "max_groups_contributed=3"
+    elif call.distinct:
+        what, remedy = (
+            f"how many different values of one {unit} count",
+            "max_rows_contributed=3",
+        )
+    span = call.options.max_rows_span
+    offered = call.text if span is None else without_part(call, span)
+    return PlanRefused(
+        Diagnostic(
+            "DPQ407",
+            f"{what} is not stated",
+            span or call.span,
+            "cannot be found here" if span else f"one {unit} may have any number",
+            (
+                f"the noise is scaled to what one {unit} can add at most, and what it has",
+                "beyond that is not counted.",
+            ),
+            (f"{offered.removesuffix(')')}, {remedy})",),
+        )
+    )
+
+
+def without_part(call: Call, span: Span) -> str:
+    """Write a call without the option whose value stands there."""
+    return without(call.text, span.start - call.span.start, span.end - call.span.start)
 
 
 def narrower(call: Call) -> str:

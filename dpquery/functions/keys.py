@@ -158,9 +158,10 @@ def _plan(call: Call, facts: Facts) -> KeysRelease:
         raise _of_all_rows(call)
     if options.delta is None:
         raise _without_delta(call)
-    known = facts.contribution
-    limit = options.max_groups_contributed or known.groups or known.limit
-    weight = Weight(limit if facts.weighted else 1)
+    weight = Weight()
+    if facts.weighted:
+        asked = options.max_groups_contributed or facts.contribution.groups
+        weight = Weight(asked or facts.limit(call))
     measure = Candidates(weight, argument, call.condition)
     distance = sensitivity(measure, facts.neighbours)
     least, noise = distance * LEAST_EPSILON, None

@@ -12,9 +12,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import ClassVar, Protocol
 
-from dpquery.errors import Diagnostic, PlanRefused, internal, without
+from dpquery.errors import Diagnostic, PlanRefused, internal
 from dpquery.events import Event
-from dpquery.functions.base import Facts, Measured, Step
+from dpquery.functions.base import Facts, Measured, Step, without_part
 from dpquery.ir import Call, Measure
 from dpquery.mechanisms import (
     AdditiveNoise,
@@ -142,7 +142,7 @@ def _of_one_number(call: Call) -> PlanRefused:
 def without_option(call: Call, span: Span | None) -> str:
     """Write a call without the option whose value stands there."""
     assert span is not None  # noqa: S101 - the option was given, and is refused
-    return without(call.text, span.start - call.span.start, span.end - call.span.start)
+    return without_part(call, span)
 
 
 def spread(noise: AdditiveNoise) -> Fraction:

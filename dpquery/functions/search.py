@@ -14,7 +14,7 @@ weights is post-processing. Blocks, noise and what stands out are functions of p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
@@ -24,7 +24,6 @@ import numpy as np
 from dpquery.events import Event
 from dpquery.functions.base import Facts, Measured, Step
 from dpquery.functions.choice import in_rows
-from dpquery.functions.codes import from_code
 from dpquery.ir import Call, Code, ColumnRef, Expr, Histogram, Measure
 from dpquery.mechanisms import DiscreteLaplace
 from dpquery.mechanisms.certified import tail_bound
@@ -41,7 +40,6 @@ __all__ = [
     "fallback",
     "search_for",
     "searched",
-    "shown",
 ]
 
 SHARE = Fraction(1, 5)
@@ -176,16 +174,20 @@ class SearchRelease:
         )
 
 
-def search_for(call: Call, facts: Facts) -> SearchRelease:
-    """Plan the search for the bounds of a call's argument, for a share of its epsilon.
+def search_for(call: Call, facts: Facts, epsilon: Fraction) -> SearchRelease:
+    """Plan the search for the bounds of a call's argument, for an epsilon.
 
-    Facts are those of all rows of its relation, without groups.
+    Facts are those of all rows of its relation, without groups. Where it is to be found how
+    many rows of a unit count, its rows count as one here.
     """
     argument = call.argument
     assert argument is not None  # noqa: S101 - there are bounds of an argument alone
+    if call.options.auto_rows:
+        one = replace(call.options, max_rows_contributed=1, rows_search=None)
+        call = replace(call, options=one)
     measure = Histogram(facts.cell_weight(call), searched(argument))
     distance = sensitivity(measure, facts.neighbours)
-    noise = DiscreteLaplace.calibrated(distance, call.options.epsilon * SHARE)
+    noise = DiscreteLaplace.calibrated(distance, epsilon)
     return SearchRelease(f"bounds of {call.written}", measure, distance, noise)
 
 
@@ -247,12 +249,3 @@ def _requests(code: Code) -> Iterator[Request]:
     yield -(1 << FINE), (1 << FINE) + 1, 1
     for n in steps:
         yield (1 << n) + 1, (1 << min(n + FINE, top)) + 1, 1 << n
-
-
-def shown(bounds: Interval, type_: Type) -> str:
-    """Write bounds as values of a type."""
-    step = Fraction(1, 10**type_.scale)
-    low, high = (end for end in (bounds.low, bounds.high) if end is not None)
-    if type_.kind is Kind.DOUBLE:
-        return f"{float(low)!r} to {float(high)!r}"
-    return " to ".join(str(from_code(int(end / step), step, type_)) for end in (low, high))

@@ -21,6 +21,7 @@ from dpquery.errors import listed, nearest
 from dpquery.policy.columns import ascii_folded, likely_units, refuse_unit_type
 from dpquery.policy.files import find_files, stem
 from dpquery.policy.ledgers import ledger_of_ones_own
+from dpquery.policy.load import ROWS_MAX
 from dpquery.policy.model import Bounds, Budget, Column, Files, Policy, Table
 from dpquery.policy.schema import Schema, read_schema
 from dpquery.policy.unfit import Unfit, written
@@ -30,9 +31,10 @@ from dpquery.policy.values import (
     read_epsilon,
     read_name,
     read_neighbours,
+    read_rows,
 )
 from dpquery.privacy import Loss, exact_number
-from dpquery.types import Kind, Type
+from dpquery.types import Kind, RowLimit, Type
 
 __all__ = ["adhoc_policy"]
 
@@ -44,6 +46,7 @@ Units = str | Mapping[str, str | None] | None
 _REMEDIES = {
     "delta": "delta=1e-7",
     "epsilon": "epsilon=1",
+    "max_rows_contributed": 'max_rows_contributed="auto"',
     "ledger": 'ledger="postgresql://db.example.org/privacy"',
     "neighbours": 'neighbours="add-remove"',
     "unit": 'unit="user_id"',
@@ -62,6 +65,7 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
     *,
     unit: Units = None,
     rows_per_unit: int | None = None,
+    max_rows_contributed: object = None,
     epsilon: object = None,
     delta: object = 0,
     bounds: Mapping[str, Sequence[object]] | None = None,
@@ -79,11 +83,14 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
     limit = Loss(_epsilon(epsilon, paths, unit), _read("delta", _delta, delta))
     units = _read("unit", partial(_units, paths=paths), unit)
     single = _single(rows_per_unit, units)
+    rows = _rows(max_rows_contributed, units, single=single)
     tables: dict[str, Table] = {}
     notes: list[str] = []
     for name, texts in paths.items():
         table, schema = _table(name, texts)
         tables[name] = _with_unit(table, units[name], schema, single)
+        if units[name] is not None:
+            tables[name] = replace(tables[name], max_rows_contributed=rows)
         notes += _notes(tables[name], schema)
     for key, ends in _read("bounds", _mapping, bounds or {}).items():
         tables |= _read(f"bounds[{written(key)}]", partial(_bounded, key, tables), ends)
@@ -212,11 +219,24 @@ def _single(rows_per_unit: int | None, units: Mapping[str, str | None]) -> bool:
     return True
 
 
+def _rows(rows: object, units: Mapping[str, str | None], *, single: bool) -> RowLimit:
+    """Read how many rows of one unit count, where units may have several."""
+    if rows is None:
+        return None
+    if single or not any(units.values()):
+        why = "with one row per unit, or rows as units, there is nothing to limit."
+        remedy = "leave out rows_per_unit" if single else 'unit="user_id"'
+        unfit = Unfit("has nothing to limit", why, remedy, code="DPQ608")
+        raise unfit.at("max_rows_contributed")
+    given = int(rows) if isinstance(rows, str) and rows.isascii() and rows.isdigit() else rows
+    return _read("max_rows_contributed", read_rows(ROWS_MAX), given)
+
+
 def _several(rows: object) -> Unfit:
     """Refuse another number of rows: a query says how many count, and the noise follows."""
-    why = "one row per unit is verified in the file; without it, rows of a unit share a weight."
+    why = "one row per unit is verified in the file; more are no promise, but can be limited."
     more = type(rows) is int and rows > 1
-    remedy = f"DP_COUNT(*, eps=0.5, max_rows_contributed={rows})" if more else "rows_per_unit=1"
+    remedy = f"max_rows_contributed={rows}" if more else "rows_per_unit=1"
     return Unfit(f"must be 1 or left out, not {written(rows)}", why, remedy)
 
 

@@ -229,6 +229,30 @@ def _check_unit(visit: _Visit, unit: str) -> None:
     if visit.table.single and units < rows:
         text = f"rows_per_unit = 1 does not hold: {units} units have {rows} rows"
         visit.add(Severity.FAULT, unit, text)
+    if not visit.table.single and units < rows:
+        _check_limit(visit, unit, values)
+
+
+def _check_limit(visit: _Visit, unit: str, values: pa.ChunkedArray) -> None:
+    """Say how many rows units have, and what the policy's limit leaves of them."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    counts = pc.value_counts(pc.drop_null(values)).field("counts").to_numpy()
+    of = ", ".join(
+        f"{name} {int(np.quantile(counts, share, method='inverted_cdf')):,}"
+        for name, share in (("median", 0.5), ("95 %", 0.95), ("99 %", 0.99), ("largest", 1))
+    )
+    told = f"{len(counts):,} units have {int(counts.sum()):,} rows: {of} each"
+    limit = visit.table.max_rows_contributed
+    if limit is None:
+        told += "; max_rows_contributed is not stated, so that each query has to"
+    visit.add(Severity.NOTE, unit, told)
+    if isinstance(limit, int):
+        cut = float(np.maximum(counts - limit, 0).sum() / counts.sum())
+        if cut:
+            text = f"max_rows_contributed = {limit} cuts {100 * cut:.3g} % of the rows' weight"
+            visit.add(Severity.WARNING, unit, text)
 
 
 def _units(batches: list[pa.RecordBatch], unit: str) -> pa.ChunkedArray:

@@ -31,8 +31,10 @@ path = {path}    # relative to this file
 # Whose presence is protected? Write the column that names that person, account or device.
 {guess}
 privacy_unit_column = "?"
-# rows_per_unit = 1          # if each unit has one row at most: less noise; a scan verifies it
-# max_rows_contributed = 1   # how many rows of one unit count, unless a query says otherwise
+# How many rows may one of them have? One of these two lines, or each query has to say it.
+# rows_per_unit = 1               # one at most: the least noise; a scan verifies it
+# max_rows_contributed = "auto"   # any number: a query finds how many count, for 1/5 of its ε
+#                                 # or a number that few have more than, such as 20
 
 # What is not listed does not exist for analysts: delete what nobody should ask about.
 # Choose bounds and keys from what a column means, never by looking at the data.

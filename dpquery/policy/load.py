@@ -30,6 +30,7 @@ from dpquery.policy.values import (
     read_names,
     read_neighbours,
     read_paths,
+    read_rows,
     read_text,
 )
 from dpquery.privacy import Neighbours
@@ -104,7 +105,7 @@ def _table(name: str, section: Section) -> Table:
         unit=unit,
         unit_type=unit_type,
         single=section.read("rows_per_unit", read_count(1, 1), 0) == 1,
-        max_rows_contributed=section.read("max_rows_contributed", read_count(1, ROWS_MAX), 1),
+        max_rows_contributed=section.read("max_rows_contributed", read_rows(ROWS_MAX), None),
         max_groups_contributed=section.read(
             "max_groups_contributed", read_count(1, ROWS_MAX), None
         ),

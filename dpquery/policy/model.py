@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from dpquery.ceilings import HALF, Ceiling
 from dpquery.privacy import Loss, Neighbours
-from dpquery.types import Interval, Kind, Type, ordinal
+from dpquery.types import Interval, Kind, RowLimit, Type, ordinal
 
 __all__ = [
     "Bounds",
@@ -118,7 +118,8 @@ class Table:
     """None where it is not declared: integer or text, whichever the file has."""
     single: bool = False
     """One row per unit, declared by `rows_per_unit = 1` and verified inside the first open."""
-    max_rows_contributed: int = 1
+    max_rows_contributed: RowLimit = None
+    """Rows of a unit that count in full; "auto" has that found, None leaves it to queries."""
     max_groups_contributed: int | None = None
     """Groups in which a unit counts in full where units are counted; None: as many as rows."""
     public: bool = False

@@ -17,7 +17,7 @@ from dpquery.errors import nearest
 from dpquery.policy.model import Bounds, Value
 from dpquery.policy.unfit import Unfit, written
 from dpquery.privacy import BUDGET_MAX, Neighbours, exact_number
-from dpquery.types import INT64, Kind, Type
+from dpquery.types import INT64, Kind, RowLimit, Type
 
 __all__ = [
     "read_bounds",
@@ -32,6 +32,7 @@ __all__ = [
     "read_neighbours",
     "read_paths",
     "read_rho",
+    "read_rows",
     "read_text",
     "read_type",
     "read_value",
@@ -141,6 +142,20 @@ def read_count(low: int, high: int) -> Callable[[object], int]:
             what = f"must be an integer from {low} to {high}, not {written(value)}"
             raise Unfit(what, "the noise is scaled to this number.", str(low))
         return value
+
+    return read
+
+
+def read_rows(high: int) -> Callable[[object], RowLimit]:
+    """Return the reader of how many rows of one unit count: a number, or "auto"."""
+
+    def read(value: object) -> RowLimit:
+        if value == "auto":
+            return "auto"
+        if isinstance(value, str):
+            what = f'must be "auto" or an integer from 1 to {high}, not {written(value)}'
+            raise Unfit(what, "the noise is scaled to this number.", '"auto"')
+        return read_count(1, high)(value)
 
     return read
 

@@ -13,5 +13,6 @@ def write(answer: Answer, stream: IO[bytes]) -> None:
     """Write the answer as an Arrow IPC file."""
     import pyarrow as pa
 
-    with pa.ipc.new_file(stream, answer.table.schema) as writer:
-        writer.write_table(answer.table)
+    table = answer.to_arrow()
+    with pa.ipc.new_file(stream, table.schema) as writer:
+        writer.write_table(table)

@@ -13,4 +13,4 @@ def write(answer: Answer, stream: IO[bytes]) -> None:
     """Write the answer as a Parquet file."""
     from pyarrow import parquet
 
-    parquet.write_table(answer.table, stream)
+    parquet.write_table(answer.to_arrow(), stream)

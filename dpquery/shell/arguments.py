@@ -68,11 +68,14 @@ def _query_parser() -> ArgumentParser:
     add("--delta", metavar="D", help="the same for delta")
     add("--unit", metavar="COL", help="without a policy: the column of the privacy unit")
     add("--rows-per-unit", choices=["1"], help="without a policy: each unit has one row")
+    rows = "without a policy: how many rows of one unit count, or 'auto' to have that found"
+    add("--rows", metavar="K", help=rows)
     add("--bounds", action="append", type=_bounds, metavar="COL=LO:HI", help="may be repeated")
     add("--neighbours", choices=[str(relation) for relation in Neighbours])
     kept = "without a policy: keep the ledger in a file, or at a postgresql:// URL"
     add("--ledger", metavar="FILE", help=kept)
     add("--format", choices=list(FORMATS), default="table")
+    add("--intervals", action="store_true", help="n_low and n_high beside each noisy n (95 %%)")
     add("-o", dest="out", metavar="OUT", help="write answers to a file")
     add("--version", action="version", version=_version())
     return parser
@@ -112,6 +115,8 @@ def connect_settings(options: Namespace) -> dict[str, Any]:
     stated = {name: value for name in names if (value := getattr(options, name)) is not None}
     if options.rows_per_unit is not None:
         stated["rows_per_unit"] = int(options.rows_per_unit)
+    if options.rows is not None:
+        stated["max_rows_contributed"] = options.rows
     if options.bounds is not None:
         stated["bounds"] = dict(options.bounds)
     return stated

@@ -163,9 +163,10 @@ def answers_to(options: Namespace) -> Iterator[Output]:
     if options.out is None:
         if options.format in BINARY and sys.stdout.isatty():
             raise UsageError(f"{options.format} is not for terminals: name a file with -o")
-        yield Output(options.format, sys.stdout.buffer)
+        yield Output(options.format, sys.stdout.buffer, intervals=options.intervals)
         return
     output = open_output(options.out, options.format)
+    output.intervals = options.intervals
     try:
         yield output
     finally:
@@ -197,10 +198,13 @@ class Output:
     stream: IO[bytes]
     replaces: bool = False
     written: bool = False
+    intervals: bool = False
+    """Whether the ends of intervals are columns of their own."""
 
     def write(self, answer: Answer) -> None:
         """Write one answer, apart from the one before it."""
-        self.put(lambda stream: FORMATS[self.form](answer, stream))
+        shown = answer.with_intervals() if self.intervals else answer
+        self.put(lambda stream: FORMATS[self.form](shown, stream))
 
     def put(self, write: Callable[[IO[bytes]], object]) -> None:
         """Have something written, apart from what came before it."""

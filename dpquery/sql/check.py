@@ -51,7 +51,15 @@ from dpquery.sql.outgrown import (
     every_scan_is_small,
     require_narrow,
 )
-from dpquery.types import DECIMAL_DIGITS, INTEGER, WIDEST_EXACT, Interval, Kind, Type
+from dpquery.types import (
+    DECIMAL_DIGITS,
+    INTEGER,
+    WIDEST_EXACT,
+    Interval,
+    Kind,
+    RowLimit,
+    Type,
+)
 
 __all__ = ["RULES", "check", "contribution"]
 
@@ -91,26 +99,37 @@ def contribution(relation: Relation, policy: Policy) -> Contribution:
     return Contribution(unit, single, limit, groups)
 
 
-def _limits(relation: Relation, policy: Policy) -> tuple[int, int | None]:
+def _limits(relation: Relation, policy: Policy) -> tuple[RowLimit, int | None]:
     """Return how many rows, and groups, of a unit count unless a call says otherwise."""
     match relation:
         case TableScan(table=name):
             table = policy.tables[name]
-            return table.max_rows_contributed, table.max_groups_contributed
+            one_row = table.single or table.unit is None
+            return 1 if one_row else table.max_rows_contributed, table.max_groups_contributed
         case PerUnit(source=source, one_row=True):
             return 1, _limits(source, policy)[1]
         case UnitJoin() | UnionAll():
             parts = [_limits(part, policy) for part in sources(relation)]
-            return max(rows for rows, _ in parts), _groups(parts)
+            return _largest([rows for rows, _ in parts]), _groups(parts)
         case _:
             return _limits(sources(relation)[0], policy)
 
 
-def _groups(parts: Sequence[tuple[int, int | None]]) -> int | None:
-    """Give the largest of several limits of groups, if the policy states any."""
-    if all(groups is None for _, groups in parts):
+def _largest(limits: Sequence[RowLimit]) -> RowLimit:
+    """Return the largest of several limits of rows; one that nobody states leaves none."""
+    stated = [limit for limit in limits if isinstance(limit, int)]
+    if len(stated) == len(limits):
+        return max(stated)
+    return None if None in limits else "auto"
+
+
+def _groups(parts: Sequence[tuple[RowLimit, int | None]]) -> int | None:
+    """Return the largest of several limits of groups, if the policy states any."""
+    limits = [rows if groups is None else groups for rows, groups in parts]
+    stated = [limit for limit in limits if isinstance(limit, int)]
+    if all(groups is None for _, groups in parts) or len(stated) < len(limits):
         return None
-    return max(rows if groups is None else groups for rows, groups in parts)
+    return max(stated)
 
 
 def every_expression_is_total(frontier: Frontier, source: Source) -> None:

@@ -24,6 +24,7 @@ __all__ = ["Given", "read_number_between", "read_options", "read_whole"]
 MAX_ROWS = 2**20
 """More rows of one unit do not count in full, so that sums fit the engine's integers."""
 
+AUTO = "auto"
 _EXAMPLES = {
     "eps": "eps=0.5",
     "rho": "rho=0.005",
@@ -67,6 +68,7 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
     if auto:
         bounds = None
     mechanism, rho = values.get("mechanism"), _number(values, "rho")
+    rows = values.get("max_rows_contributed")
     return Options(
         epsilon=Fraction(values["eps"]) if rho is None else root_above(2 * rho),
         epsilon_span=spans["eps" if rho is None else "rho"],
@@ -75,7 +77,8 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
         delta_span=spans.get("delta"),
         mechanism=None if mechanism is None else str(mechanism),
         mechanism_span=spans.get("mechanism"),
-        max_rows_contributed=_whole(values, "max_rows_contributed"),
+        max_rows_contributed=None if rows is None or rows == AUTO else int(rows),
+        auto_rows=rows == AUTO,
         max_rows_span=spans.get("max_rows_contributed"),
         max_groups_contributed=_whole(values, "max_groups_contributed"),
         max_groups_span=spans.get("max_groups_contributed"),
@@ -110,6 +113,8 @@ def _option(name: str, node: exp.Expr, span: Span, function: DPFunction) -> Frac
             return read_number_between(name, node, span, (Fraction(1, 10**30), Fraction(1, 10)))
         case "rho_smooth":
             return read_number_between(name, node, span, (Fraction(0), Fraction(10**18)))
+        case "max_rows_contributed" if is_auto(node):
+            return AUTO
         case "max_rows_contributed" | "max_groups_contributed" | "max_keys":
             most = MAX_CELLS if name == "max_keys" else MAX_ROWS
             rows = read_number_between(name, node, span, (Fraction(1), Fraction(most)))

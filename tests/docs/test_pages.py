@@ -85,9 +85,10 @@ def test_the_analysts_python_runs(samples):
     scope: dict = {}
     exec(compile(text, "analysts.md", "exec"), scope)
     frame = scope["frame"]
-    assert list(frame.columns) == ["dept", "n", "low", "high"]
-    assert (frame["low"] <= frame["n"]).all()
-    assert (frame["n"] <= frame["high"]).all()
+    assert list(frame.columns) == ["dept", "n", "n_low", "n_high"]
+    assert (frame["n_low"] <= frame["n"]).all()
+    assert (frame["n"] <= frame["n_high"]).all()
+    assert frame.attrs["dpquery"]["loss"]["epsilon"] == "0.4"
     assert scope["left"] == Fraction(6, 10)
 
 

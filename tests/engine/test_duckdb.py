@@ -98,7 +98,9 @@ COLUMNS = (
 def database_world(path: Path, *columns: Column, **settings: object) -> World:
     listed = {column.name: column for column in columns}
     source = DatabaseTable(path, 'peo"ple')
-    table = Table("t", source, (), listed, "unit", INTEGER, **settings)  # type: ignore[arg-type]
+    table = Table(
+        "t", source, (), listed, "unit", INTEGER, **{"max_rows_contributed": 1, **settings}
+    )  # type: ignore[arg-type]
     return World(table, DuckDBEngine(policy_of(table), FaultLog(None)))
 
 

@@ -257,7 +257,7 @@ def test_a_table_of_a_database_is_read_by_one_engine_and_fails_in_the_others(
     engine, tmp_path: Path
 ):
     source = DatabaseTable(tmp_path / "none.duckdb", "people")
-    table = Table("t", source, (), {"x": X}, "unit", INTEGER)
+    table = Table("t", source, (), {"x": X}, "unit", INTEGER, max_rows_contributed=1)
     opened = open_engine(engine, policy_of(table), FaultLog(None))
     plan = planned(policy_of(table), ALL)
     failure = failure_of(lambda: opened.open(plan.frontiers[0].scan, receipt_for(plan), 0))

@@ -35,10 +35,13 @@ VALUES: dict[str, list[object]] = {
 }
 
 
+SETTINGS = {"unit": "u", "max_rows_contributed": 1, "epsilon": 10**6, "delta": "0.01"}
+
+
 @contextmanager
 def table(place: Path, **columns: object) -> Iterator[Session]:
     file = write(place / "t.parquet", **columns)
-    with dpquery.connect(file, unit="u", epsilon=10**6, delta="0.01") as session:
+    with dpquery.connect(file, **SETTINGS) as session:
         yield session
 
 

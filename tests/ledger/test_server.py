@@ -417,7 +417,8 @@ def test_ones_own_files_have_a_ledger_on_a_server(postgres, capfd):
     """In the schema `dpquery`, which this test has to itself."""
     file, url = sample_directory() / "staff.parquet", postgres.url
     try:
-        with dpquery.connect(file, unit="person_id", epsilon=1, ledger=url) as session:
+        own = {"unit": "person_id", "max_rows_contributed": 1, "epsilon": 1, "ledger": url}
+        with dpquery.connect(file, **own) as session:
             answer = session.sql("SELECT DP_COUNT(*, eps=0.5) FROM staff")
             assert not any("memory" in note for note in answer.notes)
         question = "SELECT DP_COUNT(*, eps=0.25) FROM staff"

@@ -31,6 +31,7 @@ max_epsilon_per_query = 1.5
 [tables.staff]
 path = "staff.parquet"
 privacy_unit_column = "person_id"
+max_rows_contributed = 1
 [tables.staff.columns]
 person_id = { type = "integer" }
 age = { type = "integer", bounds = [18, 70] }

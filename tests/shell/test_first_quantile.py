@@ -25,6 +25,7 @@ epsilon = 2
 [tables.people]
 path = "people.parquet"
 privacy_unit_column = "user_id"
+max_rows_contributed = 1
 [tables.people.columns]
 user_id = { type = "integer" }
 salary = { type = "double", bounds = [0, 300000] }

@@ -34,6 +34,7 @@ epsilon = 2
 [tables.staff]
 path = "staff.parquet"
 privacy_unit_column = "person_id"
+max_rows_contributed = 1
 [tables.staff.columns]
 person_id = { type = "integer" }
 age = { type = "integer", bounds = [0, 120] }

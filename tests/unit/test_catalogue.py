@@ -33,7 +33,7 @@ def test_tables_are_listed_with_what_bounds_a_unit():
             "table": "visits",
             "unit": "person_id",
             "rows_per_unit": None,
-            "max_rows_contributed": 10,
+            "max_rows_contributed": "10",
             "public": False,
         },
         {

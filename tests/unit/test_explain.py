@@ -49,8 +49,8 @@ DP_COUNT(*, eps=0.1)
   noise      100
   error      ± 300 (95 %)
 scan         the scan
-note         each person_id counts for at most 10 rows (max_rows_contributed);
-             further rows share that weight
+note         each person_id counts for at most 10 rows; a person_id with more
+             is under-counted; ± is the noise only (95 %)
 budget       2 left; 1.9 after it"""
     )
 

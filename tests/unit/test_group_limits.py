@@ -11,6 +11,7 @@ import pytest
 from dpquery.budget.accountant import NOTHING
 from dpquery.budget.standing import Standing
 from dpquery.ceilings import Ceiling
+from dpquery.cuts import notes_of
 from dpquery.errors import PolicyInvalid
 from dpquery.explain import explain
 from dpquery.ir import Contribution, Measure
@@ -92,7 +93,7 @@ def test_the_line_says_who_set_it(call, line):
     plan = planned(policy(2), f"SELECT g, {call} FROM t GROUP BY g")
     told = explain(plan, policy(2), ["scan"], UNSPENT)
     assert f"  weights    {line}" in told.lines
-    assert "at most" in plan.notes[0]
+    assert "at most" in notes_of(plan)[0]
 
 
 POLICY = """\

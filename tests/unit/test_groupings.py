@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.budget.accountant import basic
+from dpquery.cuts import notes_of
 from dpquery.events import Gaussian
 from tests.corpus.cases import planned, refusal
 
@@ -71,9 +72,9 @@ def test_the_notes_say_how_eps_is_shared_once():
         "SELECT DP_COUNT(*, eps=1) FROM visits GROUP BY ROLLUP (region) "
         "UNION ALL SELECT DP_COUNT(*, eps=1) FROM visits GROUP BY CUBE (region)"
     )
-    assert plan.notes == (
-        "each person_id counts for at most 10 rows (max_rows_contributed); further rows share "
-        "that weight",
+    assert notes_of(plan) == (
+        "each person_id counts for at most 10 rows; a person_id with more is under-counted; "
+        "± is the noise only (95 %)",
         "the 2 groupings share eps evenly: each is charged 1/2 of what is written",
     )
 

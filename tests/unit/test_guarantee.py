@@ -82,7 +82,7 @@ STAFF = sample_directory() / "staff.parquet"
 
 def test_answers_and_explanations_say_whose_rows_they_are_about():
     query = "SELECT DP_COUNT(*, eps=0.5) FROM staff"
-    with connect(STAFF, unit="person_id", epsilon=1) as session:
+    with connect(STAFF, unit="person_id", epsilon=1, max_rows_contributed=1) as session:
         told = session.explain(query).guarantee
         assert str(told) == "loss 0.5, for one person_id added or removed"
         assert session.sql(query).guarantee == told
@@ -91,7 +91,7 @@ def test_answers_and_explanations_say_whose_rows_they_are_about():
         assert repeated.guarantee == told == session.explain(query).guarantee
         assert told.for_group(4).epsilon == 2
         assert session.sql("SHOW TABLES").guarantee is None
-    with connect(STAFF, unit="person_id", epsilon=1) as session:
+    with connect(STAFF, unit="person_id", epsilon=1, max_rows_contributed=1) as session:
         found = "SELECT DP_AVG(salary, eps={}, bounds='auto') FROM staff"
         assert session.sql(found.format("0.5")).guarantee.loss.epsilon == Fraction(1, 2)
         later = session.sql(found.format("0.4")).guarantee

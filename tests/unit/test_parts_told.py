@@ -27,6 +27,7 @@ epsilon = 1
 [tables.t]
 path = "t.parquet"
 privacy_unit_column = "unit"
+max_rows_contributed = 1
 [tables.t.columns]
 unit = { type = "integer" }
 region = { type = "text", keys = ["N", "S"], per_unit = true }

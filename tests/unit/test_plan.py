@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 
 from dpquery.budget.accountant import basic
+from dpquery.cuts import notes_of
 from dpquery.ir import Weight
 from tests.corpus.cases import planned, refusal
 
@@ -92,16 +93,16 @@ def test_a_note_names_every_limit_of_the_query():
         "SELECT DP_COUNT(*, eps=0.1, max_rows_contributed=1) AS a, DP_COUNT(*, eps=0.1) AS b "
         "FROM visits"
     )
-    (note,) = planned(query).notes
-    assert note.startswith("each person_id counts for at most 1 or 10 rows")
+    (note,) = notes_of(planned(query))
+    assert note.startswith("each person_id counts for at most 1 or 10 rows; ")
 
 
 def test_a_note_names_the_limit_of_groups_where_there_are_groups():
     """Without groups a unit is in one, and nothing is shared."""
     call = "DP_COUNT(DISTINCT person_id, eps=0.1, max_groups_contributed=3)"
-    (note,) = planned(f"SELECT region, {call} AS n FROM visits GROUP BY region").notes
-    assert note.startswith("each person_id counts in at most 3 groups (max_groups_contributed)")
-    assert planned(f"SELECT {call} AS n FROM visits").notes == ()
+    (note,) = notes_of(planned(f"SELECT region, {call} AS n FROM visits GROUP BY region"))
+    assert note.startswith("each person_id counts in at most 3 groups; a person_id in more")
+    assert notes_of(planned(f"SELECT {call} AS n FROM visits")) == ()
 
 
 @pytest.mark.parametrize(

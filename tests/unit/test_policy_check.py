@@ -53,8 +53,19 @@ def test_sound_data_gives_no_findings(found: Callable[..., Found]) -> None:
 
 def test_the_samples_hold_what_their_policy_says() -> None:
     findings = check(load_policy(sample_directory() / "policy.toml"))
-    assert {finding.severity for finding in findings} == {Severity.WARNING}
-    assert {finding.column for finding in findings} == {"salary", "bonus", "region", "spent"}
+    assert {finding.severity for finding in findings} == {Severity.WARNING, Severity.NOTE}
+    columns = {"salary", "bonus", "region", "spent", "person_id"}
+    assert {finding.column for finding in findings} == columns
+
+
+def test_rows_per_unit_are_told_and_what_a_limit_cuts(found: Callable[..., Found]) -> None:
+    table = pa.table({"id": [1] * 7 + [2, 2, 3], "x": [0] * 10})
+    told = ("note", "id", "3 units have 10 rows: median 2, 95 % 7, 99 % 7, largest 7 each")
+    cut = ("warning", "id", "max_rows_contributed = 2 cuts 50 % of the rows' weight")
+    assert found(private("", "max_rows_contributed = 2"), t=table) == [told, cut]
+    assert found(private("", 'max_rows_contributed = "auto"'), t=table) == [told]
+    (unstated,) = found(private(""), t=table)
+    assert unstated[2].endswith("max_rows_contributed is not stated, so that each query has to")
 
 
 def test_rows_without_a_unit_are_counted(found: Callable[..., Found]) -> None:

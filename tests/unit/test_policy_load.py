@@ -133,7 +133,7 @@ def test_defaults_are_the_strictest(place: Path) -> None:
     assert policy.budget.max_epsilon_per_query is None
     assert policy.analysts == {}
     assert policy.ledger.path == place / "policy.ledger"
-    assert policy.tables["people"].max_rows_contributed == 1
+    assert policy.tables["people"].max_rows_contributed is None
     assert not policy.tables["people"].single
 
 

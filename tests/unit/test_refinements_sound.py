@@ -273,6 +273,7 @@ epsilon = 10
 [tables.t]
 path = "staff.parquet"
 privacy_unit_column = "person_id"
+max_rows_contributed = 1
 [tables.t.columns]
 person_id = {{ type = "integer" }}
 dept = {{ type = "text", keys = ["eng", "hr", "ops"], per_unit = true }}

@@ -143,7 +143,8 @@ def test_a_column_that_is_another_makes_another_question(field: str):
 @pytest.mark.parametrize("field", OF_TABLE)
 def test_a_table_that_is_another_makes_another_question(field: str):
     policy, _ = facts()
-    several = with_table(policy, single=False)
+    several = with_table(policy, single=False, max_rows_contributed=1)
+    policy = with_table(policy, max_rows_contributed=1)
     before = policy if field == "single" else several
     assert key_under(with_table(before, **{field: OF_TABLE[field]})) != key_under(before)
 
