@@ -272,6 +272,7 @@ def dearest_of(
 def _notes(scan: Scan) -> Iterator[str]:
     """Say what an analyst should know of the unit, in the words of the policy."""
     unit, single = scan.contribution.unit, scan.contribution.single
+    yield from (key.left_out for key in scan.keys if key.left_out)
     if unit is None:
         yield "each row counts as a unit of its own: no column says whose it is"
     for table in walk(scan.relation):
