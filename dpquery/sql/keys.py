@@ -91,15 +91,14 @@ def _listed(expr: Expr, shown: Span, column: str, rows: Conditions, where: str) 
 
 def _left_out(expr: Expr, facts: Facts, rows: Conditions) -> str:
     """Say which rows are in none of the groups: they would vanish in silence."""
-    others = undeclared(expr, facts)
-    nulls = nulls_of(expr, facts) is Nulls.LEFT_OUT
-    held = {ref.name for ref in columns_of(expr).values() if ref.nulls is Nulls.LEFT_OUT}
-    said = []
-    if others:
-        said.append(f"{listed_names(sorted(others))} is none of the declared keys")
-    if nulls:
-        said.append(f"{listed_names(sorted(held))} is NULL")
-    return f"rows where {' or '.join(said)} are left out" if said else ""
+    others, nulls = undeclared(expr, facts), frozenset[str]()
+    if nulls_of(expr, facts) is Nulls.LEFT_OUT:
+        refs = columns_of(expr).values()
+        nulls = frozenset(ref.name for ref in refs if ref.nulls is Nulls.LEFT_OUT)
+    if not others and not nulls:
+        return ""
+    said = "NULL or " * bool(nulls) + "none of its keys" if others else "NULL"
+    return f"rows where {listed_names(others | nulls)} is {said} are left out"
 
 
 def _is_finder(node: exp.Expr) -> bool:
