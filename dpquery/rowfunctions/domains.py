@@ -34,8 +34,8 @@ from dpquery.expr import (
     columns_of,
 )
 from dpquery.rowfunctions import named
-from dpquery.rowfunctions.conditional import is_nothing
 from dpquery.rowfunctions.base import Value
+from dpquery.rowfunctions.conditional import is_nothing
 from dpquery.rowfunctions.evaluate import combined, constant, evaluate
 from dpquery.rowfunctions.nulls import nulls_of
 from dpquery.rowfunctions.ranges import Facts, implied

@@ -28,13 +28,13 @@ from dpquery.types import Interval
 
 __all__ = ["nulls_of", "worst"]
 
-_ORDER = (Nulls.NEVER, Nulls.LEFT_OUT, Nulls.GROUPED)
+_RANK = {Nulls.NEVER: 0, Nulls.LEFT_OUT: 1, Nulls.GROUPED: 2}
 _DIVISIONS = frozenset({Operator.DIVIDE, Operator.QUOTIENT, Operator.REMAINDER})
 
 
 def worst(found: Iterable[Nulls]) -> Nulls:
     """Return what is known of a value that is NULL as soon as one of several is."""
-    return max(found, key=_ORDER.index, default=Nulls.NEVER)
+    return max(found, key=_RANK.__getitem__, default=Nulls.NEVER)
 
 
 def nulls_of(expr: Expr, facts: Facts = NOTHING_KNOWN) -> Nulls:
@@ -59,13 +59,13 @@ def nulls_of(expr: Expr, facts: Facts = NOTHING_KNOWN) -> Nulls:
 def _of_function(call: Apply, facts: Facts) -> Nulls:
     arguments = call.arguments
     if call.function == "CASE":
-        found = worst(nulls_of(part, facts) for part in branches(arguments))
-        return found if len(arguments) % 2 else Nulls.GROUPED
+        chosen = worst(nulls_of(part, facts) for part in branches(arguments))
+        return chosen if len(arguments) % 2 else Nulls.GROUPED
     if call.function in {"NULLIF", NOTHING}:
         return Nulls.GROUPED
     found = [nulls_of(part, facts) for part in arguments]
     if call.function in FILLED:
-        return min(found, key=_ORDER.index)
+        return min(found, key=_RANK.__getitem__)
     if not named(call.function).strict:
         return Nulls.NEVER
     return Nulls.GROUPED if any(_beyond(part, facts) for part in arguments) else worst(found)
@@ -84,4 +84,4 @@ def _beyond(moment: Expr, facts: Facts) -> bool:
         return False
     if isinstance(moment, Apply) and named(moment.function).calendar:
         return False
-    return not implied(moment, facts).within(calendar.low, calendar.high)
+    return not implied(moment, facts).within(int(calendar.low), int(calendar.high))

@@ -273,9 +273,7 @@ class _From:
             for name in using
             if before.knows(name.name)
         }
-        self.members = [
-            replace(_missing(m), hidden=m.hidden | shared) for m in self.members
-        ]
+        self.members = [replace(_missing(m), hidden=m.hidden | shared) for m in self.members]
         right = _missing(member) if keeps[0] else member
         self.members += [_hiding(right, using), Member("", merged, owners)]
 

@@ -210,9 +210,7 @@ def unknown_table(
     )
 
 
-def column_ref(
-    column: Column, number: int, span: Span, *, is_unit: bool = False
-) -> ColumnRef:
+def column_ref(column: Column, number: int, span: Span, *, is_unit: bool = False) -> ColumnRef:
     """Return a column of a private table for use in expressions.
 
     Rows without a unit never count, so the column of the unit has a value in each row.

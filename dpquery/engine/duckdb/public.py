@@ -91,8 +91,8 @@ class PublicEngine:
             value = _plain(quoted(column), self._types[table][column])
             found = self._connection.execute(
                 f"SELECT 1 FROM {self._relations[table]} WHERE {value} IS NULL LIMIT 1"
-            ).fetchone()
-            self._nulls[table, column] = found is not None
+            ).fetchall()
+            self._nulls[table, column] = bool(found)
         return self._nulls[table, column]
 
     def rows(self, table: str) -> pa.Table:
