@@ -214,6 +214,12 @@ be more than a million.
 > SELECT salary, dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY salary, dept
 Group by fewer columns, or name the groups: WHERE salary IN (1000, 2000).
 
+DPQ408 the answer could not contain anything
+A LIMIT of no rows, a condition that is never true, or a division by zero: whatever is drawn,
+nothing of it would be seen, and yet it would be charged.
+> SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age > 30 AND FALSE
+Leave that part out. Over public tables alone such questions are answered, and cost nothing.
+
 DPQ501 a limit on epsilon would be passed
 Policy, analyst and session each have a limit, and all of them hold. What has been spent does
 not come back, in this session or a later one. With a delta, epsilons may pass the limit in sum

@@ -219,10 +219,10 @@ def short_text(column: Column, keys: Sequence[Scalar | None]) -> str:
     bytes is far cheaper than cutting texts. Where NULL is no key, it stands for the rest.
     """
     name = quoted(column.name)
-    long = f"strlen({name}) > {_longest(keys)}"
+    longest = _longest(keys)
     if None in keys:
-        return f"CASE WHEN {long} THEN {text(no_key(keys))} ELSE {name} END"
-    return f"CASE WHEN NOT {long} THEN {name} END"
+        return f"CASE WHEN strlen({name}) > {longest} THEN {text(no_key(keys))} ELSE {name} END"
+    return f"CASE WHEN strlen({name}) <= {longest} THEN {name} END"
 
 
 def uncut(table: Table, key: Key) -> Column | None:
