@@ -121,6 +121,7 @@ def make_plan(
     if not all(_accepted(above, frontiers, public) for above in asked):
         raise _unfit(checked)
     notes = [note for frontier in frontiers for note in _notes(frontier.scan)]
+    notes += [key.left_out for one in frontiers for key in one.scan.keys if key.left_out]
     sets = sorted({frontier.sets for frontier, _ in checked.frontiers} - {1})
     notes += [_of_sets(count) for count in sets]
     releases = (planned.release for frontier in frontiers for planned in frontier.releases)
@@ -272,7 +273,6 @@ def dearest_of(
 def _notes(scan: Scan) -> Iterator[str]:
     """Say what an analyst should know of the unit, in the words of the policy."""
     unit, single = scan.contribution.unit, scan.contribution.single
-    yield from (key.left_out for key in scan.keys if key.left_out)
     if unit is None:
         yield "each row counts as a unit of its own: no column says whose it is"
     for table in walk(scan.relation):

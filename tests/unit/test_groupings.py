@@ -74,6 +74,7 @@ def test_the_notes_say_how_eps_is_shared_once():
     assert plan.notes == (
         "each person_id counts for at most 10 rows (max_rows_contributed); further rows share "
         "that weight",
+        "rows where region is none of its keys are left out",
         "the 2 groupings share eps evenly: each is charged 1/2 of what is written",
     )
 
