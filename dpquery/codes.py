@@ -226,7 +226,6 @@ is beyond which limit.
 Ask a smaller query: read each table once, make one row of each unit before a join (GROUP BY the
 unit), or ask in several queries.
 
-
 DPQ407 how many rows of one unit count is not stated
 Where one person may have many rows, somebody has to say how many of them count: the noise is
 scaled to that number, and what a person has beyond it is not counted. No number is taken
@@ -236,6 +235,12 @@ Have it found for a fifth of the eps, DP_COUNT(*, eps=0.5, max_rows_contributed=
 state it: max_rows_contributed=5. The data owner can state it in the policy; for one's own files
 --rows 5 and --rows auto do, or connect(..., max_rows_contributed="auto"). How many values or
 groups of one person count has to be stated: here, max_rows_contributed=3.
+
+DPQ408 the answer could not contain anything
+A LIMIT of no rows, a condition that is never true, or a division by zero: whatever is drawn,
+nothing of it would be seen, and yet it would be charged.
+> SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age > 30 AND FALSE
+Leave that part out. Over public tables alone such questions are answered, and cost nothing.
 
 DPQ501 a limit on epsilon would be passed
 Policy, analyst and session each have a limit, and all of them hold. What has been spent does

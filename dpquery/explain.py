@@ -19,6 +19,7 @@ from dpquery.functions.waiting import step_of
 from dpquery.guarantee import Guarantee
 from dpquery.ir import (
     Call,
+    Candidates,
     Code,
     ColumnRef,
     Contribution,
@@ -251,7 +252,7 @@ def _release(one: PlannedRelease, step: Step, groups: int | None) -> Iterator[st
         ends = f"{_end(measure, measure.low)} to {_end(measure, measure.high)}"
         yield f"  totals     {ends} of a unit in a group (from the query)"
     if value_in(measure) is not None:
-        yield f"  values     {_shown(measure, call)}"
+        yield f"  values     {_shown(measure, call, groups)}"
     elif not step.weight.plain:
         scale = step.weight.scale.bit_length() - 1
         yield f"  weights    {_limit(measure, call, groups)}, W = 2^{scale}"
@@ -299,12 +300,14 @@ def _limit(measure: Measure, call: Call, groups: int | None) -> str:
     return f"g = {limit} groups of a unit in full ({whose})"
 
 
-def _shown(measure: Measure, call: Call) -> str:
+def _shown(measure: Measure, call: Call, groups: int | None) -> str:
     """Say how many different values a unit shows, and who said so."""
     limit, options = measure.weight.limit, call.options
     asked = (options.max_rows_contributed, options.max_groups_contributed)
-    whose = "policy" if asked == (None, None) else "query"
-    return f"at most {limit} of a unit, by a keyed hash (from the {whose})"
+    whose = "from the policy" if asked == (None, None) else "from the query"
+    if isinstance(measure, Candidates) and asked == (None, None) and groups is None:
+        whose = "unless the query says more"
+    return f"at most {limit} of a unit, by a keyed hash ({whose})"
 
 
 def _end(measure: UnitTotals, end: int) -> object:

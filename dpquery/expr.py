@@ -32,6 +32,7 @@ __all__ = [
     "Logic",
     "Negate",
     "Not",
+    "Nulls",
     "Operator",
     "Scalar",
     "Widen",
@@ -46,6 +47,17 @@ __all__ = [
 LONGEST_CONSTANT = 256
 """Characters that count of a released text."""
 Scalar = int | Fraction | str | bool | date | datetime
+
+
+class Nulls(StrEnum):
+    """What is known of NULL in a column, and whether it is a group where the column is one."""
+
+    GROUPED = "grouped"
+    """Rows may have NULL, which is a group."""
+    LEFT_OUT = "left out"
+    """The policy says that NULL is no group: rows that have it are in none."""
+    NEVER = "never"
+    """No row has NULL, by how the column is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +83,8 @@ class ColumnRef:
     """The number of the relation that gives it."""
     clamped: bool = False
     """Whether its values were cut to its domain; computed doubles can lie beside it."""
+    nulls: Nulls = field(default=Nulls.GROUPED, compare=False, repr=False)
+    """What follows for groups; the rows are the same, whatever it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,6 +225,8 @@ class Key:
     finding: Finding | None = None
     rest: bool = False
     """Whether the last value stands for all that are not among the others."""
+    left_out: str = field(default="", compare=False, repr=False)
+    """Which rows are in none of its groups, in words; empty where each is in one."""
 
     @property
     def values(self) -> tuple[Scalar | None, ...]:

@@ -128,6 +128,7 @@ def make_plan(
     if not all(_accepted(above, frontiers, public) for above in asked):
         raise _unfit(checked)
     notes = [note for frontier in frontiers for note in _of_rows(frontier.scan)]
+    notes += [key.left_out for one in frontiers for key in one.scan.keys if key.left_out]
     sets = sorted({frontier.sets for frontier, _ in checked.frontiers} - {1})
     notes += [_of_sets(count) for count in sets]
     releases = (planned.release for frontier in frontiers for planned in frontier.releases)

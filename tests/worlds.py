@@ -55,6 +55,9 @@ class NoPublicTables:
     def values(self, table: str, column: str) -> None:
         raise AssertionError(f"{table} is private")
 
+    def nulls(self, table: str, column: str) -> bool:
+        raise AssertionError(f"{table} is private")
+
     def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
         return bool(above.sql) and bool(released)
 

@@ -44,6 +44,15 @@ __all__ = ["KEYS", "FoundKeys", "KeysRelease", "most_of"]
 MOST_KEYS = 1000
 """How many values are shown unless the call says otherwise."""
 
+GROUPS = 1
+"""In how many of its values a unit counts unless somebody says more.
+
+As many times the units that a value needs, it would have at most: more is no gain, and much of
+a loss where units have few values. Rows are no measure of it.
+"""
+FEW = 1000
+"""Units that a value may need where the query did not choose in how many a unit counts."""
+
 OTHER = Parameter("other", "a group for all values that are not shown, as in other='elsewhere'")
 MOST = Parameter("max_keys", "how many values are found at most, as in max_keys=500")
 LEFT_OUT = Parameter(
@@ -158,10 +167,9 @@ def _plan(call: Call, facts: Facts) -> KeysRelease:
         raise _of_all_rows(call)
     if options.delta is None:
         raise _without_delta(call)
-    weight = Weight()
-    if facts.weighted:
-        asked = options.max_groups_contributed or facts.contribution.groups
-        weight = Weight(asked or facts.limit(call))
+    known = facts.contribution
+    limit = options.max_groups_contributed or known.groups or GROUPS
+    weight = Weight(limit if facts.weighted else 1)
     measure = Candidates(weight, argument, call.condition)
     distance = sensitivity(measure, facts.neighbours)
     least, noise = distance * LEAST_EPSILON, None
@@ -172,6 +180,8 @@ def _plan(call: Call, facts: Facts) -> KeysRelease:
         _too_little(call, least)
     epsilon = options.epsilon - (options.left_out or 0)
     mechanism = PartitionSelection.calibrated(distance, epsilon, options.delta)
+    if options.max_groups_contributed is None and weight.limit > 1:
+        _require_findable(call, mechanism.enough(LEVEL), weight.limit)
     type_ = replace(argument.type, listed=True)
     return KeysRelease(
         function=call.function,
@@ -182,6 +192,25 @@ def _plan(call: Call, facts: Facts) -> KeysRelease:
         most=most_of(call),
         other=options.other,
         noise=noise,
+    )
+
+
+def _require_findable(call: Call, enough: int, limit: int) -> None:
+    """Refuse to share an epsilon among so many groups that hardly a value would be found."""
+    if enough <= FEW:
+        return
+    raise NameRefused(
+        Diagnostic(
+            "DPQ205",
+            f"{call.function} would find no value of fewer than {enough:,} units",
+            call.span,
+            f"eps and delta are shared by {limit:,} values of each unit",
+            (
+                f"the policy lets a unit count in {limit:,} groups, and what each of them gets",
+                "of eps and delta is little.",
+            ),
+            (f"{call.text.removesuffix(')')}, max_groups_contributed=1)",),
+        )
     )
 
 

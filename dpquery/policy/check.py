@@ -53,6 +53,7 @@ class _Tally:
     """Rows of a column, by what would happen to them."""
 
     rows: int = 0
+    missing: int = 0
     nan: int = 0
     below: int = 0
     above: int = 0
@@ -184,6 +185,7 @@ def _count(tally: _Tally, column: Column, raw: pa.Array) -> None:
     type_ = _arrow(column.type)
     values = pc.cast(raw, type_, safe=False)
     tally.rows += len(values)
+    tally.missing += 0 if column.null_group else values.null_count
     if column.type.kind is Kind.DOUBLE:
         tally.nan += _true(pc.is_nan(values))
     if column.bounds is not None:
@@ -206,6 +208,7 @@ def _true(flags: pa.Array) -> int:
 
 def _report(visit: _Visit, name: str, tally: _Tally) -> None:
     said = (
+        (tally.missing, "NULL: no group has them (null_group = false)"),
         (tally.nan, "NaN: they count as NULL"),
         (tally.below, "below the bounds: they count as the low end"),
         (tally.above, "above the bounds: they count as the high end"),
@@ -213,8 +216,14 @@ def _report(visit: _Visit, name: str, tally: _Tally) -> None:
     )
     for count, what in said:
         if count:
-            share = f"{count} of {tally.rows} rows ({100 * count / tally.rows:.2g} %)"
+            share = f"{count} of {tally.rows} rows ({_percent(count, tally.rows)} %)"
             visit.add(Severity.WARNING, name, f"{share} are {what}")
+
+
+def _percent(count: int, rows: int) -> str:
+    """Write a share in two digits; only all of the rows are 100 %."""
+    share = 100 * count / rows
+    return f"{share:.2g}" if share < 99 else "100" if count == rows else "more than 99"
 
 
 def _check_unit(visit: _Visit, unit: str) -> None:

@@ -44,7 +44,7 @@ UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT})
 """Types whose values are equal exactly or not at all."""
 UNCONFIRMED = "?"
 """What a draft names as the unit column, until the owner says which it is."""
-_PRIVATE_KEYS = ("bounds", "keys", "grid", "max_length", "per_unit", "parts")
+_PRIVATE_KEYS = ("bounds", "keys", "grid", "max_length", "per_unit", "parts", "null_group")
 _PARTING_KINDS = frozenset({Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.DATE})
 _ALL_PARTS: int = False
 PARTS_MAX = 255
@@ -124,6 +124,7 @@ def _column(name: str, section: Section, public: bool) -> Column:
         longest,
         kept,
         section.read("parts", read_flag, False),
+        section.read("null_group", read_flag, True),
     )
     if column.per_unit and column.parts_rows:
         what = "stands beside per_unit, which it takes the place of"

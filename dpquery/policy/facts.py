@@ -30,6 +30,10 @@ class PublicFacts(Protocol):
         """Give the different values of a column, but for NULL; None of very many."""
         ...
 
+    def nulls(self, table: str, column: str) -> bool:
+        """Say whether a column has NULL in some row."""
+        ...
+
     def relation(self, table: str) -> str:
         """Give the engine's own name of a public table."""
         ...

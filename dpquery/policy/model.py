@@ -64,6 +64,8 @@ class Column:
     """
     parts_rows: bool = field(default=False, repr=False)
     """Whether its values part the rows of a unit, for queries that weigh by the table."""
+    null_group: bool = field(default=True, repr=False)
+    """Whether NULL is a group where the column is one; otherwise such rows are in none."""
 
     @property
     def parts(self) -> tuple[Value, ...]:

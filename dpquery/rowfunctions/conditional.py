@@ -19,10 +19,10 @@ from dpquery.rowfunctions.base import (
 )
 from dpquery.types import Interval, Type
 
-__all__ = ["FUNCTIONS", "NOTHING", "branches", "is_nothing", "never_null"]
+__all__ = ["FILLED", "FUNCTIONS", "NOTHING", "branches", "is_nothing", "never_null"]
 
 NOTHING = "NULL"
-_FILLED = frozenset({"COALESCE", "GREATEST", "LEAST"})
+FILLED = frozenset({"COALESCE", "GREATEST", "LEAST"})
 
 
 def is_nothing(expr: Expr) -> bool:
@@ -37,7 +37,7 @@ def never_null(expr: Expr) -> bool:
             return True
         case Apply(function="CASE", arguments=arguments):
             return len(arguments) % 2 == 1 and all(map(never_null, branches(arguments)))
-        case Apply(function=name, arguments=arguments) if name in _FILLED:
+        case Apply(function=name, arguments=arguments) if name in FILLED:
             return any(map(never_null, arguments))
     return False
 

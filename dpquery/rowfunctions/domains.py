@@ -1,13 +1,13 @@
 """Finite public domains: every value that an expression can have, where it is a group.
 
 A domain comes from the policy, from the query's own literals, or from the meaning of functions
-over such domains. NULL is in it where the expression makes NULL of a value; rows whose column
-is NULL are in no group.
+over such domains. NULL is in it where a row may have it, unless the policy says of a column
+that NULL is no group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from itertools import product
@@ -26,6 +26,7 @@ from dpquery.expr import (
     Logic,
     Negate,
     Not,
+    Nulls,
     Operator,
     Scalar,
     Widen,
@@ -33,12 +34,14 @@ from dpquery.expr import (
     columns_of,
 )
 from dpquery.rowfunctions import named
-from dpquery.rowfunctions.conditional import is_nothing, never_null
+from dpquery.rowfunctions.base import Value
+from dpquery.rowfunctions.conditional import is_nothing
 from dpquery.rowfunctions.evaluate import combined, constant, evaluate
+from dpquery.rowfunctions.nulls import nulls_of
 from dpquery.rowfunctions.ranges import Facts, implied
 from dpquery.types import EPOCH, Interval, Kind, Type
 
-__all__ = ["MAX_CELLS", "Values", "values_of"]
+__all__ = ["MAX_CELLS", "Values", "undeclared", "values_of"]
 
 MAX_CELLS = 1_000_000
 MAX_COMPUTED = 100_000
@@ -69,18 +72,23 @@ def _sorted(values: Iterable[Scalar | None]) -> Values:
 def _found(expr: Expr, facts: Facts) -> Values | None:
     match expr:
         case ColumnRef(keys=keys) if keys is not None:
-            return keys
+            return _or_null(expr, keys, facts)
         case Literal(value=value):
             return (value,)
         case Compare() | Logic() | Not() | In() | IsNull():
-            return (False, True)
+            return _or_null(expr, (False, True), facts)
         case Apply():
             return _applied(expr, facts)
     if expr.type.kind is Kind.BOOLEAN:
-        return (False, True)
+        return _or_null(expr, (False, True), facts)
     if isinstance(expr, ColumnRef) or _is_dense(expr):
         return _between(expr, facts)
     return _computed(expr, facts)
+
+
+def _or_null(expr: Expr, values: Values, facts: Facts) -> Values:
+    """Return values with NULL, where an expression has a group of it."""
+    return (*values, None) if nulls_of(expr, facts) is Nulls.GROUPED else values
 
 
 def _is_dense(expr: Expr) -> bool:
@@ -102,9 +110,9 @@ def _applied(call: Apply, facts: Facts) -> Values | None:
     if call.arguments:
         listed = function.listed(call, implied(call.arguments[function.listed_of], facts))
         if listed is not None:
-            return listed
+            return _or_null(call, listed, facts)
     if call.type.kind is Kind.BOOLEAN:
-        return (False, True)
+        return _or_null(call, (False, True), facts)
     listed_columns = all(column.keys is not None for column in columns_of(call).values())
     ranged = _between(call, facts) if function.dense and not listed_columns else None
     return ranged or _computed(call, facts)
@@ -125,7 +133,7 @@ def _union(call: Apply, chosen: tuple[Expr, ...], facts: Facts) -> Values | None
             found |= set() if len(arguments) % 2 else {None}
         case Apply(function="NULLIF", arguments=(_, other)):
             found = (found - {other.value} if isinstance(other, Literal) else found) | {None}
-        case _ if never_null(call):
+        case _ if nulls_of(call, facts) is not Nulls.GROUPED:
             found.discard(None)
     return _sorted(found)
 
@@ -140,9 +148,10 @@ def _between(expr: Expr, facts: Facts) -> Values | None:
     low, high = -int(-range_.low * steps // 1), int(range_.high * steps // 1)
     if high - low >= MAX_CELLS:
         return None
+    places = range(low, high + 1)
     if expr.type.kind is Kind.DECIMAL:
-        return tuple(Fraction(place, steps) for place in range(low, high + 1))
-    return tuple(_scalar(place, expr.type) for place in range(low, high + 1))
+        return _or_null(expr, tuple(Fraction(place, steps) for place in places), facts)
+    return _or_null(expr, tuple(_scalar(place, expr.type) for place in places), facts)
 
 
 def _computed(expr: Expr, facts: Facts) -> Values | None:
@@ -152,34 +161,68 @@ def _computed(expr: Expr, facts: Facts) -> Values | None:
     columns = columns_of(expr)
     if not columns or not _is_exact(expr):
         return None
-    domains = [values_of(column, facts) for column in columns.values()]
-    known = [domain for domain in domains if domain is not None]
-    if len(known) < len(domains) or prod(map(len, known)) > MAX_COMPUTED:
+    rows = _combinations(list(columns.values()), facts)
+    if rows is None:
         return _between(expr, facts) or _of_parts(expr, facts)
-    held = [
-        [constant(value, column.type) for value in domain]
-        for column, domain in zip(columns.values(), known, strict=True)
-    ]
     names = list(columns)
-    results = {evaluate(expr, dict(zip(names, row, strict=True))) for row in product(*held)}
-    return _sorted(_scalar(value, expr.type) for value in results)
+    return _results(
+        rows, lambda row: evaluate(expr, dict(zip(names, row, strict=True))), expr.type
+    )
 
 
 def _of_parts(expr: Expr, facts: Facts) -> Values | None:
     """Compute an expression for every combination of what its parts can be."""
     if not isinstance(expr, Apply | Arithmetic | Widen | Negate):
         return None
-    parts = children(expr)
-    domains = [values_of(part, facts) for part in parts]
-    known = [domain for domain in domains if domain is not None]
-    if len(known) < len(domains) or prod(map(len, known)) > MAX_COMPUTED:
+    rows = _combinations(children(expr), facts)
+    if rows is None:
         return None
-    held = [
-        [constant(value, part.type) for value in domain]
-        for part, domain in zip(parts, known, strict=True)
-    ]
-    results = {combined(expr, list(operands)) for operands in product(*held)}
-    return _sorted(_scalar(value, expr.type) for value in results)
+    return _results(rows, lambda row: combined(expr, list(row)), expr.type)
+
+
+_Combined = tuple[tuple[Value, ...], bool]
+"""Values of several expressions, and whether one is NULL that is no group by itself."""
+
+
+def _combinations(exprs: Sequence[Expr], facts: Facts) -> Iterator[_Combined] | None:
+    """Return every combination of what expressions can be; None where they are not public."""
+    held: list[list[tuple[Value, bool]]] = []
+    for expr in exprs:
+        values = values_of(expr, facts)
+        if values is None:
+            return None
+        held.append([(constant(value, expr.type), False) for value in values])
+        if nulls_of(expr, facts) is Nulls.LEFT_OUT:
+            held[-1].append((None, True))
+    if prod(map(len, held)) > MAX_COMPUTED:
+        return None
+    return (
+        (tuple(value for value, _ in row), any(quiet for _, quiet in row))
+        for row in product(*held)
+    )
+
+
+def _results(
+    rows: Iterable[_Combined], meaning: Callable[[tuple[Value, ...]], Value], type_: Type
+) -> Values:
+    """Return what is computed; NULL only where it is not of a NULL that is no group."""
+    results = ((meaning(row), quiet) for row, quiet in rows)
+    found = {value for value, quiet in results if value is not None or not quiet}
+    return _sorted(_scalar(value, type_) for value in found)
+
+
+def undeclared(expr: Expr, facts: Facts) -> frozenset[str]:
+    """Return the columns of which only declared values are in the domain of an expression."""
+    if expr in facts.values or expr.type.kind is Kind.BOOLEAN:
+        return frozenset()
+    match expr:
+        case ColumnRef(name=name, keys=keys, clamped=True) if keys is not None:
+            return frozenset({name})
+        case Apply():
+            parts = named(expr.function).chosen(expr) or expr.arguments
+        case _:
+            parts = children(expr)
+    return frozenset[str]().union(*(undeclared(part, facts) for part in parts))
 
 
 def _is_exact(expr: Expr) -> bool:

@@ -20,14 +20,17 @@ from dpquery.expr import (
     Comparison,
     Expr,
     In,
+    IsNull,
     Literal,
     Logic,
     Negate,
+    Not,
     Operator,
     Scalar,
     Widen,
+    children,
 )
-from dpquery.rowfunctions import implied_range
+from dpquery.rowfunctions import implied_range, named
 from dpquery.types import UNKNOWN, Interval, Kind, ordinal
 
 __all__ = ["NOTHING_KNOWN", "Facts", "arithmetic_range", "conjuncts", "facts_of", "implied"]
@@ -47,6 +50,8 @@ class Facts:
 
     ranges: Mapping[Expr, Interval] = field(default_factory=dict)
     values: Mapping[Expr, tuple[Scalar, ...]] = field(default_factory=dict)
+    present: frozenset[Expr] = frozenset()
+    """What has a value in every row that meets the conditions."""
 
 
 NOTHING_KNOWN = Facts()
@@ -65,8 +70,10 @@ def facts_of(*conditions: Expr | None) -> Facts:
     """Read what conditions say that all hold."""
     ranges: dict[Expr, Interval] = {}
     values: dict[Expr, tuple[Scalar, ...]] = {}
+    present: frozenset[Expr] = frozenset()
     for condition in conditions:
         for part in conjuncts(condition) if condition is not None else ():
+            present |= _present(part)
             match part:
                 case In(operand=operand, options=options):
                     _list(values, operand, [option.value for option in options])
@@ -76,7 +83,30 @@ def facts_of(*conditions: Expr | None) -> Facts:
                 case Compare(operator=operator, left=Literal() as left, right=right):
                     turned = _MIRRORED.get(operator, operator)
                     _compare(ranges, values, turned, right, left)
-    return Facts(ranges, values)
+    return Facts(ranges, values, present)
+
+
+def _present(condition: Expr) -> frozenset[Expr]:
+    """Return what has a value in every row for which a condition is true."""
+    match condition:
+        case Not(operand=IsNull(operand=operand)):
+            return _needed(operand)
+        case Logic(conjunction=True, parts=parts):
+            return frozenset[Expr]().union(*map(_present, parts))
+        case Logic(parts=parts):
+            first, *others = map(_present, parts)
+            return first.intersection(*others)
+    return _needed(condition)
+
+
+def _needed(expr: Expr) -> frozenset[Expr]:
+    """Return what has a value wherever an expression has one."""
+    match expr:
+        case IsNull() | Logic():
+            return frozenset({expr})
+        case Apply(function=name) if not named(name).strict:
+            return frozenset({expr})
+    return frozenset({expr}).union(*map(_needed, children(expr)))
 
 
 def _plain(expr: Expr) -> Expr:

@@ -8,17 +8,19 @@ from __future__ import annotations
 import shlex
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
 from dpquery.present import FORMATS
 from dpquery.privacy import Neighbours
 
-__all__ = ["UsageError", "asked", "connect_settings", "verb_parser"]
+__all__ = ["Part", "UsageError", "asked", "connect_settings", "verb_parser"]
 
 _MORE = """\
-Without -c or -f, the shell opens on a terminal; otherwise statements are read from standard
-input, parted by semicolons.
+-c and -f are asked in their order, until one fails. Without them, the shell opens on a
+terminal; otherwise statements are read from standard input, parted by semicolons.
 Standard output carries answers only; refusals, notes and the budget go to standard error.
 
 Other commands:
@@ -41,8 +43,19 @@ in dpquery, 130 interrupted.
 """
 
 
+TABLE = "table"
+
+
 class UsageError(Exception):
     """The command line, or a file that it names, needs mending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of what is to be asked: a statement, or the name of a file of them."""
+
+    text: str
+    from_file: bool
 
 
 def _query_parser() -> ArgumentParser:
@@ -60,9 +73,10 @@ def _query_parser() -> ArgumentParser:
         metavar="SOURCE",
         help="a policy (.toml), one's own Parquet file, or a glob in quotes",
     )
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("-c", dest="command", metavar="SQL", help="one statement")
-    what.add_argument("-f", dest="file", metavar="FILE", help="a file of statements")
+    text, file = (partial(Part, from_file=from_file) for from_file in (False, True))
+    script: dict[str, Any] = {"dest": "script", "action": "append"}
+    add("-c", **script, type=text, metavar="SQL", help="one statement; may be repeated")
+    add("-f", **script, type=file, metavar="FILE", help="a file of statements, in its turn")
     add("--analyst", metavar="A", help="who asks, where the policy lists analysts")
     add("--epsilon", metavar="E", help="a ceiling for this session")
     add("--delta", metavar="D", help="the same for delta")
@@ -74,9 +88,9 @@ def _query_parser() -> ArgumentParser:
     add("--neighbours", choices=[str(relation) for relation in Neighbours])
     kept = "without a policy: keep the ledger in a file, or at a postgresql:// URL"
     add("--ledger", metavar="FILE", help=kept)
-    add("--format", choices=list(FORMATS), default="table")
     add("--intervals", action="store_true", help="n_low and n_high beside each noisy n (95 %%)")
-    add("-o", dest="out", metavar="OUT", help="write answers to a file")
+    add("--format", choices=list(FORMATS), help="table, unless the name of OUT says another")
+    add("-o", dest="out", metavar="OUT", help="write answers to a file, such as answers.csv")
     add("--version", action="version", version=_version())
     return parser
 
@@ -98,7 +112,14 @@ def asked(argv: Sequence[str]) -> Namespace:
         )
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    options.format = options.format or _format_of(options.out)
     return options
+
+
+def _format_of(out: str | None) -> str:
+    """Return the format that the suffix of a file's name says."""
+    suffix = PurePath(out or "").suffix[1:].lower()
+    return suffix if suffix in FORMATS else TABLE
 
 
 def verb_parser(*words: str, argument: str | None = None) -> ArgumentParser:

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 from dpquery.answer import Answer
 from dpquery.errors import DPQueryError, ExitCode, InternalError, internal
 from dpquery.present import BINARY, FORMATS
-from dpquery.shell.arguments import UsageError, connect_settings
+from dpquery.shell.arguments import Part, UsageError, connect_settings
 from dpquery.shell.progress import Waiting, reading
 from dpquery.shell.split import Statement, statements
 from dpquery.source import visible, visible_lines
@@ -101,7 +101,7 @@ def ask(options: Namespace, connect: Connect) -> int:
         answers_to(options) as output,
         connect(options.source, **connect_settings(options)) as session,
     ):
-        return _ask_each(script, session, output)
+        return _ask_each(script, session, output, several=len(options.script or ()) > 1)
 
 
 def unexpected(error: Exception) -> InternalError:
@@ -126,9 +126,18 @@ def writing() -> Iterator[None]:
 
 def _script(options: Namespace) -> list[Statement]:
     """Read what to ask; a text without any statement is the session's to refuse."""
-    if options.command is not None:
-        return [Statement(_decoded(os.fsencode(options.command), "the text after -c"), 1)]
-    text = read_file(options.file) if options.file is not None else _read_stdin()
+    if options.script is None:
+        return _statements(_read_stdin())
+    return [statement for part in options.script for statement in _of_part(part)]
+
+
+def _of_part(part: Part) -> list[Statement]:
+    if part.from_file:
+        return _statements(read_file(part.text))
+    return [Statement(_decoded(os.fsencode(part.text), "the text after -c"), 1)]
+
+
+def _statements(text: str) -> list[Statement]:
     return statements(text) or [Statement(text, 1)]
 
 
@@ -222,7 +231,8 @@ class Output:
             self.stream.close()
 
 
-def _ask_each(script: list[Statement], session: Asked, output: Output) -> int:
+def _ask_each(script: list[Statement], session: Asked, output: Output, *, several: bool) -> int:
+    """Ask each statement; of several texts, what failed is named by its number."""
     noted: set[str] = set()
     waiting = Waiting(sys.stderr, sys.stdout)
     for at, statement in enumerate(script):
@@ -232,9 +242,8 @@ def _ask_each(script: list[Statement], session: Asked, output: Output) -> int:
         except (DPQueryError, KeyboardInterrupt) as fault:
             code = _report(fault)
             if len(script) > 1:
-                say(
-                    f"dpquery: stopped at line {statement.line}: {at} of {len(script)} answered"
-                )
+                place = f"statement {at + 1}" if several else f"line {statement.line}"
+                say(f"dpquery: stopped at {place}: {at} of {len(script)} answered")
             return code
         with writing():
             output.write(answer)

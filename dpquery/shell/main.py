@@ -61,7 +61,7 @@ def _run(argv: list[str], connect: Connect) -> int:
         case [word, *_] if word in FIRST_WORDS:
             return run_verb(argv)
     options = asked(argv)
-    if options.command is None and options.file is None and at_terminal():
+    if options.script is None and at_terminal():
         with connect(options.source, **connect_settings(options)) as session:
             converse(session, options.analyst, options.format, options.out)
         return ExitCode.ANSWER

@@ -31,6 +31,7 @@ from dpquery.sql.across import refuse_correlated
 from dpquery.sql.calls import Calls
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.derived import derive, union_all
+from dpquery.sql.empty import refuse_empty
 from dpquery.sql.groupings import shared
 from dpquery.sql.having import refuse_results_in_where
 from dpquery.sql.joins import bind_from, same_units
@@ -103,6 +104,8 @@ class Statement(Opener):
             query = query.this
         found = self._query(query, root=True)
         assert isinstance(found, Open)  # noqa: S101 - a root is open, or refused
+        if self.frontiers:
+            refuse_empty(query, self.spans)
         return self.above(found.source[1:-1], found)
 
     def above(self, sql: str, found: Open) -> Above:

@@ -15,6 +15,7 @@ from sqlglot import expressions as exp
 from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
 from dpquery.expr import Expr
 from dpquery.relations import Filter, Output, PerUnit, UnionAll
+from dpquery.rowfunctions.nulls import worst
 from dpquery.source import Span
 from dpquery.sql.across import refuse_across, refuse_group, refuse_without_unit
 from dpquery.sql.conditions import Conditions
@@ -344,4 +345,5 @@ def merged_ref(outputs: Sequence[Output], number: int) -> Expr:
         keys=keys,
         longest=max(ref.longest for ref in refs),
         clamped=all(ref.clamped for ref in refs),
+        nulls=worst(ref.nulls for ref in refs),
     )

@@ -8,7 +8,7 @@ predicate to add.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -16,7 +16,7 @@ from sqlglot import expressions as exp
 
 from dpquery import extent
 from dpquery.errors import QueryRefused
-from dpquery.expr import ColumnRef, Expr, columns_of
+from dpquery.expr import ColumnRef, Expr, Nulls, columns_of
 from dpquery.extent import equated_by
 from dpquery.policy.model import Table
 from dpquery.relations import (
@@ -29,6 +29,7 @@ from dpquery.relations import (
     tables_of,
 )
 from dpquery.rowfunctions import apply
+from dpquery.rowfunctions.ranges import facts_of
 from dpquery.source import Span
 from dpquery.sql.conditions import Conditions, chain
 from dpquery.sql.expressions import alike
@@ -182,12 +183,18 @@ class _From:
             item.span, self.relation, public.table.name, key.number, condition, keeps
         )
         names = frozenset(fold(name.name) for name in using)
-        if keeps or any(names & m.owners for m in self.members):
-            self.members.append(_hiding(key.member, using))
+        if keeps:
+            self.members.append(_hiding(_missing(key.member), using))
+            return
+        present = facts_of(condition).present
+        self.members = [_known(m, present) for m in self.members]
+        member = _known(key.member, present)
+        if any(names & m.owners for m in self.members):
+            self.members.append(_hiding(member, using))
             return
         # Both columns are equal, and of the public one the values are known: it may be a group.
         self.members = [replace(m, hidden=m.hidden | names) for m in self.members]
-        self.members.append(key.member)
+        self.members.append(member)
 
     def _private(self, item: _Item, found: Derived) -> None:
         """Join another private relation on the unit."""
@@ -296,7 +303,7 @@ class _From:
         rows: it becomes a column of its own, that of the side that has it.
         """
         if not keeps[1]:
-            left = replace(member, owners=frozenset()) if keeps[0] else member
+            left = _missing(member) if keeps[0] else member
             self.members.append(_hiding(left, using))
             return
         shared = frozenset(fold(name.name) for name in using)
@@ -307,10 +314,8 @@ class _From:
             for name in using
             if before.knows(name.name)
         }
-        self.members = [
-            replace(m, owners=frozenset(), hidden=m.hidden | shared) for m in self.members
-        ]
-        right = replace(member, owners=frozenset()) if keeps[0] else member
+        self.members = [replace(_missing(m), hidden=m.hidden | shared) for m in self.members]
+        right = _missing(member) if keeps[0] else member
         self.members += [_hiding(right, using), Member("", merged, owners)]
 
     def _merged(
@@ -384,6 +389,28 @@ def most_pairs(context: Context, *sides: Relation) -> int | None:
     """Return how many pairs of rows a unit has at most, where both sides can have several."""
     single = any(context.extent(side).single for side in sides)
     return None if single else extent.MOST_PAIRS
+
+
+def _missing(member: Member) -> Member:
+    """Return a relation whose rows may be missing: its columns are NULL then, and no owner."""
+    return _with_nulls(member, member.columns, Nulls.GROUPED, owners=frozenset())
+
+
+def _known(member: Member, present: Set[Expr]) -> Member:
+    """Return a relation whose rows are kept only where some values are there."""
+    names = [name for name, expr in member.columns.items() if expr in present]
+    return _with_nulls(member, names, Nulls.NEVER, owners=member.owners)
+
+
+def _with_nulls(
+    member: Member, names: Iterable[str], nulls: Nulls, owners: frozenset[str]
+) -> Member:
+    changed = {
+        name: replace(expr, nulls=nulls)
+        for name in names
+        if isinstance(expr := member.columns[name], ColumnRef)
+    }
+    return replace(member, columns={**member.columns, **changed}, owners=owners)
 
 
 def semi_join(

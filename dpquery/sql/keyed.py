@@ -11,7 +11,7 @@ from functools import cached_property
 
 from sqlglot import expressions as exp
 
-from dpquery.expr import ColumnRef, Compare, Comparison, Expr, Logic, Widen
+from dpquery.expr import ColumnRef, Compare, Comparison, Expr, Logic, Nulls, Widen
 from dpquery.source import Span
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.literals import unwrapped
@@ -68,6 +68,9 @@ class KeyJoin:
                 keys=keys,
                 longest=longest_value(keys) if type_.kind is Kind.TEXT else 0,
                 of=self.number,
+                nulls=Nulls.GROUPED
+                if facts.nulls(self.public.table.name, name)
+                else Nulls.NEVER,
             )
         return Member(self.public.alias, columns)
 

@@ -15,12 +15,13 @@ from sqlglot import expressions as exp
 
 from dpquery import functions
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused
-from dpquery.expr import children
+from dpquery.expr import Nulls, children, columns_of
 from dpquery.functions.keys import KEYS, most_of
 from dpquery.ir import Call, ColumnRef, Expr, Finding, Key, Literal
 from dpquery.policy.model import Column
-from dpquery.rowfunctions.domains import MAX_CELLS, Values, values_of
-from dpquery.rowfunctions.ranges import conjuncts, facts_of
+from dpquery.rowfunctions.domains import MAX_CELLS, Values, undeclared, values_of
+from dpquery.rowfunctions.nulls import nulls_of
+from dpquery.rowfunctions.ranges import Facts, conjuncts, facts_of
 from dpquery.source import Span
 from dpquery.sql.calls import Calls
 from dpquery.sql.conditions import Conditions
@@ -69,9 +70,7 @@ def bind_keys(select: exp.Select, rows: Conditions, find: Callable[[Call], int])
             if asked not in keys and finder:
                 keys[asked] = _found(node, column, rows, find)
             elif asked not in keys:
-                expr = rows.bind(node)
-                values = _public_values(expr, shown, rows, where)
-                keys[asked] = Key(shown, column, expr, values)
+                keys[asked] = _listed(rows.bind(node), shown, column, rows, where)
             own.add(keys[asked].column)
         sets.append(tuple(key for key in keys.values() if key.column in own))
     cells = [prod(key.size for key in own) for own in sets]
@@ -80,12 +79,26 @@ def bind_keys(select: exp.Select, rows: Conditions, find: Callable[[Call], int])
     return Groupings(tuple(keys.values()), tuple(sets))
 
 
-def _public_values(expr: Expr, shown: Span, rows: Conditions, where: str) -> Values:
-    values = None if isinstance(expr, Literal) else values_of(expr, facts_of(rows.where))
+def _listed(expr: Expr, shown: Span, column: str, rows: Conditions, where: str) -> Key:
+    """Make a key of an expression whose values are public."""
+    facts = facts_of(rows.where)
+    values = None if isinstance(expr, Literal) else values_of(expr, facts)
     if values is None:
         _private(expr, shown, rows, where)
     _check_shown(expr, values, shown, rows)
-    return values
+    return Key(shown, column, expr, values, left_out=_left_out(expr, facts, rows))
+
+
+def _left_out(expr: Expr, facts: Facts, rows: Conditions) -> str:
+    """Say which rows are in none of the groups: they would vanish in silence."""
+    others, nulls = undeclared(expr, facts), frozenset[str]()
+    if nulls_of(expr, facts) is Nulls.LEFT_OUT:
+        refs = columns_of(expr).values()
+        nulls = frozenset(ref.name for ref in refs if ref.nulls is Nulls.LEFT_OUT)
+    if not others and not nulls:
+        return ""
+    said = "NULL or " * bool(nulls) + "none of its keys" if others else "NULL"
+    return f"rows where {listed_names(others | nulls)} is {said} are left out"
 
 
 def _is_finder(node: exp.Expr) -> bool:

@@ -16,7 +16,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
 from dpquery.errors import Diagnostic, NameRefused, listed, nearest
-from dpquery.ir import ColumnRef, Expr, decimal
+from dpquery.expr import ColumnRef, Expr, Nulls, decimal
 from dpquery.policy.model import Column, Policy, Table
 from dpquery.source import Span
 from dpquery.types import Kind
@@ -210,14 +210,28 @@ def unknown_table(
     )
 
 
-def column_ref(column: Column, number: int, span: Span) -> ColumnRef:
-    """Give a column of a private table for use in expressions."""
+def column_ref(column: Column, number: int, span: Span, *, is_unit: bool = False) -> ColumnRef:
+    """Return a column of a private table for use in expressions.
+
+    Rows without a unit never count, so the column of the unit has a value in each row.
+    """
     type_ = decimal(column.type.scale) if column.type.kind is Kind.DECIMAL else column.type
     bounded = column.bounds is not None
     longest = column.max_length if type_.kind is Kind.TEXT else 0
     range_, keys = column.interval, column.keys
+    nulls = Nulls.GROUPED if column.null_group else Nulls.LEFT_OUT
     return ColumnRef(
-        span, column.name, type_, range_, bounded, column.grid, keys, longest, number, True
+        span,
+        column.name,
+        type_,
+        range_,
+        bounded,
+        column.grid,
+        keys,
+        longest,
+        number,
+        True,
+        Nulls.NEVER if is_unit else nulls,
     )
 
 

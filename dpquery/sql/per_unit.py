@@ -15,9 +15,10 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, PlanRefused, RuleRefused, SyntaxRefused
-from dpquery.expr import Code, ColumnRef, Expr, Logic, longest_of
+from dpquery.expr import Code, ColumnRef, Expr, Logic, Nulls, longest_of
 from dpquery.functions.codes import code_between
 from dpquery.relations import Aggregate, Output, Relation, UnitAggregate
+from dpquery.rowfunctions.nulls import nulls_of
 from dpquery.rowfunctions.ranges import implied
 from dpquery.source import Span
 from dpquery.sql.above.aggregates import aggregate_name
@@ -94,7 +95,17 @@ def aggregate_ref(one: UnitAggregate, number: int, span: Span) -> ColumnRef:
         longest,
         number,
         known is not None and known.clamped and one.function is not Aggregate.AVG,
+        _nulls(one),
     )
+
+
+def _nulls(one: UnitAggregate) -> Nulls:
+    """Return what is known of NULL: nothing is counted as 0, and all else of it is NULL."""
+    if one.function in {Aggregate.COUNT, Aggregate.COUNT_DISTINCT}:
+        return Nulls.NEVER
+    if one.argument is None or one.condition is not None:
+        return Nulls.GROUPED
+    return nulls_of(one.argument)
 
 
 def aggregate_of(

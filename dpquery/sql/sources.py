@@ -25,6 +25,7 @@ from dpquery.ir import Contribution, Literal
 from dpquery.policy.facts import PublicFacts
 from dpquery.policy.model import Policy, Table
 from dpquery.relations import Output, Project, Relation, TableScan
+from dpquery.rowfunctions.nulls import nulls_of
 from dpquery.rowfunctions.ranges import implied
 from dpquery.source import Span
 from dpquery.sql.above.froms import Open
@@ -168,7 +169,10 @@ class Context(ABC):
     def table(self, table: Table, span: Span) -> Derived:
         """Read a private table of the policy anew."""
         number = self.numbers()
-        columns = {c.name: column_ref(c, number, span) for c in table.columns.values()}
+        columns = {
+            c.name: column_ref(c, number, span, is_unit=c.name == table.unit)
+            for c in table.columns.values()
+        }
         owners = frozenset() if table.unit is None else frozenset({fold(table.unit)})
         kept = table.parts_per_unit or 1
         scan = TableScan(span, table.name, number, _part(table, columns), kept)
@@ -294,6 +298,7 @@ def derived_ref(output: Output, number: int) -> ColumnRef:
         longest_of(expr),
         number,
         known is not None and known.clamped,
+        nulls_of(expr),
     )
 
 

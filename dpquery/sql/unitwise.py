@@ -15,7 +15,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, RuleRefused, SyntaxRefused
-from dpquery.expr import ColumnRef, Expr, longest_of
+from dpquery.expr import ColumnRef, Expr, Nulls, longest_of
 from dpquery.relations import (
     Relation,
     Sorted,
@@ -107,6 +107,7 @@ class Windows:
             longest,
             self.number,
             isinstance(made.argument, ColumnRef) and made.argument.clamped,
+            Nulls.NEVER if made.argument is None else Nulls.GROUPED,
         )
 
     def _made(

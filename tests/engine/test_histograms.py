@@ -20,8 +20,8 @@ from tests.worlds import planned, policy_of, private_table, world, write
 W = 2**24  # the scale under which scores of a median stay in 64 bits
 COLUMNS = [
     Column("x", INTEGER, Bounds(-3, 12)),
-    Column("g", TEXT, keys=("a", "b", "empty")),
-    Column("b", BOOLEAN),
+    Column("g", TEXT, keys=("a", "b", "empty"), null_group=False),
+    Column("b", BOOLEAN, null_group=False),
 ]
 # unit, x, g, b; codes count from -3: unit 1 has three rows, unit 2 two
 ROWS = [

@@ -26,16 +26,16 @@ TRUTHS = [True, False, None, True, False, None, True, False]
 DAYS = [17897, 18261, 18262, 18300, 99999, -99999, None, 18627]
 KEYS = {
     # key: its values, and how many rows each has
-    "i // 10": ((0, 1, 2, 3), [3, 2, 1, 1]),
-    "i > 9": ((False, True), [3, 4]),
-    "UPPER(k)": (("A", "AB", "B"), [2, 2, 2]),
+    "i // 10": ((0, 1, 2, 3, None), [3, 2, 1, 1, 1]),
+    "i > 9": ((False, True, None), [3, 4, 1]),
+    "UPPER(k)": (("A", "AB", "B", None), [2, 2, 2, 1]),
     "CASE WHEN i < 10 THEN 'low' WHEN b THEN 'high' END": (("high", "low", None), [2, 3, 3]),
     "IF(b, 1, NULL)": ((1, None), [3, 5]),
     "IF(b, 0.5, 1.25)": ((0.5, 1.25), [3, 5]),
     "COALESCE(k, 'none')": (("a", "ab", "b", "none"), [2, 1, 1, 1]),
     "NULLIF(b, FALSE)": ((True, None), [3, 5]),
-    "YEAR(day)": ((2019, 2020), [3, 4]),
-    "DATE_TRUNC('year', day)": ((date(2019, 1, 1), date(2020, 1, 1)), [3, 4]),
+    "YEAR(day)": ((2019, 2020, None), [3, 4, 1]),
+    "DATE_TRUNC('year', day)": ((date(2019, 1, 1), date(2020, 1, 1), None), [3, 4, 1]),
     "IF(b, day, NULL) IS NULL": ((False, True), [3, 5]),
     "IF(b, DATE '2020-01-01', NULL)": ((date(2020, 1, 1), None), [3, 5]),
 }
@@ -67,10 +67,10 @@ def test_an_answer_shows_keys_in_their_types(path: Path):
     shown = {
         "IF(b, 1, NULL)": [1, None],
         "IF(b, 0.5, 1.25)": [Decimal("0.50"), Decimal("1.25")],
-        "UPPER(k)": ["A", "AB", "B"],
-        "YEAR(day)": [2019, 2020],
-        "DATE_TRUNC('year', day)": [date(2019, 1, 1), date(2020, 1, 1)],
-        "i > 9": [False, True],
+        "UPPER(k)": ["A", "AB", "B", None],
+        "YEAR(day)": [2019, 2020, None],
+        "DATE_TRUNC('year', day)": [date(2019, 1, 1), date(2020, 1, 1), None],
+        "i > 9": [False, True, None],
     }
     with Session(policy_of(private_table([path], COLUMNS, unit=None)), "default", None) as s:
         for key, wanted in shown.items():

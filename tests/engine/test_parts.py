@@ -103,7 +103,7 @@ def test_rows_of_a_unit_in_all_parts_weigh_no_more_than_the_unit(tmp_path: Path,
     columns = [
         Column("p", TEXT, keys=("b", "a"), parts_rows=True),
         Column("v", INTEGER, Bounds(0, 9)),
-        Column("w", INTEGER, Bounds(0, 29)),
+        Column("w", INTEGER, Bounds(0, 29), null_group=False),
     ]
     policy = policy_of(private_table([file], columns, max_rows_contributed=limit))
     engines = (DuckDBEngine(policy, FaultLog(None)), PythonEngine(policy, FaultLog(None)))

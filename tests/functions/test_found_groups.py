@@ -109,7 +109,8 @@ def test_groups_are_found_beside_public_ones_and_in_pairs(tmp_path: Path):
             "HAVING DP_COUNT(*, eps=1000) > 0"
         ).rows
     pairs = [(False, "a"), (False, "b"), (True, "a"), (True, "b")]
-    assert sorted(beside) == [(*pair, 2) for pair in pairs]
+    assert {row for row in beside if row[2]} == {(*pair, 2) for pair in pairs}
+    assert {row[:2] for row in beside if not row[2]} == {(None, "a"), (None, "b")}
     assert both == [("a", 0, 2), ("a", 4, 2), ("b", 2, 2), ("b", 6, 2)]
 
 
@@ -134,16 +135,42 @@ def test_what_is_left_out_is_told_for_its_own_price(tmp_path: Path):
     assert answer.loss.epsilon == 1000
 
 
-def planned_keys(relation: dpquery.privacy.Neighbours, call: str) -> KeysRelease:
+def planned_keys(
+    relation: dpquery.privacy.Neighbours, call: str, groups: int | None = 3
+) -> KeysRelease:
     from dpquery.policy.model import Column
     from dpquery.types import TEXT
     from tests.worlds import private_table
 
-    private = private_table([Path("none.parquet")], [Column("x", TEXT)], max_rows_contributed=3)
+    private = private_table(
+        [Path("none.parquet")],
+        [Column("x", TEXT)],
+        max_rows_contributed=3,
+        max_groups_contributed=groups,
+    )
     plan = planned(policy_of(private, relation), f"SELECT {call} FROM t")
     release = plan.frontiers[0].releases[0].release
     assert isinstance(release, KeysRelease)
     return release
+
+
+@pytest.mark.parametrize("groups", [None, 3, 300])
+def test_a_unit_counts_in_one_group_unless_somebody_says_more(groups: int | None):
+    """Whatever rows it may have; and nobody pays for a limit that finds nothing unknowingly."""
+    plain = "DP_KEYS(x, eps=0.6, delta=6e-7)"
+    relation = dpquery.privacy.Neighbours.ADD_REMOVE
+    if groups == 300:
+        with pytest.raises(dpquery.NameRefused, match="no value of fewer than") as caught:
+            planned_keys(relation, plain, groups)
+        (remedy,) = caught.value.diagnostic.remedy
+        assert planned_keys(relation, remedy, groups).distance == 1
+    else:
+        assert planned_keys(relation, plain, groups).distance == (groups or 1)
+    said = plain.replace("x,", "x, max_groups_contributed=300,")
+    assert planned_keys(relation, said, groups).distance == 300
+    assert planned_keys(relation, said, groups).note.startswith(
+        "values of fewer than 7,713 units"
+    )
 
 
 @pytest.mark.parametrize(("relation", "places"), [("add-remove", 3), ("substitute", 6)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpquery.expr import Expr
-from dpquery.policy.model import Bounds, Column
+from dpquery.policy.model import Bounds, Column, Table
 from dpquery.rowfunctions.domains import values_of
 from dpquery.rowfunctions.ranges import facts_of, implied
 from dpquery.source import Source
@@ -33,17 +34,22 @@ COLUMNS = (
     Column("p", INTEGER, keys=(4, 2)),
 )  # fmt: skip
 TABLE = private_table([Path("t.parquet")], COLUMNS, unit=None)
+FILLED = private_table(
+    [Path("t.parquet")], [replace(one, null_group=False) for one in COLUMNS], unit=None
+)
+"""The same, where the policy says of each column that NULL is no group."""
 
 
-def bound(text: str) -> Expr:
+def bound(text: str, table: Table = TABLE) -> Expr:
     parsed = parse(Source(f"SELECT DP_COUNT({text}, eps=1) FROM t"))
-    return Conditions(scope_of(TABLE), parsed.spans).bind(
+    return Conditions(scope_of(table), parsed.spans).bind(
         parsed.query.expressions[0].expressions[0]
     )
 
 
-def values(text: str, where: str | None = None) -> object:
-    return values_of(bound(text), facts_of(bound(where) if where else None))
+def values(text: str, where: str | None = None, table: Table = TABLE) -> object:
+    facts = facts_of(bound(where, table) if where else None)
+    return values_of(bound(text, table), facts)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +75,7 @@ def values(text: str, where: str | None = None) -> object:
         ("CASE k WHEN 'a' THEN 1 WHEN 'b' THEN 2 ELSE p END", (1, 2, 4)),
         ("CASE WHEN b THEN 0.5 ELSE 1 END", (Fraction(1, 2), 1)),
         ("YEAR(day)", (2019, 2020)),
-        ("MONTH(far)", tuple(range(1, 13))),
+        ("MONTH(far)", (*range(1, 13), None)),  # beyond year 9999 there is no month
         ("DATE_TRUNC('month', day)", (date(2019, 12, 1), date(2020, 1, 1), date(2020, 2, 1))),
         ("DATE_TRUNC('day', at)", (datetime(2020, 1, 1), datetime(2020, 1, 2))),  # noqa: DTZ001
         ("at::DATE", (date(2020, 1, 1), date(2020, 1, 2))),
@@ -89,8 +95,72 @@ def values(text: str, where: str | None = None) -> object:
         ("LOWER(s)", None),
     ],
 )
-def test_a_group_has_these_values(text: str, listed: object):
-    assert values(text) == listed
+def test_a_group_has_these_values(text: str, listed: tuple[object, ...] | None):
+    """NULL is one more wherever a column can be NULL, unless a function has a value for it."""
+    assert values(text, table=FILLED) == listed
+    never = text.startswith(("COALESCE", "GREATEST", "IF", "CASE WHEN b")) or None in (
+        listed or ()
+    )
+    if text.startswith("CASE k"):  # what is not listed there is
+        assert values(text) == (1, 2, 4, None)
+    else:
+        assert values(text) == (listed if listed is None or never else (*listed, None))
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("k", "k IS NOT NULL"),
+        ("k", "k <> 'a'"),
+        ("k", "k LIKE 'a%' AND b"),
+        ("k", "NOT k = 'a'"),
+        ("k", "k IN ('a', 'b', 'ab') OR k > 'x'"),
+        ("b", "b"),
+        ("b", "NOT b"),
+        ("i // 5", "i > -9"),
+        ("i // 5", "i + n > 3"),
+        ("i // 5", "(i // 5) IS NOT NULL"),
+        ("UPPER(k)", "LENGTH(k) BETWEEN 1 AND 2"),
+        ("YEAR(day)", "day < '2030-01-01' OR (day > '2031-01-01' AND b)"),
+    ],
+)
+def test_a_condition_that_null_does_not_meet_takes_its_group_away(text: str, where: str):
+    found = values(text, where)
+    assert isinstance(found, tuple)
+    assert None not in found
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("k", "k = 'a' OR b"),
+        ("k", "k IS NULL"),
+        ("k", "NOT (k IS NOT NULL AND b)"),
+        ("k", "COALESCE(k, 'z') = 'z'"),
+        ("k", "CASE WHEN k = 'a' THEN b ELSE TRUE END"),
+        ("k", "(k = 'a') IS NULL"),
+        ("b", "(b IS TRUE) = FALSE"),
+        ("i // p", "p > 1 OR i > 3"),
+        ("i // (i + 1)", "i > -9"),
+        ("i % n", "i > -9 AND n > -9"),
+    ],
+)
+def test_a_condition_that_null_can_meet_leaves_its_group(text: str, where: str):
+    found = values(text, where)
+    assert isinstance(found, tuple)
+    assert found[-1] is None
+    assert None in found
+
+
+def test_a_value_in_place_of_null_is_a_group_of_its_own():
+    """Also where the policy says that NULL is none."""
+    assert values("COALESCE(p, 7) * 2", table=FILLED) == (4, 8, 14)
+    assert values("GREATEST(p, 3) + 1", table=FILLED) == (4, 5)
+    assert values("LEAST(p, 9)", table=FILLED) == (2, 4, 9)
+    assert values("p + 1", table=FILLED) == (3, 5)
+    divided = values("4 // (p - 2)", table=FILLED)
+    assert isinstance(divided, tuple)
+    assert divided[-1] is None  # p - 2 can be 0
 
 
 def test_a_condition_names_or_bounds_the_values():

@@ -155,6 +155,36 @@ def test_a_file_of_statements_is_read_as_utf8_with_or_without_a_mark(run, tmp_pa
     assert session.asked == ["SELECT 'ü;'", "one"]
 
 
+def test_texts_and_files_are_asked_in_their_order(run, tmp_path: Path, session):
+    file = tmp_path / "q.sql"
+    file.write_text("two; SELECT 3")
+    assert run("p.toml", "-c", "one", "-f", str(file), "-c", "one")[0] == 0
+    assert session.asked == ["one", "two", "SELECT 3", "one"]
+
+
+def test_several_texts_stop_at_the_first_failure(run, session):
+    code, out, err = run("p.toml", "-c", "one", "-c", "dear", "-c", "two")
+    assert (code, out, session.asked) == (3, b" n\n 1\n", ["one", "dear"])
+    assert err.endswith("dpquery: stopped at statement 2: 1 of 3 answered\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "start"),
+    [
+        ("a.csv", [], b"n\r\n"),
+        ("a.JSON", [], b"["),
+        ("a.arrow", [], b"ARROW1"),
+        ("a.parquet", [], b"PAR1"),
+        ("a.txt", [], b" n\n"),
+        ("csv", [], b" n\n"),
+        ("a.csv", ["--format", "json"], b"["),
+    ],
+)
+def test_the_name_of_a_file_says_its_format(run, tmp_path: Path, name: str, options, start):
+    assert run("p.toml", "-c", "one", "-o", str(tmp_path / name), *options)[0] == 0
+    assert (tmp_path / name).read_bytes().startswith(start)
+
+
 def test_text_that_is_not_utf8_is_a_usage_error(run, stdin, session):
     stdin(b"SELECT \xff")
     assert run("p.toml")[0] == 2

@@ -123,7 +123,7 @@ budget       2 left; 1.9 after it"""
         ),
         (
             PER_GROUP.format("contribution_bounds_per_group=(0, 9)"),
-            "  weights    none: a unit may be in all 6 groups in full",
+            "  weights    none: a unit may be in all 7 groups in full",
         ),
         (
             "SELECT region, DP_COUNT(DISTINCT person_id, eps=1, max_rows_contributed=2) AS n "

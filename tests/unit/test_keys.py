@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
@@ -63,10 +64,10 @@ refused[DPQ402]: the groups of this expression are not public
     (
         "SELECT salary, dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY salary, dept",
         """\
-refused[DPQ405]: this would make 1,000,005 groups
+refused[DPQ405]: this would make 1,000,010 groups
   |
 1 | SELECT salary, dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY salary, dept
-  |                                                               ^^^^^^ 200,001 x 5 values
+  |                                                               ^^^^^^ 200,002 x 5 values
 
    why: every declared group is shown, and at most 1,000,000 can be.
    try: WHERE salary IN (1, 2)""",
@@ -135,8 +136,13 @@ def keys(sql: str, *columns: Column) -> list[tuple[object, ...]]:
 
 
 def counted(group: str, type_: Type, **stated: object) -> list[tuple[object, ...]]:
-    column = Column("x", type_, **stated)  # type: ignore[arg-type]
-    return keys(f"SELECT DP_COUNT(*, eps=1) FROM t GROUP BY {group}", column)
+    """The same without NULL, as the policy may have it, and with."""
+    column = Column("x", type_, null_group=False, **stated)  # type: ignore[arg-type]
+    asked = f"SELECT DP_COUNT(*, eps=1) FROM t GROUP BY {group}"
+    (without,) = found = keys(asked, column)
+    if len(without) < MAX_CELLS:
+        assert keys(asked, replace(column, null_group=True)) == [(*without, None)]
+    return found
 
 
 def test_keys_of_the_policy_are_sorted():

@@ -279,6 +279,12 @@ MISTAKES = [
     (f"{STAFF}hired > '20200131'", "'20200131'"),
     (f"{STAFF}hired > 'last year'", "'last year'"),
     (f"{STAFF}hired.year > DATE '2020-01-31'", "hired.year"),
+    # what would be paid for and could not contain anything
+    ("SELECT DP_COUNT(*, eps=0.1) FROM staff LIMIT 0", CARET),
+    (f"{STAFF}age > 30 AND 1 > 2", CARET),
+    ("SELECT dept, DP_COUNT(*, eps=0.1) FROM staff GROUP BY dept HAVING 'a' = 'b'", CARET),
+    ("SELECT DP_COUNT(*, eps=0.1) FILTER (WHERE FALSE) FROM staff", CARET),
+    ("SELECT -(100 * DP_COUNT(*, eps=0.1) // 0.0) AS n FROM staff", CARET),
 ]
 
 

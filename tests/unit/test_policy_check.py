@@ -127,6 +127,28 @@ def test_values_beyond_each_end_are_counted(
     assert any("are NaN" in t for t in texts) == ("double" in declared)
 
 
+def test_rows_without_a_value_are_counted_where_null_is_no_group(
+    found: Callable[..., Found],
+) -> None:
+    table = pa.table({"id": [1, 2, 3, 4], "x": [None, 1, None, 2], "y": [None, 1, 2, 3]})
+    columns = "x = { type = 'integer', null_group = false }\ny = { type = 'integer' }"
+    text = "2 of 4 rows (50 %) are NULL: no group has them (null_group = false)"
+    assert found(private(columns), t=table) == [("warning", "x", text)]
+
+
+@pytest.mark.parametrize(
+    ("above", "rows", "share"),
+    [(1, 1000, "0.1"), (199, 200, "more than 99"), (97, 100, "97"), (200, 200, "100")],
+)
+def test_only_all_of_the_rows_are_a_hundred_percent(
+    found: Callable[..., Found], above: int, rows: int, share: str
+) -> None:
+    values = [9] * above + [1] * (rows - above)
+    table = pa.table({"id": range(rows), "x": values})
+    ((_, _, text),) = found(private("x = { type = 'integer', bounds = [0, 5] }"), t=table)
+    assert text.startswith(f"{above} of {rows} rows ({share} %) are above")
+
+
 def test_rows_of_undeclared_keys_are_counted_and_texts_are_cut_first(
     found: Callable[..., Found],
 ) -> None:

@@ -90,6 +90,7 @@ OF_COLUMN: dict[str, dict[str, Any]] = {
     "keys": {"name": "dept", "keys": ("eng", "hr")},
     "grid": {"name": "bonus", "grid": Fraction(1, 10)},
     "max_length": {"name": "dept", "max_length": 3},
+    "null_group": {"name": "dept", "null_group": True},
 }
 OF_TABLE: dict[str, Any] = {
     "unit": "age",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
 
-from dpquery.engine.duckdb.connection import quoted
+from dpquery.engine.duckdb.connection import quoted, text
 from dpquery.engine.duckdb.render import Rows, kept_key
 from dpquery.engine.duckdb.values import (
     SHORT_DIGITS,
@@ -33,7 +33,15 @@ from dpquery.policy.model import Column, Table
 from dpquery.relations import only_table, tables_of
 from dpquery.types import DECIMAL_DIGITS, EPOCH, INTEGER, Interval, Kind, Type
 
-__all__ = ["code_sql", "key_sql", "short_text", "value_sql", "wanted_columns"]
+__all__ = [
+    "code_sql",
+    "enumerated",
+    "key_sql",
+    "no_key",
+    "short_text",
+    "value_sql",
+    "wanted_columns",
+]
 
 EPOCH_DAY = "CAST('1970-01-01' AS DATE)"
 
@@ -180,42 +188,58 @@ def value_sql(rows: Values, expr: Expr) -> str:
             return value
 
 
-def kept_values(rows: Values, key: Key) -> Sequence[Scalar] | None:
+def kept_values(rows: Values, key: Key) -> Sequence[Scalar | None] | None:
     """Give the values of the enumeration that is kept of a text column, if a key is one."""
     if not isinstance(rows, Rows) or not rows.origin.held:
         return None
     column = uncut(rows.table, key)
-    return column.keys if column is not None and listed(column, key) else None
+    return enumerated(column) if column is not None and listed(column, key) else None
+
+
+def enumerated(column: Column) -> Sequence[Scalar | None]:
+    """Return what is told apart of a column that is kept for grouping; all else is NULL."""
+    return (*(column.keys or ()), *([None] if column.null_group else []))
+
+
+def no_key(keys: Sequence[Scalar | None]) -> str:
+    """Return a text that is longer than every key."""
+    return "?" * (_longest(keys) + 1)
+
+
+def _longest(keys: Sequence[Scalar | None]) -> int:
+    return max((len(str(key).encode()) for key in keys if key is not None), default=0)
 
 
 def short_text(column: Column, keys: Sequence[Scalar | None]) -> str:
-    """Write a text as it is where it could be one of the keys, else NULL.
+    """Write a text as it is where it could be one of the keys, else one that is none.
 
     What is longer than every key is none of them, and does not travel any further; counting
-    bytes is far cheaper than cutting texts.
+    bytes is far cheaper than cutting texts. Where NULL is no key, it stands for the rest.
     """
-    longest = max((len(str(key).encode()) for key in keys), default=0)
     name = quoted(column.name)
+    longest = _longest(keys)
+    if None in keys:
+        return f"CASE WHEN strlen({name}) > {longest} THEN {text(no_key(keys))} ELSE {name} END"
     return f"CASE WHEN strlen({name}) <= {longest} THEN {name} END"
 
 
 def uncut(table: Table, key: Key) -> Column | None:
     """Give the text column of a key, where no value of the key is as long as the cut.
 
-    None where NULL is a group, or all that is not listed: what is too long is neither.
+    None where all that is not listed is a group.
     """
     if key.expr.type.kind is not Kind.TEXT or not isinstance(key.expr, ColumnRef):
         return None
-    if key.rest or None in key.values or not key.values:
+    if key.rest or not key.values:
         return None
     column = table.columns[key.expr.name]
-    longest = max((len(str(value)) for value in key.values), default=0)
+    longest = max((len(str(value)) for value in key.values if value is not None), default=0)
     return column if longest < column.max_length else None
 
 
 def listed(column: Column, key: Key) -> bool:
     """Whether all values of a key are among those that the policy lists."""
-    return column.keys is not None and set(key.values) <= set(column.keys)
+    return column.keys is not None and set(key.values) <= set(enumerated(column))
 
 
 def wanted_columns(scan: Scan, table: Table) -> frozenset[str]:

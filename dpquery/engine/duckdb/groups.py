@@ -19,7 +19,7 @@ class NumberedKey:
 
     index: int
     key: Key
-    kept: Sequence[Scalar] | None
+    kept: Sequence[Scalar | None] | None
     """The values of the enumeration that the column is of, where it is one."""
 
     @property
@@ -27,7 +27,8 @@ class NumberedKey:
         """Write where a value stands: from 0 on in a run of integers, or as it is listed."""
         run = self._run
         if run is not None:
-            return f"({self._text} - {run[0]})"
+            number = f"({self._text} - {run[0]})"
+            return f"coalesce({number}, {len(run)})" if self._missing else number
         listed = f"l{self.index}.i"
         rest = str(len(self.key.values) - 1)
         if self._alone:
@@ -42,17 +43,21 @@ class NumberedKey:
             return None
         if self.kept is not None and len(run) == len(self.kept):
             return f"g{self.index} IS NOT NULL"
-        return f"{self._text} BETWEEN {run[0]} AND {run[-1]}"
+        inside = f"{self._text} BETWEEN {run[0]} AND {run[-1]}"
+        return f"({inside} OR g{self.index} IS NULL)" if self._missing else inside
 
     @property
     def join(self) -> str | None:
         """Write the join that numbers values which are listed one by one."""
         if self._run is not None or self._alone:
             return None
-        values = [*map(str, self._integers or map(self._written, self._listed))]
+        known = self._integers
+        values = [*map(self._written, self._listed)]
+        if known is not None:
+            values = [*map(str, known), *["NULL"] * self._missing]
         listed = ", ".join(f"({i}, {value})" for i, value in enumerate(values))
         listed = listed or "the groups found"  # in EXPLAIN alone: a scan without any is not run
-        same = "IS NOT DISTINCT FROM" if None in self._listed else "="
+        same = "IS NOT DISTINCT FROM" if self._missing else "="
         name, kind = f"l{self.index}", "LEFT JOIN" if self.key.rest else "JOIN"
         return f"{kind} (VALUES {listed}) AS {name}(i, v) ON {self._text} {same} {name}.v"
 
@@ -67,6 +72,11 @@ class NumberedKey:
         return self.key.values[:-1] if self.key.rest else self.key.values
 
     @property
+    def _missing(self) -> bool:
+        """Whether NULL is a group, which comes last, and is no value of an enumeration."""
+        return self.kept is None and None in self._listed
+
+    @property
     def _text(self) -> str:
         """Write a value as it is compared: of an enumeration, as its number there."""
         name = f"g{self.index}"
@@ -74,13 +84,12 @@ class NumberedKey:
 
     @property
     def _integers(self) -> list[int] | None:
-        """Give the values as integers, where they are compared as such and none is missing."""
-        values = self._listed
+        """Give the values as integers, where they are compared as such: but for NULL."""
         if self.kept is not None:
-            return [self.kept.index(value) for value in values]
-        if self.key.expr.type.kind not in {Kind.INTEGER, Kind.DATE} or None in values:
+            return [self.kept.index(value) for value in self._listed]
+        if self.key.expr.type.kind not in {Kind.INTEGER, Kind.DATE}:
             return None
-        return [_place(value) for value in values]
+        return [_place(value) for value in self._listed if value is not None]
 
     @property
     def _run(self) -> range | None:

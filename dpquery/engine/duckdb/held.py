@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import duckdb
 
-from dpquery.engine.duckdb.codes import short_text
-from dpquery.engine.duckdb.connection import execute, text
+from dpquery.engine.duckdb.codes import enumerated, no_key, short_text
+from dpquery.engine.duckdb.connection import execute, quoted, text
 from dpquery.engine.duckdb.render import (
     Origin,
     Place,
@@ -126,11 +126,16 @@ class Held:
         if token.startswith("c:"):
             return f"{clamped(column)} AS {held_name(column.name)}"
         self._types += 1
-        values = ", ".join(text(str(key)) for key in column.keys or ())
-        self._connection.execute(f"CREATE TYPE keys{self._types} AS ENUM ({values})")
-        entry.types.append(f"keys{self._types}")
-        written = short_text(column, column.keys or ())
-        return f"TRY_CAST({written} AS keys{self._types}) AS {kept_key(column.name)}"
+        told, none = enumerated(column), text(no_key(column.keys or ()))
+        values = ", ".join(none if value is None else text(str(value)) for value in told)
+        type_ = f"keys{self._types}"
+        self._connection.execute(f"CREATE TYPE {type_} AS ENUM ({values})")
+        entry.types.append(type_)
+        value = f"TRY_CAST({short_text(column, column.keys or ())} AS {type_})"
+        if None in told:
+            missing = f"{quoted(column.name)} IS NULL"
+            value = f"CASE WHEN {missing} THEN CAST({none} AS {type_}) ELSE {value} END"
+        return f"{value} AS {kept_key(column.name)}"
 
     def _drop(self, entry: _Entry) -> None:
         if entry.name:

@@ -43,6 +43,7 @@ class PublicEngine:
         self._columns: dict[str, tuple[str, ...]] = {}
         self._types: dict[str, dict[str, Type]] = {}
         self._values: dict[tuple[str, str], tuple[Scalar, ...] | None] = {}
+        self._nulls: dict[tuple[str, str], bool] = {}
         self._accepted: dict[Hashable, bool] = {}
         self._digests: dict[str, str] = {}
         public = [table for table in policy.tables.values() if table.public]
@@ -84,6 +85,16 @@ class PublicEngine:
             return None
         exact = type_.kind is Kind.DECIMAL
         return tuple(Fraction(value) if exact else value for (value,) in rows)
+
+    def nulls(self, table: str, column: str) -> bool:
+        """Say whether a column has NULL in some row; NaN is NULL."""
+        if (table, column) not in self._nulls:
+            value = _plain(quoted(column), self._types[table][column])
+            found = self._connection.execute(
+                f"SELECT 1 FROM {self._relations[table]} WHERE {value} IS NULL LIMIT 1"
+            ).fetchall()
+            self._nulls[table, column] = bool(found)
+        return self._nulls[table, column]
 
     def rows(self, table: str) -> pa.Table:
         """Give the columns of a public table that a policy's types can name, as rows are."""
