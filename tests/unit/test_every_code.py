@@ -211,7 +211,7 @@ DOINGS: dict[str, tuple[Doing, str]] = {
     "DPQ609": (over_other_units, "staff was by person_id, and is by age now"),
     "DPQ611": (without_a_driver, "not installed: psycopg"),
     "DPQ612": (
-        with_change('remote = { type = "boolean" }', 'remote = { type = "date" }'),
+        with_change('remote = { type = "boolean", null_group = false }', 'remote = { type = "date" }'),
         "the files of the table staff do not hold what the policy says",
     ),
     "DPQ613": (over_files_of_a_table_format, "names files of a Delta Lake table"),

@@ -107,7 +107,7 @@ OF_POLICY: dict[str, Any] = {
 ELSEWHERE = {
     Column: {"name", "per_unit", "parts_rows"},  # it is asked for by this, or is in its scan
     Table: {"name", "source", "columns", "public", "unique"},
-    Policy: {"name", "budget", "analysts", "published", "tables", "ledger"},
+    Policy: {"name", "budget", "analysts", "published", "tables", "ledger", "limits"},
 }
 """Says nothing of a law, says it in another field, or decides in `holder_of` whose it is."""
 
@@ -158,7 +158,7 @@ def test_a_policy_that_is_another_makes_another_question(field: str):
 
 
 def test_what_parts_the_units_makes_another_question_where_it_leaves_rows_out():
-    policy, _ = facts()
+    policy = with_table(facts()[0], max_rows_contributed=1)
     columns = policy.tables["staff"].columns
     parting = replace(columns["remote"], per_unit=True)
     for single in (True, False):
