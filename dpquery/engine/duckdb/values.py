@@ -4,9 +4,9 @@ Every literal is printed anew and every number stands in a storage that holds it
 default of DuckDB decides anything; the Python engine is written against the same meaning, and
 both give the same integers.
 
-A double has one form: NaN is NULL, and a zero has no sign. Every text that `Values.value` gives
-has it, columns and literals do too. So values that compare equal are the same bytes, and
-nothing that keeps one of two equal rows can decide what a function makes of them.
+A double has one form: NaN is NULL, and a zero has no sign. Every text from `Values.value` has
+it, and so do columns and literals. So values that compare equal are the same bytes, and it does
+not matter which of two equal rows is kept.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def _may_make_zero(expr: Apply) -> bool:
 
 
 def settled(number: str) -> str:
-    """Write a double whose zero has no sign: it is the other zero that a sum with it changes.
+    """Write a double whose zero has no sign: -0.0 + 0.0 is 0.0, and nothing else changes.
 
     >>> settled("x")
     "(x + CAST('0.0' AS DOUBLE))"
