@@ -13,7 +13,7 @@ WORDING = [
 refused[DPQ407]: how many different values of one person_id count is not stated
   |
 1 | SELECT DP_COUNT(DISTINCT day, eps=1, max_rows_contributed='auto') FROM visits
-  |                                                           ^^^^^^ is not found for such a call
+  |                                                           ^^^^^^ is not found here
 
    why: the noise is scaled to what one person_id can add at most, and what it has
         beyond that is not counted.
