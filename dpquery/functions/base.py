@@ -242,7 +242,7 @@ def not_stated(call: Call, unit: str | None, *, findable: bool = True) -> PlanRe
             "DPQ407",
             f"{what} is not stated",
             span or call.span,
-            "cannot be found here" if span else f"one {unit} may have any number",
+            "is not found here" if span else f"one {unit} may have any number",
             (
                 f"the noise is scaled to what one {unit} can add at most, and what it has",
                 "beyond that is not counted.",

@@ -169,13 +169,14 @@ def _decoded(data: bytes, name: str) -> str:
 @contextmanager
 def answers_to(options: Namespace) -> Iterator[Output]:
     """Open where answers go, without touching what stands there already."""
+    intervals = getattr(options, "intervals", False)
     if options.out is None:
         if options.format in BINARY and sys.stdout.isatty():
             raise UsageError(f"{options.format} is not for terminals: name a file with -o")
-        yield Output(options.format, sys.stdout.buffer, intervals=options.intervals)
+        yield Output(options.format, sys.stdout.buffer, intervals=intervals)
         return
     output = open_output(options.out, options.format)
-    output.intervals = options.intervals
+    output.intervals = intervals
     try:
         yield output
     finally:

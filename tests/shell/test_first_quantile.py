@@ -18,7 +18,8 @@ from dpquery.shell.main import main
 from tests.shell.test_repl_tmux import Tmux
 
 QUERY = "SELECT DP_QUANTILE(salary, 0.1, eps=1) FROM people"
-BARE = ["people.parquet", "--unit", "user_id", "--bounds", "salary=0:300000", "--epsilon", "2"]
+BARE = ["people.parquet", "--unit", "user_id", "--rows", "1"]
+BARE += ["--bounds", "salary=0:300000", "--epsilon", "2"]
 POLICY = """
 [budget]
 epsilon = 2
@@ -83,6 +84,7 @@ def test_from_the_shell(source, place):
 @pytest.mark.parametrize("bare", [False, True], ids=["policy", "file"])
 def test_from_python(bare):
     arguments = {"unit": "user_id", "bounds": {"salary": (0, 300_000)}, "epsilon": 2}
+    arguments["max_rows_contributed"] = 1
     source, given = ("people.parquet", arguments) if bare else ("policy.toml", {})
     with dpquery.connect(source, **given) as session:
         assert near(session.sql(QUERY).scalar())
@@ -92,6 +94,7 @@ def test_from_python(bare):
 def test_from_a_policy_drafted_from_the_file(capsys):
     assert main(["policy", "init", "people.parquet"]) == 0
     drafted = capsys.readouterr().out.replace('"?"', '"user_id"')
+    drafted = drafted.replace("# rows_per_unit", "rows_per_unit")
     drafted = re.sub(r"(salary = .*)\}( .*)", r"\1, bounds = [0, 300000] }", drafted)
     Path("drafted.toml").write_text(drafted, "utf-8")
     assert main(["drafted.toml", "-c", QUERY]) == 0

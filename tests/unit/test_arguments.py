@@ -8,16 +8,16 @@ from tests.corpus.cases import refusal
 
 WORDING = [
     (
-        "SELECT DP_COUNT(DISTINCT minutes, eps=0.5, max_rows_contributed='auto') FROM visits",
+        "SELECT DP_COUNT(DISTINCT day, eps=1, max_rows_contributed='auto') FROM visits",
         """\
-refused[DPQ407]: how many values of one person_id count is not stated
+refused[DPQ407]: how many different values of one person_id count is not stated
   |
-1 | SELECT DP_COUNT(DISTINCT minutes, eps=0.5, max_rows_contributed='auto') FROM visits
-  |                                                                 ^^^^^^ cannot be found here
+1 | SELECT DP_COUNT(DISTINCT day, eps=1, max_rows_contributed='auto') FROM visits
+  |                                                           ^^^^^^ is not found here
 
    why: the noise is scaled to what one person_id can add at most, and what it has
         beyond that is not counted.
-   try: SELECT DP_COUNT(DISTINCT minutes, eps=0.5, max_rows_contributed=3) FROM visits""",
+   try: SELECT DP_COUNT(DISTINCT day, eps=1, max_rows_contributed=3) FROM visits""",
     ),
     (
         "SELECT dept, DP_COUNT(*, eps=0.5) FROM staff",

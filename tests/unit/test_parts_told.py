@@ -199,11 +199,11 @@ def test_charges_and_columns_say_which_parts_are_meant(place: Path, session: Ses
 
 def test_answers_say_that_rows_of_other_parts_do_not_count(place: Path, session: Session):
     said = "of each unit only rows of its first region count (per_unit)"
-    assert said in session.sql("SELECT DP_COUNT(*, eps=0.25) FROM t WHERE v > 1").notes
+    assert said in session.sql("SELECT DP_COUNT(*, eps=0.25) FROM t WHERE v > 1").notes[0]
     edit(place / "policy.toml", "per_unit = true", "per_unit = 2")
     with dpquery.connect(place / "policy.toml") as two:
         notes = two.sql("SELECT DP_COUNT(*, eps=0.25) FROM t WHERE v > 1").notes
-        assert said.replace("region", "2 values of region") in notes
+        assert said.replace("region", "2 values of region") in notes[0]
     edit(place / "policy.toml", "per_unit = 2", "parts = true")
     with dpquery.connect(place / "policy.toml") as shared:
         notes = shared.sql("SELECT DP_COUNT(*, eps=0.25) FROM t WHERE v > 2").notes
@@ -285,7 +285,7 @@ def test_one_column_of_a_table_parts_its_units(place: Path, key: str):
     (place / "policy.toml").write_text(another, "utf-8")
     with pytest.raises(PolicyInvalid) as caught:
         load_policy(place / "policy.toml")
-    assert (caught.value.key, caught.value.line) == (f"tables.t.columns.flag.{key}", 10)
+    assert (caught.value.key, caught.value.line) == (f"tables.t.columns.flag.{key}", 11)
     (place / "policy.toml").write_text(another.replace(", per_unit = true", "", 1), "utf-8")
     assert load_policy(place / "policy.toml").tables["t"].parting is not None
 
