@@ -308,8 +308,9 @@ For the data owner: state it as before. If the change is meant, name another led
 the older ledger shows as spent stays lost.
 
 DPQ610 a grant that is not made
-A grant raises one analyst's epsilon and delta, up to the total of the policy.
-> dpquery ledger grant policy.toml --analyst alice --epsilon 100
+A grant raises one analyst's epsilon and delta, by an amount (--add) or to one (--to), up to
+the total of the policy. What was granted is not taken back.
+> dpquery ledger grant policy.toml --analyst alice --add 100
 Grant less. A total is raised in the policy, where the units' promise stands.
 
 DPQ611 a ledger on a server without its driver
@@ -317,6 +318,13 @@ The policy under [ledger] url, or ledger= of connect, names a PostgreSQL server,
 that talks to it is not installed. Nothing was read and nothing is charged.
 > url = "postgresql://db.example.org/privacy"
 Run `pip install 'dpquery[postgres]'`.
+
+DPQ614 a ledger that is gone
+A ledger was here, as its high-water mark or a file beside it says, and a new one would give
+back everything that it has spent. So none is begun, and nothing is answered.
+> rm policy.ledger
+For the data owner: bring back the newest backup. If there is none and the whole budget may be
+spent once more, remove the mark that the message names.
 
 DPQ701 the scan did not finish
 The database stopped while reading. Its message is kept back because it may quote rows. The
