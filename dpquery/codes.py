@@ -336,8 +336,9 @@ For the data owner: state it as before. If the change is meant, name another led
 the older ledger shows as spent stays lost.
 
 DPQ610 a grant that is not made
-A grant raises one analyst's epsilon and delta, up to the total of the policy.
-> dpquery ledger grant policy.toml --analyst alice --epsilon 100
+A grant raises one analyst's epsilon and delta, by an amount (--add) or to one (--to), up to
+the total of the policy. What was granted is not taken back.
+> dpquery ledger grant policy.toml --analyst alice --add 100
 Grant less. A total is raised in the policy, where the units' promise stands.
 
 DPQ611 a ledger on a server without its driver
@@ -358,6 +359,13 @@ The path names files that Delta Lake, Iceberg, Hudi or DuckLake keep. They can h
 were deleted since: which rows count stands in a log beside them.
 > path = "lake/people/*.parquet" beside lake/people/_delta_log
 Write the current version of the table to a Parquet file, and name that one.
+
+DPQ614 a ledger that is gone
+A ledger was here, as its high-water mark or a file beside it says, and a new one would give
+back everything that it has spent. So none is begun, and nothing is answered.
+> rm policy.ledger
+For the data owner: bring back the newest backup. If there is none and the whole budget may be
+spent once more, remove the mark that the message names.
 
 DPQ701 the scan did not finish
 The database stopped while reading: files may have changed, and time, memory or disk may have

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
+import tempfile
+
 from hypothesis import HealthCheck, settings
+
+# Marks of ledgers are kept where a user's programs keep their state: not the real one's here.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="dpquery-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 settings.register_profile(
     "dev", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]

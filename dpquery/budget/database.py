@@ -44,8 +44,11 @@ class Database(Connection, Protocol):
     def exists(self) -> bool:
         """Whether there is something to open, which is not made by looking."""
 
-    def open(self, *, marked: bool) -> None:
+    def open(self, *, marked: Path | None) -> None:
         """Connect, and make the ledger if it has never been; within `locked`.
+
+        Args:
+            marked: the high-water mark, where there is one.
 
         Raises:
             PolicyInvalid: it holds something else, commits are not durable, or what a
@@ -63,6 +66,17 @@ class Database(Connection, Protocol):
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Read what is there when the first statement is run, whatever is written meanwhile."""
+
+    def settle(self) -> None:
+        """Have a copy of the ledger's one file hold what was committed; within `locked`."""
+
+    def copy_to(self, file: Path) -> None:
+        """Write a copy as of now to a new file.
+
+        Raises:
+            PolicyInvalid: other programs do that.
+            OSError: it cannot be written, or is there already.
+        """
 
     def require_same(self) -> None:
         """Refuse to go on in another ledger than the one that was opened."""

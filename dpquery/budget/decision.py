@@ -29,12 +29,19 @@ def binding(
     counting: Counting = EITHER,
     touched: Touched | None = EVERYBODY,
 ) -> Standing:
-    """Give the limit with the least epsilon left; of equals, the one nearest to the analyst."""
+    """Give the limit with the least epsilon left; of equals, the one that is passed furthest.
+
+    A policy that was made stricter can be below what is spent. Of limits that are alike in that
+    too, it is the one nearest to the analyst.
+    """
     return _least(_standings(limits, totals, counting, touched))
 
 
 def _least(standings: list[Standing]) -> Standing:
-    return min(standings, key=lambda standing: standing.left.epsilon)
+    return min(
+        standings,
+        key=lambda one: (one.left.epsilon, min(one.limit.epsilon - one.spent.epsilon, 0)),
+    )
 
 
 def _standings(
@@ -99,7 +106,9 @@ def require_within(
         fits = less if all(one.admits(asked) for one in weighed) else None
         raise request.above_epsilon(_least(passed), fits)
     if drawn := asked.loss.delta:
-        deltas = min(standings, key=lambda standing: standing.left_of_delta)
+        deltas = min(
+            standings, key=lambda one: (one.left_of_delta, one.ceiling.drawn - one.spent.delta)
+        )
         if drawn > deltas.left_of_delta:
             raise request.above_delta(deltas, drawn)
 

@@ -6,6 +6,7 @@ message of SQLite or of the operating system. A fault never turns into a receipt
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,12 +19,14 @@ __all__ = [
     "damaged",
     "faults",
     "foreign",
+    "forgetting",
     "missing",
     "occupied",
     "outdated",
     "refused",
     "replaced",
     "rolled_back",
+    "uncopied",
     "undriven",
     "unknown_format",
     "unreachable",
@@ -45,9 +48,9 @@ _DISK = {
 """SQLite's codes for what happens to a sound file; any other means that it is not sound."""
 
 
-def refused(file: Path | str | None, title: str, why: str, remedy: str) -> PolicyInvalid:
+def refused(file: Path | str | None, title: str, why: str, *remedy: str) -> PolicyInvalid:
     """Refuse a ledger that cannot be trusted."""
-    return PolicyInvalid(Diagnostic("DPQ605", title, why=(why,), remedy=(remedy,)), _name(file))
+    return PolicyInvalid(Diagnostic("DPQ605", title, why=(why,), remedy=remedy), _name(file))
 
 
 def damaged(file: Path | str | None) -> PolicyInvalid:
@@ -70,24 +73,38 @@ def foreign(file: Path | str | None) -> PolicyInvalid:
     )
 
 
-def missing(file: Path | str | None) -> PolicyInvalid:
+def missing(file: Path | str | None, witness: Path | None = None) -> PolicyInvalid:
     """Refuse to begin again where a ledger has been."""
-    return refused(
-        file,
-        "the ledger is missing",
-        "a ledger was here, and a new one would give back everything it has spent.",
-        "bring it back; to begin again, remove its high-water mark and any `-wal` file too",
+    again = () if witness is None else (f"{_removal(witness)}    begins with the whole budget",)
+    diagnostic = Diagnostic(
+        "DPQ614",
+        "the ledger was here and is gone",
+        why=("a new one would give back everything that it has spent.",),
+        remedy=("bring it back, from the newest backup", *again),
     )
+    return PolicyInvalid(diagnostic, _name(file))
 
 
-def rolled_back(file: Path | str | None, witness: str) -> PolicyInvalid:
+def rolled_back(
+    file: Path | str | None, witness: str, mark: Path | None = None
+) -> PolicyInvalid:
     """Refuse an earlier copy of a ledger."""
     return refused(
         file,
         f"the ledger is older than {witness}",
         "charges that were made are missing from it, so what is spent is not known.",
         "bring back a copy that holds every charge",
+        *(() if mark is None else (forgetting(mark),)),
     )
+
+
+def forgetting(mark: Path) -> str:
+    """Say how an owner goes on who has decided to do without what is missing."""
+    return f"{_removal(mark)}    goes on with this one: what is missing can be spent again"
+
+
+def _removal(file: Path) -> str:
+    return f"rm {shlex.quote(str(file))}"
 
 
 def replaced(file: Path | str | None) -> PolicyInvalid:
@@ -176,6 +193,16 @@ def unreachable(server: str, cause: str) -> PolicyInvalid:
         remedy=("look at the server, and at what its role may do in the ledger's schema",),
     )
     return PolicyInvalid(diagnostic, server)
+
+
+def uncopied(server: str, schema: str) -> PolicyInvalid:
+    """Refuse to copy what a server's own programs copy."""
+    return refused(
+        server,
+        "a ledger on a server is backed up by the server's programs",
+        "they copy it as of one moment, while sessions charge.",
+        f"pg_dump --schema={shlex.quote(schema)}",
+    )
 
 
 def undriven(server: str) -> PolicyInvalid:

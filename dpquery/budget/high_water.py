@@ -4,12 +4,16 @@ A ledger cannot tell that it was replaced by its own older copy; a second file i
 place can. The mark is written after each commit and before the receipt, so that it never
 stands above the ledger, and every acknowledged charge is below it. It holds no charge, only a
 sequence and a hash.
+
+A mark that a policy names is as durable as the charge. One at the usual place outlives any
+process and may lag when the machine fails; a user who has no such place has no mark.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +36,8 @@ class HighWater:
     """The file that holds a mark."""
 
     path: Path
+    usual: bool = False
+    """Whether nobody named this place."""
 
     def read(self) -> Mark | None:
         """Give the mark; None when there is no file yet.
@@ -43,8 +49,14 @@ class HighWater:
             text = self.path.read_text("utf-8")
         except FileNotFoundError:
             return None
+        except OSError:
+            if self.usual:
+                return None
+            raise
         except ValueError:
             raise self._unreadable() from None
+        if self.usual and not text:  # the machine failed before it was on disk
+            return None
         return self._parsed(text)
 
     def _parsed(self, text: str) -> Mark:
@@ -57,15 +69,25 @@ class HighWater:
         raise self._unreadable()
 
     def write(self, mark: Mark) -> None:
-        """Replace the mark, durably and in one step: a reader sees the old or the new one."""
+        """Replace the mark in one step: a reader sees the old or the new one."""
+        if not self.usual:
+            self._replace(mark, durably=True)
+            return
+        with suppress(OSError):  # there is no place for it
+            self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
+            self._replace(mark, durably=False)
+
+    def _replace(self, mark: Mark, *, durably: bool) -> None:
         content = {"ledger": mark.ledger, "sequence": mark.sequence, "hash": mark.hash}
         draft = self.path.with_name(f"{self.path.name}.new")
         with open(draft, "w", encoding="utf-8", opener=_private) as file:
             file.write(json.dumps(content) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+            if durably:
+                file.flush()
+                os.fsync(file.fileno())
         draft.replace(self.path)
-        sync_directory(self.path.parent)
+        if durably:
+            sync_directory(self.path.parent)
 
     def _unreadable(self) -> Exception:
         return refused(

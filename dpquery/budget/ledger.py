@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from fractions import Fraction
 from functools import reduce
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
@@ -39,6 +40,7 @@ from dpquery.budget.database import Database
 from dpquery.budget.decision import binding, crowded, frozen, require_within, suspended
 from dpquery.budget.earlier import AlreadyRefined, EarlierRelease, Refinable
 from dpquery.budget.faults import another_promise, damaged, faults
+from dpquery.budget.high_water import HighWater
 from dpquery.budget.orders import (
     Freeze,
     Grant,
@@ -50,6 +52,7 @@ from dpquery.budget.orders import (
     Thaw,
     decode,
     encode,
+    grant_up_to,
     require_grant,
 )
 from dpquery.budget.parts import EVERYBODY, Counting, Touched
@@ -64,6 +67,8 @@ from dpquery.privacy import Loss
 from dpquery.types import Interval
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dpquery.policy.model import LedgerSettings
 
 __all__ = ["Ledger", "ledger_exists", "open_ledger"]
@@ -101,19 +106,24 @@ def open_ledger(settings: LedgerSettings, promise: Promise | None = None) -> Led
             there is no driver.
     """
     database = _database(settings)
-    high_water = settings.high_water and settings.high_water.absolute()
     with faults(database.path):
-        return Ledger(Store(database, high_water), promise)
+        return Ledger(Store(database, _mark(settings)), promise)
 
 
 def ledger_exists(settings: LedgerSettings) -> bool:
-    """Say whether there is a ledger, and make none.
+    """Say whether there is a ledger, or has been, and make none.
 
     Raises:
         PolicyInvalid: DPQ606 its server cannot be asked, DPQ611 or not talked to.
     """
+    mark = _mark(settings)
     with closing(_database(settings)) as database:
-        return database.exists
+        return database.exists or bool(mark and mark.read())
+
+
+def _mark(settings: LedgerSettings) -> HighWater | None:
+    place = settings.high_water
+    return HighWater(place.absolute(), settings.usual_mark) if place else None
 
 
 def _database(settings: LedgerSettings) -> Database:
@@ -332,14 +342,30 @@ class Ledger:
         return new
 
     def grant(self, analyst: str, loss: Loss, limits: Limits) -> Loss:
-        """Raise what an analyst may spend, and give their limit as it is then.
+        """Raise by so much what an analyst may spend, and give their limit as it is then.
 
         Raises:
             PolicyInvalid: DPQ610, it would not count, or be more than the policy's total.
         """
-        store, order = self._store, Grant(analyst, loss)
+        return self._grant(lambda _: Grant(analyst, loss), limits)
+
+    def grant_up_to(
+        self, analyst: str, epsilon: Fraction, delta: Fraction | None, limits: Limits
+    ) -> Loss:
+        """Raise to so much what an analyst may spend; a delta that is not stated stays.
+
+        Raises:
+            PolicyInvalid: DPQ610, it would not count, or be more than the policy's total.
+        """
+        return self._grant(
+            lambda orders: grant_up_to(analyst, epsilon, delta, orders, limits), limits
+        )
+
+    def _grant(self, made: Callable[[Orders], Grant], limits: Limits) -> Loss:
+        store = self._store
         with faults(store.path), store.writing() as head:
             orders = self._orders()
+            order = made(orders)
             own = require_grant(order, orders, limits)
             self._append(order, (head.sequence, head.hash))
         return own
@@ -503,6 +529,16 @@ class Ledger:
         )
         if not all(rest):
             raise damaged(store.path)
+
+    def backup(self, file: Path) -> None:
+        """Write a copy that holds every charge of before; sessions charge meanwhile.
+
+        Raises:
+            PolicyInvalid: DPQ605 a server's programs do that, DPQ606 it cannot be written, or
+                is there already.
+        """
+        with faults(file):
+            self._store.copy_to(file)
 
     def close(self) -> None:
         """Close the file; idempotent."""

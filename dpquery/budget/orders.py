@@ -43,6 +43,7 @@ __all__ = [
     "decode",
     "digest",
     "encode",
+    "grant_up_to",
     "require_grant",
 ]
 
@@ -210,6 +211,26 @@ def require_grant(grant: Grant, orders: Orders, limits: Limits) -> Loss:
             "grant less, or raise the total under [budget] in the policy",
         )
     return most
+
+
+def grant_up_to(
+    analyst: str, epsilon: Fraction, delta: Fraction | None, orders: Orders, limits: Limits
+) -> Grant:
+    """Return the grant by which an analyst may spend so much in all.
+
+    Raises:
+        PolicyInvalid: DPQ610, they may spend as much already.
+    """
+    own = NO_LOSS if limits.analyst is None else limits.analyst.limit
+    now = own + orders.granted.get(analyst, NO_LOSS)
+    wanted = Loss(epsilon, now.delta if delta is None else delta)
+    if wanted == now or not now.within(wanted):
+        raise _no_grant(
+            f"{analyst[:80]!r} may spend {now} already",
+            "what was granted is not taken back: answers may have been asked because of it.",
+            "grant more than that, or freeze the budget",
+        )
+    return Grant(analyst, Loss(epsilon - now.epsilon, wanted.delta - now.delta))
 
 
 def _no_grant(title: str, why: str, remedy: str) -> PolicyInvalid:

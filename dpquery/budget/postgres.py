@@ -23,6 +23,7 @@ from dpquery.budget.faults import (
     missing,
     occupied,
     replaced,
+    uncopied,
     undriven,
     unreachable,
     unsafe,
@@ -117,11 +118,11 @@ class Postgres:
         self._id: str | None = None
         self._driver = _driver(self.path)
 
-    def open(self, *, marked: bool) -> None:
+    def open(self, *, marked: Path | None) -> None:
         """Connect; make the ledger where there has been none."""
         if not self.exists:
             if marked:
-                raise missing(self.path)
+                raise missing(self.path, marked)
             self._make()
         self._id = self._value("SELECT value FROM meta WHERE key = 'id'")
         if self._id is None:
@@ -160,6 +161,13 @@ class Postgres:
         """Read what is there when the first statement is run, whatever is written meanwhile."""
         with self._alone("SELECT 1", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"):
             yield
+
+    def settle(self) -> None:
+        """A server is copied by its own programs."""
+
+    def copy_to(self, file: Path) -> None:
+        """Refuse: a server is copied by its own programs."""
+        raise uncopied(self.path, self._server.schema)
 
     def require_same(self) -> None:
         """Each transaction begins with this."""

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,9 @@ class SQLite:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self._connection: sqlite3.Connection | None = None
+        self._opened: list[tuple[int, int]] = []
 
-    def open(self, *, marked: bool) -> None:
+    def open(self, *, marked: Path | None) -> None:
         """Connect to the file; make it where there has been none."""
         self._file = self._require_file(marked)
         self._connection = _connect(self.path)
@@ -90,9 +91,35 @@ class SQLite:
         finally:
             self._sql.execute("ROLLBACK")
 
+    def settle(self) -> None:
+        """Move what was committed from the log to the file, of which a backup may be a copy.
+
+        Charges are on disk in the log already: what somebody still reads, and what there is no
+        room for, is moved with the next one.
+        """
+        with suppress(sqlite3.OperationalError):
+            self._sql.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def copy_to(self, file: Path) -> None:
+        """Write a copy as of now, durably, under a name that nothing has; others go on."""
+        draft = _empty(file)
+        with closing(sqlite3.connect(draft)) as copy:
+            copy.execute("PRAGMA synchronous = FULL")
+            self._sql.backup(copy)  # one step, so of one moment
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file, once it is closed
+        try:
+            os.link(draft, file)  # unlike a rename, this replaces nothing
+        finally:
+            draft.unlink()
+        sync_directory(file.parent)
+
     def require_same(self) -> None:
-        """Refuse to write to a file that no longer has the ledger's name."""
-        if self.path is not None and _require_private(self.path) != self._file:
+        """Refuse to write to files that no longer have the ledger's names."""
+        if self.path is None:
+            return
+        found = [_require_private(Path(f"{self.path}{end}")) for end in ("", "-wal", "-shm")]
+        self._opened = self._opened or found
+        if found != self._opened or found[0] != self._file:
             raise replaced(self.path)
 
     def require_short(self) -> None:
@@ -118,13 +145,14 @@ class SQLite:
             for statement in _made(table):  # a script would end the transaction
                 self._sql.execute(statement)
 
-    def _require_file(self, marked: bool) -> tuple[int, int] | None:
+    def _require_file(self, marked: Path | None) -> tuple[int, int] | None:
         if self.path is None:
             return None
         if not os.path.lexists(self.path):
             # To begin again where a ledger has been would give back all that it spent.
-            if marked or os.path.lexists(f"{self.path}-wal"):
-                raise missing(self.path)
+            log = Path(f"{self.path}-wal")
+            if marked or os.path.lexists(log):
+                raise missing(self.path, marked or log)
             _create(self.path)
         for companion in ("-wal", "-shm"):
             if os.path.lexists(f"{self.path}{companion}"):
@@ -156,15 +184,21 @@ def _connect(path: Path | None) -> sqlite3.Connection:
 
 def _create(path: Path) -> None:
     """Make a ledger under another name and rename it: the name never stands for half of one."""
+    draft = _empty(path)
+    with closing(_connect(draft)) as connection:
+        _fill(connection)
+    draft.rename(path)
+    sync_directory(path.parent)
+
+
+def _empty(path: Path) -> Path:
+    """Make a private file beside a path, for what will have its name."""
     draft = path.with_name(f"{path.name}.new")
     for leftover in (draft, Path(f"{draft}-journal")):
         leftover.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     os.close(os.open(draft, flags, 0o600))
-    with closing(_connect(draft)) as connection:
-        _fill(connection)
-    draft.rename(path)
-    sync_directory(path.parent)
+    return draft
 
 
 def _fill(connection: sqlite3.Connection) -> None:

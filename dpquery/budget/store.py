@@ -23,7 +23,14 @@ from dpquery.budget.chain import Chain
 from dpquery.budget.charge import Account
 from dpquery.budget.database import Database
 from dpquery.budget.earlier import Earlier
-from dpquery.budget.faults import damaged, outdated, refused, rolled_back, unknown_format
+from dpquery.budget.faults import (
+    damaged,
+    forgetting,
+    outdated,
+    refused,
+    rolled_back,
+    unknown_format,
+)
 from dpquery.budget.high_water import HighWater, Mark
 from dpquery.budget.kept import KeptBounds
 from dpquery.budget.record import Record, Totals
@@ -65,14 +72,14 @@ class Store:
     What SQLite and the file system raise passes through its methods: the ledger names it.
     """
 
-    def __init__(self, database: Database, high_water: Path | None) -> None:
+    def __init__(self, database: Database, mark: HighWater | None) -> None:
         self._database = database
-        self._mark = HighWater(high_water) if high_water else None
+        self._mark = mark
         self._process = os.getpid()
         self._open = True
         with database.locked():
             try:
-                database.open(marked=bool(self._mark and self._mark.read()))
+                database.open(marked=mark.path if mark and mark.read() else None)
                 self._require_sound()
             except BaseException:
                 self.close()
@@ -133,6 +140,8 @@ class Store:
                 self._require_not_rolled_back()
                 self._newest = self._seen = self._next_head()
                 yield self._seen
+            if self._newest != self._seen:
+                database.settle()
             self._seen = self._newest
             self._raise_mark()
 
@@ -140,6 +149,10 @@ class Store:
         """Add a row; only within `writing`."""
         self._sql.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", record)
         self._newest = Mark(self.id, record.sequence, record.hash)
+
+    def copy_to(self, file: Path) -> None:
+        """Write a copy that holds every charge that was acknowledged before."""
+        self._sql.copy_to(file)
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Read all rows as they are now, whatever others write meanwhile."""
@@ -179,6 +192,7 @@ class Store:
             self._seen = self._newest = self._head()
             # Even if it changes nothing: SQLite begins a transaction on a read-only file too.
             self._sql.execute("UPDATE meta SET value = ? WHERE key = 'format'", (_FORMAT,))
+        self._sql.settle()
         self._raise_mark()
 
     def _chain(self, table: Table) -> Chain:
@@ -199,7 +213,7 @@ class Store:
 
     def _require_not_rolled_back(self) -> None:
         mark = self._mark.read() if self._mark else None
-        if mark is None:
+        if mark is None or self._mark is None:
             return
         if mark.ledger != self.id:
             raise refused(
@@ -207,13 +221,16 @@ class Store:
                 "the ledger is not the one that its high-water mark belongs to",
                 "another ledger would give back everything that this one's predecessor spent.",
                 "bring back the ledger that the mark was written for",
+                forgetting(self._mark.path),
             )
         if self._hash_at(mark.sequence) != mark.hash:
-            raise rolled_back(self.path, "its high-water mark")
+            raise rolled_back(self.path, "its high-water mark", self._mark.path)
 
     def _raise_mark(self) -> None:
         """Bring the mark up to the last row; under the lock, so that it never goes back."""
-        if self._mark is not None and self._mark.read() != self._seen:
+        if self._mark is None or (self._mark.usual and not self._seen.sequence):
+            return  # nobody is surprised that a ledger begins anew where nothing was charged
+        if self._mark.read() != self._seen:
             self._mark.write(self._seen)
 
     def _head(self) -> Mark:

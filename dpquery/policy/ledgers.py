@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
@@ -40,8 +43,8 @@ def read_ledger(section: Section) -> LedgerSettings:
     """
     section.only(("path", "high_water", "url", "schema"))
     policy = section.document.path
-    high_water = section.read("high_water", read_text, None)
-    mark = None if high_water is None else unlinked(policy.parent / high_water)
+    high_water = section.read("high_water", _read_mark, None)
+    mark = unlinked(policy.parent / high_water) if high_water else None
     if "url" in section or "schema" in section:
         server = _server(section)
         _require_apart(section, "high_water", mark, [policy])
@@ -52,7 +55,31 @@ def read_ledger(section: Section) -> LedgerSettings:
     ledger = unlinked(path)
     _require_apart(section, "path", ledger, [policy])
     _require_apart(section, "high_water", mark, [policy, ledger])
-    return LedgerSettings(ledger, mark)
+    if "high_water" in section:
+        return LedgerSettings(ledger, mark)
+    return LedgerSettings(ledger, _usual_mark(ledger), usual_mark=True)
+
+
+def _read_mark(value: object) -> str:
+    """Read a path, or false, which is no path."""
+    return "" if value is False else read_text(value)
+
+
+def _usual_mark(ledger: Path) -> Path | None:
+    """Return where the mark of a ledger is that the policy names no place for.
+
+    It is beside what programs keep for this user: whoever replaces a ledger, or brings back
+    an old copy with all files of its folder, does not replace it with them. A ledger among
+    temporary files is not meant to last.
+    """
+    state = os.environ.get("XDG_STATE_HOME", "")
+    try:
+        place = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
+    except RuntimeError:  # nobody's home
+        return None
+    if ledger.is_relative_to(Path(tempfile.gettempdir()).resolve()):
+        return None
+    return place / "dpquery" / f"{sha256(os.fsencode(ledger)).hexdigest()[:32]}.mark"
 
 
 def ledger_of_ones_own(given: object) -> LedgerSettings:

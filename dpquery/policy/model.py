@@ -184,6 +184,8 @@ class LedgerSettings:
     server: Server | None = None
     log: Path | None = None
     """Where the owner reads why scans failed, if that is not beside the ledger."""
+    usual_mark: bool = False
+    """Whether the policy names no place for the mark: where it cannot be written, none is."""
 
     @property
     def faults(self) -> Path | None:

@@ -33,10 +33,12 @@ Other commands:
   dpquery ledger losses POLICY  what it adds up to, as each accountant puts it
   dpquery ledger verify POLICY  check the ledger from its first charge to its last
   dpquery ledger export POLICY  write all charges: --format csv, json or dp-accounting, -o FILE
+  dpquery ledger backup POLICY FILE
+                                copy the ledger as it is now, while sessions charge
   dpquery ledger freeze POLICY  refuse every charge, until dpquery ledger thaw POLICY
   dpquery ledger thaw POLICY    charge again; forgive failures, of all or of --analyst A
-  dpquery ledger grant POLICY --analyst A --epsilon E [--delta D]
-                                raise one analyst's limit, up to the policy's total
+  dpquery ledger grant POLICY --analyst A --add E | --to E [--delta D]
+                                raise one analyst's limit by or to E, up to the policy's total
 
 Exit codes: 0 answered, 1 refused, 2 usage or policy, 3 budget, 4 the scan failed, 70 a mistake
 in dpquery, 130 interrupted.

@@ -6,13 +6,15 @@ run them.
 
 from __future__ import annotations
 
+import os
 from argparse import ArgumentParser, Namespace
 from contextlib import closing
 from datetime import datetime
 from fractions import Fraction
+from pathlib import Path
 
 from dpquery.budget.accountant import basic
-from dpquery.budget.charge import Limits
+from dpquery.budget.charge import Account, Limits
 from dpquery.budget.ledger import Ledger, ledger_exists, open_ledger
 from dpquery.budget.orders import (
     Freeze,
@@ -30,12 +32,14 @@ from dpquery.layout import TextColumn, cell_text, lay_out
 from dpquery.policy.ledgers import ledger_of_ones_own
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import LedgerSettings, Policy
-from dpquery.privacy import BUDGET_MAX, NO_LOSS, Loss, exact_number
+from dpquery.privacy import BUDGET_MAX, NO_LOSS, Loss, decimal_text, exact_number
 from dpquery.shell.arguments import UsageError
 from dpquery.shell.ask import answers_to, show, writing
 from dpquery.source import visible
 
 __all__ = [
+    "backup",
+    "backup_options",
     "export",
     "export_options",
     "freeze",
@@ -165,6 +169,26 @@ def export(options: Namespace) -> int:
     return ExitCode.ANSWER
 
 
+def backup_options(parser: ArgumentParser) -> None:
+    """Add where the copy goes."""
+    parser.add_argument("file", metavar="FILE", help="a new file")
+
+
+def backup(options: Namespace) -> int:
+    """Copy the ledger to a new file, while sessions charge."""
+    file = Path(options.file).absolute()
+    if os.path.lexists(file):
+        raise UsageError(f"{options.file} is there already: name a new file")
+    _, ledger = _existing(options.argument)
+    with closing(ledger):
+        ledger.backup(file)
+    copy = LedgerSettings(file)
+    with closing(open_ledger(copy)) as ledger:
+        charges = ledger.verify()
+    show(f"the copy holds together; charges in it: {charges}")
+    return ExitCode.ANSWER
+
+
 def freeze(options: Namespace) -> int:
     """Refuse every charge from here on."""
     with closing(_opened(options.argument)[1]) as ledger:
@@ -206,23 +230,35 @@ def grant_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--analyst", metavar="A", required=True, help="as the policy names them"
     )
-    parser.add_argument("--epsilon", metavar="E", required=True, help="what is added")
-    parser.add_argument("--delta", metavar="D", default="0", help="what is added")
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument("--add", metavar="E", help="raise their epsilon by so much")
+    how.add_argument("--to", metavar="E", help="raise their epsilon to so much")
+    parser.add_argument("--delta", metavar="D", help="the same for delta, in the same way")
 
 
 def grant(options: Namespace) -> int:
-    """Raise what one analyst may spend, up to the policy's total."""
-    loss = Loss(_amount(options.epsilon, "--epsilon"), _amount(options.delta, "--delta"))
-    if not loss.epsilon:
-        raise UsageError("--epsilon must be above 0")
+    """Raise what one analyst may spend, by or to an amount, up to the policy's total."""
+    by = options.to is None
+    option, text = ("--add", options.add) if by else ("--to", options.to)
+    epsilon = _amount(text, option)
+    delta = None if options.delta is None else _amount(options.delta, "--delta")
+    if not epsilon:
+        raise UsageError(f"{option} must be above 0")
     policy, ledger = _opened(options.argument)
     with closing(ledger):
         name, known = options.analyst, policy.analysts
         if known and name not in known:
             raise UsageError(f"the policy has no analyst {name!r}; it has {listed(known)}")
         limits = Limits(policy.budget.ceiling, known.get(name))
-        limit = ledger.grant(name, loss, limits)
+        if by:
+            limit = ledger.grant(name, Loss(epsilon, delta or Fraction(0)), limits)
+        else:
+            limit = ledger.grant_up_to(name, epsilon, delta, limits)
+        binding = ledger.standing(limits, Account(name, ""))
     show(f"{visible(name)} may spend {limit} in all")
+    if binding.name == "policy":
+        left = f"{decimal_text(binding.left.epsilon)} of {decimal_text(binding.limit.epsilon)}"
+        show(f"the policy's total binds before that: {left} is left for everybody together")
     return ExitCode.ANSWER
 
 

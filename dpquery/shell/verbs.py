@@ -79,6 +79,7 @@ def _ledger_verbs() -> dict[tuple[str, ...], _Verb]:
         ("ledger", "losses"): _Verb("POLICY", owner.losses),
         ("ledger", "verify"): _Verb("POLICY", owner.verify),
         ("ledger", "export"): _Verb("POLICY", owner.export, owner.export_options),
+        ("ledger", "backup"): _Verb("POLICY", owner.backup, owner.backup_options),
         ("ledger", "freeze"): _Verb("POLICY", owner.freeze),
         ("ledger", "thaw"): _Verb("POLICY", owner.thaw, owner.thaw_options),
         ("ledger", "grant"): _Verb("POLICY", owner.grant, owner.grant_options),

@@ -246,3 +246,21 @@ def test_a_limit_with_one_sum_is_as_it_was():
     small = Totals(Total(Spent(loss("0.9"), Fraction(1, 10**9)), 3))
     assert refusal(pure("0.2"), limits(1), small).left == Fraction(1, 10)
     assert binding(limits(1), small).spent == loss("0.9")
+
+
+@pytest.mark.parametrize(
+    ("ceilings", "name"),
+    [
+        (limits(1, 2), "policy"),
+        (limits(2, 1), "analyst"),
+        (limits(2, 2), "analyst"),
+        (limits(1, 2, "1.5"), "policy"),
+        (limits(2, "1.5", 1), "session"),
+    ],
+)
+def test_of_limits_that_were_lowered_the_one_passed_furthest_is_named(ceilings, name):
+    """To raise another one would not help."""
+    spent = Totals().plus(additive(pure("2.05").events))
+    assert binding(ceilings, spent).name == name
+    with pytest.raises(BudgetRefused, match=f"the {name}'s budget is 1;|'s budget is 2;"):
+        require_within(pure("0.1"), additive(pure("0.1").events), ceilings, spent)

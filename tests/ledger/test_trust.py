@@ -43,10 +43,10 @@ def released(path):
     return holder, "key"
 
 
-def refusal(path, high_water=None) -> PolicyInvalid:
+def refusal(path, high_water=None, code="DPQ605") -> PolicyInvalid:
     with pytest.raises(PolicyInvalid) as caught:
         open_at(path, high_water)
-    assert caught.value.code == "DPQ605"
+    assert caught.value.code == code
     assert caught.value.file == str(path)
     return caught.value
 
@@ -260,6 +260,14 @@ class TestHighWater:
         old.replace(path)
         assert title(path, mark) == "the ledger is older than its high-water mark"
 
+    def test_an_owner_can_decide_to_go_on_with_an_old_copy(self, path, mark, old):
+        old.replace(path)
+        (remedy,) = refusal(path, mark).diagnostic.remedy[1:]
+        command, file = remedy.split("    ")[0].split()
+        assert (command, file) == ("rm", str(mark))
+        mark.unlink()
+        open_at(path, mark).close()
+
     def test_an_old_copy_that_went_on_is_refused(self, path, mark, old):
         old.replace(path)
         ledger = open_at(path)
@@ -270,14 +278,16 @@ class TestHighWater:
 
     def test_a_deleted_ledger_is_not_begun_again(self, path, mark, old):
         path.unlink()
-        assert title(path, mark) == "the ledger is missing"
+        gone = refusal(path, mark, "DPQ614").diagnostic
+        assert gone.title == "the ledger was here and is gone"
+        assert gone.remedy[1] == f"rm {mark}    begins with the whole budget"
         assert not path.exists()
 
     def test_a_new_ledger_deleted_before_its_first_charge_is_missed(self, tmp_path, mark):
         path = tmp_path / "new.ledger"
         open_at(path, mark).close()
         path.unlink()
-        assert title(path, mark) == "the ledger is missing"
+        refusal(path, mark, "DPQ614")
 
     def test_another_ledger_is_refused(self, tmp_path, mark, old):
         other = tmp_path / "other.ledger"
@@ -326,7 +336,7 @@ class TestHighWater:
 def test_a_deleted_ledger_with_its_log_still_there_is_not_begun_again(path):
     path.unlink()
     path.with_name(path.name + "-wal").touch(0o600)
-    assert title(path) == "the ledger is missing"
+    refusal(path, code="DPQ614")
 
 
 @pytest.mark.parametrize("replace", [True, False])

@@ -72,6 +72,16 @@ def attempt(path: str, how: str, times: str) -> None:
     print(json.dumps({"made": made}))
 
 
+def hold(path: str, mark: str, charges: str) -> None:
+    """Make some charges, each with an answer that is stored, and wait to be killed."""
+    ledger = open_at(placed(path), None if mark == "-" else Path(mark))
+    for number in range(int(charges)):
+        receipt = ledger.charge(pure("0.001"), limits(), ALICE)
+        ledger.store(receipt, Holder("alice", "", shared=False), {f"key {number}": "[1]"})
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
 def race(path: str, charges: str) -> None:
     """Make a number of charges when told to; print how long each took, and when it ended."""
     ledger, charge, most = open_at(placed(path)), pure("0.001"), limits("9000000000")
@@ -240,6 +250,7 @@ if __name__ == "__main__":
     JOBS = {
         "spend": spend,
         "endure": endure,
+        "hold": hold,
         "attempt": attempt,
         "race": race,
         "take_turns": take_turns,

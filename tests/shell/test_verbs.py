@@ -202,7 +202,7 @@ def test_a_ledger_is_frozen_and_thawed(run, policy: Path):
     assert out.endswith("\nfrozen: no query is charged\n")
 
 
-GRANT = ("--analyst", "bob", "--epsilon")
+GRANT = ("--analyst", "bob", "--add")
 
 
 def test_a_grant_says_what_may_be_spent_and_is_shown(run, policy: Path):
@@ -215,15 +215,41 @@ def test_a_grant_says_what_may_be_spent_and_is_shown(run, policy: Path):
     assert (code, "DPQ610" in err) == (2, True)
 
 
+def test_a_grant_says_whether_it_adds_or_sets(run, policy: Path):
+    policy.write_text(f"{POLICY}\n[analysts.bob]\nepsilon = 1\n")
+
+    def grant(*words: str) -> tuple[int, str, str]:
+        return run("ledger", "grant", str(policy), "--analyst", "bob", *words)
+
+    assert grant("--to", "1.25") == (0, "bob may spend 1.25 in all\n", "")
+    assert grant("--add", "0.25") == (0, "bob may spend 1.5 in all\n", "")
+    assert grant("--to", "1.75")[:2] == (0, "bob may spend 1.75 in all\n")
+    for less in ("1.75", "1"):
+        code, _, err = grant("--to", less)
+        assert (code, "'bob' may spend 1.75 already" in err) == (2, True)
+    for neither in ((), ("--add", "1", "--to", "1"), ("--epsilon", "1")):
+        assert grant(*neither)[0] == 2
+
+
+def test_a_grant_beyond_what_is_left_for_all_says_so(run, policy: Path):
+    charge_half(policy)
+    policy.write_text(f"{POLICY}\n[analysts.bob]\nepsilon = 1\n")
+    _, out, _ = run("ledger", "grant", str(policy), "--analyst", "bob", "--to", "1.75")
+    assert out == (
+        "bob may spend 1.75 in all\n"
+        "the policy's total binds before that: 1.5 of 2 is left for everybody together\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
         ((*GRANT, "0"), "must be above 0"),
         ((*GRANT, "-1"), "must lie between 0 and"),
-        ((*GRANT, "nan"), "--epsilon is not a finite number"),
+        ((*GRANT, "nan"), "--add is not a finite number"),
         ((*GRANT, "1", "--delta", "x"), "--delta is not a number"),
-        (("--analyst", "eve", "--epsilon", "1"), "the policy has no analyst 'eve'; it has bob"),
-        (("--epsilon", "1"), "--analyst"),
+        (("--analyst", "eve", "--add", "1"), "the policy has no analyst 'eve'; it has bob"),
+        (("--add", "1"), "--analyst"),
     ],
 )
 def test_a_grant_that_is_not_understood_writes_nothing(run, policy: Path, argv, said: str):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
@@ -114,6 +115,13 @@ def with_an_empty_ledger(place: Path, _: pytest.MonkeyPatch) -> object:
     return ask(place)
 
 
+def with_a_deleted_ledger(place: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    ask(place)
+    (place / "policy.ledger").unlink()
+    return ask(place)
+
+
 def over_a_file_that_changes(place: Path, _: pytest.MonkeyPatch) -> object:
     with dpquery.connect(place / "policy.toml") as session:
         shutil.copy(place / "visits.parquet", place / "staff.parquet")
@@ -211,10 +219,13 @@ DOINGS: dict[str, tuple[Doing, str]] = {
     "DPQ609": (over_other_units, "staff was by person_id, and is by age now"),
     "DPQ611": (without_a_driver, "not installed: psycopg"),
     "DPQ612": (
-        with_change('remote = { type = "boolean", null_group = false }', 'remote = { type = "date" }'),
+        with_change(
+            'remote = { type = "boolean", null_group', 'remote = { type = "date", null_group'
+        ),
         "the files of the table staff do not hold what the policy says",
     ),
     "DPQ613": (over_files_of_a_table_format, "names files of a Delta Lake table"),
+    "DPQ614": (with_a_deleted_ledger, "the ledger was here and is gone"),
     "DPQ610": (with_too_large_a_grant, "could then spend 4, and the total is 2"),
     "DPQ701": (over_a_file_that_changes, "the scan did not finish"),
     "DPQ702": (interrupted_above, "could not be finished"),

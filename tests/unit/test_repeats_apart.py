@@ -184,7 +184,7 @@ def test_a_grant_gives_other_limits(policy: Path):
     for analyst in ("alice", "bob"):
         ask(policy, analyst=analyst)
     with dpquery.connect(policy, analyst="alice") as open_before:
-        granted = ["ledger", "grant", str(policy), "--analyst", "alice", "--epsilon", "1"]
+        granted = ["ledger", "grant", str(policy), "--analyst", "alice", "--add", "1"]
         assert run_verb(granted) == 0
         assert not free(open_before.sql(COUNT))
     assert free(ask(policy, analyst="alice"))
