@@ -66,7 +66,10 @@ class Parser(DuckDBParser):
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
         """Read DISTINCT as belonging to one argument: options by name may follow it."""
         if self._match(TokenType.DISTINCT):
-            return self.expression(exp.Distinct(expressions=[self._parse_disjunction()]))
+            argument = self._parse_disjunction()
+            if argument is None:
+                self.raise_error("nothing after DISTINCT")
+            return self.expression(exp.Distinct(expressions=[argument]))
         return super()._parse_lambda(alias)
 
     def _parse_join(

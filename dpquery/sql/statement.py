@@ -17,7 +17,7 @@ from sqlglot.errors import TokenError
 from dpquery.errors import Diagnostic, SyntaxRefused
 from dpquery.source import Source, Span
 from dpquery.sql.mending import example, mended, span_of
-from dpquery.sql.words import QUERIES, check_words
+from dpquery.sql.words import QUERIES, check_words, with_leading_points
 
 __all__ = ["read_statement"]
 
@@ -104,7 +104,7 @@ def _tokens(source: Source) -> list[Token]:
         _too_deep(
             tokens[MAX_TOKENS], f"the query has more than {MAX_TOKENS} words", "from here on"
         )
-    return tokens
+    return with_leading_points(tokens)
 
 
 def _open_text(source: Source) -> Diagnostic:

@@ -33,6 +33,7 @@ QUERIES = {
 
 _NAMES = {TokenType.VAR, TokenType.IDENTIFIER}
 _ENDS_A_VALUE = {*_NAMES, TokenType.STRING, TokenType.R_PAREN, TokenType.R_BRACKET}
+_BEFORE_A_POINT = {*_ENDS_A_VALUE, TokenType.NUMBER, TokenType.DOT}
 _BEFORE_A_LIST = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.SELECT}
 _BEFORE_A_VALUE = {
     *_BEFORE_A_LIST,
@@ -82,6 +83,32 @@ def check_words(source: Source, tokens: Sequence[Token]) -> None:
             check(text, number)
 
 
+def with_leading_points(tokens: Sequence[Token]) -> list[Token]:
+    """Return words in which `.5` is one, a number, where no value ends before the point."""
+    found: list[Token] = []
+    for token in tokens:
+        point = found[-1] if found else None
+        if (
+            token.token_type is TokenType.NUMBER
+            and point is not None
+            and point.token_type is TokenType.DOT
+            and point.end + 1 == token.start
+            and not (len(found) > 1 and found[-2].token_type in _BEFORE_A_POINT)
+        ):
+            found[-1] = Token(
+                TokenType.NUMBER,
+                f".{token.text}",
+                point.line,
+                token.col,
+                point.start,
+                token.end,
+                [*point.comments, *token.comments],
+            )
+        else:
+            found.append(token)
+    return found
+
+
 class _Words:
     """The words of one text, by number; past the ends there is None."""
 
@@ -112,19 +139,18 @@ class _Words:
             )
 
     def dot(self, at: int) -> None:
-        """A point without digits before it: the parser would write a zero there."""
+        """A point before digits, after a value or apart: the parser would read on."""
         if self.kind(at - 1) not in _NAMES and self.kind(at + 1) is TokenType.NUMBER:
             span = span_of(self.tokens[at], self.tokens[at + 1])
             text = self.source.snippet(span)
-            remedy = mended(self.source, span, f"0{text}", f"0{text}")
             raise NameRefused(
                 Diagnostic(
                     "DPQ210",
                     f"{text[:40]!r} is not a number here",
                     span,
-                    "a digit stands before the point",
+                    "no number stands here",
                     ("values are read exactly from the text, never guessed.",),
-                    (remedy,),
+                    ("write the value in full, as 12.5 or 1e6",),
                 )
             )
 
