@@ -101,7 +101,7 @@ class DuckDBEngine:
         earlier releases give are NULL so far, and groups that they find are none.
         """
         constants = {constant.number: None for constant in constants_in(scan)}
-        scan = filled(scan, constants)
+        scan = filled(scan, constants) if constants else scan
         read = self._read_by(scan)
         places = {t.name: Place(t, Origin(_files(t), held=False)) for t in read}
         sql = ScanSQL(scan, places, self._publics)
