@@ -30,6 +30,10 @@ class PublicFacts(Protocol):
         """Give the different values of a column, but for NULL; None of very many."""
         ...
 
+    def height(self, table: str) -> int:
+        """Return how many rows a public table has."""
+        ...
+
     def relation(self, table: str) -> str:
         """Give the engine's own name of a public table."""
         ...

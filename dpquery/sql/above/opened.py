@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, NoReturn
 
@@ -42,6 +43,12 @@ class Opener(Context):
         self._inner: dict[int, Open] = {}
         self._ends: dict[IntervalEnd, str] = {}
         """Of intervals, that were asked for so far, with their names for the engine."""
+
+    @cached_property
+    def largest(self) -> int:
+        """How many rows the largest public table has."""
+        tables = (table for table in self.policy.tables.values() if table.public)
+        return max((self.public.height(table.name) for table in tables), default=0)
 
     @abstractmethod
     def opened(self, node: exp.Expr) -> Open:
