@@ -217,7 +217,7 @@ Group by fewer columns, or name the groups: WHERE salary IN (1000, 2000).
 DPQ409 a result that can be too large
 What is computed from released and public rows runs after the charge, so its size is looked at
 before: joins that pair every row with every other, and unions of them, have at most ten million
-rows, or four times those of the largest public table.
+rows, or four times those of the largest public table, and an answer has at most a million.
 > WITH n AS (SELECT DP_COUNT(*, eps=1) FROM visits GROUP BY minutes) SELECT 1 FROM n a, n b, n c
 Join on a column that both sides have, or make the rows fewer before: GROUP BY, LIMIT.
 

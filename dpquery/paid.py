@@ -7,7 +7,7 @@ groups that were found, and values that rows are compared with.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -30,6 +30,9 @@ from dpquery.types import Interval
 
 __all__ = ["Paid", "once_charged", "ready"]
 
+MOST_KEPT = 256 * 1024
+"""Characters of released values that one charge adds to a ledger."""
+_TOO_LONG = "this answer is too long to be kept: asked again, it is charged again"
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
@@ -98,7 +101,8 @@ class Paid:
     def released(self, plan: Plan, receipt: Receipt) -> tuple[Plan, list[ReleasedTable]]:
         """Give every table of a plan, and the plan with the bounds that were found for it.
 
-        All that was drawn is stored by then.
+        All that was drawn is stored by then, if it is not too long: a ledger would else grow by
+        megabytes for next to nothing.
         """
         keys, drawn = Keys(self.policy, receipt.version, self.public.digest), dict[str, str]()
         plan, refinable = self._bounded(plan, receipt, keys, drawn), list[Refinable]()
@@ -116,6 +120,8 @@ class Paid:
                     read = {place: receipt.read[place] for place in keys.places(scan)}
                     refinable.append(Refinable(question, rate, text, read, plan.anew))
             found.append(table)
+        if sum(map(len, drawn.values())) > MOST_KEPT:  # of what is released by now
+            return replace(plan, notes=(*plan.notes, _TOO_LONG)), found
         self.store(drawn, refinable)
         return plan, found
 

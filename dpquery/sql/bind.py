@@ -23,7 +23,7 @@ from dpquery.sql.above.constants import constant_of, literals
 from dpquery.sql.above.froms import From, Member, Open, OpenColumn
 from dpquery.sql.above.frontiers import FrontierRows
 from dpquery.sql.above.opened import Opener
-from dpquery.sql.above.rows import equalities, joined_rows, most_rows, require_rows
+from dpquery.sql.above.rows import MOST_SHOWN, equalities, joined_rows, most_rows, require_rows
 from dpquery.sql.above.select import Select, parts_of
 from dpquery.sql.above.sets import arms_of, combined, finished
 from dpquery.sql.above.stages import Rows
@@ -50,7 +50,7 @@ from dpquery.sql.within import filtered, said_of
 __all__ = ["bind"]
 
 MOST_NESTED = 64
-"""Queries inside one another, those that WITH names included: each takes some levels of ours."""
+"""Queries inside one another, those that WITH names included: each takes levels of ours."""
 
 
 def bind(parsed: Parsed, policy: Policy, public: PublicFacts) -> Bound:
@@ -109,6 +109,7 @@ class Statement(Opener):
             query = query.this
         found = self._query(query, root=True)
         assert isinstance(found, Open)  # noqa: S101 - a root is open, or refused
+        require_rows(found.most, max(MOST_SHOWN, self.largest), self.spans.of(query))
         return self.above(found.source[1:-1], found)
 
     def above(self, sql: str, found: Open) -> Above:
@@ -276,7 +277,7 @@ class Statement(Opener):
         rows = joined_rows(from_.most, found.most, equated=equated, full=full)
         before = {fold(n) for m in from_.members[:-1] for n, _ in m.columns}
         shared = [column.name for column in found.columns if fold(column.name) in before]
-        from_.most = require_rows(rows, self.spans.of(join), self.largest, shared)
+        from_.most = require_rows(rows, self.widest, self.spans.of(join), shared)
 
     def _on(self, from_: From, member: Member, on: exp.Expr) -> list[Value]:
         """Bind the condition of a join; a semi join shows its second relation here alone."""

@@ -17,9 +17,19 @@ from dpquery.sql.conditions import chain
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import fold, written_name
 
-__all__ = ["MOST_HIDDEN", "equalities", "joined_rows", "most_rows", "require_rows"]
+__all__ = [
+    "MOST_HIDDEN",
+    "MOST_ROWS",
+    "MOST_SHOWN",
+    "equalities",
+    "joined_rows",
+    "most_rows",
+    "require_rows",
+]
 
 MOST_ROWS = 10_000_000
+MOST_SHOWN = 1_000_000
+"""Rows of an answer: as many as there can be groups."""
 MOST_HIDDEN = 32
 """Row numbers that a relation gives of releases; with more, its columns show none unchanged."""
 
@@ -57,19 +67,18 @@ def most_rows(rows: int, limit: exp.Limit | None) -> int:
     return rows if limit is None else min(rows, int(str(limit.expression.this)))
 
 
-def require_rows(rows: int, span: Span, public: int, names: Collection[str] = ()) -> int:
+def require_rows(rows: int, limit: int, span: Span, names: Collection[str] = ()) -> int:
     """Return a number of rows, if it is not too large.
 
     Args:
         rows: how many there are.
+        limit: how many there may be.
         span: what has them.
-        public: the rows of the largest public table.
         names: the columns of both sides, of a join.
 
     Raises:
         PlanRefused: DPQ409.
     """
-    limit = max(MOST_ROWS, 4 * public)
     if rows > limit:
         _refuse(rows, limit, span, names)
     return rows

@@ -84,7 +84,7 @@ def combined(opener: Opener, node: exp.SetOperation, left: Open, right: Open) ->
         shown += [f'{sql} AS "r{i}"' for i, sql in enumerate(numbers)] if keeps else []
         arms.append(f'(SELECT {", ".join(shown)} FROM {open_.source} AS "{opener.alias()}")')
     rows = left.most + right.most if isinstance(node, exp.Union) else left.most
-    most = require_rows(rows, span, opener.largest)
+    most = require_rows(rows, opener.widest, span)
     return Open(f"({arms[0]} {word} {arms[1]})", tuple(columns), hidden, most=most)
 
 
