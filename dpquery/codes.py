@@ -242,6 +242,13 @@ nothing of it would be seen, and yet it would be charged.
 > SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age > 30 AND FALSE
 Leave that part out. Over public tables alone such questions are answered, and cost nothing.
 
+DPQ409 a result that can be too large
+What is computed from released and public rows runs after the charge, so its size is looked at
+before: joins that pair every row with every other, and unions of them, have at most ten million
+rows, or four times those of the largest public table, and an answer has at most a million.
+> WITH n AS (SELECT DP_COUNT(*, eps=1) FROM visits GROUP BY minutes) SELECT 1 FROM n a, n b, n c
+Join on a column that both sides have, or make the rows fewer before: GROUP BY, LIMIT.
+
 DPQ501 a limit on epsilon would be passed
 Policy, analyst and session each have a limit, and all of them hold. What has been spent does
 not come back, in this session or a later one. With a delta, epsilons may pass the limit in sum

@@ -24,11 +24,13 @@ def constants_in(tree: object) -> Iterator[Constant]:
 
 
 def nodes_in(tree: object, kind: type[T]) -> Iterator[T]:
-    """Give the nodes of one kind anywhere in a tree of our nodes."""
-    if isinstance(tree, kind):
-        yield tree
-    for part in _parts(tree):
-        yield from nodes_in(part, kind)
+    """Return the nodes of one kind anywhere in a tree of our nodes, each place once."""
+    pending = [tree]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, kind):
+            yield part
+        pending.extend(reversed(list(_parts(part))))
 
 
 def _parts(tree: object) -> Iterator[object]:

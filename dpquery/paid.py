@@ -32,6 +32,9 @@ __all__ = ["Paid", "once_charged", "ready"]
 _AFTERWARDS = "DPQ702"
 """What goes wrong with released values is the same in every world that released them."""
 
+MOST_KEPT = 256 * 1024
+"""Characters of released values that one charge adds to a ledger."""
+_TOO_LONG = "this answer is too long to be kept: asked again, it is charged again"
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
@@ -106,7 +109,8 @@ class Paid:
     def released(self, plan: Plan, receipt: Receipt) -> tuple[Plan, list[ReleasedTable]]:
         """Give every table of a plan, and the plan with the bounds that were found for it.
 
-        All that was drawn is stored by then.
+        All that was drawn is stored by then, if it is not too long: a ledger would else grow by
+        megabytes for next to nothing.
         """
         keys, drawn = Keys(self.policy, receipt.version, self.public.digest), dict[str, str]()
         plan, refinable = self._bounded(plan, receipt, keys, drawn), list[Refinable]()
@@ -124,6 +128,8 @@ class Paid:
                     read = {place: receipt.read[place] for place in keys.places(scan)}
                     refinable.append(Refinable(question, rate, text, read, plan.anew))
             found.append(table)
+        if sum(map(len, drawn.values())) > MOST_KEPT:  # of what is released by now
+            return replace(plan, notes=(*plan.notes, _TOO_LONG)), found
         self.store(drawn, refinable)
         return plan, found
 

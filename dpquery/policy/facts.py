@@ -34,6 +34,10 @@ class PublicFacts(Protocol):
         """Say whether a column has NULL in some row."""
         ...
 
+    def height(self, table: str) -> int:
+        """Return how many rows a public table has."""
+        ...
+
     def relation(self, table: str) -> str:
         """Give the engine's own name of a public table."""
         ...

@@ -55,8 +55,8 @@ PARTS: Mapping[str, Callable[[Moment], int]] = {
 
 def began(value: int, unit: str, *, timestamp: bool) -> int:
     """Give when a unit of time began that holds a moment."""
-    if unit in CLOCK:
-        return value - value % CLOCK[unit]
+    if unit in CLOCK:  # a date is the beginning of its first second
+        return value - value % CLOCK[unit] if timestamp else value
     day = moment(value, timestamp=timestamp).day
     if unit == "week":
         first = day.toordinal() - day.weekday()

@@ -239,7 +239,9 @@ def _as_moment(value: int, stamped: bool) -> Scalar:
 def _next(at: int, unit: str, stamped: bool) -> int:
     if unit in UNITS:
         return months_on(at, UNITS[unit], timestamp=stamped)
-    step = CLOCK.get(unit, (7 if unit == "week" else 1) * (DAY if stamped else 1))
+    step = 7 if unit == "week" else 1
+    if stamped:
+        step = CLOCK.get(unit, step * DAY)
     if not _ends_of(stamped).low <= at + step <= _ends_of(stamped).high:  # type: ignore[operator]
         raise ValueError(at)
     return at + step

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.errors import NameRefused, RuleRefused, SyntaxRefused
+from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused
 from dpquery.expr import Constant
 from dpquery.ir import Above, AboveColumn, Bound, Call, Frontier, Literal
 from dpquery.policy.facts import PublicFacts
@@ -23,10 +23,11 @@ from dpquery.sql.above.constants import constant_of, literals
 from dpquery.sql.above.froms import From, Member, Open, OpenColumn
 from dpquery.sql.above.frontiers import FrontierRows
 from dpquery.sql.above.opened import Opener
+from dpquery.sql.above.rows import MOST_SHOWN, equalities, joined_rows, most_rows, require_rows
 from dpquery.sql.above.select import Select, parts_of
 from dpquery.sql.above.sets import arms_of, combined, finished
 from dpquery.sql.above.stages import Rows
-from dpquery.sql.above.values import Value, condition, quoted
+from dpquery.sql.above.values import MAX_TEXT, Value, condition, quoted, refuse_size
 from dpquery.sql.across import refuse_correlated
 from dpquery.sql.calls import Calls
 from dpquery.sql.conditions import Conditions
@@ -48,6 +49,9 @@ from dpquery.sql.unjoined import refuse_twice
 from dpquery.sql.within import filtered, said_of
 
 __all__ = ["bind"]
+
+MOST_NESTED = 64
+"""Queries inside one another, those that WITH names included: each takes levels of ours."""
 
 
 def bind(parsed: Parsed, policy: Policy, public: PublicFacts) -> Bound:
@@ -97,6 +101,8 @@ class Statement(Opener):
         """What names of WITH stand for, once it is known to be open."""
         self._shared: list[str] = []
         """Their texts for the engine, in the order in which they were bound."""
+        self._depth = 0
+        """How many queries the one that is being bound stands in."""
 
     def root(self, query: exp.Expr) -> Above:
         """Bind the statement itself: it has to be released or public."""
@@ -106,11 +112,14 @@ class Statement(Opener):
         assert isinstance(found, Open)  # noqa: S101 - a root is open, or refused
         if self.frontiers:
             refuse_empty(query, self.spans)
+        require_rows(found.most, max(MOST_SHOWN, self.largest), self.spans.of(query))
         return self.above(found.source[1:-1], found)
 
     def above(self, sql: str, found: Open) -> Above:
         """Give an open query as the engine is asked it, with the names of WITH before it."""
         shared = f"WITH {', '.join(self._shared)} " if self._shared else ""
+        if len(shared) + len(sql) > MAX_TEXT:
+            refuse_size(Span(0, len(self.spans.source.text)))
         columns = tuple(AboveColumn(c.name, c.origins) for c in found.columns)
         return Above(shared + sql, columns, found.hidden, self.ends)
 
@@ -122,6 +131,27 @@ class Statement(Opener):
         if id(node) in self._kept:
             self._released_reads += id(node) in self._of_releases
             return self._kept[id(node)]
+        self._depth += 1
+        if self._depth > MOST_NESTED:
+            self._too_deep(node)
+        try:
+            return self._inner_query(node)
+        finally:
+            self._depth -= 1
+
+    def _too_deep(self, node: exp.Expr) -> NoReturn:
+        raise SyntaxRefused(
+            Diagnostic(
+                "DPQ105",
+                f"queries are nested more than {MOST_NESTED} deep",
+                self.spans.of(node),
+                "one too many",
+                ("a name of WITH that is made of another is nested in it, as brackets are.",),
+                ("ask in several steps, or put several of them into one",),
+            )
+        )
+
+    def _inner_query(self, node: exp.Expr) -> Derived | Open:
         cte = node if isinstance(node, exp.CTE) else None
         while isinstance(node, exp.Subquery | exp.CTE):
             node = node.this
@@ -190,7 +220,9 @@ class Statement(Opener):
             found, alias = self.item(node)
             items.append((found, alias, join, node))
         if not any(isinstance(found, Derived) for found, *_ in items):
-            return self._joined([(self._opened(f), *rest) for f, *rest in items])
+            where = select.args.get("where")
+            spare = equalities(None if where is None else where.this)
+            return self._joined([(self._opened(f), *rest) for f, *rest in items], spare)
         given: list[tuple[Derived | PublicItem, str, exp.Join | None, Span]] = []
         for found, alias, join, node in items:
             if not isinstance(found, Derived | PublicItem):
@@ -211,10 +243,13 @@ class Statement(Opener):
             type_ = types.get(column)
             kind = None if type_ is None else type_.kind
             columns.append(OpenColumn(found.names[column], quoted(column), kind))
-        return Open(quoted(self.public.relation(name)), tuple(columns))
+        relation, most = quoted(self.public.relation(name)), self.public.height(name)
+        return Open(relation, tuple(columns), most=most)
 
-    def _joined(self, items: Sequence[tuple[Open, str, exp.Join | None, exp.Expr]]) -> From:
-        """Join open relations, from left to right."""
+    def _joined(
+        self, items: Sequence[tuple[Open, str, exp.Join | None, exp.Expr]], spare: int
+    ) -> From:
+        """Join open relations, from left to right; `spare` are the equalities in WHERE."""
         from_ = From(self.spans)
         for found, alias, join, node in items:
             if alias and from_.calls(alias):
@@ -227,16 +262,33 @@ class Statement(Opener):
                 del from_.rows[numbers:]
             on = None if join is None else join.args.get("on")
             if on is not None:
-                from_.text += f" ON {condition(self._on(from_, member, on))}"
+                asked = map(condition, self._on(from_, member, on))
+                from_.text += f" ON {' AND '.join(asked)}"
+            if join is None:
+                from_.most = found.most
+                continue
+            own = len(join.args.get("using") or ()) or equalities(on)
+            spare -= not own
+            self._count(from_, found, join, equated=bool(own) or spare >= 0)
         return from_
 
-    def _on(self, from_: From, member: Member, on: exp.Expr) -> Value:
+    def _count(self, from_: From, found: Open, join: exp.Join, *, equated: bool) -> None:
+        """Take the rows of one more relation in."""
+        if str(join.args.get("kind") or "").upper() in {"SEMI", "ANTI"}:
+            return
+        full = str(join.args.get("side") or "").upper() == "FULL"
+        rows = joined_rows(from_.most, found.most, equated=equated, full=full)
+        before = {fold(n) for m in from_.members[:-1] for n, _ in m.columns}
+        shared = [column.name for column in found.columns if fold(column.name) in before]
+        from_.most = require_rows(rows, self.widest, self.spans.of(join), shared)
+
+    def _on(self, from_: From, member: Member, on: exp.Expr) -> list[Value]:
         """Bind the condition of a join; a semi join shows its second relation here alone."""
         seen = from_.members
         if member not in seen:
             from_.members = [*seen, member]
         place = Rows(self, {}, from_)
-        found = place.truth(on)
+        found = place.truths(on)
         from_.members = seen
         if not place.plain:
             span = self.spans.of(on)
@@ -308,7 +360,8 @@ class Statement(Opener):
         sql = finished(self, node, found, root=root)
         columns = tuple(replace(c, sql=f'"c{i}"') for i, c in enumerate(found.columns))
         ordered = node.args.get("order") is not None
-        return Open(f"({sql})", columns, found.hidden, ordered)
+        most = most_rows(found.most, node.args.get("limit"))
+        return Open(f"({sql})", columns, found.hidden, ordered, most)
 
     def _union_all(
         self, node: exp.SetOperation, parts: Sequence[object], private: Sequence[Derived]

@@ -61,7 +61,7 @@ from dpquery.types import (
     Type,
 )
 
-__all__ = ["RULES", "check", "contribution"]
+__all__ = ["RULES", "check", "contribution", "require_calendar"]
 
 LONGEST_TEXT = 1024
 """Characters of a computed text, unless a column that it is made of may have more."""
@@ -228,23 +228,35 @@ def _aggregates(relation: Relation) -> Iterator[UnitAggregate]:
 def every_moment_has_a_calendar(frontier: Frontier, _: Source) -> None:
     """Refuse moments that may be moved past the years of the calendar."""
     for expr in _expressions(frontier):
-        if isinstance(expr, Apply) and expr.function in _MOVED and not _dated(expr):
-            raise RuleRefused(
-                Diagnostic(
-                    "DPQ305",
-                    "this moment can lie outside the calendar",
-                    expr.span,
-                    "before year 1, or after year 9999, for some values",
-                    (
-                        "an error that depends on one row would tell whether that row exists,",
-                        "and the bounds of these columns allow moments without a calendar.",
-                    ),
-                    (
-                        "move by less",
-                        "or ask the data owner for bounds on the columns",
-                    ),
-                )
+        require_calendar(expr)
+
+
+def require_calendar(expr: Expr) -> None:
+    """Refuse a moment that may be moved past the years of the calendar.
+
+    Binding asks this of each expression as it is made: what is computed from ranges of moments,
+    there and later, takes years 1 to 9999 for granted.
+
+    Raises:
+        RuleRefused: DPQ305.
+    """
+    if isinstance(expr, Apply) and expr.function in _MOVED and not _dated(expr):
+        raise RuleRefused(
+            Diagnostic(
+                "DPQ305",
+                "this moment can lie outside the calendar",
+                expr.span,
+                "before year 1, or after year 9999, for some values",
+                (
+                    "an error that depends on one row would tell whether that row exists,",
+                    "and the bounds of these columns allow moments without a calendar.",
+                ),
+                (
+                    "move by less",
+                    "or ask the data owner for bounds on the columns",
+                ),
             )
+        )
 
 
 def _dated(expr: Apply) -> bool:

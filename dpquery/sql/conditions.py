@@ -28,6 +28,7 @@ from dpquery.sql.applied import (
     unknown_function,
 )
 from dpquery.sql.casts import convert, target
+from dpquery.sql.check import require_calendar
 from dpquery.sql.expressions import Remedy, arithmetic, compare, member, negate
 from dpquery.sql.literals import read_literal, unwrapped
 from dpquery.sql.mending import outside
@@ -110,7 +111,9 @@ class Conditions:
 
     def bind(self, node: exp.Expr) -> Expr:
         """Bind any expression over rows."""
-        return self._sizes.check(self._bound(node))
+        bound = self._sizes.check(self._bound(node))
+        require_calendar(bound)
+        return bound
 
     def _bound(self, node: exp.Expr) -> Expr:
         node = unwrapped(node)

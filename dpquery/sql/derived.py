@@ -27,7 +27,7 @@ from dpquery.sql.names import Scope, fold, written_name
 from dpquery.sql.per_unit import Aggregates, PerUnitRows, is_exact_aggregate
 from dpquery.sql.sources import Context, Derived, Private, derived_ref
 from dpquery.sql.stars import columns_of, is_star
-from dpquery.sql.unitwise import Windows, written_out
+from dpquery.sql.unitwise import Windows, WrittenOut, written_out
 from dpquery.types import Interval
 
 __all__ = ["derive", "union_all"]
@@ -92,12 +92,14 @@ def _items(
     columns: dict[str, Expr] = {}
     owners: set[str] = set()
     own: set[str] = set()  # the columns that are the unit's: no other may have its name
-    for place, node in enumerate(select.expressions):
+    names = WrittenOut(scope)
+    for node in select.expressions:
         if is_star(node):
             own |= _star(context, node, rows, columns, owners)
             continue
         value = node.this if isinstance(node, exp.Alias) else node
-        value = written_out(value, select.expressions[:place], scope)
+        value = names.whole(value)
+        names.note(node)
         inner = unwrapped(value)
         name = node.alias or (inner.name if isinstance(inner, exp.Column) else "")
         name = name or context.spans.text(value)

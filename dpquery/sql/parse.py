@@ -13,7 +13,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError
 
 from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
-from dpquery.source import Source
+from dpquery.source import Source, Span
 from dpquery.sql.allowed import ALLOWED
 from dpquery.sql.constructs import is_misused, refuse_construct
 from dpquery.sql.mending import example
@@ -63,13 +63,13 @@ def _parsed(source: Source) -> Parsed:
     except ParseError as error:
         raise SyntaxRefused(misread(source, tokens, error)) from None
     except RecursionError:
-        raise SyntaxRefused(_too_deep()) from None
+        raise SyntaxRefused(_too_deep(Span(0, len(source.text)), "somewhere here")) from None
     except ValueError:  # as of an empty name before =>
         raise SyntaxRefused(unfinished(source, tokens, "this cannot be read")) from None
     tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Expr):
         raise SyntaxRefused(unfinished(source, tokens, "this is not a complete query"))
-    _check_depth(tree)
+    _check_depth(tree, spans)
     _check_nodes(source, tree, spans)
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         refuse_construct(source, tree, spans)
@@ -80,22 +80,25 @@ def _parsed(source: Source) -> Parsed:
     return Parsed(source, tree, spans)
 
 
-def _too_deep() -> Diagnostic:
+def _too_deep(span: Span, label: str) -> Diagnostic:
     return Diagnostic(
         "DPQ105",
         "the query is nested too deeply",
+        span,
+        label,
         why=("texts of this shape are refused before they are bound.",),
         remedy=("write the query with less nesting, or use IN for long lists",),
     )
 
 
-def _check_depth(tree: exp.Expr) -> None:
+def _check_depth(tree: exp.Expr, spans: Spans) -> None:
     """Measure nesting without recursion; AND and OR chains are flattened, and do not count."""
     pending: list[tuple[exp.Expr, int]] = [(tree, 1)]
     while pending:
         node, depth = pending.pop()
         if depth > MAX_TREE_DEPTH:
-            raise SyntaxRefused(_too_deep())
+            label = f"more than {MAX_TREE_DEPTH} levels down"
+            raise SyntaxRefused(_too_deep(spans.of(node), label))
         for child in node.iter_expressions():
             chained = isinstance(node, exp.And | exp.Or) and type(child) is type(node)
             pending.append((child, depth if chained else depth + 1))

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from sqlglot import expressions as exp
 
-from dpquery.errors import Diagnostic, NameRefused
+from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
 from dpquery.expr import Code, ColumnRef, Expr, Scalar, longest_of
 from dpquery.extent import Extent, extent_of
 from dpquery.functions.base import MAX_ROWS_OF_TABLE
@@ -46,6 +46,8 @@ __all__ = [
 ]
 
 R = TypeVar("R", bound=Relation)
+MOST_RELATIONS = 500
+"""Relations over private rows in one statement, each as often as it is read."""
 MOST_CHARACTERS = 2**12
 """Of a public text whose values are too many to be looked at: longer ones are NULL."""
 
@@ -113,8 +115,15 @@ class Context(ABC):
         """Give the one value of a subquery over released or public rows."""
 
     def numbers(self) -> int:
-        """Number the next relation that gives columns."""
-        return next(self._made)
+        """Number the next relation that gives columns.
+
+        Raises:
+            SyntaxRefused: DPQ105 names of WITH that are read several times make too many.
+        """
+        number = next(self._made)
+        if number >= MOST_RELATIONS:
+            raise SyntaxRefused(_too_many(self.spans.source.text))
+        return number
 
     def contribution(self, relation: Relation) -> Contribution:
         """Give what bounds the rows of one unit in a relation."""
@@ -251,6 +260,17 @@ class Context(ABC):
                 )
             )
         return dict(zip(old, whole, strict=True))
+
+
+def _too_many(text: str) -> Diagnostic:
+    return Diagnostic(
+        "DPQ105",
+        "this statement grows too large",
+        Span(0, len(text)),
+        f"more than {MOST_RELATIONS} relations when it is written out",
+        ("a name of WITH over private rows is written out wherever it is read.",),
+        ("read each name of WITH once or twice, or ask in several steps",),
+    )
 
 
 def _part(table: Table, columns: Mapping[str, Expr]) -> Code | None:

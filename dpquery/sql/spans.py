@@ -60,6 +60,10 @@ class Spans:
         self._brackets: list[_Bracket] = []
         self._inside = self._match()
         self._opened = {bracket.opened: i for i, bracket in enumerate(self._brackets)}
+        self._known: dict[int, tuple[Span | None, exp.Expr]] = {}
+        """The spans that nodes have of their own, with the nodes, whose numbers stay theirs."""
+        self._reached: dict[int, tuple[Span | None, exp.Expr]] = {}
+        """From the first leaf of a node to its last."""
 
     def of(self, node: exp.Expr) -> Span:
         """Give the span of a node; for one without a place of its own, that of its parent."""
@@ -116,11 +120,31 @@ class Spans:
         return inside
 
     def _own(self, node: exp.Expr) -> Span | None:
-        span: Span | None = None
-        for leaf in node.walk():
-            here = _position(leaf)
-            if here is not None:
-                span = here if span is None else span | here
+        if id(node) not in self._known:
+            self._known[id(node)] = self._found(node), node
+        return self._known[id(node)][0]
+
+    def _reach(self, root: exp.Expr) -> Span | None:
+        """Unite the positions in a node, each part of it once: parts are asked for in turn."""
+        pending = [(root, False)]
+        while pending:
+            node, seen = pending.pop()
+            if id(node) in self._reached:
+                continue
+            parts = list(node.iter_expressions())
+            if not seen:
+                pending += [(node, True), *((part, False) for part in parts)]
+                continue
+            places = [_position(node), *(self._reached[id(part)][0] for part in parts)]
+            known = [place for place in places if place is not None]
+            whole = (
+                Span(min(p.start for p in known), max(p.end for p in known)) if known else None
+            )
+            self._reached[id(node)] = whole, node
+        return self._reached[id(root)][0]
+
+    def _found(self, node: exp.Expr) -> Span | None:
+        span = self._reach(node)
         if isinstance(node, exp.Func) and _position(node) is None:
             call = self._call_around(node)
             if call is not None:

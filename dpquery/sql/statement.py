@@ -77,6 +77,8 @@ def _check_text(source: Source) -> None:
             Diagnostic(
                 "DPQ105",
                 f"the query is longer than {MAX_BYTES // 1024} kB",
+                Span(min(len(text), MAX_BYTES) - 1, len(text)),
+                "from here on",
                 why=("texts of this size are refused before they are parsed.",),
                 remedy=("ask in smaller queries",),
             )

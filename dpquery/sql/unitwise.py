@@ -33,7 +33,7 @@ from dpquery.sql.sources import Context
 from dpquery.sql.spans import Spans
 from dpquery.types import INTEGER, Interval
 
-__all__ = ["Windows", "written_out"]
+__all__ = ["Windows", "WrittenOut", "written_out"]
 
 _FUNCTIONS: dict[type[exp.Expr], WindowFunction] = {
     exp.RowNumber: WindowFunction.ROW_NUMBER,
@@ -223,18 +223,38 @@ def written_out(node: exp.Expr, items: Sequence[exp.Expr], scope: Scope) -> exp.
     What an item names may itself hold names of items before it: the sizes of expressions are
     looked at where they are bound.
     """
-    aliased: dict[str, exp.Expr] = {}
-
-    def written(part: exp.Expr) -> exp.Expr:
-        named = isinstance(part, exp.Column) and not part.table and not scope.owns(part)
-        if named and fold(part.name) in aliased:
-            return exp.Paren(this=aliased[fold(part.name)].copy())
-        return part
-
+    names = WrittenOut(scope)
     for item in items:
-        if isinstance(item, exp.Alias) and not scope.knows(item.alias):
-            aliased[fold(item.alias)] = item.this.copy().transform(written)
-    return node.copy().transform(written) if aliased else node
+        names.note(item)
+    return names.whole(node)
+
+
+@dataclass(slots=True)
+class WrittenOut:
+    """The names that items of a SELECT list have given so far, with what they stand for."""
+
+    scope: Scope
+    _aliased: dict[str, exp.Expr] = field(default_factory=dict)
+
+    def note(self, item: exp.Expr) -> None:
+        """Take in the next item."""
+        if isinstance(item, exp.Alias) and not self.scope.knows(item.alias):
+            self._aliased[fold(item.alias)] = self.whole(item.this)
+
+    def whole(self, node: exp.Expr) -> exp.Expr:
+        """Return an expression with these names written out; itself, if it has none."""
+        if not any(map(self._names, node.find_all(exp.Column))):
+            return node
+        return node.copy().transform(self._written)
+
+    def _names(self, part: exp.Expr) -> bool:
+        plain = isinstance(part, exp.Column) and not part.table
+        return plain and fold(part.name) in self._aliased and not self.scope.owns(part)
+
+    def _written(self, part: exp.Expr) -> exp.Expr:
+        if not self._names(part):
+            return part
+        return exp.Paren(this=self._aliased[fold(part.name)].copy())
 
 
 def _steps(node: exp.Expr) -> int | None:

@@ -71,37 +71,40 @@ def insist(holds: bool, what: str) -> None:
 def parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> Node:
     """Read one SELECT."""
     row = connection.execute(_ASK, [sql]).fetchone()
-    found: Node = json.loads(row[0]) if row is not None else {"error": True}
+    given = '{"error": true}' if row is None else row[0]
+    found: Node = json.loads(given, object_hook=_bare)
     insist(not found["error"] and len(found["statements"]) == 1, "one SELECT")
     insist(set(found["statements"][0]) <= {"node", "named_param_map"}, "a SELECT alone")
-    node: Node = _bare(found["statements"][0]["node"])
+    node: Node = found["statements"][0]["node"]
     return node
 
 
-def _bare(value: Any) -> Any:
-    """Leave out places in the text, and what says nothing."""
-    if isinstance(value, list):
-        return [_bare(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    if "qualified_name" in value:
+def _bare(node: Node) -> Node:
+    """Leave out of a node, whose parts are bare, places in the text and what says nothing."""
+    named = node.pop("qualified_name", None)
+    if named is not None:
         kinds = ("catalog", "schema", "table", "function", "type")
-        path = [value[f"{kind}_name"] for kind in kinds if f"{kind}_name" in value]
-        insist(value["qualified_name"].get("path") == path, "functions by their names alone")
-    kept = {key: _bare(part) for key, part in value.items() if key not in _PASSED}
-    kept.pop("qualified_name", None)
-    if kept.get("order_bys") == {"type": "ORDER_MODIFIER"}:
-        del kept["order_bys"]
-    return {key: part for key, part in kept.items() if part not in ({}, [], "", None)}
+        path = [node[f"{kind}_name"] for kind in kinds if f"{kind}_name" in node]
+        insist(named.get("path", []) == path, "functions by their names alone")
+    if node.get("order_bys") == {"type": "ORDER_MODIFIER"}:
+        del node["order_bys"]
+    return {
+        key: part
+        for key, part in node.items()
+        if key not in _PASSED and part is not None and part not in ("", [], {})
+    }
 
 
 def walk(value: Any) -> Iterator[Node]:
-    """Give all nodes in one, itself first."""
-    if isinstance(value, dict):
-        yield value
-    for part in value.values() if isinstance(value, dict) else value:
-        if isinstance(part, dict | list):
-            yield from walk(part)
+    """Return all nodes in one, itself first."""
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            yield part
+            pending.extend(reversed(part.values()))
+        elif isinstance(part, list):
+            pending.extend(reversed(part))
 
 
 def require_expression(

@@ -6,6 +6,9 @@ not before; connecting reads no private file (I1, I3).
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
+
 import duckdb
 
 from dpquery.budget.charge import Receipt
@@ -29,9 +32,10 @@ from dpquery.engine.files import (
     require_unchanged,
     state_of,
 )
-from dpquery.ir import Candidates, Histogram, Scan
+from dpquery.ir import Candidates, Histogram, Key, Scalar, Scan
 from dpquery.policy.model import DatabaseTable, Files, Policy, Table
 from dpquery.relations import tables_of
+from dpquery.types import EPOCH, Kind
 
 __all__ = ["DuckDBEngine"]
 
@@ -92,11 +96,9 @@ class DuckDBEngine:
     def rehearse(self, scan: Scan) -> None:
         """Read the SQL of a scan back, as it is where nothing is kept of the files.
 
-        What is found right here is not read again where the scan is opened. Values that
-        earlier releases give are NULL so far, and groups that they find are none.
+        What is found right here is not read again where the scan is opened.
         """
-        constants = {constant.number: None for constant in constants_in(scan)}
-        scan = filled(scan, constants)
+        scan = _foreseen(scan)
         read = self._read_by(scan)
         places = {t.name: Place(t, Origin(_files(t), held=False)) for t in read}
         sql = ScanSQL(scan, places, self._publics)
@@ -209,6 +211,33 @@ class DuckDBEngine:
                     f"a unit of {table.name!r} has several rows against rows_per_unit = 1"
                 )
         self._verified[table.name] = state
+
+
+def _foreseen(scan: Scan) -> Scan:
+    """Return a scan with any values in the places of those that earlier releases give."""
+    constants = {constant.number: None for constant in constants_in(scan)}
+    scan = filled(scan, constants) if constants else scan
+    if all(key.finding is None for key in scan.keys):
+        return scan
+    return replace(scan, keys=tuple(map(_with_any_groups, scan.keys)))
+
+
+def _with_any_groups(key: Key) -> Key:
+    if key.finding is None:
+        return key
+    values = (_ANY[key.expr.type.kind], None)
+    return replace(key, finding=replace(key.finding, values=values, known=True))
+
+
+_ANY: dict[Kind, Scalar] = {
+    Kind.INTEGER: 0,
+    Kind.DECIMAL: Fraction(0),
+    Kind.TEXT: "",
+    Kind.BOOLEAN: False,
+    Kind.DATE: EPOCH.date(),
+    Kind.TIMESTAMP: EPOCH,
+}
+"""A value of each type that groups have."""
 
 
 def _files(table: Table) -> str:

@@ -30,7 +30,7 @@ LONGEST = 2**12
 """Characters of a public text that private rows may be joined to."""
 MOST_VALUES = 100_000
 """Values of a public column that are listed: more make no groups."""
-SECONDS = 60
+SECONDS = 10
 """A query over released tables that takes longer is stopped."""
 
 
@@ -46,6 +46,7 @@ class PublicEngine:
         self._nulls: dict[tuple[str, str], bool] = {}
         self._accepted: dict[Hashable, bool] = {}
         self._digests: dict[str, str] = {}
+        self._heights: dict[str, int] = {}
         public = [table for table in policy.tables.values() if table.public]
         for number, table in enumerate(public):
             self._load(table, f"p{number}", policy.name)
@@ -58,6 +59,10 @@ class PublicEngine:
     def columns(self, table: str) -> Sequence[str]:
         """Give the columns of a public table, in order."""
         return self._columns[table]
+
+    def height(self, table: str) -> int:
+        """Return how many rows a public table has."""
+        return self._heights[table]
 
     def relation(self, table: str) -> str:
         """Give the engine's own name of a public table."""
@@ -143,6 +148,8 @@ class PublicEngine:
         try:
             with _Registered(self._connection, empty):
                 return bool(self._connection.sql(above.sql).columns)
+        except (duckdb.OutOfMemoryException, MemoryError):
+            raise MemoryError from None  # which says nothing of types
         except duckdb.Error:
             return False
 
@@ -182,6 +189,8 @@ class PublicEngine:
         if not unique:
             what = ", ".join(table.unique)
             raise _unfit(policy, f"{what} does not tell the rows of {table.name} apart")
+        counted = self._connection.execute(f"SELECT count(*) FROM {relation}").fetchone()
+        self._heights[table.name] = 0 if counted is None else int(counted[0])
         self._relations[table.name] = relation
         declared = {column.name: column.type for column in table.columns.values()}
         found = database_schema(self._connection, relation).types

@@ -142,6 +142,15 @@ class Expressions(ABC):
         label = f"a {'number' if found.numeric else found.kind} here"
         mismatch(self.spans.of(node), "a condition must be true or false", label, remedy)
 
+    def truths(self, node: exp.Expr) -> list[Value]:
+        """Bind a condition in its parts, of which rows have to meet each.
+
+        One that can raise stands inside TRY, where the engine finds no equality to join by.
+        """
+        inner = unwrapped(node)
+        parts = chain(inner) if isinstance(inner, exp.And) else [inner]
+        return [self.truth(part) for part in parts]
+
     def _value(self, node: exp.Expr, span: Span) -> Value:
         found = literal(node, span)
         if found is not None:

@@ -46,6 +46,8 @@ class Open:
     """The frontiers whose row numbers it gives, in columns r0, r1 and so on."""
     sorted: bool = False
     """Whether its rows stand in an order that was asked for."""
+    most: int = 1
+    """How many rows it can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ class From:
     """Row numbers of frontiers: their text, and the frontier."""
     sorted: bool = False
     comma: bool = False
+    most: int = 1
+    """How many rows it can have."""
 
     @property
     def aliases(self) -> list[str]:

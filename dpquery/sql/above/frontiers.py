@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import expressions as exp
@@ -44,6 +45,11 @@ class FrontierRows(Base):
         if self._count == 1:
             return [(f'"{self._alias}"."row"', self.released.number)]
         return [(f'"{self._alias}"."r{i}"', f) for i, f in enumerate(self._frontiers)]
+
+    @property
+    def most(self) -> int:
+        """How many groups there are."""
+        return sum(prod(key.size for key in own) for own in self.released.sets)
 
     @property
     def _frontiers(self) -> range:

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, NoReturn
 
@@ -15,6 +16,7 @@ from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
 from dpquery.ir import IntervalEnd
 from dpquery.sql.above.froms import From, Open
 from dpquery.sql.above.functions import NAMES as FUNCTIONS
+from dpquery.sql.above.rows import MOST_ROWS
 from dpquery.sql.above.values import Value, condition
 from dpquery.sql.meant import a_slip_away
 from dpquery.sql.mending import outside
@@ -42,6 +44,17 @@ class Opener(Context):
         self._inner: dict[int, Open] = {}
         self._ends: dict[IntervalEnd, str] = {}
         """Of intervals, that were asked for so far, with their names for the engine."""
+
+    @cached_property
+    def largest(self) -> int:
+        """How many rows the largest public table has."""
+        tables = (table for table in self.policy.tables.values() if table.public)
+        return max((self.public.height(table.name) for table in tables), default=0)
+
+    @property
+    def widest(self) -> int:
+        """How many rows may be computed with."""
+        return max(MOST_ROWS, 4 * self.largest)
 
     @abstractmethod
     def opened(self, node: exp.Expr) -> Open:

@@ -14,6 +14,7 @@ from dpquery.sql.above.aggregates import aggregate_name
 from dpquery.sql.above.expressions import no_column_number
 from dpquery.sql.above.froms import Open, OpenColumn
 from dpquery.sql.above.frontiers import FrontierRows
+from dpquery.sql.above.rows import MOST_HIDDEN, most_rows
 from dpquery.sql.above.stages import Base, Groups, Rows, Windowed
 from dpquery.sql.above.values import Value, row_count
 from dpquery.sql.groupings import groupings_in
@@ -48,38 +49,35 @@ class Select:
 
     def open(self) -> Open:
         """Bind it all; give it as a query in brackets."""
-        sql, columns, hidden = self.bound()
-        ordered = self._select.args.get("order") is not None
-        return Open(f"({sql})", columns, hidden, ordered)
-
-    def bound(self) -> tuple[str, tuple[OpenColumn, ...], tuple[int, ...]]:
-        """Bind it all; give its text, its columns, and the frontiers of its row numbers."""
         select, base = self._select, self._base
         where = select.args.get("where")
         kept: list[Value] = []
         if where is not None and isinstance(base, Rows):
-            kept.append(base.truth(where.this))
+            kept += base.truths(where.this)
         stage = self._grouped(base, kept)
         if isinstance(stage, Groups):
             stage.kept, kept = kept, []
         having = select.args.get("having")
         if having is not None:
-            kept.append(stage.truth(having.this))
+            kept += stage.truths(having.this)
         final = Windowed(stage) if self._has_window() else stage
         for node in select.expressions:
             self._items += self._bound_item(node, final, stage)
         qualified = self._qualified(final)
         distinct = self._distinct()
         order = self._order(final, distinct=distinct)
-        hidden = [] if distinct else final.rows
+        apart = distinct or len(final.rows) > MOST_HIDDEN
+        hidden = [] if apart else final.rows
         sql = self._text(final, hidden, distinct=distinct)
         if isinstance(final, Windowed):
             sql += final.source(kept) + base.opener.where(qualified)
         else:
             sql += final.source() + base.opener.where(kept)
-        sql += order + self._last(order, hidden, stage, distinct=distinct)
+        sql += order + self._last(order, hidden, stage, distinct=apart)
         sql += self._rows("limit") + self._rows("offset")
-        return sql, self._columns(distinct=distinct), tuple(f for _, f in hidden)
+        ordered, most = bool(order), most_rows(stage.most, select.args.get("limit"))
+        columns = self._columns(distinct=apart)
+        return Open(f"({sql})", columns, tuple(f for _, f in hidden), ordered, most)
 
     def _grouped(self, base: Rows | FrontierRows, kept: list[Value]) -> Base:
         """Give the stage of groups, where rows are put into groups."""
@@ -226,7 +224,7 @@ class Select:
             remedy = "HAVING" if self._select.args.get("group") is not None else "WHERE"
             what = outside("QUALIFY without a window", span, f"use {remedy}", remedy)
             raise SyntaxRefused(what)
-        return [final.truth(qualify.this)]
+        return final.truths(qualify.this)
 
     def _distinct(self) -> bool:
         node = self._select.args.get("distinct")

@@ -13,6 +13,7 @@ from dpquery.ir import Origin
 from dpquery.source import Span
 from dpquery.sql.above.expressions import no_column_number
 from dpquery.sql.above.froms import Open, OpenColumn
+from dpquery.sql.above.rows import MOST_HIDDEN, require_rows
 from dpquery.sql.above.values import row_count
 from dpquery.sql.mending import outside
 from dpquery.sql.mismatches import mismatch
@@ -57,17 +58,19 @@ def combined(opener: Opener, node: exp.SetOperation, left: Open, right: Open) ->
     if len(left.columns) != len(right.columns):
         counts = f"{len(left.columns)} and {len(right.columns)} columns"
         _refuse(f"{word} of {counts}", span)
-    keeps = word == "UNION ALL"
-    count = len(left.hidden)
+    keeps, shared = word == "UNION ALL", _shared(left, right)
+    keeps = keeps and (shared or len(left.hidden) + len(right.hidden) <= MOST_HIDDEN)
+    count = 0 if shared else len(left.hidden)
     columns, casts = [], []
     for at, (one, other) in enumerate(zip(left.columns, right.columns, strict=True)):
         kind, cast = _common(one, other, word, span)
         casts.append(cast)
         moved = tuple(replace(origin, row=origin.row + count) for origin in other.origins)
-        origins: tuple[Origin, ...] = (*one.origins, *moved) if keeps and not cast else ()
+        all_ = tuple(dict.fromkeys((*one.origins, *moved)))
+        origins: tuple[Origin, ...] = all_ if keeps and not cast else ()
         narrow = one.narrow and other.narrow
         columns.append(OpenColumn(one.name, f'"c{at}"', kind, narrow, origins))
-    hidden = (*left.hidden, *right.hidden) if keeps else ()
+    hidden = (*left.hidden, *(() if shared else right.hidden)) if keeps else ()
     arms = []
     for open_, first in ((left, True), (right, False)):
         shown = [
@@ -75,12 +78,24 @@ def combined(opener: Opener, node: exp.SetOperation, left: Open, right: Open) ->
             for i, (column, cast) in enumerate(zip(open_.columns, casts, strict=True))
         ]
         own = [f'"r{i}"' for i in range(len(open_.hidden))]
-        other_rows = len(right.hidden if first else left.hidden)
+        other_rows = 0 if shared else len(right.hidden if first else left.hidden)
         missing = ["CAST(NULL AS BIGINT)"] * other_rows
         numbers = [*own, *missing] if first else [*missing, *own]
         shown += [f'{sql} AS "r{i}"' for i, sql in enumerate(numbers)] if keeps else []
         arms.append(f'(SELECT {", ".join(shown)} FROM {open_.source} AS "{opener.alias()}")')
-    return Open(f"({arms[0]} {word} {arms[1]})", tuple(columns), hidden)
+    rows = left.most + right.most if isinstance(node, exp.Union) else left.most
+    most = require_rows(rows, opener.widest, span)
+    return Open(f"({arms[0]} {word} {arms[1]})", tuple(columns), hidden, most=most)
+
+
+def _shared(left: Open, right: Open) -> bool:
+    """Say whether both sides show the same releases in the same columns.
+
+    Their row numbers then stand in the same columns too: a relation that is put to itself
+    again and again would else have twice as many each time.
+    """
+    alike = zip(left.columns, right.columns, strict=True)
+    return left.hidden == right.hidden and all(a.origins == b.origins for a, b in alike)
 
 
 def _cast(sql: str, cast: str) -> str:

@@ -53,6 +53,11 @@ class Base(Expressions):
     def rows(self) -> list[tuple[str, int]]:
         """Row numbers of frontiers: their text, and the frontier."""
 
+    @property
+    @abstractmethod
+    def most(self) -> int:
+        """How many rows there can be."""
+
     @abstractmethod
     def text(self) -> str:
         """Write what stands after FROM, subqueries excepted."""
@@ -101,6 +106,11 @@ class Rows(Base):
     def rows(self) -> list[tuple[str, int]]:
         """Row numbers of frontiers."""
         return self.from_.rows
+
+    @property
+    def most(self) -> int:
+        """How many rows the joins can give."""
+        return self.from_.most
 
     def text(self) -> str:
         """Write the joins."""
@@ -183,6 +193,11 @@ class Groups(Base):
     def rows(self) -> list[tuple[str, int]]:
         """No row numbers: a group is of many rows."""
         return []
+
+    @property
+    def most(self) -> int:
+        """How many groups there can be."""
+        return sum(self.below.most if places else 1 for places in self._sets)
 
     def text(self) -> str:
         """Write the grouping as a query."""

@@ -17,6 +17,7 @@ from dpquery.sql.spans import Spans
 from dpquery.types import NUMERIC, Kind
 
 __all__ = [
+    "MAX_TEXT",
     "NAMES",
     "Value",
     "checked",
@@ -34,6 +35,8 @@ __all__ = [
 
 MAX_SIZE = 30_000
 """Parts of an expression with everything written as often as the engine will write it."""
+MAX_TEXT = 400_000
+"""Characters of what the engine is asked: reading more takes it seconds."""
 MAX_DEPTH = 200
 MAX_LIMIT = 2**31 - 1
 NAMES = {
@@ -90,7 +93,7 @@ def checked(value: Value, span: Span) -> Value:
     Raises:
         SyntaxRefused: DPQ105.
     """
-    if value.size > MAX_SIZE or value.depth > MAX_DEPTH or len(value.sql) > 40 * MAX_SIZE:
+    if value.size > MAX_SIZE or value.depth > MAX_DEPTH or len(value.sql) > MAX_TEXT:
         refuse_size(span)
     return value
 

@@ -1,0 +1,102 @@
+"""How many rows a relation above the frontier can have: public before anything is released.
+
+Released tables have a row for each group, and public ones are known, so that what joins and
+unions make of them is refused by its size, before it is charged: later it could only fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery.errors import Diagnostic, PlanRefused
+from dpquery.source import Span
+from dpquery.sql.conditions import chain
+from dpquery.sql.literals import unwrapped
+from dpquery.sql.names import fold, written_name
+
+__all__ = [
+    "MOST_HIDDEN",
+    "MOST_ROWS",
+    "MOST_SHOWN",
+    "equalities",
+    "joined_rows",
+    "most_rows",
+    "require_rows",
+]
+
+MOST_ROWS = 10_000_000
+MOST_SHOWN = 1_000_000
+"""Rows of an answer: as many as there can be groups."""
+MOST_HIDDEN = 32
+"""Row numbers that a relation gives of releases; with more, its columns show none unchanged."""
+
+
+def equalities(condition: exp.Expr | None) -> int:
+    """Return how many parts of a condition equate a column of one relation with another's."""
+    if condition is None:
+        return 0
+    inner = unwrapped(condition)
+    parts = chain(inner) if isinstance(inner, exp.And) else [inner]
+    return sum(_equates(unwrapped(part)) for part in parts)
+
+
+def _equates(node: exp.Expr) -> bool:
+    if not isinstance(node, exp.EQ | exp.NullSafeEQ):
+        return False
+    sides = [unwrapped(node.this), unwrapped(node.expression)]
+    tables = [{fold(c.table) for c in side.find_all(exp.Column)} for side in sides]
+    return bool(tables[0]) and bool(tables[1]) and tables[0] != tables[1]
+
+
+def joined_rows(left: int, right: int, *, equated: bool, full: bool) -> int:
+    """Return about how many rows a join has.
+
+    Each row is taken to meet one where values are equated, as on a key; where a value is in
+    many rows of both sides there are more, and time and memory have limits too.
+    """
+    if equated:
+        return left + right if full else max(left, right)
+    return max(left * right, left, right)
+
+
+def most_rows(rows: int, limit: exp.Limit | None) -> int:
+    """Return how many rows are left where LIMIT cuts them: it has been read before."""
+    return rows if limit is None else min(rows, int(str(limit.expression.this)))
+
+
+def require_rows(rows: int, limit: int, span: Span, names: Collection[str] = ()) -> int:
+    """Return a number of rows, if it is not too large.
+
+    Args:
+        rows: how many there are.
+        limit: how many there may be.
+        span: what has them.
+        names: the columns of both sides, of a join.
+
+    Raises:
+        PlanRefused: DPQ409.
+    """
+    if rows > limit:
+        _refuse(rows, limit, span, names)
+    return rows
+
+
+def _refuse(rows: int, limit: int, span: Span, names: Collection[str]) -> NoReturn:
+    remedy = "join fewer relations, or make their rows fewer by GROUP BY or LIMIT before"
+    shared = [f"USING ({written_name(name)})" for name in names][:1]
+    raise PlanRefused(
+        Diagnostic(
+            "DPQ409",
+            f"this can have {rows:,} rows",
+            span,
+            f"more than {limit:,}",
+            (
+                "what is computed from released and public rows has to end in time, because",
+                "it cannot be asked again without being charged again.",
+            ),
+            (*shared, remedy),
+        )
+    )

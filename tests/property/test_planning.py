@@ -1,0 +1,161 @@
+"""Before the charge there is a plan or a refusal, in little time, whatever was written.
+
+Queries are accepted ones that were broken, shuffled, nested and repeated, and everything that
+can be repeated, to lengths that nobody types. Nothing that is planned fails after its charge
+but by time and memory, in the constant words of that.
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpquery.errors import QueryRefused, ScanFailed
+from dpquery.session import Session
+from dpquery.source import Source
+from tests.corpus.runs import ACCEPTED, REFUSED, policy_at, samples
+from tests.grammar import _WORDS, asked, mutated
+from tests.property.test_grammar import require_help
+from tests.shapes import SHAPES, moments, shaped
+
+SECONDS = 2.0
+"""Of the processor's time, so that a busy machine changes nothing."""
+MEMORY = 2 * 1024 * 1024
+"""In kilobytes."""
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    place = samples(tmp_path_factory.mktemp("planning") / "data")
+    with Session(policy_at(place / "policy.toml"), "default", None) as opened:
+        yield opened
+
+
+def planned(session: Session, text: str) -> str:
+    """Plan a text and explain it; give "planned", or the code of the refusal."""
+    began = time.process_time()
+    try:
+        session._plan(Source(text))
+        found = "planned"
+    except QueryRefused as refused:
+        found = refused.code
+        require_help(refused, text)
+    spent = time.process_time() - began
+    assert spent < SECONDS, (spent, text[:2_000])
+    if found == "planned":
+        assert str(session.explain(text))
+    return found
+
+
+def ran(session: Session, text: str) -> str:
+    """Ask a text; give "answered", or the code of the refusal or of the constant failure."""
+    try:
+        session.sql(text)
+    except (QueryRefused, ScanFailed) as refused:
+        return refused.code
+    return "answered"
+
+
+@st.composite
+def nearly(draw: st.DrawFn) -> str:
+    """Draw a query that was accepted once: parts of it left out, moved, nested or repeated."""
+    text = draw(st.sampled_from([*ACCEPTED, *ACCEPTED, *REFUSED])).query
+    for _ in range(draw(st.integers(1, 2))):
+        words = [word for word in _WORDS.findall(text) if not word.isspace()] or [""]
+        start = draw(st.integers(0, len(words) - 1))
+        end = min(len(words), start + draw(st.sampled_from([1, 1, 2, 4, 12])))
+        part, other = " ".join(words[start:end]), draw(st.sampled_from(words))
+        often = draw(st.sampled_from([2, 3, 40]))
+        changed = {
+            "out": "",
+            "swapped": other,
+            "nested": f"({part})",
+            "nested deep": "(" * often + part + ")" * often,
+            "called": f"abs({part})",
+            "a query": f"(SELECT * FROM {part})",
+            "repeated": " ".join([part] * often),
+            "a list": " , ".join([part] * often),
+            "a sum": " + ".join([part] * often),
+            "a condition": " AND ".join([part] * often),
+            "either": f"CASE WHEN {part} IS NULL THEN {other} ELSE {part} END",
+        }
+        how = draw(st.sampled_from(sorted(changed)))
+        text = " ".join([*words[:start], changed[how], *words[end:]])
+    return text
+
+
+def require_plans(session: Session, examples: int) -> Counter[str]:
+    found: Counter[str] = Counter()
+
+    @settings(max_examples=examples)
+    @given(st.one_of(nearly(), mutated(nearly()), asked()))
+    def hold(text: str) -> None:
+        found[planned(session, text)] += 1
+
+    hold()
+    return found
+
+
+def test_what_is_nearly_accepted_is_planned_or_refused(session: Session):
+    found = require_plans(session, 200)
+    assert found["planned"] > 5, found
+    assert len(found) > 8, found
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_grows_is_planned_or_refused(session: Session, shape: str):
+    assert planned(session, shaped(shape, 3)) == "planned"
+    for size in (12, 70, 300):
+        planned(session, shaped(shape, size))
+
+
+def test_moments_at_the_ends_of_the_calendar_are_planned_or_refused(session: Session):
+    for text in random.Random(1).sample(moments(), 150):
+        planned(session, text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", range(10))
+def test_what_is_nearly_accepted_is_planned_or_refused_at_length(session: Session, shard: int):
+    del shard
+    require_plans(session, 2_000)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < MEMORY
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", range(10))
+def test_what_is_planned_is_answered(session: Session, shard: int):
+    """Nothing but an answer, a refusal, and a failure by time or memory."""
+    del shard
+    found: Counter[str] = Counter()
+
+    @settings(max_examples=2_000)
+    @given(st.one_of(nearly(), mutated(st.sampled_from(ACCEPTED).map(lambda c: c.query))))
+    def hold(text: str) -> None:
+        found[ran(session, text)] += 1
+
+    hold()
+    assert found["answered"] > 20, found
+    assert found["DPQ701"] == 0, found
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < MEMORY
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [3, 6, 20, 40, 70, 150])
+def test_what_grows_is_answered(session: Session, size: int):
+    for shape in SHAPES:
+        ran(session, shaped(shape, size))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < MEMORY
+
+
+@pytest.mark.slow
+def test_all_moments_are_planned_or_refused(session: Session):
+    for text in moments():
+        planned(session, text)
