@@ -50,7 +50,8 @@ Send a statement, such as SELECT DP_COUNT(*, eps=0.5) FROM staff.
 
 DPQ105 a text that is too large, nested too deeply, or holds control characters
 Such a text could exhaust the parser, or look different on the screen from what it does. Names
-of the SELECT list inside one another count as what they stand for.
+of the SELECT list inside one another count as what they stand for, and names of WITH as queries
+inside the one that reads them.
 > SELECT ((((((((((((((((((((((((((((((((((((1))))))))))))))))))))))))))))))))))))
 Shorten the query, or ask in several queries. IN takes a long list of values without nesting.
 

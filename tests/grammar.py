@@ -293,7 +293,7 @@ def _alike(word: str) -> tuple[str, ...]:
 @st.composite
 def mutated(draw: st.DrawFn, base: st.SearchStrategy[str]) -> str:
     """Draw a text with one word left out, written twice, put in, or exchanged."""
-    words = _WORDS.findall(draw(base))
+    words = _WORDS.findall(draw(base)) or [""]
     places = [at for at, word in enumerate(words) if not word.isspace()] or [0]
     at = draw(st.sampled_from(places))
     how = draw(st.sampled_from(["out", "twice", "in", "for", "alike", "alike", "alike"]))

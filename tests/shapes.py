@@ -52,99 +52,161 @@ def _whole(text: str) -> str:
     return f"{COUNT} AS n, {text} AS x FROM staff"
 
 
+OVER = f"{COUNT} FROM {{c}}"
+TOTAL = "SELECT COUNT(*) FROM {c}"
+SHOWN = "SELECT {} AS n FROM staff"
+VISITED = f"{COUNT} FROM visits {{}}"
 _WHERE = f"{COUNT} FROM staff WHERE {{}}"
 _ABOVE = _whole("{}")
 _CALL = "DP_COUNT(*, eps=0.001)"
 SHAPES: Mapping[str, Callable[[int], str]] = {
-    "names of private rows": _chained(
-        VISITS, "SELECT person_id, minutes FROM {c}", f"{COUNT} FROM {{c}}"
-    ),
-    "stars of private rows": _chained("SELECT * FROM visits", "SELECT * FROM {c}", f"{COUNT} FROM {{c}}"),
-    "filters": _chained(VISITS, "SELECT * FROM {c} WHERE minutes > 1", f"{COUNT} FROM {{c}}"),
-    "distinct rows": _chained(VISITS, "SELECT DISTINCT * FROM {c}", f"{COUNT} FROM {{c}}"),
-    "rows twice": _chained(VISITS, "SELECT * FROM {c} UNION ALL SELECT * FROM {c}", f"{COUNT} FROM {{c}}"),
+    "names of private rows": _chained(VISITS, "SELECT person_id, minutes FROM {c}", OVER),
+    "stars of private rows": _chained("SELECT * FROM visits", "SELECT * FROM {c}", OVER),
+    "filters": _chained(VISITS, "SELECT * FROM {c} WHERE minutes > 1", OVER),
+    "distinct rows": _chained(VISITS, "SELECT DISTINCT * FROM {c}", OVER),
+    "rows twice": _chained(VISITS, "SELECT * FROM {c} UNION ALL SELECT * FROM {c}", OVER),
     "rows joined to themselves": _chained(
-        VISITS, "SELECT a.person_id, a.minutes FROM {c} a JOIN {c} b USING (person_id)", f"{COUNT} FROM {{c}}"
+        VISITS, "SELECT a.person_id, a.minutes FROM {c} a JOIN {c} b USING (person_id)", OVER
     ),
     "rows kept by themselves": _chained(
-        VISITS, "SELECT * FROM {c} WHERE person_id IN (SELECT person_id FROM {c})", f"{COUNT} FROM {{c}}"
+        VISITS, "SELECT * FROM {c} WHERE person_id IN (SELECT person_id FROM {c})", OVER
     ),
-    "values doubled": _chained(VISITS, "SELECT person_id, minutes + minutes AS minutes FROM {c}", f"{COUNT} FROM {{c}} WHERE minutes > 3"),
-    "names of results": _chained(GROUPS, "SELECT dept, n + 1 AS n FROM {c}", "SELECT * FROM {c}"),
-    "results twice": _chained(GROUPS, "SELECT * FROM {c} UNION ALL SELECT * FROM {c}", "SELECT COUNT(*) FROM {c}"),
-    "results crossed": _chained(GROUPS, "SELECT a.dept, b.n FROM {c} a CROSS JOIN {c} b", "SELECT COUNT(*) FROM {c}"),
-    "results joined": _chained(GROUPS, "SELECT dept, a.n FROM {c} a JOIN {c} b USING (dept)", "SELECT * FROM {c}"),
+    "values doubled": _chained(
+        VISITS,
+        "SELECT person_id, minutes + minutes AS minutes FROM {c}",
+        f"{COUNT} FROM {{c}} WHERE minutes > 3",
+    ),
+    "names of results": _chained(
+        GROUPS, "SELECT dept, n + 1 AS n FROM {c}", "SELECT * FROM {c}"
+    ),
+    "results twice": _chained(GROUPS, "SELECT * FROM {c} UNION ALL SELECT * FROM {c}", TOTAL),
+    "results crossed": _chained(
+        GROUPS, "SELECT a.dept, b.n FROM {c} a CROSS JOIN {c} b", TOTAL
+    ),
+    "results joined": _chained(
+        GROUPS, "SELECT dept, a.n FROM {c} a JOIN {c} b USING (dept)", "SELECT * FROM {c}"
+    ),
     "results swapped": _chained(
         f"SELECT dept, {_CALL} AS n, {_CALL} AS m FROM staff GROUP BY dept",
-        "SELECT dept, n, m FROM {c} UNION ALL SELECT dept, m, n FROM {c}", "SELECT COUNT(*) FROM {c}",
+        "SELECT dept, n, m FROM {c} UNION ALL SELECT dept, m, n FROM {c}",
+        TOTAL,
     ),
-    "names of public rows": _chained("SELECT * FROM regions", "SELECT * FROM {c}", "SELECT * FROM {c}"),
+    "names of public rows": _chained(
+        "SELECT * FROM regions", "SELECT * FROM {c}", "SELECT * FROM {c}"
+    ),
     "public rows crossed": _listed("regions AS r{i}", ", ", "SELECT COUNT(*) FROM {}"),
-    "joins on the unit": _listed("JOIN visits AS v{i} USING (person_id)", " ", f"{COUNT} FROM staff {{}}"),
-    "joins on a key": _listed(
-        "JOIN regions AS r{i} ON visits.region = r{i}.region", " ", f"{COUNT} FROM visits {{}}"
+    "joins on the unit": _listed(
+        "JOIN visits AS v{i} USING (person_id)", " ", f"{COUNT} FROM staff {{}}"
     ),
-    "unions of private rows": _listed("SELECT person_id FROM visits", " UNION ALL ", f"{COUNT} FROM ({{}})"),
+    "joins on a key": _listed(
+        "JOIN regions AS r{i} ON visits.region = r{i}.region", " ", VISITED
+    ),
+    "unions of private rows": _listed(
+        "SELECT person_id FROM visits", " UNION ALL ", f"{COUNT} FROM ({{}})"
+    ),
     "unions of results": _listed(GROUPS, " UNION ALL ", "{}"),
     "unions of public rows": _listed("SELECT zone FROM regions", " UNION ", "{}"),
     "windows": _listed(
-        "row_number() OVER (PARTITION BY person_id ORDER BY day) AS r{i}", ", ",
+        "row_number() OVER (PARTITION BY person_id ORDER BY day) AS r{i}",
+        ", ",
         f"{COUNT} FROM (SELECT person_id, {{}} FROM visits)",
     ),
     "calls": _listed(f"{_CALL} AS n{{i}}", ", ", "SELECT {} FROM staff"),
     "sums of calls": _listed(_CALL, " + ", "SELECT {} FROM staff"),
-    "choices of calls": _listed(f"CASE WHEN {_CALL} > 1 THEN 1 END", " + ", "SELECT {} FROM staff"),
-    "names of names": lambda n: f"{COUNT} AS a0, " + ", ".join(f"a{i} + a{i} AS a{i + 1}" for i in range(n)) + " FROM staff",
+    "choices of calls": _listed(
+        f"CASE WHEN {_CALL} > 1 THEN 1 END", " + ", "SELECT {} FROM staff"
+    ),
+    "names of names": lambda n: (
+        f"{COUNT} AS a0, "
+        + ", ".join(f"a{i} + a{i} AS a{i + 1}" for i in range(n))
+        + " FROM staff"
+    ),
     "one group": _listed("dept", ", ", f"{COUNT} FROM staff GROUP BY {{}}"),
     "one group of a unit": _listed(
-        "minutes", ", ", f"{COUNT} FROM (SELECT person_id, minutes FROM visits GROUP BY person_id, {{}})"
+        "minutes",
+        ", ",
+        f"{COUNT} FROM (SELECT person_id, minutes FROM visits GROUP BY person_id, {{}})",
     ),
-    "one column": _listed("minutes AS m{i}", ", ", f"{COUNT} FROM (SELECT DISTINCT person_id, {{}} FROM visits)"),
-    "sets of groups": _listed("(dept)", ", ", f"{COUNT} FROM staff GROUP BY GROUPING SETS ({{}})"),
+    "one column": _listed(
+        "minutes AS m{i}", ", ", f"{COUNT} FROM (SELECT DISTINCT person_id, {{}} FROM visits)"
+    ),
+    "sets of groups": _listed(
+        "(dept)", ", ", f"{COUNT} FROM staff GROUP BY GROUPING SETS ({{}})"
+    ),
     "an order": _listed("n", ", ", f"{COUNT} AS n FROM staff ORDER BY {{}}"),
     **{
         f"{word} {where}": _listed(one, f" {word} ", whole)
-        for word, one in (("+", "1"), ("||", "'a'"), ("AND", "TRUE"), ("=", "TRUE"), ("OR", "(1 = 1)"))
+        for word, one in (
+            ("+", "1"),
+            ("||", "'a'"),
+            ("AND", "TRUE"),
+            ("=", "TRUE"),
+            ("OR", "(1 = 1)"),
+        )
         for where, whole in (
-            ("above", _ABOVE), ("of public rows", "SELECT {} AS x FROM regions"),
-            ("among rows", f"SELECT DP_COUNT({{}}, eps=0.1) FROM staff"),
+            ("above", _ABOVE),
+            ("of public rows", "SELECT {} AS x FROM regions"),
+            ("among rows", "SELECT DP_COUNT({}, eps=0.1) FROM staff"),
         )
     },
-    "moments": _listed("INTERVAL 1 DAY", " + ", f"{COUNT} FROM visits WHERE day > DATE '2024-01-01' + {{}}"),
+    "moments": _listed(
+        "INTERVAL 1 DAY", " + ", f"{COUNT} FROM visits WHERE day > DATE '2024-01-01' + {{}}"
+    ),
     "conditions": _listed("age > {i}", " AND ", _WHERE),
     "a list": _listed("{i}", ", ", f"{COUNT} FROM staff WHERE age IN ({{}})"),
     "a list above": _listed("{i}", ", ", "SELECT zone FROM regions WHERE inhabitants IN ({})"),
-    "branches": _listed("WHEN age = {i} THEN {i}", " ", f"{COUNT} FROM staff WHERE CASE {{}} END > 1"),
+    "branches": _listed(
+        "WHEN age = {i} THEN {i}", " ", f"{COUNT} FROM staff WHERE CASE {{}} END > 1"
+    ),
     "branches above": _listed("WHEN n = {i} THEN {i}", " ", _whole("CASE {} END")),
     "branches of groups": _listed(
-        "WHEN age = {i} THEN {i}", " ", f"SELECT CASE {{}} END AS k, {COUNT[7:]} FROM staff GROUP BY k"
+        "WHEN age = {i} THEN {i}",
+        " ",
+        f"SELECT CASE {{}} END AS k, {COUNT[7:]} FROM staff GROUP BY k",
     ),
     **{
         f"{around} {where}": _nested(inner, around, whole)
         for around in (
-            "abs({})", "coalesce({}, {})", "CASE WHEN {} > 1 THEN 2 ELSE 3 END",
-            "CASE {} WHEN 1 THEN 2 WHEN 3 THEN 4 END", "({} + {})", "(- {})", "CAST({} AS BIGINT)",
-            "least({}, {})", "nullif({}, 1)", "({} / {})",
+            "abs({})",
+            "coalesce({}, {})",
+            "CASE WHEN {} > 1 THEN 2 ELSE 3 END",
+            "CASE {} WHEN 1 THEN 2 WHEN 3 THEN 4 END",
+            "({} + {})",
+            "(- {})",
+            "CAST({} AS BIGINT)",
+            "least({}, {})",
+            "nullif({}, 1)",
+            "({} / {})",
         )
         for where, inner, whole in (
-            ("above", _CALL, "SELECT {} AS n FROM staff"), ("among rows", "age", _WHERE.replace("{}", "{} > 1")),
+            ("above", _CALL, SHOWN),
+            ("among rows", "age", _WHERE.replace("{}", "{} > 1")),
         )
     },
     **{
         around: _nested("(1 > 0)", around, _ABOVE)
-        for around in ("({} BETWEEN {} AND TRUE)", "({} IN (TRUE, {}))", "(NOT {})", "({} IS NULL)")
+        for around in (
+            "({} BETWEEN {} AND TRUE)",
+            "({} IN (TRUE, {}))",
+            "(NOT {})",
+            "({} IS NULL)",
+        )
     },
     "queries in FROM": _nested("visits", "(SELECT * FROM {})", f"{COUNT} FROM {{}}"),
     "queries of one value": _nested("1", "(SELECT {})", _ABOVE),
-    "queries that exist": _nested("TRUE", "EXISTS (SELECT 1 FROM regions WHERE {})", "SELECT zone FROM regions WHERE {}"),
+    "queries that exist": _nested(
+        "TRUE", "EXISTS (SELECT 1 FROM regions WHERE {})", "SELECT zone FROM regions WHERE {}"
+    ),
     "queries with the unit": _nested(
-        "TRUE", "person_id IN (SELECT person_id FROM visits WHERE {})", f"{COUNT} FROM visits WHERE {{}}"
+        "TRUE",
+        "person_id IN (SELECT person_id FROM visits WHERE {})",
+        f"{COUNT} FROM visits WHERE {{}}",
     ),
     "NOT": _nested("remote", "NOT {}", _WHERE),
     "minus": _nested("age", "- {}", _WHERE.replace("{}", "{} < 1")),
     "patterns": _listed("%a", "", f"{COUNT} FROM visits WHERE region LIKE '{{}}'"),
     "digits": _listed("9", "", f"{COUNT} FROM staff WHERE salary < {{}}"),
-}  # fmt: skip
+}
 
 
 def shaped(name: str, size: int) -> str:
@@ -155,19 +217,31 @@ def shaped(name: str, size: int) -> str:
 def moments() -> list[str]:
     """Give queries about moments at the ends of the calendar, and past them."""
     ends = (
-        "DATE '0001-01-01'", "DATE '9999-12-31'", "TIMESTAMP '0001-01-01 00:00:00'",
-        "TIMESTAMP '9999-12-31 23:59:59'", "day", "at",
-    )  # fmt: skip
+        "DATE '0001-01-01'",
+        "DATE '9999-12-31'",
+        "TIMESTAMP '0001-01-01 00:00:00'",
+        "TIMESTAMP '9999-12-31 23:59:59'",
+        "day",
+        "at",
+    )
     steps = (
-        "1", "9223372036854775807", "-9223372036854775807", "minutes", "INTERVAL 1 SECOND",
-        "INTERVAL 1 DAY", "INTERVAL 1000000 YEAR", "INTERVAL 1000000 WEEK",
-    )  # fmt: skip
+        "1",
+        "9223372036854775807",
+        "-9223372036854775807",
+        "minutes",
+        "INTERVAL 1 SECOND",
+        "INTERVAL 1 DAY",
+        "INTERVAL 1000000 YEAR",
+        "INTERVAL 1000000 WEEK",
+    )
     moved = [f"{end} {sign} {step}" for end in ends for sign in "+-" for step in steps]
     asked = (
-        f"{COUNT} FROM visits WHERE ({{}}) IS NULL", f"SELECT {{}} AS k, {COUNT[7:]} FROM visits GROUP BY k",
-        f"{COUNT} FROM visits WHERE {{}} BETWEEN 1 AND 2", "SELECT {} AS k",
+        f"{COUNT} FROM visits WHERE ({{}}) IS NULL",
+        f"SELECT {{}} AS k, {COUNT[7:]} FROM visits GROUP BY k",
+        f"{COUNT} FROM visits WHERE {{}} BETWEEN 1 AND 2",
+        "SELECT {} AS k",
         f"{COUNT} FROM visits WHERE DATE '2030-12-31' - ({{}}) > 1",
         f"SELECT date_trunc('hour', {{}}) AS k, {COUNT[7:]} FROM visits GROUP BY k",
         f"{COUNT} FROM visits WHERE date_diff('month', {{}}, day) > 1",
-    )  # fmt: skip
+    )
     return [query.replace("{}", one) for one in moved for query in asked]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlglot import TokenType
 from sqlglot import expressions as exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError
@@ -16,7 +17,7 @@ from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
 from dpquery.source import Source, Span
 from dpquery.sql.allowed import ALLOWED
 from dpquery.sql.constructs import is_misused, refuse_construct
-from dpquery.sql.mending import example
+from dpquery.sql.mending import example, mended
 from dpquery.sql.misread import misread, unfinished
 from dpquery.sql.names import RESERVED
 from dpquery.sql.reading import Parser
@@ -121,6 +122,29 @@ def _check_nodes(source: Source, tree: exp.Expr, spans: Spans) -> None:
                 refuse_construct(source, inner, spans, slot)
         if isinstance(node, exp.Identifier) and not node.quoted:
             _check_name(source, node, spans)
+        if isinstance(node, exp.Join) and node.args.get("using"):
+            _check_using(source, node.args["using"], spans)
+
+
+def _check_using(source: Source, names: list[exp.Expr], spans: Spans) -> None:
+    """Insist on names in brackets: the parser takes one without, and calls of functions."""
+    whole = Span(spans.of(names[0]).start, spans.of(names[-1]).end)
+    after = next((token for token in spans.tokens if token.start >= whole.end), None)
+    closed = after is not None and after.token_type is TokenType.R_PAREN
+    if closed and all(isinstance(name, exp.Identifier) for name in names):
+        return
+    columns = [column for name in names for column in name.find_all(exp.Identifier)]
+    listed = ", ".join(spans.text(column) for column in columns)
+    raise SyntaxRefused(
+        Diagnostic(
+            "DPQ101",
+            "USING needs names in brackets",
+            whole,
+            "not a list of names",
+            ("the text is not a complete query.",),
+            (mended(source, whole, f"({listed})", f"USING ({listed})"),),
+        )
+    )
 
 
 def _hides(node: exp.Expr, tree: exp.Expr) -> bool:

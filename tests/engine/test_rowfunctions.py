@@ -165,7 +165,8 @@ MEANT = {
         f"DATE_TRUNC('{unit}', {of})"
         for unit in ("year", "quarter", "month", "week", "day")
         for of in ("day", "far", "old", "at", "late")
-    ] + ["DATE_TRUNC('hour', late)", "DATE_TRUNC('hour', day)", "DATE_TRUNC('MINUTE', at)", "DATE_TRUNC('second', at)"],
+    ] + ["DATE_TRUNC('hour', late)", "DATE_TRUNC('hour', day)", "DATE_TRUNC('MINUTE', at)",
+         "DATE_TRUNC('second', at)"],
     "DATE_DIFF": [
         *(f"DATE_DIFF('{unit}', day, far)" for unit in ("year", "quarter", "month", "day")),
         *(f"DATEDIFF('{unit}', at, late)" for unit in ("year", "month", "day", "hour")),

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
+from dpquery import extent
 from dpquery.budget.ledger import Ledger, open_ledger
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.connection import quoted
@@ -35,7 +36,6 @@ from dpquery.policy.model import DatabaseTable, LedgerSettings, Policy
 from dpquery.privacy import Neighbours
 from dpquery.relations import numbers, only_table, tables_of
 from dpquery.source import Source
-from dpquery.sql import joins
 from dpquery.sql.bind import bind
 from dpquery.sql.check import check
 from dpquery.sql.parse import parse
@@ -250,7 +250,7 @@ def test_what_others_add_does_not_change_when_a_unit_comes(sides: Sides):
 def test_that_holds_however_few_rows_of_a_unit_are_paired(
     sides: Sides, monkeypatch: pytest.MonkeyPatch, paired: int
 ):
-    monkeypatch.setattr(joins, "MOST_PAIRED", paired)
+    monkeypatch.setattr(extent, "MOST_PAIRS", paired)
     require_apart(sides, 40)
 
 
@@ -260,6 +260,6 @@ def test_five_thousand_queries_leave_others_as_they_are(
     sides: Sides, monkeypatch: pytest.MonkeyPatch, shard: int
 ):
     """All shards together have that many answered; in some, joins pair few rows of a unit."""
-    monkeypatch.setattr(joins, "MOST_PAIRED", joins.MOST_PAIRED if shard % 4 else 3)
+    monkeypatch.setattr(extent, "MOST_PAIRS", extent.MOST_PAIRS if shard % 4 else 3)
     require_apart(sides, 5_000 // 10 + 25)
     assert sides.asked["answered"] >= 5_000 // 10

@@ -21,12 +21,13 @@ from dpquery.errors import QueryRefused, ScanFailed
 from dpquery.session import Session
 from dpquery.source import Source
 from tests.corpus.runs import ACCEPTED, REFUSED, policy_at, samples
-from tests.grammar import _WORDS, asked, mutated
+from tests.grammar import _WORDS, COLUMNS, NUMBERS, TEXTS, asked, mutated
 from tests.property.test_grammar import require_help
 from tests.shapes import SHAPES, moments, shaped
 
 SECONDS = 2.0
 """Of the processor's time, so that a busy machine changes nothing."""
+_OPERANDS = {*COLUMNS, *NUMBERS, *TEXTS}
 MEMORY = 2 * 1024 * 1024
 """In kilobytes."""
 
@@ -69,8 +70,13 @@ def nearly(draw: st.DrawFn) -> str:
     text = draw(st.sampled_from([*ACCEPTED, *ACCEPTED, *REFUSED])).query
     for _ in range(draw(st.integers(1, 2))):
         words = [word for word in _WORDS.findall(text) if not word.isspace()] or [""]
-        start = draw(st.integers(0, len(words) - 1))
-        end = min(len(words), start + draw(st.sampled_from([1, 1, 2, 4, 12])))
+        operands = [at for at, word in enumerate(words) if word in _OPERANDS]
+        if operands and draw(st.booleans()):
+            start, length = draw(st.sampled_from(operands)), 1
+        else:
+            length = draw(st.sampled_from([1, 2, 4, 12]))
+            start = draw(st.integers(0, len(words) - 1))
+        end = min(len(words), start + length)
         part, other = " ".join(words[start:end]), draw(st.sampled_from(words))
         often = draw(st.sampled_from([2, 3, 40]))
         changed = {

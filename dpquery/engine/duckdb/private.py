@@ -21,7 +21,7 @@ from dpquery.engine.duckdb.found import DuckDBFound
 from dpquery.engine.duckdb.held import Held
 from dpquery.engine.duckdb.ranges import DuckDBRanges
 from dpquery.engine.duckdb.render import Origin, Place
-from dpquery.engine.duckdb.reread import Reread
+from dpquery.engine.duckdb.reread import REMEMBERED, Reread
 from dpquery.engine.duckdb.scan import ScanSQL
 from dpquery.engine.duckdb.stored import stored_misfits
 from dpquery.engine.files import (
@@ -66,6 +66,7 @@ class DuckDBEngine:
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._held: Held | None = None
         self._reread = Reread()
+        self._rehearsed: set[Scan] = set()
         self._verified: State = {}
 
     def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
@@ -98,7 +99,14 @@ class DuckDBEngine:
 
         What is found right here is not read again where the scan is opened.
         """
-        scan = _foreseen(scan)
+        if scan in self._rehearsed:
+            return
+        if len(self._rehearsed) >= REMEMBERED:
+            self._rehearsed.clear()
+        self._rehearse(_foreseen(scan))
+        self._rehearsed.add(scan)
+
+    def _rehearse(self, scan: Scan) -> None:
         read = self._read_by(scan)
         places = {t.name: Place(t, Origin(_files(t), held=False)) for t in read}
         sql = ScanSQL(scan, places, self._publics)

@@ -33,7 +33,7 @@ from dpquery.errors import internal
 from dpquery.ir import Scan, columns_read
 from dpquery.relations import numbers, only_table, tables_of
 
-__all__ = ["Reread"]
+__all__ = ["REMEMBERED", "Reread"]
 
 REMEMBERED = 256
 """Texts that were found right: the same ones come again and again."""
