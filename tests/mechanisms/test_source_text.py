@@ -24,7 +24,7 @@ FLOATS_ALLOWED = {
     "log_pmf", "pmf", "pmf_of_cells", "_half_width", "_log_total", "_reach",
     "_mean_share", "_integrated", "_law", "law", "_distances", "_tail", "_at_most",
     # the error that EXPLAIN states
-    "_least_gap",
+    "_least_gap", "likely_off", "rows_for",
     # the width of a staircase: any width keeps the claim
     "_best_width", "_falls_to", "_variance",
     # from rho to epsilon and back: floats search an order, and decimals prove what it gives

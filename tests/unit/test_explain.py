@@ -193,7 +193,7 @@ def test_errors_as_shares_are_those_between_any_bounds(relation: Neighbours, cal
     )
     assert "times" in found.expected_error
     share = last_of(found.expected_error.split(" times")[0])
-    amount = last_of(stated.expected_error.split(" over")[0])
+    amount = last_of(stated.expected_error.split(" over 1,000 rows")[0])
     assert share * most == pytest.approx(amount, rel=0.02)
 
 
