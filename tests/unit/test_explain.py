@@ -100,7 +100,7 @@ budget       2 left; 1.9 after it"""
         ),
         (
             "SELECT DP_AVG(salary, eps=1) FROM staff",
-            "  error      ± 599.15 over 1,000 rows (95 %)",
+            "  error      ± 599 over 1,000 rows (95 %)",
         ),
         ("SELECT DP_MEDIAN(salary, eps=1) FROM staff", "  noise      1 in ranks"),
         (
