@@ -187,9 +187,9 @@ class BernsteinRelease:
 
     @property
     def share(self) -> Fraction:
-        """How many rows the noise is as much as, 95 times in 100."""
+        """How many rows the noise is as much as, 95 times in 100; at least what damps it."""
         _, high = self.noise.interval(0, LEVEL)
-        return high / self._row
+        return max(Fraction(high), self.damping) / self._row
 
     def _error(self) -> str:
         """Say what the noise does to a mean or variance of a thousand rows."""
