@@ -56,8 +56,8 @@ class Cell(Protocol):
 class Ranked(Protocol):
     """What is off by ranks: how far apart neighbouring ranks lie is up to the data."""
 
-    def rank_interval(self, confidence: Fraction) -> Fraction | None:
-        """Give how many rows the rank of a value is off at most, so often; None if unknown."""
+    def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
+        """Give how many rows the rank of a value is off, so often; None if unknown."""
         ...
 
 
@@ -118,11 +118,16 @@ class Answer:
         """
         return self._intervals(self._place(column), _level(confidence))
 
-    def rank_interval(self, column: str, confidence: object) -> list[int | None]:
+    def rank_interval(
+        self, column: str, confidence: object, *, any_data: bool = False
+    ) -> list[int | None]:
         """Say for each row how many rows of the data its value is off at most: of quantiles.
 
         At most so many rows lie between the value and that of the rank asked for, or of a list
-        between each of its values and its own rank. None where noise alone cannot tell.
+        between each of its values and its own rank, as often as stated where rows are spread
+        about evenly around these ranks, over as many rows as EXPLAIN says. With `any_data` it
+        is a bound that is proven for all data, and mostly far wider. None where noise alone
+        cannot tell.
 
         Raises:
             KeyError: there is no such column.
@@ -130,7 +135,10 @@ class Answer:
         """
         at, level = self._place(column), _level(confidence)
         ranked = (cell if isinstance(cell, Ranked) else None for cell in self._behind(at))
-        found = (None if cell is None else cell.rank_interval(level) for cell in ranked)
+        found = (
+            None if cell is None else cell.rank_interval(level, any_data=any_data)
+            for cell in ranked
+        )
         return [None if ranks is None else math.ceil(ranks) for ranks in found]
 
     def _place(self, column: str) -> int:

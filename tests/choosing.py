@@ -14,7 +14,7 @@ from dpquery.functions.first_above import FirstAboveRelease
 from dpquery.functions.majority import MajorityRelease
 from dpquery.functions.mode import ModeRelease
 from dpquery.functions.top_k import TopRelease
-from dpquery.mechanisms import DiscreteStaircase, NoisyTop
+from dpquery.mechanisms import DiscreteStaircase, FirstNoisyCount, LargestNoisyCounts, NoisyTop
 
 CHOOSING = (
     ModeRelease,
@@ -42,7 +42,7 @@ class Heard:
     def release(self, *given: Any) -> Any:
         *exact, _ = given
         self.given.append(tuple(tuple(e) if isinstance(e, list) else e for e in exact))
-        listed = isinstance(self.mechanism, DiscreteStaircase | NoisyTop)
+        listed = isinstance(self.mechanism, DiscreteStaircase | LargestNoisyCounts | NoisyTop)
         return [0] if listed else 0
 
 
@@ -66,6 +66,11 @@ def moved(
         case ModeRelease():
             widths = (max(each) - min(each) for each in (_changes(*pair) for pair in pairs))
             return Fraction(sum(widths)), Fraction(release.distance)
+        case TopRelease() | FirstAboveRelease() if isinstance(
+            release.mechanism, LargestNoisyCounts | FirstNoisyCount
+        ):
+            sizes = (abs(change) for pair in pairs for change in _changes(*pair))
+            return Fraction(sum(sizes)), Fraction(release.distance)
         case TopRelease():
             changes = [_changes(*pair) for pair in pairs]
             both = changes, [[-change for change in each] for each in changes]

@@ -18,7 +18,7 @@ from dpquery.functions.base import Facts, Measured, Step
 from dpquery.functions.choice import ValueCell
 from dpquery.functions.codes import code_of
 from dpquery.functions.conditions import both, present
-from dpquery.functions.noise import LEVEL, needless, without_option
+from dpquery.functions.noise import LEVEL, needless, significant, without_option
 from dpquery.ir import Call, CountRows, Measure, SumCodes, Weight
 from dpquery.mechanisms import MeanExponential, MeanInverseSensitivity
 from dpquery.mechanisms.certified import tail_bound
@@ -82,7 +82,7 @@ class ChosenMeanRelease:
             epsilon=self.mechanism.loss(ROWS).epsilon,
             sensitivity="1 in rows",
             noise_scale=f"{decimal_text(1 / self.mechanism.rate, 4)} in rows",
-            expected_error=f"± {decimal_text(round(error, 2))} over 1,000 rows",
+            expected_error=f"± {significant(error)} over 1,000 rows",
             weight=self.rows.weight,
         )
 

@@ -74,7 +74,7 @@ class ExtremeCell:
     def interval(self, confidence: Fraction) -> None:
         """Give nothing: how far away the last rows are is up to the data."""
 
-    def rank_interval(self, confidence: Fraction) -> Fraction:
+    def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction:
         """Give how many rows lie beyond the value at most, as often as stated."""
         return self.release.rows_beyond(confidence)
 

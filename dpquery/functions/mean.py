@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from dpquery.functions.base import BOUNDS, COMMON, Argument, DPFunction, Facts, Release
 from dpquery.functions.chosen_mean import CHOSEN, chosen_mean
-from dpquery.functions.moments import Box, bernstein
-from dpquery.functions.noise import ADDITIVE
+from dpquery.functions.moments import bernstein
+from dpquery.functions.noise import ADDITIVE, significant
 from dpquery.ir import Call
+from dpquery.mechanisms.combined_noise import Reach, share_range
 
 __all__ = ["AVG", "PROPORTION"]
 
@@ -26,18 +27,23 @@ class Mean:
         below, above = sums
         return float(low + width * above / (below + above))
 
-    def unit(self, width: Fraction) -> tuple[str, Fraction]:
+    def error(self, share: Fraction, width: Fraction, times: str = "") -> str:
         """A mean runs from bound to bound."""
-        return "", width
+        return f"± {significant(share * width)}{times} over 1,000 rows"
 
     def range(
-        self, box: Box, width: Fraction, low: Fraction, rows: Fraction
+        self,
+        sums: Sequence[float],
+        reach: Callable[[float], Reach],
+        width: Fraction,
+        low: Fraction,
+        rows: Fraction,
     ) -> tuple[float, float]:
-        """Give the means at two corners: the share rises with one sum, falls with the other."""
-        (below0, below1), (above0, above1) = box
-        least = above0 / (above0 + below1) if above0 + below1 else Fraction(0)
-        most = above1 / (above1 + below0) if above1 + below0 else Fraction(1)
-        return float(low + width * least), float(low + width * most)
+        """Give the means for which above - share (below + above) is within reach of zero."""
+        (below, above), far = sums, reach(1)
+        ends = share_range(above, below + above, lambda s: far((s, 1 - s)), (0.0, 1.0))
+        least, most = (float(low) + float(width) * end for end in ends)
+        return least, most
 
 
 def _plan(call: Call, facts: Facts) -> Release:

@@ -10,7 +10,7 @@ zero.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
@@ -24,15 +24,13 @@ from dpquery.functions.noise import LEVEL, additive_noise, spread
 from dpquery.ir import Call, CountRows, Measure, SumCodes
 from dpquery.mechanisms import AdditiveNoise
 from dpquery.mechanisms.base import Distance
+from dpquery.mechanisms.combined_noise import Reach, combined_reach
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.privacy import decimal_text, root_above
+from dpquery.privacy import decimal_text
 from dpquery.sensitivity import simplex_l2_sensitivity, simplex_sensitivity
 from dpquery.types import DOUBLE, Type
 
-__all__ = ["BernsteinCell", "BernsteinRelease", "Box", "Shape", "bernstein"]
-
-Box = Sequence[tuple[Fraction, Fraction]]
-"""For each Bernstein sum, where it lies."""
+__all__ = ["BernsteinCell", "BernsteinRelease", "Shape", "bernstein"]
 
 
 class Shape(Protocol):
@@ -44,14 +42,30 @@ class Shape(Protocol):
         """Give the value; `rows` is what one row adds to the sums together."""
         ...
 
-    def unit(self, width: Fraction) -> tuple[str, Fraction]:
-        """Name what the sums give, and say how much a share of 1 is of it."""
+    def error(self, share: Fraction, width: Fraction, times: str = "") -> str:
+        """Say what noise of such a share of a thousand rows does to the value.
+
+        Where the bounds are not known yet, `times` names their distance, and `width` is 1.
+        """
         ...
 
     def range(
-        self, box: Box, width: Fraction, low: Fraction, rows: Fraction
+        self,
+        sums: Sequence[float],
+        reach: Callable[[float], Reach],
+        width: Fraction,
+        low: Fraction,
+        rows: Fraction,
     ) -> tuple[float, float]:
-        """Give a range of the value over all sums in a box."""
+        """Give a range of the values that noise does not rule out.
+
+        Args:
+            sums: the noisy ones.
+            reach: how far their noises go together, for a share of what may be missed.
+            width: the distance between the bounds.
+            low: the lower bound.
+            rows: what one row adds to the sums together.
+        """
         ...
 
 
@@ -75,15 +89,8 @@ class BernsteinCell:
         return self.release.noise.name
 
     def interval(self, confidence: Fraction) -> tuple[float, float]:
-        """Give a range that holds the exact value when every sum lies in its own.
-
-        The noises are independent, so each sum's range is asked for at a root of the
-        confidence.
-        """
-        each = _root(confidence, len(self.noisy))
-        ranges = [self.release.noise.interval(part, each) for part in self.noisy]
-        box = [(Fraction(max(low, 0)), Fraction(max(high, 0))) for low, high in ranges]
-        low, high = self.release.ranged(box)
+        """Give a range of all values that the noise does not rule out, as far to both sides."""
+        low, high = self.release.ranged(self.noisy, confidence)
         value = self.value
         margin = max(value - low, high - value)
         return value - margin, value + margin
@@ -148,9 +155,17 @@ class BernsteinRelease:
         """Compute the value from the sums."""
         return self.shape.value(sums, self.width, self.low, self._row)
 
-    def ranged(self, box: Box) -> tuple[float, float]:
-        """Compute the range of the value from the ranges of the sums."""
-        return self.shape.range(box, self.width, self.low, self._row)
+    def ranged(self, noisy: Sequence[int], confidence: Fraction) -> tuple[float, float]:
+        """Compute the range of the value from the noisy sums."""
+        if not 0 < confidence < 1:
+            raise ValueError("a confidence lies between 0 and 1")
+        spread, missed = float(self.damping), float(1 - confidence)
+
+        def reach(share: float) -> Reach:
+            return combined_reach(self.noise, spread, missed * share)
+
+        sums = [float(part) for part in noisy]
+        return self.shape.range(sums, reach, self.width, self.low, self._row)
 
     @property
     def _row(self) -> Fraction:
@@ -172,15 +187,13 @@ class BernsteinRelease:
 
     @property
     def share(self) -> Fraction:
-        """How many rows the noise is as much as, 95 times in 100."""
+        """How many rows the noise is as much as, 95 times in 100; at least what damps it."""
         _, high = self.noise.interval(0, LEVEL)
-        return high / self._row
+        return max(Fraction(high), self.damping) / self._row
 
     def _error(self) -> str:
         """Say what the noise does to a mean or variance of a thousand rows."""
-        what, unit = self.shape.unit(self.width)
-        error = round(self.share * unit / 1000, 2)
-        return f"± {decimal_text(error)}{what} over 1,000 rows"
+        return self.shape.error(self.share / 1000, self.width)
 
 
 def bernstein(call: Call, facts: Facts, shape: Shape, degree: int) -> BernsteinRelease:
@@ -195,13 +208,3 @@ def bernstein(call: Call, facts: Facts, shape: Shape, degree: int) -> BernsteinR
     distance = l1 if noise.norm == 1 else l2
     low, width = code.low * code.grid, (code.high - code.low) * code.grid
     return BernsteinRelease(call.function, shape, sums, rows, distance, noise, low, width)
-
-
-def _root(confidence: Fraction, count: int) -> Fraction:
-    """Give a root of a confidence, rounded up, for 1, 2 or 3 independent parts."""
-    if count == 1:
-        return confidence
-    if count == 2:
-        return min(root_above(confidence), Fraction(2**32 - 1, 2**32))
-    # No cube root is needed: the misses of three parts add up to at most what is allowed.
-    return 1 - (1 - confidence) / count

@@ -40,6 +40,7 @@ __all__ = [
     "error_of",
     "in_type",
     "needless",
+    "significant",
     "spread",
     "without_option",
 ]
@@ -155,6 +156,17 @@ def spread(noise: AdditiveNoise) -> Fraction:
         case DiscreteStaircase():
             return noise.scale
     raise internal("every additive noise has a scale to show")
+
+
+def significant(amount: Fraction) -> str:
+    """Write an error with two significant digits, or all of a whole number: never as zero.
+
+    >>> significant(Fraction(1, 400)), significant(Fraction(12345, 10))
+    ('0.0025', '1234')
+    """
+    if amount >= 100 or not amount:
+        return decimal_text(Fraction(round(amount)))
+    return decimal_text(Fraction(f"{float(amount):.2g}"))
 
 
 def in_type(value: Fraction, type_: Type) -> int | Decimal | float:

@@ -38,12 +38,14 @@ from dpquery.functions.ranked import (
     draw_groups,
     grid_of,
     most_weight,
+    ranks_words,
     refuse_many,
     unfit_mechanism,
     weight_for,
 )
 from dpquery.ir import Call, Histogram, Measure
 from dpquery.mechanisms import GapQuantile, GridQuantile, SmoothQuantile, rank_range
+from dpquery.mechanisms.likely_ranks import likely_off
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Neighbours, decimal_text
 from dpquery.types import Type
@@ -77,9 +79,12 @@ class QuantileCell:
     def interval(self, confidence: Fraction) -> None:
         """Give nothing: between which values the exact quantile lies is up to the data."""
 
-    def rank_interval(self, confidence: Fraction) -> Fraction | None:
-        """Give how many rows the value's rank is off at most; None where it may lie beside."""
-        return None if self.release.steps_beside else self.release.rows_off(confidence)
+    def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
+        """Give how many rows the value's rank is off; None where it may lie beside."""
+        if self.release.steps_beside:
+            return None
+        proven = self.release.rows_off(confidence)
+        return proven if any_data else min(proven, self.release.likely_off(confidence))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +112,13 @@ class QuantileRelease:
         return [QuantileCell(cell, self) for cell in cells]
 
     def rows_off(self, confidence: Fraction) -> Fraction:
-        """Give a bound on the error in rows of full weight."""
+        """Give a bound on the error in rows of full weight, which holds for any data."""
         return Fraction(self.mechanism.rank_interval(confidence), self.measure.weight.scale)
+
+    def likely_off(self, confidence: Fraction) -> Fraction:
+        """Return how many rows of full weight the rank is off where rows are spread evenly."""
+        off = likely_off(self.mechanism.errors, confidence)
+        return Fraction(off, self.measure.weight.scale)
 
     @property
     def steps_beside(self) -> int:
@@ -122,7 +132,9 @@ class QuantileRelease:
         """Say how many ranks the value is off, and how far beside such a rank."""
         steps = self.steps_beside
         far = f", or {beside or f'{steps:,} steps'} beside such a value" if steps else ""
-        return f"at most {round(self.rows_off(LEVEL))} ranks{far}"
+        mechanism, weight = self.mechanism, self.measure.weight
+        most = mechanism.rank_interval(LEVEL)
+        return ranks_words((mechanism.order,), mechanism.errors, most, weight, LEVEL) + far
 
     def step(self) -> Step:
         """Describe the release in rows."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.events import Event
@@ -19,11 +19,13 @@ from dpquery.functions.base import Facts, Measured, Step
 from dpquery.functions.codes import from_code
 from dpquery.functions.noise import LEVEL, needless
 from dpquery.functions.ranked import (
+    MAX_DRAWS,
     bins_for,
     draw_groups,
     grid_of,
     most_weight,
     ranges_for,
+    ranks_words,
     refuse_many,
     unfit_mechanism,
     weight_for,
@@ -43,6 +45,7 @@ from dpquery.mechanisms import (
     threshold_cost,
 )
 from dpquery.mechanisms.frontier import Histogram as Weights
+from dpquery.mechanisms.likely_ranks import Errors, likely_off
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import Neighbours, decimal_text
 from dpquery.sensitivity import sensitivity
@@ -51,7 +54,7 @@ from dpquery.types import Type
 __all__ = ["OF_LISTS", "plan_list"]
 
 MOST_DRAWN = 64
-"""More quantiles than that are read from a tree of counts."""
+"""More quantiles than that are read from a tree of counts, if it has a leaf for each value."""
 MOST_JOINT = 16
 """Quantiles that are drawn as one list: work grows with the square of their number."""
 MOST_JOINT_DRAWN = 144
@@ -88,6 +91,32 @@ class ListMechanism(Mechanism, Protocol):
         ...
 
 
+@runtime_checkable
+class DrawsRanks(Protocol):
+    """A mechanism of which errors are known where rows are spread evenly."""
+
+    @property
+    def errors(self) -> Errors:
+        """For each order the scales of the errors that add up to its own."""
+        ...
+
+
+def _within(mechanism: ListMechanism) -> str:
+    """Name what a mechanism does not look into."""
+    width = mechanism.width if isinstance(mechanism, HasRanges) else 1
+    return f"a range of {width:,} values" if width > 1 else "a value that rows share"
+
+
+@runtime_checkable
+class HasRanges(Protocol):
+    """A mechanism that parts the grid into ranges of several values."""
+
+    @property
+    def width(self) -> int:
+        """How many values a range has."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class QuantilesCell:
     """A released list; noise alone says in ranks, not in values, how far off it is."""
@@ -109,9 +138,12 @@ class QuantilesCell:
     def interval(self, confidence: Fraction) -> None:
         """Give nothing: between which values the exact quantiles lie is up to the data."""
 
-    def rank_interval(self, confidence: Fraction) -> Fraction | None:
-        """Give how many rows any of the values is off at most, where that is proven."""
-        most, proven = self.release.mechanism.ranks_off(confidence)
+    def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
+        """Give how many rows the farthest of the values is off; None where none can be said."""
+        mechanism = self.release.mechanism
+        most, proven = mechanism.ranks_off(confidence)
+        if proven and not any_data and isinstance(mechanism, DrawsRanks):
+            most = min(most, likely_off(mechanism.errors, confidence))
         return Fraction(most, self.release.measure.weight.scale) if proven else None
 
 
@@ -148,8 +180,15 @@ class QuantilesRelease:
 
     def _error(self) -> str:
         """Say how many rows of full weight the values are off."""
-        most, proven = self.mechanism.ranks_off(LEVEL)
-        return f"{'at most' if proven else 'about'} {round(most / self._scale)} ranks each"
+        mechanism = self.mechanism
+        most, proven = mechanism.ranks_off(LEVEL)
+        if not proven:
+            beside = f"beside them what {_within(mechanism)} holds"
+            return f"about {round(most / self._scale):,} ranks each, and {beside}"
+        if not isinstance(mechanism, DrawsRanks):
+            return f"at most {round(most / self._scale):,} ranks each"
+        weight = self.measure.weight
+        return ranks_words(mechanism.orders, mechanism.errors, most, weight, LEVEL)
 
     @property
     def _scale(self) -> Fraction:
@@ -184,7 +223,7 @@ def plan_list(call: Call, orders: Orders, facts: Facts) -> QuantilesRelease:
     if call.options.delta is not None:
         raise needless(call, call.options.delta_span, OF_LISTS[0])
     code, rising = grid_of(call), tuple(sorted(set(orders)))
-    name, why = _chosen(call, len(rising), facts.cells)
+    name, why = _chosen(call, len(rising), facts.cells, code.cells)
     if name in _JOINT:
         _refuse_joint(call, len(rising), facts.cells)
     if name == FittedQuantiles.name:
@@ -198,12 +237,18 @@ def plan_list(call: Call, orders: Orders, facts: Facts) -> QuantilesRelease:
     return QuantilesRelease(call.function, measure, distance, mechanism, orders, listed, why)
 
 
-def _chosen(call: Call, count: int, groups: int) -> tuple[str, str]:
-    """Choose a mechanism from epsilon and the numbers of orders and groups alone; say why."""
+def _chosen(call: Call, count: int, groups: int, cells: int) -> tuple[str, str]:
+    """Choose a mechanism from epsilon, the grid and the numbers of orders and groups; say why.
+
+    A tree has no leaves for a finer grid than its own: what lies within one, and a value that
+    many share, throws it off by all that a leaf holds.
+    """
     if call.options.mechanism is not None:
         return call.options.mechanism, ""
-    if count > MOST_DRAWN:
+    if count > MOST_DRAWN and cells <= ranges_for(groups):
         return "tree", f"{count} quantiles: a tree of counts errs alike for any number of them"
+    if count > MOST_DRAWN and count * groups > MAX_DRAWS:
+        return "tree", f"{count} quantiles of {groups:,} groups: read from one scan"
     if count > 1 and _fits(count, groups) and _is_fitted(call, count):
         return "fitted", f"{count} quantiles: drawn as one list, each errs least"
     return "recursive", f"{count} quantiles: each row is in few of their draws, by halving"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Protocol, TypeVar, runtime_checkable
 
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, listed
@@ -13,16 +15,19 @@ from dpquery.ir import Call, Code, GroupRequest, Histogram, Weight
 from dpquery.mechanisms.exponential import Integers
 from dpquery.mechanisms.frontier import NARROW, Frontier, Request, look_ahead
 from dpquery.mechanisms.frontier import Histogram as Weights
+from dpquery.mechanisms.likely_ranks import Errors, likely_off, rows_for
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.ranks import LARGEST_GRID
 
 __all__ = [
+    "MAX_DRAWS",
     "Asked",
     "bins_for",
     "draw_groups",
     "grid_of",
     "most_weight",
     "ranges_for",
+    "ranks_words",
     "refuse_many",
     "unfit_mechanism",
     "weight_for",
@@ -179,6 +184,19 @@ def refuse_many(call: Call, groups: int, values: int = 1) -> None:
             ("name fewer groups: WHERE a_column IN (1, 2)",),
         )
     )
+
+
+def ranks_words(
+    orders: Sequence[Fraction], errors: Errors, most: int, weight: Weight, confidence: Fraction
+) -> str:
+    """Say how many ranks orders are off on even data, over how many rows, and on any data."""
+    likely = Fraction(likely_off(errors, confidence), weight.scale)
+    proven, each = round(Fraction(most, weight.scale)), " each" if len(orders) > 1 else ""
+    if proven <= likely:
+        return f"at most {proven:,} ranks{each}"
+    rows = rows_for(orders, errors, likely)
+    about = f"about {math.ceil(likely):,} ranks{each}, over {rows:,} rows or more"
+    return f"{about}; on any data at most {proven:,}"
 
 
 def unfit_mechanism(call: Call, asked: str, fitting: Sequence[str], draws: str) -> NameRefused:

@@ -7,15 +7,16 @@ vector. The result is cut to what bounds allow: a quarter of their squared dista
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
 
 from dpquery.functions.base import BOUNDS, COMMON, Argument, DPFunction, Facts
-from dpquery.functions.moments import BernsteinRelease, Box, bernstein
-from dpquery.functions.noise import ADDITIVE, double
+from dpquery.functions.moments import BernsteinRelease, bernstein
+from dpquery.functions.noise import ADDITIVE, double, significant
 from dpquery.ir import Call
+from dpquery.mechanisms.combined_noise import Reach, share_range
 
 __all__ = ["STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP"]
 
@@ -38,29 +39,57 @@ class Spread:
         share = min(max(sums[2] / total - mean * mean, Fraction(0)), QUARTER)
         return self._shown(share, width, total / rows)
 
-    def unit(self, width: Fraction) -> tuple[str, Fraction]:
-        """A variance goes with the square of the distance between the bounds."""
-        return " of the variance", width * width
+    def error(self, share: Fraction, width: Fraction, times: str = "") -> str:
+        """A variance goes with the square of the distance between the bounds.
+
+        A deviation d is off by sqrt(d^2 + e) - d: most where it is zero, and less and less.
+        """
+        squared = share * width * width
+        if not self.root:
+            power = ", squared," if times else ""
+            return f"± {significant(squared)}{times}{power} over 1,000 rows"
+        most = significant(Fraction(sqrt(squared)))
+        if times:
+            return f"at most {most}{times} over 1,000 rows"
+        usual = width / 4
+        off = significant(Fraction(sqrt(usual**2 + squared)) - usual)
+        return f"± {off} over 1,000 rows that deviate by {significant(usual)}, at most {most}"
 
     def range(
-        self, box: Box, width: Fraction, low: Fraction, rows: Fraction
+        self,
+        sums: Sequence[float],
+        reach: Callable[[float], Reach],
+        width: Fraction,
+        low: Fraction,
+        rows: Fraction,
     ) -> tuple[float, float]:
-        """Give a range from the ranges of the mean and of the mean square, each exact.
+        """Give the spreads that noise does not rule out, for any mean that it does not either.
 
-        The two are taken as if they could be at their ends independently, which is on the safe
-        side: the true range is narrower.
+        About the mean m, a row at x has (x - m)^2, which is linear in the sums; about another
+        centre only their squared distance more. So little hangs on where the mean is.
         """
-        if not any(high for _, high in box):
-            two = Fraction(2)
-            return self._shown(Fraction(0), width, two), self._shown(QUARTER, width, two)
-        square0, square1 = _share(box, (0, 0, 1))
-        mean0, mean1 = _share(box, (0, Fraction(1, 2), 1))
-        least = max(square0 - mean1 * mean1, Fraction(0))
-        most = min(max(square1 - mean0 * mean0, Fraction(0)), QUARTER)
-        total0, total1 = (sum((side[end] for side in box), Fraction(0)) for end in (0, 1))
+        total, mostly, seldom = sum(sums), reach(0.9), reach(0.05)
+        means = share_range(
+            sums[1] / 2 + sums[2], total, lambda m: seldom((m, 0.5 - m, 1 - m)), (0.0, 1.0)
+        )
+        spreads = [
+            self._about(means[0] + (means[1] - means[0]) * place / 4, sums, mostly)
+            for place in range(5)
+        ]
+        most = (total + seldom((1, 1, 1))) / float(rows)
+        least = max(total - seldom((1, 1, 1)), 0) / float(rows)
         return (
-            self._shown(least, width, total1 / rows),
-            self._shown(most, width, total0 / rows),
+            self._shown(Fraction(min(one for one, _ in spreads)), width, Fraction(most)),
+            self._shown(Fraction(max(one for _, one in spreads)), width, Fraction(least)),
+        )
+
+    @staticmethod
+    def _about(mean: float, sums: Sequence[float], reach: Reach) -> tuple[float, float]:
+        """Give the range of the spread about a mean."""
+        squares = (mean * mean, mean * (mean - 1), (1 - mean) ** 2)
+        part = sum(size * one for size, one in zip(squares, sums, strict=True))
+        return share_range(
+            part, sum(sums), lambda v: reach([size - v for size in squares]), (0.0, 0.25)
         )
 
     def _shown(self, share: Fraction, width: Fraction, count: Fraction) -> float:
@@ -71,26 +100,6 @@ class Spread:
         if self.sample:
             share *= count / (count - 1) if count > 2 else 2
         return sqrt(4 * share) * float(width / 2) if self.root else double(share * width**2)
-
-
-def _share(box: Box, values: Sequence[Fraction | int]) -> tuple[Fraction, Fraction]:
-    """Give the range of a weighted mean of values 0 <= v <= 1, over all weights in a box.
-
-    The mean is highest when each value above it has its largest weight and each one below its
-    smallest; values are in rising order, so it is enough to try each place to part them.
-    """
-    places = range(len(box) + 1)
-    highs = [_mean(box, values, [i >= place for i in range(len(box))]) for place in places]
-    lows = [_mean(box, values, [i < place for i in range(len(box))]) for place in places]
-    return min(lows), max(highs)
-
-
-def _mean(box: Box, values: Sequence[Fraction | int], large: Sequence[bool]) -> Fraction:
-    weights = [side[1] if take else side[0] for side, take in zip(box, large, strict=True)]
-    total = sum(weights, Fraction(0))
-    if not total:
-        return Fraction(0)
-    return sum((w * v for w, v in zip(weights, values, strict=True)), Fraction(0)) / total
 
 
 def _function(name: str, summary: str, shape: Spread, *aliases: str) -> DPFunction:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from dpquery.functions.base import Release, Step
 from dpquery.functions.chosen_mean import ChosenMeanRelease
 from dpquery.functions.moments import BernsteinRelease
-from dpquery.functions.noise import LEVEL, AdditiveRelease, spread
+from dpquery.functions.noise import LEVEL, AdditiveRelease, significant, spread
 from dpquery.functions.noisy_quantile import NoisyQuantileRelease
 from dpquery.functions.quantile import QuantileRelease
 from dpquery.ir import Call
@@ -38,9 +38,8 @@ def step_of(release: Release, call: Call) -> Step:
         case NoisyQuantileRelease(mechanism=mechanism):
             return _in_terms_of(_WIDTH, step, mechanism.noise, mechanism.sensitivity)
         case BernsteinRelease():
-            what, _ = release.shape.unit(release.width)
-            power = "" if len(release.sums) == 1 else ", squared,"
-            error = f"{_of_rows(release.share)}{power}{what} over 1,000 rows"
+            share = release.share / 1000
+            error = release.shape.error(share, Fraction(1), f" times {_WIDTH}")
             return replace(step, expected_error=error)
         case QuantileRelease() if call.options.smooth is None:
             share = Fraction(release.steps_beside, max(release.measure.code.size, 1))
@@ -48,7 +47,7 @@ def step_of(release: Release, call: Call) -> Step:
                 step, expected_error=release.error(f"{_short(share)} times {_WIDTH}")
             )
         case ChosenMeanRelease():
-            error = f"{_of_rows(release.share)} over 1,000 rows"
+            error = f"± {significant(release.share / 1000)} times {_WIDTH} over 1,000 rows"
             return replace(step, expected_error=error)
     return step
 
@@ -61,10 +60,6 @@ def _in_terms_of(most: str, step: Step, noise: AdditiveNoise, distance: Distance
         noise_scale=f"{_short(spread(noise) / Fraction(distance))} times as much",
         expected_error=f"± {_short(high / Fraction(distance))} times as much",
     )
-
-
-def _of_rows(share: Fraction) -> str:
-    return f"± {_short(share / 1000)} times {_WIDTH}"
 
 
 def _short(number: Fraction) -> str:

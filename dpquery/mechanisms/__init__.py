@@ -22,6 +22,7 @@ from dpquery.mechanisms.joint_quantiles import (
 )
 from dpquery.mechanisms.majority import Majority
 from dpquery.mechanisms.mean_selection import MeanExponential, MeanInverseSensitivity
+from dpquery.mechanisms.noisy_histogram import FirstNoisyCount, LargestNoisyCounts
 from dpquery.mechanisms.noisy_quantile import NoisyQuantile
 from dpquery.mechanisms.noisy_top import NoisyTop
 from dpquery.mechanisms.partition import PartitionSelection
@@ -42,11 +43,13 @@ __all__ = [
     "DiscreteLaplace",
     "DiscreteStaircase",
     "FiniteExponential",
+    "FirstNoisyCount",
     "FittedQuantiles",
     "GapQuantile",
     "GridQuantile",
     "IndependentQuantiles",
     "JointQuantiles",
+    "LargestNoisyCounts",
     "Majority",
     "MeanExponential",
     "MeanInverseSensitivity",
@@ -77,6 +80,8 @@ ALL: tuple[type[Mechanism], ...] = (
     FiniteExponential,
     PermuteAndFlip,
     NoisyTop,
+    LargestNoisyCounts,
+    FirstNoisyCount,
     Majority,
     AboveThreshold,
     MeanExponential,

@@ -66,7 +66,8 @@ class AboveThreshold:
         Of n counts, one that lies more than r below the threshold is answered "above" before
         its turn, or one r above it passed over, with probability (n + 1) exp(-r / (2 scale)) or
         so, for equal scales. One-sided noise has half the variance of two-sided noise of the
-        same scale and the same loss.
+        same scale and the same loss. Where no unit moves more than one count,
+        `FirstNoisyCount` errs less.
 
     Checked:
         by its law and its samples; claim and proof reread 2026-11-18
@@ -107,6 +108,11 @@ class AboveThreshold:
     def event(self, distance: Distance, rise: Distance | None = None) -> Pure:
         """State the loss for the ledger."""
         return Pure(self.loss(distance, rise).epsilon)
+
+    @property
+    def scale(self) -> Fraction:
+        """The scale of the noise of one count."""
+        return self.count_scale
 
     @property
     def offset(self) -> int:

@@ -22,9 +22,10 @@ from dpquery.mechanisms.certified import tail_bound
 from dpquery.mechanisms.fitted_paths import FittedPaths, aims_of
 from dpquery.mechanisms.frontier import Histogram, spread_out
 from dpquery.mechanisms.joint_paths import shares_of
+from dpquery.mechanisms.likely_ranks import Errors
 from dpquery.mechanisms.outlook import Outlook
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.mechanisms.ranks import SpreadRankList, pmf_of_cells
+from dpquery.mechanisms.ranks import SpreadRankList, errors_of_parts, pmf_of_cells
 
 __all__ = ["FittedQuantiles"]
 
@@ -103,6 +104,11 @@ class FittedQuantiles(SpreadRankList):
     def widths(self) -> list[Fraction]:
         """How widely each order errs, in weight: off by r alone, it adds 2 r to the score."""
         return [Fraction(1, self.rate)]
+
+    @property
+    def errors(self) -> Errors:
+        """The errors of each order, where rows are even."""
+        return errors_of_parts(self.orders, self.slope)
 
     def event(self, distance: Distance) -> BoundedRange:
         """State the loss for the ledger."""

@@ -17,6 +17,7 @@ from dpquery.events import BoundedRange, Composed
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.frontier import Frontier, Histogram, around
 from dpquery.mechanisms.grid_quantile import GridQuantile
+from dpquery.mechanisms.likely_ranks import Errors
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.ranks import RankList, each_of, require_bins
 
@@ -99,6 +100,11 @@ class IndependentQuantiles(RankList):
     def widths(self) -> list[Fraction]:
         """How widely each draw errs, in weight."""
         return [Fraction(1, draw.rate) for draw in self.draws]
+
+    @property
+    def errors(self) -> Errors:
+        """The error of each draw, where rows are even."""
+        return tuple((width,) for width in self.widths)
 
     def event(self, distance: Distance) -> Composed:
         """State the loss of each draw for the ledger."""

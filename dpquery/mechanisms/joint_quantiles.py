@@ -19,10 +19,12 @@ from dpquery.mechanisms.certified import tail_bound
 from dpquery.mechanisms.exponential import Integers
 from dpquery.mechanisms.frontier import Frontier, Histogram, spread_out
 from dpquery.mechanisms.joint_paths import JointPaths, shares_of
+from dpquery.mechanisms.likely_ranks import Errors
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.ranks import (
     SPREAD,
     RankList,
+    errors_of_parts,
     pmf_of_cells,
     require_bins,
     require_spread,
@@ -89,6 +91,11 @@ class _Joint(RankList):
     def widths(self) -> list[Fraction]:
         """How widely each order errs, in weight: off by r, it adds 2 r to the score."""
         return [Fraction(1, 2 * self.slope)]
+
+    @property
+    def errors(self) -> Errors:
+        """The errors of each order, where rows are even."""
+        return errors_of_parts(self.orders, self.slope)
 
     def event(self, distance: Distance) -> BoundedRange:
         """State the loss for the ledger."""

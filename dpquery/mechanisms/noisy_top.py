@@ -60,10 +60,11 @@ class NoisyTop:
         The rate is a Fraction and the loss exact; no step leaves exactness.
 
     Utility:
-        For size 1 it is permute-and-flip. P[the utility at y_r is more than g below the r-th
-        largest] <= places * exp(-rate g) for each r. Against drawing one place after the other
-        by permute-and-flip at the same loss, noise is drawn once and what is left is not drawn
-        anew.
+        For size 1 it is permute-and-flip; from 2 on, counts are better served by
+        `LargestNoisyCounts`, whose loss does not grow with the size. P[the utility at y_r is
+        more than g below the r-th largest] <= places * exp(-rate g) for each r. Against drawing
+        one place after the other by permute-and-flip at the same loss, noise is drawn once and
+        what is left is not drawn anew.
 
     Checked:
         by its law and its samples; claim and proof reread 2026-11-18
@@ -83,6 +84,11 @@ class NoisyTop:
     def calibrated(cls, distance: Distance, epsilon: Fraction, size: int) -> NoisyTop:
         """Give the rate that loses exactly epsilon at a distance above zero."""
         return cls(epsilon / Fraction(distance), size)
+
+    @property
+    def scale(self) -> Fraction:
+        """The mean of the noise, in units of utility."""
+        return Fraction(1, self.rate)
 
     def loss(self, distance: Distance) -> Loss:
         """Give rate * distance, for a distance of size * rise + fall."""

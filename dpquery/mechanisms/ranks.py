@@ -14,6 +14,7 @@ from typing import ClassVar, Self
 
 from dpquery.events import BoundedRange
 from dpquery.mechanisms.base import Distance
+from dpquery.mechanisms.likely_ranks import Errors
 from dpquery.privacy import Loss
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "RankList",
     "SpreadRankList",
     "each_of",
+    "errors_of_parts",
     "pmf_of_cells",
     "require_bins",
     "require_orders",
@@ -65,6 +67,11 @@ class OneRank:
     def event(self, distance: Distance) -> BoundedRange:
         """State the loss for the ledger."""
         return BoundedRange(self.loss(distance).epsilon)
+
+    @property
+    def errors(self) -> Errors:
+        """The error of the draw, where rows are even."""
+        return ((Fraction(1, self.rate),),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,18 @@ def each_of(count: int, confidence: Fraction) -> Fraction:
     if not 0 < confidence < 1:
         raise ValueError("a confidence lies between 0 and 1")
     return 1 - (1 - confidence) * Fraction(1, count)
+
+
+def errors_of_parts(orders: Sequence[Fraction], slope: Fraction) -> Errors:
+    """Return the errors of a list of which each part is off by itself, where rows are even.
+
+    An order p is off by the parts below it, less its share p of the errors of all.
+    """
+    scale, size = Fraction(1, slope), len(orders) + 1
+    return tuple(
+        (scale * (1 - order),) * (place + 1) + (scale * order,) * (size - place - 1)
+        for place, order in enumerate(orders)
+    )
 
 
 def require_orders(orders: Sequence[Fraction], cells: int) -> None:

@@ -18,6 +18,7 @@ from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.certified import tail_bound
 from dpquery.mechanisms.envelope import Envelope
 from dpquery.mechanisms.frontier import Frontier, Histogram, Part, around, spread_out
+from dpquery.mechanisms.likely_ranks import Errors
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.ranks import SpreadRankList, each_of, pmf_of_cells
 
@@ -105,6 +106,24 @@ class RecursiveQuantiles(SpreadRankList):
     def widths(self) -> list[Fraction]:
         """How widely each draw errs, in weight."""
         return [Fraction(1, draw.rate) for draw in self.plan]
+
+    @property
+    def errors(self) -> Errors:
+        """The errors of each order, where rows are even.
+
+        An order at share p of its part is off by its own draw, by p of what the upper end of
+        the part is off, and by 1 - p of what the lower one is.
+        """
+        found: dict[int, dict[int, Fraction]] = {}
+        for draw in self.plan:
+            low = max((n for n in found if n < draw.number), default=-1)
+            high = min((n for n in found if n > draw.number), default=-1)
+            own = {draw.number: Fraction(1, draw.rate)}
+            for end, share in ((low, 1 - draw.order), (high, draw.order)):
+                for number, scale in found.get(end, {}).items():
+                    own[number] = own.get(number, Fraction(0)) + share * scale
+            found[draw.number] = own
+        return tuple(tuple(found[n].values()) for n in range(len(self.orders)))
 
     def event(self, distance: Distance) -> Pure:
         """State the loss for the ledger."""

@@ -131,7 +131,7 @@ def _held(release: Any, cells: Sequence[Any], exact: Any) -> Iterator[Compared]:
     if isinstance(release, QuantileRelease) and type(release.mechanism) is GridQuantile:
         for group, cell in enumerate(cells):
             off = _rows_off(release, cell.code, exact, group)
-            yield Compared(off, Fraction(1), cell.rank_interval(SURE))
+            yield Compared(off, Fraction(1), cell.rank_interval(SURE, any_data=True))
     elif isinstance(release, AdditiveRelease | BernsteinRelease):
         silent = replace(release, noise=_silent(release.noise)).run(exact, Randomness())
         for cell, still in zip(cells, silent, strict=True):

@@ -259,18 +259,38 @@ def test_weights_leave_scores_of_every_part_in_64_bits(count: int) -> None:
     assert found.measure.weight.scale >= 2**16
 
 
-def test_more_than_64_quantiles_are_read_from_a_tree() -> None:
+@pytest.mark.parametrize(
+    ("count", "cells", "expected"),
+    [
+        (64, 2**16, "recursive"),
+        (65, 2**16, "tree"),
+        (99, 2**16 + 1, "recursive"),
+        (99, 2**40, "recursive"),
+        (999, 2**40, "recursive"),
+        (999, 100, "tree"),
+    ],
+)
+def test_a_tree_is_the_default_only_where_it_has_a_leaf_for_each_value(
+    count: int, cells: int, expected: str
+) -> None:
+    orders = [Fraction(k, count + 1) for k in range(1, count + 1)]
+    argument = column(INTEGER, 0, cells - 1)
+    found = plan(call("DP_QUANTILE", argument, order=orders), ALONE)
+    assert found.step().mechanism == expected
+    assert found.event().epsilon == 1
+    assert expected == "recursive" or found.mechanism.width == 1
+
+
+def test_many_quantiles_of_many_groups_are_read_from_a_tree_that_says_what_it_misses() -> None:
     argument = column(INTEGER, 0, 10**9)
-    for count, expected in ((64, "recursive"), (65, "tree")):
-        orders = [Fraction(k, count + 1) for k in range(1, count + 1)]
-        found = plan(call("DP_QUANTILE", argument, order=orders), ALONE)
-        assert found.step().mechanism == expected
-        assert found.event().epsilon == 1
+    orders = [Fraction(k, 66) for k in range(1, 66)]
     grouped = plan(
         call("DP_QUANTILE", argument, order=orders), replace(ALONE, cells=4096, grouped=True)
     )
     assert grouped.mechanism.leaves == 1024
-    assert grouped.step().expected_error == "about 27 ranks each"
+    assert grouped.step().expected_error == (
+        "about 27 ranks each, and beside them what a range of 1,048,576 values holds"
+    )
 
 
 @pytest.mark.parametrize("relation", Neighbours)

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.study import comparison, lists, moments, peers, quantiles, ranks
+from tests.study import choices, claims, comparison, lists, moments, peers, quantiles, ranks
 from tests.study.figures import Figure, table
 
 HERE = Path(__file__).parent
@@ -112,7 +112,7 @@ def main() -> int:
     start, figures = time.perf_counter(), []
     RESULTS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        for part in (moments, ranks, lists):
+        for part in (moments, choices, claims, ranks, lists):
             figures += part.figures(Path(folder))
         found, compared = compare(Path(folder), sets, times)
         beside = peers.text(Path(folder))

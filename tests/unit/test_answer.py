@@ -42,7 +42,7 @@ class Ranks:
     def interval(self, confidence: Fraction) -> None:
         """Give nothing."""
 
-    def rank_interval(self, confidence: Fraction) -> Fraction | None:
+    def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
         return None if self.most is None else self.most / (1 - confidence)
 
 
