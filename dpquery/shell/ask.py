@@ -230,9 +230,7 @@ class Output:
             self.stream.close()
 
 
-def _ask_each(
-    script: list[Statement], session: Asked, output: Output, *, several: bool
-) -> int:
+def _ask_each(script: list[Statement], session: Asked, output: Output, *, several: bool) -> int:
     """Ask each statement; of several texts, what failed is named by its number."""
     noted: set[str] = set()
     bar = Bar(sys.stderr, sys.stdout)

@@ -165,7 +165,9 @@ def test_a_unit_counts_in_one_group_unless_somebody_says_more(groups: int | None
         assert planned_keys(relation, plain, groups).distance == (groups or 1)
     said = plain.replace("x,", "x, max_groups_contributed=300,")
     assert planned_keys(relation, said, groups).distance == 300
-    assert planned_keys(relation, said, groups).note.startswith("values of fewer than 7,713 units")
+    assert planned_keys(relation, said, groups).note.startswith(
+        "values of fewer than 7,713 units"
+    )
 
 
 @pytest.mark.parametrize(("relation", "places"), [("add-remove", 3), ("substitute", 6)])
