@@ -325,6 +325,19 @@ def test_what_is_offered_first_is_accepted_when_it_is_pasted(session, query, par
         ),
         ("SELECT DP_SUM(*, eps=0.1) FROM visits", "DP_SUM(minutes, eps=0.5)"),
         ("SELECT name FROM staff", "person_id"),
+        (f"{STAFF}bonus // 100 = 3", "CAST(bonus AS INTEGER)"),
+        (f"{STAFF}age % 2.0 = 1", "2"),
+        ("SELCT DP_COUNT(*, eps=.1) FROM staff", "SELECT DP_COUNT(*, eps=.1) FROM staff"),
+        (
+            "wiht a AS (SELECT 1 AS n) SELECT n FROM a",
+            "WITH a AS (SELECT 1 AS n) SELECT n FROM a",
+        ),
+        (
+            "SELECT DP_KEYS(minutes, eps=.5, delta=1e-7) AS m, DP_COUNT(*, eps=.1) AS n "
+            "FROM visits GROUP BY m LIMIT 3",
+            "SELECT minutes AS m, DP_COUNT(*, eps=.1) AS n "
+            "FROM visits GROUP BY DP_KEYS(minutes, eps=.5, delta=1e-7) LIMIT 3",
+        ),
         (
             "SELECT dept, DP_COUNT(*, eps=.1) FROM staff WHERE age > 3",
             "SELECT dept, DP_COUNT(*, eps=.1) FROM staff WHERE age > 3 GROUP BY dept",
