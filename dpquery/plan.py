@@ -6,6 +6,7 @@ charge is the sum of what its mechanisms lose for the sensitivities of their mea
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -129,6 +130,7 @@ def make_plan(
         raise _unfit(checked)
     notes = [note for frontier in frontiers for note in _of_rows(frontier.scan)]
     notes += [key.left_out for one in frontiers for key in one.scan.keys if key.left_out]
+    notes += [note for frontier, _ in checked.frontiers for note in _repeated(frontier)]
     sets = sorted({frontier.sets for frontier, _ in checked.frontiers} - {1})
     notes += [_of_sets(count) for count in sets]
     releases = (planned.release for frontier in frontiers for planned in frontier.releases)
@@ -307,6 +309,18 @@ def _of_rows(scan: Scan) -> Iterator[str]:
     """Say where nobody's rows are told apart from another's."""
     if scan.contribution.unit is None:
         yield "each row counts as a unit of its own: no column says whose it is"
+
+
+def _repeated(frontier: Frontier) -> Iterator[str]:
+    """Say which calls are written several times, as in SELECT and HAVING: each is charged."""
+    written = Counter((call.text, call.condition) for call in frontier.calls)
+    for (text, condition), times in written.items():
+        if times > 1 and text:
+            call = text if condition is None else f"{text} with its FILTER"
+            yield (
+                f"{call} is written {times} times: each is drawn and charged on its own; "
+                "name it once with AS, and use the name"
+            )
 
 
 def _of_sets(count: int) -> str:

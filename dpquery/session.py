@@ -57,6 +57,7 @@ from dpquery.source import Source
 from dpquery.sql.asides import Describe, Explain, Show, Subject, read_aside, refreshed
 from dpquery.sql.bind import bind
 from dpquery.sql.check import check
+from dpquery.sql.own_files import for_own_files
 from dpquery.sql.parse import parse
 from dpquery.sql.values import misfit
 from dpquery.stream import Stream, Watch, count_of, not_limited, watch
@@ -415,6 +416,8 @@ class Session:
     def _told(self, refusal: E, source: Source) -> E:
         """Add to a refusal the text it points into, and the balance."""
         refusal.source = source
+        if not self._policy.published:
+            refusal.diagnostic = for_own_files(refusal.diagnostic)
         refusal.budget = f"unchanged; {self._balance()}"
         return refusal
 

@@ -36,7 +36,7 @@ def read_bounds(argument: Expr, node: exp.Expr, span: Span) -> Interval:
         NameRefused: DPQ205 the wrong way round, DPQ207 not two literals, DPQ208 of another
         kind.
     """
-    if not isinstance(node, exp.Array) or len(node.expressions) != 2:
+    if not isinstance(node, exp.Array | exp.Tuple) or len(node.expressions) != 2:
         word = isinstance(unwrapped(node), exp.Column) or _is_text(node)
         _not_two(span, "bounds='auto'" if word else example_bounds(argument.type))
     low, high = (_end(argument, unwrapped(end), span) for end in node.expressions)

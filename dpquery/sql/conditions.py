@@ -7,6 +7,7 @@ deterministic and total, and each node that is accepted was shown to be so.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import NoReturn, Protocol
 
 from sqlglot import expressions as exp
@@ -232,7 +233,7 @@ class Conditions:
         right = self.bind(node.expression)
         if additive and left.type == DATE:
             return self._days(span, operator, left, right)
-        return arithmetic(span, operator, left, right, self._number)
+        return arithmetic(span, operator, left, right, self._integer(operator, left, right))
 
     def _days(self, span: Span, operator: Operator, left: Expr, right: Expr) -> Expr:
         """Bind a date and a number of days, or the days between two dates."""
@@ -245,6 +246,17 @@ class Conditions:
 
     def _meant(self, span: Span, operator: Comparison | None, *exprs: Expr) -> Remedy:
         return lambda: as_compared(self.spans.source, span, operator, exprs)
+
+    def _integer(self, operator: Operator, *operands: Expr) -> Remedy:
+        """Offer a whole number where one is needed: what was written, made one."""
+        whole = operator in {Operator.QUOTIENT, Operator.REMAINDER}
+        found = next((part for part in operands if part.type != INTEGER), None)
+        if not whole or found is None or not found.type.numeric:
+            return self._number
+        if isinstance(found, Literal) and isinstance(found.value, int | Fraction):
+            number = str(round(found.value))
+            return lambda: number
+        return lambda: f"CAST({self.spans.source.snippet(found.span)} AS INTEGER)"
 
     def _number(self) -> str:
         """Write a number of the table: an integer column, or the number 1."""

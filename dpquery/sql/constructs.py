@@ -143,9 +143,6 @@ def refuse_construct(
 def _instead(node: exp.Expr, spans: Spans, word: str, found: Span) -> str | None:
     """Write what means the same in this language, where something does."""
     match node:
-        case exp.Tuple(expressions=[low, high]) if _is_bounds(node.parent):
-            ends = f"[{spans.text(low)}, {spans.text(high)}]"
-            return mended(spans.source, spans.of(node), ends, f"bounds={ends}")
         case exp.Rollup() | exp.Cube() if not node.expressions and node.parent is not None:
             listed = ", ".join(map(spans.text, node.parent.expressions))
             return f"GROUP BY {node.key.upper()} ({listed})" if listed else None
@@ -170,9 +167,12 @@ def _reads_itself(cte: exp.Expr) -> bool:
     return cte.alias.lower() in tables
 
 
-def _is_bounds(option: exp.Expr | None, name: str = "bounds") -> bool:
+_BOUNDS = {"bounds", "contribution_bounds_per_group"}
+
+
+def _is_bounds(option: exp.Expr | None) -> bool:
     named = isinstance(option, exp.EQ | exp.Kwarg | exp.PropertyEQ)
-    return named and option is not None and option.this.name.lower() == name
+    return named and option is not None and option.this.name.lower() in _BOUNDS
 
 
 def _is_item(star: exp.Expr) -> bool:
@@ -220,7 +220,7 @@ def _misused(node: exp.Expr) -> str | None:
             return None
         case exp.Tuple() if not (
             isinstance(node.parent, exp.Rollup | exp.Cube | exp.GroupingSets)
-            or _is_bounds(node.parent, "contribution_bounds_per_group")
+            or _is_bounds(node.parent)
         ):
             return "a row of values"
         case exp.Order(this=exp.Expr()) if not _is_ordered(node.parent):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NoReturn
 
+from sqlglot import TokenType
 from sqlglot import expressions as exp
 
 from dpquery import functions
@@ -138,11 +139,14 @@ def _items(
         shown = [v for _, v in items if not _is_result(v) and v.find(exp.Column) is not None]
         return [[(value, rows.spans.of(value)) for value in shown]]
     groupings = groupings_in(group, rows.spans)
-    return [list(_named(nodes, items, rows)) for nodes in groupings]
+    return [list(_named(nodes, items, rows, select)) for nodes in groupings]
 
 
 def _named(
-    nodes: Sequence[exp.Expr], items: Sequence[tuple[str, exp.Expr]], rows: Conditions
+    nodes: Sequence[exp.Expr],
+    items: Sequence[tuple[str, exp.Expr]],
+    rows: Conditions,
+    select: exp.Select,
 ) -> Iterator[tuple[exp.Expr, Span]]:
     """Resolve names: a column goes before an alias, and a number counts columns."""
     for node in nodes:
@@ -155,7 +159,7 @@ def _named(
             aliased = (v for alias, v in items if alias and fold(alias) == fold(node.name))
             value = next(aliased, node)
         if value is not node and _is_result(value):
-            _computed(span)
+            _computed(span, _found_groups(select, node, value, rows))
         yield value, span
 
 
@@ -183,7 +187,24 @@ def _at(node: exp.Literal, values: Sequence[exp.Expr], span: Span) -> exp.Expr:
     return values[int(text) - 1]
 
 
-def _computed(span: Span) -> NoReturn:
+def _found_groups(
+    select: exp.Select, node: exp.Expr, value: exp.Expr, rows: Conditions
+) -> str | None:
+    """Write a query that shows the values which DP_KEYS finds, and groups by finding them."""
+    group, first = rows.spans.clause(TokenType.GROUP_BY), rows.spans.clause(TokenType.SELECT)
+    alone = select.parent is None and len(select.args["group"].expressions) == 1
+    if not _is_finder(value) or not alone or group is None or first is None:
+        return None
+    call = value.this if isinstance(value, exp.Filter) else value
+    if not call.expressions:
+        return None
+    text, whole = rows.spans.source.text, rows.spans.of(value)
+    shown = rows.spans.text(call.expressions[0])
+    start = f"{text[: whole.start]}{shown}{text[whole.end : group.start]}"
+    return f"{start}GROUP BY {rows.spans.text(value)}{text[group.end :]}".strip()
+
+
+def _computed(span: Span, instead: str | None) -> NoReturn:
     raise RuleRefused(
         Diagnostic(
             "DPQ303",
@@ -191,7 +212,9 @@ def _computed(span: Span) -> NoReturn:
             span,
             "this column is computed from the groups",
             ("groups have to be known before anything is released.",),
-            ("GROUP BY ALL", "it groups by the columns that hold no DP_ function"),
+            (instead,)
+            if instead
+            else ("GROUP BY ALL", "it groups by the columns that hold no DP_ function"),
         )
     )
 

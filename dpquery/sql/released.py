@@ -7,8 +7,10 @@ reads a row.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import NoReturn
 
+from sqlglot import TokenType
 from sqlglot import expressions as exp
 
 from dpquery.errors import (
@@ -18,7 +20,9 @@ from dpquery.errors import (
     RuleRefused,
 )
 from dpquery.functions import find
-from dpquery.ir import Call, ColumnRef, Expr, Key
+from dpquery.ir import Call, ColumnRef, Expr, Key, Literal
+from dpquery.rowfunctions.domains import values_of
+from dpquery.rowfunctions.ranges import facts_of
 from dpquery.source import Span
 from dpquery.sql.above.functions import NAMES as FUNCTIONS
 from dpquery.sql.calls import Calls
@@ -30,6 +34,9 @@ from dpquery.sql.spans import Spans
 from dpquery.types import Kind
 
 __all__ = ["Released", "raw", "unaskable"]
+
+FEW_GROUPS = 1000
+"""Groups that are offered: more would show each with hardly anybody in it."""
 
 
 @dataclass(slots=True)
@@ -69,7 +76,45 @@ class Released:
         for key in self.keys:
             if key.expr == found:
                 return key.column
-        raise raw(node.name, self._instead(found), self.spans.of(node))
+        grouped = self._grouped_by(node)
+        raise raw(node.name, grouped or self._instead(found), self.spans.of(node))
+
+    def _grouped_by(self, node: exp.Column) -> str | None:
+        """Write the query with what it shows for groups, where they are public and few."""
+        select = node.parent_select
+        if not isinstance(select, exp.Select) or select.parent is not None:
+            return None
+        shown = [
+            item.this if isinstance(item, exp.Alias) else item for item in select.expressions
+        ]
+        asked = [item for item in shown if not any(map(is_call, item.walk()))]
+        here = any(part is node for item in asked for part in item.walk())
+        if len(asked) == len(shown) or not here:
+            return None
+        facts, known = facts_of(self.calls.rows.where), {key.expr for key in self.keys}
+        groups, cells = [], prod(key.size for key in self.keys)
+        for item in asked:
+            try:
+                expr = self.calls.rows.bind(item)
+            except QueryRefused:
+                return None
+            values = values_of(expr, facts)
+            if values is None or isinstance(expr, Literal):
+                return None
+            groups += [] if expr in known else [self.spans.text(item)]
+            cells *= 1 if expr in known else len(values)
+        return self._with_groups(", ".join(groups)) if cells <= FEW_GROUPS else None
+
+    def _with_groups(self, groups: str) -> str | None:
+        """Write the query grouped by more."""
+        spans = self.spans
+        group = spans.clause(TokenType.GROUP_BY)
+        before = group or spans.clause(TokenType.WHERE) or spans.clause(TokenType.FROM)
+        if before is None:
+            return None
+        more = f", {groups}" if group else f" GROUP BY {groups}"
+        text = spans.source.text
+        return f"{text[: before.end]}{more}{text[before.end :]}".strip()
 
     def _instead(self, found: Expr) -> str:
         """Write a query that shows something of a column: as a group, or noisy."""

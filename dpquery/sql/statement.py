@@ -14,7 +14,7 @@ from sqlglot import Token, TokenType
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
-from dpquery.errors import Diagnostic, SyntaxRefused
+from dpquery.errors import Diagnostic, SyntaxRefused, nearest
 from dpquery.source import Source, Span
 from dpquery.sql.mending import example, mended, span_of
 from dpquery.sql.words import QUERIES, check_words, with_leading_points
@@ -38,6 +38,7 @@ _CLAUSES = {
     TokenType.LIMIT,
     TokenType.SEMICOLON,
 }
+_FIRST_WORDS = ("SELECT", "WITH", "FROM", "EXPLAIN", "SHOW", "DESCRIBE", "REFRESH")
 _WITH_FROM = {"EXTRACT", "TRIM", "SUBSTRING", "OVERLAY"}
 
 
@@ -168,14 +169,22 @@ def _check_verb(source: Source, tokens: list[Token]) -> None:
         TokenType.L_PAREN,
     }:
         return
+    span, meant = span_of(verb), None
+    if verb.token_type is TokenType.VAR:  # no word of SQL, so one that was mistyped
+        meant = nearest(verb.text, _FIRST_WORDS)
+    text = source.text
     raise SyntaxRefused(
         Diagnostic(
             "DPQ106",
             f"{verb.text[:40].upper()} is not a statement here",
-            span_of(verb),
-            "only SELECT is answered",
+            span,
+            "only SELECT is answered" if meant is None else f"did you mean {meant}?",
             ("queries read; they change no data, settings or files.",),
-            (example(source, tokens),),
+            (
+                f"{text[: span.start]}{meant}{text[span.end :]}".strip()
+                if meant
+                else example(source, tokens),
+            ),
         )
     )
 

@@ -149,7 +149,6 @@ MISTAKES = [
     ("SELECT DP_AVG(salary, 0.1) FROM staff", "DP_AVG(salary, 0.1)"),
     ("SELECT DP_COUNT(*, eps='0.1') FROM staff", WHOLE),
     ("SELECT DP_COUNT(*, eps=0.1, epsilon=1) FROM staff", "DP_COUNT(*, eps=0.1, epsilon=1)"),
-    ("SELECT DP_SUM(age, eps=0.1, bounds=(0, 100)) FROM staff", WHOLE),
     ("SELECT DP_SUM(age, eps=0.1, bounds=[100, 0]) FROM staff", "bounds=[100, 0]"),
     (
         "SELECT DP_COUNT(*, eps=0.1, bounds=[0, 9]) FROM staff",
@@ -326,6 +325,41 @@ def test_what_is_offered_first_is_accepted_when_it_is_pasted(session, query, par
         ),
         ("SELECT DP_SUM(*, eps=0.1) FROM visits", "DP_SUM(minutes, eps=0.5)"),
         ("SELECT name FROM staff", "person_id"),
+        (f"{STAFF}bonus // 100 = 3", "CAST(bonus AS INTEGER)"),
+        (f"{STAFF}age % 2.0 = 1", "2"),
+        ("SELCT DP_COUNT(*, eps=.1) FROM staff", "SELECT DP_COUNT(*, eps=.1) FROM staff"),
+        (
+            "wiht a AS (SELECT 1 AS n) SELECT n FROM a",
+            "WITH a AS (SELECT 1 AS n) SELECT n FROM a",
+        ),
+        (
+            "SELECT DP_KEYS(minutes, eps=.5, delta=1e-7) AS m, DP_COUNT(*, eps=.1) AS n "
+            "FROM visits GROUP BY m LIMIT 3",
+            "SELECT minutes AS m, DP_COUNT(*, eps=.1) AS n "
+            "FROM visits GROUP BY DP_KEYS(minutes, eps=.5, delta=1e-7) LIMIT 3",
+        ),
+        (
+            "SELECT dept, DP_COUNT(*, eps=.1) FROM staff WHERE age > 3",
+            "SELECT dept, DP_COUNT(*, eps=.1) FROM staff WHERE age > 3 GROUP BY dept",
+        ),
+        (
+            "SELECT YEAR(hired) AS y, DP_COUNT(*, eps=.1) AS n, dept FROM staff ORDER BY n",
+            "SELECT YEAR(hired) AS y, DP_COUNT(*, eps=.1) AS n, dept FROM staff "
+            "GROUP BY YEAR(hired), dept ORDER BY n",
+        ),
+        (
+            "SELECT remote, dept, DP_COUNT(*, eps=.1) FROM staff GROUP BY dept LIMIT 3",
+            "SELECT remote, dept, DP_COUNT(*, eps=.1) FROM staff GROUP BY dept, remote LIMIT 3",
+        ),
+        (
+            "SELECT person_id, DP_COUNT(*, eps=.1) FROM staff WHERE person_id IN (1, 2)",
+            "SELECT person_id, DP_COUNT(*, eps=.1) FROM staff WHERE person_id IN (1, 2) "
+            "GROUP BY person_id",
+        ),
+        (
+            "SELECT salary, DP_COUNT(*, eps=.1) FROM staff WHERE salary <> 3 OR remote",
+            "SELECT DP_QUANTILE(salary, 0.5, eps=0.5) FROM staff",
+        ),
         (f'{STAFF}dept = "eng"', "'eng'"),
         (f"{STAFF}age > '40'", "age > 40"),
         (f"{STAFF}remote = 1", "remote = TRUE"),
@@ -337,10 +371,6 @@ def test_what_is_offered_first_is_accepted_when_it_is_pasted(session, query, par
         (
             "SELECT DP_COUNT(*, eps=1) AS n FROM staff WHERE n > 10 AND (remote OR age > 3)",
             "SELECT DP_COUNT(*, eps=1) AS n FROM staff WHERE (remote OR age > 3) HAVING n > 10",
-        ),
-        (
-            "SELECT DP_SUM(age, eps=0.1, bounds=(0, 100)) FROM staff",
-            "SELECT DP_SUM(age, eps=0.1, bounds=[0, 100]) FROM staff",
         ),
         ("SELECT DP_COUNT(*, eps=0.1, bounds=[0, 9]) FROM staff", "DP_COUNT(*, eps=0.1)"),
         ("SELECT DP_COUNT(*, delta=1e-7, eps=0.1) FROM staff", "DP_COUNT(*, eps=0.1)"),

@@ -97,6 +97,18 @@ def test_a_note_names_every_limit_of_the_query():
     assert note.startswith("each person_id counts for at most 1 or 10 rows; ")
 
 
+def test_a_call_that_is_written_twice_says_so_before_it_is_paid():
+    call = "DP_COUNT(*, eps=0.1)"
+    grouped = f"SELECT dept, {call} AS n FROM staff GROUP BY dept"
+    twice = planned(f"{grouped} HAVING {call} > 3 ORDER BY n DESC").notes
+    said = f"{call} is written 2 times: each is drawn and charged on its own; "
+    assert any(note.startswith(said) for note in twice)
+    named = f"{grouped} HAVING n > 3 ORDER BY n, DP_COUNT(*, eps=0.2)"
+    assert not any("written" in note for note in planned(named).notes)
+    filtered = f"SELECT {call}, {call} FILTER (WHERE remote) FROM staff"
+    assert planned(filtered).notes == ()
+
+
 def test_a_note_names_the_limit_of_groups_where_there_are_groups():
     """Without groups a unit is in one, and nothing is shared."""
     call = "DP_COUNT(DISTINCT person_id, eps=0.1, max_groups_contributed=3)"

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dpquery
 from dpquery.errors import PolicyInvalid
 from dpquery.policy import adhoc, schema
 from dpquery.policy.adhoc import adhoc_policy
@@ -247,3 +248,29 @@ def test_a_timestamp_may_be_written_as_text(place: Path) -> None:
     seen = policy.tables["people"].columns["seen"]
     low = datetime.fromisoformat("2020-01-01")
     assert seen.bounds == Bounds(low, datetime.fromisoformat("2020-12-31T23:59:59"))
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        (
+            "SELECT DP_COUNT(*, eps=0.1, delta=1e-7, mechanism='gaussian') FROM t",
+            "--delta 1e-6",
+        ),
+        ("SELECT DP_SUM(x, eps=0.1) FROM t", "--bounds x=0:1000"),
+        ("SELECT DP_COUNT(*, eps=0.1) FROM t GROUP BY s", "WHERE s IN ('a', 'b')"),
+        ("SELECT DP_MODE(s, eps=0.1) FROM t", "WHERE s IN ('a', 'b') GROUP BY s"),
+        ("SELECT DP_SUM(x * x, eps=0.1) FROM t", "--bounds COLUMN=LOW:HIGH"),
+    ],
+)
+def test_a_refusal_names_options_where_there_is_no_policy(tmp_path: Path, query, first):
+    table = pa.table({"u": [1, 2], "x": [1, 2], "s": ["a", "b"]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    with (
+        dpquery.connect(tmp_path / "t.parquet", unit="u", epsilon=1) as session,
+        pytest.raises(dpquery.QueryRefused) as caught,
+    ):
+        session.sql(query)
+    assert first in "\n".join(caught.value.diagnostic.remedy)
+    assert "data owner" not in str(caught.value)
+    assert "policy" not in str(caught.value)
