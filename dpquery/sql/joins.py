@@ -156,13 +156,18 @@ class _From:
 
     def finish(self) -> Private:
         """Apply what the inner joins ask of rows beyond their equalities."""
+        self._apply()
         assert self.relation is not None  # noqa: S101 - the caller saw a private relation
-        scope = self.scope
+        return Private(self.relation, self.scope)
+
+    def _apply(self) -> None:
+        """Keep the rows so far for which all holds that inner joins asked."""
+        assert self.relation is not None  # noqa: S101 - nothing is asked before there is one
+        rows = Conditions(self.scope, self.context.spans)
         for part in self.pool:
-            rows = Conditions(scope, self.context.spans)
             span = self.context.spans.of(part)
             self.relation = Filter(span, self.relation, rows.condition(part))
-        return Private(self.relation, scope)
+        self.pool = []
 
     def _public(self, item: _Item, public: PublicItem) -> None:
         """Join a public table on its unique key."""
@@ -203,6 +208,7 @@ class _From:
         inner = not item.side and not item.kind
         keeps = (item.side in {"LEFT", "FULL"}, item.side in {"RIGHT", "FULL"})
         if keeps[1]:
+            self._apply()  # of rows that are kept without a partner, nothing is asked
             self._materialise(item.span)
         if keeps[0]:
             found = materialised(found, self.context.numbers(), item.span)

@@ -47,6 +47,9 @@ MOST_MADE = 2 * MOST_PAIRING * MOST_PAIRS
 """Rows of one unit that joins can make, put together by UNION ALL or kept beside pairs."""
 MOST_CHARACTERS = MOST_PAIRS * 1024
 """Of all texts in the rows that joins make of the rows of one unit."""
+MOST_OF_ROW = 2**16
+"""Characters of all texts that are made of one row of a unit."""
+_CUT = "name fewer texts, or cut them first, before a join: LEFT(text, 20)"
 MOST_TERMS = 10_000
 """Columns, values and operations in all expressions of a scan."""
 
@@ -104,36 +107,43 @@ def every_scan_is_small(frontier: Frontier, _: Source) -> None:
             frontier.span,
             f"its expressions have {terms:,} terms",
             f"{MOST_TERMS:,}",
-            "ask in several queries, or compute a part once in a subquery",
+            "ask in several queries",
         )
 
 
 def require_narrow(frontier: Frontier, policy: Policy) -> None:
-    """Refuse long texts in rows that joins make of the rows of one unit.
+    """Refuse long texts in rows that are many: in those of one unit that a plan allows.
 
-    These are many, whatever the tables hold: as many as the extent of their relation says.
+    One row of a unit is multiplied by little; what joins make of its rows is as much whatever
+    the tables hold.
 
     Raises:
         PlanRefused: DPQ406.
     """
+    for node, characters in _texts(frontier):
+        extent = extent_of(node, policy.single)
+        made = 0 if extent.single else extent.more
+        if characters * extent.one > MOST_OF_ROW:
+            what = f"one row becomes {extent.one:,}, of {characters:,} characters each"
+            raise _too_large(node.span, what, f"{MOST_OF_ROW:,} characters in all", _CUT)
+        if characters * made > MOST_CHARACTERS:
+            what = (
+                f"joins can make {made:,} rows of one unit, of {characters:,} characters each"
+            )
+            raise _too_large(node.span, what, f"{MOST_CHARACTERS:,} characters in all", _CUT)
+
+
+def _texts(frontier: Frontier) -> Iterator[tuple[Relation, int]]:
+    """Give how many characters the rows of each relation carry, and are made into."""
     asked = [expr for call in frontier.calls for expr in (call.argument, call.condition)]
     asked += [key.expr for key in frontier.keys]
+    yield frontier.relation, sum(longest_of(expr) for expr in asked if expr is not None)
     used = columns_in(frontier.relation, *asked)
-    found = [(frontier.relation, sum(longest_of(expr) for expr in asked if expr is not None))]
     for node in walk(frontier.relation):
         given = numbers(node)
-        found.append((node, sum(ref.longest for ref in used if ref.of in given)))
+        yield node, sum(ref.longest for ref in used if ref.of in given)
         made = sum(map(longest_of, expressions_of(node)))
-        found += [(source, made) for source in sources(node)]
-    for node, characters in found:
-        rows = extent_of(node, policy.single).more
-        if rows > 1 and characters * rows > MOST_CHARACTERS:
-            raise _too_large(
-                node.span,
-                f"joins can make {rows:,} rows of one unit, of {characters:,} characters each",
-                f"{MOST_CHARACTERS:,} characters in all",
-                "cut texts before the join: LEFT(text, 20); or name fewer of them",
-            )
+        yield from ((source, made) for source in sources(node))
 
 
 def _roots(frontier: Frontier) -> Iterator[Expr]:

@@ -118,3 +118,23 @@ def test_joins_have_no_more_rows_than_stated_whatever_the_unit_has(
     for rows in (1, 2, 5, MOST_ROWS):
         for seed in range(3):
             assert require_extents(world, text, rows, seed)
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"), [("", 12), ("LEFT", 12 + 11), ("RIGHT", 12), ("FULL", 12 + 11)]
+)
+def test_rows_without_a_partner_come_to_those_with_one(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str, found: int
+):
+    """One row of t meets all of s, and eleven meet none: the bound has room for both."""
+    monkeypatch.setattr(extent, "MOST_PAIRS", 4)
+    relation = world.bound(
+        f"(SELECT x.i FROM t x {kind} JOIN s y ON x.unit = y.unit AND x.j = y.j)"
+    )
+    assert relation is not None
+    plain = {"i": 0, "j": 0, "d": 0.0, "k": "a", "c": 18300}
+    for table, values in (("t", [1] + [0] * 11), ("s", [1] * 12), ("o", [1])):
+        own = [{**plain, "j": value} for value in values]
+        save([own], [], SCHEMA, world.place / table, Random(1))
+    rows = Relations(world.tables, world.public, columns_in(relation)).rows(relation)
+    assert len(rows) == found <= extent_of(relation, world.policy.single).of(12)

@@ -61,6 +61,12 @@ def texts(calls: int) -> str:
     return f"SELECT {', '.join([cut] * calls)} FROM {rows}"
 
 
+def wide(calls: int) -> str:
+    """Ask of rows alone, with so many calls of 1,024 characters each."""
+    cut = "DP_COUNT(DISTINCT CONCAT(region, region, region, region), eps=0.1)"
+    return f"SELECT {', '.join([cut] * calls)} FROM visits"
+
+
 AT_THE_EDGE = [
     (joined("staff", MOST_READS), joined("staff", MOST_READS + 1), "are read 33 times"),
     (joined("visits", MOST_PAIRING + 1), joined("visits", MOST_PAIRING + 2), "9 joins pair"),
@@ -68,6 +74,7 @@ AT_THE_EDGE = [
     (multiplied(8, 8), multiplied(8, 9), "one row can become 72 rows"),
     (asked(MOST_TERMS // 3), asked(MOST_TERMS // 3 + 1), "have 10,003 terms"),
     (texts(4), texts(5), "65,536 rows of one unit, of 1,280 characters each"),
+    (wide(64), wide(65), "one row becomes 1, of 66,560 characters each"),
     (
         joined("visits", 6, "LEFT JOIN", " AND v{0}.day = v0.day"),
         joined("visits", 7, "LEFT JOIN", " AND v{0}.day = v0.day"),
