@@ -280,13 +280,7 @@ def _notes(scan: Scan) -> Iterator[str]:
             (column,) = (column.name for column in columns_of(table.part.expr).values())
             first = column if table.kept == 1 else f"{table.kept} values of {column}"
             yield f"of each {unit} only rows of its first {first} count (per_unit)"
-    pairs = [n.pairs for n in walk(scan.relation) if isinstance(n, UnitJoin | SemiJoin)]
-    for most in {*pairs} - {None}:
-        assert most is not None  # noqa: S101 - taken out a line above
-        yield (
-            f"a {unit} with more than {most:,} pairs of rows in a join takes part with "
-            f"the first {kept_rows(most)} rows of each side"
-        )
+    yield from _of_joins(scan)
     if unit is None or single:
         return
     told = [m.weight.limit for m in scan.measures if value_in(m) is not None]
@@ -315,6 +309,18 @@ def _notes(scan: Scan) -> Iterator[str]:
             f"each {unit} shows at most {_limits(told, 'different value')}, "
             "chosen by a keyed hash"
         )
+
+
+def _of_joins(scan: Scan) -> Iterator[str]:
+    """Say where a join takes some of a unit's rows alone."""
+    joins = [one for one in walk(scan.relation) if isinstance(one, UnitJoin | SemiJoin)]
+    for pairs in {one.pairs for one in joins}:
+        if pairs is not None:
+            unit = scan.contribution.unit
+            yield (
+                f"a {unit} with more than {pairs:,} pairs of rows in a join takes part with "
+                f"the first {kept_rows(pairs)} rows of each side"
+            )
 
 
 def _of_sets(count: int) -> str:

@@ -106,7 +106,7 @@ OF_POLICY: dict[str, Any] = {
 ELSEWHERE = {
     Column: {"name", "per_unit", "parts_rows"},  # it is asked for by this, or is in its scan
     Table: {"name", "source", "columns", "public", "unique"},
-    Policy: {"name", "budget", "analysts", "published", "tables", "ledger"},
+    Policy: {"name", "budget", "analysts", "published", "tables", "ledger", "limits"},
 }
 """Says nothing of a law, says it in another field, or decides in `holder_of` whose it is."""
 
