@@ -178,8 +178,9 @@ def _too_large(span: Span, what: str, most: str, remedy: str) -> PlanRefused:
             span,
             what,
             (
-                f"the most is {most}: a scan that one unit's rows could make slow, or large,",
-                "would tell of them by the time it takes, or by failing.",
+                f"the most is {most}.",
+                "a scan that one unit's rows could make slow, or large, would tell of them",
+                "by the time it takes, or by failing.",
             ),
             (remedy,),
         )

@@ -123,8 +123,9 @@ refused[DPQ406]: this query is too large
 1 | …son_id = v0.person_id JOIN visits v9 ON v9.person_id = v0.person_id
   |                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ 9 joins pair several rows of a unit with several
 
-   why: the most is 8: a scan that one unit's rows could make slow, or large,
-        would tell of them by the time it takes, or by failing.
+   why: the most is 8.
+        a scan that one unit's rows could make slow, or large, would tell of them
+        by the time it takes, or by failing.
    try: make one row of each unit first: GROUP BY the unit""",  # noqa: E501
     ),
 ]
