@@ -17,7 +17,6 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from dpquery import arrow
 from dpquery.errors import listed, nearest, shown
 from dpquery.guarantee import Guarantee
 from dpquery.layout import TextColumn, cell_text, lay_out, value_text
@@ -161,6 +160,8 @@ class Answer:
         Raises:
             ValueError: the confidence is not a number between 0 and 1.
         """
+        from dpquery.arrow import column  # pyarrow is loaded by now
+
         level, table, names = _level(confidence), self.table, set(self.columns)
         for at in reversed(range(len(self.columns))):
             intervals = self._intervals(at, level)
@@ -170,7 +171,7 @@ class Answer:
             for high, end in ((True, "high"), (False, "low")):
                 values = [None if one is None else one[high] for one in intervals]
                 free = _free_name(f"{name}_{end}", names)
-                table = table.add_column(at + 1, free, [arrow.column(values, type_)])
+                table = table.add_column(at + 1, free, [column(values, type_)])
         return replace(self, table=table, cells=(), cut=())
 
     @property

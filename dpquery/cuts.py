@@ -44,7 +44,7 @@ from dpquery.relations import (
 )
 from dpquery.types import BOOLEAN, Interval, Kind, Type
 
-__all__ = ["NOISE_ONLY", "cut_columns", "notes_of"]
+__all__ = ["NOISE_ONLY", "cut_columns", "notes_of", "written_ends"]
 
 NOISE_ONLY = "± is the noise only (95 %)"
 _MAKES_COLUMNS = (PerUnit, Project, Windowed)
@@ -233,6 +233,15 @@ def _end(code: int, grid: Fraction, type_: Type | None) -> str:
     return value_text(from_code(code, grid, type_))
 
 
+def written_ends(bounds: Interval, type_: Type) -> list[str]:
+    """Write both ends of bounds as values of a type."""
+    ends = [end for end in (bounds.low, bounds.high) if end is not None]
+    if type_.kind is Kind.DOUBLE:
+        return [decimal_text(end) for end in ends]
+    step = Fraction(1, 10**type_.scale)
+    return [_end(int(end / step), step, type_) for end in ends]
+
+
 def _found(plan: Plan, call: Call) -> Iterator[str]:
     """Say between which bounds a call is that a release found, and what they cost."""
     options, argument = call.options, call.argument
@@ -241,14 +250,7 @@ def _found(plan: Plan, call: Call) -> Iterator[str]:
     number = options.search
     if number is not None and not plan.found:
         return  # EXPLAIN says of them what can be said before
-    grid = Fraction(1, 10**argument.type.scale)
-    ends = (options.bounds.low, options.bounds.high)
-    if argument.type.kind is Kind.DOUBLE:
-        low, high = (decimal_text(end) for end in ends if end is not None)
-    else:
-        low, high = (
-            _end(int(end / grid), grid, argument.type) for end in ends if end is not None
-        )
+    low, high = written_ends(options.bounds, argument.type)
     if number is None:
         origin = "bounds that were found before"
     elif plan.found[number] is None:

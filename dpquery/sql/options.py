@@ -68,7 +68,6 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
     if auto:
         bounds = None
     mechanism, rho = values.get("mechanism"), _number(values, "rho")
-    rows = values.get("max_rows_contributed")
     return Options(
         epsilon=Fraction(values["eps"]) if rho is None else root_above(2 * rho),
         epsilon_span=spans["eps" if rho is None else "rho"],
@@ -77,8 +76,8 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
         delta_span=spans.get("delta"),
         mechanism=None if mechanism is None else str(mechanism),
         mechanism_span=spans.get("mechanism"),
-        max_rows_contributed=None if rows is None or rows == AUTO else int(rows),
-        auto_rows=rows == AUTO,
+        max_rows_contributed=_whole(values, "max_rows_contributed"),
+        auto_rows=values.get("max_rows_contributed") == AUTO,
         max_rows_span=spans.get("max_rows_contributed"),
         max_groups_contributed=_whole(values, "max_groups_contributed"),
         max_groups_span=spans.get("max_groups_contributed"),
@@ -102,7 +101,7 @@ def _number(values: Mapping[str, Fraction | str], name: str) -> Fraction | None:
 
 
 def _whole(values: Mapping[str, Fraction | str], name: str) -> int | None:
-    return int(values[name]) if name in values else None
+    return int(values[name]) if name in values and values[name] != AUTO else None
 
 
 def _option(name: str, node: exp.Expr, span: Span, function: DPFunction) -> Fraction | str:

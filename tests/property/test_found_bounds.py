@@ -207,11 +207,14 @@ def test_bounds_are_those_of_all_rows(ordinary):
     with session(policy_over(ordinary, single=True)) as opened:
         answer = opened.sql(auto("DP_AVG(i", 50, " WHERE g = 'a' AND i < 42"))
         assert answer.notes[-1] == (
-            "i is clamped to 32 to 41: bounds found for 10 of the charge, and kept"
+            "i below 32 counts as 32, above 41 as 41: bounds found for 10 of the charge, and "
+            "kept; ± is the noise only (95 %)"
         )
         assert 39 < answer.scalar() < 42
         again = opened.sql(auto("DP_AVG(i", 50))
-        assert again.notes[-1] == "i is clamped to 32 to 64: bounds that were found before"
+        assert again.notes[-1].startswith(
+            "i below 32 counts as 32, above 64 as 64: bounds that were found before; ±"
+        )
 
 
 def kept(opened: Session, text: str) -> bool:
@@ -276,8 +279,8 @@ def test_a_search_that_finds_nothing_keeps_nothing(ordinary):
     with session(policy_over(ordinary, single=True)) as opened:
         answer = opened.sql(auto("DP_SUM(i", "0.001"))
         assert answer.notes[-1] == (
-            "i is clamped to 0 to 1: too few rows to find bounds for 0.0002 of the charge; "
-            "none are kept"
+            "i below 0 counts as 0, above 1 as 1: too few rows to find bounds for 0.0002 of "
+            "the charge; none are kept; ± is the noise only (95 %)"
         )
         assert not kept(opened, auto("DP_SUM(i"))
 
