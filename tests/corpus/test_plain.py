@@ -33,7 +33,7 @@ OTHERWISE = {
     r"max_groups_contributed|contribution_bounds": "groups are weighted, or totals clamped",
     r"n \+ 1 AS m, DP_COUNT": "an alias may stand before it is given here",
     r"CAST\('x' AS": "a text that is no number is NULL here",
-    r"visits a JOIN visits b": "a unit's pairs are weighted",
+    r"visits a( JOIN|,) visits b": "a unit's pairs are weighted",
     r"mechanism|delta": "noise of another law",
     r"1e-9": "noise stays",
     r'"eps"|\(eps': "options stand elsewhere",
