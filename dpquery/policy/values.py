@@ -55,6 +55,8 @@ _EXAMPLES = {
     Kind.DATE: "2030-12-31",
     Kind.TIMESTAMP: "2030-12-31T23:59:59",
 }
+_LOW = {Kind.DATE: "2000-01-01", Kind.TIMESTAMP: "2000-01-01T00:00:00"}
+"""Low ends of bounds, where 0 is none."""
 _OTHER_NAMES = {
     "bigint": "integer",
     "int": "integer",
@@ -311,7 +313,7 @@ def read_bounds(value: object, type_: Type) -> Bounds:
             "keys = [...]    lists the values that may be groups",
             code="DPQ607",
         )
-    example = f"bounds = [{_EXAMPLES[type_.kind]}, {_EXAMPLES[type_.kind]}]"
+    example = f"bounds = [{_LOW.get(type_.kind, '0')}, {_EXAMPLES[type_.kind]}]"
     if not isinstance(value, list | tuple) or len(value) != 2:
         why = (
             "values are clamped to a lowest and a highest, chosen without looking at the data."

@@ -35,6 +35,7 @@ from dpquery.types import Kind
 
 __all__ = ["Released", "raw", "unaskable"]
 
+KEYS = "DP_KEYS({}, eps=0.5, delta=1e-7)"
 FEW_GROUPS = 1000
 """Groups that are offered: more would show each with hardly anybody in it."""
 
@@ -77,7 +78,9 @@ class Released:
             if key.expr == found:
                 return key.column
         grouped = self._grouped_by(node)
-        raise raw(node.name, grouped or self._instead(found), self.spans.of(node))
+        raise raw(
+            node.name, grouped or self._instead(found, node.parent_select), self.spans.of(node)
+        )
 
     def _grouped_by(self, node: exp.Column) -> str | None:
         """Write the query with what it shows for groups, where they are public and few."""
@@ -116,12 +119,15 @@ class Released:
         text = spans.source.text
         return f"{text[: before.end]}{more}{text[before.end :]}".strip()
 
-    def _instead(self, found: Expr) -> str:
+    def _instead(self, found: Expr, select: exp.Expr | None) -> str:
         """Write a query that shows something of a column: as a group, or noisy."""
         if not isinstance(found, ColumnRef) or found.name not in self.scope.table.columns:
             return self.query(COUNT)
         if has_listed_groups(found):
             return self.query(COUNT, found.name)
+        distinct = isinstance(select, exp.Select) and select.args.get("distinct")
+        if distinct and found.type.kind is not Kind.DOUBLE:
+            return self.query(KEYS.format(written_name(found.name)))
         quantile = f"DP_QUANTILE({written_name(found.name)}, 0.5, eps=0.5)"
         return self.query(quantile if found.bounded else COUNT)
 

@@ -78,6 +78,10 @@ _READ: tuple[tuple[str, str], ...] = (
         r"(?:ANON_)?(COUNT|SUM|AVG)\(([^()]*)\)",
         r"DP_\1(\2, eps=0.5)",
     ),
+    (
+        r"\bWITH\s+(?:DIFFERENTIAL_PRIVACY|ANONYMIZATION)\s+(?:OPTIONS\s*\([^()]*\)\s*)?",
+        "",
+    ),
     # clauses
     (r"^\s*(?=(?:DP_\w+)\s*\()", "SELECT "),
     (r"\bSELECT\s+TOP\s*\(?(\d+)\)?\s+(.*)$", r"SELECT \2 LIMIT \1"),

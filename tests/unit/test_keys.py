@@ -108,6 +108,17 @@ refused[DPQ302]: nothing is asked about staff
    try: SELECT dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY dept""",
     ),
     (
+        "SELECT dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY dept LIMIT 0",
+        """\
+refused[DPQ408]: the answer could not contain anything
+  |
+1 | SELECT dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY dept LIMIT 0
+  |                                                            ^^^^^^^ this shows no rows
+
+   why: it would be charged, and tell nothing.
+   try: LIMIT 10""",
+    ),
+    (
         "SELECT DP_COUNT(*, eps=0.5) FROM staff GROUP BY",
         """\
 refused[DPQ101]: GROUP BY does not say by what

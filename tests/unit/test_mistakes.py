@@ -325,6 +325,19 @@ def test_what_is_offered_first_is_accepted_when_it_is_pasted(session, query, par
         ),
         ("SELECT DP_SUM(*, eps=0.1) FROM visits", "DP_SUM(minutes, eps=0.5)"),
         ("SELECT name FROM staff", "person_id"),
+        (
+            "SELECT DISTINCT minutes FROM visits",
+            "SELECT DP_KEYS(minutes, eps=0.5, delta=1e-7) FROM visits",
+        ),
+        (
+            "SELECT DISTINCT dept FROM staff",
+            "SELECT dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY dept",
+        ),
+        (
+            "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1, delta=1e-5) dept, COUNT(*) "
+            "FROM staff GROUP BY dept",
+            "SELECT dept, COUNT(*) FROM staff GROUP BY dept",
+        ),
         (f"{STAFF}bonus // 100 = 3", "CAST(bonus AS INTEGER)"),
         (f"{STAFF}age % 2.0 = 1", "2"),
         ("SELCT DP_COUNT(*, eps=.1) FROM staff", "SELECT DP_COUNT(*, eps=.1) FROM staff"),

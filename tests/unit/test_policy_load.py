@@ -282,6 +282,12 @@ CASES = [
     column('type = "text", max_length = 65537', "max_length"),
     column('type = "double", max_length = 5', "max_length", "DPQ607"),
     # parts
+    column('type = "integer", bounds = [12]', "bounds", remedy="bounds = [0, 120]"),
+    column(
+        'type = "date", bounds = [2024-01-01]',
+        "bounds",
+        remedy="bounds = [2000-01-01, 2030-12-31]",
+    ),
     column('type = "text", null_group = 0', "null_group", remedy="true"),
     column('type = "text", per_unit = true', "per_unit", "DPQ607", "x = {"),
     column('type = "text", keys = ["a"], per_unit = 0', "per_unit"),
