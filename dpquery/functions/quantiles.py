@@ -183,6 +183,8 @@ class QuantilesRelease:
         mechanism = self.mechanism
         most, proven = mechanism.ranks_off(LEVEL)
         if not proven:
+            if isinstance(mechanism, DrawsRanks):
+                most = min(most, likely_off(mechanism.errors, LEVEL))
             beside = f"beside them what {_within(mechanism)} holds"
             return f"about {round(most / self._scale):,} ranks each, and {beside}"
         if not isinstance(mechanism, DrawsRanks):

@@ -88,3 +88,10 @@ def test_the_accuracy_of_means_is_what_their_intervals_say(epsilon: str):
 def test_the_accuracy_of_quantiles_is_what_the_mechanism_gives(head: str, column: str):
     for epsilon, rows in zip(numbers("ε"), numbers(head), strict=True):
         assert release(f"DP_MEDIAN({column}, eps={epsilon})").rows_off(LEVEL) == int(rows)
+
+
+def test_the_accuracy_of_quantiles_on_even_data_is_that_of_the_law():
+    for epsilon, rows in zip(numbers("ε"), numbers("rows, spread evenly"), strict=True):
+        assert release(f"DP_MEDIAN(salary, eps={epsilon})").likely_off(LEVEL) == int(rows)
+    said = release("DP_MEDIAN(salary, eps=0.5)").error()
+    assert "over 36 rows or more" in said

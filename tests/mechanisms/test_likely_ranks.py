@@ -47,6 +47,16 @@ def test_the_rows_that_are_needed_grow_as_an_order_nears_an_end() -> None:
     assert needed == [20, 100, 1000, 0]
 
 
+def test_the_recursion_hands_on_what_the_ends_of_a_part_are_off() -> None:
+    """Of quartiles, those beside the median are half as far off as it, and their own draws."""
+    quartiles = tuple(Fraction(k, 4) for k in (1, 2, 3))
+    mechanism = RecursiveQuantiles.calibrated(quartiles, CELLS, BIG, 1, Fraction(1))
+    median, first, third = mechanism.widths
+    assert mechanism.errors[1] == (median,)
+    assert sorted(mechanism.errors[0]) == sorted((first, median / 2))
+    assert sorted(mechanism.errors[2]) == sorted((third, median / 2))
+
+
 MADE = {
     "fitted": lambda: FittedQuantiles.calibrated(DECILES, CELLS, BIG, 1, Fraction(1)),
     "recursive": lambda: RecursiveQuantiles.calibrated(DECILES, CELLS, BIG, 1, Fraction(1)),

@@ -30,7 +30,7 @@ CLAIMED = {
     "nine deciles": (
         [k / 10 for k in range(1, 10)],
         f"DP_QUANTILE({{}}, {[k / 10 for k in range(1, 10)]}, eps={{}})",
-        60,
+        50,
     ),
     "99 percentiles": (PERCENTILES, f"DP_QUANTILE({{}}, {PERCENTILES}, eps={{}})", 20),
 }
@@ -123,7 +123,7 @@ def _claim(
 ) -> Figure:
     asked = session.sql(f"SELECT {call} AS q FROM people", refresh=True)
     (said,) = asked.rank_interval("q", 0.95)
-    found = draws(session, call, count).reshape(count, -1)
+    found = draws(session, call, count).reshape(-1, len(orders))
     farthest = _off(column.values, found, orders).max(axis=1)
     misses, near = int((farthest > said).sum()), float(np.quantile(farthest, 0.95))
     return Figure(
