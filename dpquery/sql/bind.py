@@ -38,14 +38,14 @@ from dpquery.sql.having import refuse_results_in_where
 from dpquery.sql.joins import bind_from, same_units
 from dpquery.sql.keys import bind_keys
 from dpquery.sql.mending import outside
-from dpquery.sql.names import fold, is_call
+from dpquery.sql.names import fold, is_call, written_name
 from dpquery.sql.offers import COUNT, query_about, query_of_policy
 from dpquery.sql.parse import Parsed, parse
 from dpquery.sql.released import Released, raw, unaskable
 from dpquery.sql.slips import BOUND, UNKNOWN, with_slip_mended
 from dpquery.sql.sources import Derived, Private, PublicItem
 from dpquery.sql.stars import is_star
-from dpquery.sql.unjoined import refuse_twice
+from dpquery.sql.unjoined import JoinedBy, refuse_twice
 from dpquery.sql.within import filtered, said_of
 
 __all__ = ["bind"]
@@ -278,9 +278,19 @@ class Statement(Opener):
             return
         full = str(join.args.get("side") or "").upper() == "FULL"
         rows = joined_rows(from_.most, found.most, equated=equated, full=full)
-        before = {fold(n) for m in from_.members[:-1] for n, _ in m.columns}
-        shared = [column.name for column in found.columns if fold(column.name) in before]
-        from_.most = require_rows(rows, self.widest, self.spans.of(join), shared)
+        span, (*before, last) = self.spans.of(join), from_.members
+        pairs = [
+            f"{written_name(member.alias)}.{written_name(name)} = "
+            f"{written_name(last.alias)}.{written_name(name)}"
+            for member in before
+            for name, _ in member.columns
+            if member.alias
+            and last.alias
+            and any(fold(name) == fold(n) for n, _ in last.columns)
+        ]
+        crossed = join.args.get("on") is None and not equated and bool(pairs)
+        remedy = JoinedBy(join, span, self.spans).with_condition(pairs[0]) if crossed else ""
+        from_.most = require_rows(rows, self.widest, span, remedy)
 
     def _on(self, from_: From, member: Member, on: exp.Expr) -> list[Value]:
         """Bind the condition of a join; a semi join shows its second relation here alone."""

@@ -129,9 +129,10 @@ def _check_nodes(source: Source, tree: exp.Expr, spans: Spans) -> None:
 def _check_using(source: Source, names: list[exp.Expr], spans: Spans) -> None:
     """Insist on names in brackets: the parser takes one without, and calls of functions."""
     whole = Span(spans.of(names[0]).start, spans.of(names[-1]).end)
-    after = next((token for token in spans.tokens if token.start >= whole.end), None)
-    closed = after is not None and after.token_type is TokenType.R_PAREN
-    if closed and all(isinstance(name, exp.Identifier) for name in names):
+    before = [token.token_type for token in spans.tokens if token.end < whole.start]
+    after = [token.token_type for token in spans.tokens if token.start >= whole.end]
+    brackets = before[-1:] == [TokenType.L_PAREN] and after[:1] == [TokenType.R_PAREN]
+    if brackets and all(isinstance(name, exp.Identifier) for name in names):
         return
     columns = [column for name in names for column in name.find_all(exp.Identifier)]
     listed = ", ".join(spans.text(column) for column in columns)

@@ -78,6 +78,27 @@ def test_too_many_rows_are_refused_before_the_charge(session: Session, query: st
     assert session.budget.spent.epsilon == 0
 
 
+WORDS = """\
+refused[DPQ409]: this can have 13,997,521 rows
+  |
+2 | SELECT COUNT(*) FROM n CROSS JOIN n AS m CROSS JOIN n AS o
+  |                                                     ^^^^^^ more than 10,000,000
+
+   why: what is computed from released and public rows has to end in time, because
+        it cannot be asked again without being charged again.
+   try: ON n.minutes = o.minutes
+        join fewer relations, or make their rows fewer by GROUP BY or LIMIT before
+budget: unchanged; 100 of 100 left"""
+
+
+def test_the_words_of_a_refusal_by_size(session: Session):
+    query = "WITH n AS (SELECT minutes, DP_COUNT(*, eps=1) AS n FROM visits GROUP BY minutes)\n"
+    query += "SELECT COUNT(*) FROM n CROSS JOIN n AS m CROSS JOIN n AS o"
+    with pytest.raises(PlanRefused) as told:
+        session.sql(query)
+    assert str(told.value) == WORDS
+
+
 @pytest.mark.parametrize(
     "query",
     [

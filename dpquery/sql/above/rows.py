@@ -6,7 +6,6 @@ unions make of them is refused by its size, before it is charged: later it could
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import NoReturn
 
 from sqlglot import expressions as exp
@@ -15,7 +14,7 @@ from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.source import Span
 from dpquery.sql.conditions import chain
 from dpquery.sql.literals import unwrapped
-from dpquery.sql.names import fold, written_name
+from dpquery.sql.names import fold
 
 __all__ = [
     "MOST_HIDDEN",
@@ -67,26 +66,25 @@ def most_rows(rows: int, limit: exp.Limit | None) -> int:
     return rows if limit is None else min(rows, int(str(limit.expression.this)))
 
 
-def require_rows(rows: int, limit: int, span: Span, names: Collection[str] = ()) -> int:
+def require_rows(rows: int, limit: int, span: Span, remedy: str = "") -> int:
     """Return a number of rows, if it is not too large.
 
     Args:
         rows: how many there are.
         limit: how many there may be.
         span: what has them.
-        names: the columns of both sides, of a join.
+        remedy: what makes them fewer, if that is known.
 
     Raises:
         PlanRefused: DPQ409.
     """
     if rows > limit:
-        _refuse(rows, limit, span, names)
+        _refuse(rows, limit, span, remedy)
     return rows
 
 
-def _refuse(rows: int, limit: int, span: Span, names: Collection[str]) -> NoReturn:
-    remedy = "join fewer relations, or make their rows fewer by GROUP BY or LIMIT before"
-    shared = [f"USING ({written_name(name)})" for name in names][:1]
+def _refuse(rows: int, limit: int, span: Span, remedy: str) -> NoReturn:
+    other = "join fewer relations, or make their rows fewer by GROUP BY or LIMIT before"
     raise PlanRefused(
         Diagnostic(
             "DPQ409",
@@ -97,6 +95,6 @@ def _refuse(rows: int, limit: int, span: Span, names: Collection[str]) -> NoRetu
                 "what is computed from released and public rows has to end in time, because",
                 "it cannot be asked again without being charged again.",
             ),
-            (*shared, remedy),
+            tuple(filter(None, [remedy, other])),
         )
     )
