@@ -340,6 +340,17 @@ def test_a_clock_that_is_set_back_forgives_nothing(place, monkeypatch):
         assert code_of(lambda: ledger.charge(pure("0.1"), FIVE, ALICE)) == "DPQ505"
 
 
+def test_failures_under_a_clock_that_is_set_back_count_as_long(place, monkeypatch):
+    """They are as late as what the ledger saw before them: to put it right ages nothing."""
+    clock = _Clock(monkeypatch)
+    with closing(open_at(place)) as ledger:
+        for days in (0, 2, 0, 0):
+            clock.time -= timedelta(days=days)
+            ledger.fail(ledger.charge(pure("0.1"), FIVE, ALICE))
+        clock.time += timedelta(days=2, hours=1)
+        assert ledger.failures("alice") == 4
+
+
 def test_failures_count_for_a_day(place, monkeypatch):
     clock = _Clock(monkeypatch)
     with closing(open_at(place)) as ledger:
