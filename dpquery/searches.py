@@ -231,7 +231,8 @@ def uses_kept(call: Call) -> bool:
     """Say whether a call has bounds, or a limit, that were found before."""
     options = call.options
     bounds = options.auto and options.bounds is not None and options.search is None
-    return bounds or (options.auto_rows and options.rows_search is None)
+    limit = options.auto_rows and options.max_rows_contributed is not None
+    return bounds or (limit and options.rows_search is None)
 
 
 def _ranges(call: Call) -> Iterator[Interval]:

@@ -192,6 +192,14 @@ def test_bounds_and_a_limit_cost_a_fifth_each(session):
     assert session.sql(query).rows == answer.rows
 
 
+def test_a_guarantee_names_what_was_found_before_only_where_it_is_used(session):
+    units = session.sql(f"SELECT DP_COUNT(DISTINCT u, eps=9, {AUTO}) FROM t")
+    assert "found before" not in str(units.guarantee)
+    session.sql(f"SELECT DP_COUNT(*, eps=9, {AUTO}) FROM t")
+    rows = session.sql(f"SELECT DP_COUNT(v, eps=9, {AUTO}) FROM t")
+    assert "found before" in str(rows.guarantee)
+
+
 def test_explain_says_what_it_can_of_a_limit_that_is_found_first(session):
     told = str(session.explain(f"SELECT DP_COUNT(*, eps=5, {AUTO}) FROM t"))
     assert "how many rows of one u count" in told
