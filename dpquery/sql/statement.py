@@ -114,7 +114,7 @@ def _open_text(source: Source) -> Diagnostic:
     return Diagnostic(
         "DPQ101",
         "a quote or comment is not closed",
-        _open_span(source.text),
+        _open_span(source.text) or Span(0, len(source.text)),
         "opened here",
         ("the text is not a complete query.",),
         ("close it: a text ends in ', a name in \", a comment in */",),
