@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-__all__ = ["PRIVATE_JOINS", "SHAPES", "moments", "shaped"]
+__all__ = ["SHAPES", "moments", "shaped"]
 
 COUNT = "SELECT DP_COUNT(*, eps=0.1)"
 GROUPS = f"SELECT dept, {COUNT[7:]} AS n FROM staff GROUP BY dept"
@@ -207,10 +207,6 @@ SHAPES: Mapping[str, Callable[[int], str]] = {
     "patterns": _listed("%a", "", f"{COUNT} FROM visits WHERE region LIKE '{{}}'"),
     "digits": _listed("9", "", f"{COUNT} FROM staff WHERE salary < {{}}"),
 }
-
-
-PRIVATE_JOINS = {"rows twice", "rows joined to themselves", "joins on the unit"}
-"""Shapes in which the rows of one unit grow: what bounds these is tested with relations."""
 
 
 def shaped(name: str, size: int) -> str:
