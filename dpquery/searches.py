@@ -28,14 +28,14 @@ from dpquery.constants import constants_in
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, internal
 from dpquery.functions.base import Facts, Release, narrower, not_stated
 from dpquery.functions.codes import known_range
-from dpquery.functions.row_search import MOST_ROWS, RowSearchRelease, row_search_for
+from dpquery.functions.row_search import RowSearchRelease, row_search_for
 from dpquery.functions.search import SHARE, SearchRelease, search_for, searched
 from dpquery.ir import Call, Contribution, Filter, Frontier, Relation, Scan
 from dpquery.policy.model import Policy
 from dpquery.policy.places import place_of
 from dpquery.relations import PublicJoin, tables_of, walk
 from dpquery.rowfunctions.base import CALENDAR
-from dpquery.types import BOOLEAN, Interval
+from dpquery.types import BOOLEAN, ROWS_MAX, Interval
 
 __all__ = [
     "Kept",
@@ -125,7 +125,7 @@ class Searches:
             self.found.append(Search(key, call, scan, release))
             options = replace(options, epsilon=total * (1 - SHARE))
         waiting = replace(
-            options, auto_rows=True, max_rows_contributed=MOST_ROWS, rows_search=number
+            options, auto_rows=True, max_rows_contributed=ROWS_MAX, rows_search=number
         )
         return replace(call, options=waiting)
 
@@ -288,7 +288,7 @@ def _refuse_unfit(call: Call, relation: Relation) -> None:
 def limit_is_found(call: Call, relation: Relation) -> bool:
     """Say whether a release can find how many rows of a unit count for a call."""
     options = call.options
-    of_rows = not call.distinct and options.group_bounds is None and call.function != "DP_KEYS"
+    of_rows = not call.distinct and options.group_bounds is None
     waits = any(True for _ in constants_in(relation))
     return of_rows and not (waits or options.of_table or options.rho is not None)
 

@@ -18,6 +18,7 @@ __all__ = [
     "DATE",
     "DOUBLE",
     "INTEGER",
+    "ROWS_MAX",
     "TEXT",
     "TIMESTAMP",
     "Interval",
@@ -28,6 +29,8 @@ __all__ = [
 
 RowLimit = int | Literal["auto"] | None
 """How many rows of one unit count: stated, found by a release, or not said by anybody."""
+ROWS_MAX = 2**20
+"""The largest of these limits: weights have 32 bits to divide among so many rows."""
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - our timestamps have no zone
 INT64 = (-(2**63), 2**63 - 1)

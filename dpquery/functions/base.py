@@ -58,7 +58,7 @@ __all__ = [
     "Step",
     "narrower",
     "not_stated",
-    "without_part",
+    "without_option",
 ]
 
 MAX_ROWS_OF_TABLE = 2**36
@@ -226,17 +226,13 @@ def not_stated(call: Call, unit: str | None, *, findable: bool = True) -> PlanRe
     """Refuse a call whose result depends on how much of one unit counts, where nobody says."""
     limit = "'auto'" if findable else "5"
     what, remedy = f"how many rows of one {unit} count", f"max_rows_contributed={limit}"
-    if call.function == "DP_KEYS":
-        what, remedy = f"how many values of one {unit} count", "max_groups_contributed=3"
-    elif call.options.group_bounds is not None or (call.distinct and call.argument is None):
+    if call.options.group_bounds is not None or (call.distinct and call.argument is None):
         what, remedy = f"in how many groups one {unit} counts", "max_groups_contributed=3"
     elif call.distinct:
-        what, remedy = (
-            f"how many different values of one {unit} count",
-            "max_rows_contributed=3",
-        )
+        what = f"how many different values of one {unit} count"
+        remedy = "max_rows_contributed=3"
     span = call.options.max_rows_span
-    offered = call.text if span is None else without_part(call, span)
+    offered = call.text if span is None else without_option(call, span)
     return PlanRefused(
         Diagnostic(
             "DPQ407",
@@ -252,8 +248,9 @@ def not_stated(call: Call, unit: str | None, *, findable: bool = True) -> PlanRe
     )
 
 
-def without_part(call: Call, span: Span) -> str:
+def without_option(call: Call, span: Span | None) -> str:
     """Write a call without the option whose value stands there."""
+    assert span is not None  # noqa: S101 - the option was given, and is refused
     return without(call.text, span.start - call.span.start, span.end - call.span.start)
 
 

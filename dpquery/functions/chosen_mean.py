@@ -14,11 +14,11 @@ from fractions import Fraction
 
 from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.events import Event
-from dpquery.functions.base import Facts, Measured, Step
+from dpquery.functions.base import Facts, Measured, Step, without_option
 from dpquery.functions.choice import ValueCell
 from dpquery.functions.codes import code_of
 from dpquery.functions.conditions import both, present
-from dpquery.functions.noise import LEVEL, needless, significant, without_option
+from dpquery.functions.noise import LEVEL, needless, significant
 from dpquery.ir import Call, CountRows, Measure, SumCodes, Weight
 from dpquery.mechanisms import MeanExponential, MeanInverseSensitivity
 from dpquery.mechanisms.certified import tail_bound

@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 
 from dpquery.errors import Diagnostic, PlanRefused, internal
 from dpquery.events import Event
-from dpquery.functions.base import Facts, Measured, Step, without_part
+from dpquery.functions.base import Facts, Measured, Step, without_option
 from dpquery.ir import Call, Measure
 from dpquery.mechanisms import (
     AdditiveNoise,
@@ -42,7 +42,6 @@ __all__ = [
     "needless",
     "significant",
     "spread",
-    "without_option",
 ]
 
 ADDITIVE = ("laplace", "gaussian")
@@ -138,12 +137,6 @@ def _of_one_number(call: Call) -> PlanRefused:
             (without_option(call, call.options.mechanism_span),),
         )
     )
-
-
-def without_option(call: Call, span: Span | None) -> str:
-    """Write a call without the option whose value stands there."""
-    assert span is not None  # noqa: S101 - the option was given, and is refused
-    return without_part(call, span)
 
 
 def spread(noise: AdditiveNoise) -> Fraction:

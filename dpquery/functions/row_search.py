@@ -21,7 +21,7 @@ from fractions import Fraction
 from itertools import accumulate
 
 from dpquery.events import Event
-from dpquery.functions.base import Measured, Step
+from dpquery.functions.base import MAX_ROWS_OF_TABLE, Measured, Step
 from dpquery.functions.search import SHARE, FoundCell
 from dpquery.ir import (
     Call,
@@ -37,12 +37,10 @@ from dpquery.ir import (
 from dpquery.mechanisms import PermuteAndFlip
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.relations import Aggregate, PerUnit, UnitAggregate, walk
-from dpquery.types import INTEGER, Interval, Type
+from dpquery.types import INTEGER, ROWS_MAX, Interval, Type
 
-__all__ = ["LIMITS", "MOST_ROWS", "RowSearchRelease", "row_search_for"]
+__all__ = ["LIMITS", "RowSearchRelease", "row_search_for"]
 
-MOST_ROWS = 2**20
-"""The largest limit; a query may state no larger one."""
 SCALE = 2**10
 """Counts are multiplied by it, so that what is taken off need not be whole."""
 UNITS_PER_OCTAVE = 3
@@ -50,7 +48,7 @@ UNITS_PER_OCTAVE = 3
 FINE = 2**12
 """Up to so many rows, numbers of rows are told apart one by one; beyond, to a part in four."""
 _QUARTERS = (m << n for n in range(20) for m in (4, 5, 6, 7))
-LIMITS = (*sorted({quarters // 4 for quarters in _QUARTERS if quarters % 4 == 0}), MOST_ROWS)
+LIMITS = (*sorted({quarters // 4 for quarters in _QUARTERS if quarters % 4 == 0}), ROWS_MAX)
 """The limits that are chosen among."""
 
 
@@ -91,7 +89,7 @@ class RowSearchRelease:
         """Ask how many units have more rows than each limit."""
         coarse = FINE // 4
         near = exact.histogram(self.measure, 0, 0, FINE, 1)
-        far = exact.histogram(self.measure, 0, FINE, MOST_ROWS, coarse)
+        far = exact.histogram(self.measure, 0, FINE, ROWS_MAX, coarse)
         below = [0, *accumulate([*map(int, near), *map(int, far)])]
         place = (k if k <= FINE else FINE + (k - FINE) // coarse for k in LIMITS)
         return [below[-1] - below[at] for at in place]
@@ -110,7 +108,7 @@ class RowSearchRelease:
             mechanism=self.mechanism.name,
             epsilon=loss,
             sensitivity="1 unit",
-            noise_scale=f"chosen among {len(LIMITS)} limits up to {MOST_ROWS:,}",
+            noise_scale=f"chosen among {len(LIMITS)} limits up to {ROWS_MAX:,}",
             expected_error=(
                 f"doubled where that reaches about {-(-UNITS_PER_OCTAVE // loss):,} units more"
             ),
@@ -125,19 +123,17 @@ def row_search_for(
 
     Its scan has one row for each unit: how many rows it has in the relation.
     """
+    most = Interval(Fraction(1), Fraction(MAX_ROWS_OF_TABLE))
     number = 1 + max(getattr(node, "number", 0) for node in walk(relation))
-    count = UnitAggregate("n", Aggregate.COUNT, None, None, INTEGER, _ROWS)
+    count = UnitAggregate("n", Aggregate.COUNT, None, None, INTEGER, most)
     units = PerUnit(relation.span, relation, number, (), (count,))
-    rows = ColumnRef(relation.span, "n", INTEGER, _ROWS, of=number)
-    measure = Histogram(Weight(), Code(rows, Fraction(1), 1, MOST_ROWS, 1))
+    rows = ColumnRef(relation.span, "n", INTEGER, most, of=number)
+    measure = Histogram(Weight(), Code(rows, Fraction(1), 1, ROWS_MAX, 1))
     mechanism = PermuteAndFlip.calibrated(SCALE, epsilon * SHARE)
     name = f"max_rows_contributed, how many rows of one {contribution.unit} count"
     release = RowSearchRelease(name, measure, SCALE, mechanism)
     one_each = Contribution(contribution.unit, True, 1)
     return Scan(units, one_each, (measure,)), release
-
-
-_ROWS = Interval(Fraction(1), Fraction(2**36))
 
 
 def _octaves(limit: int) -> Fraction:

@@ -13,8 +13,7 @@ from fractions import Fraction
 from typing import NoReturn
 
 from dpquery.errors import Diagnostic, NameRefused
-from dpquery.functions.base import GROUP_BOUNDS, MAX_GROUPS, Facts
-from dpquery.functions.noise import without_option
+from dpquery.functions.base import GROUP_BOUNDS, MAX_GROUPS, Facts, without_option
 from dpquery.ir import Call, Code, Expr, UnitTotals
 from dpquery.source import Span
 from dpquery.types import WIDEST_EXACT

@@ -21,7 +21,6 @@ from dpquery.errors import listed, nearest
 from dpquery.policy.columns import ascii_folded, likely_units, refuse_unit_type
 from dpquery.policy.files import find_files, stem
 from dpquery.policy.ledgers import ledger_of_ones_own
-from dpquery.policy.load import ROWS_MAX
 from dpquery.policy.model import Bounds, Budget, Column, Files, Policy, Table
 from dpquery.policy.schema import Schema, read_schema
 from dpquery.policy.unfit import Unfit, written
@@ -229,7 +228,7 @@ def _rows(rows: object, units: Mapping[str, str | None], *, single: bool) -> Row
         unfit = Unfit("has nothing to limit", why, remedy, code="DPQ608")
         raise unfit.at("max_rows_contributed")
     given = int(rows) if isinstance(rows, str) and rows.isascii() and rows.isdigit() else rows
-    return _read("max_rows_contributed", read_rows(ROWS_MAX), given)
+    return _read("max_rows_contributed", read_rows, given)
 
 
 def _several(rows: object) -> Unfit:

@@ -112,7 +112,7 @@ def _column(name: str, section: Section, public: bool) -> Column:
     type_ = section.need("type", read_type)
     _refuse_unmeant(section, type_, public)
     bounds = section.read("bounds", partial(read_bounds, type_=type_), None)
-    longest = section.read("max_length", read_count(1, TEXT_LONGEST), MAX_TEXT)
+    longest = section.read("max_length", read_count(TEXT_LONGEST), MAX_TEXT)
     keys = partial(read_keys, type_=type_, bounds=bounds, max_length=longest)
     kept: int = section.read("per_unit", _read_per_unit, _ALL_PARTS)
     column = Column(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from dpquery.policy.document import Section
 from dpquery.policy.model import Limits
 from dpquery.policy.unfit import Unfit, written
+from dpquery.policy.values import read_count
 
 __all__ = ["read_limits"]
 
@@ -34,22 +34,10 @@ def read_limits(section: Section) -> Limits:
     )
 
 
-def _count(most: int, why: str, example: str) -> Callable[[object], int]:
-    """Return the reader of a count from 1 to the most that is taken."""
-
-    def read(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            what = f"must be an integer from 1 to {most}, not {written(value)}"
-            raise Unfit(what, why, example)
-        return value
-
-    return read
-
-
-_read_seconds = _count(
+_read_seconds = read_count(
     _SECONDS_MAX, "a scan that takes longer is stopped, and its charge stays.", "seconds = 600"
 )
-_read_failures = _count(
+_read_failures = read_count(
     _FAILURES_MAX,
     "when so many statements have failed within 24 hours, the analyst is frozen.",
     "max_failures = 5",

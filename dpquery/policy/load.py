@@ -34,6 +34,7 @@ from dpquery.policy.values import (
     read_text,
 )
 from dpquery.privacy import Neighbours
+from dpquery.types import ROWS_MAX
 
 __all__ = ["load_policy"]
 
@@ -50,8 +51,6 @@ _TABLE_KEYS = (
     "unique",
     "columns",
 )
-ROWS_MAX = 2**20
-"""Most rows of one unit that may count; weights have 32 bits to divide among them."""
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -104,10 +103,10 @@ def _table(name: str, section: Section) -> Table:
         columns=columns,
         unit=unit,
         unit_type=unit_type,
-        single=section.read("rows_per_unit", read_count(1, 1), 0) == 1,
-        max_rows_contributed=section.read("max_rows_contributed", read_rows(ROWS_MAX), None),
+        single=section.read("rows_per_unit", read_count(1), 0) == 1,
+        max_rows_contributed=section.read("max_rows_contributed", read_rows, None),
         max_groups_contributed=section.read(
-            "max_groups_contributed", read_count(1, ROWS_MAX), None
+            "max_groups_contributed", read_count(ROWS_MAX), None
         ),
         public=public,
         unique=_unique(section, columns),

@@ -17,7 +17,7 @@ from dpquery.errors import nearest
 from dpquery.policy.model import Bounds, Value
 from dpquery.policy.unfit import Unfit, written
 from dpquery.privacy import BUDGET_MAX, Neighbours, exact_number
-from dpquery.types import INT64, Kind, RowLimit, Type
+from dpquery.types import INT64, ROWS_MAX, Kind, RowLimit, Type
 
 __all__ = [
     "read_bounds",
@@ -136,30 +136,28 @@ def _not_a(kind: str, value: object, example: str) -> Unfit:
     return Unfit(f"must be a {kind}, not {written(value)}", why, example)
 
 
-def read_count(low: int, high: int) -> Callable[[object], int]:
-    """Give the reader of an integer within limits."""
+def read_count(
+    high: int, why: str = "the noise is scaled to this number.", example: str = "1"
+) -> Callable[[object], int]:
+    """Return the reader of an integer from 1 on, with why it is limited."""
 
     def read(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            what = f"must be an integer from {low} to {high}, not {written(value)}"
-            raise Unfit(what, "the noise is scaled to this number.", str(low))
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= high:
+            what = f"must be an integer from 1 to {high}, not {written(value)}"
+            raise Unfit(what, why, example)
         return value
 
     return read
 
 
-def read_rows(high: int) -> Callable[[object], RowLimit]:
-    """Return the reader of how many rows of one unit count: a number, or "auto"."""
-
-    def read(value: object) -> RowLimit:
-        if value == "auto":
-            return "auto"
-        if isinstance(value, str):
-            what = f'must be "auto" or an integer from 1 to {high}, not {written(value)}'
-            raise Unfit(what, "the noise is scaled to this number.", '"auto"')
-        return read_count(1, high)(value)
-
-    return read
+def read_rows(value: object) -> RowLimit:
+    """Read how many rows of one unit count: a number, or "auto"."""
+    if value == "auto":
+        return "auto"
+    if isinstance(value, str):
+        what = f'must be "auto" or an integer from 1 to {ROWS_MAX}, not {written(value)}'
+        raise Unfit(what, "the noise is scaled to this number.", '"auto"')
+    return read_count(ROWS_MAX)(value)
 
 
 def read_flag(value: object) -> bool:

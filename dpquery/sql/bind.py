@@ -23,7 +23,13 @@ from dpquery.sql.above.constants import constant_of, literals
 from dpquery.sql.above.froms import From, Member, Open, OpenColumn
 from dpquery.sql.above.frontiers import FrontierRows
 from dpquery.sql.above.opened import Opener
-from dpquery.sql.above.rows import MOST_SHOWN, equalities, joined_rows, most_rows, require_rows
+from dpquery.sql.above.rows import (
+    MOST_SHOWN,
+    equalities,
+    joined_rows,
+    require_rows,
+    rows_within,
+)
 from dpquery.sql.above.select import Select, parts_of
 from dpquery.sql.above.sets import arms_of, combined, finished
 from dpquery.sql.above.stages import Rows
@@ -370,7 +376,7 @@ class Statement(Opener):
         sql = finished(self, node, found, root=root)
         columns = tuple(replace(c, sql=f'"c{i}"') for i, c in enumerate(found.columns))
         ordered = node.args.get("order") is not None
-        most = most_rows(found.most, node.args.get("limit"))
+        most = rows_within(found.most, node.args.get("limit"))
         return Open(f"({sql})", columns, found.hidden, ordered, most)
 
     def _union_all(

@@ -40,7 +40,7 @@ from dpquery.sql.sizes import Sizes
 from dpquery.sql.spans import Spans
 from dpquery.types import BOOLEAN, DATE, INTEGER, TEXT, Interval, Kind
 
-__all__ = ["Conditions", "chain"]
+__all__ = ["Conditions", "chain", "conjuncts"]
 
 _COMPARISONS: dict[type[exp.Expr], Comparison] = {
     exp.EQ: Comparison.EQ,
@@ -374,3 +374,11 @@ def chain(node: exp.Expr) -> Iterator[exp.Expr]:
             parts += [inner.expression, inner.this]
         else:
             yield part
+
+
+def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
+    """Part a condition at its outer ANDs."""
+    if node is None:
+        return []
+    inner = unwrapped(node)
+    return list(chain(inner)) if isinstance(inner, exp.And) else [inner]

@@ -31,7 +31,7 @@ from dpquery.relations import (
 from dpquery.rowfunctions import apply
 from dpquery.rowfunctions.ranges import facts_of
 from dpquery.source import Span
-from dpquery.sql.conditions import Conditions, chain
+from dpquery.sql.conditions import Conditions, conjuncts
 from dpquery.sql.expressions import alike
 from dpquery.sql.keyed import KeyJoin, all_of, equal_names
 from dpquery.sql.literals import unwrapped
@@ -54,15 +54,7 @@ from dpquery.sql.unjoined import (
     refuse_units,
 )
 
-__all__ = ["bind_from", "conjuncts", "same_units", "semi_join"]
-
-
-def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
-    """Part a condition at its outer ANDs."""
-    if node is None:
-        return []
-    inner = unwrapped(node)
-    return list(chain(inner)) if isinstance(inner, exp.And) else [inner]
+__all__ = ["bind_from", "same_units", "semi_join"]
 
 
 @dataclass(slots=True)

@@ -18,11 +18,9 @@ from dpquery.sql.bounds import is_auto, read_bounds, read_group_bounds, read_val
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import fold
 from dpquery.sql.spans import Spans
+from dpquery.types import ROWS_MAX
 
 __all__ = ["Given", "read_number_between", "read_options", "read_whole"]
-
-MAX_ROWS = 2**20
-"""More rows of one unit do not count in full, so that sums fit the engine's integers."""
 
 AUTO = "auto"
 _EXAMPLES = {
@@ -115,7 +113,7 @@ def _option(name: str, node: exp.Expr, span: Span, function: DPFunction) -> Frac
         case "max_rows_contributed" if is_auto(node):
             return AUTO
         case "max_rows_contributed" | "max_groups_contributed" | "max_keys":
-            most = MAX_CELLS if name == "max_keys" else MAX_ROWS
+            most = MAX_CELLS if name == "max_keys" else ROWS_MAX
             rows = read_number_between(name, node, span, (Fraction(1), Fraction(most)))
             if rows.denominator != 1:
                 _out_of_range(name, span, "a whole number", decimal_text(rows), _EXAMPLES[name])

@@ -17,8 +17,8 @@ from dpquery.expr import Expr, Literal, Logic
 from dpquery.relations import Filter, PublicJoin, Relation, SemiJoin, Windowed
 from dpquery.rowfunctions import apply
 from dpquery.source import Span
-from dpquery.sql.conditions import Conditions
-from dpquery.sql.joins import conjuncts, same_units, semi_join
+from dpquery.sql.conditions import Conditions, conjuncts
+from dpquery.sql.joins import same_units, semi_join
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.mending import outside
 from dpquery.sql.names import Scope, fold, written_name

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from dpquery.budget.charge import Receipt
-from dpquery.functions.row_search import FINE, LIMITS, MOST_ROWS, SCALE, RowSearchRelease
+from dpquery.functions.row_search import FINE, LIMITS, SCALE, RowSearchRelease
 from dpquery.functions.search import SHARE
 from dpquery.ir import Histogram
 from dpquery.mechanisms import PermuteAndFlip
 from dpquery.narrowing import with_bounds
 from dpquery.policy.model import Column
 from dpquery.privacy import Neighbours
-from dpquery.types import INTEGER, Interval
+from dpquery.types import INTEGER, ROWS_MAX, Interval
 from tests.worlds import planned, policy_of, private_table
 
 COLUMN = Column("v", INTEGER)
@@ -30,7 +30,7 @@ class Units:
     """The exact side of a search: units with so many rows each."""
 
     def __init__(self, rows: Sequence[int]) -> None:
-        self.rows = np.minimum(np.asarray(rows, dtype=np.int64), MOST_ROWS)
+        self.rows = np.minimum(np.asarray(rows, dtype=np.int64), ROWS_MAX)
 
     def histogram(self, _: Histogram, group: int, low: int, high: int, width: int):
         inside = self.rows[(self.rows - 1 >= low) & (self.rows - 1 < high)] - 1
@@ -72,7 +72,7 @@ def test_the_law_is_that_of_the_mechanism():
     assert law(release, rows).sum() == pytest.approx(1)
 
 
-SIZES = (1, 2, 3, 5, 6, 40, 4096, 4097, 5000, MOST_ROWS, 2 * MOST_ROWS)
+SIZES = (1, 2, 3, 5, 6, 40, 4096, 4097, 5000, ROWS_MAX, 2 * ROWS_MAX)
 
 
 @pytest.mark.parametrize("neighbours", Neighbours)
@@ -102,18 +102,18 @@ def test_a_wrong_calibration_is_seen():
 
 def test_counts_are_of_units_with_more_rows():
     rows = [*SIZES, 7, 7, 4095, 6000, 10**6]
-    clamped = [min(n, MOST_ROWS) for n in rows]
+    clamped = [min(n, ROWS_MAX) for n in rows]
     assert search().asked(Units(rows)) == [sum(n > k for n in clamped) for k in LIMITS]
 
 
 def test_the_limits_are_those_that_the_requests_can_tell_apart():
     assert LIMITS[0] == 1
-    assert LIMITS[-1] == MOST_ROWS
+    assert LIMITS[-1] == ROWS_MAX
     assert list(LIMITS) == sorted(set(LIMITS))
     assert all(k <= FINE or k % (FINE // 4) == 0 for k in LIMITS)
 
 
-@pytest.mark.parametrize("limit", [1, 2, 7, 448, MOST_ROWS])
+@pytest.mark.parametrize("limit", [1, 2, 7, 448, ROWS_MAX])
 @pytest.mark.parametrize("neighbours", Neighbours)
 @pytest.mark.parametrize(
     "query",

@@ -267,7 +267,9 @@ def test_a_refusal_names_options_where_there_is_no_policy(tmp_path: Path, query,
     table = pa.table({"u": [1, 2], "x": [1, 2], "s": ["a", "b"]})
     pq.write_table(table, tmp_path / "t.parquet")
     with (
-        dpquery.connect(tmp_path / "t.parquet", unit="u", epsilon=1) as session,
+        dpquery.connect(
+            tmp_path / "t.parquet", unit="u", rows_per_unit=1, epsilon=1
+        ) as session,
         pytest.raises(dpquery.QueryRefused) as caught,
     ):
         session.sql(query)

@@ -101,7 +101,6 @@ DEPENDING = [
 NOT_FOUND = (
     "DISTINCT",
     "contribution_bounds",
-    "DP_KEYS",
     "weights=",
     "MEDIAN(v, eps=9) FROM s",
 )

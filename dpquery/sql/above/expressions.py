@@ -25,7 +25,7 @@ from dpquery.sql.above.values import (
     widest,
 )
 from dpquery.sql.casts import target
-from dpquery.sql.conditions import chain
+from dpquery.sql.conditions import chain, conjuncts
 from dpquery.sql.constructs import refuse_construct
 from dpquery.sql.literals import as_moment, unwrapped
 from dpquery.sql.mismatches import mismatch
@@ -147,9 +147,7 @@ class Expressions(ABC):
 
         One that can raise stands inside TRY, where the engine finds no equality to join by.
         """
-        inner = unwrapped(node)
-        parts = chain(inner) if isinstance(inner, exp.And) else [inner]
-        return [self.truth(part) for part in parts]
+        return [self.truth(part) for part in conjuncts(node)]
 
     def _value(self, node: exp.Expr, span: Span) -> Value:
         found = literal(node, span)

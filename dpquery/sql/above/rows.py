@@ -12,7 +12,7 @@ from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.source import Span
-from dpquery.sql.conditions import chain
+from dpquery.sql.conditions import conjuncts
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import fold
 
@@ -22,8 +22,8 @@ __all__ = [
     "MOST_SHOWN",
     "equalities",
     "joined_rows",
-    "most_rows",
     "require_rows",
+    "rows_within",
 ]
 
 MOST_ROWS = 10_000_000
@@ -35,11 +35,7 @@ MOST_HIDDEN = 32
 
 def equalities(condition: exp.Expr | None) -> int:
     """Return how many parts of a condition equate a column of one relation with another's."""
-    if condition is None:
-        return 0
-    inner = unwrapped(condition)
-    parts = chain(inner) if isinstance(inner, exp.And) else [inner]
-    return sum(_equates(unwrapped(part)) for part in parts)
+    return sum(_equates(unwrapped(part)) for part in conjuncts(condition))
 
 
 def _equates(node: exp.Expr) -> bool:
@@ -61,7 +57,7 @@ def joined_rows(left: int, right: int, *, equated: bool, full: bool) -> int:
     return max(left * right, left, right)
 
 
-def most_rows(rows: int, limit: exp.Limit | None) -> int:
+def rows_within(rows: int, limit: exp.Limit | None) -> int:
     """Return how many rows are left where LIMIT cuts them: it has been read before."""
     return rows if limit is None else min(rows, int(str(limit.expression.this)))
 

@@ -14,7 +14,7 @@ from dpquery.sql.above.aggregates import aggregate_name
 from dpquery.sql.above.expressions import no_column_number
 from dpquery.sql.above.froms import Open, OpenColumn
 from dpquery.sql.above.frontiers import FrontierRows
-from dpquery.sql.above.rows import MOST_HIDDEN, most_rows
+from dpquery.sql.above.rows import MOST_HIDDEN, rows_within
 from dpquery.sql.above.stages import Base, Groups, Rows, Windowed
 from dpquery.sql.above.values import Value, row_count
 from dpquery.sql.groupings import groupings_in
@@ -75,7 +75,7 @@ class Select:
             sql += final.source() + base.opener.where(kept)
         sql += order + self._last(order, hidden, stage, distinct=apart)
         sql += self._rows("limit") + self._rows("offset")
-        ordered, most = bool(order), most_rows(stage.most, select.args.get("limit"))
+        ordered, most = bool(order), rows_within(stage.most, select.args.get("limit"))
         columns = self._columns(distinct=apart)
         return Open(f"({sql})", columns, tuple(f for _, f in hidden), ordered, most)
 
