@@ -110,7 +110,7 @@ class Paid:
         """Give every table of a plan, and the plan with the bounds that were found for it.
 
         All that was drawn is stored by then, if it is not too long: a ledger would else grow by
-        megabytes for next to nothing.
+        megabytes for next to nothing. Either way the attempt has ended.
         """
         keys, drawn = Keys(self.policy, receipt.version, self.public.digest), dict[str, str]()
         plan, refinable = self._bounded(plan, receipt, keys, drawn), list[Refinable]()
@@ -129,7 +129,7 @@ class Paid:
                     refinable.append(Refinable(question, rate, text, read, plan.anew))
             found.append(table)
         if sum(map(len, drawn.values())) > MOST_KEPT:  # of what is released by now
-            return replace(plan, notes=(*plan.notes, _TOO_LONG)), found
+            plan, drawn, refinable = replace(plan, notes=(*plan.notes, _TOO_LONG)), {}, []
         self.store(drawn, refinable)
         return plan, found
 

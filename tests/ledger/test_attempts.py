@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpquery
+from dpquery import paid
 from dpquery.budget import attempts as attempts_module
 from dpquery.budget import ledger as ledger_module
 from dpquery.budget import process
@@ -203,6 +204,14 @@ def test_who_stops_a_statement_has_not_failed(policy, monkeypatch):
             with pytest.raises(KeyboardInterrupt):
                 session.sql(COUNT)
         assert session._ledger.failures("default") == 0
+
+
+def test_an_answer_that_is_too_long_to_be_kept_has_ended_as_well(policy, monkeypatch, impatient):
+    monkeypatch.setattr(paid, "MOST_KEPT", 1)
+    with dpquery.connect(policy) as session:
+        assert outcomes(session, 7) == ["answer"] * 7
+        account = session._account.analyst
+        assert session._ledger._store.attempts.of(account) == Open()
 
 
 @pytest.mark.parametrize("fault", [MemoryError, SystemExit, GeneratorExit])
