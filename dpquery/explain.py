@@ -111,13 +111,15 @@ def explain(
     rest = _rest(standing, asked) if most is None or charge.epsilon <= most else _capped(most)
     lines += _parts(plan, policy)
     lines.append(f"budget       {decimal_text(standing.left.epsilon)} left; {rest}")
-    if failed:
-        most_failed = (
-            f"{failed} of {policy.limits.max_failures} statements failed within 24 hours"
-        )
-        lines.append(f"failures     {most_failed}; then nothing more is read")
+    lines += _failures(failed, policy)
     wrapped = tuple(part for line in lines for part in _wrapped(line))
     return Explanation(charge, steps, wrapped, guarantee)
+
+
+def _failures(failed: int, policy: Policy) -> Iterator[str]:
+    if failed:
+        most = f"{failed} of {policy.limits.max_failures} statements failed within 24 hours"
+        yield f"failures     {most}; then nothing more is read"
 
 
 def _parts(plan: Plan, policy: Policy) -> Iterator[str]:

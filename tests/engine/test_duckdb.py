@@ -212,7 +212,7 @@ def test_stored_columns_are_values_and_nothing_more(
     columns = {"as a column": ["y", "x"], "as the unit": ["y"], "not in the policy": ["y"]}
     unit = "x" if where == "as the unit" else "y"
     listed = {name: Column(name, TEXT) for name in columns[where]}
-    table = Table("t", DatabaseTable(path, "t"), (), listed, unit, TEXT)
+    table = Table("t", DatabaseTable(path, "t"), (), listed, unit, TEXT, max_rows_contributed=1)
     refused = why is not None and where != "not in the policy"
     with start() as connection:
         connection.execute(f"ATTACH '{path}' AS {quoted(str(path))} (READ_ONLY)")

@@ -178,7 +178,7 @@ CASES = [
         None,
         {
             "x": 1, "NOT x": 1, "x IS NULL": 1, "x = TRUE": 1, "x <> TRUE": 1, "x OR NOT x": 2,
-            "x AND FALSE": 0, "x OR TRUE": 3, "x IS NULL OR x": 2, "(x AND x) IS NULL": 1,
+            "x AND x IS NULL": 0, "x OR TRUE": 3, "x IS NULL OR x": 2, "(x AND x) IS NULL": 1,
             "NOT (x AND TRUE) AND NOT x": 1, "x < TRUE": 1, "x IN (TRUE)": 1,
             "(x OR FALSE) IS NULL": 1, "(x AND FALSE) IS NULL": 0, "(x > FALSE) IS NULL": 1,
         },

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -20,7 +21,7 @@ import pytest
 
 from dpquery.engine import ENGINES
 from dpquery.errors import InternalError
-from dpquery.policy.model import Bounds, Column
+from dpquery.policy.model import Bounds, Column, Limits
 from dpquery.privacy import Neighbours
 from dpquery.session import Session
 from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
@@ -107,6 +108,9 @@ def session(
     cells = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
     pq.write_table(pa.table([list(c) for c in cells], schema=SCHEMA), path)
     policy = policy_of(private_table([path], COLUMNS, **settings), neighbours)
+    policy = replace(
+        policy, limits=Limits(max_failures=1_000)
+    )  # broken randomness is a failure
     with Session(policy, "default", None, engine=engine) as opened:
         yield opened
 

@@ -243,7 +243,7 @@ def test_bounds_are_kept_for_who_paid_and_for_the_same_expression(ordinary, tmp_
 @pytest.mark.parametrize(
     "changes",
     [
-        {"columns": (*COLUMNS[:1], Column("i", Type(Kind.DECIMAL, 9, 0)), *COLUMNS[2:])},
+        {"columns": (*COLUMNS[:1], Column("i", DOUBLE), *COLUMNS[2:])},
         {"columns": (Column("i", INTEGER, Bounds(0, 10**6)), *COLUMNS[2:])},
         {"written": ("other.parquet",)},
     ],

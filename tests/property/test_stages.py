@@ -39,6 +39,9 @@ class Broken:
         self.opened += 1
         raise Torn
 
+    def rehearse(self, *_: object) -> None:
+        """No file is needed for what is read back."""
+
     def close(self) -> None:
         """Nothing is held."""
 
@@ -108,6 +111,8 @@ import dpquery
 
 session = dpquery.connect(sys.argv[1])
 class Deadly:
+    def rehearse(self, *_):
+        pass
     def open(self, *_):
         os.kill(os.getpid(), signal.SIGKILL)
     def close(self):

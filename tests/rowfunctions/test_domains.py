@@ -78,8 +78,8 @@ def values(text: str, where: str | None = None, table: Table = TABLE) -> object:
         ("MONTH(far)", (*range(1, 13), None)),  # beyond year 9999 there is no month
         ("DATE_TRUNC('month', day)", (date(2019, 12, 1), date(2020, 1, 1), date(2020, 2, 1))),
         (
-            "DATE_TRUNC('hour', LEAST(day, DATE '2019-12-16'))",
-            (date(2019, 12, 15), date(2019, 12, 16)),
+            "DATE_TRUNC('hour', DATE_TRUNC('month', day))",
+            (date(2019, 12, 1), date(2020, 1, 1), date(2020, 2, 1)),
         ),
         ("DATE_TRUNC('day', at)", (datetime(2020, 1, 1), datetime(2020, 1, 2))),  # noqa: DTZ001
         ("at::DATE", (date(2020, 1, 1), date(2020, 1, 2))),

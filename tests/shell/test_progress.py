@@ -71,7 +71,12 @@ def test_what_is_read_stands_after_from():
 def test_no_size_is_told_before_the_noise():
     """What is shown while a scan runs follows from the statement and the time alone."""
     told = {name for name in vars(Engine) if not name.startswith("_")}
-    assert told == {"open", "describe", "close"}  # an Exact, what the plan says, nothing
+    assert told == {
+        "open",
+        "describe",
+        "rehearse",
+        "close",
+    }  # an Exact, what the plan says, nothing
     assert not hasattr(dpquery.Session, "on_scan")
     assert list(signature(line).parameters) == ["what", "passed", "columns"]
     assert list(signature(Waiting.showing).parameters) == ["self", "what"]
