@@ -24,6 +24,7 @@ epsilon = 1
 [tables.people]
 {source}
 privacy_unit_column = "id"
+max_rows_contributed = 1
 [tables.people.columns]
 id = {{ type = "integer" }}
 age = {{ type = "integer", bounds = [0, 99] }}
