@@ -76,11 +76,11 @@ class LargestNoisyCounts:
 
     @classmethod
     def calibrated(cls, distance: Distance, epsilon: Fraction, size: int) -> LargestNoisyCounts:
-        """Give the noise that loses exactly epsilon at a distance above zero."""
+        """Return the noise that loses exactly epsilon at a distance above zero."""
         return cls(Fraction(distance) / epsilon, size)
 
     def loss(self, distance: Distance) -> Loss:
-        """Give distance / scale, for a distance in L1 norm."""
+        """Return distance / scale, for a distance in L1 norm."""
         return DiscreteLaplace(self.scale).loss(distance)
 
     def event(self, distance: Distance) -> Pure:
@@ -103,7 +103,7 @@ class LargestNoisyCounts:
         return _least_gap(self.scale, share)
 
     def pmf(self, counts: Sequence[int], places: Sequence[int]) -> float:
-        """Give the probability of a sequence of places, for tests.
+        """Return the probability of a sequence of places, for tests.
 
         From the largest noisy count down: the chance that y_1 to y_r stand in this order and
         y_r at v, for all v at once; of equal ones the first comes first.
@@ -172,11 +172,11 @@ class FirstNoisyCount:
 
     @classmethod
     def calibrated(cls, distance: Distance, epsilon: Fraction) -> FirstNoisyCount:
-        """Give the noise that loses exactly epsilon at a distance above zero."""
+        """Return the noise that loses exactly epsilon at a distance above zero."""
         return cls(Fraction(distance) / epsilon)
 
     def loss(self, distance: Distance) -> Loss:
-        """Give distance / scale, for a distance in L1 norm."""
+        """Return distance / scale, for a distance in L1 norm."""
         return DiscreteLaplace(self.scale).loss(distance)
 
     def event(self, distance: Distance) -> Pure:
@@ -186,7 +186,7 @@ class FirstNoisyCount:
     def release(
         self, counts: Sequence[int], threshold: int, randomness: Randomness
     ) -> int | None:
-        """Give the place of the first noisy count above a threshold, or None."""
+        """Return the place of the first noisy count above a threshold, or None."""
         noisy = DiscreteLaplace(self.scale).release(counts, randomness)
         return next((place for place, count in enumerate(noisy) if count > threshold), None)
 
@@ -199,7 +199,7 @@ class FirstNoisyCount:
         return DiscreteLaplace(self.scale).interval(0, each)[1]
 
     def pmf(self, counts: Sequence[int], threshold: int) -> list[float]:
-        """Give the probability of each place, and of none at the end, for tests."""
+        """Return the probability of each place, and of none at the end, for tests."""
         law, rest = [], 1.0
         for count in counts:
             below = float(_at_most(self.scale, np.array(threshold - count)))
@@ -209,7 +209,7 @@ class FirstNoisyCount:
 
 
 def _at_most(scale: Fraction, noise: np.ndarray) -> np.ndarray:
-    """Give the probability that noise is so large at most, for tests."""
+    """Return the probability that noise is so large at most, for tests."""
     ratio = math.exp(-1 / float(scale))
     tail = ratio ** np.where(noise < 0, -noise, noise + 1) / (1 + ratio)
     return np.asarray(np.where(noise < 0, tail, 1 - tail))
