@@ -25,7 +25,29 @@ __all__ = ["FirstNoisyCount", "LargestNoisyCounts"]
 
 
 @dataclass(frozen=True, slots=True)
-class LargestNoisyCounts:
+class _NoisyCounts:
+    """What both share: noise of one scale on each count, and the loss of telling it all."""
+
+    scale: Fraction
+
+    name: ClassVar[str] = "noisy_histogram"
+    weight_linear: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.scale <= 0:
+            raise ValueError("a scale is above zero")
+
+    def loss(self, distance: Distance) -> Loss:
+        """Return distance / scale, for a distance in L1 norm."""
+        return DiscreteLaplace(self.scale).loss(distance)
+
+    def event(self, distance: Distance) -> Pure:
+        """State the loss for the ledger."""
+        return Pure(self.loss(distance).epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class LargestNoisyCounts(_NoisyCounts):
     """Adds discrete Laplace noise to each count once, and tells the places of the largest.
 
     Claim:
@@ -64,28 +86,17 @@ class LargestNoisyCounts:
         by its law and its samples; claim and proof reread 2026-11-19
     """
 
-    scale: Fraction
     size: int
 
-    name: ClassVar[str] = "noisy_histogram"
-    weight_linear: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
-        if self.scale <= 0 or self.size < 1:
-            raise ValueError("a scale is above zero, and a size at least 1")
+        _NoisyCounts.__post_init__(self)
+        if self.size < 1:
+            raise ValueError("a size is at least 1")
 
     @classmethod
     def calibrated(cls, distance: Distance, epsilon: Fraction, size: int) -> LargestNoisyCounts:
         """Return the noise that loses exactly epsilon at a distance above zero."""
         return cls(Fraction(distance) / epsilon, size)
-
-    def loss(self, distance: Distance) -> Loss:
-        """Return distance / scale, for a distance in L1 norm."""
-        return DiscreteLaplace(self.scale).loss(distance)
-
-    def event(self, distance: Distance) -> Pure:
-        """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
 
     def release(self, counts: Sequence[int], randomness: Randomness) -> list[int]:
         """Draw `size` places, the noisily largest first."""
@@ -125,7 +136,7 @@ class LargestNoisyCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstNoisyCount:
+class FirstNoisyCount(_NoisyCounts):
     """Adds discrete Laplace noise to each count once, and tells the first above a threshold.
 
     Claim:
@@ -161,27 +172,10 @@ class FirstNoisyCount:
         by its law and its samples; claim and proof reread 2026-11-19
     """
 
-    scale: Fraction
-
-    name: ClassVar[str] = "noisy_histogram"
-    weight_linear: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.scale <= 0:
-            raise ValueError("a scale is above zero")
-
     @classmethod
     def calibrated(cls, distance: Distance, epsilon: Fraction) -> FirstNoisyCount:
         """Return the noise that loses exactly epsilon at a distance above zero."""
         return cls(Fraction(distance) / epsilon)
-
-    def loss(self, distance: Distance) -> Loss:
-        """Return distance / scale, for a distance in L1 norm."""
-        return DiscreteLaplace(self.scale).loss(distance)
-
-    def event(self, distance: Distance) -> Pure:
-        """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
 
     def release(
         self, counts: Sequence[int], threshold: int, randomness: Randomness
