@@ -56,7 +56,7 @@ class Ranked(Protocol):
     """What is off by ranks: how far apart neighbouring ranks lie is up to the data."""
 
     def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
-        """Give how many rows the rank of a value is off, so often; None if unknown."""
+        """Return how many rows the rank of a value is off, so often; None if unknown."""
         ...
 
 

@@ -356,9 +356,10 @@ that talks to it is not installed. Nothing was read and nothing is charged.
 Run `pip install 'dpquery[postgres]'`.
 
 DPQ612 files that do not hold what the policy says
-A column that the policy declares is missing in a table's files, has a type that does not widen
-to the declared one, or is more than stored values. Each of its queries would fail, so that no
-session is opened. Only names and types of columns were read, and nothing is charged.
+A column that the policy declares is missing in a table's files, or has a type that does not
+widen to the declared one; in a DuckDB file it may also be computed, or have a collation. Each
+of its queries would fail, so that no session is opened. Only names and types of columns were
+read, and nothing is charged.
 > age = { type = "integer" } for a file in which age is a text
 For the data owner: `dpquery policy check FILE` says what differs.
 

@@ -44,9 +44,8 @@ from dpquery.relations import (
 )
 from dpquery.types import BOOLEAN, Interval, Kind, Type
 
-__all__ = ["NOISE_ONLY", "cut_columns", "notes_of", "written_ends"]
+__all__ = ["cut_columns", "notes_of", "written_ends"]
 
-NOISE_ONLY = "± is the noise only (95 %)"
 _MAKES_COLUMNS = (PerUnit, Project, Windowed)
 
 
@@ -56,7 +55,7 @@ def notes_of(plan: Plan) -> tuple[str, ...]:
     if cuts and any(
         _may_be_cut(frontier, one) for frontier in plan.frontiers for one in frontier.releases
     ):
-        cuts[0] += f"; {NOISE_ONLY}"
+        cuts[0] += "; ± is the noise only (95 %)"
     return (*cuts, *plan.notes)
 
 
@@ -179,9 +178,9 @@ def _of_code(call: Call, code: Code, relation: Relation) -> Iterator[str]:
         yield from _said(call.written, low, high)
     for column in _clamped_columns(call, relation):
         if column != argument:
-            yield from _said(column.name, *_ends(column.domain, column.type))
+            yield from _said(column.name, *_ends(column.domain))
             continue
-        ends = _ends(column.domain, column.type)
+        ends = _ends(column.domain)
         narrower = (
             low is not None or _above(call.implied.low, column.domain.low),
             high is not None or _below(call.implied.high, column.domain.high),
@@ -219,11 +218,9 @@ def _said(what: str, low: str | None, high: str | None) -> Iterator[str]:
         yield f"{what} {', '.join(filter(None, (below, above)))}"
 
 
-def _ends(range_: Interval, type_: Type) -> tuple[str | None, str | None]:
-    low, high = (
-        None if end is None else decimal_text(end) for end in (range_.low, range_.high)
-    )
-    return low, high
+def _ends(range_: Interval) -> tuple[str, ...]:
+    """Write the ends of a range of numbers that has both."""
+    return tuple(decimal_text(end) for end in (range_.low, range_.high) if end is not None)
 
 
 def _end(code: int, grid: Fraction, type_: Type | None) -> str:

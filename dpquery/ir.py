@@ -350,7 +350,7 @@ class Scan:
 
 
 def outline(scan: Scan) -> Scan:
-    """Give a scan without what searches put in: ends of codes, limits, and scales.
+    """Return a scan without what searches put in: ends of codes, limits and scales.
 
     A charge covers a scan in outline, since it is made before the bounds are found. Measures
     that differ in nothing else become one.

@@ -15,12 +15,14 @@ totals after it; the newest is all that is read.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from dpquery.budget.chain import Chain
-from dpquery.budget.process import is_gone
+from dpquery.budget.charge import Opened
+from dpquery.budget.process import identity, is_gone
 
 __all__ = ["WINDOW", "Attempt", "Attempts", "Open"]
 
@@ -112,26 +114,59 @@ class Attempts:
 
     chain: Chain
 
-    def of(self, analyst: str) -> Open:
-        """Give what an analyst has open.
-
-        Raises:
-            ValueError: the row is not the one that was written.
-        """
-        rows = self.chain.found("analyst = ? ORDER BY sequence DESC LIMIT 1", (analyst,))
-        return Open.read(rows[0][-1]) if rows else Open()
-
     def analysts(self) -> Sequence[str]:
         """Name everybody who ever had one open."""
         named = "SELECT DISTINCT analyst FROM attempts ORDER BY analyst"
         return [str(analyst) for (analyst,) in self.chain.connection().execute(named)]
 
-    def now(self) -> datetime:
-        """Give the time, which no ledger sees go back: a clock that does forgives nothing."""
-        rows = self.chain.found("1 = 1 ORDER BY sequence DESC LIMIT 1", ())
-        clock = datetime.now(UTC)
-        return max([clock, *(datetime.fromisoformat(row[2]) for row in rows)])
+    def number(self, analyst: str) -> int:
+        """Return how many an analyst has open, those that failed among them."""
+        return len(self._now(analyst)[1].attempts)
 
-    def put(self, analyst: str, now: datetime, how: str, still: Open) -> None:
+    def failures(self, analyst: str) -> int:
+        """Return how many statements of an analyst count as failed."""
+        now, still = self._now(analyst)
+        return still.failures(now)
+
+    def begin(self, analyst: str, most: int, time: timedelta) -> Opened:
+        """Open one of an analyst who may fail so often; after so long it has surely ended."""
+        opened = Opened(secrets.token_hex(8), analyst, most)
+        now, still = self._now(analyst)
+        attempt = Attempt(opened.id, now, now + time, identity())
+        self._put(analyst, now, "begun", still.plus(attempt))
+        return opened
+
+    def close(self, opened: Opened, how: str) -> None:
+        """Close one that did not fail."""
+        now, still = self._now(opened.analyst)
+        self._put(opened.analyst, now, how, still.without(opened.id))
+
+    def fail(self, opened: Opened) -> int:
+        """Mark one as failed, and return how many have."""
+        now, still = self._now(opened.analyst)
+        still = still.failing(opened.id)
+        self._put(opened.analyst, now, "failed", still)
+        return still.failures(now)
+
+    def forgive(self, analyst: str) -> bool:
+        """Drop what has failed so far; say whether anything had."""
+        now, still = self._now(analyst)
+        if not still.failures(now):
+            return False
+        self._put(analyst, now, "forgiven", still.forgiven(now))
+        return True
+
+    def _now(self, analyst: str) -> tuple[datetime, Open]:
+        """Return the time and what an analyst has open; a clock set back forgives nothing.
+
+        Raises:
+            ValueError: the row is not the one that was written.
+        """
+        last = self.chain.found("1 = 1 ORDER BY sequence DESC LIMIT 1", ())
+        now = max([datetime.now(UTC), *(datetime.fromisoformat(row[2]) for row in last)])
+        own = self.chain.found("analyst = ? ORDER BY sequence DESC LIMIT 1", (analyst,))
+        return now, (Open.read(own[0][-1]) if own else Open()).within(now)
+
+    def _put(self, analyst: str, now: datetime, how: str, still: Open) -> None:
         """Add what an analyst has open from now on, and how that came."""
         self.chain.append([(analyst, now.isoformat(), how, still.text())])

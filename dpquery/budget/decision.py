@@ -29,10 +29,10 @@ def binding(
     counting: Counting = EITHER,
     touched: Touched | None = EVERYBODY,
 ) -> Standing:
-    """Give the limit with the least epsilon left; of equals, the one that is passed furthest.
+    """Return the limit with the least epsilon left; of equals, the one that is passed furthest.
 
-    A policy that was made stricter can be below what is spent. Of limits that are alike in that
-    too, it is the one nearest to the analyst.
+    Limits that a policy made stricter can be passed already. Of those passed as far, it is the
+    one nearest to the analyst.
     """
     return _least(_standings(limits, totals, counting, touched))
 

@@ -11,7 +11,6 @@ A ledger is used by one thread at a time; sessions and processes each open their
 
 from __future__ import annotations
 
-import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -22,10 +21,8 @@ from functools import reduce
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
-from dpquery.budget import process
 from dpquery.budget.accountant import Spent
 from dpquery.budget.answers import Holder
-from dpquery.budget.attempts import Attempt
 from dpquery.budget.charge import (
     OWNER,
     Account,
@@ -185,81 +182,60 @@ class Ledger:
     def _receipt(self, charged: _Charged) -> Receipt:
         """Decide and write; the receipt is made when both are durable."""
         store, charge, analyst = self._store, charged.charge, charged.account.analyst
-        with faults(store.path), store.writing() as head:
-            orders, last = self._orders(), (head.sequence, head.hash)
-            self._known = (head.sequence, orders)
+        with faults(store.path), store.writing():
+            orders = self._orders()
+            self._known = (store.last[0], orders)
             if orders.frozen and charge.events:
                 raise frozen(charge)
-            failed = self._suspended(orders, last, analyst, charged.limits.failures)
+            failed = self._suspended(orders, analyst, charged.limits.failures)
             if not failed:
-                identity = self._appended(charged, orders, last) if charge.events else ""
+                identity = self._appended(charged, orders) if charge.events else ""
                 attempt = self._opened(charged)
         if failed:  # what was found to have failed is durable by now
             raise suspended(charge, failed, charged.limits.failures)
         return Receipt(charge, identity, orders.version, attempt)
 
-    def _appended(self, charged: _Charged, orders: Orders, last: tuple[int, str]) -> str:
-        """Add a charge after a row's sequence and hash, if it keeps every limit."""
+    def _appended(self, charged: _Charged, orders: Orders) -> str:
+        """Add a charge, if it keeps every limit."""
         store, charge, account = self._store, charged.charge, charged.account
         totals, counting = store.totals(account), self._counting(orders)
         raised = orders.raised(charged.limits, account.analyst)
         require_within(charge, charged.asked, raised, totals, counting)
         kept = counting.kept(charge.touched)
         totals = totals.plus(charged.asked, counting, kept)
-        last = self._promised(orders, last)
-        record = Record.after(*last, charged.wording.within(kept), account, totals)
+        self._promise_in(orders)
+        record = Record.after(*store.last, charged.wording.within(kept), account, totals)
         store.append(record)
         if charge.version not in {None, orders.version}:
             raise AlreadyRefined
         store.earlier.use(record.id, [one.number for one in charge.refines])
         return record.id
 
-    def _suspended(
-        self, orders: Orders, last: tuple[int, str], analyst: str, limit: FailureLimit | None
-    ) -> int:
+    def _suspended(self, orders: Orders, analyst: str, limit: FailureLimit | None) -> int:
         """Return how many failures suspend an analyst, now or before; 0 where they do not."""
         if limit is None or analyst in orders.suspended:
             return orders.suspended.get(analyst, 0)
-        failed = self._failures(analyst)
+        failed = self._store.attempts.failures(analyst)
         if failed < limit.most:
             return 0
-        self._append(Suspend(analyst, failed), last)
+        self._append(Suspend(analyst, failed))
         return failed
 
     def _opened(self, charged: _Charged) -> Opened | None:
         """Open the attempt that a charge is for."""
-        limit, attempts = charged.limits.failures, self._store.attempts
+        limit, analyst = charged.limits.failures, charged.account.analyst
         if limit is None:
             return None
-        opened = Opened(secrets.token_hex(8), charged.account.analyst, limit.most)
-        now = attempts.now()
-        still = attempts.of(opened.analyst).within(now)
-        if len(still.attempts) >= limit.most:
+        if self._store.attempts.number(analyst) >= limit.most:
             raise _Crowded
         time = timedelta(seconds=limit.seconds * max(1, len(charged.charge.scans))) + _MARGIN
-        attempt = Attempt(opened.id, now, now + time, process.identity())
-        attempts.put(opened.analyst, now, "begun", still.plus(attempt))
-        return opened
-
-    def _closed(self, receipt: Receipt, how: str) -> None:
-        """Close the attempt of a receipt, which did not fail; within `Store.writing`."""
-        attempt, attempts = receipt.attempt, self._store.attempts
-        if attempt is None:
-            return
-        now = attempts.now()
-        still = attempts.of(attempt.analyst).within(now).without(attempt.id)
-        attempts.put(attempt.analyst, now, how, still)
-
-    def _failures(self, analyst: str) -> int:
-        attempts = self._store.attempts
-        now = attempts.now()
-        return attempts.of(analyst).within(now).failures(now)
+        return self._store.attempts.begin(analyst, limit.most, time)
 
     def close_attempt(self, receipt: Receipt, how: str) -> None:
         """Say that what a receipt was for ended without failing, and stored nothing."""
         if receipt.attempt is not None:
             with faults(self._store.path), self._store.writing():
-                self._closed(receipt, how)
+                self._store.attempts.close(receipt.attempt, how)
             receipt.attempt = None
 
     def fail(self, receipt: Receipt) -> int:
@@ -267,34 +243,31 @@ class Ledger:
 
         It is durable then. A process that dies before has failed as well.
         """
-        store, attempts, attempt = self._store, self._store.attempts, receipt.attempt
+        store, attempt = self._store, receipt.attempt
         if attempt is None:
             return 0
-        with faults(store.path), store.writing() as head:
-            now, orders = attempts.now(), self._orders()
-            still = attempts.of(attempt.analyst).within(now).failing(attempt.id)
-            attempts.put(attempt.analyst, now, "failed", still)
-            failed = still.failures(now)
-            if failed >= attempt.most and attempt.analyst not in orders.suspended:
-                self._append(Suspend(attempt.analyst, failed), (head.sequence, head.hash))
+        with faults(store.path), store.writing():
+            failed = store.attempts.fail(attempt)
+            if failed >= attempt.most and attempt.analyst not in self._orders().suspended:
+                self._append(Suspend(attempt.analyst, failed))
         return failed
 
     def failures(self, analyst: str) -> int:
         """Return how many statements of an analyst count as failed."""
         with faults(self._store.path):
-            return self._failures(analyst)
+            return self._store.attempts.failures(analyst)
 
     def _counting(self, orders: Orders) -> Counting:
         """Say how charges on parts add up, which the first charge promises."""
         return (orders if self._promise is None else orders.plus(self._promise)).counting
 
-    def _promised(self, orders: Orders, last: tuple[int, str]) -> tuple[int, str]:
+    def _promise_in(self, orders: Orders) -> None:
         """Record whose losses the next charge is about, where that is not in the ledger yet."""
         promise = self._promise
-        if promise is None:
-            return last
-        self._require_kept(orders, promise)
-        return last if orders.plus(promise) == orders else self._append(promise, last)
+        if promise is not None:
+            self._require_kept(orders, promise)
+            if orders.plus(promise) != orders:
+                self._append(promise)
 
     def _require_kept(self, orders: Orders, promise: Promise) -> None:
         """Refuse a policy whose losses cannot be added to those in the ledger."""
@@ -302,12 +275,10 @@ class Ledger:
         if broken is not None:
             raise another_promise(self._store.path, broken)
 
-    def _append(self, order: Order, last: tuple[int, str]) -> tuple[int, str]:
-        """Add an order after a row's sequence and hash, and give its own."""
+    def _append(self, order: Order) -> None:
+        """Add an order; within `Store.writing`."""
         store = self._store
-        record = Record.ordered(*last, encode(order), store.totals(OWNER))
-        store.append(record)
-        return record.sequence, record.hash
+        store.append(Record.ordered(*store.last, encode(order), store.totals(OWNER)))
 
     def _orders(self) -> Orders:
         """Read the orders that came after those known; of these none is taken back."""
@@ -317,10 +288,10 @@ class Ledger:
     def freeze(self) -> bool:
         """Refuse every charge from here on; say whether that is new."""
         store = self._store
-        with faults(store.path), store.writing() as head:
+        with faults(store.path), store.writing():
             new = not self._orders().frozen
             if new:
-                self._append(Freeze(), (head.sequence, head.hash))
+                self._append(Freeze())
         return new
 
     def thaw(self, analyst: str | None = None) -> bool:
@@ -329,16 +300,13 @@ class Ledger:
         Failures of before are forgiven, and what is under way can still fail.
         """
         store, attempts = self._store, self._store.attempts
-        with faults(store.path), store.writing() as head:
-            orders, now = self._orders(), attempts.now()
-            new = orders.plus(Thaw(analyst)) != orders
-            for name in attempts.analysts() if analyst is None else [analyst]:
-                still = attempts.of(name).within(now)
-                if still.failures(now):
-                    attempts.put(name, now, "forgiven", still.forgiven(now))
-                    new = True
+        with faults(store.path), store.writing():
+            orders = self._orders()
+            names = attempts.analysts() if analyst is None else [analyst]
+            forgiven = [attempts.forgive(name) for name in names]
+            new = any(forgiven) or orders.plus(Thaw(analyst)) != orders
             if new:
-                self._append(Thaw(analyst), (head.sequence, head.hash))
+                self._append(Thaw(analyst))
         return new
 
     def grant(self, analyst: str, loss: Loss, limits: Limits) -> Loss:
@@ -363,11 +331,11 @@ class Ledger:
 
     def _grant(self, made: Callable[[Orders], Grant], limits: Limits) -> Loss:
         store = self._store
-        with faults(store.path), store.writing() as head:
+        with faults(store.path), store.writing():
             orders = self._orders()
             order = made(orders)
             own = require_grant(order, orders, limits)
-            self._append(order, (head.sequence, head.hash))
+            self._append(order)
         return own
 
     def orders(self) -> Orders:
@@ -389,8 +357,8 @@ class Ledger:
     def publish(self) -> int:
         """Begin another version of the data, and give its number; it is durable then."""
         store = self._store
-        with faults(store.path), store.writing() as head:
-            self._append(Publish(), (head.sequence, head.hash))
+        with faults(store.path), store.writing():
+            self._append(Publish())
             return self._orders().version
 
     def store(
@@ -410,7 +378,8 @@ class Ledger:
         with faults(store.path), store.writing():
             store.answers.add(receipt.id, holder, drawn)
             store.earlier.add(receipt.id, holder, refinable)
-            self._closed(receipt, "answered")
+            if receipt.attempt is not None:
+                store.attempts.close(receipt.attempt, "answered")
         receipt.attempt = None
 
     def stored(self, holder: Holder, key: str) -> str | None:

@@ -128,10 +128,10 @@ class Store:
         return (str(order) for (order,) in self._sql.execute(query, (after,)))
 
     @contextmanager
-    def writing(self) -> Iterator[Mark]:
-        """Have the ledger alone, from its head; what is appended is durable when this ends.
+    def writing(self) -> Iterator[None]:
+        """Have the ledger alone; what is appended is durable when this ends.
 
-        Whatever a head was given for stays true: the next is never one of an earlier copy.
+        What was decided over `last` stays true: the next is never one of an earlier copy.
         """
         database = self._sql
         with database.locked():
@@ -139,11 +139,16 @@ class Store:
                 database.require_same()
                 self._require_not_rolled_back()
                 self._newest = self._seen = self._next_head()
-                yield self._seen
+                yield
             if self._newest != self._seen:
                 database.settle()
             self._seen = self._newest
             self._raise_mark()
+
+    @property
+    def last(self) -> tuple[int, str]:
+        """The sequence and hash that the next row comes after; within `writing`."""
+        return self._newest.sequence, self._newest.hash
 
     def append(self, record: Record) -> None:
         """Add a row; only within `writing`."""

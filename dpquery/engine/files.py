@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from dpquery.policy.fit import Misfit, file_misfits
+from dpquery.policy.fit import Misfit
 from dpquery.policy.model import DatabaseTable, Table
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "about_bytes",
     "files_of",
     "fingerprint",
-    "require_types",
+    "require_none",
     "require_unchanged",
     "state_of",
 ]
@@ -114,16 +114,11 @@ def _footer_length(tail: bytes) -> int:
     return 4096
 
 
-def require_types(table: Table, misfits: Sequence[Misfit] | None = None) -> None:
-    """Hold a table's schema against the policy.
-
-    Args:
-        table: what is declared.
-        misfits: how it differs, if not its files but an engine says so.
+def require_none(table: Table, misfits: Sequence[Misfit]) -> None:
+    """Refuse to read a table that is not what the policy says.
 
     Raises:
         DataChanged: a column is missing, or its type does not widen to the declared one.
     """
-    for misfit in file_misfits(table) if misfits is None else misfits:
-        place = table.name if misfit.column is None else f"{table.name}.{misfit.column}"
-        raise DataChanged(f"{place}: {misfit.text}")
+    if misfits:
+        raise DataChanged(f"{table.name}: {misfits[0]}")

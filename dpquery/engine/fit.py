@@ -21,7 +21,7 @@ __all__ = ["misfits_of", "require_fit"]
 def misfits_of(table: Table) -> list[Misfit]:
     """Return how the schema of a private table differs from the policy, for the owner."""
     if isinstance(table.source, DatabaseTable):
-        from dpquery.engine.duckdb.stored import misfits_in_file
+        from dpquery.engine.duckdb.fit import misfits_in_file
 
         return misfits_in_file(table)
     return file_misfits(table)
@@ -34,10 +34,7 @@ def require_fit(policy: Policy, log: FaultLog) -> None:
         PolicyInvalid: DPQ612 a table differs. Which one is said, and of one's own files how.
     """
     for table in policy.tables.values():
-        misfits = [] if table.public or _unwritten(table) else misfits_of(table)
-        told = [
-            one.text if one.column is None else f"{one.column}: {one.text}" for one in misfits
-        ]
+        told = [] if table.public or _unwritten(table) else [*map(str, misfits_of(table))]
         if told and policy.published:
             noted(log, DataChanged(f"{table.name}: {'; '.join(told)}"))
             raise _unfit(table, policy)

@@ -39,7 +39,7 @@ class Mean:
         low: Fraction,
         rows: Fraction,
     ) -> tuple[float, float]:
-        """Give the means for which above - share (below + above) is within reach of zero."""
+        """Return the means for which above - share (below + above) is within reach of zero."""
         (below, above), far = sums, reach(1)
         ends = share_range(above, below + above, lambda s: far((s, 1 - s)), (0.0, 1.0))
         least, most = (float(low) + float(width) * end for end in ends)

@@ -57,7 +57,7 @@ class Shape(Protocol):
         low: Fraction,
         rows: Fraction,
     ) -> tuple[float, float]:
-        """Give a range of the values that noise does not rule out.
+        """Return a range of the values that noise does not rule out.
 
         Args:
             sums: the noisy ones.
@@ -89,7 +89,7 @@ class BernsteinCell:
         return self.release.noise.name
 
     def interval(self, confidence: Fraction) -> tuple[float, float]:
-        """Give a range of all values that the noise does not rule out, as far to both sides."""
+        """Return the values that the noise does not rule out, as far to both sides."""
         low, high = self.release.ranged(self.noisy, confidence)
         value = self.value
         margin = max(value - low, high - value)

@@ -80,7 +80,7 @@ class QuantileCell:
         """Give nothing: between which values the exact quantile lies is up to the data."""
 
     def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
-        """Give how many rows the value's rank is off; None where it may lie beside."""
+        """Return how many rows the value's rank is off; None where it may lie beside."""
         if self.release.steps_beside:
             return None
         proven = self.release.rows_off(confidence)
@@ -112,7 +112,7 @@ class QuantileRelease:
         return [QuantileCell(cell, self) for cell in cells]
 
     def rows_off(self, confidence: Fraction) -> Fraction:
-        """Give a bound on the error in rows of full weight, which holds for any data."""
+        """Return a bound on the error in rows of full weight, which holds for any data."""
         return Fraction(self.mechanism.rank_interval(confidence), self.measure.weight.scale)
 
     def likely_off(self, confidence: Fraction) -> Fraction:

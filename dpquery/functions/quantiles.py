@@ -139,7 +139,7 @@ class QuantilesCell:
         """Give nothing: between which values the exact quantiles lie is up to the data."""
 
     def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
-        """Give how many rows the farthest of the values is off; None where none can be said."""
+        """Return how many rows the farthest value is off; None where that is not known."""
         mechanism = self.release.mechanism
         most, proven = mechanism.ranks_off(confidence)
         if proven and not any_data and isinstance(mechanism, DrawsRanks):

@@ -63,7 +63,7 @@ class Spread:
         low: Fraction,
         rows: Fraction,
     ) -> tuple[float, float]:
-        """Give the spreads that noise does not rule out, for any mean that it does not either.
+        """Return the range of spreads that noise does not rule out, whatever the mean is.
 
         About the mean m, a row at x has (x - m)^2, which is linear in the sums; about another
         centre only their squared distance more. So little hangs on where the mean is.
@@ -85,7 +85,7 @@ class Spread:
 
     @staticmethod
     def _about(mean: float, sums: Sequence[float], reach: Reach) -> tuple[float, float]:
-        """Give the range of the spread about a mean."""
+        """Return the range of the spread about a mean."""
         squares = (mean * mean, mean * (mean - 1), (1 - mean) ** 2)
         part = sum(size * one for size, one in zip(squares, sums, strict=True))
         return share_range(

@@ -61,7 +61,7 @@ def rows_for(orders: Sequence[Fraction], errors: Errors, most: Fraction) -> int:
 
 
 def _law(errors: Errors, largest: float) -> np.ndarray:
-    """Give how many orders are on average off by more than each point, from the middle on.
+    """Return how many orders are on average off by more than each point, from the middle on.
 
     A sum of two-sided exponential errors of scales a_i has the transform of the product of 1 /
     (1 + a_i^2 t^2).

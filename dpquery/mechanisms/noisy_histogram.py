@@ -25,7 +25,29 @@ __all__ = ["FirstNoisyCount", "LargestNoisyCounts"]
 
 
 @dataclass(frozen=True, slots=True)
-class LargestNoisyCounts:
+class _NoisyCounts:
+    """What both share: noise of one scale on each count, and the loss of telling it all."""
+
+    scale: Fraction
+
+    name: ClassVar[str] = "noisy_histogram"
+    weight_linear: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.scale <= 0:
+            raise ValueError("a scale is above zero")
+
+    def loss(self, distance: Distance) -> Loss:
+        """Return distance / scale, for a distance in L1 norm."""
+        return DiscreteLaplace(self.scale).loss(distance)
+
+    def event(self, distance: Distance) -> Pure:
+        """State the loss for the ledger."""
+        return Pure(self.loss(distance).epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class LargestNoisyCounts(_NoisyCounts):
     """Adds discrete Laplace noise to each count once, and tells the places of the largest.
 
     Claim:
@@ -64,28 +86,17 @@ class LargestNoisyCounts:
         by its law and its samples; claim and proof reread 2026-11-19
     """
 
-    scale: Fraction
     size: int
 
-    name: ClassVar[str] = "noisy_histogram"
-    weight_linear: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
-        if self.scale <= 0 or self.size < 1:
-            raise ValueError("a scale is above zero, and a size at least 1")
+        _NoisyCounts.__post_init__(self)
+        if self.size < 1:
+            raise ValueError("a size is at least 1")
 
     @classmethod
     def calibrated(cls, distance: Distance, epsilon: Fraction, size: int) -> LargestNoisyCounts:
-        """Give the noise that loses exactly epsilon at a distance above zero."""
+        """Return the noise that loses exactly epsilon at a distance above zero."""
         return cls(Fraction(distance) / epsilon, size)
-
-    def loss(self, distance: Distance) -> Loss:
-        """Give distance / scale, for a distance in L1 norm."""
-        return DiscreteLaplace(self.scale).loss(distance)
-
-    def event(self, distance: Distance) -> Pure:
-        """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
 
     def release(self, counts: Sequence[int], randomness: Randomness) -> list[int]:
         """Draw `size` places, the noisily largest first."""
@@ -103,7 +114,7 @@ class LargestNoisyCounts:
         return _least_gap(self.scale, share)
 
     def pmf(self, counts: Sequence[int], places: Sequence[int]) -> float:
-        """Give the probability of a sequence of places, for tests.
+        """Return the probability of a sequence of places, for tests.
 
         From the largest noisy count down: the chance that y_1 to y_r stand in this order and
         y_r at v, for all v at once; of equal ones the first comes first.
@@ -125,7 +136,7 @@ class LargestNoisyCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstNoisyCount:
+class FirstNoisyCount(_NoisyCounts):
     """Adds discrete Laplace noise to each count once, and tells the first above a threshold.
 
     Claim:
@@ -161,32 +172,15 @@ class FirstNoisyCount:
         by its law and its samples; claim and proof reread 2026-11-19
     """
 
-    scale: Fraction
-
-    name: ClassVar[str] = "noisy_histogram"
-    weight_linear: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.scale <= 0:
-            raise ValueError("a scale is above zero")
-
     @classmethod
     def calibrated(cls, distance: Distance, epsilon: Fraction) -> FirstNoisyCount:
-        """Give the noise that loses exactly epsilon at a distance above zero."""
+        """Return the noise that loses exactly epsilon at a distance above zero."""
         return cls(Fraction(distance) / epsilon)
-
-    def loss(self, distance: Distance) -> Loss:
-        """Give distance / scale, for a distance in L1 norm."""
-        return DiscreteLaplace(self.scale).loss(distance)
-
-    def event(self, distance: Distance) -> Pure:
-        """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
 
     def release(
         self, counts: Sequence[int], threshold: int, randomness: Randomness
     ) -> int | None:
-        """Give the place of the first noisy count above a threshold, or None."""
+        """Return the place of the first noisy count above a threshold, or None."""
         noisy = DiscreteLaplace(self.scale).release(counts, randomness)
         return next((place for place, count in enumerate(noisy) if count > threshold), None)
 
@@ -199,7 +193,7 @@ class FirstNoisyCount:
         return DiscreteLaplace(self.scale).interval(0, each)[1]
 
     def pmf(self, counts: Sequence[int], threshold: int) -> list[float]:
-        """Give the probability of each place, and of none at the end, for tests."""
+        """Return the probability of each place, and of none at the end, for tests."""
         law, rest = [], 1.0
         for count in counts:
             below = float(_at_most(self.scale, np.array(threshold - count)))
@@ -209,7 +203,7 @@ class FirstNoisyCount:
 
 
 def _at_most(scale: Fraction, noise: np.ndarray) -> np.ndarray:
-    """Give the probability that noise is so large at most, for tests."""
+    """Return the probability that noise is so large at most, for tests."""
     ratio = math.exp(-1 / float(scale))
     tail = ratio ** np.where(noise < 0, -noise, noise + 1) / (1 + ratio)
     return np.asarray(np.where(noise < 0, tail, 1 - tail))

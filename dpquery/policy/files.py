@@ -66,7 +66,7 @@ def _matches(path: str, directory: Path) -> list[Path]:
 
 
 def _named(path: str) -> str:
-    """Give what a path names before its first wildcard: a file, or folders."""
+    """Return the part of a path before its first wildcard."""
     parts = Path(path).parts
     plain = list(takewhile(lambda part: not glob.has_magic(part), parts))
     return str(Path(*plain))

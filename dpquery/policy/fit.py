@@ -26,6 +26,9 @@ class Misfit:
     column: str | None
     text: str
 
+    def __str__(self) -> str:
+        return self.text if self.column is None else f"{self.column}: {self.text}"
+
 
 def file_misfits(table: Table, read: Callable[[Path], Schema] = read_schema) -> list[Misfit]:
     """Return how the files of a table differ from the policy: of each column, the first one."""

@@ -208,7 +208,7 @@ def _grouped_by_columns(context: Context, found: Derived, span: Span) -> Derived
 
 
 def _keys(exprs: Iterable[Expr]) -> dict[Expr, Output]:
-    """Give grouping expressions their names, each once however often it is written."""
+    """Name grouping expressions, each once however often it is written."""
     return {expr: Output(f"x{i}", expr) for i, expr in enumerate(dict.fromkeys(exprs))}
 
 

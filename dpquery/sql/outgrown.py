@@ -134,7 +134,7 @@ def require_narrow(frontier: Frontier, policy: Policy) -> None:
 
 
 def _texts(frontier: Frontier) -> Iterator[tuple[Relation, int]]:
-    """Give how many characters the rows of each relation carry, and are made into."""
+    """Return each relation with the characters that a row of it carries, or is made into."""
     asked = [expr for call in frontier.calls for expr in (call.argument, call.condition)]
     asked += [key.expr for key in frontier.keys]
     yield frontier.relation, sum(longest_of(expr) for expr in asked if expr is not None)

@@ -152,7 +152,7 @@ def aggregate_of(
 
 
 def _typed(context: Context, function: Aggregate, argument: Expr, name: str) -> UnitAggregate:
-    """Give an aggregate its type, and its range where the number of rows says nothing of it."""
+    """Return an aggregate with its type, and its range if that does not depend on rows."""
     type_, domain = argument.type, argument.domain
     written = context.spans.source.snippet(argument.span)
     match function:

@@ -149,7 +149,8 @@ def test_long_answers_are_not_kept(session: Session, place: Path):
     """A ledger grows by a stated number of characters for a charge, however small."""
     query = (
         "SELECT minutes, day, DP_COUNT(*, eps=1e-9) AS n FROM visits "
-        "WHERE day BETWEEN '2025-01-01' AND '2025-03-31' AND minutes IS NOT NULL GROUP BY minutes, day"
+        "WHERE day BETWEEN '2025-01-01' AND '2025-03-31' AND minutes >= 0 "
+        "GROUP BY minutes, day"
     )
     before = sum(file.stat().st_size for file in place.parent.glob("own.ledger*"))
     answer = session.sql(query)

@@ -122,7 +122,7 @@ def reader(paths: Sequence[str]) -> Node:
 
 
 def call(name: str, arguments: Sequence[Node]) -> Node:
-    """Give a function of some arguments as it is parsed."""
+    """Return a function of some arguments as it is parsed."""
     kind = {"class": "FUNCTION", "type": "FUNCTION", "function_name": name}
     return {**kind, "arguments": [{"expression": each} for each in arguments]}
 

@@ -84,7 +84,7 @@ class NumberedKey:
 
     @property
     def _integers(self) -> list[int] | None:
-        """Give the values as integers, where they are compared as such: but for NULL."""
+        """Return the values as integers, where they are compared as such: but for NULL."""
         if self.kept is not None:
             return [self.kept.index(value) for value in self._listed]
         if self.key.expr.type.kind not in {Kind.INTEGER, Kind.DATE}:

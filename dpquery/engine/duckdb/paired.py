@@ -119,12 +119,12 @@ def _table(name: str, alias: str = "") -> Node:
 
 
 def unit_rows(name: str) -> Node:
-    """Give the units of some rows, as they are parsed."""
+    """Return the units of some rows, as they are parsed."""
     return _select([column("u")], _table(name))
 
 
 def _among(heavy: str) -> Node:
-    """Give that the unit of a row is among some."""
+    """Return the condition that the unit of a row is among some, as it is parsed."""
     found = _select([constant("INTEGER", "1")], _table(heavy, "h"))
     exists = {"class": "SUBQUERY", "type": "SUBQUERY", "subquery_type": "EXISTS"}
     asked = {**found, "where_clause": _SAME_UNIT}
@@ -132,7 +132,7 @@ def _among(heavy: str) -> Node:
 
 
 def _counted(alias: str, rows: Node, names: Sequence[str]) -> Node:
-    """Give the rows by unit and keys, with how many they are."""
+    """Return the rows by unit and keys, with how many they are."""
     by = [column(name) for name in names]
     count = {**call("count_star", []), "alias": "n"}
     count.pop("arguments")
@@ -147,7 +147,7 @@ def _join(left: Node, right: Node) -> Node:
 
 
 def _product() -> Node:
-    """Give the pairs of rows that agree: a number of any size."""
+    """Return the number of pairs of rows that agree, computed in 128 bits."""
     huge = {"class": "TYPE", "type": "TYPE", "type_name": "HUGEINT"}
     wide = {"class": "CAST", "type": "OPERATOR_CAST", "child": column("a", "n")}
     factors = [{**wide, "type_expr": huge}, column("b", "n")]

@@ -17,22 +17,23 @@ from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guard
 from dpquery.engine.drift import Watch, unwatched
 from dpquery.engine.duckdb.codes import wanted_columns
 from dpquery.engine.duckdb.connection import KEY, execute, lock, quoted, start, text
+from dpquery.engine.duckdb.fit import stored_misfits
 from dpquery.engine.duckdb.found import DuckDBFound
 from dpquery.engine.duckdb.held import Held
 from dpquery.engine.duckdb.ranges import DuckDBRanges
 from dpquery.engine.duckdb.render import Origin, Place
 from dpquery.engine.duckdb.reread import REMEMBERED, Reread
 from dpquery.engine.duckdb.scan import ScanSQL
-from dpquery.engine.duckdb.stored import stored_misfits
 from dpquery.engine.files import (
     DataChanged,
     Fingerprint,
     State,
-    require_types,
+    require_none,
     require_unchanged,
     state_of,
 )
-from dpquery.ir import Candidates, Histogram, Key, Scalar, Scan
+from dpquery.ir import Histogram, Key, Scalar, Scan
+from dpquery.policy.fit import file_misfits
 from dpquery.policy.model import DatabaseTable, Files, Policy, Table
 from dpquery.relations import tables_of
 from dpquery.types import EPOCH, Kind
@@ -90,9 +91,7 @@ class DuckDBEngine:
         }
         publics = {name: quoted(name) for name in self._publics}
         sql = ScanSQL(scan, places, publics)
-        queries = [query for _, query in sql.queries()]
-        queries += [sql.candidates(m) for m in scan.measures if isinstance(m, Candidates)]
-        return "; ".join(queries) or f"histograms of ({sql.rows})"
+        return "; ".join(sql.whole()) or f"histograms of ({sql.rows})"
 
     def rehearse(self, scan: Scan) -> None:
         """Read the SQL of a scan back, as it is where nothing is kept of the files.
@@ -103,18 +102,13 @@ class DuckDBEngine:
             return
         if len(self._rehearsed) >= REMEMBERED:
             self._rehearsed.clear()
-        self._rehearse(_foreseen(scan))
-        self._rehearsed.add(scan)
-
-    def _rehearse(self, scan: Scan) -> None:
         read = self._read_by(scan)
         places = {t.name: Place(t, Origin(_files(t), held=False)) for t in read}
-        sql = ScanSQL(scan, places, self._publics)
-        queries = [query for _, query in sql.queries()]
-        queries += [sql.candidates(m) for m in scan.measures if isinstance(m, Candidates)]
-        queries += [sql.held(m) for m in scan.measures if isinstance(m, Histogram)]
-        for query in queries:
+        sql = ScanSQL(_foreseen(scan), places, self._publics)
+        histograms = (one for one in scan.measures if isinstance(one, Histogram))
+        for query in (*sql.whole(), *map(sql.held, histograms)):
             self._reread.require(sql, query)
+        self._rehearsed.add(scan)
 
     def close(self) -> None:
         """Let go of the instance."""
@@ -206,10 +200,9 @@ class DuckDBEngine:
         """Hold a new state of the files against the policy: types, and rows per unit."""
         if self._verified.get(table.name) == state:
             return
-        if isinstance(table.source, DatabaseTable):
-            require_types(table, stored_misfits(connection, table))
-        else:
-            require_types(table)
+        stored = isinstance(table.source, DatabaseTable)
+        misfits = stored_misfits(connection, table) if stored else file_misfits(table)
+        require_none(table, misfits)
         if table.single and table.unit is not None:
             unit = quoted(table.unit)
             different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {_files(table)}"

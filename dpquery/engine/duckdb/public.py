@@ -102,7 +102,7 @@ class PublicEngine:
         return self._nulls[table, column]
 
     def rows(self, table: str) -> pa.Table:
-        """Give the columns of a public table that a policy's types can name, as rows are."""
+        """Return the columns of a public table that a policy's types can name, as rows are."""
         columns = [
             f"{_plain(quoted(name), type_)} AS {quoted(name)}"
             for name, type_ in self._types[table].items()

@@ -89,6 +89,11 @@ class ScanSQL:
         found += [((m,), self._different(m)) for m in self.summed if isinstance(m, CountValues)]
         return found
 
+    def whole(self) -> list[str]:
+        """Write the queries that are run as they are; histograms are asked for in ranges."""
+        found = [m for m in self.scan.measures if isinstance(m, Candidates)]
+        return [*(query for _, query in self.queries()), *map(self.candidates, found)]
+
     def candidates(self, measure: Candidates) -> str:
         """Write how many units have each value: its value x, and their number n."""
         where = self._where(self._condition(measure.condition), *nameable_sql(measure.value))

@@ -14,7 +14,7 @@ from dpquery.engine.files import (
     DataChanged,
     Fingerprint,
     State,
-    require_types,
+    require_none,
     require_unchanged,
     state_of,
 )
@@ -23,6 +23,7 @@ from dpquery.engine.python.rows import read_rows
 from dpquery.engine.python.told import PythonFound
 from dpquery.engine.python.totals import Totals
 from dpquery.ir import Candidates, Measure, Requested, Scan, TableWeight, columns_read
+from dpquery.policy.fit import file_misfits
 from dpquery.policy.model import Policy, Table
 from dpquery.relations import tables_of
 from dpquery.rowfunctions.base import Value
@@ -92,7 +93,7 @@ class PythonEngine:
         """Hold files of a new state against the policy: their types, and rows_per_unit = 1."""
         if self._verified.get(table.name) == state:
             return
-        require_types(table)
+        require_none(table, file_misfits(table))
         if table.single and table.unit is not None:
             units = [unit for unit, _ in read_rows(table, []) if unit is not None]
             if len(units) > len(set(units)):

@@ -146,7 +146,7 @@ class Relations:
         return sorted((ref for ref in self.used if ref.of in given), key=lambda ref: ref.of)
 
     def _paired(self, join: UnitJoin | SemiJoin) -> tuple[ByUnit, ByUnit]:
-        """Give the rows of both sides by unit: the first ones of a unit with many pairs."""
+        """Return the rows of both sides by unit: the first ones of a unit with many pairs."""
         left, right = (_by_unit(self.rows(side)) for side in sides_of(join))
         if join.pairs is None:
             return left, right
