@@ -7,7 +7,6 @@ released with it moves by no more than claimed. Both engines agree on every inte
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
