@@ -59,8 +59,13 @@ _KEYS = {
     "MONTH(c)": "c BETWEEN '2020-01-01' AND '2020-02-29'",
     "CASE WHEN i > 3 THEN 'x' WHEN j = 1 THEN 'y' END": "",
     "CASE WHEN d < 0 THEN 'low' ELSE k END": "k IN ('a', 'b', 'abc')",
+    "NULLIF(k, 'a')": "k IN ('a', 'b')",
+    "j % i": "i BETWEEN -1 AND 7 AND j BETWEEN 0 AND 9",
+    "CAST(NULLIF(j, 1) AS TEXT)": "j BETWEEN 0 AND 9",
+    "YEAR(NULLIF(c, '2020-01-01'))": "c BETWEEN '2020-01-01' AND '2020-03-31'",
 }
 """What can be a group, with what WHERE has to say of it."""
+_SETS = st.sampled_from(["{}", "{}", "{}", "ROLLUP ({})", "CUBE ({})"])
 
 
 @st.composite
@@ -89,8 +94,12 @@ def queries(draw: st.DrawFn, depth: int = 3) -> str:
     if draw(st.integers(0, 3)) == 0:
         where.append(f"({draw(conditions())})")
     kept = f" WHERE {' AND '.join(where)}" if where else ""
-    groups = f" GROUP BY {', '.join(keys)}" if keys else ""
-    return f"SELECT {calls} FROM {draw(relations(depth))} x{kept}{groups}"
+    source = f"FROM {draw(relations(depth))} x{kept}"
+    if not keys:
+        return f"SELECT {calls} {source}"
+    named = ", ".join(f"{key} AS g{number}" for number, key in enumerate(keys))
+    groups = draw(_SETS).format(", ".join(f"g{number}" for number in range(len(keys))))
+    return f"SELECT {named}, {calls} {source} GROUP BY {groups}"
 
 
 _SIDES = {"i": "x.i", "j": "y.j", "d": "y.d", "k": "x.k", "c": "y.c"}

@@ -70,7 +70,8 @@ def row(random: Random) -> Row:
 def policy_over(paths: dict[str, list[Path]], place: Path, neighbours: Neighbours) -> Policy:
     """Give a policy over tables that share their units, and regions.
 
-    In o a unit has one row; in s those of one part alone count, and in q of two.
+    In o a unit has one row; in s those of one part alone count, and in q of two. In s NULL is
+    no group.
     """
     pq.write_table(pa.table(_REGIONS), place / "regions.parquet")
     tables = {
@@ -78,7 +79,7 @@ def policy_over(paths: dict[str, list[Path]], place: Path, neighbours: Neighbour
             name,
             Files(tuple(files)),
             (),
-            {c.name: replace(c, per_unit=_PARTS.get((name, c.name), False)) for c in COLUMNS},
+            {c.name: _column(c, name) for c in COLUMNS},
             "unit",
             INTEGER,
             single=name == "o",
@@ -98,6 +99,11 @@ def policy_over(paths: dict[str, list[Path]], place: Path, neighbours: Neighbour
     return Policy(
         base.name, neighbours, base.budget, {**tables, "regions": regions}, base.ledger
     )
+
+
+def _column(column: Column, table: str) -> Column:
+    parts = _PARTS.get((table, column.name), False)
+    return replace(column, per_unit=parts, null_group=table != "s")
 
 
 _COMPARED = st.sampled_from(["<", "=", ">=", "<>"])

@@ -35,6 +35,7 @@ KINDS: dict[str, dict[str, object]] = {
     "limit 2": {"max_rows_contributed": 2},
     "one row per unit": {"single": True},
     "rows are units": {"unit": None},
+    "NULL is no group": {},
 }
 LIGHT = {"i": 1, "b": True}
 """A row that most conditions see."""
@@ -50,7 +51,8 @@ def policies(
         found = []
         for number, (units, loose) in enumerate(pair.sides):
             paths = save(units, loose, SCHEMA, Path(directory) / str(number), order)
-            table = private_table(paths, COLUMNS, **KINDS[kind])
+            columns = [replace(c, null_group=kind != "NULL is no group") for c in COLUMNS]
+            table = private_table(paths, columns, **KINDS[kind])
             found.append(policy_of(replace(table, written=("data/*.parquet",)), neighbours))
         yield found
 
