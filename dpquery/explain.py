@@ -115,7 +115,7 @@ def explain(
         most_failed = (
             f"{failed} of {policy.limits.max_failures} statements failed within 24 hours"
         )
-        lines.append(f"failures     {most_failed}; then nothing more is read")
+        lines.append(f"failures     {most_failed}; after the last, nothing is read")
     wrapped = tuple(part for line in lines for part in _wrapped(line))
     return Explanation(charge, steps, wrapped, guarantee)
 
