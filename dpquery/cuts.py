@@ -13,13 +13,16 @@ from fractions import Fraction
 
 from dpquery.extent import kept_rows
 from dpquery.functions.codes import from_code
+from dpquery.functions.noisy_quantile import NoisyQuantileRelease
 from dpquery.ir import (
     Above,
     Call,
+    Candidates,
     Code,
     ColumnRef,
     CountUnits,
     Measure,
+    Requested,
     Scan,
     SumCodes,
     TableWeight,
@@ -53,7 +56,9 @@ def notes_of(plan: Plan) -> tuple[str, ...]:
     """Return what an analyst should know of an answer, a line each: first what may be cut."""
     cuts = list(dict.fromkeys(_cuts(plan)))
     if cuts and any(
-        _may_be_cut(frontier, one) for frontier in plan.frontiers for one in frontier.releases
+        _may_be_cut(frontier, one) and _has_interval(one)
+        for frontier in plan.frontiers
+        for one in frontier.releases
     ):
         cuts[0] += "; ± is the noise only (95 %)"
     return (*cuts, *plan.notes)
@@ -73,6 +78,13 @@ def cut_columns(plan: Plan, above: Above) -> tuple[bool, ...]:
     )
 
 
+def _has_interval(one: PlannedRelease) -> bool:
+    """Say whether a release is shown with an interval: what is chosen has none."""
+    release = one.release
+    chosen = all(isinstance(measure, Requested) for measure in release.measures)
+    return not chosen or isinstance(release, NoisyQuantileRelease)
+
+
 def _may_be_cut(frontier: FrontierPlan, one: PlannedRelease) -> bool:
     measures, scan = one.release.measures, frontier.scan
     limited = any(_limited(measure, scan) for measure in measures)
@@ -80,7 +92,10 @@ def _may_be_cut(frontier: FrontierPlan, one: PlannedRelease) -> bool:
 
 
 def _cuts(plan: Plan) -> Iterator[str]:
-    for frontier in plan.frontiers:
+    finding_last = sorted(
+        plan.frontiers, key=lambda frontier: not any(map(_has_interval, frontier.releases))
+    )
+    for frontier in finding_last:
         yield from _of_relation(frontier.scan)
         yield from _limits(plan, frontier)
         for one in frontier.releases:
@@ -115,8 +130,13 @@ def _limits(plan: Plan, frontier: FrontierPlan) -> Iterator[str]:
 
 def _words(measure: Measure, unit: str | None) -> tuple[str, str]:
     """Say how a limit counts, and what becomes of a unit that has more."""
+    if isinstance(measure, Candidates):
+        return "helps to find at most {} value{}", "more of its values do not count for that"
     if value_in(measure) is not None:
-        return "shows at most {} different value{}", "more of them do not count"
+        return (
+            "counts with at most {} different value{}",
+            f"a {unit} with more is under-counted",
+        )
     if isinstance(measure, CountUnits | UnitTotals):
         return "counts in at most {} group{}", f"a {unit} in more is under-counted in each"
     table = " of the table" if isinstance(measure.weight, TableWeight) else ""

@@ -119,7 +119,7 @@ def explain(
 def _failures(failed: int, policy: Policy) -> Iterator[str]:
     if failed:
         most = f"{failed} of {policy.limits.max_failures} statements failed within 24 hours"
-        yield f"failures     {most}; then nothing more is read"
+        yield f"failures     {most}; after the last, nothing is read"
 
 
 def _parts(plan: Plan, policy: Policy) -> Iterator[str]:

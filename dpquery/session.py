@@ -102,7 +102,7 @@ class Session:
         self._notes = tuple(notes)
         self._lock = threading.RLock()
         self._process: int | None = os.getpid()
-        self._log = FaultLog(policy.ledger.faults)
+        self._log = FaultLog(policy.ledger.faults, own=not policy.published)
         require_fit(policy, self._log)
         self._public = PublicEngine(policy)
         self._ledger: Ledger = open_ledger(policy.ledger, promise_of(policy))
@@ -399,11 +399,21 @@ class Session:
             if not failed:
                 self._ledger.close_attempt(receipt, "stopped")
                 return ()
-            counted = f"failures are counted: this is number {self._ledger.fail(receipt)} of"
+            number = self._ledger.fail(receipt)
+            counted = f"failures are counted: this is number {number} of"
         except DPQueryError:
-            counted = "failures are counted, and there may be"
-        then = "then nothing more is read for you until the data owner thaws the budget."
-        return (f"{counted} {most} within 24 hours;", then)
+            number, counted = 0, "failures are counted, and there may be"
+        then = "" if number >= most else "then "
+        if self._policy.published:
+            until = "until the data owner thaws the budget."
+        elif self._policy.ledger.path or self._policy.ledger.server:
+            until = "until you thaw the ledger."
+        else:
+            until = "in this session."
+        return (
+            f"{counted} {most} within 24 hours;",
+            f"{then}nothing more is read for you {until}",
+        )
 
     def _left(self) -> str:
         """Say what is left after a fault, even where the ledger cannot be read either."""

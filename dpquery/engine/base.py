@@ -192,8 +192,34 @@ class Engine(Protocol):
 class FaultLog:
     """Where the data owner reads what went wrong; never shown to analysts."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, own: bool = False) -> None:
+        """Name the file; `own` says that who asks is the owner, as without a policy."""
         self._path = path
+        self._own = own
+
+    def failure(self, reference: str) -> Diagnostic:
+        """Return the one constant failure, in the words of who reads it."""
+        if not self._own:
+            return _failure(reference)
+        kept = (
+            "and without a ledger file nothing keeps it."
+            if self._path is None
+            else f"but written to {self._path.name}."
+        )
+        return Diagnostic(
+            "DPQ701",
+            "the scan did not finish",
+            why=(
+                "reading the files broke off: time, memory or disk may have run out, or the",
+                "files are not what the options say, such as one row for each unit. What the",
+                f"engine said is not shown, because it may quote rows, {kept}",
+            ),
+            remedy=(
+                "--ledger FILE, in Python ledger=; the cause is then kept in FILE.faults"
+                if self._path is None
+                else f"look for reference {reference} in {self._path}",
+            ),
+        )
 
     def note(self, fault: BaseException) -> str:
         """Write a fault down and give the reference under which it stands."""
@@ -221,7 +247,7 @@ def guarded(log: FaultLog, read: Callable[[], T]) -> T:
         raise
     except Exception as fault:  # noqa: BLE001 - no kind of fault may pass: its text can quote rows
         reference = noted(log, fault)
-    raise ScanFailed(_failure(reference))
+    raise ScanFailed(log.failure(reference))
 
 
 def uncharged(log: FaultLog, source: Source, think: Callable[[], T]) -> T:

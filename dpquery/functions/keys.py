@@ -144,7 +144,7 @@ class KeysRelease:
             if self.distance == 1
             else f"{self.distance} counts, each by 1",
             noise_scale=f"none; a value of {enough:,} units is shown half of the time",
-            expected_error=f"of {self.mechanism.enough(LEVEL):,} units, it is shown",
+            expected_error=f"a value of {self.mechanism.enough(LEVEL):,} units is shown",
             weight=self.measure.weight,
         )
 

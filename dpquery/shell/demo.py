@@ -43,4 +43,5 @@ def _reply(query: str, session: Asked) -> str:
         answer = session.sql(query)
     except QueryRefused as refusal:
         return str(refusal)
-    return f"{answer}\nbudget: {answer.budget}"
+    notes = "".join(f"\nnote: {note}" for note in answer.notes)
+    return f"{answer}{notes}\nbudget: {answer.budget}"

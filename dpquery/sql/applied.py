@@ -267,7 +267,8 @@ def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoR
         otherwise: what to offer where no name is near.
     """
     known = [*rowfunctions.names(), "DATE_PART", "EXTRACT", "IF"]
-    near = nearest(name.upper(), known)
+    empty = written[len(name) :].replace(" ", "") in {"", "()"}  # and none there takes nothing
+    near = None if empty else nearest(name.upper(), known)
     remedy = otherwise if near is None else near + written[len(name) :]
     shown_names = dict.fromkeys([*([near] if near else []), *_SHOWN])
     shown = name[:40].upper() if name.isascii() else name[:40]

@@ -110,7 +110,7 @@ class Calls:
         name = name.upper() if name.isascii() else name
         near = nearest_function(name)
         remedy = self.meant(name, node)
-        if remedy is None and near is not None:
+        if remedy is None and near is not None and not self._surplus(near, node):
             remedy = near + self.rows.spans.text(node)[len(name) :]
         known = listed([function.name for function in functions.ALL], near)
         raise NameRefused(
@@ -126,13 +126,22 @@ class Calls:
 
     def meant(self, name: str, node: exp.Expr) -> str | None:
         """Write the DP_ call that a function of another name means, with its own options."""
-        parts = node.args.get("expressions") if isinstance(node, exp.Anonymous) else None
-        given = list(node.iter_expressions()) if parts is None else parts
+        given = self._given(node)
         named = [self.rows.spans.text(part) for part in given if self._name_of(part)]
         if not any(text.lower().startswith(("eps", "rho")) for text in named):
             named.append("eps=0.5")
         positional = [part for part in given if not self._name_of(part)]
         return meant_call(name, positional, self.rows, ", ".join(named))
+
+    def _given(self, node: exp.Expr) -> list[exp.Expr]:
+        parts = node.args.get("expressions") if isinstance(node, exp.Anonymous) else None
+        return list(node.iter_expressions()) if parts is None else parts
+
+    def _surplus(self, near: str, node: exp.Expr) -> bool:
+        """Say whether a call has more arguments than the function of a near name takes."""
+        function = functions.find(near)
+        given = [part for part in self._given(node) if not self._name_of(part)]
+        return function is not None and len(given) > (2 if function.second else 1)
 
     def _arguments(
         self, function: DPFunction, node: exp.Expr

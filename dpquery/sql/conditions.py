@@ -343,7 +343,8 @@ class Conditions:
                 value = self.spans.text(around.this)
                 no_null(self.spans.of(around), "use IS NULL", f"{value} IS NULL")
         first = written_name(next(iter(self.scope.table.columns)))
-        no_null(span, "not a value", first)
+        clause = isinstance(around, exp.Where | exp.Filter | exp.And | exp.Or | exp.Not)
+        no_null(span, "not a value", "TRUE" if clause else first)
 
     def _refuse_function(self, node: exp.Func | exp.Filter) -> NoReturn:
         call = node.this if isinstance(node, exp.Filter) else node

@@ -1,7 +1,7 @@
 """Answers that could not contain anything: refused before they are paid for.
 
 What is found here is plain in the text: a LIMIT of no rows, a condition over literals that is
-never true, a column that is divided by zero. Over public tables such questions cost nothing,
+never true, a column that is divided by zero or computed with NULL. Over public tables such questions cost nothing,
 and are answered.
 """
 
@@ -49,10 +49,13 @@ def refuse_empty(query: exp.Expr, spans: Spans) -> None:
         if never is not None:
             _refuse(spans.of(never), "no row meets this", "TRUE")
     for value in _values(query):
-        zero = _divided_by_zero(value)
-        if zero is not None:
-            left = spans.text(zero.this)
-            _refuse(spans.of(zero), "divided by zero, this is always NULL", left)
+        nothing = _always_null(value)
+        if nothing is not None:
+            left, right = nothing.this, nothing.args.get("expression")
+            with_null = "computed with NULL" if _is_null(left) or _is_null(right) else None
+            kept = spans.text(right if _is_null(left) and right is not None else left)
+            said = f"{with_null or 'divided by zero'}, this is always NULL"
+            _refuse(spans.of(nothing), said, kept)
 
 
 def _values(query: exp.Expr) -> list[exp.Expr]:
@@ -62,8 +65,12 @@ def _values(query: exp.Expr) -> list[exp.Expr]:
     return [*shown, *(argument for call in calls for argument in call.expressions)]
 
 
-def _divided_by_zero(value: exp.Expr) -> exp.Expr | None:
-    """Return the division by zero for which a value is NULL, if there is one."""
+def _is_null(node: exp.Expr | None) -> bool:
+    return node is not None and isinstance(unwrapped(node), exp.Null)
+
+
+def _always_null(value: exp.Expr) -> exp.Expr | None:
+    """Return the arithmetic with NULL, or by zero, for which a value is NULL, if any is."""
     pending = [value]
     while pending:
         node = pending.pop()
@@ -71,6 +78,8 @@ def _divided_by_zero(value: exp.Expr) -> exp.Expr | None:
         if isinstance(inner, _DIVISIONS) and _number(inner.expression) == 0:
             return inner
         if isinstance(inner, _ARITHMETIC):
+            if any(map(_is_null, (inner.this, inner.args.get("expression")))):
+                return inner
             pending += [part for part in (inner.this, inner.args.get("expression")) if part]
     return None
 

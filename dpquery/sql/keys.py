@@ -98,7 +98,7 @@ def _left_out(expr: Expr, facts: Facts, rows: Conditions) -> str:
         nulls = frozenset(ref.name for ref in refs if ref.nulls is Nulls.LEFT_OUT)
     if not others and not nulls:
         return ""
-    said = "NULL or " * bool(nulls) + "none of its keys" if others else "NULL"
+    said = "NULL or " * bool(nulls) + "not one of its keys" if others else "NULL"
     return f"rows where {listed_names(others | nulls)} is {said} are left out"
 
 

@@ -25,6 +25,8 @@ _SILENT = (
     "and a failure would tell whether that row exists.",
 )
 _NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?", re.ASCII)
+_MOMENT = re.compile(r"(?i)\b(DATE|TIMESTAMP)\s+$")
+"""What stands before a literal that is written in another type."""
 _TRUTHS = {"1": "TRUE", "true": "TRUE", "yes": "TRUE", "t": "TRUE", "y": "TRUE"}
 _FALSEHOODS = {"0": "FALSE", "false": "FALSE", "no": "FALSE", "f": "FALSE", "n": "FALSE"}
 _AFTER_A_YEAR = {Comparison.GT, Comparison.LE}
@@ -86,7 +88,8 @@ def as_compared(
     for number, literal in enumerate(literals):
         last = operator in _AFTER_A_YEAR if operator is not None else number > 0
         plain = _plain(literal, source)
-        text += source.text[end : literal.span.start] + _rewritten(plain, model, last=last)
+        before = _MOMENT.sub("", source.text[end : literal.span.start])
+        text += before + _rewritten(plain, model, last=last)
         end = literal.span.end
     return text + source.text[end : span.end]
 
@@ -107,8 +110,9 @@ def _rewritten(text: str, model: Expr, *, last: bool) -> str:
 
 def _plain(literal: Literal, source: Source) -> str:
     """Give what a literal says, without quotes."""
-    text = isinstance(literal.value, str)
-    return str(literal.value) if text else source.snippet(literal.span)
+    if isinstance(literal.value, str):
+        return literal.value
+    return str(literal.value) if _is_moment(literal.type) else source.snippet(literal.span)
 
 
 def _is_moment(type_: Type) -> bool:

@@ -74,9 +74,9 @@ _READ: tuple[tuple[str, str], ...] = (
     (r"\b(DP_\w+)\s*\[([^\]]*)\]", r"\1(\2)"),
     (rf"(?<=\bSELECT\s){_NAME}\s+(\w+\()", r"\1, \2"),
     (
-        r"\bWITH\s+DIFFERENTIAL_PRIVACY\s+(?:OPTIONS\s*\([^()]*\)\s*)?"
-        r"(?:ANON_)?(COUNT|SUM|AVG)\(([^()]*)\)",
-        r"DP_\1(\2, eps=0.5)",
+        r"\bWITH\s+(?:DIFFERENTIAL_PRIVACY|ANONYMIZATION)\s+(?:OPTIONS\s*\([^()]*\)\s*)?"
+        r"([^()]*?)\b(?:ANON_)?(COUNT|SUM|AVG)\(([^()]*)\)",
+        r"\1DP_\2(\3, eps=0.5)",
     ),
     (
         r"\bWITH\s+(?:DIFFERENTIAL_PRIVACY|ANONYMIZATION)\s+(?:OPTIONS\s*\([^()]*\)\s*)?",

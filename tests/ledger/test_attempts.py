@@ -115,12 +115,39 @@ def test_the_texts_say_how_failures_are_counted_and_what_ends_it(policy, monkeyp
         ) in str(caught.value)
         assert session.sql("SHOW BUDGET").to_dicts()[0]["failures"] == "1 of 5 within 24 hours"
         assert "1 of 5 statements failed within 24 hours" in str(session.explain(COUNT))
-        outcomes(session, 4)
+        outcomes(session, 3)
+        with pytest.raises(ScanFailed) as last:
+            session.sql(COUNT, refresh=True)
+        assert (
+            "this is number 5 of 5 within 24 hours;\n        nothing more is read for you until"
+        ) in str(last.value)
         with pytest.raises(BudgetRefused) as refused:
             session.sql(COUNT)
         assert f"\n   try: dpquery ledger thaw {policy}\n" in str(refused.value)
         frozen = session.sql("SHOW BUDGET").to_dicts()[0]["frozen"]
         assert frozen == "after 5 failures: no query is charged"
+
+
+@pytest.mark.parametrize("ledger", [None, "mine.ledger"])
+def test_who_asks_files_of_their_own_is_sent_to_nobody_else(policy, monkeypatch, ledger):
+    place = None if ledger is None else policy.parent / ledger
+    own = {"unit": "person_id", "rows_per_unit": 1, "epsilon": 9, "ledger": place}
+    with dpquery.connect(policy.parent / "staff.parquet", **own) as session:
+        failing(session, monkeypatch)
+        with pytest.raises(ScanFailed) as caught:
+            session.sql(COUNT)
+    text = str(caught.value)
+    assert "data owner" not in text
+    assert "such as one row for each unit" in text
+    if place is None:
+        assert "\n   try: --ledger FILE" in text
+        assert "nothing more is read for you in this session." in text
+    else:
+        log = place.with_name("mine.ledger.faults")
+        (line,) = log.read_text().splitlines()
+        reference = json.loads(line)["reference"]
+        assert f"\n   try: look for reference {reference} in {log}\n" in text
+        assert "until you thaw the ledger." in text
 
 
 def test_the_owner_thaws_by_the_command_of_the_refusal(policy, monkeypatch, capsys):

@@ -99,7 +99,7 @@ def test_a_first_session_at_a_terminal(terminal: Tmux):
         ".explain SQL          what a query would spend, and how it is answered; free"
     )
     terminal.enter(".tables")
-    terminal.sees(" staff     person_id               1                   NULL   false")
+    terminal.sees(" staff     person_id               1   NULL                   false")
 
     terminal.type("select DP_QU")
     terminal.sees("select DP_QU", "DP_QUANTILE(  DP_QUANTILE(number or date, q, eps=,")

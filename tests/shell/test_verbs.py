@@ -279,10 +279,12 @@ def test_the_demo_shows_groups_a_quantile_and_a_refusal(run, monkeypatch):
     session = FakeSession()
     refused = demo._QUERIES[-1]
     monkeypatch.setitem(FakeSession.replies, refused, FakeSession.replies["dear"])
+    monkeypatch.setitem(FakeSession.replies, demo._QUERIES[0], FakeSession.replies["noted"])
     code, out, err = run("demo", connect=session.connect)
     assert (code, err) == (0, "")
     assert out.count("dp> ") == 3
-    assert out.count("budget: 1.5 of 2 left") == 2
+    assert out.count("budget: 1.5 of 2 left") == 1
+    assert "\nnote: each row is its own unit\n" in out
     assert "refused[" in out
     assert session.asked == list(demo._QUERIES)
     assert not Path(session.opened[0][0]).exists(), "the copy is removed"
@@ -294,6 +296,7 @@ def test_the_demo_of_the_whole_program_ends_well():
     assert (process.returncode, err) == (0, b"")
     assert out.count(b"95% within") == 1
     assert out.count(b"noise \xc2\xb1") == 1
+    assert "200000; ± is the noise only (95 %)\nnote: ".encode() in out
     assert b"\n legal " in out
     assert b" tenth\n" in out
     assert b"refused[DPQ301]" in out

@@ -75,7 +75,7 @@ def test_the_notes_say_how_eps_is_shared_once():
     assert notes_of(plan) == (
         "each person_id counts for at most 10 rows; a person_id with more is under-counted; "
         "± is the noise only (95 %)",
-        "rows where region is none of its keys are left out",
+        "rows where region is not one of its keys are left out",
         "the 2 groupings share eps evenly: each is charged 1/2 of what is written",
     )
 

@@ -87,6 +87,7 @@ CALLS = [
         "WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1) AVG(age)",
         "DP_AVG(age, eps=0.5)",
     ),
+    ("WITH ANONYMIZATION OPTIONS(epsilon=1) ANON_COUNT(*)", "DP_COUNT(*, eps=0.5)"),
     ("DP_COUNT(*, eps=1, weights=table)", "DP_COUNT(*, eps=1, weights='table')"),
     ("DP_COUNT(*, eps=1) AS group", 'DP_COUNT(*, eps=1) AS "group"'),
 ]
@@ -280,6 +281,17 @@ MISTAKES = [
     (f"{STAFF}hired.year > DATE '2020-01-31'", "hired.year"),
     # what would be paid for and could not contain anything
     ("SELECT DP_COUNT(*, eps=0.1) FROM staff LIMIT 0", CARET),
+    ("SELECT DP_COUNT(*, eps=0.1) * NULL FROM staff", CARET),
+    ("SELECT ROUND(5, 0) - (NULL + DP_COUNT(*, eps=0.1)) FROM staff", CARET),
+    (
+        "SELECT DP_COVAR_POP(age, salary, eps=1) FROM staff",
+        "DP_COVAR_POP(age, salary, eps=1)",
+    ),
+    (f"{STAFF}NULL", CARET),
+    (f"{STAFF}remote AND NULL", CARET),
+    (f"{STAFF}dept >= DATE '2020-01-01'", CARET),
+    (f"{STAFF}dept >= TIMESTAMP '2020-01-01 00:00:00'", CARET),
+    (f"{STAFF}NOW() = age", WHOLE),
     (f"{STAFF}age > 30 AND 1 > 2", CARET),
     ("SELECT dept, DP_COUNT(*, eps=0.1) FROM staff GROUP BY dept HAVING 'a' = 'b'", CARET),
     ("SELECT DP_COUNT(*, eps=0.1) FILTER (WHERE FALSE) FROM staff", CARET),
@@ -336,7 +348,7 @@ def test_what_is_offered_first_is_accepted_when_it_is_pasted(session, query, par
         (
             "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1, delta=1e-5) dept, COUNT(*) "
             "FROM staff GROUP BY dept",
-            "SELECT dept, COUNT(*) FROM staff GROUP BY dept",
+            "SELECT dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY dept",
         ),
         (f"{STAFF}bonus // 100 = 3", "CAST(bonus AS INTEGER)"),
         (f"{STAFF}age % 2.0 = 1", "2"),

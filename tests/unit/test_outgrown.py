@@ -37,7 +37,7 @@ def doubled(times: int) -> str:
 def stepped(times: int) -> str:
     """Put three chains of steps together: one alone would be nested too deeply."""
     names, arms = [], []
-    for chain, length in zip("abc", (40, 40, times - 81), strict=True):
+    for chain, length in zip("abc", (40, 40, times - 82), strict=True):
         names.append(f"{chain}0 AS (SELECT person_id, minutes FROM visits)")
         names += [
             f"{chain}{i} AS (SELECT person_id, MAX(minutes) AS minutes "

@@ -115,7 +115,7 @@ def test_a_note_names_the_limit_of_groups_where_there_are_groups():
     note, left_out = notes_of(
         planned(f"SELECT region, {call} AS n FROM visits GROUP BY region")
     )
-    assert left_out == "rows where region is none of its keys are left out"
+    assert left_out == "rows where region is not one of its keys are left out"
     assert note.startswith("each person_id counts in at most 3 groups; a person_id in more")
     assert notes_of(planned(f"SELECT {call} AS n FROM visits")) == ()
 

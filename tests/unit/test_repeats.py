@@ -197,7 +197,7 @@ def test_a_published_version_is_asked_anew_even_of_the_same_bytes(policy: Path, 
     assert not free(ask(policy))
     for version in (1, 2):
         assert run_verb(["policy", "publish", str(policy)]) == 0
-        assert f"data version {version} is published" in capsys.readouterr().out
+        assert f"data version {version} begins" in capsys.readouterr().out
         assert not free(ask(policy))
         assert free(ask(policy))
     with dpquery.connect(policy) as opened:

@@ -237,7 +237,7 @@ def test_where_nothing_is_cut_the_interval_is_of_the_exact_value(session):
         ),
         (
             "DP_COUNT(DISTINCT w, eps=9, max_rows_contributed=2) FROM t",
-            "each u shows at most 2 different values; more of them do not count; ±",
+            "each u counts with at most 2 different values; a u with more is under-counted; ±",
         ),
         (
             "DP_SUM(v, eps=9, contribution_bounds_per_group=[0, 5]) FROM s",
@@ -251,6 +251,32 @@ def test_what_may_be_cut_is_said_and_the_header_claims_no_more(session, query, n
     assert answer.notes[0].endswith("± is the noise only (95 %)")
     assert "noise ±" in str(answer)
     assert "95% within" not in str(answer)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "DP_MEDIAN(v, eps=9) FROM s",
+        "DP_QUANTILE(v, [0.1, 0.9], eps=9) FROM s",
+        "DP_MODE(g, eps=9) FROM t",
+        "DP_KEYS(g, eps=9, delta=1e-8) FROM t",
+    ],
+)
+def test_the_noise_of_what_is_shown_without_an_interval_is_not_spoken_of(place, query):
+    with dpquery.connect(policy(place, "max_rows_contributed = 2")) as session:
+        answer = session.sql(f"SELECT {query}")
+    assert "±" not in str(answer)
+    assert answer.notes
+    assert not any("±" in note for note in answer.notes)
+
+
+def test_a_limit_of_finding_groups_comes_after_the_limit_of_what_is_counted(place):
+    query = "g, DP_COUNT(*, eps=9) FROM t GROUP BY DP_KEYS(g, eps=9, delta=1e-8)"
+    with dpquery.connect(policy(place, "max_rows_contributed = 2")) as session:
+        notes = session.sql(f"SELECT {query}").notes
+    assert notes[0].startswith("each u counts for at most 2 rows; ")
+    assert notes[0].endswith("; ± is the noise only (95 %)")
+    assert notes[1].startswith("each u helps to find at most 1 value; ")
 
 
 @pytest.mark.parametrize("rows", [3, "3", "auto"])
