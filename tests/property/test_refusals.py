@@ -113,6 +113,9 @@ class Untouchable:
     def open(self, *_: object) -> Exact:
         raise AssertionError("a private row was asked for")
 
+    def rehearse(self, *_: object) -> None:
+        """The text of a scan is read back without it."""
+
     def close(self) -> None:
         """Nothing is held."""
 
