@@ -112,10 +112,8 @@ def explain(
     lines += _parts(plan, policy)
     lines.append(f"budget       {decimal_text(standing.left.epsilon)} left; {rest}")
     if failed:
-        most_failed = (
-            f"{failed} of {policy.limits.max_failures} statements failed within 24 hours"
-        )
-        lines.append(f"failures     {most_failed}; then nothing more is read")
+        counted = f"{failed} of {policy.limits.max_failures} statements failed within 24 hours"
+        lines.append(f"failures     {counted}; then nothing more is read")
     wrapped = tuple(part for line in lines for part in _wrapped(line))
     return Explanation(charge, steps, wrapped, guarantee)
 
