@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from dpquery.functions.base import BOUNDS, COMMON, Argument, DPFunction, Facts, Release
 from dpquery.functions.chosen_mean import CHOSEN, chosen_mean
-from dpquery.functions.moments import bernstein
+from dpquery.functions.moments import Basis, bernstein
 from dpquery.functions.noise import ADDITIVE, significant
 from dpquery.ir import Call
 from dpquery.mechanisms.combined_noise import Reach, share_range
@@ -20,29 +20,22 @@ __all__ = ["AVG", "PROPORTION"]
 class Mean:
     """low + width * share, where the share is that of the second sum."""
 
-    def value(
-        self, sums: Sequence[Fraction], width: Fraction, low: Fraction, rows: Fraction
-    ) -> float:
+    def value(self, sums: Sequence[Fraction], basis: Basis) -> float:
         """Give the mean."""
         below, above = sums
-        return float(low + width * above / (below + above))
+        return float(basis.low + basis.width * above / (below + above))
 
     def error(self, share: Fraction, width: Fraction, times: str = "") -> str:
         """A mean runs from bound to bound."""
         return f"± {significant(share * width)}{times} over 1,000 rows"
 
     def range(
-        self,
-        sums: Sequence[float],
-        reach: Callable[[float], Reach],
-        width: Fraction,
-        low: Fraction,
-        rows: Fraction,
+        self, sums: Sequence[float], reach: Callable[[float], Reach], basis: Basis
     ) -> tuple[float, float]:
         """Return the means for which above - share (below + above) is within reach of zero."""
         (below, above), far = sums, reach(1)
         ends = share_range(above, below + above, lambda s: far((s, 1 - s)), (0.0, 1.0))
-        least, most = (float(low) + float(width) * end for end in ends)
+        least, most = (float(basis.low) + float(basis.width) * end for end in ends)
         return least, most
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dpquery.events import Event
 from dpquery.functions.base import Facts, Measured, Step
@@ -30,16 +30,25 @@ from dpquery.privacy import decimal_text
 from dpquery.sensitivity import simplex_l2_sensitivity, simplex_sensitivity
 from dpquery.types import DOUBLE, Type
 
-__all__ = ["BernsteinCell", "BernsteinRelease", "Shape", "bernstein"]
+__all__ = ["Basis", "BernsteinCell", "BernsteinRelease", "Shape", "bernstein"]
+
+
+class Basis(NamedTuple):
+    """What Bernstein sums are of."""
+
+    low: Fraction
+    """The lower bound."""
+    width: Fraction
+    """The distance between the bounds."""
+    row: Fraction
+    """What one row adds to the sums together."""
 
 
 class Shape(Protocol):
     """What is computed from the shares of the Bernstein sums: a mean, a variance."""
 
-    def value(
-        self, sums: Sequence[Fraction], width: Fraction, low: Fraction, rows: Fraction
-    ) -> float:
-        """Give the value; `rows` is what one row adds to the sums together."""
+    def value(self, sums: Sequence[Fraction], basis: Basis) -> float:
+        """Return the value."""
         ...
 
     def error(self, share: Fraction, width: Fraction, times: str = "") -> str:
@@ -50,21 +59,14 @@ class Shape(Protocol):
         ...
 
     def range(
-        self,
-        sums: Sequence[float],
-        reach: Callable[[float], Reach],
-        width: Fraction,
-        low: Fraction,
-        rows: Fraction,
+        self, sums: Sequence[float], reach: Callable[[float], Reach], basis: Basis
     ) -> tuple[float, float]:
         """Return a range of the values that noise does not rule out.
 
         Args:
             sums: the noisy ones.
             reach: how far their noises go together, for a share of what may be missed.
-            width: the distance between the bounds.
-            low: the lower bound.
-            rows: what one row adds to the sums together.
+            basis: what the sums are of.
         """
         ...
 
@@ -153,7 +155,7 @@ class BernsteinRelease:
 
     def computed(self, sums: Sequence[Fraction]) -> float:
         """Compute the value from the sums."""
-        return self.shape.value(sums, self.width, self.low, self._row)
+        return self.shape.value(sums, self._basis)
 
     def ranged(self, noisy: Sequence[int], confidence: Fraction) -> tuple[float, float]:
         """Compute the range of the value from the noisy sums."""
@@ -165,7 +167,11 @@ class BernsteinRelease:
             return combined_reach(self.noise, spread, missed * share)
 
         sums = [float(part) for part in noisy]
-        return self.shape.range(sums, reach, self.width, self.low, self._row)
+        return self.shape.range(sums, reach, self._basis)
+
+    @property
+    def _basis(self) -> Basis:
+        return Basis(self.low, self.width, self._row)
 
     @property
     def _row(self) -> Fraction:

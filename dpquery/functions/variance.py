@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import sqrt
 
 from dpquery.functions.base import BOUNDS, COMMON, Argument, DPFunction, Facts
-from dpquery.functions.moments import BernsteinRelease, bernstein
+from dpquery.functions.moments import Basis, BernsteinRelease, bernstein
 from dpquery.functions.noise import ADDITIVE, double, significant
 from dpquery.ir import Call
 from dpquery.mechanisms.combined_noise import Reach, share_range
@@ -30,14 +30,12 @@ class Spread:
     sample: bool
     root: bool
 
-    def value(
-        self, sums: Sequence[Fraction], width: Fraction, low: Fraction, rows: Fraction
-    ) -> float:
+    def value(self, sums: Sequence[Fraction], basis: Basis) -> float:
         """Give the variance from the sums."""
         total = sum(sums, Fraction(0))
         mean = (sums[1] / 2 + sums[2]) / total
         share = min(max(sums[2] / total - mean * mean, Fraction(0)), QUARTER)
-        return self._shown(share, width, total / rows)
+        return self._shown(share, basis.width, total / basis.row)
 
     def error(self, share: Fraction, width: Fraction, times: str = "") -> str:
         """A variance goes with the square of the distance between the bounds.
@@ -56,12 +54,7 @@ class Spread:
         return f"± {off} over 1,000 rows that deviate by {significant(usual)}, at most {most}"
 
     def range(
-        self,
-        sums: Sequence[float],
-        reach: Callable[[float], Reach],
-        width: Fraction,
-        low: Fraction,
-        rows: Fraction,
+        self, sums: Sequence[float], reach: Callable[[float], Reach], basis: Basis
     ) -> tuple[float, float]:
         """Return the range of spreads that noise does not rule out, whatever the mean is.
 
@@ -76,11 +69,11 @@ class Spread:
             self._about(means[0] + (means[1] - means[0]) * place / 4, sums, mostly)
             for place in range(5)
         ]
-        most = (total + seldom((1, 1, 1))) / float(rows)
-        least = max(total - seldom((1, 1, 1)), 0) / float(rows)
+        most = (total + seldom((1, 1, 1))) / float(basis.row)
+        least = max(total - seldom((1, 1, 1)), 0) / float(basis.row)
         return (
-            self._shown(Fraction(min(one for one, _ in spreads)), width, Fraction(most)),
-            self._shown(Fraction(max(one for _, one in spreads)), width, Fraction(least)),
+            self._shown(Fraction(min(one for one, _ in spreads)), basis.width, Fraction(most)),
+            self._shown(Fraction(max(one for _, one in spreads)), basis.width, Fraction(least)),
         )
 
     @staticmethod

@@ -12,7 +12,10 @@ from typing import Protocol
 from dpquery.ir import Above, Scalar
 from dpquery.types import Type
 
-__all__ = ["PublicFacts"]
+__all__ = ["LONGEST_PUBLIC", "PublicFacts"]
+
+LONGEST_PUBLIC = 2**12
+"""Characters of a public text that private rows may be joined to: a longer one is NULL."""
 
 
 class PublicFacts(Protocol):

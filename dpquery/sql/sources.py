@@ -22,7 +22,7 @@ from dpquery.expr import Code, ColumnRef, Expr, Scalar, longest_of
 from dpquery.extent import Extent, extent_of
 from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.ir import Contribution, Literal
-from dpquery.policy.facts import PublicFacts
+from dpquery.policy.facts import LONGEST_PUBLIC, PublicFacts
 from dpquery.policy.model import Policy, Table
 from dpquery.relations import Output, Project, Relation, TableScan
 from dpquery.rowfunctions.nulls import nulls_of
@@ -48,8 +48,6 @@ __all__ = [
 R = TypeVar("R", bound=Relation)
 MOST_RELATIONS = 500
 """Relations over private rows in one statement, each as often as it is read."""
-MOST_CHARACTERS = 2**12
-"""Of a public text whose values are too many to be looked at: longer ones are NULL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,5 +335,5 @@ def range_of(keys: Sequence[Scalar] | None) -> Interval:
 def longest_value(keys: Sequence[Scalar] | None) -> int:
     """Give the most characters of public texts; of those that are not listed, what may be."""
     if keys is None:
-        return MOST_CHARACTERS
+        return LONGEST_PUBLIC
     return max((len(key) for key in keys if isinstance(key, str)), default=0)

@@ -19,6 +19,7 @@ from dpquery.engine.duckdb.schema import database_schema, duckdb_name
 from dpquery.engine.duckdb.values import NAN, cast, settled
 from dpquery.errors import Diagnostic, PolicyInvalid, ScanFailed, internal
 from dpquery.ir import Above, Scalar, decimal
+from dpquery.policy.facts import LONGEST_PUBLIC
 from dpquery.policy.model import Files, Policy, Table
 from dpquery.types import Kind, Type
 
@@ -26,8 +27,6 @@ __all__ = ["PublicEngine"]
 
 REMEMBERED = 256
 """Queries whose fit is known: the same ones come again and again."""
-LONGEST = 2**12
-"""Characters of a public text that private rows may be joined to."""
 MOST_VALUES = 100_000
 """Values of a public column that are listed: more make no groups."""
 SECONDS = 10
@@ -216,7 +215,7 @@ def _plain(name: str, type_: Type) -> str:
     if type_.kind is Kind.DOUBLE:
         return f"nullif({settled(cast(name, 'DOUBLE'))}, {NAN})"
     if type_.kind is Kind.TEXT:
-        return f"CASE WHEN length({name}) <= {LONGEST} THEN {name} END"
+        return f"CASE WHEN length({name}) <= {LONGEST_PUBLIC} THEN {name} END"
     return f"CAST({name} AS BIGINT)" if type_.kind is Kind.INTEGER else name
 
 
