@@ -134,7 +134,10 @@ def _words(measure: Measure, unit: str | None) -> tuple[str, str]:
     if isinstance(measure, Candidates):
         return "helps to find at most {} value{}", "more of its values do not count for that"
     if value_in(measure) is not None:
-        return "counts with at most {} different value{}", f"a {unit} with more is under-counted"
+        return (
+            "counts with at most {} different value{}",
+            f"a {unit} with more is under-counted",
+        )
     if isinstance(measure, CountUnits | UnitTotals):
         return "counts in at most {} group{}", f"a {unit} in more is under-counted in each"
     table = " of the table" if isinstance(measure.weight, TableWeight) else ""

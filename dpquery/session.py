@@ -410,7 +410,10 @@ class Session:
             until = "until you thaw the ledger."
         else:
             until = "in this session."
-        return (f"{counted} {most} within 24 hours;", f"{then}nothing more is read for you {until}")
+        return (
+            f"{counted} {most} within 24 hours;",
+            f"{then}nothing more is read for you {until}",
+        )
 
     def _left(self) -> str:
         """Say what is left after a fault, even where the ledger cannot be read either."""

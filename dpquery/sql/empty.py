@@ -1,8 +1,8 @@
 """Answers that could not contain anything: refused before they are paid for.
 
 What is found here is plain in the text: a LIMIT of no rows, a condition over literals that is
-never true, a column that is divided by zero or computed with NULL. Over public tables such questions cost nothing,
-and are answered.
+never true, a column that is divided by zero or computed with NULL. Over public tables such
+questions cost nothing, and are answered.
 """
 
 from __future__ import annotations
