@@ -116,6 +116,8 @@ def explain(
             f"{failed} of {policy.limits.max_failures} statements failed within 24 hours"
         )
         lines.append(f"failures     {most_failed}; after the last, nothing is read")
+    if not policy.published:
+        lines = [line.replace("from the policy)", "from the options)") for line in lines]
     wrapped = tuple(part for line in lines for part in _wrapped(line))
     return Explanation(charge, steps, wrapped, guarantee)
 
