@@ -118,7 +118,11 @@ class Answer:
         return self._intervals(self._place(column), _level(confidence))
 
     def rank_interval(
-        self, column: str, confidence: object, *, any_data: bool = False
+        self,
+        column: str,
+        confidence: object = _SHOWN_CONFIDENCE,
+        *,
+        any_data: bool = False,
     ) -> list[int | None]:
         """Say for each row how many rows of the data its value is off at most: of quantiles.
 

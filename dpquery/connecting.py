@@ -5,6 +5,7 @@ Nothing private is read here: of an ad-hoc file the schema, which is policy from
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -103,11 +104,12 @@ def _analyst(policy: Policy, name: str | None) -> str:
         return DEFAULT_ANALYST
     if not isinstance(name, str) or name not in known:
         near = nearest(name if isinstance(name, str) else "", known)
+        meant = near or known[0]
         missing = "this policy lists its analysts, and none was named"
         raise _unfit(
             missing if name is None else f"the policy lists no analyst {shown(name)}",
             "each analyst has a budget of their own, so a session has to know whose it spends.",
-            f"analyst={near or known[0]!r}",
+            f"--analyst {shlex.quote(meant)}, in Python analyst={meant!r}",
             f"analysts here: {listed(known, near)}",
         )
     return name

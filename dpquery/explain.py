@@ -112,6 +112,8 @@ def explain(
     lines += _parts(plan, policy)
     lines.append(f"budget       {decimal_text(standing.left.epsilon)} left; {rest}")
     lines += _failures(failed, policy)
+    if not policy.published:
+        lines = [line.replace("from the policy)", "from the options)") for line in lines]
     wrapped = tuple(part for line in lines for part in _wrapped(line))
     return Explanation(charge, steps, wrapped, guarantee)
 

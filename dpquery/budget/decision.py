@@ -276,7 +276,10 @@ def _sums(limit: Standing, touched: Touched | None) -> tuple[str, ...]:
             return (f"rho is above {most} where most was asked, so only epsilons are counted.",)
     if not limit.summed:
         return (f"rho adds up to {rho} of {most} by now, and epsilons are not added up.",)
-    return (f"epsilons add up to {epsilons} by now, and rho to {rho} of {most}: one suffices.",)
+    return (
+        f"epsilons add up to {epsilons} by now, and rho to {rho} of {most}:",
+        "it is enough if one of the two sums stays within its limit.",
+    )
 
 
 def _parted(limit: Standing) -> tuple[str, ...]:

@@ -255,7 +255,7 @@ def _check_limit(visit: _Visit, unit: str, values: pa.ChunkedArray) -> None:
     told = f"{len(counts):,} units have {int(counts.sum()):,} rows: {of} each"
     limit = visit.table.max_rows_contributed
     if limit is None:
-        told += "; max_rows_contributed is not stated, so that each query has to"
+        told += "; max_rows_contributed is not stated: each query has to state it"
     visit.add(Severity.NOTE, unit, told)
     if isinstance(limit, int):
         cut = float(np.maximum(counts - limit, 0).sum() / counts.sum())

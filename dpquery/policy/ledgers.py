@@ -62,7 +62,12 @@ def read_ledger(section: Section) -> LedgerSettings:
 
 def _read_mark(value: object) -> str:
     """Read a path, or false, which is no path."""
-    return "" if value is False else read_text(value)
+    if value is False:
+        return ""
+    if not isinstance(value, str):
+        why = "it is on where it is left out; a text names another place for it."
+        raise Unfit(f"must be a text or false, not {written(value)}", why, "leave it out")
+    return read_text(value)
 
 
 def _usual_mark(ledger: Path) -> Path | None:

@@ -31,6 +31,7 @@ from dpquery.policy.values import (
     read_neighbours,
     read_paths,
     read_rows,
+    read_single,
     read_text,
 )
 from dpquery.privacy import Neighbours
@@ -103,7 +104,7 @@ def _table(name: str, section: Section) -> Table:
         columns=columns,
         unit=unit,
         unit_type=unit_type,
-        single=section.read("rows_per_unit", read_count(1), 0) == 1,
+        single=section.read("rows_per_unit", read_single, False),
         max_rows_contributed=section.read("max_rows_contributed", read_rows, None),
         max_groups_contributed=section.read(
             "max_groups_contributed", read_count(ROWS_MAX), None

@@ -33,6 +33,7 @@ __all__ = [
     "read_paths",
     "read_rho",
     "read_rows",
+    "read_single",
     "read_text",
     "read_type",
     "read_value",
@@ -123,12 +124,22 @@ def read_grid(value: object) -> Fraction:
 
 def _number(value: object) -> Fraction:
     if isinstance(value, str) or not isinstance(value, int | Decimal | Fraction):
-        raise _not_a("number", value, "1")
+        raise _not_a("number", value, _unquoted(value, exact_number) or "1")
     try:
         return exact_number(value)
     except ValueError as error:
         why = "numbers are exact here: finite, and of at most 30 digits."
-        raise Unfit(f"is {error}: {written(value)}", why, "1") from None
+        raise Unfit(f"is {error}: {written(value)}", why, "such as 120") from None
+
+
+def _unquoted(value: object, read: Callable[[str], object]) -> str | None:
+    """Return what a text holds that would have been understood without its quotes."""
+    text = value.strip() if isinstance(value, str) else ""
+    try:
+        read(text)
+    except ValueError:
+        return None
+    return text
 
 
 def _not_a(kind: str, value: object, example: str) -> Unfit:
@@ -160,10 +171,23 @@ def read_rows(value: object) -> RowLimit:
     return read_count(ROWS_MAX)(value)
 
 
+def read_single(value: object) -> bool:
+    """Read how many rows each unit has: that it is one is all that can be declared."""
+    if isinstance(value, bool) or value != 1:
+        number = value if isinstance(value, int) and value > 1 else 20
+        raise Unfit(
+            f"can only be 1, not {written(value)}",
+            "it declares that each unit has one row; where units have more, a limit is stated.",
+            f"max_rows_contributed = {number}",
+        )
+    return True
+
+
 def read_flag(value: object) -> bool:
     """Read true or false."""
     if not isinstance(value, bool):
-        raise _not_a("boolean", value, "true")
+        no = str(value).lower() in {"false", "no", "off", "n", "0"}
+        raise _not_a("boolean", value, "false" if no else "true")
     return value
 
 
@@ -299,7 +323,9 @@ def _outside(value: object, type_: Type) -> Unfit:
     if type_.kind is Kind.TIMESTAMP:
         why += "\ntimestamps have no time zone here."
     what = f"holds {written(value)}, which is not a value of type {type_}"
-    return Unfit(what, why, f"such as {_EXAMPLES[type_.kind]}")
+    moments = {Kind.DATE: date.fromisoformat, Kind.TIMESTAMP: datetime.fromisoformat}
+    meant = _unquoted(value, moments[type_.kind]) if type_.kind in moments else None
+    return Unfit(what, why, meant or f"such as {_EXAMPLES[type_.kind]}")
 
 
 def read_bounds(value: object, type_: Type) -> Bounds:

@@ -128,8 +128,16 @@ def verb_parser(*words: str, argument: str | None = None) -> ArgumentParser:
     """Give the parser of a verb, which takes one argument or none."""
     parser = ArgumentParser(" ".join(("dpquery", *words)), allow_abbrev=False)
     if argument is not None:
-        parser.add_argument("argument", metavar=argument)
+        said = _ARGUMENTS.get(words, "a policy (.toml)")
+        parser.add_argument("argument", metavar=argument, help=said)
     return parser
+
+
+_ARGUMENTS = {
+    ("explain",): "a code, such as DPQ301",
+    ("policy", "init"): "a Parquet file, or a glob in quotes",
+}
+"""What commands take, where it is no policy."""
 
 
 def connect_settings(options: Namespace) -> dict[str, Any]:

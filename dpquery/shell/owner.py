@@ -219,9 +219,7 @@ def publish(options: Namespace) -> int:
     policy, ledger = _opened(options.argument)
     with closing(ledger):
         version = ledger.publish()
-    show(
-        f"data version {version} begins: earlier answers are not repeated; to ask again is paid"
-    )
+    show(f"data version {version} begins: to ask anything again is paid")
     if any(table.parting is not None for table in policy.tables.values()):
         show("parts begin anew: everybody is taken to have lost what was lost most so far")
     return ExitCode.ANSWER

@@ -74,6 +74,21 @@ def test_a_verb_used_wrongly_says_how_it_is_written(run, argv: list[str], said: 
     assert said in err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("policy", "init"), "FILE        a Parquet file"),
+        (("policy", "check"), "FILE        a policy"),
+        (("ledger", "show"), "POLICY      a policy"),
+        (("explain",), "CODE        a code"),
+    ],
+)
+def test_the_help_of_a_verb_says_what_it_takes(run, words, said):
+    code, out, _ = run(*words, "--help")
+    assert code == 0
+    assert said in out
+
+
 def test_help_names_every_verb_and_exit_code(run):
     code, out, _ = run("--help")
     assert code == 0

@@ -79,6 +79,7 @@ def test_ranks_come_one_per_row_rounded_up_and_are_none_where_noise_cannot_tell(
     cells = [(None, Ranks(Fraction(153, 2))), (None, Ranks(None)), (None, Noise(0, 2e9))]
     ranked = answer(table, *cells)
     assert ranked.rank_interval("p50", "0.5") == [153, None, None]
+    assert ranked.rank_interval("p50") == ranked.rank_interval("p50", "0.95")
     assert ranked.rank_interval("p50", "0.6") == [192, None, None]
     assert ranked.rank_interval("dept", 0.5) == [None] * 3
     assert ranked.interval("p50", 0.5)[:2] == [None, None]

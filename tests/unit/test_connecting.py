@@ -170,7 +170,7 @@ def test_a_ceiling_that_means_nothing_is_shown(policy: Path, arguments, title):
 
 def test_an_analyst_has_to_be_named_where_there_are_any(shared: Path):
     assert "none was named" in str(told(shared))
-    assert "analyst='alice'" in str(told(shared, analyst="alcie"))
+    assert "--analyst alice, in Python analyst='alice'" in str(told(shared, analyst="alcie"))
     assert told(shared, analyst="default").code == "DPQ608"
 
 

@@ -65,7 +65,9 @@ def test_rows_per_unit_are_told_and_what_a_limit_cuts(found: Callable[..., Found
     assert found(private("", "max_rows_contributed = 2"), t=table) == [told, cut]
     assert found(private("", 'max_rows_contributed = "auto"'), t=table) == [told]
     (unstated,) = found(private(""), t=table)
-    assert unstated[2].endswith("max_rows_contributed is not stated, so that each query has to")
+    assert unstated[2].endswith(
+        "max_rows_contributed is not stated: each query has to state it"
+    )
 
 
 def test_rows_without_a_unit_are_counted(found: Callable[..., Found]) -> None:

@@ -288,7 +288,7 @@ CASES = [
         "bounds",
         remedy="bounds = [2000-01-01, 2030-12-31]",
     ),
-    column('type = "text", null_group = 0', "null_group", remedy="true"),
+    column('type = "text", null_group = 0', "null_group", remedy="false"),
     column('type = "text", per_unit = true', "per_unit", "DPQ607", "x = {"),
     column('type = "text", keys = ["a"], per_unit = 0', "per_unit"),
     column('type = "text", keys = ["a"], per_unit = 255', "per_unit"),
@@ -340,7 +340,14 @@ CASES = [
         "privacy_unit_column",
     ),
     Case(UNIT, "max_rows_contributed = 1\n", "DPQ607", "tables.people.max_rows_contributed", 5),
-    Case(UNIT, UNIT + "rows_per_unit = 2\n", "DPQ604", "tables.people.rows_per_unit", 6, "1"),
+    Case(
+        UNIT,
+        UNIT + "rows_per_unit = 2\n",
+        "DPQ604",
+        "tables.people.rows_per_unit",
+        6,
+        "max_rows_contributed = 2",
+    ),
     Case(UNIT, UNIT + "rows_per_unit = true\n", "DPQ604", "tables.people.rows_per_unit", 6),
     Case(
         UNIT,
@@ -439,6 +446,23 @@ CASES = [
         3,
     ),
 ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "remedy"),
+    [
+        ("epsilon", "'2'", "2"),
+        ("epsilon", "'much'", "1"),
+        ("shared_answers", "'false'", "false"),
+        ("shared_answers", "0", "false"),
+        ("shared_answers", "'yes'", "true"),
+    ],
+)
+def test_a_value_in_the_wrong_form_is_offered_in_the_right_one(place, key, value, remedy):
+    rest = "" if key == "epsilon" else "epsilon = 1\n"
+    with pytest.raises(PolicyInvalid) as caught:
+        load(place, f"[budget]\n{rest}{key} = {value}\n")
+    assert caught.value.diagnostic.remedy == (remedy,)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.key[:40]}-{case.new[:30]!r}")

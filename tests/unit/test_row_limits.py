@@ -285,6 +285,9 @@ def test_a_limit_of_ones_own_files(place, rows):
     with dpquery.connect(place / "t.parquet", **settings) as own:
         notes = own.sql("SELECT DP_COUNT(*, eps=9) FROM t").notes
         assert "each u counts for at most" in notes[1]
+        told = str(own.explain("SELECT DP_SUM(v, eps=7, bounds=[0, 5]) FROM t"))
+        assert "the policy" not in told
+        assert "(from the options)" in told or rows == "auto"
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_what_is_left_is_the_most_that_one_call_can_have(session: Session):
     with pytest.raises(dpquery.BudgetRefused) as caught:
         session.sql(counts(1, str(float(left + TENTH))))
     assert caught.value.left == left
-    assert "one suffices" in str(caught.value)
+    assert "it is enough if one of the two sums" in str(caught.value)
     session.sql(f"SELECT {caught.value.diagnostic.remedy[0]} FROM staff")
     assert session.budget.left.epsilon < Fraction(1, 1000)
 
