@@ -6,18 +6,23 @@ NULL, NaN becomes NULL, a zero loses its sign, the rest is clamped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any
 
 from dpquery.engine.duckdb.connection import quoted
 from dpquery.engine.duckdb.schema import duckdb_name
 from dpquery.engine.duckdb.values import (
+    MOST_PARTS,
     Values,
+    as_one,
     cast,
     constant,
     literal,
+    parts_of,
     place_sql,
     settled,
 )
@@ -86,10 +91,11 @@ class Rows(Values):
 
     def relation(self, relation: Relation) -> str:
         """Write FROM and WHERE; rows without a unit are dropped."""
-        conditions: list[str] = []
+        parts: list[Expr] = []
         while isinstance(relation, Filter):
-            conditions[:0] = [self._filter(part) for part in conjuncts(relation.condition)]
+            parts[:0] = conjuncts(relation.condition)
             relation = relation.source
+        conditions = self._filters(parts)
         assert isinstance(relation, TableScan)  # noqa: S101 - the tree has no other relation
         if self.table.unit is not None and not self.origin.held:
             conditions[:0] = self.counted(relation)
@@ -110,6 +116,13 @@ class Rows(Values):
             ranked = "row_number() OVER (PARTITION BY u ORDER BY p)"
             first = f"SELECT u, p FROM ({each}) QUALIFY {ranked} <= {scan.kept}"
         return [owned, f"({unit}, {place}) IN ({first})"]
+
+    def _filters(self, parts: Sequence[Expr]) -> list[str]:
+        """Write the parts of WHERE; beyond the first ones, as one."""
+        written = [self._filter(part) for part in parts]
+        few = sum(count <= MOST_PARTS for count in accumulate(map(parts_of, parts)))
+        rest = " AND ".join(f"({c})" for c in written[few:])
+        return [*written[:few], as_one(rest)] if rest else written
 
     def _filter(self, part: Expr) -> str:
         """Write one part of WHERE: on the raw column where the clamp cannot change its truth.

@@ -39,22 +39,46 @@ from dpquery.rowfunctions import named
 from dpquery.types import INT64, UNKNOWN, WIDEST_EXACT, Interval, Kind, Type
 
 __all__ = [
+    "MOST_PARTS",
     "NAN",
     "SHORT_DIGITS",
     "Values",
+    "as_one",
     "cast",
     "constant",
     "literal",
+    "parts_of",
     "place_sql",
     "settled",
     "storage",
 ]
 
+MOST_PARTS = 16
+"""Conditions that DuckDB may take apart: it holds each of them against each."""
 NAN = "CAST('nan' AS DOUBLE)"
 ZERO = "CAST('0.0' AS DOUBLE)"
 SHORT_DIGITS = 18
 """Decimals of so many digits are held in 64 bits."""
 _EXACT = frozenset({Kind.INTEGER, Kind.DECIMAL})
+
+
+def parts_of(condition: Expr) -> int:
+    """Return into how many conditions one can be taken apart at AND, OR and NOT."""
+    found, pending = 0, [condition]
+    while pending:
+        match pending.pop():
+            case Logic(parts=parts):
+                pending += parts
+            case Not(operand=operand):
+                pending.append(operand)
+            case _:
+                found += 1
+    return found
+
+
+def as_one(condition: str) -> str:
+    """Write a condition that DuckDB does not take apart, with the same truth, or NULL."""
+    return cast(cast(condition, "INTEGER"), "BOOLEAN")
 
 
 class Values(ABC):
@@ -97,7 +121,8 @@ class Values(ABC):
                 return f"({left_text} {operator} {right_text})"
             case Logic(conjunction=conjunction, parts=parts):
                 joint = " AND " if conjunction else " OR "
-                return "(" + joint.join(self.value(part) for part in parts) + ")"
+                made = "(" + joint.join(self.value(part) for part in parts) + ")"
+                return as_one(made) if parts_of(expr) > MOST_PARTS else made
             case Not(operand=operand):
                 return f"(NOT {self.value(operand)})"
             case IsNull(operand=operand):
