@@ -206,7 +206,9 @@ def test_who_stops_a_statement_has_not_failed(policy, monkeypatch):
         assert session._ledger.failures("default") == 0
 
 
-def test_an_answer_that_is_too_long_to_be_kept_has_ended_as_well(policy, monkeypatch, impatient):
+def test_an_answer_that_is_too_long_to_be_kept_has_ended_as_well(
+    policy, monkeypatch, impatient
+):
     monkeypatch.setattr(paid, "MOST_KEPT", 1)
     with dpquery.connect(policy) as session:
         assert outcomes(session, 7) == ["answer"] * 7
