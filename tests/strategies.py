@@ -242,7 +242,8 @@ def _additive(draw: st.DrawFn) -> str:
 
 def _ranked(draw: st.DrawFn) -> str:
     """Draw a quantile, up to its options."""
-    argument, _, bounds = draw(_ORDERED).partition(", ")
+    argument, given, ends = draw(_ORDERED).partition(", bounds=")
+    bounds = f"bounds={ends}" if given else ""
     if draw(st.booleans()):
         return ", ".join(filter(None, [f"MEDIAN({argument}", bounds]))
     return ", ".join(filter(None, [f"QUANTILE({argument}", draw(_ORDERS), bounds]))
