@@ -422,7 +422,7 @@ def test_ones_own_files_have_a_ledger_on_a_server(postgres, capfd):
             answer = session.sql("SELECT DP_COUNT(*, eps=0.5) FROM staff")
             assert not any("memory" in note for note in answer.notes)
         question = "SELECT DP_COUNT(*, eps=0.25) FROM staff"
-        options = ("--unit", "person_id", "--epsilon", "1", "--ledger", url)
+        options = ("--unit", "person_id", "--rows", "1", "--epsilon", "1", "--ledger", url)
         assert main([str(file), *options, "-c", question]) == 0
         assert "budget: 0.25 of 1 left" in capfd.readouterr().err
     finally:
