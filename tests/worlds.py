@@ -58,6 +58,9 @@ class NoPublicTables:
     def nulls(self, table: str, column: str) -> bool:
         raise AssertionError(f"{table} is private")
 
+    def matches_with(self, pattern: str) -> bool:
+        return True
+
     def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
         return bool(above.sql) and bool(released)
 

@@ -51,9 +51,9 @@ def rows_for(orders: Sequence[Fraction], errors: Errors, most: Fraction) -> int:
     sizes = [sum(scale * scale for scale in scales) for scales in errors]
     sides = [min(order, 1 - order) for order in orders]
     rows = max(
-        (float(2 * most / side) * math.sqrt(size / max(sizes))
+        (2 * most / side * Fraction(math.sqrt(size / max(sizes)))
          for size, side in zip(sizes, sides, strict=True) if side),
-        default=0.0,
+        default=Fraction(0),
     )  # fmt: skip
     whole = math.ceil(rows)
     digits: int = 10 ** max(0, len(str(whole)) - 2)

@@ -49,6 +49,10 @@ class PublicFacts(Protocol):
         """Give the values of a query of one column over public tables; None if it fails."""
         ...
 
+    def matches_with(self, pattern: str) -> bool:
+        """Say whether a pattern in the engine's SQL can be used, as far as it is a constant."""
+        ...
+
     def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
         """Say whether a query fits the types of the tables it would be run over."""
         ...

@@ -7,16 +7,19 @@ as relations are bound: one that doubles at each level is refused before it has 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dpquery.errors import Diagnostic, PlanRefused
-from dpquery.expr import Expr, children, longest_of
+from dpquery.expr import ColumnRef, Expr, children, longest_of
 from dpquery.extent import MOST_PAIRS, extent_of
 from dpquery.ir import Frontier
 from dpquery.policy.model import Policy
 from dpquery.relations import (
+    PerUnit,
+    Project,
     Relation,
     SemiJoin,
+    UnionAll,
     UnitJoin,
     columns_in,
     expressions_of,
@@ -52,6 +55,9 @@ MOST_OF_ROW = 2**16
 _CUT = "name fewer texts, or cut them first, before a join: LEFT(text, 20)"
 MOST_TERMS = 10_000
 """Columns, values and operations in all expressions of a scan."""
+MOST_WRITTEN = 20_000
+"""The same, where each column is written out as what a subquery computes for it, as DuckDB does
+where it moves a condition below."""
 
 
 def require_small(relation: Relation, policy: Policy, span: Span) -> None:
@@ -101,13 +107,22 @@ def require_small(relation: Relation, policy: Policy, span: Span) -> None:
 
 def every_scan_is_small(frontier: Frontier, _: Source) -> None:
     """Refuse scans whose expressions have too many terms, all of them together."""
-    terms = sum(_terms(expr) for expr in _roots(frontier))
+    terms = sum(_terms(expr, {}) for expr in _roots(frontier))
     if terms > MOST_TERMS:
         raise _too_large(
             frontier.span,
             f"its expressions have {terms:,} terms",
             f"{MOST_TERMS:,}",
             "ask in several queries",
+        )
+    sizes = _written_out(frontier.relation)
+    written = sum(_terms(expr, sizes) for expr in _roots(frontier))
+    if written > MOST_WRITTEN:
+        raise _too_large(
+            frontier.span,
+            f"its expressions have {written:,} terms, with those of subqueries in their place",
+            f"{MOST_WRITTEN:,}",
+            "use what a subquery computes less often, or compute it with fewer terms",
         )
 
 
@@ -154,8 +169,33 @@ def _roots(frontier: Frontier) -> Iterator[Expr]:
         yield from expressions_of(node)
 
 
-def _terms(root: Expr) -> int:
-    """Count the terms of an expression, each as often as it is written."""
+def _written_out(relation: Relation) -> dict[tuple[int, str], int]:
+    """Return the terms of each column that a relation computes, down to the tables."""
+    sizes: dict[tuple[int, str], int] = {}
+    for node in reversed(list(walk(relation))):  # what a node reads comes first
+        match node:
+            case Project(number=number, outputs=outputs):
+                made = [(number, outputs)]
+            case UnionAll(number=number, parts=parts):
+                made = [(number, outputs) for _, outputs in parts]
+            case PerUnit(number=number, keys=keys):
+                made = [(number, keys)]
+            case _:
+                continue
+        for of, columns in made:
+            for column in columns:
+                size = _terms(column.expr, sizes)
+                sizes[of, column.name] = max(size, sizes.get((of, column.name), 0))
+    return sizes
+
+
+def _terms(root: Expr, sizes: Mapping[tuple[int, str], int]) -> int:
+    """Count the terms of an expression, each as often as it is written.
+
+    Args:
+        root: the expression.
+        sizes: of columns that are more than one term, how many they are.
+    """
     known: dict[int, int] = {}
     pending = [root]
     while pending:
@@ -165,7 +205,8 @@ def _terms(root: Expr) -> int:
         if waiting:
             pending += waiting
             continue
-        known[id(expr)] = 1 + sum(known[id(part)] for part in parts)
+        own = sizes.get((expr.of, expr.name), 1) if isinstance(expr, ColumnRef) else 1
+        known[id(expr)] = own + sum(known[id(part)] for part in parts)
         pending.pop()
     return known[id(root)]
 

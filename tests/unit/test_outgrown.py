@@ -161,3 +161,27 @@ def test_an_answer_says_that_a_join_may_leave_rows_out():
 
 def test_limits_are_what_the_documents_say():
     assert (MOST_PAIRS, MOST_COPIES, MOST_READS) == (65_536, 64, 32)
+
+
+ARMS = " ".join(f"WHEN minutes = {i} THEN {i * 7 % 13}" for i in range(200))
+COMPUTED = f"SELECT person_id, CASE {ARMS} END AS y"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        f"({COMPUTED} FROM visits UNION ALL SELECT person_id, minutes FROM visits)",
+        f"(SELECT DISTINCT person_id, y FROM ({COMPUTED} FROM visits))",
+    ],
+)
+def test_conditions_on_what_is_computed_are_measured_written_out(rows: str):
+    """DuckDB writes them out: with 200 of them, 5 GB were not enough to plan it."""
+
+    def asked_for(n: int) -> str:
+        conditions = " OR ".join(f"y > {i}" for i in range(n))
+        return f"{COUNT}{rows} WHERE {conditions}"
+
+    planned(asked_for(5))
+    with pytest.raises(PlanRefused) as caught:
+        planned(asked_for(200))
+    assert caught.value.code == "DPQ406"

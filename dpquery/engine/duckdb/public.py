@@ -133,6 +133,21 @@ class PublicEngine:
             return None
         return list(table.column(0)[: MOST_VALUES + 1].to_pylist())
 
+    def matches_with(self, pattern: str) -> bool:
+        """Say whether a pattern can be used: one that is no constant is not looked at.
+
+        The engine reads a constant pattern before any row, where no TRY is around it.
+
+        Args:
+            pattern: a text as the engine's SQL.
+        """
+        try:
+            return bool(self._connection.sql(f"SELECT regexp_matches('', {pattern})").columns)
+        except duckdb.InvalidInputException:
+            return False
+        except duckdb.Error:
+            return True
+
     def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
         """Say whether a query fits its tables' types, by binding it over empty ones."""
         question = (above.sql, tuple(tuple(columns.items()) for columns in released))

@@ -10,7 +10,7 @@ from sqlglot import expressions as exp
 from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, nearest
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES
 from dpquery.source import Span
-from dpquery.sql.above.functions import BY_NAME, KINDS, Function
+from dpquery.sql.above.functions import BY_NAME, KINDS, PATTERNED, Function
 from dpquery.sql.above.values import Value, in_calendar, made, widest
 from dpquery.sql.constructs import refuse_construct
 from dpquery.sql.literals import read_literal, unwrapped
@@ -117,6 +117,8 @@ class Applied:
                 mismatch(self.spans.of(argument), title, label, _SAMPLES[letter])
             if letter == "l" and value.constant is None:
                 self._not_literal(function.name, "how it is written", argument, "'%Y-%m'")
+        if function.name in PATTERNED:
+            self._of.require_pattern(values[1], arguments[1])
         kind = self._kind(function, values)
         template = function.template(len(arguments))
         return made(template, *values, kind=kind, repeats=function.repeats)

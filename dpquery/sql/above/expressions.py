@@ -252,7 +252,28 @@ class Expressions(ABC):
         mismatch(self.spans.of(node), "a text is needed here", f"a {found.kind}", remedy)
 
     def _texts(self, node: exp.Expr, template: str, kind: Kind) -> Value:
-        return made(template, self._text(node.this), self._text(node.expression), kind=kind)
+        left, right = self._text(node.this), self._text(node.expression)
+        if isinstance(node, exp.SimilarTo):
+            self.require_pattern(right, node.expression)
+        return made(template, left, right, kind=kind)
+
+    def require_pattern(self, pattern: Value, node: exp.Expr) -> None:
+        """Insist on a regular expression that the engine can read, where it is a constant.
+
+        Raises:
+            NameRefused: DPQ205.
+        """
+        if not self.opener.public.matches_with(pattern.sql):
+            raise NameRefused(
+                Diagnostic(
+                    "DPQ205",
+                    "this pattern cannot be used",
+                    self.spans.of(node),
+                    "not a regular expression, or too large a one",
+                    ("patterns are read before anything is computed.",),
+                    ("'^a.*z$'", "a sign stands for itself in square brackets: '[(]'"),
+                )
+            )
 
     def compared(self, template: str, *nodes: exp.Expr, repeats: int = 1) -> Value:
         """Bind values that are compared: of one kind, or all numbers."""

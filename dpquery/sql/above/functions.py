@@ -14,7 +14,7 @@ from dpquery.sql.above.values import in_calendar
 from dpquery.sql.names import INTERVAL_ENDS
 from dpquery.types import NUMERIC, Kind
 
-__all__ = ["BY_NAME", "KINDS", "NAMES", "Function"]
+__all__ = ["BY_NAME", "KINDS", "NAMES", "PATTERNED", "Function"]
 
 _MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP})
 KINDS: dict[str, tuple[str, frozenset[Kind]]] = {
@@ -28,6 +28,10 @@ KINDS: dict[str, tuple[str, frozenset[Kind]]] = {
 }
 """What an argument may be, by the letter that stands for it."""
 
+PATTERNED = frozenset(
+    {"REGEXP_MATCHES", "REGEXP_FULL_MATCH", "REGEXP_EXTRACT", "REGEXP_REPLACE"}
+)
+"""What takes a pattern as the second argument."""
 _FIRST = "first"
 _ALIKE = "alike"
 
