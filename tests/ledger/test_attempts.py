@@ -238,7 +238,7 @@ def test_an_answer_too_long_to_be_kept_has_ended_as_well(policy, monkeypatch, im
     with dpquery.connect(policy) as session:
         assert outcomes(session, 7) == ["answer"] * 7
         account = session._account.analyst
-        assert session._ledger._store.attempts.of(account) == Open()
+        assert session._ledger._store.attempts._now(account)[1] == Open()
 
 
 @pytest.mark.parametrize("fault", [MemoryError, SystemExit, GeneratorExit])
