@@ -241,6 +241,18 @@ def test_an_answer_too_long_to_be_kept_has_ended_as_well(policy, monkeypatch, im
         assert session._ledger._store.attempts._now(account)[1] == Open()
 
 
+def test_a_failure_that_cannot_be_counted_says_no_more_than_others(policy, monkeypatch):
+    def exhausted(*_: object) -> int:
+        raise MemoryError
+
+    with dpquery.connect(policy) as session:
+        failing(session, monkeypatch)
+        monkeypatch.setattr(session._ledger, "fail", exhausted)
+        with pytest.raises(ScanFailed) as failed:
+            session.sql(COUNT)
+        assert failed.value.__context__ is None
+
+
 @pytest.mark.parametrize("fault", [MemoryError, SystemExit, GeneratorExit])
 def test_whatever_else_ends_a_statement_counts(policy, monkeypatch, fault):
     with dpquery.connect(policy) as session:
