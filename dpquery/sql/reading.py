@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
-from typing import ClassVar, TypeVar
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, ClassVar, TypeVar
 
 from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
@@ -63,6 +63,9 @@ class Parser(DuckDBParser):
         TokenType.NOT: lambda self: self.prefixed(exp.Not, self._prev, Parser._parse_equality),
     }
 
+    _within_join = False
+    """Whether what is read is a table that is joined, outside of any brackets of its own."""
+
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
         """Read DISTINCT as belonging to one argument: options by name may follow it."""
         if self._match(TokenType.DISTINCT):
@@ -80,10 +83,32 @@ class Parser(DuckDBParser):
     ) -> exp.Join | None:
         """Read a join, and keep whether a comma makes it."""
         comma = self._curr is not None and self._curr.token_type is TokenType.COMMA
-        join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+        around, self._within_join = self._within_join, True
+        try:
+            join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+        finally:
+            self._within_join = around
         if join is not None:
             join.meta["comma"] = comma
         return join
+
+    def _parse_joins(
+        self, alias_tokens: Collection[TokenType] | None = None
+    ) -> Iterator[exp.Join]:
+        """Read joins one after the other, and none inside one without a condition.
+
+        The parser would look there for joins of its own, read them, go back and read them
+        again: twice as long with each join.
+        """
+        return iter(()) if self._within_join else super()._parse_joins(alias_tokens)
+
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        """Read what follows a query or a table, whose joins are its own."""
+        around, self._within_join = self._within_join, False
+        try:
+            return super()._parse_query_modifiers(this)
+        finally:
+            self._within_join = around
 
     def _parse_case(self) -> exp.Expr | None:
         """Read CASE, and keep the place of all of it, from its word to END."""
