@@ -16,7 +16,7 @@ from dpquery.errors import Diagnostic, NameRefused, PlanRefused
 from dpquery.ir import Call, Code, ColumnRef, Expr, columns_of
 from dpquery.privacy import decimal_text
 from dpquery.rowfunctions.ranges import implied
-from dpquery.types import BOOLEAN, EPOCH, INT64, Interval, Kind, Type
+from dpquery.types import BOOLEAN, EPOCH, Interval, Kind, Type
 
 __all__ = ["code_between", "code_of", "example_bounds", "flag_code", "from_code", "number_type"]
 
@@ -30,18 +30,14 @@ def code_of(call: Call, *, origin_at_low: bool) -> Code:
     """Give the integer code of a call's argument.
 
     Raises:
-        PlanRefused: DPQ401 neither query nor policy nor expression bounds it, DPQ404 whole
-            numbers between the bounds do not fit in the 64 bits of a result.
+        PlanRefused: DPQ401 neither query nor policy nor expression bounds it.
         NameRefused: DPQ205 the bounds asked for lie outside the column's.
     """
     argument = call.argument
     assert argument is not None  # noqa: S101 - the binder refuses a star here
     if argument.type == BOOLEAN:
         return flag_code(argument)
-    low, high = _bounds(call, argument)
-    if argument.type.kind is Kind.INTEGER and not Interval(low, high).within(*INT64):
-        raise _wide(call)
-    code = code_between(argument, Interval(low, high))
+    code = code_between(argument, Interval(*_bounds(call, argument)))
     origin = code.low if origin_at_low else 0
     return replace(code, origin=origin, search=call.options.search)
 
@@ -164,19 +160,6 @@ def _unbounded(call: Call, argument: Expr) -> PlanRefused:
                 "so values must be clamped to bounds chosen without looking at the data.",
             ),
             (retry, found, owner) if loose else (retry, found),
-        )
-    )
-
-
-def _wide(call: Call) -> PlanRefused:
-    return PlanRefused(
-        Diagnostic(
-            "DPQ404",
-            f"{call.function} cannot be released between these bounds",
-            call.options.bounds_span or call.asked or call.span,
-            "whole numbers of more than 64 bits",
-            ("a whole number in a result has 64 bits.",),
-            ("narrow the bounds: bounds=[0, 1000]",),
         )
     )
 
