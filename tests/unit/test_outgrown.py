@@ -8,7 +8,7 @@ import pytest
 
 from dpquery.cuts import notes_of
 from dpquery.errors import PlanRefused
-from dpquery.extent import MOST_PAIRS
+from dpquery.extent import MOST_PAIRS, Extent, extent_of
 from dpquery.sql.outgrown import MOST_COPIES, MOST_NODES, MOST_PAIRING, MOST_READS, MOST_TERMS
 from tests.corpus.cases import planned, refusal
 
@@ -185,3 +185,12 @@ def test_conditions_on_what_is_computed_are_measured_written_out(rows: str):
     with pytest.raises(PlanRefused) as caught:
         planned(asked_for(200))
     assert caught.value.code == "DPQ406"
+
+
+def test_a_join_may_have_as_many_rows_as_the_longer_side():
+    """Pairs on a key are never cut below the rows of the side that has more."""
+    twice = "(SELECT * FROM visits UNION ALL SELECT * FROM visits)"
+    on = "a.person_id = b.person_id AND a.day = b.day"
+    for sides in ((twice, "visits"), ("visits", twice)):
+        (frontier,) = planned(f"{COUNT}{sides[0]} a JOIN {sides[1]} b ON {on}").frontiers
+        assert extent_of(frontier.scan.relation, ()) == Extent(2, 2, MOST_PAIRS)
