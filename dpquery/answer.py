@@ -128,9 +128,10 @@ class Answer:
 
         At most so many rows lie between the value and that of the rank asked for, or of a list
         between each of its values and its own rank, as often as stated where rows are spread
-        about evenly around these ranks, over as many rows as EXPLAIN says. With `any_data` it
-        is a bound that is proven for all data, and mostly far wider. None where noise alone
-        cannot tell.
+        about evenly around these ranks, over as many rows as EXPLAIN says. It is no bound for
+        other data: a value near the rank that many rows share, or a gap there, can put the
+        answer farther off. With `any_data` it is a bound that is proven for all data, and
+        mostly far wider. None where noise alone cannot tell.
 
         Raises:
             KeyError: there is no such column.

@@ -195,7 +195,7 @@ def ranks_words(
     if proven <= likely:
         return f"at most {proven:,} ranks{each}"
     rows = rows_for(orders, errors, likely)
-    about = f"about {math.ceil(likely):,} ranks{each}, over {rows:,} rows or more"
+    about = f"about {math.ceil(likely):,} ranks{each}, over {rows:,} or more rows spread evenly"
     return f"{about}; on any data at most {proven:,}"
 
 

@@ -20,8 +20,13 @@ __all__ = ["Errors", "likely_off", "rows_for"]
 
 Errors = tuple[tuple[Fraction, ...], ...]
 """For each order the scales of the independent errors that add up to its own, in weight."""
-THINNER = 3
-"""How many times as far apart rows may lie at one rank as at another that is nearer."""
+THINNER = 2
+"""How many times as far apart rows may lie at one rank as at another that is nearer.
+
+Rows that are drawn from an even law do not lie evenly. With 2, what is said at 95 % holds for
+97.5 to 99 % of draws over all such data, and for 95 % or more on 9 of 10 of them at the rate
+of 1 a rank, on nearly all at lower ones. With 3 it holds for up to 99.5 %: too wide.
+"""
 POINTS, REACH = 1 << 11, 48
 """Where a law is computed: at so many points, and so many of its largest scale to each side."""
 

@@ -94,4 +94,4 @@ def test_the_accuracy_of_quantiles_on_even_data_is_that_of_the_law():
     for epsilon, rows in zip(numbers("ε"), numbers("rows, spread evenly"), strict=True):
         assert release(f"DP_MEDIAN(salary, eps={epsilon})").likely_off(LEVEL) == int(rows)
     said = release("DP_MEDIAN(salary, eps=0.5)").error()
-    assert "over 36 rows or more" in said
+    assert "over 32 or more rows spread evenly" in said

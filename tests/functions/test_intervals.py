@@ -199,8 +199,8 @@ def test_on_even_data_the_likely_error_holds_and_is_not_twice_too_large(
 
 
 SAID = {
-    "quantile": (5, 7),
-    "exponential": (5, 28),
+    "quantile": (4, 7),
+    "exponential": (4, 28),
     "inverse_sensitivity": None,
     "laplace": None,
     "gaussian": None,
@@ -223,7 +223,9 @@ def test_a_quantile_is_off_by_as_many_ranks_as_explain_says(mechanism: str) -> N
         return
     likely, most = (cell.rank_interval(LEVEL, any_data=any_data) for any_data in (False, True))
     assert (likely, most) == SAID[mechanism]
-    words = f"about {likely} ranks, over 20 rows or more; on any data at most {most}"
+    words = (
+        f"about {likely} ranks, over 16 or more rows spread evenly; on any data at most {most}"
+    )
     assert words == release.step().expected_error
 
 
