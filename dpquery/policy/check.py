@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpquery.policy.fit import Misfit, file_misfits
+from dpquery.policy.generous import above_one_unit, generous
 from dpquery.policy.model import Column, Files, Policy, Table, Value
 from dpquery.policy.schema import Schema, read_schema, schema_of
 from dpquery.types import Kind, Type
@@ -43,8 +44,10 @@ class Finding:
     """One thing the data owner should know."""
 
     severity: Severity
-    table: str
+    place: str
+    """A table, or a section of the policy."""
     column: str | None
+    """Or a key of the section."""
     text: str
 
 
@@ -65,6 +68,8 @@ class _Visit:
     """A table being checked, and what was found so far."""
 
     table: Table
+    delta: Fraction
+    """What the policy has in all."""
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -83,14 +88,16 @@ def check(policy: Policy, misfits: Misfits = file_misfits) -> list[Finding]:
         policy: what is declared.
         misfits: compares schemas; of a DuckDB file only an engine knows it.
     """
-    tables = policy.tables.values()
-    return [finding for table in tables for finding in _check(table, misfits)]
+    limits = [Finding(Severity.WARNING, *told) for told in generous(policy)]
+    delta = policy.budget.limit.delta
+    visits = [_Visit(table, delta) for table in policy.tables.values()]
+    return [*limits, *(finding for visit in visits for finding in _check(visit, misfits))]
 
 
-def _check(table: Table, misfits: Misfits) -> list[Finding]:
+def _check(visit: _Visit, misfits: Misfits) -> list[Finding]:
     import pyarrow as pa
 
-    visit = _Visit(table)
+    table = visit.table
     try:
         public = table.public  # it may be a CSV file, which is read by the declared types
         found = file_misfits(table, partial(_schema, table=table)) if public else misfits(table)
@@ -115,6 +122,8 @@ def _check_rows(visit: _Visit, unsound: set[str | None]) -> None:
     _check_columns(visit, sound)
     if table.unit in sound:
         _check_unit(visit, table.unit)
+    elif table.unit is None:
+        _check_delta(visit, _rows(visit))
     column = table.parting
     if table.unit in sound and column is not None and _cut(column, sound):
         _check_parts(visit, table.unit, column)
@@ -235,11 +244,24 @@ def _check_unit(visit: _Visit, unit: str) -> None:
         visit.add(Severity.WARNING, unit, text)
     units = pc.count_distinct(values).as_py()
     rows = len(values) - values.null_count
+    _check_delta(visit, units)
     if visit.table.single and units < rows:
         text = f"rows_per_unit = 1 does not hold: {units} units have {rows} rows"
         visit.add(Severity.FAULT, unit, text)
     if not visit.table.single and units < rows:
         _check_limit(visit, unit, values)
+
+
+def _rows(visit: _Visit) -> int:
+    import pyarrow.parquet as pq
+
+    return sum(int(pq.read_metadata(file).num_rows) for file in visit.files)
+
+
+def _check_delta(visit: _Visit, units: int) -> None:
+    shown = above_one_unit(visit.delta, units)
+    if shown is not None:
+        visit.add(Severity.WARNING, visit.table.unit, shown)
 
 
 def _check_limit(visit: _Visit, unit: str, values: pa.ChunkedArray) -> None:

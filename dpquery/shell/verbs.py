@@ -41,7 +41,7 @@ def _policy_check(options: Namespace) -> int:
 
     findings = check(load_policy(options.argument), misfits_of)
     for found in findings:
-        place = found.table if found.column is None else f"{found.table}.{found.column}"
+        place = found.place if found.column is None else f"{found.place}.{found.column}"
         show(f"{found.severity}: {visible(place)}: {visible(found.text)}")
     if not findings:
         show("the data hold what the policy says")

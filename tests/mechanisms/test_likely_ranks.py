@@ -94,7 +94,7 @@ def test_a_list_is_off_as_far_as_is_said_and_not_half_as_far(name: str) -> None:
 def test_what_is_said_of_one_draw_holds_for_95_to_99_in_100_and_is_not_twice_too_far(
     rate: str, whole: bool
 ) -> None:
-    """By the law itself, over 1,000 data sets whose rows have exponential gaps; a fixed seed."""
+    """By the law itself, over 1,000 data sets with exponential gaps; a fixed seed."""
     slope, generator = float(Fraction(rate)), np.random.default_rng(5)
     said = likely_off(((BIG / Fraction(rate),),), LEVEL) / BIG
     ranks = np.arange(-round(40 / slope), round(40 / slope) + 1)

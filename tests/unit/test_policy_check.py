@@ -251,3 +251,40 @@ def test_widening_is_an_order(a: Type, b: Type, c: Type) -> None:
     assert widens(a, a)
     assert not (widens(a, b) and widens(b, c)) or widens(a, c)
     assert not (widens(a, b) and widens(b, a)) or a == b
+
+
+def test_limits_that_promise_little_are_warned_of(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": range(10), "x": [0] * 10}), tmp_path / "t.parquet")
+    path = tmp_path / "policy.toml"
+
+    def told(budget: str, analysts: str = "") -> dict[str, str]:
+        text = f"[budget]\n{budget}\n{analysts}\n{private('', 'rows_per_unit = 1')}"
+        path.write_text(text, encoding="utf-8")
+        findings = check(load_policy(path))
+        assert {finding.severity for finding in findings} <= {Severity.WARNING}
+        return {f"{finding.place}.{finding.column}": finding.text for finding in findings}
+
+    assert told("epsilon = 20\ndelta = 1e-5") == {}
+    found = told(
+        "epsilon = 1000\ndelta = 0.5\nmax_epsilon_per_query = 1001",
+        "[analysts.alice]\nepsilon = 1001\ndelta = 0.6\n[analysts.bob]\nepsilon = 999",
+    )
+    assert found["budget.epsilon"].startswith("1000 is above 20: answers may nearly show")
+    assert found["budget.delta"].startswith("0.5 is above 1e-5: with that chance nothing")
+    assert found["t.id"].startswith("delta = 0.5 is above 1 / 10 units")
+    above = "1001 is above the 1000 that the policy has in all: the total binds first"
+    assert found["budget.max_epsilon_per_query"] == found["analysts.alice.epsilon"] == above
+    assert found["analysts.alice.delta"].startswith("0.6 is above the 0.5")
+    assert len(found) == 6
+    assert {*told("rho = 100\ndelta = 1e-6", "[analysts.a]\nrho = 101")} == {
+        "budget.rho", "analysts.a.rho",
+    }  # fmt: skip
+
+
+def test_a_delta_is_held_against_rows_that_are_units(found: Callable[..., Found]) -> None:
+    table = pa.table({"x": [1] * 200_000})
+    policy = "budget.delta = 9e-6\n[tables.t]\npath = 't.parquet'\n" + (
+        "[tables.t.columns]\nx = { type = 'integer' }\n"
+    )
+    (told,) = found(policy, t=table)
+    assert told[2].startswith("delta = 0.000009 is above 1 / 200,000 units")
