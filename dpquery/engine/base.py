@@ -45,6 +45,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+LONGEST_LINE = 1 << 16
+"""Bytes of the log of faults that are read to find its last line."""
 
 
 class PublicRows(Protocol):
@@ -221,6 +223,16 @@ class FaultLog:
             ),
         )
 
+    def note_once(self, fault: BaseException) -> None:
+        """Write a fault down unless the last line of the file tells the same."""
+        try:
+            last = "" if self._path is None else _last_line(self._path)
+            told = json.loads(last)["fault"] if last else None
+        except (OSError, ValueError, LookupError, TypeError):  # lines may be anybody's
+            told = None
+        if told != _told(fault):
+            noted(self, fault)
+
     def note(self, fault: BaseException) -> str:
         """Write a fault down and give the reference under which it stands."""
         reference = secrets.token_hex(4)
@@ -228,12 +240,24 @@ class FaultLog:
             line = {
                 "reference": reference,
                 "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "fault": f"{type(fault).__name__}: {fault}",
+                "fault": _told(fault),
             }
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
             with os.fdopen(os.open(self._path, flags, 0o600), "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         return reference
+
+
+def _told(fault: BaseException) -> str:
+    return f"{type(fault).__name__}: {fault}"
+
+
+def _last_line(path: Path) -> str:
+    """Return the last line of a file if it ends within some distance of the end."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - LONGEST_LINE))
+        return file.read().decode("utf-8", "replace").rstrip("\n").rpartition("\n")[2]
 
 
 def guarded(log: FaultLog, read: Callable[[], T]) -> T:

@@ -9,7 +9,7 @@ opened without reading these, and they are rows: such a table is compared by its
 
 from __future__ import annotations
 
-from dpquery.engine.base import FaultLog, noted
+from dpquery.engine.base import FaultLog
 from dpquery.engine.files import DataChanged, files_of
 from dpquery.errors import Diagnostic, PolicyInvalid
 from dpquery.policy.fit import Misfit, file_misfits
@@ -36,7 +36,7 @@ def require_fit(policy: Policy, log: FaultLog) -> None:
     for table in policy.tables.values():
         told = [] if table.public or _unwritten(table) else [*map(str, misfits_of(table))]
         if told and policy.published:
-            noted(log, DataChanged(f"{table.name}: {'; '.join(told)}"))
+            log.note_once(DataChanged(f"{table.name}: {'; '.join(told)}"))
             raise _unfit(table, policy)
         if told:
             raise _unfit_own(table, told)

@@ -185,6 +185,7 @@ def backup(options: Namespace) -> int:
     copy = LedgerSettings(file)
     with closing(open_ledger(copy)) as ledger:
         charges = ledger.verify()
+    Path(f"{file}.lock").unlink(missing_ok=True)  # nobody but this has opened the copy yet
     show(f"the copy holds together; charges in it: {charges}")
     return ExitCode.ANSWER
 

@@ -282,3 +282,20 @@ def test_an_instance_that_broke_is_not_asked_again(
                 small.exact(ALL)
         assert small.exact(ALL) == before
         assert small.engine._connection is not connection
+
+
+@pytest.mark.parametrize("text", ["one", "x" * 60_000, "zwei\nLinien – ä"])
+def test_a_fault_is_noted_again_only_after_another_one(tmp_path: Path, text: str) -> None:
+    log, path = FaultLog(tmp_path / "faults"), tmp_path / "faults"
+    path.write_bytes(b"\xff no line of ours\n")
+    for fault in [ValueError(text)] * 3 + [ValueError("other")] + [ValueError(text)] * 2:
+        log.note_once(fault)
+    lines = path.read_bytes().split(b"\n")[1:-1]
+    found = [json.loads(line)["fault"].removeprefix("ValueError: ") for line in lines]
+    assert found == [text, "other", text]
+
+
+def test_a_log_that_cannot_be_read_or_written_stops_nothing(tmp_path: Path) -> None:
+    FaultLog(None).note_once(ValueError("one"))
+    FaultLog(tmp_path).note_once(ValueError("one"))
+    FaultLog(tmp_path / "missing" / "faults").note_once(ValueError("one"))

@@ -184,12 +184,13 @@ def test_every_misfit_is_told_in_the_same_words_before_any_charge(misfit: tuple[
     assert detail not in str(refused.value)
 
 
-def test_the_owner_is_told_what_differs(
+def test_the_owner_is_told_what_differs_once(
     misfit: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ):
     policy, detail = misfit
-    with pytest.raises(PolicyInvalid):
-        dpquery.connect(policy)
+    for _ in range(3):
+        with pytest.raises(PolicyInvalid):
+            dpquery.connect(policy)
     (noted,) = policy.with_name("policy.ledger.faults").read_text("utf-8").splitlines()
     fault = json.loads(noted)["fault"]
     assert fault.startswith("DataChanged: people: ")
