@@ -223,7 +223,7 @@ class FaultLog:
             ),
         )
 
-    def note_once(self, fault: BaseException) -> None:
+    def note_once(self, fault: Exception) -> None:
         """Write a fault down unless the last line of the file tells the same."""
         try:
             last = "" if self._path is None else _last_line(self._path)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from dpquery.policy.columns import likely_units
 from dpquery.policy.files import find_files, stem
+from dpquery.policy.fit import file_misfits
+from dpquery.policy.model import Column, Files, Table
 from dpquery.policy.schema import Schema, read_schema
 from dpquery.policy.unfit import Unfit, toml_key, toml_text, written
 from dpquery.types import Kind, Type
@@ -56,10 +58,13 @@ def draft(path: str | Path) -> str:
     """Draft a policy for a Parquet file, or a glob of them; the path is kept as written.
 
     Raises:
-        PolicyInvalid: DPQ601 the file is not there, or not Parquet.
+        PolicyInvalid: DPQ601 the file is not there, or not Parquet; DPQ612 files of a glob do
+            not have the columns of the first.
     """
     try:
-        schema = read_schema(find_files([str(path)], Path.cwd())[0])
+        files = find_files([str(path)], Path.cwd())
+        schema = read_schema(files[0])
+        _refuse_others(files, schema)
     except Unfit as unfit:
         raise unfit.at("the path") from None
     head = _HEAD.format(
@@ -69,6 +74,19 @@ def draft(path: str | Path) -> str:
         guess=_guess(schema),
     )
     return head + "\n".join([*_columns(schema), *_left_out(schema)]) + "\n"
+
+
+def _refuse_others(files: tuple[Path, ...], first: Schema) -> None:
+    """Refuse files that do not fit what is drafted from the first of them."""
+    columns = {name: Column(name, type_) for name, type_ in first.types.items()}
+    misfits = file_misfits(Table("", Files(files), (), columns))
+    if misfits:
+        raise Unfit(
+            f"matches files that differ from {files[0].name}: {misfits[0]}",
+            "all files of a table have the columns of the first, in types that widen to its.",
+            "leave out the files that differ, or draft a table for each kind",
+            code="DPQ612",
+        )
 
 
 def _guess(schema: Schema) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from dpquery.present import FORMATS
 from dpquery.privacy import Neighbours
 
-__all__ = ["Part", "UsageError", "asked", "connect_settings", "verb_parser"]
+__all__ = ["Part", "UsageError", "asked", "connect_settings", "draft_asked", "verb_parser"]
 
 _MORE = """\
 -c and -f are asked in their order, until one fails. Without them, the shell opens on a
@@ -105,17 +105,33 @@ def asked(argv: Sequence[str]) -> Namespace:
     """
     parser = _query_parser()
     options, rest = parser.parse_known_args(argv)
+    _refuse_rest(parser, options.source, rest)
+    options.format = options.format or _format_of(options.out)
+    return options
+
+
+def draft_asked(parser: ArgumentParser, argv: Sequence[str]) -> Namespace:
+    """Read the command line that drafts a policy.
+
+    Raises:
+        UsageError: several files, as a shell makes of a glob without quotes.
+    """
+    options, rest = parser.parse_known_args(argv)
+    _refuse_rest(parser, options.argument, rest)
+    return options
+
+
+def _refuse_rest(parser: ArgumentParser, first: str, rest: Sequence[str]) -> None:
+    """Refuse what a command line has beyond what is read of it."""
     if rest and not any(word.startswith("-") for word in rest):
-        files = PurePath(options.source)
+        files = PurePath(first)
         glob = str(files.parent / f"*{files.suffix}")
         raise UsageError(
             f"one source is asked, and {rest[0]} is another; "
-            f"many files are one table by a glob in quotes: dpquery {shlex.quote(glob)}"
+            f"many files are one table by a glob in quotes: {parser.prog} {shlex.quote(glob)}"
         )
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    options.format = options.format or _format_of(options.out)
-    return options
 
 
 def _format_of(out: str | None) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dpquery.codes import explain
 from dpquery.errors import ExitCode
-from dpquery.shell.arguments import UsageError, verb_parser
+from dpquery.shell.arguments import UsageError, draft_asked, verb_parser
 from dpquery.shell.ask import show
 from dpquery.source import visible
 
@@ -61,11 +61,13 @@ class _Verb:
     run: Callable[[Namespace], int]
     options: Callable[[ArgumentParser], None] | None = None
     """Adds what may be stated beside the argument."""
+    read: Callable[[ArgumentParser, list[str]], Namespace] | None = None
+    """Reads the command line, where not every other one is refused in the same words."""
 
 
 _VERBS: dict[tuple[str, ...], _Verb] = {
     ("explain",): _Verb("CODE", _explain),
-    ("policy", "init"): _Verb("FILE", _policy_init),
+    ("policy", "init"): _Verb("FILE", _policy_init, read=draft_asked),
     ("policy", "check"): _Verb("FILE", _policy_check),
     ("policy", "publish"): _Verb("POLICY", _policy_publish),
 }
@@ -97,7 +99,8 @@ def run_verb(argv: list[str]) -> int:
             parser = verb_parser(*words, argument=verb.argument)
             if verb.options is not None:
                 verb.options(parser)
-            return verb.run(parser.parse_args(argv[len(words) :]))
+            rest = argv[len(words) :]
+            return verb.run((verb.read or ArgumentParser.parse_args)(parser, rest))
     usual = (" ".join((*words, verb.argument)) for words, verb in verbs.items())
     raise UsageError(
         "write " + ", or ".join(f"dpquery {u}" for u in usual if u.startswith(argv[0]))

@@ -372,6 +372,9 @@ def test_a_glob_that_the_shell_has_read_is_told_where_its_quotes_belong(run, arg
     assert err.startswith("dpquery: one source is asked, and v/b.parquet is another;")
     assert ("dpquery 'v/*.parquet'" in err) == bool(argv[0])
     assert "usage:" not in err
+    code, out, err = run("policy", "init", *argv)
+    assert (code, out) == (2, "")
+    assert ("dpquery policy init 'v/*.parquet'" in err) == bool(argv[0])
 
 
 def test_an_unknown_option_is_still_the_parsers_to_refuse(run):

@@ -77,3 +77,18 @@ def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path) -> None:
         with pytest.raises(PolicyInvalid) as caught:
             draft(path)
         assert caught.value.code == "DPQ601"
+
+
+def test_files_of_a_glob_are_one_table_or_none(
+    write: Callable[[str, pa.Table], str], tmp_path: Path
+) -> None:
+    write("a.parquet", pa.table({"id": pa.array([1], pa.int64()), "x": [1]}))
+    write("b.parquet", pa.table({"x": [2], "id": pa.array([1], pa.int32()), "more": [1]}))
+    (table,) = tomllib.loads(draft("*.parquet"))["tables"].values()
+    assert (table["path"], [*table["columns"]]) == ("*.parquet", ["id", "x"])
+    for odd in (pa.table({"id": [1]}), pa.table({"id": [1], "x": ["a"]})):
+        write("c.parquet", odd)
+        with pytest.raises(PolicyInvalid, match="files that differ from a") as caught:
+            draft("*.parquet")
+        assert caught.value.code == "DPQ612"
+        assert "x: c.parquet" in str(caught.value)
