@@ -2,8 +2,9 @@ r"""CSV after RFC 4180: a header, lines that end in \r\n, UTF-8 without a mark.
 
 NULL is an empty field and the empty text is `""`, as DuckDB and PostgreSQL read them back.
 Texts can be chosen by people in the data, and spreadsheets take some for formulas: these get an
-apostrophe before them, as OWASP advises. All other values keep every character in a file; on a
-terminal they become visible. JSON, Arrow and Parquet keep texts as they are.
+apostrophe before them, as OWASP advises. All other values keep every character in a file and in
+a pipe, which a program reads; on a terminal they become visible. JSON, Arrow and Parquet keep
+texts as they are.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -99,6 +100,19 @@ def test_a_spreadsheet_gets_no_formula_and_every_number(texts: list[str]):
         assert not cell.startswith(FORMULA)
         assert cell == (f"'{text}" if text.startswith(FORMULA) else text)
         assert number == str(value)
+
+
+@given(TEXTS)
+def test_a_pipe_gets_what_a_file_gets_and_only_csv_has_controls_in_it(texts: list[str]):
+    answer = answer_of(texts)
+    for form in FORMATS.keys() - BINARY:
+        reader, writer = os.pipe()
+        with os.fdopen(reader, "rb") as read, os.fdopen(writer, "wb") as pipe:
+            FORMATS[form](answer, pipe)
+            pipe.close()
+            data = read.read()
+        assert data == written(form, answer, io.BytesIO())
+        assert form == "csv" or prints(data.decode())
 
 
 @given(TEXTS)
