@@ -6,7 +6,7 @@ differs is told in words for the owner; analysts hear only that something does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,7 @@ class Misfit:
 def file_misfits(table: Table, read: Callable[[Path], Schema] = read_schema) -> list[Misfit]:
     """Return how the files of a table differ from the policy: of each column, the first one."""
     found: dict[str | None, Misfit] = {}
+    first: dict[str, dict[str, Path]] = {}
     for path in table.source.paths if isinstance(table.source, Files) else ():
         try:
             schema = read(path)
@@ -40,9 +41,25 @@ def file_misfits(table: Table, read: Callable[[Path], Schema] = read_schema) -> 
             misfits = [Misfit(None, f"{path.name} {_unread(path)}")]
         else:
             misfits = compare(table, schema, path.name, path)
+            for name in table.columns.keys() & schema.written.keys():
+                first.setdefault(name, {}).setdefault(schema.written[name], path)
         for misfit in misfits:
             found.setdefault(misfit.column, misfit)
+    for misfit in _narrowed(first):
+        found.setdefault(misfit.column, misfit)
     return list(found.values())
+
+
+def _narrowed(first: Mapping[str, Mapping[str, Path]]) -> Iterator[Misfit]:
+    """Yield columns that files read together have in FLOAT, where one has other numbers.
+
+    FLOAT is what DuckDB makes of FLOAT and all but DOUBLE, and it keeps 24 binary digits.
+    """
+    for name, places in first.items():
+        others = sorted(places.keys() - {"float"})
+        if "float" in places and others and "double" not in others:
+            at = f"{places['float'].name} has float, {places[others[0]].name} has {others[0]}"
+            yield Misfit(name, f"{at}: together they would lose digits, so write one type")
 
 
 def _unread(path: Path) -> str:

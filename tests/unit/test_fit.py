@@ -312,3 +312,32 @@ def test_of_ones_own_files_it_is_said_what_differs(tmp_path: Path):
         dpquery.connect({"people": str(tmp_path / "people/*.parquet")}, unit="id", epsilon=1)
     assert refused.value.code == "DPQ612"
     assert "age: b.parquet has string, declared is integer" in str(refused.value)
+
+
+WIDE = 2**24 + 1
+"""A number that a FLOAT does not hold."""
+
+
+@pytest.mark.parametrize("types", ["is", "id", "fs", "sf", "if", "df", "ifd", "fi"])
+def test_files_of_several_types_keep_every_digit_or_are_refused(types: str, tmp_path: Path):
+    of = {"i": pa.int64(), "s": pa.int32(), "d": pa.float64(), "f": pa.float32()}
+    text = POLICY.replace('type = "integer", bounds = [0, 99]', 'type = "double", bounds = B')
+    policy = tmp_path / "policy.toml"
+    bounds = text.replace("bounds = B", "bounds = [0, 1e8], grid = 1")
+    policy.write_text(bounds.format(source=PARQUET).replace("epsilon = 1", "epsilon = 1e9"))
+    rows = {
+        f"{n}{kind}": pa.table({
+            "id": range(100 * n, 100 * n + 100),
+            "age": pa.array([float(WIDE)] * 100).cast(of[kind], safe=False),
+            "name": ["ann"] * 100,
+        })
+        for n, kind in enumerate(types)
+    }  # fmt: skip
+    files(**rows)(tmp_path)
+    if "f" in types and "d" not in types:
+        with pytest.raises(PolicyInvalid, match="DPQ612"):
+            dpquery.connect(policy)
+        return
+    with dpquery.connect(policy) as session:
+        found = session.sql("SELECT DP_MEDIAN(age, eps=1e6) FROM people WHERE age <> 16777216")
+    assert found.scalar() == WIDE
