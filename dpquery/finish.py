@@ -1,6 +1,7 @@
 """From released tables to the answer's table: the query above the frontier, and its noise.
 
-Post-processing: free, and blind to private rows. It can fail by time or memory only (DPQ702).
+Post-processing: free, and blind to private rows. It can fail by time or memory only, and that is
+counted (DPQ702).
 """
 
 from __future__ import annotations

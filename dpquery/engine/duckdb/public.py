@@ -293,7 +293,7 @@ def _exhausted() -> Diagnostic:
     return Diagnostic(
         "DPQ702",
         "the result could not be finished in the time and memory there is",
-        why=("the noisy values were drawn; what was asked of them afterwards was too much.",),
+        why=("what was asked of released and public values, after the draw, was too much.",),
         remedy=("ask for the DP_ values alone, and compute on them outside",),
     )
 
