@@ -246,8 +246,8 @@ Leave that part out. Over public tables alone such questions are answered, and c
 DPQ409 a result that can be too large
 What is computed from released and public rows runs after the charge, so its size is looked at
 before: joins that pair every row with every other, and unions of them, have at most ten million
-rows, or four times those of the largest public table, and an answer has at most a million. Texts
-and lists that are made of others have at most 2^28 characters, all those of a statement together.
+rows, or four times those of the largest public table, and an answer has at most a million. All
+texts and lists that a statement makes of others have at most 2^28 characters together.
 > WITH n AS (SELECT DP_COUNT(*, eps=1) FROM visits GROUP BY minutes) SELECT 1 FROM n a, n b, n c
 Join on a column that both sides have, or make the rows fewer before: GROUP BY, LIMIT. Cut texts
 before they are put together: LEFT(dept, 20).

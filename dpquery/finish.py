@@ -1,6 +1,6 @@
 """From released tables to the answer's table: the query above the frontier, and its noise.
 
-Post-processing: free, and blind to private rows. It can fail by time or memory only, and that is
+Post-processing: free, and blind to private rows. It can fail by time or memory only, which is
 counted (DPQ702).
 """
 
