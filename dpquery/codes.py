@@ -218,8 +218,9 @@ Group by fewer columns, or name the groups: WHERE salary IN (1000, 2000).
 DPQ406 a query that is too large
 Tables read, subqueries inside one another, rows that unions and joins make of the rows of one
 unit, and terms of expressions are limited: a scan that needs much time or memory only if a
-certain person is in the data would tell of the person by failing. The message says which number
-is beyond which limit.
+certain person is in the data would tell of the person by failing. And a statement draws at most
+1,000 values of each group, since each is kept. The message says which number is beyond which
+limit.
 > SELECT DP_COUNT(*, eps=0.5) FROM visits a JOIN visits b USING (person_id) JOIN visits c
 > USING (person_id) JOIN visits d USING (person_id) JOIN visits e USING (person_id) JOIN
 > visits f USING (person_id) JOIN visits g USING (person_id) JOIN visits h USING (person_id)
