@@ -218,8 +218,9 @@ Group by fewer columns, or name the groups: WHERE salary IN (1000, 2000).
 DPQ406 a query that is too large
 Tables read, subqueries inside one another, rows that unions and joins make of the rows of one
 unit, and terms of expressions are limited: a scan that needs much time or memory only if a
-certain person is in the data would tell of the person by failing. The message says which number
-is beyond which limit.
+certain person is in the data would tell of the person by failing. And a statement draws at most
+1,000 values of each group, since each is kept. The message says which number is beyond which
+limit.
 > SELECT DP_COUNT(*, eps=0.5) FROM visits a JOIN visits b USING (person_id) JOIN visits c
 > USING (person_id) JOIN visits d USING (person_id) JOIN visits e USING (person_id) JOIN
 > visits f USING (person_id) JOIN visits g USING (person_id) JOIN visits h USING (person_id)
@@ -246,9 +247,11 @@ Leave that part out. Over public tables alone such questions are answered, and c
 DPQ409 a result that can be too large
 What is computed from released and public rows runs after the charge, so its size is looked at
 before: joins that pair every row with every other, and unions of them, have at most ten million
-rows, or four times those of the largest public table, and an answer has at most a million.
+rows, or four times those of the largest public table, and an answer has at most a million. All
+texts and lists that a statement makes of others have at most 2^28 characters together.
 > WITH n AS (SELECT DP_COUNT(*, eps=1) FROM visits GROUP BY minutes) SELECT 1 FROM n a, n b, n c
-Join on a column that both sides have, or make the rows fewer before: GROUP BY, LIMIT.
+Join on a column that both sides have, or make the rows fewer before: GROUP BY, LIMIT. Cut texts
+before they are put together: LEFT(dept, 20).
 
 DPQ501 a limit on epsilon would be passed
 Policy, analyst and session each have a limit, and all of them hold. What has been spent does
@@ -279,7 +282,8 @@ DPQ505 too many statements failed
 Whether a statement fails can depend on one person's rows, and no charge pays for what that
 tells. So few may fail: `max_failures` under [limits] of the policy, 5 within 24 hours where it
 says nothing. A process that is killed after its charge counts as well; stopping a statement
-with ctrl-C does not. Then nothing more is read for the analyst, whatever is left.
+with ctrl-C does not. What fails with values that were released counts too (DPQ702). Then
+nothing more is read for the analyst, whatever is left.
 > SELECT DP_COUNT(*, eps=0.5) FROM staff
 Ask the data owner to find the causes in the log of faults, `<ledger>.faults`, and to run
 `dpquery ledger thaw POLICY`, or `--analyst A` with it: failures of before count no more then.
@@ -387,7 +391,9 @@ FILE` compares files and policy; `dpquery policy publish FILE` says that other f
 
 DPQ702 finishing ran out of time or memory
 The noise has been added, but what the query does with the released values took too long or too
-much memory. The charge stays.
+much memory. The charge stays, what was drawn is kept, and the failure is counted, as one of a
+scan is (DPQ505): the time and memory that are left can depend on what was read before. So is
+one of a repeat, or over public tables, which cost nothing.
 > SELECT * FROM noisy AS a, noisy AS b, noisy AS c, noisy AS d
 Ask for the DP_ values alone, and do the rest with the answer; that is free.
 

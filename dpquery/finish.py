@@ -1,12 +1,12 @@
 """From released tables to the answer's table: the query above the frontier, and its noise.
 
-Post-processing: free, and blind to private rows. It can fail by time or memory only (DPQ702).
+Post-processing: free, and blind to private rows. It can fail by time or memory only, which is
+counted (DPQ702).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -18,7 +18,7 @@ from dpquery.arrow import arrow_type, column
 from dpquery.engine.duckdb.public import PublicEngine
 from dpquery.ir import Above, IntervalEnd, Scalar
 from dpquery.release import ReleasedTable
-from dpquery.types import Kind, Type
+from dpquery.types import Kind, Type, decimal_value
 
 __all__ = ["finish", "value_of"]
 
@@ -96,7 +96,7 @@ def _combinations(released: ReleasedTable) -> Iterator[tuple[Scalar | None, ...]
 
 def _shown(value: Scalar | None, type_: Type) -> object:
     if type_.kind is Kind.DECIMAL and isinstance(value, int | Fraction):
-        return Decimal(int(value * 10**type_.scale)).scaleb(-type_.scale)
+        return decimal_value(int(value * 10**type_.scale), type_.scale)
     return value
 
 

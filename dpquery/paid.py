@@ -29,9 +29,6 @@ from dpquery.types import Interval
 
 __all__ = ["Paid", "once_charged", "ready"]
 
-_AFTERWARDS = "DPQ702"
-"""What goes wrong with released values is the same in every world that released them."""
-
 MOST_KEPT = 256 * 1024
 """Characters of released values that one charge adds to a ledger."""
 _TOO_LONG = "this answer is too long to be kept: asked again, it is charged again"
@@ -67,7 +64,7 @@ def once_charged(
         if receipt is None:
             raise
         _bare(fault)  # first of all: what goes wrong from here on would have it as its context
-        told = ended(receipt, fault.code != _AFTERWARDS)
+        told = ended(receipt, True)
         fault.diagnostic = replace(fault.diagnostic, why=(*fault.diagnostic.why, *told))
         fault.budget = spent()
         raise fault.with_traceback(None)  # noqa: B904 - the fault itself

@@ -27,10 +27,11 @@ from dpquery.canonical import Writer
 from dpquery.constants import constants_in
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, internal
 from dpquery.functions.base import Facts, Release, narrower, not_stated
-from dpquery.functions.codes import known_range
+from dpquery.functions.codes import known_range, require_held
 from dpquery.functions.row_search import RowSearchRelease, row_search_for
 from dpquery.functions.search import SHARE, SearchRelease, search_for, searched
 from dpquery.ir import Call, Contribution, Filter, Frontier, Relation, Scan
+from dpquery.measures import code_in
 from dpquery.policy.model import Policy
 from dpquery.policy.places import place_of
 from dpquery.relations import PublicJoin, tables_of, walk
@@ -218,7 +219,11 @@ def planned(call: Call, facts: Facts) -> Release:
     function = functions.find(call.function)
     if function is None:
         raise internal("a bound call names a registered function")
-    return function.plan(call, facts)
+    release = function.plan(call, facts)
+    if function.of_argument:
+        for code in filter(None, map(code_in, release.measures)):
+            require_held(call, code)
+    return release
 
 
 def limited(call: Call, found: Interval) -> Call:

@@ -131,7 +131,7 @@ class Session:
             while True:
                 plan, released = self._asked(source, anew=refresh)
                 if released is not None:
-                    return self._finished(plan, released, NO_LOSS)
+                    return self._repeated(plan, released)
                 try:
                     return self._paid(plan, partial(self._answer, plan))
                 except AlreadyRefined:  # by another session, and nothing was charged here
@@ -161,6 +161,11 @@ class Session:
             self._ended,
             lambda: f"{basic(plan.charge.events)} spent; {self._left()}",
         )
+
+    def _repeated(self, plan: Plan, released: list[ReleasedTable]) -> Answer:
+        """Answer from what was drawn before: free, but it counts if it fails."""
+        free = replace(plan, charge=replace(plan.charge, events=(), scans=()))
+        return self._paid(free, lambda _: self._finished(plan, released, NO_LOSS))
 
     def _answer(self, plan: Plan, receipt: Receipt) -> Answer:
         """Read, draw and finish: what a charge has paid for."""
@@ -393,13 +398,11 @@ class Session:
         Where that cannot be written, the attempt stays open, and counts when its time is over.
         """
         most = self._policy.limits.max_failures
-        if receipt.attempt is None:  # all was drawn before
-            return ()
         try:
             if not failed:
                 self._ledger.close_attempt(receipt, "stopped")
                 return ()
-            number = self._ledger.fail(receipt)
+            number = self._ledger.fail(receipt, self._account.analyst, most)
             counted = f"failures are counted: this is number {number} of"
         except Exception:  # noqa: BLE001 - whatever it is, the attempt stays open and counts
             number, counted = 0, "failures are counted, and there may be"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 from typing import Literal
@@ -25,6 +26,7 @@ __all__ = [
     "Kind",
     "RowLimit",
     "Type",
+    "decimal_value",
 ]
 
 RowLimit = int | Literal["auto"] | None
@@ -154,6 +156,15 @@ UNKNOWN = Interval(None, None)
 
 def _plus(a: Fraction | None, b: Fraction | None) -> Fraction | None:
     return None if a is None or b is None else a + b
+
+
+def decimal_value(code: int, scale: int) -> Decimal:
+    """Return the decimal of a number of steps: written, since arithmetic keeps 28 digits.
+
+    >>> decimal_value(-12345, 2), decimal_value(10**37 - 1, 37)
+    (Decimal('-123.45'), Decimal('0.9999999999999999999999999999999999999'))
+    """
+    return Decimal(f"{code}E-{scale}")
 
 
 def ordinal(value: date) -> int:

@@ -238,18 +238,21 @@ class Ledger:
                 self._store.attempts.close(receipt.attempt, how)
             receipt.attempt = None
 
-    def fail(self, receipt: Receipt) -> int:
+    def fail(self, receipt: Receipt, analyst: str, most: int) -> int:
         """Count a failure, and return how many there are; as many as may be suspend.
 
-        It is durable then. A process that dies before has failed as well.
+        It is durable then. A process that dies before has failed as well. What has no attempt,
+        or has ended it, begins one that fails, until there are as many as may be.
         """
         store, attempt = self._store, receipt.attempt
-        if attempt is None:
-            return 0
         with faults(store.path), store.writing():
-            failed = store.attempts.fail(attempt)
-            if failed >= attempt.most and attempt.analyst not in self._orders().suspended:
-                self._append(Suspend(attempt.analyst, failed))
+            failed = store.attempts.failures(analyst)
+            if attempt is None and failed < most:
+                attempt = store.attempts.begin(analyst, most, timedelta())
+            if attempt is not None:
+                failed = store.attempts.fail(attempt)
+            if failed >= most and analyst not in self._orders().suspended:
+                self._append(Suspend(analyst, failed))
         return failed
 
     def failures(self, analyst: str) -> int:

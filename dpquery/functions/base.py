@@ -254,12 +254,12 @@ def without_option(call: Call, span: Span | None) -> str:
     return without(call.text, span.start - call.span.start, span.end - call.span.start)
 
 
-def narrower(call: Call) -> str:
+def narrower(call: Call, bounds: str = "[0, 1000]") -> str:
     """Write the call between other bounds."""
     options, text = call.options, call.text
     if options.bounds_span is None and options.group_bounds_span is None:
-        return f"{text.removesuffix(')')}, bounds=[0, 1000])"
-    given = [(options.bounds_span, "[0, 1000]"), (options.group_bounds_span, "[0, 50]")]
+        return f"{text.removesuffix(')')}, bounds={bounds})"
+    given = [(options.bounds_span, bounds), (options.group_bounds_span, "[0, 50]")]
     found = [(span, other) for span, other in given if span is not None]
     for span, other in sorted(found, key=lambda part: -part[0].start):
         start, end = span.start - call.span.start, span.end - call.span.start

@@ -9,16 +9,24 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import timedelta
-from decimal import Decimal
 from fractions import Fraction
 
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused, without
+from dpquery.functions.base import narrower
 from dpquery.ir import Call, Code, ColumnRef, Expr, columns_of
 from dpquery.privacy import decimal_text
 from dpquery.rowfunctions.ranges import implied
-from dpquery.types import BOOLEAN, EPOCH, Interval, Kind, Type
+from dpquery.types import BOOLEAN, EPOCH, INT64, Interval, Kind, Type, decimal_value
 
-__all__ = ["code_between", "code_of", "example_bounds", "flag_code", "from_code", "number_type"]
+__all__ = [
+    "code_between",
+    "code_of",
+    "example_bounds",
+    "flag_code",
+    "from_code",
+    "number_type",
+    "require_held",
+]
 
 HUGE = Fraction(10**308)
 """Doubles are clamped here at the latest, so that a step further is a double too."""
@@ -96,6 +104,19 @@ def _grid(argument: Expr, largest: Fraction) -> Fraction:
     return step
 
 
+def require_held(call: Call, code: Code) -> None:
+    """Refuse to release values of whole numbers that a column of an answer does not hold.
+
+    Means and sums of such numbers are doubles, or are cut to what a column holds.
+
+    Raises:
+        PlanRefused: DPQ404.
+    """
+    range_ = Interval(code.low * code.grid, code.high * code.grid)
+    if code.expr.type.kind is Kind.INTEGER and not range_.within(*INT64):
+        raise _not_held(call, code)
+
+
 def number_type(argument: Expr) -> Type:
     """Give the type of a sum: integers and decimals stay what they are."""
     if argument.type.kind is Kind.DECIMAL:
@@ -110,7 +131,7 @@ def from_code(code: int, grid: Fraction, type_: Type) -> object:
         case Kind.INTEGER:
             return int(value)
         case Kind.DECIMAL:
-            return Decimal(int(value * 10**type_.scale)).scaleb(-type_.scale)
+            return decimal_value(int(value * 10**type_.scale), type_.scale)
         case Kind.DATE:
             return EPOCH.date() + timedelta(days=int(value))
         case Kind.TIMESTAMP:
@@ -160,6 +181,42 @@ def _unbounded(call: Call, argument: Expr) -> PlanRefused:
                 "so values must be clamped to bounds chosen without looking at the data.",
             ),
             (retry, found, owner) if loose else (retry, found),
+        )
+    )
+
+
+def _not_held(call: Call, code: Code) -> PlanRefused:
+    """Offer bounds in place of those asked for, or the furthest value that is held."""
+    options, argument = call.options, call.asked or code.expr.span
+    near = known_range(call, code.expr) & Interval(Fraction(0), Fraction(1000))
+    if options.bounds_span is not None and near.within(*INT64):
+        remedy = narrower(call, f"[{near.low}, {near.high}]")
+    else:
+        cut = (
+            f"LEAST({{}}, {INT64[1]})"
+            if code.high > INT64[1]
+            else f"GREATEST({{}}, {INT64[0]})"
+        )
+        start, end = argument.start - call.span.start, argument.end - call.span.start
+        text = call.text[:start] + cut.format(call.text[start:end]) + call.text[end:]
+        given = options.bounds_span
+        if given is not None:
+            more = len(text) - len(call.text)
+            text = without(
+                text, *(end - call.span.start + more for end in (given.start, given.end))
+            )
+        remedy = text
+    return PlanRefused(
+        Diagnostic(
+            "DPQ404",
+            f"{call.function} cannot show the values between these bounds",
+            options.bounds_span or argument,
+            "whole numbers of more than 64 bits",
+            (
+                "it shows one of the values, and a whole number of an answer has 64 bits;",
+                "means of such values are doubles, and are answered.",
+            ),
+            (remedy,),
         )
     )
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from fractions import Fraction
 from typing import NoReturn
 
@@ -37,7 +36,7 @@ from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import decimal_text
 from dpquery.sensitivity import sensitivity
 from dpquery.source import Span
-from dpquery.types import Kind, Type
+from dpquery.types import Kind, Type, decimal_value
 
 __all__ = ["KEYS", "FoundKeys", "KeysRelease", "most_of"]
 
@@ -156,7 +155,7 @@ def _ordered(values: Iterable[Scalar | None]) -> tuple[Scalar | None, ...]:
 
 def _shown(value: Scalar | None, type_: Type) -> object:
     if type_.kind is Kind.DECIMAL and isinstance(value, int | Fraction):
-        return Decimal(int(value * 10**type_.scale)).scaleb(-type_.scale)
+        return decimal_value(int(value * 10**type_.scale), type_.scale)
     return value
 
 

@@ -27,7 +27,7 @@ from dpquery.mechanisms.randomness import Randomness
 from dpquery.privacy import decimal_text, root_above
 from dpquery.sensitivity import l2_sensitivity, sensitivity
 from dpquery.source import Span
-from dpquery.types import INT64, Kind, Type
+from dpquery.types import INT64, Kind, Type, decimal_value
 
 __all__ = [
     "ADDITIVE",
@@ -169,9 +169,8 @@ def in_type(value: Fraction, type_: Type) -> int | Decimal | float:
             return max(INT64[0], min(INT64[1], round(value)))
         case Kind.DECIMAL:
             most = 10**38 - 1
-            return Decimal(max(-most, min(most, round(value * 10**type_.scale)))).scaleb(
-                -type_.scale
-            )
+            code = max(-most, min(most, round(value * 10**type_.scale)))
+            return decimal_value(code, type_.scale)
         case _:
             return double(value)
 

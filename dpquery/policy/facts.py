@@ -41,6 +41,10 @@ class PublicFacts(Protocol):
         """Return how many rows a public table has."""
         ...
 
+    def longest(self, table: str, column: str) -> int:
+        """Return how many characters the longest value of a column has, written as a text."""
+        ...
+
     def relation(self, table: str) -> str:
         """Give the engine's own name of a public table."""
         ...

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from decimal import Decimal
 from fractions import Fraction
 
 from dpquery.expr import Apply, Expr, longest_of
@@ -31,7 +30,7 @@ from dpquery.rowfunctions.numeric import (
     whole_number,
     whole_range,
 )
-from dpquery.types import DATE, UNKNOWN, Interval, Kind
+from dpquery.types import DATE, UNKNOWN, Interval, Kind, decimal_value
 
 __all__ = ["FUNCTIONS"]
 
@@ -107,7 +106,7 @@ def _text(call: Apply, value: Value) -> Value:
             return "true" if value else "false"
         case Kind.DECIMAL:
             scale = argument.type.scale
-            return format(Decimal(int(value * 10**scale)).scaleb(-scale), "f")
+            return format(decimal_value(int(value * 10**scale), scale), "f")
         case Kind.DATE:
             return to_date(value).isoformat() if has_calendar(argument, value) else None
     return str(value)

@@ -33,7 +33,7 @@ from dpquery.sql.above.rows import (
 from dpquery.sql.above.select import Select, parts_of
 from dpquery.sql.above.sets import arms_of, combined, finished
 from dpquery.sql.above.stages import Rows
-from dpquery.sql.above.values import MAX_TEXT, Value, condition, quoted, refuse_size
+from dpquery.sql.above.values import MAX_TEXT, TEXTUAL, Value, condition, quoted, refuse_size
 from dpquery.sql.across import refuse_correlated
 from dpquery.sql.calls import Calls
 from dpquery.sql.conditions import Conditions
@@ -248,7 +248,10 @@ class Statement(Opener):
         for column in self.public.columns(name):
             type_ = types.get(column)
             kind = None if type_ is None else type_.kind
-            columns.append(OpenColumn(found.names[column], quoted(column), kind))
+            held = OpenColumn(found.names[column], quoted(column), kind)
+            if kind in TEXTUAL:
+                held = replace(held, longest=self.public.longest(name, column))
+            columns.append(held)
         relation, most = quoted(self.public.relation(name)), self.public.height(name)
         return Open(relation, tuple(columns), most=most)
 
@@ -261,7 +264,7 @@ class Statement(Opener):
             if alias and from_.calls(alias):
                 refuse_twice(alias, self.spans.of(join or node))
             engine, numbers = self.alias(), len(from_.rows)
-            member = from_.member(found, alias, engine)
+            member = from_.member(found, alias, engine, alone=len(items) == 1)
             from_.join(member, f'{found.source} AS "{engine}"', join)
             from_.sorted = found.sorted and len(items) == 1
             if member not in from_.members:  # of a semi join, no row is shown

@@ -49,6 +49,7 @@ from dpquery.sql.outgrown import (
     MOST_COPIES,
     MOST_MADE,
     every_scan_is_small,
+    require_few,
     require_narrow,
 )
 from dpquery.types import (
@@ -77,6 +78,7 @@ def check(bound: Bound, policy: Policy) -> Checked:
         RuleRefused: DPQ305 an expression cannot be computed for every row.
         PlanRefused: DPQ406 a scan is too large by plan.
     """
+    require_few(bound.frontiers)
     for frontier in bound.frontiers:
         for rule in RULES:
             rule(frontier, bound.source)

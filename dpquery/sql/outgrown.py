@@ -7,7 +7,7 @@ as relations are bound: one that doubles at each level is refused before it has 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.expr import ColumnRef, Expr, children, longest_of
@@ -34,6 +34,7 @@ __all__ = [
     "MOST_COPIES",
     "MOST_MADE",
     "every_scan_is_small",
+    "require_few",
     "require_narrow",
     "require_small",
 ]
@@ -53,6 +54,8 @@ MOST_CHARACTERS = MOST_PAIRS * 1024
 MOST_OF_ROW = 2**16
 """Characters of all texts that are made of one row of a unit."""
 _CUT = "name fewer texts, or cut them first, before a join: LEFT(text, 20)"
+MOST_CALLS = 1000
+"""Releases of a statement: each is a line of its charge, and is stored."""
 MOST_TERMS = 10_000
 """Columns, values and operations in all expressions of a scan."""
 MOST_WRITTEN = 20_000
@@ -103,6 +106,26 @@ def require_small(relation: Relation, policy: Policy, span: Span) -> None:
     ):
         if found > most:
             raise _too_large(span, what.format(f"{found:,}"), f"{most:,}", remedy)
+
+
+def require_few(frontiers: Sequence[Frontier]) -> None:
+    """Refuse a statement of very many calls: its record stays in the ledger.
+
+    Raises:
+        PlanRefused: DPQ406.
+    """
+    calls = [call for frontier in frontiers for call in frontier.calls]
+    if len(calls) > MOST_CALLS:
+        raise PlanRefused(
+            Diagnostic(
+                "DPQ406",
+                "this query is too large",
+                calls[MOST_CALLS].span,
+                f"it draws {len(calls):,} values of each group",
+                (f"the most is {MOST_CALLS:,}: each is charged, and stored, on its own.",),
+                ("ask in several queries",),
+            )
+        )
 
 
 def every_scan_is_small(frontier: Frontier, _: Source) -> None:

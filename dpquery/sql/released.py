@@ -19,12 +19,15 @@ from dpquery.errors import (
     QueryRefused,
     RuleRefused,
 )
+from dpquery.expr import longest_of
 from dpquery.functions import find
+from dpquery.functions.keys import most_of
 from dpquery.ir import Call, ColumnRef, Expr, Key, Literal
 from dpquery.rowfunctions.domains import values_of
 from dpquery.rowfunctions.ranges import facts_of
 from dpquery.source import Span
 from dpquery.sql.above.functions import NAMES as FUNCTIONS
+from dpquery.sql.above.values import LONGEST_NUMBER
 from dpquery.sql.calls import Calls
 from dpquery.sql.keys import has_listed_groups
 from dpquery.sql.meant import a_slip_away, is_aggregate, nearest_function
@@ -152,6 +155,28 @@ class Released:
             if key.column == column:
                 return key.expr.type.kind
         return _kind(next(call for call in self.calls.found if call.column == column))
+
+    def longest(self, column: str) -> int:
+        """Return how many characters a key has, or what a call releases, written as a text."""
+        for key in self.keys:
+            if key.column == column:
+                return self._key_longest(key)
+        call = next(call for call in self.calls.found if call.column == column)
+        size = len(call.order) if isinstance(call.order, tuple) else call.number or 1
+        function = find(call.function)
+        if function is not None and function.lists:
+            size = most_of(call)
+        known = 0 if call.argument is None else longest_of(call.argument)
+        other = call.options.other
+        named = len(other) if isinstance(other, str) else 0
+        return size * (2 * max(LONGEST_NUMBER, known, named) + 4)  # as elements of lists are
+
+    def _key_longest(self, key: Key) -> int:
+        if key.expr.type.kind is not Kind.TEXT:
+            return LONGEST_NUMBER
+        if key.finding is not None:  # or the group of all others, which the query names
+            return max(longest_of(key.expr), len(self.spans.source.text))
+        return max((len(value) for value in key.listed if isinstance(value, str)), default=0)
 
     def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
         """Refuse an exact aggregate, or an unknown function."""

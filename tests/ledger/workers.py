@@ -65,7 +65,7 @@ def attempt(path: str, how: str, times: str) -> None:
             break
         made += 1
         if how == "fail":
-            ledger.fail(receipt)
+            ledger.fail(receipt, "alice", 5)
         else:
             ledger.store(receipt, Holder("alice", "", shared=False), {})
     ledger.close()

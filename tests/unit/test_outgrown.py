@@ -9,7 +9,14 @@ import pytest
 from dpquery.cuts import notes_of
 from dpquery.errors import PlanRefused
 from dpquery.extent import MOST_PAIRS, Extent, extent_of
-from dpquery.sql.outgrown import MOST_COPIES, MOST_NODES, MOST_PAIRING, MOST_READS, MOST_TERMS
+from dpquery.sql.outgrown import (
+    MOST_CALLS,
+    MOST_COPIES,
+    MOST_NODES,
+    MOST_PAIRING,
+    MOST_READS,
+    MOST_TERMS,
+)
 from tests.corpus.cases import planned, refusal
 
 COUNT = "SELECT DP_COUNT(*, eps=0.1) FROM "
@@ -194,3 +201,20 @@ def test_a_join_may_have_as_many_rows_as_the_longer_side():
     for sides in ((twice, "visits"), ("visits", twice)):
         (frontier,) = planned(f"{COUNT}{sides[0]} a JOIN {sides[1]} b ON {on}").frontiers
         assert extent_of(frontier.scan.relation, ()) == Extent(2, 2, MOST_PAIRS)
+
+
+@pytest.mark.parametrize("sets", [1, 2])
+def test_calls_of_a_statement_are_few(sets: int):
+    """Each leaves something in the ledger; those of several groupings are drawn for each."""
+    grouped = " GROUP BY ROLLUP (dept)" if sets == 2 else ""
+    most = MOST_CALLS // sets
+
+    def query(count: int) -> str:
+        calls = ", ".join(f"DP_COUNT(*, eps=1e-6) AS n{i}" for i in range(count))
+        return f"SELECT {calls} FROM staff{grouped}"
+
+    assert planned(query(most)).charge.events
+    with pytest.raises(PlanRefused) as told:
+        planned(query(most + 1))
+    assert told.value.code == "DPQ406"
+    assert "DP_COUNT" in query(most + 1)[told.value.span.start : told.value.span.end]

@@ -46,6 +46,7 @@ class PublicEngine:
         self._accepted: dict[Hashable, bool] = {}
         self._digests: dict[str, str] = {}
         self._heights: dict[str, int] = {}
+        self._longest: dict[tuple[str, str], int] = {}
         public = [table for table in policy.tables.values() if table.public]
         for number, table in enumerate(public):
             self._load(table, f"p{number}", policy.name)
@@ -62,6 +63,16 @@ class PublicEngine:
     def height(self, table: str) -> int:
         """Return how many rows a public table has."""
         return self._heights[table]
+
+    def longest(self, table: str, column: str) -> int:
+        """Return how many characters the longest value of a column has, written as a text."""
+        if (table, column) not in self._longest:
+            (row,) = self._connection.execute(
+                f"SELECT coalesce(max(length(CAST({quoted(column)} AS TEXT))), 0) "
+                f"FROM {self._relations[table]}"
+            ).fetchall()
+            self._longest[table, column] = int(row[0])
+        return self._longest[table, column]
 
     def relation(self, table: str) -> str:
         """Give the engine's own name of a public table."""
@@ -282,7 +293,7 @@ def _exhausted() -> Diagnostic:
     return Diagnostic(
         "DPQ702",
         "the result could not be finished in the time and memory there is",
-        why=("the noisy values were drawn; what was asked of them afterwards was too much.",),
+        why=("what was asked of released and public values, after the draw, was too much.",),
         remedy=("ask for the DP_ values alone, and compute on them outside",),
     )
 

@@ -121,7 +121,10 @@ class Applied:
             self._of.require_pattern(values[1], arguments[1])
         kind = self._kind(function, values)
         template = function.template(len(arguments))
-        return made(template, *values, kind=kind, repeats=function.repeats)
+        longest = None
+        if function.longest is not None:
+            longest = function.longest([value.longest for value in values])
+        return made(template, *values, kind=kind, repeats=function.repeats, longest=longest)
 
     def _kind(self, function: Function, values: Sequence[Value]) -> Kind | None:
         if isinstance(function.gives, Kind):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, NoReturn
@@ -11,7 +12,7 @@ from sqlglot import expressions as exp
 from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
 from dpquery.sql.above.aggregates import AGGREGATES, ONLY_WINDOWS, Aggregate, window_name
 from dpquery.sql.above.functions import KINDS
-from dpquery.sql.above.values import Value, condition, text
+from dpquery.sql.above.values import LONGEST_NUMBER, TEXTUAL, Value, condition, text
 from dpquery.sql.literals import read_literal, unwrapped
 from dpquery.sql.mending import outside
 from dpquery.sql.mismatches import mismatch
@@ -20,16 +21,20 @@ from dpquery.types import Kind
 if TYPE_CHECKING:
     from dpquery.sql.above.stages import Base
 
-__all__ = ["aggregate_text", "ordered_text", "window_text"]
+__all__ = ["aggregated", "ordered_text", "windowed"]
 
 MOST = 10**9
 _ENDS = {"PRECEDING", "FOLLOWING"}
 
 
-def aggregate_text(
-    place: Base, aggregate: Aggregate, node: exp.Expr
-) -> tuple[str, Kind | None, bool]:
-    """Write an aggregate; give its text, its kind, and whether sums of it cannot overflow.
+def aggregated(place: Base, aggregate: Aggregate, node: exp.Expr, sets: int) -> Value:
+    """Write an aggregate.
+
+    Args:
+        place: the rows that it is about.
+        aggregate: what is called.
+        node: the call.
+        sets: how many of its values each row is in; 0 where each row has a value of its own.
 
     Raises:
         NameRefused: DPQ206 another number of arguments, DPQ208 another type.
@@ -53,7 +58,22 @@ def aggregate_text(
         called += f" FILTER (WHERE {condition(place.truth(kept.this))})"
     kind = aggregate.kind(values)
     narrow = kind is Kind.INTEGER or (aggregate.gives is None and all(v.narrow for v in values))
-    return aggregate.whole(called, values), kind, narrow
+    sql = aggregate.whole(called, values)
+    longest, grown = _lengths(aggregate, values, place.most, sets)
+    return Value(sql, kind, safe=True, narrow=narrow, longest=longest, grown=grown)
+
+
+def _lengths(
+    aggregate: Aggregate, values: Sequence[Value], rows: int, sets: int
+) -> tuple[int, int | None]:
+    """Return how long a value is, and what all of them are: texts together, or one of them."""
+    if aggregate.kind(list(values)) not in TEXTUAL:
+        return LONGEST_NUMBER, 0
+    if aggregate.gives is Kind.TEXT:
+        longest = rows * (values[0].longest + sum(v.longest for v in values[1:]) + 1)
+        return longest, longest * sets or None
+    longest = max((value.longest for value in values), default=0)
+    return longest, 0 if all(value.grown == 0 for value in values) else None
 
 
 def _arguments(call: exp.Expr) -> tuple[bool, exp.Order | None, list[exp.Expr]]:
@@ -143,7 +163,7 @@ def _literal(place: Base, aggregate: Aggregate, letter: str, node: exp.Expr) -> 
         least = -MOST if aggregate.name in {"LAG", "LEAD"} else 1
         fits = isinstance(number, int) and least <= number <= MOST
     if letter == "l" and isinstance(number, str):
-        return Value(text(number), Kind.TEXT, safe=True)
+        return Value(text(number), Kind.TEXT, safe=True, longest=len(number))
     if not fits or letter == "l":
         raise NameRefused(
             Diagnostic(
@@ -169,8 +189,8 @@ def ordered_text(place: Base, order: exp.Order) -> str:
     return "ORDER BY " + ", ".join(keys)
 
 
-def window_text(place: Base, node: exp.Window) -> tuple[str, Kind | None, bool]:
-    """Write a window function; give its text, its kind, and whether it is narrow."""
+def windowed(place: Base, node: exp.Window) -> Value:
+    """Write a window function."""
     call = node.this.this if isinstance(node.this, exp.Filter) else node.this
     name = window_name(call)
     if name is None:
@@ -178,7 +198,7 @@ def window_text(place: Base, node: exp.Window) -> tuple[str, Kind | None, bool]:
         remedy = "row_number() OVER ()"
         raise SyntaxRefused(outside("a window over this", span, "no window function", remedy))
     function = ONLY_WINDOWS.get(name) or AGGREGATES[name]
-    called, kind, narrow = aggregate_text(place, function, node.this)
+    found = aggregated(place, function, node.this, 0)
     parts = []
     partition = node.args.get("partition_by") or []
     if partition:
@@ -190,9 +210,10 @@ def window_text(place: Base, node: exp.Window) -> tuple[str, Kind | None, bool]:
     if node.args.get("spec") is not None:
         parts.append(_frame(place, node.args["spec"]))
     over = f"OVER ({' '.join(parts)})"
-    if called.startswith("TRY_CAST("):  # the conversion of a sum stands around the whole
-        return called.removesuffix(" AS BIGINT)") + f" {over} AS BIGINT)", kind, narrow
-    return f"{called} {over}", kind, narrow
+    if found.sql.startswith("TRY_CAST("):  # the conversion of a sum stands around the whole
+        whole = found.sql.removesuffix(" AS BIGINT)") + f" {over} AS BIGINT)"
+        return replace(found, sql=whole)
+    return replace(found, sql=f"{found.sql} {over}")
 
 
 def _frame(place: Base, spec: exp.WindowSpec) -> str:

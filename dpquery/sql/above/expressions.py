@@ -14,7 +14,9 @@ from dpquery.source import Span
 from dpquery.sql.above.aggregates import aggregate_name
 from dpquery.sql.above.applied import Applied
 from dpquery.sql.above.ends import end_of
+from dpquery.sql.above.functions import Longest
 from dpquery.sql.above.values import (
+    TEXTUAL,
     Value,
     checked,
     in_calendar,
@@ -130,6 +132,8 @@ class Expressions(ABC):
         if id(node) not in self._bound:
             span = self.spans.of(node)
             found = checked(self._value(node, span), span)
+            if found.kind in TEXTUAL and found.grown is None:
+                self.opener.require_texts(found.longest * self.base.most, span)
             self._bound[id(node)] = found, node  # held, so that its number stays its own
         return self._bound[id(node)][0]
 
@@ -227,7 +231,7 @@ class Expressions(ABC):
                 word = "NOT DISTINCT" if isinstance(node, exp.NullSafeEQ) else "DISTINCT"
                 return self._both(node, f"({{0}} IS {word} FROM {{1}})")
             case exp.DPipe():
-                return self._texts(node, "({0} || {1})", Kind.TEXT)
+                return self._texts(node, "({0} || {1})", Kind.TEXT, sum)
             case exp.Like() | exp.ILike() | exp.SimilarTo():
                 found = self._texts(node, _PATTERNS[type(node)], Kind.BOOLEAN)
                 negated = node.args.get("negate")
@@ -251,11 +255,14 @@ class Expressions(ABC):
         remedy = f"CAST({self.spans.text(node)} AS TEXT)"
         mismatch(self.spans.of(node), "a text is needed here", f"a {found.kind}", remedy)
 
-    def _texts(self, node: exp.Expr, template: str, kind: Kind) -> Value:
+    def _texts(
+        self, node: exp.Expr, template: str, kind: Kind, longest: Longest | None = None
+    ) -> Value:
         left, right = self._text(node.this), self._text(node.expression)
         if isinstance(node, exp.SimilarTo):
             self.require_pattern(right, node.expression)
-        return made(template, left, right, kind=kind)
+        most = None if longest is None else longest([left.longest, right.longest])
+        return made(template, left, right, kind=kind, longest=most)
 
     def require_pattern(self, pattern: Value, node: exp.Expr) -> None:
         """Insist on a regular expression that the engine can read, where it is a constant.

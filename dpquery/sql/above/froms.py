@@ -11,7 +11,7 @@ from sqlglot import expressions as exp
 from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
 from dpquery.ir import Origin
 from dpquery.source import Span
-from dpquery.sql.above.values import Value, made
+from dpquery.sql.above.values import LONGEST_NUMBER, Value, made
 from dpquery.sql.mending import outside
 from dpquery.sql.mismatches import mismatch
 from dpquery.sql.names import fold, unknown_column, unknown_table, written_name
@@ -33,6 +33,10 @@ class OpenColumn:
     kind: Kind | None
     narrow: bool = False
     origins: tuple[Origin, ...] = ()
+    longest: int = LONGEST_NUMBER
+    """The most characters that a value has."""
+    grown: int = 0
+    """The characters that were made for all of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +90,24 @@ class From:
         """The names of all columns."""
         return [name for name, _ in self.star("")]
 
-    def member(self, open_: Open, alias: str, engine: str) -> Member:
-        """Give an open relation a name here, and take up its row numbers."""
+    def member(self, open_: Open, alias: str, engine: str, *, alone: bool) -> Member:
+        """Give an open relation a name here, and take up its row numbers.
+
+        Args:
+            open_: the relation.
+            alias: its name.
+            engine: its name for the engine.
+            alone: whether no other relation stands beside it, where its rows could repeat.
+        """
         at = len(self.rows)
         self.rows += [(f'"{engine}"."r{i}"', f) for i, f in enumerate(open_.hidden)]
         columns = []
         for column in open_.columns:
             origins = tuple(replace(one, row=one.row + at) for one in column.origins)
             value = Value(f'"{engine}".{column.sql}', column.kind, True, origins=origins)
-            columns.append((column.name, replace(value, narrow=column.narrow)))
+            grown = None if column.grown and not alone else column.grown
+            value = replace(value, narrow=column.narrow, longest=column.longest, grown=grown)
+            columns.append((column.name, value))
         return Member(alias, tuple(columns))
 
     def star(self, alias: str) -> Iterator[tuple[str, Value]]:

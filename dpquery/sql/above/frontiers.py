@@ -78,7 +78,8 @@ class FrontierRows(Base):
         sql = f'"{self._alias}"."{column}"'
         kind = self.released.kind(column)
         narrow = not origins or kind is not Kind.DECIMAL
-        return Value(sql, kind, safe=True, origins=origins, narrow=narrow)
+        longest = self.released.longest(column)
+        return Value(sql, kind, safe=True, origins=origins, narrow=narrow, longest=longest)
 
     def column(self, node: exp.Column) -> Value | None:
         """Find a key; a name of the SELECT list is meant where no key is so called."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dpquery.sql.above.values import in_calendar
+from dpquery.sql.above.values import LONGEST_NUMBER, in_calendar
 from dpquery.sql.names import INTERVAL_ENDS
 from dpquery.types import NUMERIC, Kind
 
@@ -36,6 +36,33 @@ _FIRST = "first"
 _ALIKE = "alike"
 
 
+Longest = Callable[[Sequence[int]], int]
+PADDED = 1000
+"""Characters that texts are padded to at most."""
+
+
+def _replaced(lengths: Sequence[int]) -> int:
+    """Return how long a text is of which each character gives way to another text."""
+    text, _, other = lengths
+    return text * max(1, other)
+
+
+def _rewritten(lengths: Sequence[int]) -> int:
+    """Return how long a text is in which another stands once, with parts of what was there."""
+    text, _, other = lengths
+    return text + other * max(1, text)
+
+
+def _padded(lengths: Sequence[int]) -> int:
+    """Return how long a text is that is filled, or cut."""
+    return PADDED
+
+
+def _spelled(lengths: Sequence[int]) -> int:
+    """Return how long a moment is, written in a form: a word for two characters of that."""
+    return lengths[1] * LONGEST_NUMBER
+
+
 @dataclass(frozen=True, slots=True)
 class Function:
     """A function of values: what it takes, by letters, and its text."""
@@ -52,6 +79,8 @@ class Function:
     variadic: bool = False
     aliases: tuple[str, ...] = ()
     repeats: int = 1
+    longest: Longest | None = None
+    """How long a text is that it makes of others; by default, no longer than the longest."""
 
     def template(self, count: int) -> str:
         """Give its text for a number of arguments."""
@@ -126,20 +155,20 @@ _TEXTS = (
     ),
     Function("LEFT", "ti", "left({0}, {1})", Kind.TEXT),
     Function("RIGHT", "ti", "right({0}, {1})", Kind.TEXT),
-    Function("REPLACE", "ttt", "replace({0}, {1}, {2})", Kind.TEXT),
-    Function("CONCAT", "t", "concat(*)", Kind.TEXT, variadic=True),
+    Function("REPLACE", "ttt", "replace({0}, {1}, {2})", Kind.TEXT, longest=_replaced),
+    Function("CONCAT", "t", "concat(*)", Kind.TEXT, variadic=True, longest=sum),
     Function("STARTS_WITH", "tt", "starts_with({0}, {1})", Kind.BOOLEAN, aliases=("PREFIX",)),
     Function("ENDS_WITH", "tt", "suffix({0}, {1})", Kind.BOOLEAN, aliases=("SUFFIX",)),
     Function("CONTAINS", "tt", "contains({0}, {1})", Kind.BOOLEAN),
     Function("STRPOS", "tt", "instr({0}, {1})", Kind.INTEGER, aliases=("INSTR",)),
     Function("SPLIT_PART", "tti", "split_part({0}, {1}, {2})", Kind.TEXT),
     Function(
-        "LPAD", "tit", f"lpad({{0}}, least({_INT.format(1)}, 1000), {{2}})", Kind.TEXT, 1,
-        f"lpad({{0}}, least({_INT.format(1)}, 1000), ' ')",
+        "LPAD", "tit", f"lpad({{0}}, least({_INT.format(1)}, {PADDED}), {{2}})", Kind.TEXT, 1,
+        f"lpad({{0}}, least({_INT.format(1)}, {PADDED}), ' ')", longest=_padded,
     ),
     Function(
-        "RPAD", "tit", f"rpad({{0}}, least({_INT.format(1)}, 1000), {{2}})", Kind.TEXT, 1,
-        f"rpad({{0}}, least({_INT.format(1)}, 1000), ' ')",
+        "RPAD", "tit", f"rpad({{0}}, least({_INT.format(1)}, {PADDED}), {{2}})", Kind.TEXT, 1,
+        f"rpad({{0}}, least({_INT.format(1)}, {PADDED}), ' ')", longest=_padded,
     ),
     Function(
         "REGEXP_MATCHES", "tt", "regexp_matches({0}, {1})", Kind.BOOLEAN,
@@ -147,7 +176,9 @@ _TEXTS = (
     ),
     Function("REGEXP_FULL_MATCH", "tt", "regexp_full_match({0}, {1})", Kind.BOOLEAN),
     Function("REGEXP_EXTRACT", "tt", "regexp_extract({0}, {1})", Kind.TEXT),
-    Function("REGEXP_REPLACE", "ttt", "regexp_replace({0}, {1}, {2})", Kind.TEXT),
+    Function(
+        "REGEXP_REPLACE", "ttt", "regexp_replace({0}, {1}, {2})", Kind.TEXT, longest=_rewritten
+    ),
 )  # fmt: skip
 _MOMENT_PARTS = (
     _part("YEAR"), _part("QUARTER"), _part("MONTH"), _part("HOUR"), _part("MINUTE"),
@@ -157,7 +188,7 @@ _MOMENT_PARTS = (
     Function("DAYNAME", "m", "dayname({0})", Kind.TEXT),
     Function("MONTHNAME", "m", "monthname({0})", Kind.TEXT),
     Function("LAST_DAY", "m", in_calendar("last_day({0})"), Kind.DATE),
-    Function("STRFTIME", "ml", "strftime({0}, {1})", Kind.TEXT),
+    Function("STRFTIME", "ml", "strftime({0}, {1})", Kind.TEXT, longest=_spelled),
     Function("MAKE_DATE", "iii", in_calendar("make_date({0}, {1}, {2})"), Kind.DATE),
 )  # fmt: skip
 

@@ -14,9 +14,10 @@ from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
 from dpquery.ir import IntervalEnd
+from dpquery.source import Span
 from dpquery.sql.above.froms import From, Open
 from dpquery.sql.above.functions import NAMES as FUNCTIONS
-from dpquery.sql.above.rows import MOST_ROWS
+from dpquery.sql.above.rows import MOST_CHARACTERS, MOST_ROWS, refuse_characters
 from dpquery.sql.above.values import Value, condition
 from dpquery.sql.meant import a_slip_away
 from dpquery.sql.mending import outside
@@ -42,6 +43,7 @@ class Opener(Context):
         self._aliases = count()
         self._around: list[Base] = []
         self._inner: dict[int, Open] = {}
+        self._characters = 0
         self._ends: dict[IntervalEnd, str] = {}
         """Of intervals, that were asked for so far, with their names for the engine."""
 
@@ -55,6 +57,16 @@ class Opener(Context):
     def widest(self) -> int:
         """How many rows may be computed with."""
         return max(MOST_ROWS, 4 * self.largest)
+
+    def require_texts(self, characters: int, span: Span) -> None:
+        """Refuse a statement that makes more of texts and lists than memory holds.
+
+        Raises:
+            PlanRefused: DPQ409.
+        """
+        self._characters += characters
+        if self._characters > MOST_CHARACTERS:
+            refuse_characters(self._characters, span)
 
     @abstractmethod
     def opened(self, node: exp.Expr) -> Open:
@@ -89,7 +101,8 @@ class Opener(Context):
         for place in reversed(self._around[:outside]):
             found = place.column(node)
             if found is not None:
-                return replace(found, origins=(), narrow=False)
+                grown = found.grown and None  # for each of the rows here, once more
+                return replace(found, origins=(), narrow=False, grown=grown)
         return None
 
     def _inside(self, place: Base, node: exp.Expr) -> Open:
@@ -118,7 +131,9 @@ class Opener(Context):
         column = found.columns[0]
         sql = f"(SELECT CASE WHEN count(*) = 1 THEN first({column.sql}) END"
         sql += f' FROM {found.source} AS "{self.alias()}")'
-        value = replace(base.subquery(sql, column.kind), narrow=column.narrow)
+        value = base.subquery(sql, column.kind)
+        grown = None if column.grown else 0
+        value = replace(value, narrow=column.narrow, longest=column.longest, grown=grown)
         return value if place is base else place.lifted(value)
 
     def exists(self, place: Expressions, node: exp.Exists) -> Value:

@@ -17,11 +17,13 @@ from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import fold
 
 __all__ = [
+    "MOST_CHARACTERS",
     "MOST_HIDDEN",
     "MOST_ROWS",
     "MOST_SHOWN",
     "equalities",
     "joined_rows",
+    "refuse_characters",
     "require_rows",
     "rows_within",
 ]
@@ -29,8 +31,16 @@ __all__ = [
 MOST_ROWS = 10_000_000
 MOST_SHOWN = 1_000_000
 """Rows of an answer: as many as there can be groups."""
+MOST_CHARACTERS = 2**28
+"""Of all texts that a statement makes of others, in all rows; each can take four bytes."""
 MOST_HIDDEN = 32
 """Row numbers that a relation gives of releases; with more, its columns show none unchanged."""
+
+
+_WHY = (
+    "what is computed from released and public rows has to end in time, because",
+    "it cannot be asked again without being charged again.",
+)
 
 
 def equalities(condition: exp.Expr | None) -> int:
@@ -79,6 +89,20 @@ def require_rows(rows: int, limit: int, span: Span, remedy: str = "") -> int:
     return rows
 
 
+def refuse_characters(characters: int, span: Span) -> NoReturn:
+    """Refuse texts and lists that are too long, all of them together."""
+    raise PlanRefused(
+        Diagnostic(
+            "DPQ409",
+            f"texts of up to {characters:,} characters would be made",
+            span,
+            f"with those before, more than {MOST_CHARACTERS:,} in all rows",
+            _WHY,
+            ("cut them first, LEFT(text, 20), or put them together outside",),
+        )
+    )
+
+
 def _refuse(rows: int, limit: int, span: Span, remedy: str) -> NoReturn:
     other = "join fewer relations, or make their rows fewer by GROUP BY or LIMIT before"
     raise PlanRefused(
@@ -87,10 +111,7 @@ def _refuse(rows: int, limit: int, span: Span, remedy: str) -> NoReturn:
             f"this can have {rows:,} rows",
             span,
             f"more than {limit:,}",
-            (
-                "what is computed from released and public rows has to end in time, because",
-                "it cannot be asked again without being charged again.",
-            ),
+            _WHY,
             tuple(filter(None, [remedy, other])),
         )
     )

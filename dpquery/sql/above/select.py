@@ -76,7 +76,9 @@ class Select:
         sql += order + self._last(order, hidden, stage, distinct=apart)
         sql += self._rows("limit") + self._rows("offset")
         ordered, most = bool(order), rows_within(stage.most, select.args.get("limit"))
-        columns = self._columns(distinct=apart)
+        columns = self._columns(stage.most, distinct=apart)
+        made = sum(column.grown for column in columns)
+        base.opener.require_texts(made, self.spans.of(select))
         return Open(f"({sql})", columns, tuple(f for _, f in hidden), ordered, most)
 
     def _grouped(self, base: Rows | FrontierRows, kept: list[Value]) -> Base:
@@ -241,13 +243,18 @@ class Select:
         columns += [f'{sql} AS "r{i}"' for i, (sql, _) in enumerate(hidden)]
         return f"SELECT {'DISTINCT ' * distinct}{', '.join(columns)}"
 
-    def _columns(self, *, distinct: bool) -> tuple[OpenColumn, ...]:
+    def _columns(self, most: int, *, distinct: bool) -> tuple[OpenColumn, ...]:
         found = []
         for at, item in enumerate(self._items):
             origins: tuple[Origin, ...] = () if distinct else item.value.origins
             value = item.value
             narrow = value.narrow or value.kind is Kind.INTEGER
-            found.append(OpenColumn(item.name, f'"c{at}"', value.kind, narrow, origins))
+            grown = value.longest * most if value.grown is None else value.grown
+            sql = f'"c{at}"'
+            column = OpenColumn(
+                item.name, sql, value.kind, narrow, origins, value.longest, grown
+            )
+            found.append(column)
         return tuple(found)
 
     def _order(self, final: Base | Windowed, *, distinct: bool) -> str:

@@ -69,7 +69,10 @@ def combined(opener: Opener, node: exp.SetOperation, left: Open, right: Open) ->
         all_ = tuple(dict.fromkeys((*one.origins, *moved)))
         origins: tuple[Origin, ...] = all_ if keeps and not cast else ()
         narrow = one.narrow and other.narrow
-        columns.append(OpenColumn(one.name, f'"c{at}"', kind, narrow, origins))
+        longest, grown = max(one.longest, other.longest), one.grown + other.grown
+        opener.require_texts(grown, span)
+        sql = f'"c{at}"'
+        columns.append(OpenColumn(one.name, sql, kind, narrow, origins, longest, grown))
     hidden = (*left.hidden, *(() if shared else right.hidden)) if keeps else ()
     arms = []
     for open_, first in ((left, True), (right, False)):

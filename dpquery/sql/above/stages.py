@@ -15,7 +15,7 @@ from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, QueryRefused, RuleRefused, SyntaxRefused
 from dpquery.sql.above.aggregates import AGGREGATES, GROUPING, aggregate_name
-from dpquery.sql.above.calling import aggregate_text, window_text
+from dpquery.sql.above.calling import aggregated, windowed
 from dpquery.sql.above.expressions import Expressions
 from dpquery.sql.above.froms import From
 from dpquery.sql.above.groupings import asked_keys
@@ -221,7 +221,7 @@ class Groups(Base):
         for at, key in enumerate(self.keys):
             if key.sql == value.sql:
                 sql = f'"{self._alias}"."g{at}"'
-                return Value(sql, key.kind, safe=True, narrow=key.narrow)
+                return replace(key, sql=sql, safe=True, size=1, depth=1, origins=())
         return None
 
     def column(self, node: exp.Column) -> Value | None:
@@ -258,18 +258,19 @@ class Groups(Base):
 
     def aggregate(self, node: exp.Expr, name: str) -> Value:
         """Compute an aggregate of each group."""
-        text, kind, narrow = self._aggregated(node, name)
-        if text not in self.aggregates:
-            self.aggregates.append(text)
-        sql = f'"{self._alias}"."a{self.aggregates.index(text)}"'
-        return Value(sql, kind, safe=True, narrow=narrow)
+        found = self._aggregated(node, name)
+        if found.sql not in self.aggregates:
+            self.aggregates.append(found.sql)
+            self.opener.require_texts(found.grown or 0, self.spans.of(node))
+        return replace(found, sql=f'"{self._alias}"."a{self.aggregates.index(found.sql)}"')
 
-    def _aggregated(self, node: exp.Expr, name: str) -> tuple[str, Kind | None, bool]:
+    def _aggregated(self, node: exp.Expr, name: str) -> Value:
         if name != GROUPING:
-            return aggregate_text(self.below, AGGREGATES[name], node)
+            return aggregated(self.below, AGGREGATES[name], node, len(self._sets))
         names = [f'"{self._alias}"."g{at}"' for at in range(len(self.keys))]
         asked = [self.keys[at].total for at in asked_keys(self, node, names)]
-        return f"GROUPING({', '.join(asked)})", Kind.INTEGER, True
+        sql = f"GROUPING({', '.join(asked)})"
+        return Value(sql, Kind.INTEGER, safe=True, narrow=True)
 
     def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
         """Refuse an unknown function."""
@@ -343,8 +344,8 @@ class Windowed(Expressions):
 
     def window(self, node: exp.Window) -> Value:
         """Compute a window function over the rows of the stage below."""
-        text, kind, narrow = window_text(self.below, node)
-        return Value(self._lift(text), kind, safe=True, narrow=narrow)
+        found = windowed(self.below, node)
+        return replace(found, sql=self._lift(found.sql))
 
     def subquery(self, sql: str, kind: Kind | None) -> Value:
         """Compute a subquery beside the rows below."""

@@ -17,8 +17,10 @@ from dpquery.sql.spans import Spans
 from dpquery.types import NUMERIC, Kind
 
 __all__ = [
+    "LONGEST_NUMBER",
     "MAX_TEXT",
     "NAMES",
+    "TEXTUAL",
     "Value",
     "checked",
     "condition",
@@ -39,6 +41,10 @@ MAX_TEXT = 400_000
 """Characters of what the engine is asked: reading more takes it seconds."""
 MAX_DEPTH = 200
 MAX_LIMIT = 2**31 - 1
+LONGEST_NUMBER = 48
+"""Characters of a number, a date or a truth value, written as a text."""
+TEXTUAL = frozenset({Kind.TEXT, None})
+"""Of which kind values can grow: texts, and lists, whose kind has no name here."""
 NAMES = {
     Kind.INTEGER: "BIGINT",
     Kind.DOUBLE: "DOUBLE",
@@ -66,6 +72,11 @@ class Value:
     narrow: bool = False
     """Whether exact numbers in it are those of a column: sums of them cannot overflow."""
     constant: Literal | None = None
+    longest: int = LONGEST_NUMBER
+    """The most characters that it has as a text."""
+    grown: int | None = 0
+    """The characters that were made for it in all rows; of a column as it is held, none; None
+    where each row has its own."""
 
     @property
     def numeric(self) -> bool:
@@ -79,12 +90,34 @@ class Value:
 
 
 def made(
-    template: str, *parts: Value, kind: Kind | None, safe: bool = False, repeats: int = 1
+    template: str,
+    *parts: Value,
+    kind: Kind | None,
+    safe: bool = False,
+    repeats: int = 1,
+    longest: int | None = None,
 ) -> Value:
-    """Make a value of others, which stand in the template by their places."""
+    """Make a value of others, which stand in the template by their places.
+
+    Args:
+        template: the text of it.
+        parts: what it is made of.
+        kind: its kind.
+        safe: whether it can never raise.
+        repeats: how often the template has each part.
+        longest: the most characters that it has; None where it is no longer than the longest
+            of its parts.
+    """
     size = 1 + sum(part.size for part in parts) * repeats
     depth = 1 + max((part.depth for part in parts), default=0)
-    return Value(template.format(*(part.sql for part in parts)), kind, safe, size, depth)
+    sql = template.format(*(part.sql for part in parts))
+    if kind not in TEXTUAL:
+        return Value(sql, kind, safe, size, depth)
+    grown = [part.grown for part in parts]
+    total = None if longest is not None or None in grown else sum(filter(None, grown))
+    if longest is None:
+        longest = max((part.longest for part in parts), default=0)
+    return Value(sql, kind, safe, size, depth, longest=longest, grown=total)
 
 
 def checked(value: Value, span: Span) -> Value:
@@ -130,7 +163,7 @@ def text(value: str) -> str:
 def literal(node: exp.Expr, span: Span) -> Value | None:
     """Read a literal and print it anew, with its type; None where a node is none."""
     if isinstance(node, exp.Null):
-        return Value("NULL", None, safe=True)
+        return Value("NULL", None, safe=True, longest=0)
     found = read_literal(node, span)
     if found is None:
         return None
@@ -151,7 +184,8 @@ def literal(node: exp.Expr, span: Span) -> Value | None:
     if kind is Kind.DECIMAL and isinstance(found.value, int):
         kind = Kind.INTEGER
     short = len(sql) < 19
-    return Value(sql, kind, safe=True, narrow=short, constant=found)
+    longest = len(found.value) if isinstance(found.value, str) else LONGEST_NUMBER
+    return Value(sql, kind, safe=True, narrow=short, constant=found, longest=longest)
 
 
 def joined(word: str, parts: Sequence[Value]) -> Value:
