@@ -14,7 +14,13 @@ from dpquery.ir import Expr, Options
 from dpquery.privacy import EPSILON_MAX, EPSILON_MIN, decimal_text, exact_number, root_above
 from dpquery.rowfunctions.domains import MAX_CELLS
 from dpquery.source import Span
-from dpquery.sql.bounds import is_auto, read_bounds, read_group_bounds, read_value
+from dpquery.sql.bounds import (
+    is_auto,
+    read_bounds,
+    read_group_bounds,
+    read_value,
+    refuse_constant,
+)
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import fold
 from dpquery.sql.spans import Spans
@@ -52,6 +58,7 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
     Raises:
         NameRefused: DPQ205 out of range, DPQ207 not a literal, DPQ208 bounds of another kind,
             DPQ210 a bound that cannot be read.
+        PlanRefused: DPQ408 bounds between which there is one answer.
     """
     values = {
         name: _option(name, *written, function)
@@ -66,7 +73,7 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
     if auto:
         bounds = None
     mechanism, rho = values.get("mechanism"), _number(values, "rho")
-    return Options(
+    options = Options(
         epsilon=Fraction(values["eps"]) if rho is None else root_above(2 * rho),
         epsilon_span=spans["eps" if rho is None else "rho"],
         rho=rho,
@@ -92,6 +99,8 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
         of_table="weights" in values,
         weights_span=spans.get("weights"),
     )
+    refuse_constant(function, argument, options)
+    return options
 
 
 def _number(values: Mapping[str, Fraction | str], name: str) -> Fraction | None:
