@@ -238,9 +238,9 @@ state it: max_rows_contributed=5. The data owner can state it in the policy; for
 groups of one person count has to be stated: here, max_rows_contributed=3.
 
 DPQ408 the answer could not contain anything
-A LIMIT of no rows, an OFFSET past all of them, conditions that no row meets together, a division
-by zero, or bounds between which there is one value: whatever is drawn, nothing of it would be
-seen, and yet it would be charged.
+A LIMIT of no rows, an OFFSET past all of them, conditions that no row meets together, a
+division by zero, or bounds between which there is one value: whatever is drawn, nothing of it
+would be seen, and yet it would be charged.
 > SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age > 30 AND FALSE
 Leave that part out. Over public tables alone such questions are answered, and cost nothing.
 

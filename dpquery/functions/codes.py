@@ -18,7 +18,15 @@ from dpquery.privacy import decimal_text
 from dpquery.rowfunctions.ranges import implied
 from dpquery.types import BOOLEAN, EPOCH, Interval, Kind, Type
 
-__all__ = ["code_between", "code_of", "example_bounds", "flag_code", "from_code", "number_type"]
+__all__ = [
+    "code_between",
+    "code_of",
+    "example_bounds",
+    "example_values",
+    "flag_code",
+    "from_code",
+    "number_type",
+]
 
 HUGE = Fraction(10**308)
 """Doubles are clamped here at the latest, so that a step further is a double too."""
@@ -128,6 +136,21 @@ def example_bounds(type_: Type) -> str:
             return "bounds=['2020-01-01 00:00:00', '2024-12-31 23:59:59']"
         case _:
             return "bounds=[0, 1000]"
+
+
+_NAMED = {
+    Kind.BOOLEAN: "true",
+    Kind.INTEGER: "1, 2",
+    Kind.DECIMAL: "1.5, 2.5",
+    Kind.TEXT: "'a', 'b'",
+    Kind.DATE: "'2024-12-30', '2024-12-31'",
+    Kind.TIMESTAMP: "'2024-12-31 00:00:00', '2024-12-31 12:00:00'",
+}
+
+
+def example_values(type_: Type) -> str:
+    """Write values of a type as IN could list them; none of doubles, which have none."""
+    return _NAMED.get(type_.kind, "")
 
 
 def _own_bounds(argument: Expr) -> str:

@@ -86,6 +86,9 @@ class Calls:
             text=self.rows.spans.text(node),
             asked=self.rows.spans.of(asked),
             implied=UNKNOWN if argument is None else self.rows.implied(argument, condition),
+            listed=()
+            if argument is None or function.argument is not Argument.LISTED
+            else self.rows.listed(argument, condition),
         )
         self.found.append(call)
         return call

@@ -1,8 +1,8 @@
 """Answers that could not contain anything: refused before they are paid for.
 
 What is found here is plain in the text: a LIMIT of no rows, a condition over literals that is
-never true, conditions that no value meets together, a column that is divided by zero or computed
-with NULL. Over public tables such questions cost nothing, and are answered.
+never true, conditions that no value meets together, a column that is divided by zero or
+computed with NULL. Over public tables such questions cost nothing, and are answered.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _require_possible(source: Source, *conditions: Expr | None) -> None:
         assert isinstance(part, Compare)  # noqa: S101
         ends = f"{text(part.right.span)} AND {text(first.right.span)}"
         remedy, other = f"{text(part.left.span)} BETWEEN {ends}", ""
-    elif not _names(first, source) == _names(part, source):  # in subqueries, of other names
+    elif _names(first, source) != _names(part, source):  # in subqueries, of other names
         remedy = "TRUE"
     said = f" and {other}" if 0 < len(other) <= _WIDEST else ""
     _refuse(part.span, f"no row meets this{said}", remedy)
