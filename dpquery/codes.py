@@ -41,7 +41,8 @@ DPQ103 more than one statement
 Each statement is charged and answered on its own, so a call takes one. A semicolon at its end
 is fine.
 > SELECT DP_COUNT(*, eps=0.5) FROM staff; SELECT DP_COUNT(*, eps=0.5) FROM visits
-Send the statements one after the other, or pass a file of them to `dpquery SOURCE -f FILE`.
+Send the statements one after the other: each with a -c of its own, or in a file, as in
+`dpquery SOURCE -c SQL -c SQL` and `dpquery SOURCE -f FILE`.
 
 DPQ104 nothing to run
 The text is empty, or holds comments and semicolons only.

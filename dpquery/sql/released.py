@@ -157,7 +157,7 @@ class Released:
         """Refuse an exact aggregate, or an unknown function."""
         if not is_aggregate(call, name):
             near = nearest_function(name)
-            meant = None if near is None else self.calls.meant(near, call)
+            meant = self.calls.meant(near or name, call)
             inner = next(filter(is_call, call.iter_expressions()), None)
             asked = COUNT if inner is None else self.spans.text(inner)
             raise _unknown(call, name, self.spans, meant or asked)
