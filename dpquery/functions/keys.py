@@ -29,6 +29,7 @@ from dpquery.functions.base import (
     Parameter,
     Step,
 )
+from dpquery.functions.codes import example_values
 from dpquery.functions.noise import LEVEL
 from dpquery.ir import Call, Candidates, Scalar, Weight
 from dpquery.mechanisms import DiscreteLaplace, PartitionSelection
@@ -233,6 +234,10 @@ def _of_all_rows(call: Call) -> PlanRefused:
 
 
 def _without_delta(call: Call) -> PlanRefused:
+    shown, few = (
+        call.written,
+        "" if call.argument is None else example_values(call.argument.type),
+    )
     return PlanRefused(
         Diagnostic(
             "DPQ403",
@@ -243,7 +248,10 @@ def _without_delta(call: Call) -> PlanRefused:
                 "a value that a single unit has is shown with a small probability, delta,",
                 "which the budget of the policy has to allow.",
             ),
-            (f"{call.text.removesuffix(')')}, delta=1e-7)",),
+            (
+                f"{call.text.removesuffix(')')}, delta=1e-7)",
+                *((f"or name them: WHERE {shown} IN ({few}) GROUP BY {shown}",) if few else ()),
+            ),
         )
     )
 

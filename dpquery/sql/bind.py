@@ -418,7 +418,7 @@ class Statement(Opener):
         binder.where = said_of(rows.relation)
         for item in select.expressions:
             if is_star(item):
-                raise raw("*", query_about(scope.table, COUNT), spans.of(item))
+                raise raw("*", spans.of(item), query_about(scope.table, COUNT))
         span = spans.of(select.args["from_"].this)
         groups = bind_keys(select, binder, lambda call: self._found(call, span, rows))
         below = Released(scope, spans, groups.keys, Calls(binder), groups.sets)

@@ -20,6 +20,7 @@ from dpquery.errors import (
     RuleRefused,
 )
 from dpquery.functions import find
+from dpquery.functions.codes import example_values
 from dpquery.ir import Call, ColumnRef, Expr, Key, Literal
 from dpquery.rowfunctions.domains import values_of
 from dpquery.rowfunctions.ranges import facts_of
@@ -78,9 +79,8 @@ class Released:
             if key.expr == found:
                 return key.column
         grouped = self._grouped_by(node)
-        raise raw(
-            node.name, grouped or self._instead(found, node.parent_select), self.spans.of(node)
-        )
+        instead = (grouped,) if grouped else self._instead(found, node.parent_select)
+        raise raw(node.name, self.spans.of(node), *instead)
 
     def _grouped_by(self, node: exp.Column) -> str | None:
         """Write the query with what it shows for groups, where they are public and few."""
@@ -119,17 +119,22 @@ class Released:
         text = spans.source.text
         return f"{text[: before.end]}{more}{text[before.end :]}".strip()
 
-    def _instead(self, found: Expr, select: exp.Expr | None) -> str:
+    def _instead(self, found: Expr, select: exp.Expr | None) -> tuple[str, ...]:
         """Write a query that shows something of a column: as a group, or noisy."""
         if not isinstance(found, ColumnRef) or found.name not in self.scope.table.columns:
-            return self.query(COUNT)
+            return (self.query(COUNT),)
         if has_listed_groups(found):
-            return self.query(COUNT, found.name)
+            return (self.query(COUNT, found.name),)
         distinct = isinstance(select, exp.Select) and select.args.get("distinct")
         if distinct and found.type.kind is not Kind.DOUBLE:
-            return self.query(KEYS.format(written_name(found.name)))
+            written = written_name(found.name)
+            named = f"{written} IN ({example_values(found.type)})"
+            return (
+                self.query(KEYS.format(written)),
+                query_about(self.scope.table, COUNT, groups=[found.name], where=named),
+            )
         quantile = f"DP_QUANTILE({written_name(found.name)}, 0.5, eps=0.5)"
-        return self.query(quantile if found.bounded else COUNT)
+        return (self.query(quantile if found.bounded else COUNT),)
 
     def query(self, call: str, *more: str) -> str:
         """Write a query with the groups of this one, and more, around a call."""
@@ -205,7 +210,7 @@ def _unknown(call: exp.Expr, name: str, spans: Spans, otherwise: str) -> NameRef
     )
 
 
-def raw(name: str, instead: str, span: Span) -> RuleRefused:
+def raw(name: str, span: Span, *instead: str) -> RuleRefused:
     """Refuse a private column that would be shown as it is."""
     shown = "the rows" if name == "*" else name
     return RuleRefused(
@@ -218,7 +223,7 @@ def raw(name: str, instead: str, span: Span) -> RuleRefused:
                 "a result may contain only DP_ functions and grouping columns;",
                 f"one person's {'row' if name == '*' else name} is what the session protects.",
             ),
-            (instead,),
+            instead,
         )
     )
 

@@ -7,14 +7,13 @@ query that is named beside it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import dpquery
 from dpquery.errors import QueryRefused
-from dpquery.policy.samples import copy_samples
 from dpquery.session import Session
+from tests.samples import sample_policy
 
 WHOLE, CARET = None, ""
 HABITS = [
@@ -301,8 +300,8 @@ MISTAKES = [
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    place = copy_samples(tmp_path_factory.mktemp("mistakes") / "data").parent
-    with dpquery.connect(Path(place) / "policy.toml") as opened:
+    place = tmp_path_factory.mktemp("mistakes")
+    with dpquery.connect(sample_policy(place, "epsilon = 2.0\ndelta = 1e-6")) as opened:
         yield opened
 
 
