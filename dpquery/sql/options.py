@@ -19,7 +19,6 @@ from dpquery.sql.bounds import (
     read_bounds,
     read_group_bounds,
     read_value,
-    refuse_constant,
 )
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import fold
@@ -58,7 +57,6 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
     Raises:
         NameRefused: DPQ205 out of range, DPQ207 not a literal, DPQ208 bounds of another kind,
             DPQ210 a bound that cannot be read.
-        PlanRefused: DPQ408 bounds between which there is one answer.
     """
     values = {
         name: _option(name, *written, function)
@@ -73,7 +71,7 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
     if auto:
         bounds = None
     mechanism, rho = values.get("mechanism"), _number(values, "rho")
-    options = Options(
+    return Options(
         epsilon=Fraction(values["eps"]) if rho is None else root_above(2 * rho),
         epsilon_span=spans["eps" if rho is None else "rho"],
         rho=rho,
@@ -99,8 +97,6 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
         of_table="weights" in values,
         weights_span=spans.get("weights"),
     )
-    refuse_constant(function, argument, options)
-    return options
 
 
 def _number(values: Mapping[str, Fraction | str], name: str) -> Fraction | None:
