@@ -118,8 +118,13 @@ class KeysRelease:
     @property
     def note(self) -> str:
         """Say what is not shown."""
-        enough = self.mechanism.enough(LEVEL)
-        return f"values of fewer than {enough:,} units may be missing"
+        enough, limit = self.mechanism.enough(LEVEL), self.measure.weight.limit
+        said = f"values of fewer than {enough:,} units may be missing"
+        if limit == 1:
+            return said
+        shared = self.mechanism
+        alone = PartitionSelection(shared.epsilon * limit, shared.delta * limit).enough(LEVEL)
+        return f"{said}; with max_groups_contributed=1, those of fewer than {alone:,}"
 
     def _notes(self, left: int, found: int, randomness: Randomness) -> Iterator[str]:
         if found > self.most:
