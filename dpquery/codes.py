@@ -41,7 +41,8 @@ DPQ103 more than one statement
 Each statement is charged and answered on its own, so a call takes one. A semicolon at its end
 is fine.
 > SELECT DP_COUNT(*, eps=0.5) FROM staff; SELECT DP_COUNT(*, eps=0.5) FROM visits
-Send the statements one after the other, or pass a file of them to `dpquery SOURCE -f FILE`.
+Send the statements one after the other: each with a -c of its own, or in a file, as in
+`dpquery SOURCE -c SQL -c SQL` and `dpquery SOURCE -f FILE`.
 
 DPQ104 nothing to run
 The text is empty, or holds comments and semicolons only.
@@ -239,8 +240,9 @@ state it: max_rows_contributed=5. The data owner can state it in the policy; for
 groups of one person count has to be stated: here, max_rows_contributed=3.
 
 DPQ408 the answer could not contain anything
-A LIMIT of no rows, a condition that is never true, or a division by zero: whatever is drawn,
-nothing of it would be seen, and yet it would be charged.
+A LIMIT of no rows, an OFFSET past all of them, conditions that no row meets together, a
+division by zero, or bounds between which there is one value: whatever is drawn, nothing of it
+would be seen, and yet it would be charged.
 > SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age > 30 AND FALSE
 Leave that part out. Over public tables alone such questions are answered, and cost nothing.
 

@@ -14,6 +14,7 @@ from fractions import Fraction
 from dpquery.extent import kept_rows
 from dpquery.functions.codes import from_code
 from dpquery.functions.noisy_quantile import NoisyQuantileRelease
+from dpquery.functions.search import SearchRelease
 from dpquery.ir import (
     Above,
     Call,
@@ -45,6 +46,7 @@ from dpquery.relations import (
     tables_of,
     walk,
 )
+from dpquery.searches import Search
 from dpquery.types import BOOLEAN, Interval, Kind, Type
 
 __all__ = ["cut_columns", "notes_of", "written_ends"]
@@ -266,7 +268,10 @@ def _found(plan: Plan, call: Call) -> Iterator[str]:
         return
     number = options.search
     if number is not None and not plan.found:
-        return  # EXPLAIN says of them what can be said before
+        missed = _missed(plan.searches[number])  # EXPLAIN says what can be said before
+        if missed:
+            yield missed
+        return
     low, high = written_ends(options.bounds, argument.type)
     if number is None:
         origin = "bounds that were found before"
@@ -275,5 +280,19 @@ def _found(plan: Plan, call: Call) -> Iterator[str]:
         origin = f"too few rows to find bounds for {price} of the charge; none are kept"
     else:
         origin = f"bounds found for {_price(plan, number)} of the charge, and kept"
+        missed = _missed(plan.searches[number])
+        origin += f"; {missed}" if missed else ""
     (said,) = _said(call.written, low, high)
     yield f"{said}: {origin}"
+
+
+def _missed(search: Search) -> str:
+    """Say which values bounds may leave out because many rows of a unit count."""
+    release, unit = search.release, search.scan.contribution.unit
+    limit = release.measures[0].weight.limit
+    if limit == 1 or not isinstance(release, SearchRelease):
+        return ""
+    return (
+        f"as {limit:,} rows of a {unit} count, the bounds can leave out values of a size that "
+        f"fewer than {release.told_from:,} rows have"
+    )

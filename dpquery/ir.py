@@ -183,6 +183,8 @@ class Call:
     """Where its argument stands; what a name stands for can be written elsewhere."""
     implied: Interval = UNKNOWN
     """The range of the argument by policy, WHERE, FILTER and the expression itself."""
+    listed: tuple[Scalar, ...] = ()
+    """The values of the argument, where they are public as those of a group would be."""
 
     @property
     def written(self) -> str:

@@ -22,6 +22,7 @@ from dpquery import catalogue
 from dpquery.answer import Answer
 from dpquery.budget.accountant import basic
 from dpquery.budget.charge import Account, FailureLimit, Limits, Receipt
+from dpquery.budget.decision import more_of
 from dpquery.budget.earlier import AlreadyRefined
 from dpquery.budget.ledger import Ledger, open_ledger
 from dpquery.budget.parts import EVERYBODY, Touched
@@ -35,6 +36,7 @@ from dpquery.engine.drift import watch_of
 from dpquery.engine.duckdb.public import PublicEngine
 from dpquery.engine.fit import require_fit
 from dpquery.errors import (
+    BudgetRefused,
     Diagnostic,
     DPQueryError,
     InternalError,
@@ -57,6 +59,7 @@ from dpquery.source import Source
 from dpquery.sql.asides import Describe, Explain, Show, Subject, read_aside, refreshed
 from dpquery.sql.bind import bind
 from dpquery.sql.check import check
+from dpquery.sql.deltas import within_delta
 from dpquery.sql.own_files import for_own_files
 from dpquery.sql.parse import parse
 from dpquery.sql.values import misfit
@@ -429,10 +432,23 @@ class Session:
     def _told(self, refusal: E, source: Source) -> E:
         """Add to a refusal the text it points into, and the balance."""
         refusal.source = source
+        if isinstance(refusal, QueryRefused) and not isinstance(refusal, BudgetRefused):
+            refusal.diagnostic = self._affordable(refusal.diagnostic)
         if not self._policy.published:
             refusal.diagnostic = for_own_files(refusal.diagnostic)
         refusal.budget = f"unchanged; {self._balance()}"
         return refusal
+
+    def _affordable(self, diagnostic: Diagnostic) -> Diagnostic:
+        """Leave out what needs a delta that no limit has."""
+        limits = self._ledger.orders().raised(self._limits, self._account.analyst)
+        ceilings = {
+            "policy": limits.policy,
+            "analyst": limits.analyst or limits.policy,
+            "session": limits.session or limits.policy,
+        }
+        name = min(ceilings, key=lambda name: ceilings[name].drawn)
+        return within_delta(diagnostic, ceilings[name].drawn, more_of(name, "delta"))
 
     def _charges(self) -> pa.Table:
         entries = self._ledger.entries(self._account.analyst)

@@ -137,6 +137,12 @@ class Interval:
             None if self.high is None or other.high is None else max(self.high, other.high),
         )
 
+    def meets(self, other: Interval) -> bool:
+        """Say whether anything lies in both."""
+        low = max((end for end in (self.low, other.low) if end is not None), default=None)
+        high = min((end for end in (self.high, other.high) if end is not None), default=None)
+        return low is None or high is None or low <= high
+
     def __and__(self, other: Interval) -> Interval:
         """Give what lies in both; where nothing does, the end of the first that is nearest.
 

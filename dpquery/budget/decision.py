@@ -20,7 +20,7 @@ from dpquery.errors import BudgetRefused, Diagnostic
 from dpquery.events import Concentrated
 from dpquery.privacy import Loss, decimal_text
 
-__all__ = ["binding", "crowded", "frozen", "require_within", "suspended"]
+__all__ = ["binding", "crowded", "frozen", "more_of", "require_within", "suspended"]
 
 
 def binding(
@@ -211,7 +211,7 @@ class _Request:
             self.charge.span,
             self.label,
             (spending, *_sums(limit, self.charge.touched), *self._parts(limit)),
-            (*(self._offer() or _more(limit, "epsilon")), *_weighed(weighed)),
+            (*(self._offer() or (more_of(limit.name, "epsilon"),)), *_weighed(weighed)),
         )
         return BudgetRefused(diagnostic, self.asked.epsilon, self.most)
 
@@ -224,7 +224,7 @@ class _Request:
             self.charge.span,
             "asks for a delta as well",
             (spending, *_parted(limit)),
-            _more(limit, "delta"),
+            (more_of(limit.name, "delta"),),
         )
         return BudgetRefused(diagnostic, drawn, limit.left_of_delta)
 
@@ -287,7 +287,8 @@ def _parted(limit: Standing) -> tuple[str, ...]:
     return (f"of it, {decimal_text(converted)} is kept to convert rho.",) if converted else ()
 
 
-def _more(limit: Standing, what: str) -> tuple[str, ...]:
-    if limit.name == "session":
-        return (f"open a session with a larger {what}, as far as the policy allows",)
-    return (f"ask the data owner to raise the {limit.name}'s {what}",)
+def more_of(name: str, what: str) -> str:
+    """Say whom to ask for more of an epsilon, a rho or a delta, by the limit that has less."""
+    if name == "session":
+        return f"open a session with a larger {what}, as far as the policy allows"
+    return f"ask the data owner to raise the {name}'s {what}"

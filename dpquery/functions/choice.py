@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 
-from dpquery.errors import Diagnostic, PlanRefused
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused
 from dpquery.functions.base import Facts, Measured
-from dpquery.functions.codes import code_of, from_code
+from dpquery.functions.codes import code_of, example_values, from_code
 from dpquery.ir import Call, Code, ColumnRef, Histogram, Scalar, Weight
 from dpquery.privacy import Neighbours, decimal_text
-from dpquery.types import BOOLEAN, Kind, ordinal
+from dpquery.types import BOOLEAN, INT64, Kind, Type, ordinal
 
 __all__ = [
     "MOST_VALUES",
@@ -59,19 +59,44 @@ def listed_code(call: Call) -> Code:
 
     Raises:
         PlanRefused: DPQ402 they are not public, DPQ404 there are too many.
-        NameRefused: DPQ205 the bounds asked for lie outside the column's.
+        NameRefused: DPQ205 a value is beyond all that results can show.
     """
     argument = call.argument
     assert argument is not None  # noqa: S101 - the binder refuses a star here
-    if isinstance(argument, ColumnRef) and argument.keys is not None:
-        keys = tuple(sorted(argument.keys, key=_order))
+    listed = call.listed or (argument.keys if isinstance(argument, ColumnRef) else None)
+    if listed:
+        keys = tuple(sorted(listed, key=_order))
         code = Code(argument, Fraction(1), 0, len(keys) - 1, values=keys)
     elif argument.type.kind is Kind.TEXT:
         raise _private(call)
     else:
         code = _bounded_code(call)
     require_few(call, code)
+    _require_shown(call, code)
     return code
+
+
+def _require_shown(call: Call, code: Code) -> None:
+    """Refuse whole numbers that no column of a result holds, one of which could be chosen."""
+    ends = code.values or (code.low, code.high)
+    beyond = [each for each in ends if not INT64[0] <= _number(each) <= INT64[1]]
+    if code.expr.type.kind is Kind.INTEGER and beyond:
+        more = "" if call.number is None else f", {call.number}"
+        cut = f"LEAST(GREATEST({call.written}, 0), 1000)"
+        raise NameRefused(
+            Diagnostic(
+                "DPQ205",
+                f"{call.function} cannot show the value {str(beyond[0])[:40]}",
+                code.expr.span,
+                "beyond every whole number of a column",
+                ("each value that is chosen among could be the one that is shown.",),
+                (f"{call.function}({cut}{more}, eps=0.5)",),
+            )
+        )
+
+
+def _number(value: Scalar) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _bounded_code(call: Call) -> Code:
@@ -95,6 +120,9 @@ def require_few(call: Call, code: Code) -> None:
     """
     if code.cells > MOST_VALUES:
         bounds = ", bounds='auto'" if call.options.auto else ""
+        remedy = f"DP_MEDIAN({call.written}, eps=0.5{bounds})"
+        if code.expr.type.kind is Kind.TEXT:
+            remedy = _of_named(call, code.expr.type)
         raise PlanRefused(
             Diagnostic(
                 "DPQ404",
@@ -102,7 +130,7 @@ def require_few(call: Call, code: Code) -> None:
                 call.argument.span if call.argument else call.span,
                 f"{code.cells:,} values",
                 ("each public value is weighed, whether or not a row has it.",),
-                (f"DP_MEDIAN({call.written}, eps=0.5{bounds})",),
+                (remedy,),
             )
         )
 
@@ -168,6 +196,17 @@ def _private(call: Call) -> PlanRefused:
                 "one of the values is shown, and it could be one that a single person has,",
                 "so it is chosen among values that are known before the data is read.",
             ),
-            (f"ask the data owner to state keys or bounds of {call.written} in the policy",),
+            (
+                *((_of_named(call, argument.type),) if call.condition is None else ()),
+                f"or ask the data owner to state keys or bounds of {call.written} in the "
+                "policy",
+            ),
         )
     )
+
+
+def _of_named(call: Call, type_: Type) -> str:
+    """Write the call over rows whose values it names: two of them."""
+    few = call.number is None or call.number <= 2
+    asked = call.text if few else f"{call.function}({call.written}, 2, eps=0.5)"
+    return f"{asked} FILTER (WHERE {call.written} IN ({example_values(type_)}))"

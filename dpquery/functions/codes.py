@@ -22,6 +22,7 @@ __all__ = [
     "code_between",
     "code_of",
     "example_bounds",
+    "example_values",
     "flag_code",
     "from_code",
     "number_type",
@@ -149,6 +150,21 @@ def example_bounds(type_: Type) -> str:
             return "bounds=['2020-01-01 00:00:00', '2024-12-31 23:59:59']"
         case _:
             return "bounds=[0, 1000]"
+
+
+_NAMED = {
+    Kind.BOOLEAN: "true",
+    Kind.INTEGER: "1, 2",
+    Kind.DECIMAL: "1.5, 2.5",
+    Kind.TEXT: "'a', 'b'",
+    Kind.DATE: "'2024-12-30', '2024-12-31'",
+    Kind.TIMESTAMP: "'2024-12-31 00:00:00', '2024-12-31 12:00:00'",
+}
+
+
+def example_values(type_: Type) -> str:
+    """Write values of a type as IN could list them; none of doubles, which have none."""
+    return _NAMED.get(type_.kind, "")
 
 
 def _own_bounds(argument: Expr) -> str:

@@ -28,6 +28,7 @@ from dpquery.functions.base import (
     Parameter,
     Step,
 )
+from dpquery.functions.codes import example_values
 from dpquery.functions.noise import LEVEL
 from dpquery.ir import Call, Candidates, Scalar, Weight
 from dpquery.mechanisms import DiscreteLaplace, PartitionSelection
@@ -116,8 +117,13 @@ class KeysRelease:
     @property
     def note(self) -> str:
         """Say what is not shown."""
-        enough = self.mechanism.enough(LEVEL)
-        return f"values of fewer than {enough:,} units may be missing"
+        enough, limit = self.mechanism.enough(LEVEL), self.measure.weight.limit
+        said = f"values of fewer than {enough:,} units may be missing"
+        if limit == 1:
+            return said
+        shared = self.mechanism
+        alone = PartitionSelection(shared.epsilon * limit, shared.delta * limit).enough(LEVEL)
+        return f"{said}; with max_groups_contributed=1, those of fewer than {alone:,}"
 
     def _notes(self, left: int, found: int, randomness: Randomness) -> Iterator[str]:
         if found > self.most:
@@ -232,6 +238,10 @@ def _of_all_rows(call: Call) -> PlanRefused:
 
 
 def _without_delta(call: Call) -> PlanRefused:
+    shown, few = (
+        call.written,
+        "" if call.argument is None else example_values(call.argument.type),
+    )
     return PlanRefused(
         Diagnostic(
             "DPQ403",
@@ -242,7 +252,10 @@ def _without_delta(call: Call) -> PlanRefused:
                 "a value that a single unit has is shown with a small probability, delta,",
                 "which the budget of the policy has to allow.",
             ),
-            (f"{call.text.removesuffix(')')}, delta=1e-7)",),
+            (
+                f"{call.text.removesuffix(')')}, delta=1e-7)",
+                *((f"or name them: WHERE {shown} IN ({few}) GROUP BY {shown}",) if few else ()),
+            ),
         )
     )
 

@@ -159,10 +159,14 @@ class SearchRelease:
         runs = {run: tail_bound(ceil(tests * mean**run), rate, SURE) for run in RUNS[1:]}
         return {1: tail_bound(tests, 1 / self.noise.scale, SURE), **runs}
 
+    @property
+    def told_from(self) -> int:
+        """From how many rows on at one power of two bounds are found around them."""
+        return -(-self.least[1] // self.measure.weight.scale)
+
     def step(self) -> Step:
         """Describe the release in rows."""
-        weight = self.measure.weight
-        rows = -(-self.least[1] // weight.scale)
+        weight, rows = self.measure.weight, self.told_from
         return Step(
             function=self.name,
             mechanism=self.noise.name,

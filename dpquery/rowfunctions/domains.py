@@ -163,7 +163,8 @@ def _computed(expr: Expr, facts: Facts) -> Values | None:
         return None
     rows = _combinations(list(columns.values()), facts)
     if rows is None:
-        return _between(expr, facts) or _of_parts(expr, facts)
+        both = (_of_parts(expr, facts), _between(expr, facts))  # each holds all of them
+        return min((values for values in both if values is not None), key=len, default=None)
     names = list(columns)
     return _results(
         rows, lambda row: evaluate(expr, dict(zip(names, row, strict=True))), expr.type

@@ -33,7 +33,15 @@ from dpquery.expr import (
 from dpquery.rowfunctions import implied_range, named
 from dpquery.types import UNKNOWN, Interval, Kind, ordinal
 
-__all__ = ["NOTHING_KNOWN", "Facts", "arithmetic_range", "conjuncts", "facts_of", "implied"]
+__all__ = [
+    "NOTHING_KNOWN",
+    "Facts",
+    "arithmetic_range",
+    "conjuncts",
+    "contradiction",
+    "facts_of",
+    "implied",
+]
 
 _MIRRORED = {
     Comparison.LT: Comparison.GT,
@@ -84,6 +92,29 @@ def facts_of(*conditions: Expr | None) -> Facts:
                     turned = _MIRRORED.get(operator, operator)
                     _compare(ranges, values, turned, right, left)
     return Facts(ranges, values, present)
+
+
+def contradiction(*conditions: Expr | None) -> tuple[Expr, Expr] | None:
+    """Return two parts of conditions of which no value meets both, by their literals alone.
+
+    Both are about one expression: ranges that do not meet, or lists with nothing in common.
+    """
+    ranges: dict[Expr, Interval] = {}
+    values: dict[Expr, tuple[frozenset[Scalar], Expr]] = {}
+    parts = [part for condition in conditions if condition for part in conjuncts(condition)]
+    for part in parts:
+        said = facts_of(part)
+        for expr, range_ in said.ranges.items():
+            if not ranges.get(expr, UNKNOWN).meets(range_):
+                others = ((one, facts_of(one).ranges.get(expr, UNKNOWN)) for one in parts)
+                return next(one for one, other in others if not other.meets(range_)), part
+            ranges[expr] = ranges.get(expr, UNKNOWN) & range_
+        for expr, listed in said.values.items():
+            among, before = values.get(expr, (frozenset(listed), part))
+            if among.isdisjoint(listed):
+                return before, part
+            values[expr] = (among.intersection(listed), part)
+    return None
 
 
 def _present(condition: Expr) -> frozenset[Expr]:

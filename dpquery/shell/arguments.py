@@ -46,6 +46,8 @@ in dpquery, 130 interrupted.
 
 
 TABLE = "table"
+_PLAIN = frozenset({"", "txt", "text", "log", "out"})
+"""Suffixes of files that tables are written to."""
 
 
 class UsageError(Exception):
@@ -101,7 +103,8 @@ def asked(argv: Sequence[str]) -> Namespace:
     """Read the command line that asks a source.
 
     Raises:
-        UsageError: several sources, as a shell makes of a glob without quotes.
+        UsageError: several sources, as a shell makes of a glob without quotes; a file for
+            answers whose format is none of ours.
     """
     parser = _query_parser()
     options, rest = parser.parse_known_args(argv)
@@ -135,9 +138,21 @@ def _refuse_rest(parser: ArgumentParser, first: str, rest: Sequence[str]) -> Non
 
 
 def _format_of(out: str | None) -> str:
-    """Return the format that the suffix of a file's name says."""
+    """Return the format that the suffix of a file's name says: a table, if it is text or none.
+
+    Raises:
+        UsageError: it is the suffix of something else.
+    """
     suffix = PurePath(out or "").suffix[1:].lower()
-    return suffix if suffix in FORMATS else TABLE
+    if suffix in FORMATS:
+        return suffix
+    if suffix in _PLAIN:
+        return TABLE
+    known = ", ".join(f".{form}" for form in FORMATS if form != TABLE)
+    raise UsageError(
+        f"there is no format .{suffix}: write a name that ends in {known} or .txt, "
+        "or say which it is: --format csv"
+    )
 
 
 def verb_parser(*words: str, argument: str | None = None) -> ArgumentParser:

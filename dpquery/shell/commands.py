@@ -166,6 +166,11 @@ def _timer(desk: Desk, state: str) -> bool:
     return True
 
 
+def _intervals(desk: Desk, state: str) -> bool:
+    desk.intervals = state == "on"
+    return True
+
+
 def _read(desk: Desk, file: str) -> bool:
     return desk.ask_each(statements(read_file(_unquoted(file))))
 
@@ -212,6 +217,8 @@ COMMANDS = (
             tuple(FORMATS)),
     Command(".again", "", "the last answer once more, in the mode of now; free", _again),
     Command(".timer", "on|off", "how long each answer took", _timer, ("on", "off")),
+    Command(".intervals", "on|off", "n_low and n_high beside each noisy n (95 %)", _intervals,
+            ("on", "off")),
     Command(".read", "FILE", "ask the statements of a file, up to the first failure", _read),
     Command(".output", "FILE|stdout", "where answers go", _output),
     Command(".confirm", "SHARE|off", "ask before a query spends more of the rest", _confirm),

@@ -37,6 +37,8 @@ class Desk:
         self.console = console
         self.mode = mode
         self.timer = False
+        self.intervals = False
+        """Whether the ends of intervals are columns of their own."""
         self.confirm: Fraction | None = Fraction(1, 4)
         """The share of what is left that a query may spend unasked; None: any."""
         self.output: Output | None = None
@@ -136,6 +138,7 @@ class Desk:
             raise UsageError(f"a file of {self.mode} holds one answer: name another by .output")
 
     def _show(self, answer: Answer) -> None:
+        answer = answer.with_intervals() if self.intervals else answer
         if self.output is not None:
             self.output.form = self.mode
             with writing():

@@ -25,7 +25,12 @@ def at_terminal() -> bool:
 
 
 def converse(
-    session: Asked, analyst: str | None, form: str = "table", out: str | None = None
+    session: Asked,
+    analyst: str | None,
+    form: str = "table",
+    out: str | None = None,
+    *,
+    intervals: bool = False,
 ) -> None:
     """Open the shell on a session until the person leaves.
 
@@ -39,6 +44,7 @@ def converse(
             raise
         raise UsageError(_MISSING) from None
     repl = Repl(session, analyst or "default", form)
+    repl.desk.intervals = intervals
     if out is not None:
         repl.desk.direct(open_output(out, form))
     repl.run()

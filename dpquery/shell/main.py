@@ -63,6 +63,12 @@ def _run(argv: list[str], connect: Connect) -> int:
     options = asked(argv)
     if options.script is None and at_terminal():
         with connect(options.source, **connect_settings(options)) as session:
-            converse(session, options.analyst, options.format, options.out)
+            converse(
+                session,
+                options.analyst,
+                options.format,
+                options.out,
+                intervals=options.intervals,
+            )
         return ExitCode.ANSWER
     return ask(options, connect)

@@ -38,7 +38,7 @@ from dpquery.sql.across import refuse_correlated
 from dpquery.sql.calls import Calls
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.derived import derive, union_all
-from dpquery.sql.empty import refuse_empty
+from dpquery.sql.empty import refuse_contradictions, refuse_empty
 from dpquery.sql.groupings import shared
 from dpquery.sql.having import refuse_results_in_where
 from dpquery.sql.joins import bind_from, same_units
@@ -118,6 +118,8 @@ class Statement(Opener):
         assert isinstance(found, Open)  # noqa: S101 - a root is open, or refused
         if self.frontiers:
             refuse_empty(query, self.spans)
+        for frontier in self.frontiers:
+            refuse_contradictions(frontier, self.spans.source)
         require_rows(found.most, max(MOST_SHOWN, self.largest), self.spans.of(query))
         return self.above(found.source[1:-1], found)
 
@@ -419,7 +421,7 @@ class Statement(Opener):
         binder.where = said_of(rows.relation)
         for item in select.expressions:
             if is_star(item):
-                raise raw("*", query_about(scope.table, COUNT), spans.of(item))
+                raise raw("*", spans.of(item), query_about(scope.table, COUNT))
         span = spans.of(select.args["from_"].this)
         groups = bind_keys(select, binder, lambda call: self._found(call, span, rows))
         below = Released(scope, spans, groups.keys, Calls(binder), groups.sets)

@@ -8,16 +8,17 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.errors import Diagnostic, NameRefused
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused
+from dpquery.functions.base import DPFunction
 from dpquery.functions.codes import example_bounds
-from dpquery.ir import Expr, Literal, Scalar
+from dpquery.ir import Expr, Literal, Options, Scalar
 from dpquery.source import Span
 from dpquery.sql.literals import as_moment, read_literal, unwrapped
 from dpquery.sql.mismatches import with_article
 from dpquery.sql.names import fold
 from dpquery.types import INT64, Interval, Kind, ordinal
 
-__all__ = ["is_auto", "read_bounds", "read_group_bounds", "read_value"]
+__all__ = ["is_auto", "read_bounds", "read_group_bounds", "read_value", "refuse_constant"]
 
 
 def is_auto(node: exp.Expr) -> bool:
@@ -58,6 +59,36 @@ def read_group_bounds(node: exp.Expr, span: Span) -> Interval:
     assert isinstance(low.value, int | Fraction)  # noqa: S101 - a number's literal
     assert isinstance(high.value, int | Fraction)  # noqa: S101
     return _ordered(name, node, span, Fraction(low.value), Fraction(high.value))
+
+
+def refuse_constant(function: DPFunction, argument: Expr | None, options: Options) -> None:
+    """Refuse bounds between which there is one answer, whatever the rows.
+
+    A sum of rows that all count as 7 tells how many there are; one of zeros tells nothing.
+
+    Raises:
+        PlanRefused: DPQ408.
+    """
+    per_group = "contribution_bounds_per_group=[0, 50]"
+    other = per_group if argument is None else example_bounds(argument.type)
+    for bounds, span, remedy in (
+        (options.bounds, options.bounds_span, other),
+        (options.group_bounds, options.group_bounds_span, per_group),
+    ):
+        if bounds is None or span is None or bounds.low != bounds.high:
+            continue
+        if function.name == "DP_SUM" and bounds.low != 0:
+            continue
+        raise PlanRefused(
+            Diagnostic(
+                "DPQ408",
+                "the answer could not contain anything",
+                span,
+                "every value counts as this one",
+                ("it would be charged, and be the same whatever the rows are.",),
+                (remedy,),
+            )
+        )
 
 
 def read_value(argument: Expr, node: exp.Expr, span: Span) -> Scalar:

@@ -22,6 +22,7 @@ from dpquery.functions.base import Argument, DPFunction, Parameter
 from dpquery.ir import Call, Expr
 from dpquery.privacy import decimal_text
 from dpquery.source import Span
+from dpquery.sql.bounds import refuse_constant
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.distinct import counts_units, is_distinct
 from dpquery.sql.literals import unwrapped
@@ -50,7 +51,8 @@ class Calls:
 
         Raises:
             NameRefused: DPQ202 to DPQ210.
-            PlanRefused: DPQ404 DISTINCT of another column than the unit.
+            PlanRefused: DPQ404 DISTINCT of another column than the unit, DPQ408 bounds between
+                which there is one answer.
             RuleRefused: DPQ303 a DP_ function inside the call.
             SyntaxRefused: DPQ102 an operator that rows do not have.
         """
@@ -73,6 +75,7 @@ class Calls:
         argument = None if units else self._argument(function, asked)
         self._require_price(function, node, named)
         options = read_options(function, argument, named)
+        refuse_constant(function, argument, options)
         call = Call(
             span=whole,
             column=f"a{len(self.found)}",
@@ -86,6 +89,9 @@ class Calls:
             text=self.rows.spans.text(node),
             asked=self.rows.spans.of(asked),
             implied=UNKNOWN if argument is None else self.rows.implied(argument, condition),
+            listed=()
+            if argument is None or function.argument is not Argument.LISTED
+            else self.rows.listed(argument, condition),
         )
         self.found.append(call)
         return call

@@ -142,6 +142,8 @@ def every_expression_is_total(frontier: Frontier, source: Source) -> None:
     """
     for expr in _expressions(frontier):
         if isinstance(expr, Arithmetic | Negate | Widen | Literal | Apply) and not _fits(expr):
+            doubles = _in_doubles(expr, source)
+            said = "this computes" if doubles else "multiply columns by 1e0: compute"
             raise RuleRefused(
                 Diagnostic(
                     "DPQ305",
@@ -153,19 +155,45 @@ def every_expression_is_total(frontier: Frontier, source: Source) -> None:
                         "and the bounds of these columns allow results of more than 37 digits.",
                     ),
                     (
-                        _in_doubles(expr, source),
-                        "this computes in doubles; or ask the data owner for bounds",
+                        *((doubles,) if doubles else ()),
+                        f"{said} in doubles; or ask the data owner for bounds",
                     ),
                 )
             )
 
 
-def _in_doubles(expr: Expr, source: Source) -> str:
+def _in_doubles(expr: Expr, source: Source) -> str | None:
     """Write an expression with doubles for columns: these reach infinity and do not fail."""
-    columns = {inner.span for inner in _inside(expr) if isinstance(inner, ColumnRef)}
+    return _with_columns(expr, source, lambda column, text: f"(1e0 * {text})")
+
+
+def _cut_first(expr: Apply, longest: int, source: Source) -> str | None:
+    """Write a text with its columns cut to as much as it has room for; None without any."""
+    columns = [ref for ref in columns_of(expr).values() if ref.type.kind is Kind.TEXT]
+    if not columns:
+        return None
+    share = Fraction(longest, 2 * expr.longest)
+    cut = max(1, min(20, int(max(ref.longest for ref in columns) * share)))
+
+    def shortened(column: ColumnRef, text: str) -> str:
+        return f"LEFT({text}, {cut})" if column.type.kind is Kind.TEXT else text
+
+    return _with_columns(expr, source, shortened)
+
+
+def _with_columns(
+    expr: Expr, source: Source, write: Callable[[ColumnRef, str], str]
+) -> str | None:
+    """Write an expression with something else in place of each of its columns.
+
+    None where some of them are written elsewhere: a name stands for what a subquery computes.
+    """
+    columns = {one.span: one for one in _inside(expr) if isinstance(one, ColumnRef)}
+    if any(expr.span | span != expr.span for span in columns):
+        return None
     text, end = "", expr.span.start
     for span in sorted(columns, key=lambda span: span.start):
-        text += source.text[end : span.start] + f"(1e0 * {source.snippet(span)})"
+        text += source.text[end : span.start] + write(columns[span], source.snippet(span))
         end = span.end
     return text + source.text[end : expr.span.end]
 
@@ -268,13 +296,14 @@ def _dated(expr: Apply) -> bool:
     return expr.domain.within(int(low), int(high))
 
 
-def every_text_is_short(frontier: Frontier, _: Source) -> None:
+def every_text_is_short(frontier: Frontier, source: Source) -> None:
     """Refuse texts that may grow past what the engine is asked to carry for each row."""
     for expr in _expressions(frontier):
         if not isinstance(expr, Apply) or expr.longest <= LONGEST_TEXT:
             continue
         longest = max([LONGEST_TEXT, *(ref.longest for ref in columns_of(expr).values())])
         if expr.longest > longest:
+            cut = _cut_first(expr, longest, source)
             raise RuleRefused(
                 Diagnostic(
                     "DPQ305",
@@ -285,7 +314,7 @@ def every_text_is_short(frontier: Frontier, _: Source) -> None:
                         "the time that a row takes would tell how long its texts are,",
                         f"so this one has at most {longest} characters.",
                     ),
-                    ("LEFT(dept, 20)", "join fewer texts, or cut them first"),
+                    (*((cut,) if cut else ()), "join fewer texts, or cut them first"),
                 )
             )
 

@@ -14,8 +14,9 @@ from sqlglot import expressions as exp
 
 from dpquery import rowfunctions
 from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused
-from dpquery.ir import Comparison, Expr, IsNull, Literal, Logic, Not, Operator
+from dpquery.ir import Comparison, Expr, IsNull, Literal, Logic, Not, Operator, Scalar
 from dpquery.rowfunctions.base import RowFunction
+from dpquery.rowfunctions.domains import values_of
 from dpquery.rowfunctions.ranges import facts_of, implied
 from dpquery.source import Span
 from dpquery.sql.applied import (
@@ -93,6 +94,17 @@ class Conditions:
     def implied(self, argument: Expr, condition: Expr | None) -> Interval:
         """Give the range of an argument in the rows that WHERE, and a FILTER, let through."""
         return implied(argument, facts_of(self.where, condition))
+
+    def listed(self, argument: Expr, condition: Expr | None) -> tuple[Scalar, ...]:
+        """Give the values of an argument as GROUP BY would know them there, without NULL.
+
+        Of numbers and days in a range nobody says each; none are given.
+        """
+        facts = facts_of(self.where, condition)
+        if argument not in facts.values and argument.type.kind is not Kind.TEXT:
+            return ()
+        values = values_of(argument, facts) or ()
+        return tuple(value for value in values if value is not None)
 
     def condition(self, node: exp.Expr) -> Expr:
         """Bind an expression that must be true or false.

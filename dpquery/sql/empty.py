@@ -1,8 +1,8 @@
 """Answers that could not contain anything: refused before they are paid for.
 
 What is found here is plain in the text: a LIMIT of no rows, a condition over literals that is
-never true, a column that is divided by zero or computed with NULL. Over public tables such
-questions cost nothing, and are answered.
+never true, conditions that no value meets together, a column that is divided by zero or
+computed with NULL. Over public tables such questions cost nothing, and are answered.
 """
 
 from __future__ import annotations
@@ -15,13 +15,18 @@ from typing import Any, NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.errors import Diagnostic, PlanRefused
-from dpquery.source import Span
+from dpquery.expr import Compare, Expr, columns_of
+from dpquery.ir import Frontier
+from dpquery.relations import Filter, walk
+from dpquery.rowfunctions.ranges import contradiction
+from dpquery.source import Source, Span
 from dpquery.sql.conditions import chain
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import is_call
 from dpquery.sql.spans import Spans
+from dpquery.sql.within import said_of
 
-__all__ = ["refuse_empty"]
+__all__ = ["refuse_beyond", "refuse_contradictions", "refuse_empty"]
 
 _COMPARED: Mapping[type[exp.Expr], Callable[[Any, Any], bool]] = {
     exp.EQ: eq,
@@ -31,6 +36,8 @@ _COMPARED: Mapping[type[exp.Expr], Callable[[Any, Any], bool]] = {
     exp.GT: gt,
     exp.GTE: ge,
 }
+_WIDEST = 40
+"""Longer conditions are not repeated beside the caret."""
 _DIVISIONS = (exp.Div, exp.IntDiv, exp.Mod)
 _ARITHMETIC = (*_DIVISIONS, exp.Add, exp.Sub, exp.Mul, exp.Neg)
 
@@ -43,7 +50,7 @@ def refuse_empty(query: exp.Expr, spans: Spans) -> None:
     """
     for limit in query.find_all(exp.Limit):
         if _number(limit.expression) == 0:
-            _refuse_limit(limit, spans)
+            _refuse(_clause("LIMIT", limit, spans), "this shows no rows", "LIMIT 10")
     for clause in query.find_all(exp.Where, exp.Having, exp.Qualify):
         never = _never(clause.this)
         if never is not None:
@@ -56,6 +63,53 @@ def refuse_empty(query: exp.Expr, spans: Spans) -> None:
             kept = spans.text(right if _is_null(left) and right is not None else left)
             said = f"{with_null or 'divided by zero'}, this is always NULL"
             _refuse(spans.of(nothing), said, kept)
+
+
+def refuse_contradictions(frontier: Frontier, source: Source) -> None:
+    """Refuse rows of which none can be there: what WHERE and FILTER say excludes itself.
+
+    Raises:
+        PlanRefused: DPQ408.
+    """
+    for node in walk(frontier.relation):
+        if isinstance(node, Filter):
+            _require_possible(source, said_of(node))
+    for call in frontier.calls:
+        if call.condition is not None:
+            _require_possible(source, said_of(frontier.relation), call.condition)
+
+
+def _require_possible(source: Source, *conditions: Expr | None) -> None:
+    found = contradiction(*conditions)
+    if found is None:
+        return
+    (first, part), text = found, source.snippet
+    remedy, other = f"{text(first.span)} OR {text(part.span)}", text(first.span)
+    if first.span == part.span:  # the two halves of BETWEEN
+        assert isinstance(first, Compare)  # noqa: S101
+        assert isinstance(part, Compare)  # noqa: S101
+        ends = f"{text(part.right.span)} AND {text(first.right.span)}"
+        remedy, other = f"{text(part.left.span)} BETWEEN {ends}", ""
+    elif _names(first, source) != _names(part, source):  # in subqueries, of other names
+        remedy = "TRUE"
+    said = f" and {other}" if 0 < len(other) <= _WIDEST else ""
+    _refuse(part.span, f"no row meets this{said}", remedy)
+
+
+def _names(part: Expr, source: Source) -> set[str]:
+    return {source.snippet(column.span) for column in columns_of(part).values()}
+
+
+def refuse_beyond(offset: exp.Offset, rows: int, spans: Spans) -> None:
+    """Refuse to leave out as many rows of a released table as it has, or more.
+
+    Raises:
+        PlanRefused: DPQ408.
+    """
+    number = _number(offset.expression)
+    if number is not None and number >= rows:
+        shown = "1 row" if rows == 1 else f"{rows:,} rows"
+        _refuse(_clause("OFFSET", offset, spans), f"there are {shown} at most", "OFFSET 0")
 
 
 def _values(query: exp.Expr) -> list[exp.Expr]:
@@ -127,10 +181,10 @@ def _number(node: exp.Expr) -> Decimal | None:
     return Decimal(str(inner.this))
 
 
-def _refuse_limit(limit: exp.Limit, spans: Spans) -> NoReturn:
-    number = spans.of(limit.expression)
-    start = spans.source.text.upper().rfind("LIMIT", 0, number.start)
-    _refuse(Span(start, number.end), "this shows no rows", "LIMIT 10")
+def _clause(word: str, clause: exp.Limit | exp.Offset, spans: Spans) -> Span:
+    """Return where a clause of one number stands, with its word."""
+    number = spans.of(clause.expression)
+    return Span(spans.source.text.upper().rfind(word, 0, number.start), number.end)
 
 
 def _refuse(span: Span, label: str, remedy: str) -> NoReturn:

@@ -17,6 +17,7 @@ from sqlglot import expressions as exp
 from dpquery import functions
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused
 from dpquery.expr import Nulls, children, columns_of
+from dpquery.functions.codes import example_values
 from dpquery.functions.keys import KEYS, most_of
 from dpquery.ir import Call, ColumnRef, Expr, Finding, Key, Literal
 from dpquery.policy.model import Column
@@ -260,20 +261,10 @@ def has_listed_groups(column: Column | ColumnRef) -> bool:
     return column.keys is not None or column.type.kind is Kind.BOOLEAN
 
 
-_NAMED = {
-    Kind.BOOLEAN: "true",
-    Kind.INTEGER: "1, 2",
-    Kind.DECIMAL: "1.5, 2.5",
-    Kind.TEXT: "'a', 'b'",
-    Kind.DATE: "'2024-12-30', '2024-12-31'",
-    Kind.TIMESTAMP: "'2024-12-31 00:00:00', '2024-12-31 12:00:00'",
-}
-
-
 def _named_groups(column: ColumnRef, rows: Conditions, where: str) -> str:
     """Write a WHERE that names the groups of a column, and keeps what it said before."""
     written = rows.spans.source.snippet(column.span)
-    return f"WHERE {written} IN ({_NAMED[column.type.kind]}){where}"
+    return f"WHERE {written} IN ({example_values(column.type)}){where}"
 
 
 def _private(expr: Expr, span: Span, rows: Conditions, where: str) -> NoReturn:
@@ -281,7 +272,7 @@ def _private(expr: Expr, span: Span, rows: Conditions, where: str) -> NoReturn:
     what, label, remedy = "this expression", "its values are not public", _public_column(rows)
     if isinstance(expr, ColumnRef):
         what, label = rows.spans.source.snippet(expr.span), "private grouping column"
-        if expr.type.kind in _NAMED:
+        if example_values(expr.type):
             remedy = (_named_groups(expr, rows, where),)
             if expr.type.kind is not Kind.DOUBLE:
                 found = f"GROUP BY {KEYS.name}({what}, eps=0.5, delta=1e-7)"

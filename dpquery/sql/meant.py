@@ -14,10 +14,12 @@ from sqlglot import expressions as exp
 from dpquery import functions
 from dpquery.errors import QueryRefused
 from dpquery.functions.base import DPFunction
+from dpquery.ir import Expr
+from dpquery.rowfunctions.ranges import implied
 from dpquery.sql.above.aggregates import aggregate_name
 from dpquery.sql.conditions import Conditions
 from dpquery.sql.names import written_name
-from dpquery.sql.offers import call_about, fits, is_bounded, other_call, sample_call
+from dpquery.sql.offers import COUNT, call_about, fits, is_bounded, other_call, sample_call
 
 __all__ = ["a_slip_away", "is_aggregate", "is_share", "meant_call", "nearest_function"]
 
@@ -39,6 +41,8 @@ _MEANT = {
     "VAR": "DP_VAR_SAMP",
 }
 """What functions of other engines are called here, where the name alone does not tell."""
+_BINS = 60
+"""Bins of a histogram that is offered, about."""
 _LONGEST = 40
 """Letters of a name that are compared; no function's name is as long."""
 
@@ -57,7 +61,7 @@ def meant_call(
     name = name.upper().removeprefix("DP_")
     function = _function(name)
     if function is None:
-        return None
+        return _composed(name, arguments, rows)
     if "DISTINCT" in name or any(isinstance(part, exp.Distinct) for part in arguments):
         unit = rows.scope.table.unit
         asked = "*" if unit is None else f"DISTINCT {written_name(unit)}"
@@ -75,6 +79,39 @@ def meant_call(
         return other_call(bound, written)
     loose = None if is_bounded(bound) else bound.type
     return call_about(function, written, loose, share, options)
+
+
+def _composed(name: str, arguments: Sequence[exp.Expr], rows: Conditions) -> str | None:
+    """Write in several calls, or as a count of groups, what is no function of its own."""
+    shown = {"HISTOGRAM": 1, "CORR": 2, "COVAR_POP": 2, "COVAR_SAMP": 2}.get(name, 0)
+    try:
+        exprs = [rows.bind(argument) for argument in arguments[:shown]]
+    except QueryRefused:
+        return None
+    numbers = all(expr.type.numeric and is_bounded(expr) for expr in exprs)
+    texts = [rows.spans.text(argument) for argument in arguments[:shown]]
+    if name == "HISTOGRAM" and exprs:
+        bins = _bins(exprs[0], texts[0]) if numbers else texts[0]
+        table = written_name(rows.scope.table.name)
+        return f"SELECT {bins} AS bin, {COUNT} AS n FROM {table} GROUP BY bin"
+    if len(exprs) < 2 or not numbers:
+        return None
+    one, other = texts
+    mean = "DP_AVG({}, eps=0.1)".format
+    apart = f"{mean(f'({one}) * ({other})')} - {mean(one)} * {mean(other)}"
+    if name != "CORR":
+        return apart
+    return f"({apart}) / (DP_STDDEV({one}, eps=0.1) * DP_STDDEV({other}, eps=0.1))"
+
+
+def _bins(expr: Expr, written: str) -> str:
+    """Write bins of a range: at most some dozens, each as wide as a power of ten."""
+    range_, width = implied(expr), 1
+    assert range_.low is not None  # noqa: S101 - it is bounded
+    assert range_.high is not None  # noqa: S101
+    while (range_.high - range_.low) / width > _BINS:
+        width *= 10
+    return written if width == 1 else f"FLOOR({written} / {width}) * {width}"
 
 
 def _function(name: str) -> DPFunction | None:

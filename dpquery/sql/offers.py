@@ -124,11 +124,12 @@ def _compared(column: Column) -> str:
     return f"> '{from_code(int(low), Fraction(1), column.type)}'"
 
 
-def query_about(table: Table, *shown: str, groups: Sequence[str] = ()) -> str:
+def query_about(table: Table, *shown: str, groups: Sequence[str] = (), where: str = "") -> str:
     """Write a query over a table: its groups, and what is shown beside them."""
     written = [written_name(group) for group in groups]
-    grouped = f" GROUP BY {', '.join(written)}" if written else ""
-    return f"SELECT {', '.join([*written, *shown])} FROM {written_name(table.name)}{grouped}"
+    clauses = f" WHERE {where}" if where else ""
+    clauses += f" GROUP BY {', '.join(written)}" if written else ""
+    return f"SELECT {', '.join([*written, *shown])} FROM {written_name(table.name)}{clauses}"
 
 
 def query_of_policy(policy: Policy) -> str:

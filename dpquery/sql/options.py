@@ -14,7 +14,12 @@ from dpquery.ir import Expr, Options
 from dpquery.privacy import EPSILON_MAX, EPSILON_MIN, decimal_text, exact_number, root_above
 from dpquery.rowfunctions.domains import MAX_CELLS
 from dpquery.source import Span
-from dpquery.sql.bounds import is_auto, read_bounds, read_group_bounds, read_value
+from dpquery.sql.bounds import (
+    is_auto,
+    read_bounds,
+    read_group_bounds,
+    read_value,
+)
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.names import fold
 from dpquery.sql.spans import Spans

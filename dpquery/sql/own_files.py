@@ -21,10 +21,6 @@ _OPTIONS = (
     ),
     (r"(?:to add|for) bounds.*", "--bounds COLUMN=LOW:HIGH for the whole session"),
     (r"to raise the \w+'s (epsilon|delta)", r"\1"),
-    (
-        r"to state keys or bounds of (.*) in the policy",
-        r"count its groups: WHERE \1 IN ('a', 'b') GROUP BY \1",
-    ),
 )
 _RAISED = {
     "delta": "--delta 1e-6 when the file is opened, in Python delta=1e-6",

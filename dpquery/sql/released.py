@@ -21,6 +21,7 @@ from dpquery.errors import (
 )
 from dpquery.expr import longest_of
 from dpquery.functions import find
+from dpquery.functions.codes import example_values
 from dpquery.functions.keys import most_of
 from dpquery.ir import Call, ColumnRef, Expr, Key, Literal
 from dpquery.rowfunctions.domains import values_of
@@ -81,9 +82,8 @@ class Released:
             if key.expr == found:
                 return key.column
         grouped = self._grouped_by(node)
-        raise raw(
-            node.name, grouped or self._instead(found, node.parent_select), self.spans.of(node)
-        )
+        instead = (grouped,) if grouped else self._instead(found, node.parent_select)
+        raise raw(node.name, self.spans.of(node), *instead)
 
     def _grouped_by(self, node: exp.Column) -> str | None:
         """Write the query with what it shows for groups, where they are public and few."""
@@ -122,17 +122,22 @@ class Released:
         text = spans.source.text
         return f"{text[: before.end]}{more}{text[before.end :]}".strip()
 
-    def _instead(self, found: Expr, select: exp.Expr | None) -> str:
+    def _instead(self, found: Expr, select: exp.Expr | None) -> tuple[str, ...]:
         """Write a query that shows something of a column: as a group, or noisy."""
         if not isinstance(found, ColumnRef) or found.name not in self.scope.table.columns:
-            return self.query(COUNT)
+            return (self.query(COUNT),)
         if has_listed_groups(found):
-            return self.query(COUNT, found.name)
+            return (self.query(COUNT, found.name),)
         distinct = isinstance(select, exp.Select) and select.args.get("distinct")
         if distinct and found.type.kind is not Kind.DOUBLE:
-            return self.query(KEYS.format(written_name(found.name)))
+            written = written_name(found.name)
+            named = f"{written} IN ({example_values(found.type)})"
+            return (
+                self.query(KEYS.format(written)),
+                query_about(self.scope.table, COUNT, groups=[found.name], where=named),
+            )
         quantile = f"DP_QUANTILE({written_name(found.name)}, 0.5, eps=0.5)"
-        return self.query(quantile if found.bounded else COUNT)
+        return (self.query(quantile if found.bounded else COUNT),)
 
     def query(self, call: str, *more: str) -> str:
         """Write a query with the groups of this one, and more, around a call."""
@@ -182,7 +187,7 @@ class Released:
         """Refuse an exact aggregate, or an unknown function."""
         if not is_aggregate(call, name):
             near = nearest_function(name)
-            meant = None if near is None else self.calls.meant(near, call)
+            meant = self.calls.meant(near or name, call)
             inner = next(filter(is_call, call.iter_expressions()), None)
             asked = COUNT if inner is None else self.spans.text(inner)
             raise _unknown(call, name, self.spans, meant or asked)
@@ -230,7 +235,7 @@ def _unknown(call: exp.Expr, name: str, spans: Spans, otherwise: str) -> NameRef
     )
 
 
-def raw(name: str, instead: str, span: Span) -> RuleRefused:
+def raw(name: str, span: Span, *instead: str) -> RuleRefused:
     """Refuse a private column that would be shown as it is."""
     shown = "the rows" if name == "*" else name
     return RuleRefused(
@@ -243,7 +248,7 @@ def raw(name: str, instead: str, span: Span) -> RuleRefused:
                 "a result may contain only DP_ functions and grouping columns;",
                 f"one person's {'row' if name == '*' else name} is what the session protects.",
             ),
-            (instead,),
+            instead,
         )
     )
 

@@ -129,6 +129,10 @@ _BOUND: tuple[tuple[str, str], ...] = (
     _EITHER,
     # functions
     (r"\bANON_(COUNT|SUM|AVG)\(([^()]*)\)", r"DP_\1(\2, eps=0.5)"),
+    (
+        rf"\bWIDTH_BUCKET\({_PART},{_PART},{_PART},\s*(\d+)\s*\)",
+        r"FLOOR((\1 - \2) * \4 / (\3 - \2)) + 1",
+    ),
     (rf"\bIS_?NULL\(\s*{_NAME}\s*\)", r"\1 IS NULL"),
     (rf"\b{_DAY}\(\s*{_NAME}\s*\)", r"CAST(\1 AS DATE)"),
     (rf"\b{_DAY}\(\s*('\d{{4}}-\d\d-\d\d')\s*(?:,[^()]*)?\)", r"\1"),

@@ -155,6 +155,7 @@ def _check_single(source: Source, tokens: list[Token]) -> None:
                             "",
                             "send the first alone",
                         ),
+                        "or each on its own; on the command line, -c may be repeated",
                     ),
                 )
             )

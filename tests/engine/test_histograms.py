@@ -99,7 +99,7 @@ def test_several_histograms_and_sums_share_a_scan(engine, tmp_path: Path):
             by_hand({0: T, 3: T, 8: H, 15: W}, 0, 16, 1)
         ],
         "DP_MEDIAN(-x, bounds=[-5, -4], eps=1)": [[T + H + 2 * W, 2 * T]],
-        "DP_MEDIAN(x, bounds=[7, 7], eps=1)": [[3 * T + H + 2 * W]],
+        "DP_MEDIAN(x, bounds=[7, 8], eps=1)": [[3 * T + H, 2 * W]],
         "DP_COUNT(x, eps=1)": [[3 * (2**32 // 3) + 2**31 + 2 * 2**32]],
         "DP_COUNT(DISTINCT unit, eps=1)": [[4]],
     }

@@ -45,7 +45,7 @@ from tests.relations import SCHEMA, TABLES, policy_over, row
 from tests.worlds import integers, receipt_for
 
 STRANGER, OTHERS = 10_000, 40
-OUT_OF_REACH = {"DPQ305", "DPQ404", "DPQ105", "DPQ205"}
+OUT_OF_REACH = {"DPQ305", "DPQ404", "DPQ105", "DPQ205", "DPQ408"}
 NEAR = [-1.0, 1.0, -2.5, 2.5, -0.0, 0.0, None]
 
 _SUM = "SELECT DP_SUM(POWER(y, -1), eps=1, bounds=[-1, 1], max_rows_contributed=1) FROM"
@@ -151,7 +151,7 @@ class Sides:
             refusal.source = source
             if refusal.code not in OUT_OF_REACH:
                 raise
-            self.asked["refused"] += 1
+            self.asked["empty" if refusal.code == "DPQ408" else "refused"] += 1
             return None
         self.asked["answered"] += 1
         return plan
@@ -234,6 +234,7 @@ def require_apart(sides: Sides, examples: int) -> None:
 
     hold()
     assert sides.asked["answered"] > 9 * sides.asked["refused"], sides.asked
+    assert sides.asked["answered"] > 4 * sides.asked["empty"], sides.asked
 
 
 @pytest.mark.parametrize("text", TIED)

@@ -178,11 +178,22 @@ def test_several_texts_stop_at_the_first_failure(run, session):
         ("a.txt", [], b" n\n"),
         ("csv", [], b" n\n"),
         ("a.csv", ["--format", "json"], b"["),
+        ("a.xlsx", ["--format", "csv"], b"n\r\n"),
     ],
 )
 def test_the_name_of_a_file_says_its_format(run, tmp_path: Path, name: str, options, start):
     assert run("p.toml", "-c", "one", "-o", str(tmp_path / name), *options)[0] == 0
     assert (tmp_path / name).read_bytes().startswith(start)
+
+
+@pytest.mark.parametrize("name", ["a.xlsx", "a.csv.gz", "answers.feather", "a.b/c.PDF"])
+def test_a_file_of_no_known_format_is_refused_before_anything_is_asked(
+    run, session, tmp_path: Path, name: str
+):
+    code, _, err = run("p.toml", "-c", "one", "-o", str(tmp_path / name))
+    assert (code, session.opened) == (2, [])
+    assert ".csv, .json, .arrow, .parquet or .txt" in err
+    assert not (tmp_path / name).exists()
 
 
 def test_text_that_is_not_utf8_is_a_usage_error(run, stdin, session):

@@ -13,8 +13,10 @@ import pytest
 from pyarrow import parquet
 from rich.console import Console as RichConsole
 
+import dpquery
 from dpquery.codes import explain
 from dpquery.functions import ALL
+from dpquery.policy.samples import copy_samples
 from dpquery.privacy import NO_LOSS
 from dpquery.shell.commands import COMMANDS, take
 from dpquery.shell.console import Terminal, fitted
@@ -168,6 +170,7 @@ def test_explain_says_the_charge_and_asks_nothing(desk, session, paper):
         (".quit now", "write .quit"),
         (".mode xml", "write .mode table or csv or json or arrow or parquet"),
         (".timer", "write .timer on|off"),
+        (".intervals perhaps", "write .intervals on or off"),
         (".timer perhaps", "write .timer on or off"),
         (".confirm 2", "write .confirm 0.25, a share of what is left, or .confirm off"),
         (".confirm lots", "write .confirm 0.25"),
@@ -280,6 +283,22 @@ def test_the_timer_shows_seconds(desk, paper):
     take(desk, ".timer off")
     take(desk, "one;")
     assert not paper.lines[-1].endswith(" s")
+
+
+def test_intervals_are_columns_where_they_are_wanted(paper, tmp_path: Path):
+    with dpquery.connect(copy_samples(tmp_path / "data")) as session:
+        desk = Desk(session, paper, "csv")
+        take(desk, "SELECT DP_COUNT(*, eps=0.1) AS n FROM staff;")
+        assert paper.lines[0].splitlines()[0] == "n"
+        for state, header in (("ON", "n,n_low,n_high"), ("off", "n")):
+            take(desk, f".intervals {state}")
+            take(desk, ".again")
+            assert paper.lines[-1].splitlines()[0] == header
+        take(desk, ".intervals on")
+        take(desk, f".output {tmp_path / 'a.csv'}")
+        take(desk, ".again")
+        desk.direct(None)
+    assert (tmp_path / "a.csv").read_text().startswith("n,n_low,n_high")
 
 
 def test_a_file_is_read_up_to_its_first_failure(desk, paper, session, tmp_path: Path):

@@ -186,12 +186,15 @@ def terminal(monkeypatch):
 
 def test_a_terminal_without_a_query_opens_the_shell(terminal, monkeypatch):
     opened: list[tuple] = []
-    monkeypatch.setattr(
-        "dpquery.shell.main.converse", lambda session, *settings: opened.append(settings)
-    )
+
+    def converse(session: object, *settings: object, intervals: bool) -> None:
+        opened.append((*settings, intervals))
+
+    monkeypatch.setattr("dpquery.shell.main.converse", converse)
     session = FakeSession()
-    assert main(["p.toml", "--analyst", "ann", "--format", "csv"], session.connect) == 0
-    assert opened == [("ann", "csv", None)]
+    options = ["--analyst", "ann", "--format", "csv"]
+    assert main(["p.toml", *options, "--intervals"], session.connect) == 0
+    assert opened == [("ann", "csv", None, True)]
     assert session.closed == 1
 
 

@@ -7,14 +7,13 @@ query that is named beside it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import dpquery
 from dpquery.errors import QueryRefused
-from dpquery.policy.samples import copy_samples
 from dpquery.session import Session
+from tests.samples import sample_policy
 
 WHOLE, CARET = None, ""
 HABITS = [
@@ -301,8 +300,8 @@ MISTAKES = [
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    place = copy_samples(tmp_path_factory.mktemp("mistakes") / "data").parent
-    with dpquery.connect(Path(place) / "policy.toml") as opened:
+    place = tmp_path_factory.mktemp("mistakes")
+    with dpquery.connect(sample_policy(place, "epsilon = 2.0\ndelta = 1e-6")) as opened:
         yield opened
 
 
@@ -429,6 +428,67 @@ def test_a_mended_query_stands_only_where_it_is_accepted(session):
     """`||` can be meant for OR: where OR would be refused too, it is not offered."""
     refusal = refused(session, f"{STAFF}age || hired = 'engx'")
     assert refusal.diagnostic.remedy == ("dept || '-' || dept",)
+
+
+LONG = "0123456789" * 20
+
+
+@pytest.mark.parametrize("expression", [
+    f"REPLACE(region, 'a', '{LONG}')",
+    f"CONCAT(REPLACE(region, 'a', '{LONG}'), region)",
+    " || ".join(["region"] * 9 + [f"'{LONG}'"]),
+])  # fmt: skip
+def test_a_text_that_grows_too_long_is_offered_with_its_own_columns_cut(session, expression):
+    query = f"SELECT DP_COUNT(*, eps=0.1) FROM visits WHERE {expression} = 'x'"
+    found = refused(session, query)
+    assert found.code == "DPQ305"
+    assert "LEFT(region, " in found.diagnostic.remedy[0]
+    pasted = found.diagnostic.remedy[0].join(
+        (query[: found.span.start], query[found.span.end :])
+    )
+    session.explain(pasted)
+
+
+@pytest.mark.parametrize("made", ["region || region || region", "minutes * minutes"])
+def test_what_a_subquery_computes_is_not_offered_outside_of_it(session, made):
+    operator = " || " if "region" in made else " * "
+    grown = operator.join(["r"] * 40)
+    inner = f"(SELECT person_id, {made} AS r FROM visits)"
+    found = refused(session, f"SELECT DP_COUNT({grown}, eps=0.1) FROM {inner}")
+    assert found.code == "DPQ305"
+    assert not any("FROM" in line for line in found.diagnostic.remedy)
+
+
+@pytest.mark.parametrize(
+    ("written", "offered"),
+    [
+        ("CORR(age, salary)", "DP_AVG((age) * (salary), eps=0.1)"),
+        ("DP_CORR(age, salary, eps=1)", "DP_AVG((age) * (salary), eps=0.1)"),
+        ("COVAR_POP(age, salary)", "DP_AVG((age) * (salary), eps=0.1)"),
+        ("HISTOGRAM(age)", "SELECT age AS bin, DP_COUNT(*, eps=0.5) AS n"),
+        ("DP_HISTOGRAM(salary, 10, eps=1)", "SELECT FLOOR(salary / 10000) * 10000 AS bin"),
+        ("HISTOGRAM(bonus)", "SELECT FLOOR(bonus / 1000) * 1000 AS bin"),
+        ("HISTOGRAM(dept)", "SELECT dept AS bin"),
+        ("WIDTH_BUCKET(age, 0, 100, 10)", None),
+    ],
+)
+def test_what_is_no_function_here_is_offered_as_what_it_is_made_of(session, written, offered):
+    if offered is None:
+        query = f"SELECT {written} AS b, DP_COUNT(*, eps=0.1) FROM staff GROUP BY b"
+        offered = query.replace(written, "FLOOR((age - 0) * 10 / (100 - 0)) + 1")
+    else:
+        query = f"SELECT {written} FROM staff"
+    (remedy,) = refused(session, query).diagnostic.remedy
+    assert offered in remedy
+    session.explain(remedy if remedy.startswith("SELECT") else query.replace(written, remedy))
+
+
+def test_bins_of_a_range_are_as_many_as_there_can_be(session):
+    for bins, most in (("FLOOR(bonus / 5000) * 5000", 12), ("salary // 20000 * 20000", 12)):
+        answer = session.explain(
+            f"SELECT {bins} AS b, DP_COUNT(*, eps=1) FROM staff GROUP BY b"
+        )
+        assert f"groups       {most} of " in str(answer)
 
 
 def test_a_function_is_near_only_if_two_letters_differ(session):

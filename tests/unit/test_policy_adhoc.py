@@ -259,7 +259,7 @@ def test_a_timestamp_may_be_written_as_text(place: Path) -> None:
         ),
         ("SELECT DP_SUM(x, eps=0.1) FROM t", "--bounds x=0:1000"),
         ("SELECT DP_COUNT(*, eps=0.1) FROM t GROUP BY s", "WHERE s IN ('a', 'b')"),
-        ("SELECT DP_MODE(s, eps=0.1) FROM t", "WHERE s IN ('a', 'b') GROUP BY s"),
+        ("SELECT DP_MODE(s, eps=0.1) FROM t", "FILTER (WHERE s IN ('a', 'b'))"),
         ("SELECT DP_SUM(x * x, eps=0.1) FROM t", "--bounds COLUMN=LOW:HIGH"),
     ],
 )

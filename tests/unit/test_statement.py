@@ -71,7 +71,8 @@ refused[DPQ103]: there is more than one statement
   |                                         ^^^^^^ a second statement starts here
 
    why: each statement is charged and answered on its own.
-   try: SELECT DP_COUNT(*, eps=0.5) FROM staff""",
+   try: SELECT DP_COUNT(*, eps=0.5) FROM staff
+        or each on its own; on the command line, -c may be repeated""",
     ),
     (
         "-- SELECT DP_COUNT(*, eps=0.5) FROM staff",

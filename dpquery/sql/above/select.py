@@ -17,6 +17,7 @@ from dpquery.sql.above.frontiers import FrontierRows
 from dpquery.sql.above.rows import MOST_HIDDEN, rows_within
 from dpquery.sql.above.stages import Base, Groups, Rows, Windowed
 from dpquery.sql.above.values import Value, row_count
+from dpquery.sql.empty import refuse_beyond
 from dpquery.sql.groupings import groupings_in
 from dpquery.sql.literals import unwrapped
 from dpquery.sql.mending import outside
@@ -76,6 +77,9 @@ class Select:
         sql += order + self._last(order, hidden, stage, distinct=apart)
         sql += self._rows("limit") + self._rows("offset")
         ordered, most = bool(order), rows_within(stage.most, select.args.get("limit"))
+        offset = select.args.get("offset")
+        if offset is not None and isinstance(stage, FrontierRows):
+            refuse_beyond(offset, stage.most, self.spans)
         columns = self._columns(stage.most, distinct=apart)
         made = sum(column.grown for column in columns)
         base.opener.require_texts(made, self.spans.of(select))

@@ -1,0 +1,66 @@
+"""What many rows or groups of a unit cost a release that finds something is said before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dpquery
+from dpquery.session import Session
+from tests.samples import sample_policy
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    budget = "epsilon = 100\ndelta = 1e-6"
+    with dpquery.connect(sample_policy(tmp_path, budget)) as opened:
+        yield opened
+
+
+def notes_of(explained: object) -> tuple[str, ...]:
+    """Return the notes of an explanation, each in one line."""
+    text = re.sub(r"\n {2,}", " ", str(explained))
+    return tuple(re.findall(r"^note +(.*)$", text, re.MULTILINE))
+
+
+def number(pattern: str, text: str) -> int:
+    """Return a number that a text says."""
+    (found,) = re.findall(pattern, re.sub(r"\s+", " ", text))
+    return int(found.replace(",", ""))
+
+
+@pytest.mark.parametrize("limit", [2, 30, 300])
+@pytest.mark.parametrize("query", [
+    "SELECT DP_KEYS(minutes, eps=1, delta=1e-7{}) FROM visits",
+    "SELECT minutes, DP_COUNT(*, eps=1) AS n FROM visits GROUP BY "
+    "DP_KEYS(minutes, eps=1, delta=1e-7{})",
+])  # fmt: skip
+def test_keys_say_from_how_many_units_on_with_one_group_each(session, query, limit):
+    alone = notes_of(session.explain(query.format("")))[-1]
+    least = number(r"fewer than ([\d,]+) units", alone)
+    assert "max_groups_contributed" not in alone
+    shared = query.format(f", max_groups_contributed={limit}")
+    for said in (notes_of(session.explain(shared)), session.sql(shared).notes):
+        (note,) = (note for note in said if "may be missing" in note)
+        assert number(r"fewer than ([\d,]+) units", note) > least
+        assert number(r"max_groups_contributed=1, those of fewer than ([\d,]+)", note) == least
+
+
+@pytest.mark.parametrize("limit", [1, 5, 300])
+def test_found_bounds_say_from_how_many_rows_on_a_size_is_seen(session, limit):
+    call = f"DP_SUM(person_id, eps=1, bounds='auto', max_rows_contributed={limit})"
+    query = f"SELECT {call} FROM visits"
+    text = str(session.explain(query))
+    explained, told = notes_of(text), number(r"told from ([\d,]+) rows", text)
+    for notes in (explained, session.sql(query).notes):
+        found = [note for note in notes if "the bounds can leave out" in note]
+        if limit == 1:
+            assert not found
+        elif found or notes is explained:
+            assert number(r"fewer than ([\d,]+) rows", found[0]) == told
+            assert f"as {limit} rows of a person_id count" in found[0]
+        else:
+            assert any("too few rows to find bounds" in note for note in notes)
