@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused
+from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.functions.base import Facts, Measured
 from dpquery.functions.codes import code_of, example_values, from_code
 from dpquery.ir import Call, Code, ColumnRef, Histogram, Scalar, Weight
 from dpquery.privacy import Neighbours, decimal_text
-from dpquery.types import BOOLEAN, INT64, Kind, Type, ordinal
+from dpquery.types import BOOLEAN, Kind, Type, ordinal
 
 __all__ = [
     "MOST_VALUES",
@@ -59,7 +59,7 @@ def listed_code(call: Call) -> Code:
 
     Raises:
         PlanRefused: DPQ402 they are not public, DPQ404 there are too many.
-        NameRefused: DPQ205 a value is beyond all that results can show.
+        NameRefused: DPQ205 the bounds asked for lie outside the column's.
     """
     argument = call.argument
     assert argument is not None  # noqa: S101 - the binder refuses a star here
@@ -72,31 +72,7 @@ def listed_code(call: Call) -> Code:
     else:
         code = _bounded_code(call)
     require_few(call, code)
-    _require_shown(call, code)
     return code
-
-
-def _require_shown(call: Call, code: Code) -> None:
-    """Refuse whole numbers that no column of a result holds, one of which could be chosen."""
-    ends = code.values or (code.low, code.high)
-    beyond = [each for each in ends if not INT64[0] <= _number(each) <= INT64[1]]
-    if code.expr.type.kind is Kind.INTEGER and beyond:
-        more = "" if call.number is None else f", {call.number}"
-        cut = f"LEAST(GREATEST({call.written}, 0), 1000)"
-        raise NameRefused(
-            Diagnostic(
-                "DPQ205",
-                f"{call.function} cannot show the value {str(beyond[0])[:40]}",
-                code.expr.span,
-                "beyond every whole number of a column",
-                ("each value that is chosen among could be the one that is shown.",),
-                (f"{call.function}({cut}{more}, eps=0.5)",),
-            )
-        )
-
-
-def _number(value: Scalar) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def _bounded_code(call: Call) -> Code:

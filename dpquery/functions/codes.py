@@ -113,9 +113,12 @@ def require_held(call: Call, code: Code) -> None:
     Raises:
         PlanRefused: DPQ404.
     """
-    range_ = Interval(code.low * code.grid, code.high * code.grid)
-    if code.expr.type.kind is Kind.INTEGER and not range_.within(*INT64):
-        raise _not_held(call, code)
+    if code.expr.type.kind is not Kind.INTEGER:
+        return
+    ends = code.values or (code.low * code.grid, code.high * code.grid)
+    numbers = [Fraction(end) for end in ends if isinstance(end, (int, Fraction))]
+    if not Interval(min(numbers), max(numbers)).within(*INT64):
+        raise _not_held(call, code, above=max(numbers) > INT64[1])
 
 
 def number_type(argument: Expr) -> Type:
@@ -201,18 +204,17 @@ def _unbounded(call: Call, argument: Expr) -> PlanRefused:
     )
 
 
-def _not_held(call: Call, code: Code) -> PlanRefused:
+def _not_held(call: Call, code: Code, *, above: bool) -> PlanRefused:
     """Offer bounds in place of those asked for, or the furthest value that is held."""
     options, argument = call.options, call.asked or code.expr.span
     near = known_range(call, code.expr) & Interval(Fraction(0), Fraction(1000))
     if options.bounds_span is not None and near.within(*INT64):
         remedy = narrower(call, f"[{near.low}, {near.high}]")
+    elif code.values:
+        more = "" if call.number is None else f", {call.number}"
+        remedy = f"{call.function}(LEAST(GREATEST({call.written}, 0), 1000){more}, eps=0.5)"
     else:
-        cut = (
-            f"LEAST({{}}, {INT64[1]})"
-            if code.high > INT64[1]
-            else f"GREATEST({{}}, {INT64[0]})"
-        )
+        cut = f"LEAST({{}}, {INT64[1]})" if above else f"GREATEST({{}}, {INT64[0]})"
         start, end = argument.start - call.span.start, argument.end - call.span.start
         text = call.text[:start] + cut.format(call.text[start:end]) + call.text[end:]
         given = options.bounds_span

@@ -90,5 +90,5 @@ def test_a_value_that_no_answer_could_show_is_refused_before_the_charge(session,
     query = f"SELECT DP_MODE({power}, eps=0.1) FROM staff WHERE {where.replace('x', power)}"
     with pytest.raises(QueryRefused) as caught:
         session.sql(query)
-    assert caught.value.code == "DPQ205"
+    assert caught.value.code == "DPQ404"
     session.explain(f"SELECT {caught.value.diagnostic.remedy[0]} FROM staff")
