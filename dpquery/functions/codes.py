@@ -118,7 +118,7 @@ def require_held(call: Call, code: Code) -> None:
     ends = code.values or (code.low * code.grid, code.high * code.grid)
     numbers = [Fraction(end) for end in ends if isinstance(end, (int, Fraction))]
     if not Interval(min(numbers), max(numbers)).within(*INT64):
-        raise _not_held(call, code, above=max(numbers) > INT64[1])
+        raise _not_held(call, code)
 
 
 def number_type(argument: Expr) -> Type:
@@ -204,19 +204,16 @@ def _unbounded(call: Call, argument: Expr) -> PlanRefused:
     )
 
 
-def _not_held(call: Call, code: Code, *, above: bool) -> PlanRefused:
-    """Offer bounds in place of those asked for, or the furthest value that is held."""
+def _not_held(call: Call, code: Code) -> PlanRefused:
+    """Offer bounds in place of those asked for, or values that are cut to a range."""
     options, argument = call.options, call.asked or code.expr.span
     near = known_range(call, code.expr) & Interval(Fraction(0), Fraction(1000))
     if options.bounds_span is not None and near.within(*INT64):
         remedy = narrower(call, f"[{near.low}, {near.high}]")
-    elif code.values:
-        more = "" if call.number is None else f", {call.number}"
-        remedy = f"{call.function}(LEAST(GREATEST({call.written}, 0), 1000){more}, eps=0.5)"
     else:
-        cut = f"LEAST({{}}, {INT64[1]})" if above else f"GREATEST({{}}, {INT64[0]})"
         start, end = argument.start - call.span.start, argument.end - call.span.start
-        text = call.text[:start] + cut.format(call.text[start:end]) + call.text[end:]
+        cut = f"LEAST(GREATEST({call.text[start:end]}, 0), 1000)"
+        text = call.text[:start] + cut + call.text[end:]
         given = options.bounds_span
         if given is not None:
             more = len(text) - len(call.text)
