@@ -65,6 +65,7 @@ def refuse_constant(function: DPFunction, argument: Expr | None, options: Option
     """Refuse bounds between which there is one answer, whatever the rows.
 
     A sum of rows that all count as 7 tells how many there are; one of zeros tells nothing.
+    So it is with what each unit has in a group.
 
     Raises:
         PlanRefused: DPQ408.
@@ -77,7 +78,7 @@ def refuse_constant(function: DPFunction, argument: Expr | None, options: Option
     ):
         if bounds is None or span is None or bounds.low != bounds.high:
             continue
-        if function.name == "DP_SUM" and bounds.low != 0:
+        if bounds.low != 0 and (function.name == "DP_SUM" or bounds is options.group_bounds):
             continue
         raise PlanRefused(
             Diagnostic(

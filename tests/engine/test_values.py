@@ -318,7 +318,7 @@ def test_two_files_may_hold_a_column_in_two_widths(engine, tmp_path: Path):
     """The first file's type must not be forced upon the values of the second."""
     files = [
         write(
-            tmp_path / "a.parquet", x=pa.array([1], pa.int8()), y=pa.array([0.5], pa.float32())
+            tmp_path / "a.parquet", x=pa.array([1], pa.int8()), y=pa.array([0.5], pa.float64())
         ),
         write(tmp_path / "b.parquet", y=pa.array([2**53 + 1]), x=pa.array([2**40, MOST])[:1]),
         write(tmp_path / "c.parquet", x=pa.array([9], pa.uint32()), y=decimals(["1.5"], 4, 1)),

@@ -82,7 +82,6 @@ COUNT = "SELECT DP_COUNT(*, eps=1) FROM"
         (f"{COUNT} t WHERE city = 'N'", None),
         (f"{COUNT} t WHERE region = city", None),
         (f"{COUNT} t WHERE CASE WHEN region = 'N' THEN TRUE ELSE v > 2 END", None),
-        (f"{COUNT} t WHERE region = 'N' AND region = 'S'", None),
         ("SELECT DP_COUNT(*, eps=1) FILTER (WHERE region = 'N') FROM t", None),
         (f"{COUNT} (SELECT unit, city AS region FROM t) z WHERE region = 'N'", None),
         (f"{COUNT} (SELECT unit, region || '' AS region FROM t) z WHERE region = 'N'", None),
