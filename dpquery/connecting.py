@@ -11,14 +11,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from dpquery.core.privacy import BUDGET_MAX, Loss, decimal_text, exact_number
 from dpquery.errors import Diagnostic, PolicyInvalid, listed, nearest, shown
 from dpquery.policy.adhoc import adhoc_policy
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
-from dpquery.privacy import BUDGET_MAX, Loss, decimal_text, exact_number
 from dpquery.session import Session
-
-__all__ = ["connect"]
 
 DEFAULT_ANALYST = "default"
 _EXACT = "a session's ceiling is read exactly, and has to mean something."

@@ -14,13 +14,14 @@ from typing import Any
 import pyarrow as pa
 
 from dpquery.answer import Cell
-from dpquery.arrow import arrow_type, column
-from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.ir import Above, IntervalEnd, Scalar
-from dpquery.release import ReleasedTable
-from dpquery.types import Kind, Type, decimal_value
-
-__all__ = ["finish", "value_of"]
+from dpquery.core.arrow import arrow_type, column
+from dpquery.core.types import Kind, Type, decimal_value
+from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.ir.expr import Scalar
+from dpquery.ir.query import Above, IntervalEnd, Scan
+from dpquery.ir.walk import constants_in, filled
+from dpquery.plan.plan import Plan
+from dpquery.release import ReleasedTable, with_found
 
 
 def finish(
@@ -124,3 +125,19 @@ def _cell(
     """Give the release behind a value; None where it cannot be told."""
     cells = [cells[at] for numbers, cells in source if (at := numbers[row]) is not None]
     return cells[0] if len(cells) == 1 else None
+
+
+def ready(
+    plan: Plan,
+    scan: Scan,
+    released: Sequence[ReleasedTable],
+    values: dict[int, Scalar | None],
+    public: PublicEngine,
+) -> Scan:
+    """Put into a scan what earlier releases have to say in it: groups, and constants."""
+    scan = with_found(scan, released)
+    for constant in constants_in(scan):
+        if constant.number not in values:
+            above = plan.constants[constant.number]
+            values[constant.number] = value_of(above, released, public)
+    return filled(scan, values)

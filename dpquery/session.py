@@ -18,23 +18,24 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from dpquery import catalogue
+from dpquery import catalog as catalogue
 from dpquery.answer import Answer
 from dpquery.budget.accountant import basic
-from dpquery.budget.charge import Account, FailureLimit, Limits, Receipt
-from dpquery.budget.decision import more_of
-from dpquery.budget.earlier import AlreadyRefined
-from dpquery.budget.ledger import Ledger, open_ledger
-from dpquery.budget.parts import EVERYBODY, Touched
-from dpquery.budget.standing import Standing
+from dpquery.budget.ledger.charge import Account, FailureLimit, Limits, Receipt
+from dpquery.budget.ledger.ledger import Ledger, open_ledger
+from dpquery.budget.ledger.tables import AlreadyRefined
+from dpquery.budget.limits import Standing, more_of
+from dpquery.budget.parallel import EVERYBODY, Touched
 from dpquery.builder import Query
-from dpquery.ceilings import Ceiling
-from dpquery.cuts import cut_columns, notes_of
+from dpquery.cache.lookup import holder_of, repeats_of
+from dpquery.cache.privacy_scope import promise_of
+from dpquery.core.privacy import NO_LOSS, Ceiling, Loss, decimal_text
+from dpquery.core.source import Source
+from dpquery.core.types import Interval
 from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, FaultLog, uncharged
-from dpquery.engine.drift import watch_of
-from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.engine.fit import require_fit
+from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.files import require_fit, watch_of
 from dpquery.errors import (
     BudgetRefused,
     Diagnostic,
@@ -44,32 +45,25 @@ from dpquery.errors import (
     SyntaxRefused,
     unusable,
 )
-from dpquery.explain import Explanation, explain
+from dpquery.execute import Paid, once_charged
 from dpquery.finish import finish
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.paid import Paid, once_charged
-from dpquery.plan import Plan, guarantee_of, make_plan
+from dpquery.plan.auto_bounds import Kept, nothing_kept
+from dpquery.plan.cuts import cut_columns, notes_of
+from dpquery.plan.explain import Explanation, explain
+from dpquery.plan.plan import Plan, guarantee_of, make_plan
 from dpquery.policy.model import Policy
-from dpquery.privacy import NO_LOSS, Loss, decimal_text
-from dpquery.promised import promise_of
 from dpquery.release import ReleasedTable
-from dpquery.repeats import holder_of, repeats_of
-from dpquery.searches import Kept, nothing_kept
-from dpquery.source import Source
-from dpquery.sql.asides import Describe, Explain, Show, Subject, read_aside, refreshed
-from dpquery.sql.bind import bind
-from dpquery.sql.check import check
-from dpquery.sql.deltas import within_delta
-from dpquery.sql.own_files import for_own_files
-from dpquery.sql.parse import parse
-from dpquery.sql.values import misfit
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.commands import Describe, Explain, Show, Subject, read_aside, refreshed
+from dpquery.sql.parse.literals import misfit
+from dpquery.sql.parse.parser import parse
+from dpquery.sql.rules import check
+from dpquery.sql.suggest.queries import for_own_files, within_delta
 from dpquery.stream import Stream, Watch, count_of, not_limited, watch
-from dpquery.types import Interval
 
 T = TypeVar("T")
 E = TypeVar("E", bound=DPQueryError)
-
-__all__ = ["Budget", "Session"]
 
 
 @dataclass(frozen=True, slots=True)

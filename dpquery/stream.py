@@ -13,19 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from dpquery.budget.charge import Charge
-from dpquery.budget.parts import EVERYBODY
+from dpquery.budget.ledger.charge import Charge
+from dpquery.budget.parallel import EVERYBODY
+from dpquery.core.privacy import Neighbours, decimal_text, exact_number
+from dpquery.core.source import Span
 from dpquery.errors import Diagnostic, PlanRefused, SessionUnusable, internal
+from dpquery.functions.additive import AdditiveRelease
 from dpquery.functions.base import WEIGHT_SCALE, Measured
-from dpquery.functions.noise import AdditiveRelease
-from dpquery.ir import CountRows, Weight
+from dpquery.ir.measures import CountRows, Weight
 from dpquery.mechanisms import AboveThreshold
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.plan import Plan
-from dpquery.privacy import Neighbours, decimal_text, exact_number
-from dpquery.source import Span
-
-__all__ = ["Stream", "Watch", "count_of", "not_limited", "watch"]
+from dpquery.plan.plan import Plan
 
 
 @dataclass(slots=True)

@@ -8,12 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 from dpquery.functions.base import Measured, Release
-from dpquery.functions.chosen_mean import ChosenMeanRelease
-from dpquery.functions.extremes import ExtremeRelease
-from dpquery.functions.first_above import FirstAboveRelease
-from dpquery.functions.majority import MajorityRelease
-from dpquery.functions.mode import ModeRelease
-from dpquery.functions.top_k import TopRelease
+from dpquery.functions.min_max import ExtremeRelease, FirstAboveRelease
+from dpquery.functions.moments import ChosenMeanRelease
+from dpquery.functions.selection import MajorityRelease, ModeRelease, TopRelease
 from dpquery.mechanisms import DiscreteStaircase, FirstNoisyCount, LargestNoisyCounts, NoisyTop
 
 CHOOSING = (

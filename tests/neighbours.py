@@ -16,15 +16,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpquery.budget.ledger import Ledger
+from dpquery.budget.ledger.ledger import Ledger
 from dpquery.engine.base import Engine, Exact
+from dpquery.functions.additive import AdditiveRelease
 from dpquery.functions.moments import BernsteinRelease
-from dpquery.functions.noise import AdditiveRelease
 from dpquery.functions.quantile import QuantileRelease
-from dpquery.functions.quantiles import QuantilesRelease
+from dpquery.functions.quantile_list import QuantilesRelease
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.plan import Plan
+from dpquery.plan.plan import Plan
 from tests.choosing import CHOOSING, handed, moved
 from tests.worlds import receipt_for
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT
 from dpquery.policy.model import Bounds, Column, Files, Policy, Table
-from dpquery.privacy import Neighbours
-from dpquery.types import DATE, DOUBLE, INTEGER, TEXT
 from tests.neighbours import Row
 from tests.worlds import policy_of, private_table
 

@@ -13,9 +13,9 @@ from fractions import Fraction
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.policy.model import Bounds, Column
-from dpquery.privacy import Neighbours
-from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from tests.neighbours import Pair, Row, Units
 
 __all__ = ["COLUMNS", "SCHEMA", "pairs", "queries"]

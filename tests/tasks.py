@@ -8,12 +8,12 @@ from itertools import groupby
 from pathlib import Path
 
 from dpquery import functions, rowfunctions
-from dpquery.codes import PAGES, Code
+from dpquery.errors.pages import PAGES, Code
 from dpquery.functions.base import DPFunction
 from dpquery.rowfunctions.base import RowFunction
-from dpquery.sql.above.aggregates import AGGREGATES, ONLY_WINDOWS
-from dpquery.sql.above.functions import NAMES as RESULTS
-from dpquery.sql.names import INTERVAL_ENDS
+from dpquery.sql.bind.scope import INTERVAL_ENDS
+from dpquery.sql.postprocess.functions import AGGREGATES, ONLY_WINDOWS
+from dpquery.sql.postprocess.functions import NAMES as RESULTS
 from tests.docs import follow
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,7 +35,7 @@ def errors_page() -> str:
     """Give the text of grammar/errors.md."""
     parts = [
         "# Codes",
-        "`make docs` writes this from `dpquery/codes.py`; `dpquery explain DPQ301` prints one.",
+        "`make docs` writes this from `dpquery/errors/pages.py`; `dpquery explain DPQ301` prints one.",
     ]
     for digit, pages in groupby(PAGES, key=lambda page: page.code[3]):
         parts += [f"## {digit}xx, {_FAMILIES[digit]}", *map(_entry, pages)]

@@ -16,22 +16,22 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpquery.budget.charge import Account, Limits, Receipt
-from dpquery.budget.ledger import Ledger, open_ledger
-from dpquery.ceilings import Ceiling
+from dpquery.budget.ledger.charge import Account, Limits, Receipt
+from dpquery.budget.ledger.ledger import Ledger, open_ledger
+from dpquery.core.privacy import Ceiling, Loss, Neighbours
+from dpquery.core.source import Source, Span
+from dpquery.core.types import INTEGER, Type
 from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, Exact, FaultLog
 from dpquery.errors import QueryRefused
-from dpquery.ir import Above, Histogram, Measure
-from dpquery.plan import FrontierPlan, Plan, make_plan
+from dpquery.ir.measures import Histogram, Measure
+from dpquery.ir.query import Above
+from dpquery.plan.plan import FrontierPlan, Plan, make_plan
 from dpquery.policy.model import Budget, Column, Files, LedgerSettings, Policy, Table
-from dpquery.privacy import Loss, Neighbours
-from dpquery.source import Source, Span
-from dpquery.sql.bind import bind
-from dpquery.sql.check import check
-from dpquery.sql.names import Member, Scope, column_ref
-from dpquery.sql.parse import parse
-from dpquery.types import INTEGER, Type
+from dpquery.sql.bind.scope import Member, Scope, column_ref
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.parse.parser import parse
+from dpquery.sql.rules import check
 
 MOST = Loss(Fraction(10**9), Fraction(1, 2))
 LIMITS = Limits(Ceiling(MOST))

@@ -5,15 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 
 from dpquery.engine.base import Engine, FaultLog, NoPublicRows, PublicRows
-from dpquery.engine.drift import Watch, unwatched
+from dpquery.engine.files import Watch, unwatched
 from dpquery.policy.model import Policy
 
 __all__ = ["ENGINES", "open_engine"]
 
-ENGINES = {
-    "duckdb": "dpquery.engine.duckdb",
-    "python": "dpquery.engine.python",
-}
+ENGINES = {"duckdb": "dpquery.engine.duckdb"}
 
 
 def open_engine(

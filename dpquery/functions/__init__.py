@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dpquery.functions.base import DPFunction
-from dpquery.functions.count import COUNT, COUNT_IF
-from dpquery.functions.extremes import MAX, MIN
-from dpquery.functions.first_above import FIRST_ABOVE
-from dpquery.functions.keys import KEYS
-from dpquery.functions.majority import MAJORITY
-from dpquery.functions.mean import AVG, PROPORTION
-from dpquery.functions.mode import MODE
+from dpquery.functions.count_sum import COUNT, COUNT_IF, SUM
+from dpquery.functions.min_max import FIRST_ABOVE, MAX, MIN
+from dpquery.functions.moments import (
+    AVG,
+    PROPORTION,
+    STDDEV_POP,
+    STDDEV_SAMP,
+    VAR_POP,
+    VAR_SAMP,
+)
+from dpquery.functions.partition_selection import KEYS
 from dpquery.functions.quantile import MEDIAN, QUANTILE
-from dpquery.functions.sum import SUM
-from dpquery.functions.top_k import TOP_K
-from dpquery.functions.variance import STDDEV_POP, STDDEV_SAMP, VAR_POP, VAR_SAMP
+from dpquery.functions.selection import MAJORITY, MODE, TOP_K
 
 __all__ = ["ALL", "find", "names"]
 

@@ -14,52 +14,23 @@ from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
 from dpquery.answer import Cell
+from dpquery.core.events import Event
+from dpquery.core.privacy import Neighbours
+from dpquery.core.source import Span
+from dpquery.core.types import WIDEST_EXACT, Kind, Type
 from dpquery.errors import Diagnostic, PlanRefused, without
-from dpquery.events import Event
-from dpquery.ir import (
-    Call,
+from dpquery.ir.expr import Scalar
+from dpquery.ir.measures import (
     Candidates,
-    Contribution,
     GroupRequest,
     Histogram,
     Measure,
-    Scalar,
     TableWeight,
     Weight,
 )
-from dpquery.mechanisms.exponential import Integers
+from dpquery.ir.query import Call, Contribution
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.privacy import Neighbours
-from dpquery.source import Span
-from dpquery.types import WIDEST_EXACT, Kind, Type
-
-__all__ = [
-    "BOUNDS",
-    "COMMON",
-    "DELTA",
-    "EPS",
-    "GROUP_BOUNDS",
-    "MAX_GROUPS",
-    "MAX_ROWS",
-    "MAX_ROWS_OF_TABLE",
-    "MECHANISM",
-    "MECHANISM_ALIASES",
-    "SMOOTH",
-    "WEIGHTS",
-    "Argument",
-    "DPFunction",
-    "Facts",
-    "Measured",
-    "NoisyCell",
-    "Noted",
-    "Number",
-    "Parameter",
-    "Release",
-    "Step",
-    "narrower",
-    "not_stated",
-    "without_option",
-]
+from dpquery.mechanisms.samplers import Integers
 
 MAX_ROWS_OF_TABLE = 2**36
 """More rows than any table here has; sums are shown to fit for so many."""

@@ -13,24 +13,50 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import comb
+from math import comb, sqrt
 from typing import NamedTuple, Protocol
 
-from dpquery.events import Event
-from dpquery.functions.base import Facts, Measured, Step
-from dpquery.functions.codes import code_of
-from dpquery.functions.conditions import both, present
-from dpquery.functions.noise import LEVEL, additive_noise, spread
-from dpquery.ir import Call, CountRows, Measure, SumCodes
-from dpquery.mechanisms import AdditiveNoise
+from dpquery.core.events import Event
+from dpquery.core.privacy import decimal_text
+from dpquery.core.types import DOUBLE, Type
+from dpquery.errors import Diagnostic, PlanRefused
+from dpquery.functions.additive import (
+    ADDITIVE,
+    LEVEL,
+    additive_noise,
+    double,
+    needless,
+    significant,
+    spread,
+)
+from dpquery.functions.base import (
+    BOUNDS,
+    COMMON,
+    Argument,
+    DPFunction,
+    Facts,
+    Measured,
+    Release,
+    Step,
+    without_option,
+)
+from dpquery.functions.count_sum import both, present
+from dpquery.functions.quantize import code_of
+from dpquery.functions.selection import ValueCell
+from dpquery.ir.measures import (
+    CountRows,
+    Measure,
+    SumCodes,
+    Weight,
+    simplex_l2_sensitivity,
+    simplex_sensitivity,
+)
+from dpquery.ir.query import Call
+from dpquery.mechanisms import AdditiveNoise, MeanExponential, MeanInverseSensitivity
 from dpquery.mechanisms.base import Distance
-from dpquery.mechanisms.combined_noise import Reach, combined_reach
+from dpquery.mechanisms.laplace import Reach, combined_reach, share_range
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.privacy import decimal_text
-from dpquery.sensitivity import simplex_l2_sensitivity, simplex_sensitivity
-from dpquery.types import DOUBLE, Type
-
-__all__ = ["Basis", "BernsteinCell", "BernsteinRelease", "Shape", "bernstein"]
+from dpquery.mechanisms.samplers import tail_bound
 
 
 class Basis(NamedTuple):
@@ -214,3 +240,276 @@ def bernstein(call: Call, facts: Facts, shape: Shape, degree: int) -> BernsteinR
     distance = l1 if noise.norm == 1 else l2
     low, width = code.low * code.grid, (code.high - code.low) * code.grid
     return BernsteinRelease(call.function, shape, sums, rows, distance, noise, low, width)
+
+
+# Means and shares by an exponential mechanism, for those who want to compare.
+#
+# Sensitivity: the mechanisms state their loss for whole rows, of which a unit has one here.
+# A unit that is added, removed or replaced changes one row; neither the number of rows nor
+# their sum need be known. With groups a replaced unit would change a row of each of two,
+# and parts of rows are not in the claim: both are refused.
+
+
+CHOSEN: dict[str, type[MeanExponential | MeanInverseSensitivity]] = {
+    "exponential": MeanExponential,
+    "inverse_sensitivity": MeanInverseSensitivity,
+}
+ROWS = 1
+"""How many rows a unit changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenMeanRelease:
+    """One mean, on a fine public grid between its bounds."""
+
+    function: str
+    rows: CountRows
+    sum: SumCodes
+    mechanism: MeanExponential | MeanInverseSensitivity
+    low: Fraction
+    width: Fraction
+
+    @property
+    def type(self) -> Type:
+        """A mean is a double."""
+        return DOUBLE
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """How many values there are, and their sum."""
+        return (self.rows, self.sum)
+
+    def event(self) -> Event:
+        """State the loss of the rows that a unit changes."""
+        return self.mechanism.event(ROWS)
+
+    def run(self, exact: Measured, randomness: Randomness) -> Sequence[ValueCell]:
+        """Draw the mean."""
+        (rows,), (total,) = (exact.values(measure) for measure in self.measures)
+        tick = self.mechanism.release(total, rows, max(self.sum.code.size, 1), randomness)
+        share = Fraction(tick, self.mechanism.ticks)
+        return [ValueCell(float(self.low + self.width * share), self.mechanism.name)]
+
+    @property
+    def share(self) -> Fraction:
+        """How many rows the noise is as much as, 95 times in 100."""
+        return Fraction(tail_bound(1, self.mechanism.rate, LEVEL))
+
+    def step(self) -> Step:
+        """Describe the release in rows."""
+        error = self.share * self.width / 1000
+        return Step(
+            function=self.function,
+            mechanism=self.mechanism.name,
+            epsilon=self.mechanism.loss(ROWS).epsilon,
+            sensitivity="1 in rows",
+            noise_scale=f"{decimal_text(1 / self.mechanism.rate, 4)} in rows",
+            expected_error=f"± {significant(error)} over 1,000 rows",
+            weight=self.rows.weight,
+        )
+
+
+def chosen_mean(call: Call, facts: Facts) -> ChosenMeanRelease:
+    """Plan a mean that is chosen.
+
+    Raises:
+        PlanRefused: DPQ403 a delta is of no use, DPQ404 there are groups, or units with several
+            rows.
+    """
+    options = call.options
+    kind = CHOSEN[str(options.mechanism)]
+    if options.delta is not None:
+        raise needless(call, options.delta_span)
+    if facts.grouped or facts.weighted:
+        raise _whole_rows(call, grouped=facts.grouped)
+    code = code_of(call, origin_at_low=True)
+    rows = CountRows(Weight(), both(present(code.expr), call.condition))
+    total = SumCodes(Weight(), code, 1, call.condition)
+    mechanism = kind.calibrated(ROWS, options.epsilon)
+    low, width = code.low * code.grid, (code.high - code.low) * code.grid
+    return ChosenMeanRelease(call.function, rows, total, mechanism, low, width)
+
+
+def _whole_rows(call: Call, *, grouped: bool) -> PlanRefused:
+    why = "the loss of this mechanism is proven for one row per unit, without groups;"
+    return PlanRefused(
+        Diagnostic(
+            "DPQ404",
+            f"{call.function} with mechanism='{call.options.mechanism}' is of whole rows",
+            call.options.mechanism_span,
+            "there are groups" if grouped else "a unit may have several rows",
+            (why, "that of Laplace noise holds everywhere, and it is more exact."),
+            (without_option(call, call.options.mechanism_span),),
+        )
+    )
+
+
+# DP_AVG and DP_PROPORTION: a pair of sums, and their share.
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """low + width * share, where the share is that of the second sum."""
+
+    def value(self, sums: Sequence[Fraction], basis: Basis) -> float:
+        """Give the mean."""
+        below, above = sums
+        return float(basis.low + basis.width * above / (below + above))
+
+    def error(self, share: Fraction, width: Fraction, times: str = "") -> str:
+        """A mean runs from bound to bound."""
+        return f"± {significant(share * width)}{times} over 1,000 rows"
+
+    def range(
+        self, sums: Sequence[float], reach: Callable[[float], Reach], basis: Basis
+    ) -> tuple[float, float]:
+        """Return the means for which above - share (below + above) is within reach of zero."""
+        (below, above), far = sums, reach(1)
+        ends = share_range(above, below + above, lambda s: far((s, 1 - s)), (0.0, 1.0))
+        least, most = (float(basis.low) + float(basis.width) * end for end in ends)
+        return least, most
+
+
+def _plan(call: Call, facts: Facts) -> Release:
+    if call.options.mechanism in CHOSEN:
+        return chosen_mean(call, facts)
+    return bernstein(call, facts, Mean(), 1)
+
+
+AVG = DPFunction(
+    name="DP_AVG",
+    summary="The mean of the argument, clamped to its bounds.",
+    star=False,
+    argument=Argument.NUMBER,
+    parameters=(*COMMON, BOUNDS),
+    mechanisms=(*ADDITIVE, *CHOSEN),
+    plan=_plan,
+    aliases=("DP_MEAN",),
+    example="SELECT DP_AVG(salary, eps=0.5) AS pay FROM staff",
+)
+
+PROPORTION = DPFunction(
+    name="DP_PROPORTION",
+    summary="The share of rows for which a condition is true, where it is not NULL.",
+    star=False,
+    argument=Argument.CONDITION,
+    parameters=COMMON,
+    mechanisms=(*ADDITIVE, *CHOSEN),
+    plan=_plan,
+    example="SELECT DP_PROPORTION(remote, eps=0.5) AS share FROM staff",
+)
+
+
+# DP_VAR_POP and its family: the spread of values, from Bernstein sums of degree 2.
+#
+# With the sums b0, b1, b2 of (K - k)^2, 2k(K - k), k^2 and their total T, the mean of k/K
+# is (b1/2 + b2) / T and the mean of its square b2 / T, so all moments up to the second come
+# from one vector. The result is cut to what bounds allow: a quarter of their squared
+# distance at most.
+
+
+QUARTER = Fraction(1, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A variance or its root, of a population or of a sample."""
+
+    sample: bool
+    root: bool
+
+    def value(self, sums: Sequence[Fraction], basis: Basis) -> float:
+        """Give the variance from the sums."""
+        total = sum(sums, Fraction(0))
+        mean = (sums[1] / 2 + sums[2]) / total
+        share = min(max(sums[2] / total - mean * mean, Fraction(0)), QUARTER)
+        return self._shown(share, basis.width, total / basis.row)
+
+    def error(self, share: Fraction, width: Fraction, times: str = "") -> str:
+        """A variance goes with the square of the distance between the bounds.
+
+        A deviation d is off by sqrt(d^2 + e) - d: most where it is zero, and less and less.
+        """
+        squared = share * width * width
+        if not self.root:
+            power = ", squared," if times else ""
+            return f"± {significant(squared)}{times}{power} over 1,000 rows"
+        most = significant(Fraction(sqrt(squared)))
+        if times:
+            return f"at most {most}{times} over 1,000 rows"
+        usual = width / 4
+        off = significant(Fraction(sqrt(usual**2 + squared)) - usual)
+        return f"± {off} over 1,000 rows that deviate by {significant(usual)}, at most {most}"
+
+    def range(
+        self, sums: Sequence[float], reach: Callable[[float], Reach], basis: Basis
+    ) -> tuple[float, float]:
+        """Return the range of spreads that noise does not rule out, whatever the mean is.
+
+        About the mean m, a row at x has (x - m)^2, which is linear in the sums; about another
+        centre only their squared distance more. So little hangs on where the mean is.
+        """
+        total, mostly, seldom = sum(sums), reach(0.9), reach(0.05)
+        means = share_range(
+            sums[1] / 2 + sums[2], total, lambda m: seldom((m, 0.5 - m, 1 - m)), (0.0, 1.0)
+        )
+        spreads = [
+            self._about(means[0] + (means[1] - means[0]) * place / 4, sums, mostly)
+            for place in range(5)
+        ]
+        most = (total + seldom((1, 1, 1))) / float(basis.row)
+        least = max(total - seldom((1, 1, 1)), 0) / float(basis.row)
+        return (
+            self._shown(Fraction(min(one for one, _ in spreads)), basis.width, Fraction(most)),
+            self._shown(Fraction(max(one for _, one in spreads)), basis.width, Fraction(least)),
+        )
+
+    @staticmethod
+    def _about(mean: float, sums: Sequence[float], reach: Reach) -> tuple[float, float]:
+        """Return the range of the spread about a mean."""
+        squares = (mean * mean, mean * (mean - 1), (1 - mean) ** 2)
+        part = sum(size * one for size, one in zip(squares, sums, strict=True))
+        return share_range(
+            part, sum(sums), lambda v: reach([size - v for size in squares]), (0.0, 0.25)
+        )
+
+    def _shown(self, share: Fraction, width: Fraction, count: Fraction) -> float:
+        """Correct for a sample's size, never by more than a sample of two; take the root.
+
+        The share is of the squared width, which itself may be larger than any double.
+        """
+        if self.sample:
+            share *= count / (count - 1) if count > 2 else 2
+        return sqrt(4 * share) * float(width / 2) if self.root else double(share * width**2)
+
+
+def _function(name: str, summary: str, shape: Spread, *aliases: str) -> DPFunction:
+    def plan(call: Call, facts: Facts) -> BernsteinRelease:
+        return bernstein(call, facts, shape, 2)
+
+    return DPFunction(
+        name=name,
+        summary=summary,
+        star=False,
+        argument=Argument.NUMBER,
+        parameters=(*COMMON, BOUNDS),
+        mechanisms=ADDITIVE,
+        plan=plan,
+        aliases=aliases,
+        example=f"SELECT {name}(salary, eps=0.5) AS spread FROM staff",
+    )
+
+
+VAR_POP = _function("DP_VAR_POP", "The population variance.", Spread(sample=False, root=False))
+VAR_SAMP = _function(
+    "DP_VAR_SAMP", "The sample variance.", Spread(sample=True, root=False), "DP_VARIANCE"
+)
+STDDEV_POP = _function(
+    "DP_STDDEV_POP", "The population standard deviation.", Spread(sample=False, root=True)
+)
+STDDEV_SAMP = _function(
+    "DP_STDDEV_SAMP",
+    "The sample standard deviation.",
+    Spread(sample=True, root=True),
+    "DP_STDDEV",
+)

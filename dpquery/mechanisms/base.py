@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import ClassVar, Protocol
 
-from dpquery.events import Event
+from dpquery.core.events import Event
+from dpquery.core.privacy import Loss
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.privacy import Loss
-
-__all__ = ["AdditiveNoise", "Distance", "Mechanism"]
 
 Distance = int | Fraction
 """How far one unit can move the exact values; an L2 norm is rounded up to a rational."""

@@ -15,12 +15,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpquery.events import Approximate
+from dpquery.core.events import Approximate
+from dpquery.core.privacy import Loss
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import Randomness, less
-from dpquery.privacy import Loss
-
-__all__ = ["LEAST_EPSILON", "PartitionSelection"]
 
 BITS = 126
 """Probabilities are multiples of 2^-126: two digits of `Randomness`, one in a signed word."""

@@ -16,14 +16,15 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from dpquery.ceilings import HALF, Ceiling
+from dpquery.core.privacy import HALF, Ceiling, Loss, exact_number
+from dpquery.core.types import Kind, RowLimit, Type
 from dpquery.errors import listed, nearest
 from dpquery.policy.columns import ascii_folded, likely_units, refuse_unit_type
+from dpquery.policy.document import Unfit, written
 from dpquery.policy.files import find_files, stem
 from dpquery.policy.ledgers import ledger_of_ones_own
 from dpquery.policy.model import Bounds, Budget, Column, Files, Policy, Table
 from dpquery.policy.schema import Schema, read_schema
-from dpquery.policy.unfit import Unfit, written
 from dpquery.policy.values import (
     read_bounds,
     read_delta,
@@ -32,10 +33,6 @@ from dpquery.policy.values import (
     read_neighbours,
     read_rows,
 )
-from dpquery.privacy import Loss, exact_number
-from dpquery.types import Kind, RowLimit, Type
-
-__all__ = ["adhoc_policy"]
 
 T = TypeVar("T")
 Paths = str | Path | Sequence[str | Path]

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import partial
 
+from dpquery.core.types import Kind, Type
 from dpquery.errors import listed, nearest
-from dpquery.policy.document import Section
+from dpquery.policy.document import Section, Unfit, dotted, toml_key, written
 from dpquery.policy.model import MAX_TEXT, Column
-from dpquery.policy.unfit import Unfit, dotted, toml_key, written
 from dpquery.policy.values import (
     read_bounds,
     read_count,
@@ -22,17 +22,6 @@ from dpquery.policy.values import (
     read_name,
     read_type,
 )
-from dpquery.types import Kind, Type
-
-__all__ = [
-    "UNIT_KINDS",
-    "ascii_folded",
-    "likely_units",
-    "read_columns",
-    "read_unit",
-    "refuse_alike",
-    "refuse_unit_type",
-]
 
 TEXT_LONGEST = 2**16
 """Characters: each text is carried at this length through joins and groups."""

@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
-from dpquery.policy.document import Section
+from dpquery.policy.document import Section, Unfit, written
 from dpquery.policy.files import unlinked
 from dpquery.policy.model import LedgerSettings, Server
-from dpquery.policy.unfit import Unfit, written
 from dpquery.policy.values import read_name, read_text
-
-__all__ = ["ledger_of_ones_own", "read_ledger"]
 
 _SCHEMA: Final = "dpquery"
 _SCHEMES: Final = ("postgresql://", "postgres://")

@@ -6,38 +6,146 @@ misunderstood would be a promise that nobody made. No data is read here, only na
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 
+from dpquery.core.privacy import HALF, Ceiling, Loss, Neighbours, decimal_text
+from dpquery.core.types import ROWS_MAX
 from dpquery.errors import listed, nearest
-from dpquery.policy.budgets import read_analysts, read_budget
 from dpquery.policy.columns import read_columns, read_unit, refuse_alike
-from dpquery.policy.document import Section, read_document
-from dpquery.policy.files import find_file, find_files
-from dpquery.policy.formats import as_parquet, is_database
+from dpquery.policy.document import Section, Unfit, dotted, read_document, toml_text, written
+from dpquery.policy.files import as_parquet, find_file, find_files, is_database
 from dpquery.policy.ledgers import read_ledger
-from dpquery.policy.limits import read_limits
-from dpquery.policy.model import (
-    DatabaseTable,
-    Files,
-    Policy,
-    Table,
-)
-from dpquery.policy.unfit import Unfit, dotted, toml_text
+from dpquery.policy.model import Budget, DatabaseTable, Files, Policy, ScanLimits, Table
 from dpquery.policy.values import (
     read_count,
+    read_delta,
+    read_epsilon,
     read_flag,
     read_names,
     read_neighbours,
     read_paths,
+    read_rho,
     read_rows,
     read_single,
     read_text,
 )
-from dpquery.privacy import Neighbours
-from dpquery.types import ROWS_MAX
 
-__all__ = ["load_policy"]
+# The limits of a policy: the whole, and each analyst's, in epsilon or in rho.
+
+
+_BUDGET_KEYS = (
+    "epsilon",
+    "rho",
+    "delta",
+    "delta_for_conversion",
+    "max_epsilon_per_query",
+    "shared_answers",
+)
+
+
+def read_budget(section: Section) -> Budget:
+    """Read what all queries together may lose."""
+    section.only(_BUDGET_KEYS)
+    delta = section.read("delta", read_delta, Fraction(0))
+    share = _share(section, delta)
+    most = section.read("max_epsilon_per_query", read_epsilon, None)
+    shared = section.read("shared_answers", read_flag, False)
+    return Budget(_ceiling(section, delta, share), most, share, shared)
+
+
+def read_analysts(section: Section, budget: Budget) -> dict[str, Ceiling]:
+    """Read the analysts' own ceilings; one that says nothing of delta shares the policy's."""
+    refuse_alike(section)
+    found = {}
+    for name, child in section.children():
+        analyst = child.only(("epsilon", "rho", "delta"))
+        delta = analyst.read("delta", read_delta, budget.limit.delta)
+        found[name] = _ceiling(analyst, delta, budget.share)
+    return found
+
+
+def _share(section: Section, delta: Fraction) -> Fraction:
+    """Read which part of delta is kept to convert rho; half of it, where nothing is said."""
+    converted = section.read("delta_for_conversion", read_delta, None)
+    if converted is None:
+        return HALF
+    if not converted <= delta:
+        why = "it is the part of delta at which rho is converted; the rest is for releases."
+        half = f"delta_for_conversion = {decimal_text(delta / 2)}"
+        raise section.refuse("delta_for_conversion", Unfit("is above delta", why, half))
+    return converted / delta if delta else HALF
+
+
+def _ceiling(section: Section, delta: Fraction, share: Fraction) -> Ceiling:
+    if "rho" not in section:
+        return Ceiling.of(Loss(_epsilon(section), delta), share)
+    rho = section.need("rho", read_rho)
+    if "epsilon" in section:
+        why = "under rho no epsilons are added up; under epsilon and delta, either sum may do."
+        unfit = Unfit("stands beside epsilon", why, f"rho = {decimal_text(rho)}", code="DPQ607")
+        raise section.refuse("rho", unfit)
+    if not delta * share:
+        why = "a rho says nothing about odds before it is converted, at a part of delta."
+        unfit = Unfit("has no delta to be converted at", why, "delta = 1e-6", code="DPQ607")
+        raise section.refuse("rho", unfit)
+    return Ceiling.in_rho(rho, delta, share)
+
+
+def _epsilon(section: Section) -> Fraction:
+    if "epsilon" not in section:
+        why = "there is no default: the owner states how much may be lost in all."
+        unfit = Unfit("has no epsilon", why, "epsilon = 1", code="DPQ607")
+        raise section.refuse(None, unfit)
+    return section.need("epsilon", read_epsilon)
+
+
+# What one reading of the private tables may take: `[limits]` of a policy.
+
+
+_KEYS = ("seconds", "memory", "max_failures")
+_FAILURES_MAX = 100
+_SECONDS_MAX = 7 * 24 * 3600
+_MEMORY = re.compile(r"([1-9][0-9]{0,5})(MB|GB|MiB|GiB)", re.ASCII)
+_LEAST = 128_000_000
+_BYTES = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
+
+
+def read_limits(section: Section) -> ScanLimits:
+    """Read `[limits]`, all of which may be absent.
+
+    Raises:
+        PolicyInvalid: DPQ603, DPQ604.
+    """
+    section.only(_KEYS)
+    usual = ScanLimits()
+    return ScanLimits(
+        section.read("seconds", _read_seconds, usual.seconds),
+        section.read("memory", _read_memory, usual.memory),
+        section.read("max_failures", _read_failures, usual.max_failures),
+    )
+
+
+_read_seconds = read_count(
+    _SECONDS_MAX, "a scan that takes longer is stopped, and its charge stays.", "seconds = 600"
+)
+_read_failures = read_count(
+    _FAILURES_MAX,
+    "when so many statements have failed within 24 hours, the analyst is frozen.",
+    "max_failures = 5",
+)
+
+
+def _read_memory(value: object) -> str:
+    found = _MEMORY.fullmatch(value) if isinstance(value, str) else None
+    if found is None or int(found[1]) * _BYTES[found[2]] < _LEAST:
+        what = f"must be a text such as 4GB, of 128MB or more, not {written(value)}"
+        why = "it is what the engine may use to read the private tables."
+        raise Unfit(what, why, 'memory = "4GB"')
+    return found[0]
+
 
 _LIMITS = ("max_rows_contributed", "max_groups_contributed")
 _UNIT_KEYS = ("privacy_unit_type", "rows_per_unit", *_LIMITS)

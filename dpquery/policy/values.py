@@ -13,31 +13,11 @@ from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
 
+from dpquery.core.privacy import BUDGET_MAX, Neighbours, exact_number
+from dpquery.core.types import INT64, ROWS_MAX, Kind, RowLimit, Type
 from dpquery.errors import nearest
+from dpquery.policy.document import Unfit, written
 from dpquery.policy.model import Bounds, Value
-from dpquery.policy.unfit import Unfit, written
-from dpquery.privacy import BUDGET_MAX, Neighbours, exact_number
-from dpquery.types import INT64, ROWS_MAX, Kind, RowLimit, Type
-
-__all__ = [
-    "read_bounds",
-    "read_count",
-    "read_delta",
-    "read_epsilon",
-    "read_flag",
-    "read_grid",
-    "read_keys",
-    "read_name",
-    "read_names",
-    "read_neighbours",
-    "read_paths",
-    "read_rho",
-    "read_rows",
-    "read_single",
-    "read_text",
-    "read_type",
-    "read_value",
-]
 
 KEYS_MAX = 1_000_000
 """Public keys of one column: as many as an answer may have cells."""

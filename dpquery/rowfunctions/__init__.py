@@ -8,30 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpquery.expr import Apply, Expr
+from dpquery.core.source import Span
+from dpquery.core.types import Interval
+from dpquery.ir.expr import Apply, Expr
 from dpquery.rowfunctions import (
     casts,
     conditional,
+    date_arithmetic,
+    date_format,
     dates,
-    doubles,
-    moves,
     numeric,
     patterns,
-    spelled,
     text,
 )
 from dpquery.rowfunctions.base import CALENDAR, RowFunction
-from dpquery.source import Span
-from dpquery.types import Interval
 
 __all__ = ["ALL", "FAMILIES", "apply", "find", "implied_range", "named", "names"]
 
 FAMILIES: dict[str, tuple[RowFunction, ...]] = {
     "Choices": conditional.FUNCTIONS,
-    "Numbers": (*numeric.FUNCTIONS, *doubles.FUNCTIONS),
+    "Numbers": (*numeric.FUNCTIONS, *numeric.DOUBLE_FUNCTIONS),
     "Texts": text.FUNCTIONS,
     "Patterns": patterns.FUNCTIONS,
-    "Dates and timestamps": (*dates.FUNCTIONS, *spelled.FUNCTIONS, *moves.FUNCTIONS),
+    "Dates and timestamps": (
+        *dates.FUNCTIONS,
+        *date_format.FUNCTIONS,
+        *date_arithmetic.FUNCTIONS,
+    ),
     "Conversions": casts.FUNCTIONS,
 }
 ALL: tuple[RowFunction, ...] = tuple(f for family in FAMILIES.values() for f in family)

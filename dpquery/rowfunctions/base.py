@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpquery.expr import Apply, Expr, Scalar, longest_of
-from dpquery.types import (
+from dpquery.core.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
@@ -29,32 +28,7 @@ from dpquery.types import (
     Type,
     ordinal,
 )
-
-__all__ = [
-    "ANY",
-    "CALENDAR",
-    "DOUBLES",
-    "INTEGERS",
-    "MOMENTS",
-    "NUMBERS",
-    "TEXTS",
-    "TO_BOOLEAN",
-    "TO_DATE",
-    "TO_DOUBLE",
-    "TO_INTEGER",
-    "TO_TEXT",
-    "TO_TIMESTAMP",
-    "WHOLE",
-    "Parameter",
-    "RowFunction",
-    "Value",
-    "count_to",
-    "first_type",
-    "hull",
-    "one_of",
-    "pattern",
-    "same_longest",
-]
+from dpquery.ir.expr import Apply, Expr, Scalar, longest_of
 
 Value = Any
 """None, bool, int, float, Fraction or str, as the type says; moments are numbers since 1970."""

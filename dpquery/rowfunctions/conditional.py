@@ -8,18 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dpquery.expr import Apply, Expr, IsNull, Literal
-from dpquery.rowfunctions.base import (
-    ANY,
-    RowFunction,
-    Value,
-    first_type,
-    hull,
-    same_longest,
-)
-from dpquery.types import Interval, Type
-
-__all__ = ["FILLED", "FUNCTIONS", "NOTHING", "branches", "is_nothing", "never_null"]
+from dpquery.core.types import Interval, Type
+from dpquery.ir.expr import Apply, Expr, IsNull, Literal
+from dpquery.rowfunctions.base import ANY, RowFunction, Value, first_type, hull, same_longest
 
 NOTHING = "NULL"
 FILLED = frozenset({"COALESCE", "GREATEST", "LEAST"})

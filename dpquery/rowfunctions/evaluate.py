@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from fractions import Fraction
 
-from dpquery.expr import (
+from dpquery.core.types import DOUBLE, Kind, Type, ordinal
+from dpquery.ir.expr import (
     Apply,
     Arithmetic,
     ColumnRef,
@@ -34,9 +35,6 @@ from dpquery.expr import (
 )
 from dpquery.rowfunctions import named
 from dpquery.rowfunctions.base import Value
-from dpquery.types import DOUBLE, Kind, Type, ordinal
-
-__all__ = ["Row", "combined", "constant", "evaluate", "settled"]
 
 Row = Mapping[tuple[int, str], Value]
 """Values by relation and name of their column."""

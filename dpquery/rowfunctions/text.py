@@ -10,7 +10,8 @@ import string
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from dpquery.expr import Apply, Expr, Literal, longest_of
+from dpquery.core.types import Interval
+from dpquery.ir.expr import Apply, Expr, Literal, longest_of
 from dpquery.rowfunctions.base import (
     TEXTS,
     TO_BOOLEAN,
@@ -23,9 +24,6 @@ from dpquery.rowfunctions.base import (
     pattern,
     same_longest,
 )
-from dpquery.types import Interval
-
-__all__ = ["FUNCTIONS", "folded", "lower_sql"]
 
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UPPER = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)

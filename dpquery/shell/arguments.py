@@ -13,10 +13,8 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any
 
+from dpquery.core.privacy import Neighbours
 from dpquery.present import FORMATS
-from dpquery.privacy import Neighbours
-
-__all__ = ["Part", "UsageError", "asked", "connect_settings", "draft_asked", "verb_parser"]
 
 _MORE = """\
 -c and -f are asked in their order, until one fails. Without them, the shell opens on a

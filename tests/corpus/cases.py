@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from dpquery.engine.duckdb.public import PublicEngine
+from dpquery.core.source import Source, Span
+from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.errors import QueryRefused
-from dpquery.plan import Plan, make_plan
+from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
-from dpquery.source import Source, Span
-from dpquery.sql.bind import bind
-from dpquery.sql.check import check
-from dpquery.sql.parse import parse
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.parse.parser import parse
+from dpquery.sql.rules import check
 from tests.corpus.describe import described
 from tests.tasks import ROOT
 

@@ -4,41 +4,50 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpquery.events import Approximate, BoundedRange, Composed, Event, Gaussian, Pure, Refined
-from dpquery.ir import (
+from dpquery.core.events import (
+    Approximate,
+    BoundedRange,
+    Composed,
+    Event,
+    Gaussian,
+    Pure,
+    Refined,
+)
+from dpquery.core.types import Kind, Type
+from dpquery.ir.expr import (
     Apply,
     Arithmetic,
-    Candidates,
     Code,
     ColumnRef,
     Compare,
+    Expr,
+    In,
+    IsNull,
+    Literal,
+    Logic,
+    Negate,
+    Not,
+    Widen,
+)
+from dpquery.ir.measures import (
+    Candidates,
     CountRows,
     CountUnits,
     CountValues,
-    Expr,
-    Filter,
     Histogram,
-    In,
-    IsNull,
-    Key,
-    Literal,
-    Logic,
     Measure,
-    Negate,
-    Not,
-    Relation,
-    Scan,
     SumCodes,
     TableWeight,
     UnitTotals,
-    Widen,
 )
-from dpquery.plan import Plan
-from dpquery.relations import (
+from dpquery.ir.query import Key, Scan
+from dpquery.ir.relations import (
+    Filter,
     Output,
     PerUnit,
     Project,
     PublicJoin,
+    Relation,
     SemiJoin,
     UnionAll,
     UnitAggregate,
@@ -48,7 +57,7 @@ from dpquery.relations import (
     WindowFunction,
     only_table,
 )
-from dpquery.types import Kind, Type
+from dpquery.plan.plan import Plan
 
 
 def described(plan: Plan) -> str:

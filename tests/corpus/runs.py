@@ -17,22 +17,22 @@ from pathlib import Path
 from typing import Any
 
 from dpquery import session as stages
-from dpquery.ceilings import Ceiling
-from dpquery.constants import constants_in, filled
+from dpquery.core.privacy import BUDGET_MAX, Ceiling, Loss
+from dpquery.core.source import Source
+from dpquery.finish import ready
+from dpquery.functions.additive import AdditiveRelease
 from dpquery.functions.moments import BernsteinRelease
-from dpquery.functions.noise import AdditiveRelease
 from dpquery.functions.quantile import QuantileRelease
-from dpquery.ir import Candidates, CountRows, CountUnits, CountValues, Scan, SumCodes
+from dpquery.ir.measures import Candidates, CountRows, CountUnits, CountValues, SumCodes
+from dpquery.ir.query import Scan
+from dpquery.ir.walk import constants_in, filled
 from dpquery.mechanisms import GridQuantile
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.paid import ready
+from dpquery.plan.auto_bounds import nothing_kept
+from dpquery.policy.files import copy_samples
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Budget, LedgerSettings, Policy
-from dpquery.policy.samples import copy_samples
-from dpquery.privacy import BUDGET_MAX, Loss
-from dpquery.searches import nothing_kept
 from dpquery.session import Session
-from dpquery.source import Source
 from tests.corpus import cases
 from tests.corpus.cases import Case
 from tests.worlds import integers, receipt_for

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpquery.budget.charge import Account, Limits
-from dpquery.budget.ledger import open_ledger
-from dpquery.engine.duckdb.private import _files
-from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.engine.duckdb.render import Origin, Place
-from dpquery.engine.duckdb.scan import ScanSQL
-from dpquery.events import encode
-from dpquery.plan import make_plan
+from dpquery.budget.ledger.charge import Account, Limits
+from dpquery.budget.ledger.ledger import open_ledger
+from dpquery.core.events import encode
+from dpquery.core.source import Source
+from dpquery.engine.duckdb.column_sql import Origin, Place
+from dpquery.engine.duckdb.engine import _files
+from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.scan_sql import ScanSQL
+from dpquery.plan.plan import make_plan
+from dpquery.policy.files import sample_directory
 from dpquery.policy.load import load_policy
-from dpquery.policy.samples import sample_directory
-from dpquery.source import Source
-from dpquery.sql.bind import bind
-from dpquery.sql.check import check
-from dpquery.sql.parse import parse
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.parse.parser import parse
+from dpquery.sql.rules import check
 
 PAGE = Path(__file__).resolve().parents[2] / "ARCHITECTURE.md"
 BEGIN, END = "<!-- followed: begin -->", "<!-- followed: end -->"

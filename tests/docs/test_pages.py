@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from dpquery import connect
+from dpquery.core.zcdp import rho_below
 from dpquery.policy.load import load_policy
 from dpquery.shell.main import main
-from dpquery.zcdp import rho_below
 from tests.corpus.cases import planned
 from tests.docs.pages import PAGES, blocks, numbers, shape, text_of
 from tests.tasks import ROOT

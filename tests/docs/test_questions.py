@@ -23,7 +23,7 @@ import pytest
 import dpquery
 from dpquery.answer import Answer
 from dpquery.functions.quantile import QuantileCell
-from dpquery.policy.samples import sample_directory
+from dpquery.policy.files import sample_directory
 from dpquery.session import Session
 from tests.corpus import runs
 from tests.tasks import ROOT

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpquery.functions.moments import BernsteinCell
+from dpquery.policy.files import sample_directory
 from dpquery.policy.load import load_policy
-from dpquery.policy.samples import sample_directory
 from tests.corpus.cases import planned
 from tests.docs import pages
 from tests.docs.pages import README

@@ -18,10 +18,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, EPOCH, INTEGER, TIMESTAMP, Kind, Type
 from dpquery.errors import QueryRefused
-from dpquery.ir import Code, Histogram, SumCodes, Weight
+from dpquery.ir.expr import Code
+from dpquery.ir.measures import Histogram, SumCodes, Weight
 from dpquery.policy.model import Bounds, Column
-from dpquery.types import BOOLEAN, DATE, DOUBLE, EPOCH, INTEGER, TIMESTAMP, Kind, Type
 from tests.worlds import World, planned, private_table, ranges, world, write
 
 NAN, INF = float("nan"), float("inf")

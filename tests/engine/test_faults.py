@@ -16,14 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpquery.budget.ledger import open_ledger
+from dpquery.budget.ledger.ledger import open_ledger
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP
 from dpquery.engine import ENGINES, open_engine
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb import private, scan
+from dpquery.engine.duckdb import engine as private
+from dpquery.engine.duckdb import scan_sql as scan
 from dpquery.errors import InternalError, ScanFailed
-from dpquery.measures import TableWeight, Weight
+from dpquery.ir.measures import TableWeight, Weight
 from dpquery.policy.model import Column, DatabaseTable, LedgerSettings, Table
-from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP
 from tests.worlds import (
     ALICE,
     LIMITS,

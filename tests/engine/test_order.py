@@ -14,22 +14,23 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpquery.core.privacy import Neighbours
+from dpquery.core.source import Source
+from dpquery.core.types import DOUBLE, INTEGER
 from dpquery.engine.base import FaultLog
+from dpquery.engine.duckdb.column_sql import Origin, Place
 from dpquery.engine.duckdb.connection import quoted
-from dpquery.engine.duckdb.private import DuckDBEngine, _files
-from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.engine.duckdb.relations import Nested
-from dpquery.engine.duckdb.render import Origin, Place
-from dpquery.ir import ColumnRef, columns_read
-from dpquery.plan import make_plan
+from dpquery.engine.duckdb.engine import DuckDBEngine, _files
+from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.relation_sql import Nested
+from dpquery.ir.expr import ColumnRef
+from dpquery.ir.query import columns_read
+from dpquery.ir.relations import numbers, tables_of
+from dpquery.plan.plan import make_plan
 from dpquery.policy.model import Bounds, Column, Policy
-from dpquery.privacy import Neighbours
-from dpquery.relations import numbers, tables_of
-from dpquery.source import Source
-from dpquery.sql.bind import bind
-from dpquery.sql.check import check
-from dpquery.sql.parse import parse
-from dpquery.types import DOUBLE, INTEGER
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.parse.parser import parse
+from dpquery.sql.rules import check
 from tests.relations import policy_over
 from tests.worlds import private_table, world, write
 

@@ -11,19 +11,19 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from dpquery.core.privacy import Neighbours
+from dpquery.core.source import Source
+from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.private import DuckDBEngine
-from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.engine.python.engine import PythonEngine
-from dpquery.plan import Plan, make_plan
+from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import Bounds, Column
-from dpquery.privacy import Neighbours
-from dpquery.source import Source
-from dpquery.sql.bind import bind
-from dpquery.sql.check import check
-from dpquery.sql.parse import parse
-from dpquery.types import BOOLEAN, DATE, INTEGER, TEXT
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.parse.parser import parse
+from dpquery.sql.rules import check
 from tests.neighbours import drawn, save
+from tests.oracle.engine import PythonEngine
 from tests.relations import SCHEMA, policy_over, row
 from tests.worlds import integers, planned, policy_of, private_table, receipt_for, write
 

@@ -15,22 +15,22 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from dpquery.core.privacy import Neighbours
+from dpquery.core.source import Source
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.private import DuckDBEngine, _files
-from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.engine.duckdb.render import Origin, Place
-from dpquery.engine.duckdb.reread import Reread
-from dpquery.engine.duckdb.scan import ScanSQL
+from dpquery.engine.duckdb.column_sql import Origin, Place
+from dpquery.engine.duckdb.engine import DuckDBEngine, _files
+from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.scan_sql import ScanSQL
+from dpquery.engine.duckdb.verify import Reread
 from dpquery.errors import InternalError
-from dpquery.ir import Histogram
-from dpquery.plan import Plan, make_plan
+from dpquery.ir.measures import Histogram
+from dpquery.ir.relations import tables_of
+from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import Policy
-from dpquery.privacy import Neighbours
-from dpquery.relations import tables_of
-from dpquery.source import Source
-from dpquery.sql.bind import bind
-from dpquery.sql.check import check
-from dpquery.sql.parse import parse
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.parse.parser import parse
+from dpquery.sql.rules import check
 from tests.relations import policy_over
 from tests.worlds import receipt_for, write
 

@@ -18,18 +18,27 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpquery import rowfunctions
+from dpquery.core.source import Source
+from dpquery.core.types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    TEXT,
+    TIMESTAMP,
+    Kind,
+    Type,
+    ordinal,
+)
+from dpquery.engine.duckdb.column_sql import Origin, Place, Rows
 from dpquery.engine.duckdb.connection import start
-from dpquery.engine.duckdb.parsed import parsed, require_expression
-from dpquery.engine.duckdb.render import Origin, Place, Rows
-from dpquery.engine.duckdb.vocabulary import ROW_FUNCTIONS
-from dpquery.engine.python.rows import read_rows
-from dpquery.expr import Apply, Arithmetic, Expr, children, columns_of, longest_of
+from dpquery.engine.duckdb.verify_ast import ROW_FUNCTIONS, parsed, require_expression
+from dpquery.ir.expr import Apply, Arithmetic, Expr, children, columns_of, longest_of
 from dpquery.policy.model import Bounds, Column, Table
 from dpquery.rowfunctions.evaluate import evaluate
-from dpquery.source import Source
-from dpquery.sql.conditions import Conditions
-from dpquery.sql.parse import parse
-from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type, ordinal
+from dpquery.sql.bind.expressions import Conditions
+from dpquery.sql.parse.parser import parse
+from tests.oracle.rows import read_rows
 from tests.worlds import private_table, scope_of
 
 NAN, INF = float("nan"), float("inf")

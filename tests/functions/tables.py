@@ -14,23 +14,15 @@ from fractions import Fraction
 import numpy as np
 
 from dpquery import functions
-from dpquery.engine.python.totals import Totals
+from dpquery.core.privacy import Neighbours
+from dpquery.core.source import Span
+from dpquery.core.types import BOOLEAN, INTEGER, Interval, Type
 from dpquery.functions.base import Facts, Release
-from dpquery.ir import (
-    Call,
-    ColumnRef,
-    Contribution,
-    Expr,
-    Histogram,
-    Key,
-    Measure,
-    Options,
-    Scan,
-    TableScan,
-)
-from dpquery.privacy import Neighbours
-from dpquery.source import Span
-from dpquery.types import BOOLEAN, INTEGER, Interval, Type
+from dpquery.ir.expr import ColumnRef, Expr
+from dpquery.ir.measures import Histogram, Measure
+from dpquery.ir.query import Call, Contribution, Key, Options, Scan
+from dpquery.ir.relations import TableScan
+from tests.oracle.totals import Totals
 
 ADD_REMOVE, SUBSTITUTE = Neighbours
 NOWHERE = Span(0, 0)

@@ -18,11 +18,12 @@ import pytest
 from scipy import stats
 
 from dpquery.answer import Ranked
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import INTEGER
 from dpquery.functions.base import Facts, Release
-from dpquery.functions.quantiles import OF_LISTS
-from dpquery.ir import Contribution, Measure
-from dpquery.privacy import Neighbours
-from dpquery.types import INTEGER
+from dpquery.functions.quantile_list import OF_LISTS
+from dpquery.ir.measures import Measure
+from dpquery.ir.query import Contribution
 from tests.functions.tables import ALONE, Held, World, call, column, plan
 from tests.mechanisms.sources import Seeded
 

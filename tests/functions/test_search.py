@@ -11,11 +11,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dpquery.cuts import written_ends
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import DATE, DOUBLE, INTEGER, TIMESTAMP, Interval, Kind, Type
 from dpquery.functions.search import RUNS, SHARE, blocks_of, fallback, search_for
 from dpquery.mechanisms import DiscreteLaplace
-from dpquery.privacy import Neighbours
-from dpquery.types import DATE, DOUBLE, INTEGER, TIMESTAMP, Interval, Kind, Type
+from dpquery.plan.cuts import written_ends
 from tests.functions.tables import ALONE, Held, World, call, column
 from tests.mechanisms.sources import Seeded
 

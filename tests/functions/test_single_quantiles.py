@@ -6,14 +6,13 @@ from fractions import Fraction
 
 import pytest
 
+from dpquery.core.events import BoundedRange, Gaussian, Pure
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import DATE, INTEGER
 from dpquery.errors import NameRefused, PlanRefused
-from dpquery.events import BoundedRange, Gaussian, Pure
 from dpquery.functions.base import Noted
-from dpquery.functions.noisy_quantile import NoisyQuantileRelease
-from dpquery.functions.quantile import OF_ONE, QuantileRelease
+from dpquery.functions.quantile import OF_ONE, NoisyQuantileRelease, QuantileRelease
 from dpquery.mechanisms import SmoothQuantile, rank_range
-from dpquery.privacy import Neighbours
-from dpquery.types import DATE, INTEGER
 from tests.functions.tables import ALONE, Held, World, call, column, plan
 from tests.mechanisms.sources import Seeded
 

@@ -17,14 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpquery
-from dpquery import paid
-from dpquery.budget import attempts as attempts_module
-from dpquery.budget import ledger as ledger_module
-from dpquery.budget import process
-from dpquery.budget.attempts import Attempt, Open
-from dpquery.budget.charge import FailureLimit, Opened, Receipt
-from dpquery.budget.ledger import Ledger
-from dpquery.engine.duckdb import public
+from dpquery import execute as paid
+from dpquery.budget.ledger import ledger as ledger_module
+from dpquery.budget.ledger import store as attempts_module
+from dpquery.budget.ledger import store as process
+from dpquery.budget.ledger.charge import FailureLimit, Opened, Receipt
+from dpquery.budget.ledger.ledger import Ledger
+from dpquery.budget.ledger.store import Attempt, Open
+from dpquery.engine.duckdb import postprocessor as public
 from dpquery.errors import BudgetRefused, DPQueryError, ScanFailed
 from dpquery.shell.main import main
 from tests.ledger.helpers import ALICE, BOB, ROOT, limits, open_at, pure, start

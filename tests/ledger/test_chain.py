@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.budget.answers import Holder
-from dpquery.budget.charge import Receipt
-from dpquery.budget.earlier import EarlierRelease, Refinable
-from dpquery.budget.ledger import Ledger
+from dpquery.budget.ledger.charge import Receipt
+from dpquery.budget.ledger.ledger import Ledger
+from dpquery.budget.ledger.tables import EarlierRelease, Holder, Refinable
+from dpquery.core.types import Interval
 from dpquery.errors import PolicyInvalid
-from dpquery.types import Interval
 from tests.ledger.helpers import ALICE, limits, open_at, pure
 
 HOLDER = Holder("alice", "rights", shared=True)

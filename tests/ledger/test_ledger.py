@@ -17,15 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.budget.accountant import Spent, basic
-from dpquery.budget.answers import Holder
-from dpquery.budget.charge import Account, Charge
-from dpquery.budget.schema import LATER
-from dpquery.ceilings import Ceiling
+from dpquery.budget.ledger.charge import Account, Charge
+from dpquery.budget.ledger.tables import LATER, Holder
+from dpquery.core.events import Composed, Concentrated, Pure
+from dpquery.core.privacy import Ceiling
+from dpquery.core.source import Span
+from dpquery.core.types import Interval
 from dpquery.errors import BudgetRefused, InternalError
-from dpquery.events import Composed, Concentrated, Pure
-from dpquery.ir import Contribution, Scan, TableScan
-from dpquery.source import Span
-from dpquery.types import Interval
+from dpquery.ir.query import Contribution, Scan
+from dpquery.ir.relations import TableScan
 from tests.ledger.helpers import ALICE, BOB, gaussian, limits, loss, open_at, pure, spent
 
 

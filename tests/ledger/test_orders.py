@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.budget.charge import OWNER, Account, Limits
-from dpquery.budget.orders import Freeze, Grant, Orders, Promise, Thaw, decode, encode
-from dpquery.budget.record import Record
-from dpquery.ceilings import Ceiling
+from dpquery.budget.ledger.admin import Freeze, Grant, Orders, Promise, Thaw, decode, encode
+from dpquery.budget.ledger.charge import OWNER, Account, Limits
+from dpquery.budget.ledger.record import Record
+from dpquery.core.privacy import Ceiling
 from dpquery.errors import BudgetRefused, InternalError, PolicyInvalid
 from tests.ledger.helpers import ALICE, BOB, gaussian, limits, loss, open_at, pure, spent
 

@@ -22,19 +22,18 @@ import pyarrow as pa
 import pytest
 
 from dpquery.budget.accountant import basic
-from dpquery.budget.charge import Limits
-from dpquery.budget.ledger import open_ledger
-from dpquery.ceilings import Ceiling
+from dpquery.budget.ledger.charge import Limits
+from dpquery.budget.ledger.ledger import open_ledger
+from dpquery.cache.privacy_scope import promise_of
+from dpquery.core.privacy import Ceiling, Neighbours
+from dpquery.core.types import INTEGER, TEXT
 from dpquery.engine.base import FaultLog
-from dpquery.engine.python.engine import PythonEngine
 from dpquery.functions.quantile import QuantileRelease
 from dpquery.mechanisms import DiscreteGaussian
-from dpquery.plan import Plan
+from dpquery.plan.plan import Plan
 from dpquery.policy.model import Budget, Column, LedgerSettings, Policy
-from dpquery.privacy import Neighbours
-from dpquery.promised import promise_of
-from dpquery.types import INTEGER, TEXT
 from tests.neighbours import Drawn, drawn, save
+from tests.oracle.engine import PythonEngine
 from tests.worlds import ALICE, LIMITS, planned, policy_of, private_table
 
 SCHEMA = pa.schema({"unit": pa.int64(), "region": pa.string(), "v": pa.int64()})

@@ -11,9 +11,9 @@ from fractions import Fraction
 
 import pytest
 
-from dpquery.budget.answers import Holder
+from dpquery.budget.ledger.tables import Holder
+from dpquery.core.types import Interval
 from dpquery.errors import PolicyInvalid
-from dpquery.types import Interval
 from tests.ledger.helpers import ALICE, BOB, limits, open_at, pure, spent
 
 COLUMNS = ["id", "at", "analyst", "session", "query", "events", "totals", "hash"]

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from dpquery import functions
-from dpquery.events import BoundedRange, Composed, Gaussian, Pure, decode, encode
+from dpquery.core.events import BoundedRange, Composed, Gaussian, Pure, decode, encode
+from dpquery.core.privacy import Loss
 from dpquery.functions.base import DPFunction
 from dpquery.mechanisms import (
     ADDITIVE,
@@ -44,7 +45,6 @@ from dpquery.mechanisms import (
     ThresholdQuantiles,
     TreeQuantiles,
 )
-from dpquery.privacy import Loss
 from tests.mechanisms.cases import DELTA, EPSILONS, NAMED, Case
 from tests.mechanisms.laws import pmf_vector
 from tests.mechanisms.sources import Seeded

@@ -12,18 +12,14 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from dpquery.core.events import BoundedRange, decode, encode
+from dpquery.core.privacy import Loss, Neighbours
 from dpquery.errors import InternalError
-from dpquery.events import BoundedRange, decode, encode
-from dpquery.mechanisms import (
-    FittedQuantiles,
-    Randomness,
-    fitted_paths,
-    fitted_quantiles,
-    outlook,
-)
-from dpquery.mechanisms.fitted_paths import FittedPaths
-from dpquery.mechanisms.fitted_sums import Block
-from dpquery.privacy import Loss, Neighbours
+from dpquery.mechanisms import FittedQuantiles, Randomness
+from dpquery.mechanisms.quantiles import cdf_bounds as outlook
+from dpquery.mechanisms.quantiles import fitted as fitted_paths
+from dpquery.mechanisms.quantiles import fitted as fitted_quantiles
+from dpquery.mechanisms.quantiles.fitted import Block, FittedPaths
 from tests.mechanisms.histograms import Codes, Law, Rows
 from tests.mechanisms.joint_laws import (
     agreement,

@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpquery.core.privacy import root_above
 from dpquery.mechanisms import DiscreteGaussian
-from dpquery.mechanisms.gaussian_mean import GaussianMean
-from dpquery.privacy import root_above
+from dpquery.mechanisms.gaussian import GaussianMean
 
 DELTA = Fraction(1, 10**6)
 VARIANCES = [

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from dpquery.errors import InternalError
 from dpquery.mechanisms import GridQuantile, Randomness
-from dpquery.mechanisms.certified import (
+from dpquery.mechanisms.quantiles.rejection import ATTEMPTS, DEEPEST, Envelope, Exponents
+from dpquery.mechanisms.samplers import (
     LONGEST,
     STEP,
     _around,
@@ -27,7 +28,6 @@ from dpquery.mechanisms.certified import (
     ln2_around,
     log_above,
 )
-from dpquery.mechanisms.envelope import ATTEMPTS, DEEPEST, Envelope, Exponents
 from tests.mechanisms.histograms import Law, Rows
 from tests.mechanisms.sources import ONES, PATTERNS, ZEROS, Failing, Repeating, Seeded, Stuck
 

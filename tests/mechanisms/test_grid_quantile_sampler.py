@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpquery.mechanisms import GridQuantile, certified, rank_range
-from dpquery.mechanisms.certified import shrunk_coin
+from dpquery.mechanisms import GridQuantile, rank_range
+from dpquery.mechanisms import samplers as certified
+from dpquery.mechanisms.samplers import shrunk_coin
 from tests.mechanisms.histograms import Codes, Rows
 from tests.mechanisms.sources import Seeded
 

@@ -11,16 +11,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from dpquery.core.events import BoundedRange, decode, encode
+from dpquery.core.privacy import Loss, Neighbours
 from dpquery.errors import InternalError
-from dpquery.events import BoundedRange, decode, encode
-from dpquery.mechanisms import (
-    JointQuantiles,
-    Randomness,
-    SmoothedJointQuantiles,
-    joint_move,
-    joint_paths,
-)
-from dpquery.privacy import Loss, Neighbours
+from dpquery.mechanisms import JointQuantiles, Randomness, SmoothedJointQuantiles, joint_move
+from dpquery.mechanisms.quantiles import joint_paths
 from tests.mechanisms.histograms import Codes, Law, Rows
 from tests.mechanisms.joint_laws import (
     agreement,

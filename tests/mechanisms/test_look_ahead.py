@@ -16,7 +16,7 @@ from dpquery.mechanisms import (
     IndependentQuantiles,
     RecursiveQuantiles,
 )
-from dpquery.mechanisms.frontier import Frontier, Request, around, look_ahead
+from dpquery.mechanisms.quantiles.histogram_tree import Frontier, Request, around, look_ahead
 from tests.mechanisms.histograms import Law, Rows
 from tests.mechanisms.joint_laws import agreement
 from tests.mechanisms.sources import Seeded

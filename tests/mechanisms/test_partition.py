@@ -10,11 +10,11 @@ from itertools import combinations, product
 
 import pytest
 
+from dpquery.core.events import Approximate, decode, encode
+from dpquery.core.privacy import Loss
 from dpquery.errors import InternalError
-from dpquery.events import Approximate, decode, encode
 from dpquery.mechanisms import PartitionSelection
 from dpquery.mechanisms.partition import LEAST_EPSILON
-from dpquery.privacy import Loss
 from tests.mechanisms.sources import ONES, ZEROS, Failing, Repeating, Seeded, Stuck
 
 DELTA = Fraction(1, 10**6)

@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpquery.core.events import Pure, decode, encode
+from dpquery.core.privacy import Loss, Neighbours
 from dpquery.errors import InternalError
-from dpquery.events import Pure, decode, encode
-from dpquery.mechanisms import Randomness, RecursiveQuantiles, recursive_quantiles
-from dpquery.mechanisms.frontier import Frontier, spread_out
-from dpquery.mechanisms.recursive_quantiles import _Draw
-from dpquery.privacy import Loss, Neighbours
+from dpquery.mechanisms import Randomness, RecursiveQuantiles
+from dpquery.mechanisms.quantiles import grid as recursive_quantiles
+from dpquery.mechanisms.quantiles.grid import _Draw
+from dpquery.mechanisms.quantiles.histogram_tree import Frontier, spread_out
 from tests.mechanisms.histograms import Codes, Law, Rows
 from tests.mechanisms.joint_laws import (
     agreement,

@@ -12,11 +12,12 @@ import pytest
 from scipy import stats
 
 from dpquery.budget.accountant import additive
+from dpquery.core.events import Refined, decode, encode
+from dpquery.core.privacy import Loss
 from dpquery.errors import InternalError
-from dpquery.events import Refined, decode, encode
-from dpquery.mechanisms import DiscreteLaplace, Randomness, RefinedLaplace, refined_laplace
-from dpquery.mechanisms.refined_laplace import _first_part, _mass, _width
-from dpquery.privacy import Loss
+from dpquery.mechanisms import DiscreteLaplace, Randomness, RefinedLaplace
+from dpquery.mechanisms import laplace as refined_laplace
+from dpquery.mechanisms.laplace import _first_part, _mass, _width
 from tests.mechanisms.sources import ONES, PATTERNS, ZEROS, Repeating, Seeded, Stuck
 
 HALF = Fraction(1, 2)

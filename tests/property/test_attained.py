@@ -19,16 +19,16 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from dpquery import sensitivity as claims
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import BOOLEAN, INTEGER, TEXT
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.private import DuckDBEngine
-from dpquery.engine.python import engine as oracle
-from dpquery.engine.python.totals import Totals
-from dpquery.ir import CountUnits, Measure, UnitTotals, Weight
+from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.ir import measures as claims
+from dpquery.ir.measures import CountUnits, Measure, UnitTotals, Weight
 from dpquery.policy.model import Bounds, Column, Policy
-from dpquery.privacy import Neighbours
-from dpquery.types import BOOLEAN, INTEGER, TEXT
 from tests.neighbours import Drawn, Row, Units, drawn, move, save
+from tests.oracle import engine as oracle
+from tests.oracle.totals import Totals
 from tests.worlds import planned, policy_of, private_table
 
 SCHEMA = pa.schema(
@@ -224,9 +224,9 @@ VECTOR, VECTOR_L2 = (
     for name in ("simplex_sensitivity", "simplex_l2_sensitivity")
 )
 RANK = "dpquery.functions.quantile.rank_range"
-LISTED = "dpquery.functions.quantiles.sensitivity"
+LISTED = "dpquery.functions.quantile_list.sensitivity"
 WEIGHT, TOTALS, SPREADING, CLAMPING = (
-    f"dpquery.engine.python.totals.{name}"
+    f"tests.oracle.totals.{name}"
     for name in ("row_weight", "Totals.of", "Totals._add_units", "Totals._add_totals")
 )
 ROWS, UNITS = "DP_COUNT(*, eps=1)", "DP_COUNT(DISTINCT unit, eps=1)"

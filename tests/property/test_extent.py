@@ -10,17 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpquery import extent
-from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.engine.python.relations import Relations
+from dpquery.core.privacy import Neighbours
+from dpquery.core.source import Source
+from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.errors import QueryRefused
-from dpquery.extent import extent_of
-from dpquery.privacy import Neighbours
-from dpquery.relations import Relation, columns_in, walk
-from dpquery.source import Source
-from dpquery.sql.bind import bind
-from dpquery.sql.parse import parse
+from dpquery.ir import relations as extent
+from dpquery.ir.relations import Relation, columns_in, extent_of, walk
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.parse.parser import parse
 from tests.neighbours import save
+from tests.oracle.relations import Relations
 from tests.relations import SCHEMA, TABLES, policy_over, relations, row
 
 MOST_ROWS = 12

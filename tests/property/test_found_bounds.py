@@ -15,20 +15,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpquery.budget.charge import Receipt
-from dpquery.budget.ledger import open_ledger
-from dpquery.ceilings import Ceiling
+from dpquery.budget.ledger.charge import Receipt
+from dpquery.budget.ledger.ledger import open_ledger
+from dpquery.core.privacy import Ceiling, Loss, Neighbours
+from dpquery.core.source import Source
+from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Interval, Kind, Type
 from dpquery.errors import DPQueryError, InternalError, PolicyInvalid
-from dpquery.functions.quantiles import OF_LISTS
+from dpquery.functions.quantile_list import OF_LISTS
 from dpquery.functions.search import Block, blocks_of
-from dpquery.ir import Code
-from dpquery.narrowing import with_bounds
+from dpquery.ir.expr import Code
+from dpquery.plan.plan import with_bounds
 from dpquery.policy.model import Bounds, Budget, Column, LedgerSettings, Policy
-from dpquery.privacy import Loss, Neighbours
 from dpquery.release import find_bounds
 from dpquery.session import Session
-from dpquery.source import Source
-from dpquery.types import DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Interval, Kind, Type
 from tests.worlds import planned, policy_of, private_table
 
 INF = float("inf")

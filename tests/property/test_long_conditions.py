@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.engine.duckdb.values import MOST_PARTS
+from dpquery.core.source import Source
+from dpquery.engine.duckdb.expr_sql import MOST_PARTS
 from dpquery.session import Session
-from dpquery.source import Source
 from tests.corpus.runs import exact_integers, policy_at, samples
 
 SECONDS = 2.0

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from dpquery import functions
+from dpquery.core.privacy import Neighbours
 from dpquery.errors import PlanRefused
 from dpquery.functions.base import MECHANISM_ALIASES, Argument, DPFunction, Release
-from dpquery.functions.quantiles import OF_LISTS
+from dpquery.functions.quantile_list import OF_LISTS
 from dpquery.mechanisms import Majority
 from dpquery.policy.model import Policy
-from dpquery.privacy import Neighbours
 from dpquery.session import Session
 from tests.property.test_extremes import (
     COLUMNS,

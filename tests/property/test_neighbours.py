@@ -18,14 +18,14 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from dpquery.core.privacy import Neighbours
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.private import DuckDBEngine
-from dpquery.engine.python import engine as oracle
+from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.errors import QueryRefused
-from dpquery.plan import Plan
+from dpquery.plan.plan import Plan
 from dpquery.policy.model import Policy
-from dpquery.privacy import Neighbours
 from tests.neighbours import Drawn, Pair, drawn, require_bounded_move, save
+from tests.oracle import engine as oracle
 from tests.strategies import COLUMNS, SCHEMA, pairs, queries
 from tests.worlds import planned, policy_of, private_table
 

@@ -20,25 +20,26 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
-from dpquery import extent
-from dpquery.budget.ledger import Ledger, open_ledger
+from dpquery.budget.ledger.ledger import Ledger, open_ledger
+from dpquery.core.privacy import Neighbours
+from dpquery.core.source import Source
 from dpquery.engine.base import FaultLog
+from dpquery.engine.duckdb.column_sql import Origin, Place
 from dpquery.engine.duckdb.connection import quoted
-from dpquery.engine.duckdb.private import DuckDBEngine, _files
-from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.engine.duckdb.relations import Nested
-from dpquery.engine.duckdb.render import Origin, Place
-from dpquery.engine.duckdb.scan import ScanSQL
+from dpquery.engine.duckdb.engine import DuckDBEngine, _files
+from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.relation_sql import Nested
+from dpquery.engine.duckdb.scan_sql import ScanSQL
 from dpquery.errors import QueryRefused, ScanFailed
-from dpquery.ir import CountValues, Measure, Scan, columns_read
-from dpquery.plan import Plan, make_plan
+from dpquery.ir import relations as extent
+from dpquery.ir.measures import CountValues, Measure
+from dpquery.ir.query import Scan, columns_read
+from dpquery.ir.relations import numbers, only_table, tables_of
+from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import DatabaseTable, LedgerSettings, Policy
-from dpquery.privacy import Neighbours
-from dpquery.relations import numbers, only_table, tables_of
-from dpquery.source import Source
-from dpquery.sql.bind import bind
-from dpquery.sql.check import check
-from dpquery.sql.parse import parse
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.parse.parser import parse
+from dpquery.sql.rules import check
 from tests.frontiers import queries
 from tests.neighbours import Row
 from tests.relations import SCHEMA, TABLES, policy_over, row

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpquery.core.source import Source
 from dpquery.errors import QueryRefused, ScanFailed
 from dpquery.session import Session
-from dpquery.source import Source
 from tests.corpus.runs import ACCEPTED, REFUSED, policy_at, samples
 from tests.grammar import _WORDS, COLUMNS, NUMBERS, TEXTS, asked, mutated
 from tests.property.test_grammar import require_help

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpquery
+from dpquery.core.source import Source
 from dpquery.engine.base import Exact
 from dpquery.errors import QueryRefused
 from dpquery.session import Session
-from dpquery.source import Source
 from tests.corpus import hostile
 from tests.corpus.runs import REFUSED, samples
 from tests.worlds import deadline

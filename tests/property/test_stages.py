@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import dpquery
+from dpquery.core.source import Source
 from dpquery.engine.base import Exact
 from dpquery.errors import ScanFailed
-from dpquery.policy.samples import copy_samples
+from dpquery.policy.files import copy_samples
 from dpquery.session import Session
-from dpquery.source import Source
 from tests.tasks import ROOT
 
 ACCEPTED = [

@@ -66,7 +66,7 @@ def test_each_kind_of_failure_has_its_exit_code(run, query: str, code: int):
 def test_a_mistake_of_ours_is_named_without_its_text(run):
     err = run("p.toml", "-c", "wrong")[2]
     assert "DPQ901" in err
-    assert "ValueError in dpquery.shell.ask, line" in err
+    assert "ValueError in dpquery.shell.batch, line" in err
     assert "4711" not in err
     assert "Ann" not in err
 

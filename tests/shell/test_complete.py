@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 import dpquery
 from dpquery.functions import ALL, names
-from dpquery.policy.samples import copy_samples
-from dpquery.shell.commands import COMMANDS, suggested
-from dpquery.shell.complete import suggestions
-from dpquery.shell.known import Column, known_to
-from dpquery.shell.place import words_of
-from dpquery.sql.names import INTERVAL_ENDS, written_name
+from dpquery.policy.files import copy_samples
+from dpquery.shell.complete import Column, known_to, suggestions
+from dpquery.shell.context import words_of
+from dpquery.shell.dot_commands import COMMANDS, suggested
+from dpquery.sql.bind.scope import INTERVAL_ENDS, written_name
 
 KNOWN = {
     "staff": (

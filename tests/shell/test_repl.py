@@ -17,12 +17,10 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import dpquery
-from dpquery.policy.samples import copy_samples
-from dpquery.shell import interactive
-from dpquery.shell.highlight import QueryLexer
+from dpquery.policy.files import copy_samples
+from dpquery.shell import main as interactive
 from dpquery.shell.main import main
-from dpquery.shell.repl import BAR, Repl, Suggesting, _cells
-from dpquery.shell.state import history_file
+from dpquery.shell.repl import BAR, QueryLexer, Repl, Suggesting, _cells, history_file
 from tests.shell.desks import FakeDesk
 from tests.shell.fakes import FakeSession
 

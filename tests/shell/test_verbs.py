@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from dpquery.ceilings import Ceiling
-from dpquery.codes import explain
-from dpquery.policy.samples import copy_samples
-from dpquery.shell import demo
+from dpquery.core.privacy import Ceiling
+from dpquery.errors.pages import explain
+from dpquery.policy.files import copy_samples
+from dpquery.shell import main as demo
 from dpquery.shell.main import main
 from tests.shell.fakes import FakeSession
 
@@ -278,11 +278,11 @@ def test_a_grant_that_is_not_understood_writes_nothing(run, policy: Path, argv, 
 def charge_half(policy: Path) -> None:
     from fractions import Fraction
 
-    from dpquery.budget.charge import Account, Charge, Limits
-    from dpquery.budget.ledger import open_ledger
-    from dpquery.events import Pure
+    from dpquery.budget.ledger.charge import Account, Charge, Limits
+    from dpquery.budget.ledger.ledger import open_ledger
+    from dpquery.core.events import Pure
+    from dpquery.core.privacy import Loss
     from dpquery.policy.load import load_policy
-    from dpquery.privacy import Loss
 
     ledger = open_ledger(load_policy(policy).ledger)
     charge = Charge((Pure(Fraction(1, 2)),), (), "SELECT\n 1")

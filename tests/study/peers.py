@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpquery.functions.quantiles import OF_LISTS
+from dpquery.functions.quantile_list import OF_LISTS
 from tests.study.data import TOP, Column, Values, connect, draws
 from tests.study.figures import markdown
 

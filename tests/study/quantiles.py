@@ -19,7 +19,7 @@ import numpy as np
 
 import dpquery
 from dpquery.functions.quantile import OF_RANKS
-from dpquery.functions.quantiles import OF_LISTS
+from dpquery.functions.quantile_list import OF_LISTS
 from tests.study.data import Column, Values, connect, draws, salaries_in_hundreds
 from tests.study.figures import Figure
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpquery.budget.accountant import basic
-from dpquery.ir import Origin
+from dpquery.ir.query import Origin
 from tests.corpus.cases import facts, planned, refusal
 
 WORDING = [

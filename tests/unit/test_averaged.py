@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 
 import dpquery
-from dpquery.budget.earlier import AlreadyRefined
+from dpquery.budget.ledger.tables import AlreadyRefined
+from dpquery.cache.lookup import REPEATED
+from dpquery.core.events import Concentrated
+from dpquery.core.types import INTEGER
 from dpquery.errors import BudgetRefused
-from dpquery.events import Concentrated
-from dpquery.functions.averaged import AveragedRelease
-from dpquery.functions.noise import AdditiveRelease
-from dpquery.ir import CountRows, Weight
+from dpquery.functions.additive import AdditiveRelease, AveragedRelease
+from dpquery.ir.measures import CountRows, Weight
 from dpquery.mechanisms import DiscreteGaussian
-from dpquery.repeats import REPEATED
 from dpquery.session import Session
-from dpquery.shell.verbs import run_verb
-from dpquery.types import INTEGER
+from dpquery.shell.main import run_verb
 from tests.mechanisms.sources import Seeded
 from tests.samples import edit, sample_policy
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dpquery.ir import CountRows, Filter, TableScan, Weight
+from dpquery.ir.measures import CountRows, Weight
+from dpquery.ir.relations import Filter, TableScan
 from tests.corpus.cases import planned, refusal
 
 WORDING = [

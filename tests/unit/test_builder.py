@@ -12,10 +12,10 @@ import pytest
 import dpquery
 from dpquery.answer import Answer
 from dpquery.builder import Query
+from dpquery.core.source import Span
 from dpquery.errors import NameRefused, QueryRefused, SyntaxRefused
-from dpquery.policy.samples import copy_samples
-from dpquery.source import Span
-from dpquery.sql.parse import parse
+from dpquery.policy.files import copy_samples
+from dpquery.sql.parse.parser import parse
 from tests.corpus.cases import planned
 
 

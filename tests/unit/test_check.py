@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from dpquery.core.source import Source
 from dpquery.errors import RuleRefused
-from dpquery.ir import Key
-from dpquery.source import Source
-from dpquery.sql.bind import bind
-from dpquery.sql.check import RULES, check
-from dpquery.sql.parse import parse
+from dpquery.ir.query import Key
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.parse.parser import parse
+from dpquery.sql.rules import RULES, check
 from tests.corpus.cases import facts, planned, refusal
 
 WORDING = [

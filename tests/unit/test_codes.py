@@ -5,8 +5,8 @@ import re
 import pytest
 
 import dpquery
-from dpquery.codes import PAGES, explain
-from dpquery.policy.samples import copy_samples
+from dpquery.errors.pages import PAGES, explain
+from dpquery.policy.files import copy_samples
 from tests.tasks import GENERATED, ROOT
 
 CODES = [page.code for page in PAGES]

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 import dpquery
-from dpquery.budget.charge import Receipt
-from dpquery.constants import constants_in, filled
+from dpquery.budget.ledger.charge import Receipt
 from dpquery.errors import InternalError
+from dpquery.ir.walk import constants_in, filled
 from dpquery.session import Session
 from tests.corpus.cases import planned
 from tests.tasks import ROOT

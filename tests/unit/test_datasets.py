@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpquery.errors import PolicyInvalid
-from dpquery.policy import samples
-from dpquery.policy.samples import sample_directory
+from dpquery.policy import files as samples
+from dpquery.policy.files import sample_directory
 
 HERE = sample_directory()
 

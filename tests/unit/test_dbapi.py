@@ -15,7 +15,7 @@ import pytest
 
 import dpquery
 from dpquery import dbapi
-from dpquery.policy.samples import copy_samples
+from dpquery.policy.files import copy_samples
 
 COUNT = "SELECT DP_COUNT(*, eps=?) AS n FROM staff WHERE age >= ?"
 BY_DEPT = "SELECT dept, DP_COUNT(*, eps=?) AS n FROM staff GROUP BY dept"
@@ -251,7 +251,9 @@ def test_a_policy_that_is_not_there_is_an_operational_error(tmp_path):
 
 
 def test_a_mistake_of_ours_is_an_internal_error(cursor, monkeypatch):
-    monkeypatch.setattr("dpquery.searches.functions", SimpleNamespace(find=lambda _: None))
+    monkeypatch.setattr(
+        "dpquery.plan.auto_bounds.functions", SimpleNamespace(find=lambda _: None)
+    )
     with pytest.raises(dbapi.InternalError) as failed:
         cursor.execute(COUNT, (0.1, 30))
     assert failed.value.code == "DPQ901"

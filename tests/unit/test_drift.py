@@ -18,10 +18,10 @@ import pytest
 import dpquery
 from dpquery.engine.files import about_bytes
 from dpquery.errors import PolicyInvalid, ScanFailed
+from dpquery.policy.files import copy_samples
 from dpquery.policy.load import load_policy
-from dpquery.policy.samples import copy_samples
 from dpquery.session import Session
-from dpquery.shell.verbs import run_verb
+from dpquery.shell.main import run_verb
 
 COUNT = "SELECT DP_COUNT(*, eps=0.5) AS n FROM staff"
 PAID = f"REFRESH {COUNT}"

@@ -5,6 +5,7 @@ from fractions import Fraction
 import pytest
 
 from dpquery import errors
+from dpquery.core.source import Source, Span
 from dpquery.errors import (
     BudgetRefused,
     Diagnostic,
@@ -19,7 +20,6 @@ from dpquery.errors import (
     listed,
     nearest,
 )
-from dpquery.source import Source, Span
 
 RAW = Diagnostic(
     "DPQ301",

@@ -20,17 +20,16 @@ import duckdb
 import pytest
 
 import dpquery
-from dpquery.budget import ledger
-from dpquery.budget.charge import Limits
-from dpquery.budget.ledger import open_ledger
-from dpquery.ceilings import Ceiling
-from dpquery.codes import PAGES
-from dpquery.engine.duckdb import public
+from dpquery.budget.ledger import ledger
+from dpquery.budget.ledger.charge import Limits
+from dpquery.budget.ledger.ledger import open_ledger
+from dpquery.core.privacy import Ceiling, Loss
+from dpquery.engine.duckdb import postprocessor as public
 from dpquery.errors import DPQueryError, ScanFailed
+from dpquery.errors.pages import PAGES
 from dpquery.mechanisms import randomness
+from dpquery.policy.files import copy_samples
 from dpquery.policy.load import load_policy
-from dpquery.policy.samples import copy_samples
-from dpquery.privacy import Loss
 from dpquery.shell.main import main
 from tests.corpus import cases
 
@@ -174,7 +173,9 @@ def cursor_of(place: Path) -> dpquery.dbapi.Cursor:
 
 
 def with_a_broken_rule(place: Path, monkeypatch: pytest.MonkeyPatch) -> object:
-    monkeypatch.setattr("dpquery.searches.functions", SimpleNamespace(find=lambda _: None))
+    monkeypatch.setattr(
+        "dpquery.plan.auto_bounds.functions", SimpleNamespace(find=lambda _: None)
+    )
     return ask(place)
 
 

@@ -9,13 +9,12 @@ from fractions import Fraction
 import pytest
 
 from dpquery.budget.accountant import NOTHING
-from dpquery.budget.standing import Standing
-from dpquery.ceilings import Ceiling
-from dpquery.explain import WIDTH, Explanation, explain
+from dpquery.budget.limits import Standing
+from dpquery.core.privacy import Ceiling, Loss, Neighbours
+from dpquery.core.types import INTEGER
 from dpquery.functions.base import Step
+from dpquery.plan.explain import WIDTH, Explanation, explain
 from dpquery.policy.model import Column
-from dpquery.privacy import Loss, Neighbours
-from dpquery.types import INTEGER
 from tests.corpus.cases import facts, planned
 from tests.worlds import planned as planned_by
 from tests.worlds import policy_of, private_table

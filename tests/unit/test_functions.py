@@ -7,12 +7,13 @@ from fractions import Fraction
 import pytest
 
 from dpquery import functions
-from dpquery.events import Gaussian, Pure
+from dpquery.core.events import Gaussian, Pure
+from dpquery.core.privacy import Neighbours
+from dpquery.core.source import Span
 from dpquery.functions.base import WEIGHT_SCALE, Facts
-from dpquery.ir import Call, Contribution, CountRows, Options, Weight
+from dpquery.ir.measures import CountRows, Weight
+from dpquery.ir.query import Call, Contribution, Options
 from dpquery.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dpquery.privacy import Neighbours
-from dpquery.source import Span
 from tests.corpus.cases import planned
 
 

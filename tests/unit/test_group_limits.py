@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from dpquery.budget.accountant import NOTHING
-from dpquery.budget.standing import Standing
-from dpquery.ceilings import Ceiling
-from dpquery.cuts import notes_of
+from dpquery.budget.limits import Standing
+from dpquery.core.privacy import Ceiling, Loss
+from dpquery.core.types import INTEGER, TEXT
 from dpquery.errors import PolicyInvalid
-from dpquery.explain import explain
-from dpquery.ir import Contribution, Measure
+from dpquery.ir.measures import Measure
+from dpquery.ir.query import Contribution
+from dpquery.plan.cuts import notes_of
+from dpquery.plan.explain import explain
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Column
-from dpquery.privacy import Loss
-from dpquery.sql.check import contribution
-from dpquery.types import INTEGER, TEXT
+from dpquery.sql.rules import contribution
 from tests.worlds import planned, policy_of, private_table
 
 UNSPENT = Standing("policy", Ceiling(Loss(Fraction(1))), NOTHING)

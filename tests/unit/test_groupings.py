@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.budget.accountant import basic
-from dpquery.cuts import notes_of
-from dpquery.events import Gaussian
+from dpquery.core.events import Gaussian
+from dpquery.plan.cuts import notes_of
 from tests.corpus.cases import planned, refusal
 
 KEYS = ("dept", "remote", "age // 10", "year(hired)")

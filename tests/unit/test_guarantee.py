@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery import connect
-from dpquery.guarantee import Guarantee
-from dpquery.policy.samples import sample_directory
-from dpquery.privacy import Loss, Neighbours
+from dpquery.answer import Guarantee
+from dpquery.core.privacy import Loss, Neighbours
+from dpquery.policy.files import sample_directory
 
 
 def of(epsilon: object, delta: object = 0) -> Guarantee:

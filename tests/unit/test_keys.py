@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.ceilings import Ceiling
+from dpquery.core.privacy import Ceiling, Loss, Neighbours
+from dpquery.core.source import Source
+from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT, Kind, Type
 from dpquery.errors import PlanRefused
 from dpquery.policy.model import Bounds, Budget, Column, Files, LedgerSettings, Policy, Table
-from dpquery.privacy import Loss, Neighbours
-from dpquery.source import Source
-from dpquery.sql.bind import bind
-from dpquery.sql.keys import MAX_CELLS
-from dpquery.sql.parse import parse
-from dpquery.types import BOOLEAN, DATE, INTEGER, TEXT, Kind, Type
+from dpquery.rowfunctions.key_domains import MAX_CELLS
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.parse.parser import parse
 from tests.corpus.cases import facts, refusal
 
 WORDING = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import date
 from fractions import Fraction
 
+from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, Interval, Kind, Type
 from dpquery.policy.model import Bounds, Column
-from dpquery.types import DATE, DOUBLE, INTEGER, TEXT, Interval, Kind, Type
 
 
 def test_bounds_are_the_range_of_a_number() -> None:

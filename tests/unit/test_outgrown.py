@@ -6,10 +6,10 @@ from time import process_time
 
 import pytest
 
-from dpquery.cuts import notes_of
 from dpquery.errors import PlanRefused
-from dpquery.extent import MOST_PAIRS, Extent, extent_of
-from dpquery.sql.outgrown import (
+from dpquery.ir.relations import MOST_PAIRS, Extent, extent_of
+from dpquery.plan.cuts import notes_of
+from dpquery.sql.size_limits import (
     MOST_CALLS,
     MOST_COPIES,
     MOST_NODES,

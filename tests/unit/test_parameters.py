@@ -11,14 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot.dialects.duckdb import DuckDB
 
+from dpquery.core.source import Source, Span
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP
 from dpquery.errors import NameRefused
-from dpquery.ir import Literal, decimal
-from dpquery.source import Source, Span
-from dpquery.sql.literals import read_literal
-from dpquery.sql.parameters import with_values
-from dpquery.sql.parse import parse
-from dpquery.sql.values import written_value
-from dpquery.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP
+from dpquery.ir.expr import Literal, decimal
+from dpquery.sql.parse.literals import read_literal, with_values, written_value
+from dpquery.sql.parse.parser import parse
 
 PRINTED = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=30)
 SMALL = st.integers(-(10**38) + 1, 10**38 - 1)

@@ -9,17 +9,16 @@ from sqlglot import TokenType
 from sqlglot import expressions as exp
 from sqlglot.dialects.duckdb import DuckDB
 
+from dpquery.core.source import Source, Span
 from dpquery.errors import QueryRefused
-from dpquery.source import Source, Span
-from dpquery.sql.above.froms import From
-from dpquery.sql.above.stages import Rows
-from dpquery.sql.allowed import ALLOWED
-from dpquery.sql.bind import Statement
-from dpquery.sql.conditions import Conditions
-from dpquery.sql.mending import mended
-from dpquery.sql.names import RESERVED, Member, Scope
-from dpquery.sql.parse import Parsed, _check_nodes, parse
-from dpquery.sql.spans import Spans
+from dpquery.sql.bind.expressions import Conditions
+from dpquery.sql.bind.scope import RESERVED, Member, Scope
+from dpquery.sql.bind.statement import Statement
+from dpquery.sql.parse.audit import ALLOWED
+from dpquery.sql.parse.parser import Parsed, _check_nodes, parse
+from dpquery.sql.parse.spans import Spans, mended
+from dpquery.sql.postprocess.from_clause import From
+from dpquery.sql.postprocess.stages import Rows
 from tests.corpus.cases import facts, planned, refusal
 
 WORDING = [

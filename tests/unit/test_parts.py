@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.expr import Expr
-from dpquery.parts import every_part, looked_in
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT
+from dpquery.ir.expr import Expr
+from dpquery.ir.relations import Output, Project
+from dpquery.plan.parallel import every_part, looked_in
 from dpquery.policy.model import Bounds, Column, Policy
-from dpquery.privacy import Neighbours
-from dpquery.relations import Output, Project
-from dpquery.types import BOOLEAN, DATE, INTEGER, TEXT
 from tests.worlds import planned, policy_of, private_table
 
 REGION = Column("region", TEXT, keys=("N", "S", "W"), per_unit=True)

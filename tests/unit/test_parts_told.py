@@ -12,10 +12,10 @@ import pytest
 
 import dpquery
 from dpquery.errors import BudgetRefused, PolicyInvalid, ScanFailed
-from dpquery.parts import every_part
+from dpquery.plan.parallel import every_part
 from dpquery.policy.load import load_policy
 from dpquery.session import Session
-from dpquery.shell.verbs import run_verb
+from dpquery.shell.main import run_verb
 from tests.samples import edit
 
 COUNT = "SELECT DP_COUNT(*, eps=1) FROM"

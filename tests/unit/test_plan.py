@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 
 from dpquery.budget.accountant import basic
-from dpquery.cuts import notes_of
-from dpquery.ir import Weight
+from dpquery.ir.measures import Weight
+from dpquery.plan.cuts import notes_of
 from tests.corpus.cases import planned, refusal
 
 WORDING = [

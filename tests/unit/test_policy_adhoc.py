@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpquery
+from dpquery.core.privacy import Loss, Neighbours
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.errors import PolicyInvalid
 from dpquery.policy import adhoc, schema
 from dpquery.policy.adhoc import adhoc_policy
+from dpquery.policy.files import sample_directory
 from dpquery.policy.model import Bounds, Files
-from dpquery.policy.samples import sample_directory
-from dpquery.privacy import Loss, Neighbours
-from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 
 FIELDS = {
     "user_id": pa.int64(),

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.ceilings import Ceiling
+from dpquery.core.privacy import Ceiling, Loss
+from dpquery.core.zcdp import epsilon_above, rho_below
 from dpquery.errors import PolicyInvalid
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Budget, Policy
-from dpquery.privacy import Loss
-from dpquery.zcdp import epsilon_above, rho_below
 
 TABLE = """
 [tables.t]

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.policy.check import Severity, check
+from dpquery.policy.files import sample_directory
 from dpquery.policy.load import load_policy
-from dpquery.policy.samples import sample_directory
 from dpquery.policy.schema import widens
-from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 
 Found = list[tuple[str, str | None, str]]
 

@@ -7,8 +7,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.policy.document import key_lines
-from dpquery.policy.unfit import toml_key, toml_text
+from dpquery.policy.document import key_lines, toml_key, toml_text
 
 NAMES = st.one_of(
     st.sampled_from(["a", "b-c", "1", 'q"]', "x.y", "# no", "[t]", "{", "ü = 1", "'"]),

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from dpquery.errors import PolicyInvalid
+from dpquery.policy.document import Unfit
 from dpquery.policy.ledgers import ledger_of_ones_own
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import LedgerSettings, Server
-from dpquery.policy.unfit import Unfit
 from tests.tasks import ROOT
 
 REST = """

@@ -8,12 +8,12 @@ import pytest
 
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.connection import execute
-from dpquery.engine.duckdb.private import DuckDBEngine
-from dpquery.engine.duckdb.public import PublicEngine
+from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.errors import PolicyInvalid
+from dpquery.policy.files import copy_samples
 from dpquery.policy.load import load_policy
-from dpquery.policy.model import Limits, Policy
-from dpquery.policy.samples import copy_samples
+from dpquery.policy.model import Policy, ScanLimits
 
 
 def policy(tmp_path: Path, *lines: str) -> Policy:
@@ -25,12 +25,12 @@ def policy(tmp_path: Path, *lines: str) -> Policy:
 def test_without_a_word_a_scan_may_take_ten_minutes_and_duckdbs_share_of_memory(
     tmp_path: Path,
 ):
-    assert policy(tmp_path).limits == Limits(600, None)
+    assert policy(tmp_path).limits == ScanLimits(600, None)
 
 
 def test_both_limits_are_read(tmp_path: Path):
     found = policy(tmp_path, "seconds = 30", 'memory = "2GiB"')
-    assert found.limits == Limits(30, "2GiB")
+    assert found.limits == ScanLimits(30, "2GiB")
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from dpquery.core.privacy import Loss, Neighbours
+from dpquery.core.types import INTEGER, TEXT, Kind, Type
 from dpquery.errors import PolicyInvalid
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Bounds, DatabaseTable, Files, Policy
-from dpquery.privacy import Loss, Neighbours
-from dpquery.types import INTEGER, TEXT, Kind, Type
 
 WHOLE = """\
 [privacy]

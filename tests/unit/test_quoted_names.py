@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dpquery.core.types import DATE, INTEGER, TEXT
 from dpquery.errors import QueryRefused
 from dpquery.policy.model import Bounds, Column, Policy
-from dpquery.sql.names import RESERVED, written_name
-from dpquery.types import DATE, INTEGER, TEXT
+from dpquery.sql.bind.scope import RESERVED, written_name
 from tests.worlds import planned, policy_of, private_table
 
 COLUMNS = (

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpquery
-from dpquery.budget.earlier import AlreadyRefined
+from dpquery.budget.ledger.tables import AlreadyRefined
+from dpquery.cache.lookup import REPEATED
+from dpquery.core.events import Pure, Refined
 from dpquery.errors import BudgetRefused, PolicyInvalid, ScanFailed
-from dpquery.events import Pure, Refined
-from dpquery.repeats import REPEATED
 from dpquery.session import Session
-from dpquery.shell.verbs import run_verb
+from dpquery.shell.main import run_verb
 from tests.samples import edit, paid, sample_policy
 
 HALF = Fraction(1, 2)

@@ -11,11 +11,11 @@ import duckdb
 import pytest
 
 import dpquery
+from dpquery.cache.codec import Keys
+from dpquery.core.source import Source
 from dpquery.errors import PolicyInvalid
-from dpquery.functions.noise import AdditiveRelease
+from dpquery.functions.additive import AdditiveRelease
 from dpquery.session import Session
-from dpquery.source import Source
-from dpquery.stored import Keys
 
 POLICY = """
 [budget]

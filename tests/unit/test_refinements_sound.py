@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 
 import dpquery
-from dpquery import dbapi, stored
-from dpquery.engine import drift
+from dpquery import dbapi
+from dpquery.cache import codec as stored
+from dpquery.core.events import Pure, Refined
+from dpquery.engine import files as drift
 from dpquery.errors import BudgetRefused, ScanFailed
-from dpquery.events import Pure, Refined
-from dpquery.functions import refined as of_functions
+from dpquery.functions import additive as of_functions
 from dpquery.session import Session
-from dpquery.shell.verbs import run_verb
+from dpquery.shell.main import run_verb
 from tests.samples import edit, paid, sample_policy
 from tests.tasks import ROOT
 

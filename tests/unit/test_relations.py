@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import dpquery
+from dpquery.core.source import Source
+from dpquery.core.types import INTEGER, TEXT
 from dpquery.errors import QueryRefused, RuleRefused
+from dpquery.ir.relations import Filter, PublicJoin
+from dpquery.policy.files import copy_samples
 from dpquery.policy.model import Bounds, Column, Policy, Table
-from dpquery.policy.samples import copy_samples
-from dpquery.relations import Filter, PublicJoin
-from dpquery.source import Source
-from dpquery.types import INTEGER, TEXT
 from tests.corpus import cases
 from tests.corpus.cases import refusal
 from tests.worlds import planned, policy_of, private_table

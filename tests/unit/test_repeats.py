@@ -18,18 +18,17 @@ from hypothesis import strategies as st
 import dpquery
 from dpquery import functions
 from dpquery.answer import Answer
-from dpquery.budget.ledger import Ledger
+from dpquery.budget.ledger.ledger import Ledger
+from dpquery.cache.codec import read, written
+from dpquery.cache.lookup import REPEATED
+from dpquery.core.privacy import NO_LOSS
+from dpquery.core.source import Span
 from dpquery.errors import PolicyInvalid
-from dpquery.functions.choice import ValueCell
-from dpquery.functions.mode import ModeRelease
-from dpquery.functions.quantiles import OF_LISTS
-from dpquery.policy.samples import copy_samples
-from dpquery.privacy import NO_LOSS
-from dpquery.repeats import REPEATED
+from dpquery.functions.quantile_list import OF_LISTS
+from dpquery.functions.selection import ModeRelease, ValueCell
+from dpquery.policy.files import copy_samples
 from dpquery.session import Session
-from dpquery.shell.verbs import run_verb
-from dpquery.source import Span
-from dpquery.stored import read, written
+from dpquery.shell.main import run_verb
 
 COUNT = "SELECT DP_COUNT(*, eps=0.5) AS n FROM staff"
 LEVELS = (Fraction(1, 2), Fraction(95, 100), Fraction(999, 1000))

@@ -13,10 +13,10 @@ import pytest
 
 import dpquery
 from dpquery.answer import Answer
-from dpquery.policy.samples import copy_samples
-from dpquery.privacy import NO_LOSS
-from dpquery.repeats import REPEATED
-from dpquery.shell.verbs import run_verb
+from dpquery.cache.lookup import REPEATED
+from dpquery.core.privacy import NO_LOSS
+from dpquery.policy.files import copy_samples
+from dpquery.shell.main import run_verb
 from tests.tasks import ROOT
 
 COUNT = "SELECT DP_COUNT(*, eps=0.5) AS n FROM staff"

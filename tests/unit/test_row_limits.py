@@ -16,14 +16,14 @@ import pytest
 
 import dpquery
 from dpquery.answer import Answer
+from dpquery.core.privacy import Loss
+from dpquery.core.source import Source
 from dpquery.errors import DPQueryError, PolicyInvalid, QueryRefused
+from dpquery.ir.relations import Filter, TableScan
 from dpquery.policy.load import load_policy
 from dpquery.present import FORMATS
-from dpquery.privacy import Loss
-from dpquery.relations import Filter, TableScan
 from dpquery.session import Session
 from dpquery.shell.main import main
-from dpquery.source import Source
 
 UNITS, EACH = 300, 6
 AUTO = "max_rows_contributed='auto'"

@@ -12,6 +12,7 @@ from traceback import walk_tb
 import pytest
 
 import dpquery
+from dpquery.core.source import Span
 from dpquery.errors import (
     BudgetRefused,
     Diagnostic,
@@ -20,9 +21,8 @@ from dpquery.errors import (
     SyntaxRefused,
 )
 from dpquery.mechanisms import DiscreteLaplace
-from dpquery.policy.samples import copy_samples
+from dpquery.policy.files import copy_samples
 from dpquery.session import Session
-from dpquery.source import Span
 
 COUNT = "SELECT DP_COUNT(*, eps=0.1) FROM staff"
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import dpquery
-from dpquery import paid
-from dpquery.engine.duckdb import public
+from dpquery import execute as paid
+from dpquery.core.source import Source
+from dpquery.engine.duckdb import postprocessor as public
 from dpquery.errors import PlanRefused, ScanFailed
 from dpquery.session import Session
-from dpquery.source import Source
-from dpquery.sql.above.rows import MOST_HIDDEN
+from dpquery.sql.postprocess.from_clause import MOST_HIDDEN
 from tests.samples import sample_policy
 from tests.shapes import shaped
 

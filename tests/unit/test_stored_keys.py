@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from dpquery.constants import constants_in, filled
+from dpquery.cache.codec import Keys
+from dpquery.core.privacy import Neighbours
+from dpquery.core.source import Source
+from dpquery.core.types import INTEGER, TEXT
 from dpquery.engine import open_engine
 from dpquery.engine.base import FaultLog
 from dpquery.errors import InternalError
 from dpquery.functions.base import Release
-from dpquery.ir import Scan
-from dpquery.plan import Plan, make_plan
+from dpquery.ir.query import Scan
+from dpquery.ir.walk import constants_in, filled
+from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import Bounds, Column, Policy, Table
-from dpquery.privacy import Neighbours
-from dpquery.source import Source
-from dpquery.sql.bind import bind
-from dpquery.sql.check import check
-from dpquery.sql.parse import parse
-from dpquery.stored import Keys
-from dpquery.types import INTEGER, TEXT
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.parse.parser import parse
+from dpquery.sql.rules import check
 from tests.corpus.cases import facts, planned
 from tests.corpus.runs import ACCEPTED
 

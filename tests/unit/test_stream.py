@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import dpquery
+from dpquery.core.privacy import Neighbours
 from dpquery.errors import (
     BudgetRefused,
     InternalError,
@@ -20,10 +21,9 @@ from dpquery.errors import (
     SessionUnusable,
 )
 from dpquery.functions.base import WEIGHT_SCALE
-from dpquery.ir import CountRows, Weight
+from dpquery.ir.measures import CountRows, Weight
 from dpquery.mechanisms import AboveThreshold
-from dpquery.policy.samples import copy_samples
-from dpquery.privacy import Neighbours
+from dpquery.policy.files import copy_samples
 from dpquery.session import Session
 from dpquery.stream import Watch, watch
 from tests.corpus.cases import planned
@@ -46,7 +46,7 @@ def session(folder: Path) -> Iterator[Session]:
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise that never decides: counts are compared as they are."""
-    monkeypatch.setattr("dpquery.mechanisms.above_threshold._geometric", lambda *_: 0)
+    monkeypatch.setattr("dpquery.mechanisms.threshold._geometric", lambda *_: 0)
 
 
 @pytest.mark.usefixtures("quiet")

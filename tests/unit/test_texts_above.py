@@ -10,13 +10,13 @@ import duckdb
 import pytest
 
 import dpquery
+from dpquery.core.types import Kind
 from dpquery.errors import QueryRefused
 from dpquery.session import Session
-from dpquery.sql.above.functions import BY_NAME, Function
-from dpquery.sql.above.rows import MOST_CHARACTERS
-from dpquery.sql.above.values import LONGEST_NUMBER
-from dpquery.sql.above.values import text as quoted
-from dpquery.types import Kind
+from dpquery.sql.postprocess.from_clause import MOST_CHARACTERS
+from dpquery.sql.postprocess.functions import BY_NAME, Function
+from dpquery.sql.postprocess.values import LONGEST_NUMBER
+from dpquery.sql.postprocess.values import text as quoted
 from tests.samples import sample_policy
 
 GROUPS = "(SELECT dept, DP_COUNT(*, eps=1e-3) AS n FROM staff GROUP BY dept)"

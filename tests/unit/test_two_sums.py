@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import dpquery
-from dpquery.policy.samples import copy_samples, sample_directory
+from dpquery.core.zcdp import epsilon_above
+from dpquery.policy.files import copy_samples, sample_directory
 from dpquery.session import Session
-from dpquery.zcdp import epsilon_above
 from tests.samples import edit, sample_policy
 
 STAFF = Path(sample_directory()) / "staff.parquet"

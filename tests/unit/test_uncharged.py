@@ -9,8 +9,8 @@ import pytest
 
 import dpquery
 from dpquery import session as stages
-from dpquery.engine.duckdb import reread
-from dpquery.engine.duckdb.relations import Nested
+from dpquery.engine.duckdb import verify as reread
+from dpquery.engine.duckdb.relation_sql import Nested
 from dpquery.errors import InternalError, SyntaxRefused
 from dpquery.session import Session
 from tests.samples import sample_policy

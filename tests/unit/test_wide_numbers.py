@@ -9,10 +9,10 @@ import pytest
 
 import dpquery
 from dpquery import Session
+from dpquery.core.types import INT64, WIDEST_EXACT
 from dpquery.errors import QueryRefused
 from dpquery.functions import ALL
 from dpquery.functions.base import DPFunction
-from dpquery.types import INT64, WIDEST_EXACT
 from tests.tasks import ROOT
 
 STAFF = str(ROOT / "datasets" / "staff.parquet")

@@ -7,15 +7,18 @@ relies on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event, Thread, current_thread, main_thread
 from typing import Generic, TypeVar
 
 import duckdb
 
-__all__ = ["KEY", "PINS", "execute", "lock", "quoted", "start", "text", "waited"]
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.policy.model import DatabaseTable, Table
+from dpquery.policy.schema import Misfit, Schema, compare
 
 T = TypeVar("T")
 
@@ -133,3 +136,153 @@ def text(value: str) -> str:
     "'it''s'"
     """
     return "'" + value.replace("'", "''") + "'"
+
+
+# What the columns of a DuckDB file are: their types, and what they bring beside values.
+#
+# A collation goes with a column through every cast and function, and a column can be
+# computed anew each time. Rows are told apart by values alone, so such columns are refused.
+
+
+_TYPES = {
+    "TINYINT": INTEGER,
+    "SMALLINT": INTEGER,
+    "INTEGER": INTEGER,
+    "BIGINT": INTEGER,
+    "UTINYINT": INTEGER,
+    "USMALLINT": INTEGER,
+    "UINTEGER": INTEGER,
+    "FLOAT": DOUBLE,
+    "DOUBLE": DOUBLE,
+    "VARCHAR": TEXT,
+    "BOOLEAN": BOOLEAN,
+    "DATE": DATE,
+    "TIMESTAMP": TIMESTAMP,
+}
+_STORED = """
+    SELECT column_name, is_generated, data_type FROM duckdb_columns()
+    JOIN duckdb_tables() USING (database_name, schema_name, table_name)
+    WHERE database_name = ? AND schema_name = 'main' AND lower(table_name) = lower(?)
+    ORDER BY column_index
+"""
+_PROBE = "SELECT sql FROM duckdb_tables() WHERE temporary AND table_name = 'probe'"
+_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
+
+
+def database_schema(connection: duckdb.DuckDBPyConnection, origin: str) -> Schema:
+    """Return the columns of a table, with a type where a policy can declare it."""
+    described = connection.execute(f"DESCRIBE SELECT * FROM {origin}").fetchall()
+    written = {name: type_ for name, type_, *_ in described}
+    types = {name: type_ for name, one in written.items() if (type_ := _type(one))}
+    return Schema(types, written=written)
+
+
+def _type(written: str) -> Type | None:
+    decimal = _DECIMAL.fullmatch(written)
+    if decimal:
+        return Type(Kind.DECIMAL, int(decimal[1]), int(decimal[2]))
+    return _TYPES.get(written)
+
+
+def unplain_columns(
+    connection: duckdb.DuckDBPyConnection, table: Table
+) -> list[tuple[str, str]]:
+    """Return the columns of a stored table that are more than values, each with what it is.
+
+    Of those that the policy names, the unit among them; what is missing is not here. A view is
+    `*`: it may give other values each time, and a scan that reads twice would then weigh other
+    rows than it counts. The file is attached under its path.
+    """
+    source = table.source
+    assert isinstance(source, DatabaseTable)  # noqa: S101 - the caller looked
+    rows = connection.execute(_STORED, [str(source.database), source.table]).fetchall()
+    if not rows:
+        return [("*", "is of a view, which computes it each time")]
+    named = {*table.columns, table.unit}
+    found = [(n, "is computed each time") for n, made, _ in rows if made and n in named]
+    texts = [n for n, made, shown in rows if shown == "VARCHAR" and not made and n in named]
+    origin = f"{quoted(str(source.database))}.main.{quoted(source.table)}"
+    return found + [(n, "has a collation") for n in _collated(connection, origin, texts)]
+
+
+def _collated(
+    connection: duckdb.DuckDBPyConnection, origin: str, names: Sequence[str]
+) -> list[str]:
+    """Return the texts that are not compared by their bytes alone.
+
+    DuckDB shows a collation nowhere but in the text of a table, where defaults and conditions
+    stand too: so it is asked for the text of an empty one that has the columns alone.
+    """
+    if not names:
+        return []
+    listed = ", ".join(f"{quoted(name)} AS c{number}" for number, name in enumerate(names))
+    try:
+        connection.execute(f"CREATE TEMP TABLE probe AS SELECT {listed} FROM {origin} LIMIT 0")
+        made = connection.execute(_PROBE).fetchone()
+    finally:
+        connection.execute("DROP TABLE IF EXISTS temp.probe")
+    written = "" if made is None else made[0].replace(")", ",")
+    return [name for i, name in enumerate(names) if f"c{i} VARCHAR," not in written]
+
+
+def duckdb_name(type_: Type) -> str:
+    """Give DuckDB's name of a declared type.
+
+    >>> duckdb_name(Type(Kind.DECIMAL, 9, 2)), duckdb_name(TEXT)
+    ('DECIMAL(9, 2)', 'VARCHAR')
+    """
+    names = {Kind.INTEGER: "BIGINT", Kind.TEXT: "VARCHAR"}
+    if type_.kind is Kind.DECIMAL:
+        return f"DECIMAL({type_.precision}, {type_.scale})"
+    return names.get(type_.kind, type_.kind.value.upper())
+
+
+# Whether a table of a DuckDB file is what the policy says: its catalogue, and no row of it.
+
+
+_NAMED = """
+    SELECT 'table', schema_name FROM duckdb_tables()
+    WHERE database_name = $1 AND lower(table_name) = lower($2)
+    UNION ALL
+    SELECT 'view', schema_name FROM duckdb_views()
+    WHERE database_name = $1 AND lower(view_name) = lower($2)
+"""
+
+
+def misfits_in_file(table: Table) -> list[Misfit]:
+    """Return how a table in a DuckDB file differs from the policy."""
+    source = table.source
+    assert isinstance(source, DatabaseTable)  # noqa: S101 - other tables have files
+    database = str(source.database)
+    with closing(start()) as connection:
+        try:
+            connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
+            return stored_misfits(connection, table)
+        except duckdb.Error:
+            why = "cannot be opened as a DuckDB file, or another program writes to it"
+            return [Misfit(None, f"{source.database.name} {why}")]
+
+
+def stored_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]:
+    """Return how a table of a DuckDB file, attached under its path, differs from the policy."""
+    source = table.source
+    assert isinstance(source, DatabaseTable)  # noqa: S101 - other tables have files
+    lacking = _lacking(connection, source)
+    if lacking is not None:
+        return [Misfit(None, f"{source.database.name} {lacking}")]
+    unplain = [Misfit(name, why) for name, why in unplain_columns(connection, table)]
+    origin = f"{quoted(str(source.database))}.main.{quoted(source.table)}"
+    return unplain or compare(table, database_schema(connection, origin), source.table)
+
+
+def _lacking(connection: duckdb.DuckDBPyConnection, source: DatabaseTable) -> str | None:
+    """Say what a database has in the place of a table; None if it has the table."""
+    asked = [str(source.database), source.table]
+    found = connection.execute(_NAMED, asked).fetchall()
+    if ("table", "main") in found:
+        return None
+    for kind, schema in found:
+        if kind == "view":
+            return f"has a view named {source.table}: store its rows in a table"
+        return f"has {source.table} in the schema {schema}, and only main is read"
+    return f"has no table named {source.table}"

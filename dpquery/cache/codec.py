@@ -1,0 +1,237 @@
+"""What a release drew, as text, and the key under which it is found again.
+
+A key says everything that fixes the law of a release: the rows, with what earlier releases put
+among them, their groups, the release with its mechanism, the policy's word on the tables, what
+public tables hold that are joined, and the version of the data. It never says anything of the
+private ones: an answer that is repeated only while the files are the same would test them for
+one person's row. Of what an analyst typed, names, blanks and all that is computed above the
+frontier play no part.
+
+Text is exact: a cell that is read back has the value and the intervals of the one written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+from dpquery.core.types import Interval
+from dpquery.errors import internal
+from dpquery.functions.additive import (
+    AdditiveCell,
+    AdditiveRelease,
+    AveragedCell,
+    rate_of,
+    wanted_of,
+)
+from dpquery.functions.base import NoisyCell, Release
+from dpquery.functions.min_max import ExtremeCell, ExtremeRelease
+from dpquery.functions.moments import BernsteinCell, BernsteinRelease
+from dpquery.functions.partition_selection import FoundKeys, KeysRelease
+from dpquery.functions.quantile import (
+    NoisyQuantileCell,
+    NoisyQuantileRelease,
+    QuantileCell,
+    QuantileRelease,
+)
+from dpquery.functions.quantile_list import QuantilesCell, QuantilesRelease
+from dpquery.functions.search import FoundCell, RowSearchRelease, SearchRelease
+from dpquery.functions.selection import ValueCell
+from dpquery.ir.expr import ColumnRef, Scalar
+from dpquery.ir.query import Scan, columns_read
+from dpquery.ir.relations import PublicJoin, SemiJoin, UnitJoin, Windowed, tables_of, walk
+from dpquery.ir.walk import Writer, filled
+from dpquery.plan.auto_bounds import places_of
+from dpquery.policy.model import Policy, place_name
+
+_FORMAT = 5
+"""Goes up when a law changes and its tree does not, or the text of a cell does."""
+Values = Mapping[int, Scalar | None]
+"""Those of a statement's constants, by number."""
+NOTHING: Values = {}
+
+
+@dataclass(slots=True)
+class Keys:
+    """Gives the releases of one statement their keys.
+
+    A call that is written twice is drawn twice, so the second has a key of its own.
+    """
+
+    policy: Policy
+    version: int
+    public: Callable[[str], str]
+    """Gives a short name of what a public table holds."""
+    _asked: Counter[str] = field(default_factory=Counter)
+
+    def of(self, scan: Scan, release: Release, values: Values = NOTHING) -> str:
+        """Name a release from a scan that waits for nothing any more.
+
+        Args:
+            scan: what it is made from.
+            release: as it was planned.
+            values: of the constants in it.
+        """
+        text = self._text(scan, filled(wanted_of(release), values))
+        self._asked[text] += 1
+        return hashlib.sha256(f"{text}{self._asked[text]}".encode()).hexdigest()
+
+    def question(self, scan: Scan, release: Release, values: Values = NOTHING) -> str:
+        """Name what a count or sum is of, whatever its noise: what can be refined by it.
+
+        What is drawn given an earlier value has to be of the very same exact one, so that it
+        matters too what computes this.
+        """
+        match filled(wanted_of(release), values):
+            case AdditiveRelease(function, measure, distance, noise, unit, type_):
+                parts = (function, measure, distance, noise.name, unit, type_, _computer())
+                return hashlib.sha256(self._text(scan, parts).encode()).hexdigest()
+        raise internal("only additive noise can be refined")
+
+    def rate(self, scan: Scan, release: Release) -> Fraction | None:
+        """Give what a release loses, if a later one may be drawn given it.
+
+        Both have to be of one state of the data: not so where files may change unseen.
+        """
+        return rate_of(wanted_of(release), scan) if self.policy.published else None
+
+    def places(self, scan: Scan) -> set[str]:
+        """Name where a scan reads private rows."""
+        tables = (self.policy.tables[one.table] for one in tables_of(scan.relation))
+        return {place_name(table, self.policy) for table in tables}
+
+    def _text(self, scan: Scan, release: object) -> str:
+        tables = [self.policy.tables[one.table] for one in tables_of(scan.relation)]
+        joined = [one.table for one in walk(scan.relation) if isinstance(one, PublicJoin)]
+        parts = (
+            (_FORMAT, self.version, self.policy.neighbours),
+            (places_of(scan.relation, self.policy), tuple(one.unit_type for one in tables)),
+            tuple(map(self.public, joined)),
+            (scan.relation, _deciding(scan), scan.contribution, scan.keys, release),
+        )
+        return Writer().text(parts)
+
+
+def _deciding(scan: Scan) -> tuple[ColumnRef, ...]:
+    """Give the columns that decide between rows which the query leaves in no order.
+
+    These are all that the whole statement reads: beside another call, a call can be of others.
+    """
+    ordered = any(
+        isinstance(one, Windowed)
+        or (isinstance(one, UnitJoin | SemiJoin) and one.pairs is not None)
+        for one in walk(scan.relation)
+    )
+    return columns_read(scan) if ordered else ()
+
+
+@cache
+def _computer() -> tuple[str, ...]:
+    """Name what computes exact values here; functions that it could differ on are left out."""
+    return platform.machine(), version("dpquery"), version("duckdb")
+
+
+def written(cells: Sequence[NoisyCell]) -> str:
+    """Write what was drawn for each group."""
+    return json.dumps([_listed(_drawn(cell)) for cell in cells], separators=(",", ":"))
+
+
+def read(text: str, release: Release) -> list[NoisyCell]:
+    """Give the cells that a release drew, from what `written` made of them."""
+    return [_cell(_unlisted(part), release) for part in json.loads(text)]
+
+
+def _drawn(cell: NoisyCell) -> object:
+    """Give what chance decided of a cell; the release says the rest."""
+    match cell:
+        case AdditiveCell(noisy=drawn) | BernsteinCell(noisy=drawn) | AveragedCell(draws=drawn):
+            return drawn
+        case QuantileCell(code=drawn) | NoisyQuantileCell(code=drawn):
+            return drawn
+        case QuantilesCell(codes=drawn):
+            return drawn
+        case ExtremeCell(value=drawn):
+            return drawn
+        case ValueCell(value=value, mechanism=mechanism):
+            return value, mechanism
+        case FoundKeys(groups=groups, value=value, notes=notes):
+            return groups, value, notes
+        case FoundCell(value=None, mechanism=mechanism):
+            return None, None, mechanism
+        case FoundCell(value=Interval(low=low, high=high), mechanism=mechanism):
+            return low, high, mechanism
+    raise internal("each cell can be written")
+
+
+def _cell(drawn: Any, release: Release) -> NoisyCell:
+    match release:
+        case AdditiveRelease() if isinstance(drawn, tuple):
+            return AveragedCell(drawn, release.unit, release.type)
+        case AdditiveRelease():
+            return AdditiveCell(drawn, release.unit, release.type, release.noise)
+        case BernsteinRelease():
+            return BernsteinCell(drawn, release)
+        case QuantileRelease():
+            return QuantileCell(drawn, release)
+        case NoisyQuantileRelease():
+            return NoisyQuantileCell(drawn, release)
+        case QuantilesRelease():
+            return QuantilesCell(drawn, release)
+        case ExtremeRelease():
+            return ExtremeCell(drawn, release)
+        case KeysRelease():
+            return FoundKeys(*drawn)
+        case SearchRelease() | RowSearchRelease():
+            low, high, mechanism = drawn
+            return FoundCell(None if low is None else Interval(low, high), mechanism)
+    return ValueCell(*drawn)
+
+
+def _listed(value: object) -> object:
+    """Give a value as JSON has it: whole numbers, texts and truth as such, others by kind."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return ["double", value.hex()]
+        case Fraction():
+            return ["fraction", str(value)]
+        case Decimal():
+            return ["decimal", str(value)]
+        case datetime():
+            return ["timestamp", value.isoformat()]
+        case date():
+            return ["date", value.isoformat()]
+        case tuple() | list():
+            kind = "tuple" if isinstance(value, tuple) else "list"
+            return [kind, *map(_listed, value)]
+    raise internal("each released value can be written")
+
+
+def _unlisted(part: Any) -> Any:
+    match part:
+        case ["double", str(text)]:
+            return float.fromhex(text)
+        case ["fraction", str(text)]:
+            return Fraction(text)
+        case ["decimal", str(text)]:
+            return Decimal(text)
+        case ["timestamp", str(text)]:
+            return datetime.fromisoformat(text)
+        case ["date", str(text)]:
+            return date.fromisoformat(text)
+        case ["tuple", *parts]:
+            return tuple(map(_unlisted, parts))
+        case ["list", *parts]:
+            return list(map(_unlisted, parts))
+    return part

@@ -1,0 +1,266 @@
+"""The private engine: one locked DuckDB per session, which sees engine-made SQL only.
+
+A scan is one query over one state of the files. It starts when a receipt has been opened and
+not before; connecting reads no private file (I1, I3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import duckdb
+
+from dpquery.budget.ledger.charge import Receipt
+from dpquery.core.types import EPOCH, Kind
+from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
+from dpquery.engine.duckdb.column_cache import Held
+from dpquery.engine.duckdb.column_sql import Origin, Place, wanted_columns
+from dpquery.engine.duckdb.connection import (
+    KEY,
+    execute,
+    lock,
+    quoted,
+    start,
+    stored_misfits,
+    text,
+)
+from dpquery.engine.duckdb.histograms import DuckDBFound, DuckDBRanges
+from dpquery.engine.duckdb.scan_sql import ScanSQL
+from dpquery.engine.duckdb.verify import REMEMBERED, Reread
+from dpquery.engine.files import (
+    DataChanged,
+    Fingerprint,
+    TableStates,
+    Watch,
+    require_none,
+    require_unchanged,
+    state_of,
+    unwatched,
+)
+from dpquery.ir.expr import Scalar
+from dpquery.ir.measures import Histogram
+from dpquery.ir.query import Key, Scan
+from dpquery.ir.relations import tables_of
+from dpquery.ir.walk import constants_in, filled
+from dpquery.policy.model import DatabaseTable, Files, Policy, Table
+from dpquery.policy.schema import file_misfits
+
+
+class DuckDBEngine:
+    """Reads Parquet files and DuckDB files through DuckDB."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        log: FaultLog,
+        public: PublicRows | None = None,
+        threads: int | None = None,
+        *,
+        secret: str = "",
+        watch: Watch = unwatched,
+    ) -> None:
+        tables = policy.tables.values()
+        self._limits = policy.limits
+        self._tables = {table.name: table for table in tables if not table.public}
+        names = (table.name for table in tables if table.public)
+        self._publics = {name: f"p{number}" for number, name in enumerate(names)}
+        self._public = public or NoPublicRows()
+        self._log = log
+        self._threads = threads
+        self._secret = secret
+        self._watch = watch
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._held: Held | None = None
+        self._reread = Reread()
+        self._rehearsed: set[Scan] = set()
+        self._verified: TableStates = {}
+
+    def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
+        """Count what a scan asks for.
+
+        Raises:
+            ScanFailed: DPQ701.
+        """
+        receipt.open(frontier, scan)
+        try:
+            return guarded(self._log, lambda: self._read_whole(scan, receipt))
+        except KeyboardInterrupt:
+            self.close()  # what was being kept may be half made
+            raise
+
+    def describe(self, scan: Scan) -> str:
+        """Write the query for a scan, with each table's name for its files."""
+        places = {
+            table.name: Place(table, Origin(quoted(table.name), held=False))
+            for table in self._read_by(scan)
+        }
+        publics = {name: quoted(name) for name in self._publics}
+        sql = ScanSQL(scan, places, publics)
+        return "; ".join(sql.whole()) or f"histograms of ({sql.rows})"
+
+    def rehearse(self, scan: Scan) -> None:
+        """Read the SQL of a scan back, as it is where nothing is kept of the files.
+
+        What is found right here is not read again where the scan is opened.
+        """
+        if scan in self._rehearsed:
+            return
+        if len(self._rehearsed) >= REMEMBERED:
+            self._rehearsed.clear()
+        read = self._read_by(scan)
+        places = {t.name: Place(t, Origin(_files(t), held=False)) for t in read}
+        sql = ScanSQL(_foreseen(scan), places, self._publics)
+        histograms = (one for one in scan.measures if isinstance(one, Histogram))
+        for query in (*sql.whole(), *map(sql.held, histograms)):
+            self._reread.require(sql, query)
+        self._rehearsed.add(scan)
+
+    def close(self) -> None:
+        """Let go of the instance."""
+        self._reread.close()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _read_by(self, scan: Scan) -> list[Table]:
+        """Give the tables that a scan reads, each once."""
+        names = dict.fromkeys(one.table for one in tables_of(scan.relation))
+        return [self._tables[name] for name in names]
+
+    def _read_whole(self, scan: Scan, receipt: Receipt) -> Exact:
+        """Read, and let go of an instance that broke: it would fail every scan after this."""
+        try:
+            return self._read(scan, receipt)
+        except (duckdb.FatalException, duckdb.InternalException):
+            self.close()
+            raise
+
+    def _read(self, scan: Scan, receipt: Receipt) -> Exact:
+        tables = self._read_by(scan)
+        before = state_of(tables)
+        for table in tables:
+            attached = isinstance(table.source, DatabaseTable)
+            if attached and self._verified.get(table.name) != before[table.name]:
+                self.close()  # an attached file that was replaced would go on being read
+        connection = self._started()
+        for table in tables:
+            self._verify(connection, table, before[table.name])
+        places = {
+            table.name: Place(table, self._origin(scan, table, before[table.name]))
+            for table in tables
+        }
+        sql = ScanSQL(scan, places, self._publics)
+        values = {measure: [0] * scan.cells for measure in sql.summed}
+        for measures, query in sql.queries() if scan.cells else ():
+            self._reread.require(sql, query)
+            for cell, *sums in execute(connection, query).fetchall():
+                for measure, value in zip(measures, sums, strict=True):
+                    values[measure][cell] += int(value)  # many values can be of one group
+        require_unchanged(tables, before)
+        for table in tables:  # what could not be read is no first state
+            self._watch(table, before[table.name], receipt)
+        open_ = (connection, sql, before, self._log, self._reread)
+        exact = {measure: tuple(cells) for measure, cells in values.items()}
+        return Exact(exact, scan.cells, DuckDBRanges(*open_), DuckDBFound(*open_))
+
+    def _origin(self, scan: Scan, table: Table, state: Fingerprint) -> Origin:
+        """Give where the scan reads: from memory what was asked for before."""
+        assert self._held is not None  # noqa: S101 - made with the connection
+        names = wanted_columns(scan, table)
+        often = any(isinstance(measure, Histogram) for measure in scan.measures)
+        read = Place(table, Origin(_files(table), held=False))
+        rows = next(one for one in tables_of(scan.relation) if one.table == table.name)
+        return self._held.origin(read, rows, state, names, often=often)
+
+    def _started(self) -> duckdb.DuckDBPyConnection:
+        """Open DuckDB on first use, so that connecting touches no private file."""
+        if self._connection is None:
+            connection = start()
+            paths = [
+                p
+                for t in self._tables.values()
+                if isinstance(t.source, Files)
+                for p in t.source.paths
+            ]
+            for database in _databases(self._tables):
+                connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
+            connection.execute(f"SET VARIABLE {KEY} = ?", [self._secret])
+            if self._threads is not None:
+                connection.execute(f"SET threads = {self._threads}")
+            for name, relation in self._publics.items():
+                connection.register("given", self._public.rows(name))
+                connection.execute(f"CREATE TABLE {relation} AS SELECT * FROM given")
+                connection.unregister("given")
+            connection.execute(f"SET max_execution_time = {self._limits.seconds * 1000}")
+            if self._limits.memory is not None:
+                connection.execute(f"SET memory_limit = {text(self._limits.memory)}")
+            lock(connection, paths)
+            self._connection = connection
+            self._held = Held(connection)
+        return self._connection
+
+    def _verify(
+        self, connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerprint
+    ) -> None:
+        """Hold a new state of the files against the policy: types, and rows per unit."""
+        if self._verified.get(table.name) == state:
+            return
+        stored = isinstance(table.source, DatabaseTable)
+        misfits = stored_misfits(connection, table) if stored else file_misfits(table)
+        require_none(table, misfits)
+        if table.single and table.unit is not None:
+            unit = quoted(table.unit)
+            different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {_files(table)}"
+            row = execute(connection, different).fetchone()
+            if row is None or row[0] is not True:
+                raise DataChanged(
+                    f"a unit of {table.name!r} has several rows against rows_per_unit = 1"
+                )
+        self._verified[table.name] = state
+
+
+def _foreseen(scan: Scan) -> Scan:
+    """Return a scan with any values in the places of those that earlier releases give."""
+    constants = {constant.number: None for constant in constants_in(scan)}
+    scan = filled(scan, constants) if constants else scan
+    if all(key.finding is None for key in scan.keys):
+        return scan
+    return replace(scan, keys=tuple(map(_with_any_groups, scan.keys)))
+
+
+def _with_any_groups(key: Key) -> Key:
+    if key.finding is None:
+        return key
+    values = (_ANY[key.expr.type.kind], None)
+    return replace(key, finding=replace(key.finding, values=values, known=True))
+
+
+_ANY: dict[Kind, Scalar] = {
+    Kind.INTEGER: 0,
+    Kind.DECIMAL: Fraction(0),
+    Kind.TEXT: "",
+    Kind.BOOLEAN: False,
+    Kind.DATE: EPOCH.date(),
+    Kind.TIMESTAMP: EPOCH,
+}
+"""A value of each type that groups have."""
+
+
+def _files(table: Table) -> str:
+    """Write what stands after FROM for a table's rows."""
+    if isinstance(table.source, DatabaseTable):
+        return f"{quoted(str(table.source.database))}.main.{quoted(table.source.table)}"
+    # By name, so that a column gets the widest type among the files: the first file's could not
+    # hold the values of the others. Each file's schema was held against the policy before.
+    paths = ", ".join(text(str(path)) for path in table.source.paths)
+    return (
+        f"read_parquet([{paths}], union_by_name=true, hive_partitioning=false, filename=false)"
+    )
+
+
+def _databases(tables: dict[str, Table]) -> list[str]:
+    found = {
+        str(t.source.database) for t in tables.values() if isinstance(t.source, DatabaseTable)
+    }
+    return sorted(found)

@@ -1,0 +1,461 @@
+"""Binds row functions: calls by name, and what the language has words for.
+
+What a call takes is read from the registry; a text of another kind is never converted, and a
+literal parameter is checked here, so that the engine never reads one that it could refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import NamedTuple, NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery import rowfunctions
+from dpquery.core.source import Span
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused, nearest
+from dpquery.ir.expr import (
+    Apply,
+    Arithmetic,
+    Comparison,
+    Expr,
+    IsNull,
+    Literal,
+    Logic,
+    Negate,
+    Not,
+    Operator,
+    children,
+)
+from dpquery.rowfunctions import named
+from dpquery.rowfunctions.base import MOMENTS, Parameter, RowFunction
+from dpquery.rowfunctions.conditional import NOTHING, is_nothing
+from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES
+from dpquery.sql.bind.typing import Remedy, alike, compare, to_double, to_scale
+from dpquery.sql.suggest.types import mismatch, with_article
+
+MOST_UNITS = 10**6
+_SHOWN = ("CASE", "COALESCE", "YEAR", "ROUND", "LENGTH")
+
+
+def known_function(node: exp.Expr) -> tuple[RowFunction, list[exp.Expr]] | None:
+    """Give the row function that a node calls by name, and its arguments as written."""
+    match node:
+        case exp.Anonymous(this=str(name)):
+            arguments = list(node.expressions)
+        case exp.Abs() | exp.Round() | exp.Greatest() | exp.Least() | exp.Coalesce():
+            name, arguments = node.key, list(node.iter_expressions())
+        case _:
+            return None
+    function = rowfunctions.find(name)
+    return None if function is None else (function, arguments)
+
+
+def bound_call(span: Span, function: RowFunction, arguments: Sequence[Expr]) -> Apply:
+    """Apply a function that is called by its name.
+
+    Raises:
+        NameRefused: DPQ203 too few arguments, DPQ206 too many, DPQ207 one that has to be a
+            literal, DPQ205 a literal out of range, DPQ208 an argument of another type.
+    """
+    taken = _parameters(function, len(arguments), span)
+    given = [
+        _fitting(function, parameter, argument)
+        for parameter, argument in zip(taken, arguments, strict=True)
+    ]
+    moments = [a for p, a in zip(taken, given, strict=True) if p is MOMENTS]
+    if len({moment.type for moment in moments}) > 1:
+        title = f"{function.name} needs two dates, or two timestamps"
+        mismatch(moments[1].span, title, "types differ", function.example)
+    if function.alike:
+        given = _alike(span, given, function)
+    return rowfunctions.apply(span, function.name, *given)
+
+
+def _parameters(function: RowFunction, count: int, span: Span) -> Sequence[Parameter]:
+    """Give the parameter of each argument."""
+    parameters = function.parameters
+    least, most = len(parameters) - function.optional, len(parameters)
+    if count < least:
+        _miscounted("DPQ203", function, span, "an argument is missing")
+    if count <= most:
+        return parameters[:count]
+    if not function.variadic:
+        _miscounted("DPQ206", function, span, "too many arguments")
+    return [*parameters, *[parameters[-1]] * (count - most)]
+
+
+def _miscounted(code: str, function: RowFunction, span: Span, label: str) -> NoReturn:
+    takes = ", ".join(parameter.what for parameter in function.parameters)
+    more = ", and more of the last" if function.variadic else ""
+    raise NameRefused(
+        Diagnostic(
+            code,
+            f"{function.name} does not take so many arguments",
+            span,
+            label,
+            (f"it takes {takes}{more}.",),
+            (function.example,),
+        )
+    )
+
+
+def _fitting(function: RowFunction, parameter: Parameter, argument: Expr) -> Expr:
+    """Hold an argument against its parameter."""
+    if is_nothing(argument) and not (function.alike and function.variadic):
+        _unfit(function, argument, "NULL", f"{function.name} of NULL is NULL")
+    if not is_nothing(argument) and argument.type.kind not in parameter.kinds:
+        title = f"{function.name} needs {parameter.what}"
+        mismatch(argument.span, title, f"{with_article(argument.type)} here", function.example)
+    if parameter.literal:
+        return _literal(function, parameter, argument)
+    return to_double(argument) if parameter.double else argument
+
+
+def _literal(function: RowFunction, parameter: Parameter, argument: Expr) -> Expr:
+    if not isinstance(argument, Literal):
+        raise NameRefused(
+            Diagnostic(
+                "DPQ207",
+                f"{function.name} needs {parameter.what} here",
+                argument.span,
+                "not a literal",
+                ("what a function does is known before any row is read.",),
+                (function.example,),
+            )
+        )
+    value = argument.value
+    if isinstance(value, str):
+        folded = value.lower()
+        if parameter.words and folded not in parameter.words:
+            near = nearest(folded, parameter.words) or parameter.words[0]
+            _unfit(
+                function,
+                argument,
+                "not one of them",
+                f"there are {', '.join(parameter.words)}; is it '{near}'?",
+            )
+        if parameter.words:
+            return Literal(argument.span, folded, TEXT)
+        wrong = parameter.check(value) if parameter.check is not None else None
+        if wrong is not None:
+            _unfit(function, argument, "not taken", wrong)
+    if parameter.range is not None and isinstance(value, int):
+        low, high = parameter.range
+        if not low <= value <= high:
+            _unfit(function, argument, "out of range", f"a whole number from {low} to {high}")
+    return argument
+
+
+def _unfit(function: RowFunction, argument: Expr, label: str, why: str) -> NoReturn:
+    raise NameRefused(
+        Diagnostic(
+            "DPQ205",
+            f"{function.name} cannot be computed with this",
+            argument.span,
+            label,
+            (f"{why}.",),
+            (function.example,),
+        )
+    )
+
+
+def _alike(span: Span, given: Sequence[Expr], function: RowFunction) -> list[Expr]:
+    """Bring values to one type; NULL has each of them."""
+    known = [one for one in given if not is_nothing(one)]
+    if not known:
+        _unfit(function, given[0], "NULL", "one of the values must have a type")
+    same = alike(span, known, lambda: function.example)
+    left = iter(same)
+    return [
+        replace(one, type=same[0].type)
+        if isinstance(one, Apply) and is_nothing(one)
+        else next(left)
+        for one in given
+    ]
+
+
+def nothing(span: Span) -> Apply:
+    """Give NULL as a value; its type is that of the values beside it."""
+    return Apply(span, NOTHING, (), BOOLEAN, Literal(span, 0, INTEGER).domain)
+
+
+def case(span: Span, pairs: Sequence[tuple[Expr, Expr]], otherwise: Expr | None) -> Apply:
+    """Build a CASE from its conditions and values; those have one type."""
+    function = rowfunctions.named("CASE")
+    results = [value for _, value in pairs] + ([otherwise] if otherwise is not None else [])
+    same = _alike(span, results, function)
+    arguments: list[Expr] = []
+    for (condition, _), value in zip(pairs, same, strict=False):
+        arguments += [condition, value]
+    if otherwise is not None and not is_nothing(otherwise):
+        arguments.append(same[-1])
+    return rowfunctions.apply(span, "CASE", *arguments)
+
+
+def distinct_from(span: Span, left: Expr, right: Expr, remedy: Remedy) -> Expr:
+    """Compare two values where NULL is a value like others; true where they differ."""
+    if is_nothing(left) or is_nothing(right):
+        return Not(span, IsNull(span, right if is_nothing(left) else left))
+    differ = compare(span, Comparison.NE, left, right, remedy)
+    one, other = IsNull(left.span, differ.left), IsNull(right.span, differ.right)
+    apart = compare(span, Comparison.NE, one, other, remedy)
+    known = rowfunctions.apply(span, "COALESCE", differ, Literal(span, False, BOOLEAN))
+    return Logic(span, False, (apart, known))
+
+
+def extracted(span: Span, part: str, part_span: Span, value: Expr) -> Apply:
+    """Give a part of a moment by its name, as EXTRACT and DATE_PART do."""
+    name = PART_NAMES.get(part.lower())
+    if name is None:
+        near = nearest(part.lower(), PART_NAMES) or "year"
+        raise NameRefused(
+            Diagnostic(
+                "DPQ205",
+                f"a moment has no part {part[:40]}",
+                part_span,
+                f"is it {near}?",
+                (f"there are {', '.join(sorted(PART_NAMES))}.",),
+                ("EXTRACT(year FROM DATE '2024-12-31')",),
+            )
+        )
+    function = rowfunctions.find(name)
+    assert function is not None  # noqa: S101 - each part is a function
+    return bound_call(span, function, [value])
+
+
+def moved(
+    span: Span, value: Expr, operator: Operator, interval: exp.Interval, at: Span
+) -> Apply:
+    """Add an INTERVAL to a moment, or take it away.
+
+    Raises:
+        NameRefused: DPQ205 a unit that moments do not have, DPQ207 no literal number.
+    """
+    function = rowfunctions.named("DATE_ADD")
+    text, unit = _interval(interval)
+    known = UNIT_NAMES.get(unit.lower())
+    number = int(text) if text.removeprefix("-").isdigit() and len(text) <= 7 else None
+    if known is None or number is None or abs(number) > MOST_UNITS:
+        units = ", ".join(sorted(set(UNIT_NAMES.values())))
+        why = f"an interval is a whole number up to {MOST_UNITS} of {units}"
+        _unfit(function, Literal(at, 0, INTEGER), "not understood", why)
+    if value.type == DATE and known in {"hour", "minute", "second"}:
+        mismatch(value.span, f"a date has no {known}", "a date here", f"{function.example}")
+    number = -number if operator is Operator.SUBTRACT else number
+    parts = [Literal(at, number, INTEGER), Literal(at, known, TEXT)]
+    return bound_call(span, function, [value, *parts])
+
+
+def _interval(node: exp.Interval) -> tuple[str, str]:
+    """Give the number and the unit of INTERVAL 3 DAY, INTERVAL '3' DAY or INTERVAL '3 days'."""
+    number, unit = node.this, node.args.get("unit")
+    text = str(number.this) if isinstance(number, exp.Literal) else ""
+    if unit is not None:
+        return text.strip(), unit.name
+    count, _, word = text.strip().partition(" ")
+    return count, word.strip()
+
+
+def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoReturn:
+    """Refuse a function that rows do not have; offer the one that was meant.
+
+    Args:
+        name: what it is called.
+        span: where its name stands.
+        written: the whole call.
+        otherwise: what to offer where no name is near.
+    """
+    known = [*rowfunctions.names(), "DATE_PART", "EXTRACT", "IF"]
+    empty = written[len(name) :].replace(" ", "") in {"", "()"}  # and none there takes nothing
+    near = None if empty else nearest(name.upper(), known)
+    remedy = otherwise if near is None else near + written[len(name) :]
+    shown_names = dict.fromkeys([*([near] if near else []), *_SHOWN])
+    shown = name[:40].upper() if name.isascii() else name[:40]
+    raise NameRefused(
+        Diagnostic(
+            "DPQ202",
+            f"there is no function {shown} for rows",
+            span,
+            "unknown function",
+            (
+                "a function that failed on one row would tell whether that row exists;",
+                f"there are {', '.join(shown_names)} and others in functions.md.",
+            ),
+            (remedy,),
+        )
+    )
+
+
+# Binds CAST, TRY_CAST and `::`: conversions that the analyst wrote, each of them total.
+
+
+_TARGETS = {
+    **dict.fromkeys(
+        (exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT), INTEGER
+    ),
+    exp.DType.DOUBLE: DOUBLE,
+    exp.DType.TEXT: TEXT,
+    exp.DType.VARCHAR: TEXT,
+    exp.DType.BOOLEAN: BOOLEAN,
+    exp.DType.DATE: DATE,
+    exp.DType.TIMESTAMP: TIMESTAMP,
+    exp.DType.TIMESTAMPNTZ: TIMESTAMP,
+}
+_NAMES = {
+    Kind.INTEGER: "TO_INTEGER",
+    Kind.TEXT: "TO_TEXT",
+    Kind.DATE: "TO_DATE",
+    Kind.TIMESTAMP: "TO_TIMESTAMP",
+}
+_EXACT = frozenset({Kind.INTEGER, Kind.DECIMAL})
+_WIDEST = 38
+
+
+def target(node: exp.Cast) -> Type | None:
+    """Give the type that a conversion names; None where there is no conversion to it."""
+    to = node.args.get("to")
+    if not isinstance(to, exp.DataType):
+        return None
+    if to.this is exp.DType.DECIMAL:
+        digits = [str(part.this.this) for part in to.expressions]
+        return _decimal(digits) if len(digits) == 2 and all(map(str.isdigit, digits)) else None
+    return None if to.expressions else _TARGETS.get(to.this)
+
+
+def _decimal(digits: list[str]) -> Type | None:
+    if max(map(len, digits)) > 2:
+        return None
+    precision, scale = map(int, digits)
+    fits = 1 <= precision <= _WIDEST and scale <= precision
+    return Type(Kind.DECIMAL, precision, scale) if fits else None
+
+
+def convert(span: Span, operand: Expr, type_: Type) -> Expr:
+    """Convert a value.
+
+    Raises:
+        NameRefused: DPQ208 there is no conversion between the types.
+        RuleRefused: DPQ305 a decimal has no room for every value.
+    """
+    kind = operand.type.kind
+    if is_nothing(operand) or kind is type_.kind is not Kind.DECIMAL:
+        return operand
+    match type_.kind:
+        case Kind.DOUBLE if operand.type.numeric:
+            return to_double(operand)
+        case Kind.DOUBLE if kind is Kind.BOOLEAN:
+            return to_double(rowfunctions.apply(span, "TO_INTEGER", operand))
+        case Kind.BOOLEAN if kind is Kind.INTEGER:
+            zero = Literal(span, 0, INTEGER)
+            return compare(span, Comparison.NE, operand, zero, lambda: "TRUE")
+        case Kind.DECIMAL if kind in _EXACT:
+            return _to_decimal(span, operand, type_)
+        case Kind.INTEGER | Kind.TEXT | Kind.DATE | Kind.TIMESTAMP:
+            function = rowfunctions.named(_NAMES[type_.kind])
+            if kind in function.parameters[0].kinds:
+                return rowfunctions.apply(span, function.name, operand)
+    title = f"{with_article(operand.type)} cannot be converted to {with_article(type_)}"
+    mismatch(operand.span, title, f"{with_article(operand.type)} here", "CAST(1 AS DOUBLE)")
+
+
+def _to_decimal(span: Span, operand: Expr, type_: Type) -> Expr:
+    """Give a number so many places; every value has to have room."""
+    number = operand
+    if operand.type.scale > type_.scale:
+        places = Literal(span, type_.scale, INTEGER)
+        number = rowfunctions.apply(span, "ROUND", operand, places)
+    number = to_scale(number, type_.scale)
+    low, high = number.domain.low, number.domain.high
+    limit = Fraction(10) ** (type_.precision - type_.scale)
+    if low is None or high is None or not -limit < low <= high < limit:
+        _no_room(span, type_)
+    return number
+
+
+def _no_room(span: Span, type_: Type) -> NoReturn:
+    raise RuleRefused(
+        Diagnostic(
+            "DPQ305",
+            f"not every value fits {type_}",
+            span,
+            "too narrow for some values",
+            ("an error that depends on one row would tell whether that row exists.",),
+            (f"CAST(1 AS DECIMAL({_WIDEST},{type_.scale}))",),
+        )
+    )
+
+
+# How large an expression is when it is written out for the engine, with what it repeats.
+#
+# A tree may hold one part in several places, and the engine's text may hold one operand
+# several times; nested, both double at each level. Sizes are added up as parts are bound,
+# so that nothing grows before it is refused.
+
+
+MAX_SIZE = 20_000
+_MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP})
+
+
+class Sizes:
+    """The sizes of the parts of one statement that have been bound."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[_Size, Expr]] = {}
+
+    def check(self, expr: Expr) -> Expr:
+        """Note the size of an expression.
+
+        Raises:
+            SyntaxRefused: DPQ105 it is too large.
+        """
+        if self._of(expr).value > MAX_SIZE:
+            raise SyntaxRefused(
+                Diagnostic(
+                    "DPQ105",
+                    "this expression grows too large",
+                    expr.span,
+                    "written out in full, its parts repeat too often",
+                    ("expressions that repeat their parts double with each level.",),
+                    ("compute with fewer levels of functions inside one another",),
+                )
+            )
+        return expr
+
+    def _of(self, expr: Expr) -> _Size:
+        known = self._known.get(id(expr))
+        if known is None:
+            size = _size(expr, [self._of(child) for child in children(expr)])
+            self._known[id(expr)] = known = (
+                size,
+                expr,
+            )  # held, so that its number stays its own
+        return known[0]
+
+
+class _Size(NamedTuple):
+    """How often parts stand in a text: as a value, and as a double where NaN may be NULL."""
+
+    value: int
+    number: int
+
+
+def _size(expr: Expr, parts: list[_Size]) -> _Size:
+    values, numbers = (
+        (1 + sum(sizes) for sizes in zip(*parts, strict=True)) if parts else (1, 1)
+    )
+    match expr:
+        case Arithmetic() | Negate() if expr.type.kind is Kind.DOUBLE:
+            return _Size(2 * numbers, numbers)
+        case Apply(function=name, arguments=arguments):
+            function = named(name)
+            far = any(a.type.kind in _MOMENTS and not a.domain.bounded for a in arguments)
+            size = function.repeats * (3 if far else 1)
+            if function.keeps_nan and expr.type.kind is Kind.DOUBLE:
+                return _Size(2 * size * numbers, size * numbers)
+            size *= values
+            return _Size(2 * size, size) if function.makes_nan else _Size(size, size)
+    return _Size(values, values)

@@ -1,0 +1,21 @@
+"""The oracle: a second engine in plain Python, row by row, with nothing clever in it.
+
+It reads the meaning of the tree and never the text of the other engine, so that where the two
+agree on every integer, neither has leaned on a default of its tools.
+"""
+
+from __future__ import annotations
+
+from dpquery.engine.base import Engine, FaultLog, PublicRows
+from dpquery.engine.files import Watch
+from dpquery.policy.model import Policy
+from tests.oracle.engine import PythonEngine
+
+__all__ = ["PythonEngine", "start"]
+
+
+def start(
+    policy: Policy, log: FaultLog, public: PublicRows, secret: str, watch: Watch
+) -> Engine:
+    """Make the private engine of a session; it opens no file yet."""
+    return PythonEngine(policy, log, public, secret=secret, watch=watch)
