@@ -42,10 +42,10 @@ def write_csv(answer: Answer, stream: IO[bytes]) -> None:
     CSV after RFC 4180: a header, lines that end in \r\n, UTF-8 without a mark.
 
     NULL is an empty field and the empty text is `""`, as DuckDB and PostgreSQL read them back.
-    Texts can be chosen by people in the data, and spreadsheets take some for formulas: these get an
-    apostrophe before them, as OWASP advises. All other values keep every character in a file and in
-    a pipe, which a program reads; on a terminal they become visible. JSON, Arrow and Parquet keep
-    texts as they are.
+    Texts can be chosen by people in the data, and spreadsheets take some for formulas: these
+    get an apostrophe before them, as OWASP advises. All other values keep every character in a
+    file and in a pipe, which a program reads; on a terminal they become visible. JSON, Arrow
+    and Parquet keep texts as they are.
     """
     shown = visible if stream.isatty() else str
     stream.write(_line(answer.columns, shown))
@@ -73,11 +73,11 @@ def write_json(answer: Answer, stream: IO[bytes]) -> None:
 
     JSON: one array, one object for each row, one row on each line.
 
-    As with DuckDB's shell and PostgreSQL's `to_json`: integers and decimals are numbers with all
-    their digits (a reader that needs more than a double's precision must ask its parser for it),
-    dates and timestamps are ISO 8601 texts, and what JSON cannot say of a double is the text NaN,
-    Infinity or -Infinity. Characters that do not print are escaped, so that the output cannot drive
-    a terminal.
+    As with DuckDB's shell and PostgreSQL's `to_json`: integers and decimals are numbers with
+    all their digits (a reader that needs more than a double's precision must ask its parser for
+    it), dates and timestamps are ISO 8601 texts, and what JSON cannot say of a double is the
+    text NaN, Infinity or -Infinity. Characters that do not print are escaped, so that the
+    output cannot drive a terminal.
     """
     stream.write(b"[")
     for at, row in enumerate(answer.to_dicts()):

@@ -35,7 +35,8 @@ def errors_page() -> str:
     """Give the text of grammar/errors.md."""
     parts = [
         "# Codes",
-        "`make docs` writes this from `dpquery/errors/pages.py`; `dpquery explain DPQ301` prints one.",
+        "`make docs` writes this from `dpquery/errors/pages.py`; "
+        "`dpquery explain DPQ301` prints one.",
     ]
     for digit, pages in groupby(PAGES, key=lambda page: page.code[3]):
         parts += [f"## {digit}xx, {_FAMILIES[digit]}", *map(_entry, pages)]

@@ -42,7 +42,7 @@ def test_what_starts_quickly_loads_nothing_heavy(statement: str):
 
 
 def test_a_query_on_the_command_line_loads_neither_pandas_nor_the_shell(tmp_path: Path):
-    """pyarrow would load pandas, which takes longer than the query: see `dpquery.core.arrow`."""
+    """pyarrow would load pandas, which takes longer than the query: see `core/arrow.py`."""
     policy = copy_samples(tmp_path / "samples")
     query = "SELECT dept, DP_COUNT(*, eps=0.1) AS n FROM staff GROUP BY dept"
     for asked in (query, "SHOW TABLES", f"EXPLAIN {query}"):

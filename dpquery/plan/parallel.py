@@ -8,7 +8,7 @@ rows.
 If the policy declares it `parts`, a unit keeps all its rows, and has the share p_r of them in
 part r: these shares add up to 1. A query that weighs rows by the table and asks for the parts R
 sees no more of the unit's weight than the sum of p_r over R, whatever limit and scale it has;
-its mechanisms are such that it loses no more than this share of its charge (`plan/parallel.py`). So
+its mechanisms are such that it loses no more than this share of its charge (below). So
 with b_r for what was charged on part r, the unit loses at most the sum of p_r b_r, which is a
 mean: at most the largest b_r, as if it had one part alone. Where it is replaced by a unit with
 the shares q_r, a charge on part r costs the larger of p_r and q_r; no such share is above 1 and

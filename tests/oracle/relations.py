@@ -1,7 +1,7 @@
 """Relations row by row: each row its owner, and its values by column.
 
-What a node means is what `ir/relations.py` says, computed in the plainest way: a unit's rows are
-lists, a join is two loops, a tie is broken by all columns in use.
+What a node means is what `ir/relations.py` says, computed in the plainest way: a unit's rows
+are lists, a join is two loops, a tie is broken by all columns in use.
 """
 
 from __future__ import annotations
