@@ -51,7 +51,7 @@ class Guarantee:
     """Whether it also tells bounds that an earlier charge had found."""
 
     def for_group(self, size: int) -> Loss:
-        """Give the loss for so many units at once, rounded up.
+        """Return the loss for so many units at once, rounded up.
 
         From database to database, one unit each: P(Y0) <= e^eps P(Y1) + delta, and so on. The
         epsilons add up, and each delta is multiplied by those before it.
@@ -73,7 +73,7 @@ class Guarantee:
         return Loss(epsilon, _short_above(delta * self._added_up(size)))
 
     def _added_up(self, size: int) -> Fraction:
-        """Give 1 + e^eps + ... + e^((size - 1) eps), or a little more."""
+        """Return 1 + e^eps + ... + e^((size - 1) eps), or a little more."""
         epsilon = self.loss.epsilon
         if not epsilon:
             return Fraction(size)
@@ -111,7 +111,7 @@ class Cell(Protocol):
         ...
 
     def interval(self, confidence: Fraction) -> tuple[Any, Any] | None:
-        """Give a range that holds the exact value so often; None where noise cannot tell."""
+        """Return a range that holds the exact value so often; None where noise cannot tell."""
         ...
 
 
@@ -158,7 +158,7 @@ class Answer:
         return iter(self.rows)
 
     def scalar(self) -> Any:
-        """Give the only value of an answer with one row and one column.
+        """Return the only value of an answer with one row and one column.
 
         Raises:
             ValueError: the answer has another shape.
@@ -307,7 +307,7 @@ class Answer:
         return "\n".join([*above, f" … {left_out:,} more rows …", *below])
 
     def _shortened(self, most: int) -> tuple[Answer, int]:
-        """Give the first and the last rows of a long answer, and how many are left out."""
+        """Return the first and the last rows of a long answer, and how many are left out."""
         left_out = len(self) - most
         if left_out <= 0:
             return self, 0
@@ -338,7 +338,7 @@ class Answer:
         return f"<Answer: {len(self)} x {len(self.columns)}, loss {self.loss}>"
 
     def _repr_html_(self) -> str:
-        """Give the table of a notebook, with what it lost and what is left below it."""
+        """Return the table of a notebook, with what it lost and what is left below it."""
         text, left_out = self._shortened(_SHOWN_ROWS)
         columns = text._text_columns()
         rows = [
@@ -402,7 +402,7 @@ def _as_precise(values: list[Any], intervals: list[tuple[Any, Any] | None]) -> l
 
 
 def _places(value: Any, interval: tuple[Any, Any] | None) -> int | None:
-    """Give the places of a double's margin at three digits; None where no noise is known."""
+    """Return the places of a double's margin at three digits; None where no noise is known."""
     if interval is None or not isinstance(value, float) or abs(value) >= _LARGE:
         return None
     if not all(math.isfinite(number) for number in (value, *interval)):

@@ -107,7 +107,7 @@ class Written:
 
 
 def joined(between: str, parts: Sequence[Written]) -> Written:
-    """Give parts with a text between each two of them."""
+    """Return parts with a text between each two of them."""
     whole = Written(())
     for number, part in enumerate(parts):
         whole += Written((between,)) + part if number else part
@@ -115,7 +115,7 @@ def joined(between: str, parts: Sequence[Written]) -> Written:
 
 
 def _covers(place: Span, span: Span) -> bool:
-    """Say whether a span lies in a place, or also takes in the brackets around it."""
+    """Return whether a span lies in a place, or also takes in the brackets around it."""
     return place.start - 1 <= span.start and span.end <= place.end + 1
 
 
@@ -160,7 +160,7 @@ def _of_fragment(
 
 
 def _is_one(tree: exp.Query, slot: str) -> bool:
-    """Say whether a tried query holds the fragment in its slot and nowhere else."""
+    """Return whether a tried query holds the fragment in its slot and nowhere else."""
     filled = {name for name, value in tree.args.items() if value}
     if not isinstance(tree, exp.Select) or filled - {"expressions", "from_", slot}:
         return False
@@ -230,7 +230,7 @@ class Aggregate:
         return replace(self, conditions=self.conditions + conditions)
 
     def written(self) -> Written:
-        """Give the call as text.
+        """Return the call as text.
 
         Raises:
             QueryRefused: an argument is not one expression, or a value has no literal.
@@ -249,7 +249,7 @@ class Aggregate:
         return call + Written((" FILTER (WHERE ",)) + joined(" AND ", kept) + Written((")",))
 
     def subject(self) -> Written:
-        """Give what is asked about as text: all rows where nothing is said."""
+        """Return what is asked about as text: all rows where nothing is said."""
         if not self.arguments:
             return Written(("*",))
         distinct = "DISTINCT " if self.distinct else ""
@@ -271,7 +271,7 @@ class Maker:
         self.__signature__ = _signature(function)
 
     def __call__(self, *about: object, distinct: object = None, **options: object) -> Aggregate:
-        """Give a call; a text stands for an expression of rows, and options go by name."""
+        """Return a call; a text stands for an expression of rows, and options go by name."""
         arguments = about if distinct is None else (distinct, *about)
         return Aggregate(
             self._function,
@@ -294,7 +294,7 @@ def _setting(option: str, value: object) -> str:
 
 
 def _signature(function: DPFunction) -> Signature:
-    """Say what a function takes, for help() and completion."""
+    """Return what a function takes, for help() and completion."""
     by_position, by_name = Parameter.POSITIONAL_ONLY, Parameter.KEYWORD_ONLY
     about = Parameter("about", by_position, default="*" if function.star else Parameter.empty)
     parts = [about, *([Parameter("share", by_position)] if function.order else [])]
@@ -315,12 +315,12 @@ _MAKERS = {
 
 
 def find(name: str) -> Maker | None:
-    """Give the function that makes calls of that name, in lower case and without DP_."""
+    """Return the function that makes calls of that name, in lower case and without DP_."""
     return _MAKERS.get(name)
 
 
 def names() -> list[str]:
-    """Give the names of all of them, sorted."""
+    """Return the names of all of them, sorted."""
     return sorted(_MAKERS)
 
 
@@ -342,7 +342,7 @@ class Asked(Protocol):
         ...
 
     def explain(self, text: str) -> Explanation:
-        """Say what a text would lose."""
+        """Return what a text would lose."""
         ...
 
 
@@ -453,11 +453,11 @@ class Query:
         return replace(self, most=f" LIMIT {written_value(rows)}{skipped}")
 
     def sql(self) -> str:
-        """Give the text that is asked."""
+        """Return the text that is asked."""
         return self._written().text
 
     def explain(self) -> Explanation:
-        """Say what the query would lose and how it would be answered; costs nothing.
+        """Return what the query would lose and how it would be answered; costs nothing.
 
         Raises:
             QueryRefused: it would not be answered.

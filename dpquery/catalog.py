@@ -219,7 +219,7 @@ def functions() -> pa.Table:
 
 
 def lines(name: str, text: str) -> pa.Table:
-    """Give a text as a table of one column, a row a line."""
+    """Return a text as a table of one column, a row a line."""
     return _texts([name], [(line,) for line in text.splitlines()])
 
 

@@ -51,17 +51,17 @@ Date, Time, Timestamp, Binary = date, clock, datetime, bytes
 
 
 def DateFromTicks(ticks: float) -> date:  # noqa: N802 - PEP 249 names it
-    """Give the local day of a number of seconds since 1970."""
+    """Return the local day of a number of seconds since 1970."""
     return date(*time.localtime(ticks)[:3])
 
 
 def TimeFromTicks(ticks: float) -> clock:  # noqa: N802
-    """Give the local time of day of a number of seconds since 1970."""
+    """Return the local time of day of a number of seconds since 1970."""
     return clock(*time.localtime(ticks)[3:6])
 
 
 def TimestampFromTicks(ticks: float) -> datetime:  # noqa: N802
-    """Give the local time of a number of seconds since 1970, without a zone."""
+    """Return the local time of a number of seconds since 1970, without a zone."""
     return datetime(*time.localtime(ticks)[:6])  # noqa: DTZ001 - timestamps here have none
 
 
@@ -77,7 +77,7 @@ _NAMED: tuple[tuple[str, Callable[[str], bool]], ...] = (
 
 
 def type_name(arrow: str) -> str:
-    """Give the name of a type in this language; Arrow's own where it has none."""
+    """Return the name of a type in this language; Arrow's own where it has none."""
     return next((name for name, fits in _NAMED if fits(arrow)), arrow)
 
 
@@ -236,7 +236,7 @@ class Cursor:
         return self
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """Give the next row, or None after the last.
+        """Return the next row, or None after the last.
 
         Raises:
             InterfaceError: the cursor is closed.
@@ -245,7 +245,7 @@ class Cursor:
         return next(iter(self.fetchmany(1)), None)
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """Give the next rows, `arraysize` of them unless a size is given.
+        """Return the next rows, `arraysize` of them unless a size is given.
 
         Raises:
             InterfaceError: the cursor is closed.
@@ -258,7 +258,7 @@ class Cursor:
         return self._rows[first : self._next]
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """Give the rows that are left.
+        """Return the rows that are left.
 
         Raises:
             InterfaceError: the cursor is closed.

@@ -100,7 +100,7 @@ class Paid:
     """Stores what was drawn, under its keys, to be given again free, and to be refined."""
 
     def released(self, plan: Plan, receipt: Receipt) -> tuple[Plan, list[ReleasedTable]]:
-        """Give every table of a plan, and the plan with the bounds that were found for it.
+        """Return every table of a plan, and the plan with the bounds that were found for it.
 
         All that was drawn is stored by then, if it is not too long: a ledger would else grow by
         megabytes for next to nothing. Either way the attempt has ended.

@@ -45,7 +45,7 @@ def value_of(
 
 
 def _tables(above: Above, released: Sequence[ReleasedTable]) -> list[pa.Table]:
-    """Give the released tables as a query finds them, with the ends that it asks for."""
+    """Return the released tables as a query finds them, with the ends that it asks for."""
     asked = [
         [part for part in above.ends if part[1].frontier == n] for n in range(len(released))
     ]
@@ -69,7 +69,7 @@ def _table(released: ReleasedTable, ends: Sequence[tuple[str, IntervalEnd]]) -> 
 def _ends(
     released: ReleasedTable, asked: Sequence[tuple[str, IntervalEnd]]
 ) -> dict[str, pa.Array]:
-    """Give ends of intervals as columns; NULL where noise alone cannot tell."""
+    """Return ends of intervals as columns; NULL where noise alone cannot tell."""
     drawn = {one.name: one for one in released.columns}
     intervals: dict[tuple[str, Fraction], list[tuple[Any, Any] | None]] = {}
     for _, end in asked:
@@ -90,7 +90,7 @@ def _ends(
 
 
 def _combinations(released: ReleasedTable) -> Iterator[tuple[Scalar | None, ...]]:
-    """Give each key's value row by row: every combination, the last key running fastest."""
+    """Return each key's value row by row: every combination, the last key running fastest."""
     rows = list(product(*(key.values for key in released.keys)))
     return zip(*rows, strict=True) if rows else iter(() for _ in released.keys)
 
@@ -122,7 +122,7 @@ def _cells(
 def _cell(
     row: int, source: Sequence[tuple[Sequence[int | None], Sequence[Cell]]]
 ) -> Cell | None:
-    """Give the release behind a value; None where it cannot be told."""
+    """Return the release behind a value; None where it cannot be told."""
     cells = [cells[at] for numbers, cells in source if (at := numbers[row]) is not None]
     return cells[0] if len(cells) == 1 else None
 

@@ -46,7 +46,7 @@ class ReleasedTable:
 
 
 def with_found(scan: Scan, released: Sequence[ReleasedTable]) -> Scan:
-    """Give a scan its groups, where earlier releases found them."""
+    """Return a scan its groups, where earlier releases found them."""
     return replace(scan, keys=tuple(_with_values(key, released) for key in scan.keys))
 
 

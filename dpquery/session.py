@@ -137,7 +137,7 @@ class Session:
     def _asked(
         self, source: Source, *, anew: bool = False
     ) -> tuple[Plan, list[ReleasedTable] | None]:
-        """Give the plan of a query, and what was drawn for it, if all of it was before."""
+        """Return the plan of a query, and what was drawn for it, if all of it was before."""
 
         def ask() -> tuple[Plan, list[ReleasedTable] | None]:
             query = refreshed(source)
@@ -246,7 +246,7 @@ class Session:
             return self._paid(replace(plan, charge=charge), answer)
 
     def explain(self, text: str) -> Explanation:
-        """Say what a query would lose and how it would be answered; costs nothing."""
+        """Return what a query would lose and how it would be answered; costs nothing."""
         with self._usable():
             return self._explain(self._source(text))
 
@@ -258,12 +258,12 @@ class Session:
             return Budget(standing.limit, standing.spent, standing.left)
 
     def ledger(self) -> Answer:
-        """Give this analyst's charges, oldest first."""
+        """Return this analyst's charges, oldest first."""
         with self._usable():
             return self._free(self._charges())
 
     def losses(self, text: str | None = None) -> Answer:
-        """Give what this analyst's charges have lost: in sum, as rho, and by their laws.
+        """Return what this analyst's charges have lost: in sum, as rho, and by their laws.
 
         Only the first two are held against limits: the third is for questions fixed beforehand,
         as those of one statement are. Of a query, it is what that would lose by itself.
@@ -283,12 +283,12 @@ class Session:
             return self._free(catalogue.losses(name, charges, limits.analyst or limits.policy))
 
     def tables(self) -> Answer:
-        """Give the tables of the policy."""
+        """Return the tables of the policy."""
         with self._usable():
             return self._free(catalogue.tables(self._policy))
 
     def describe(self, name: str) -> Answer:
-        """Give a table's columns, from the policy alone.
+        """Return a table's columns, from the policy alone.
 
         Raises:
             NameRefused: DPQ201, DPQ805 as `table`.
@@ -416,7 +416,7 @@ class Session:
         )
 
     def _left(self) -> str:
-        """Say what is left after a fault, even where the ledger cannot be read either."""
+        """Return what is left after a fault, even where the ledger cannot be read either."""
         kept = "(a charge is never returned once reading has begun)"
         try:
             return f"{self._balance()} {kept}"

@@ -59,7 +59,7 @@ class Watch:
             raise SessionUnusable(_ended())
 
     def charge(self, plan: Plan, count: CountRows) -> Charge:
-        """Give what a question has to be charged: the whole stream, or nothing any more.
+        """Return what a question has to be charged: the whole stream, or nothing any more.
 
         Raises:
             PlanRefused: DPQ404 more rows of a unit would count than the noise is scaled to.
@@ -80,7 +80,7 @@ class Watch:
             self.rows = count.weight.limit
 
     def answer(self, exact: Measured, count: CountRows, randomness: Randomness) -> bool:
-        """Say whether the count is above the threshold; after the first that is, no more."""
+        """Return whether the count is above the threshold; after the first that is, no more."""
         if self.rows is None or self._fired:
             raise internal("a stream is paid for before it answers, and ends when it fires")
         mechanism = self._mechanism(self.rows)
@@ -109,7 +109,7 @@ class Stream:
     _ask: Callable[[str, str], bool] = field(repr=False)
 
     def ask(self, table: str, where: str = "") -> bool:
-        """Say whether a table has more rows than the threshold that meet a condition.
+        """Return whether a table has more rows than the threshold that meet a condition.
 
         The first question is charged for the whole stream; the others are free. With True the
         stream ends.
@@ -146,7 +146,7 @@ def watch(
 
 
 def count_of(plan: Plan, plain: Plan) -> CountRows:
-    """Give the count that a question is about.
+    """Return the count that a question is about.
 
     Args:
         plan: the question's.

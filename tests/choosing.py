@@ -44,7 +44,7 @@ class Heard:
 
 
 def handed(release: Release, held: Measured) -> tuple[Given, ...]:
-    """Give what a mechanism is given, group by group."""
+    """Return what a mechanism is given, group by group."""
     slot = "noise" if hasattr(release, "noise") else "mechanism"
     heard = Heard(getattr(release, slot))
     replace(release, **{slot: heard}).run(held, None)
@@ -54,7 +54,7 @@ def handed(release: Release, held: Measured) -> tuple[Given, ...]:
 def moved(
     release: Any, before: Sequence[Given], after: Sequence[Given]
 ) -> tuple[Fraction, Fraction]:
-    """Give how far what is handed over moved, and how far it may, over all groups together.
+    """Return how far what is handed over moved, and how far it may, over all groups together.
 
     Of a threshold: what that costs, by the scales of its noise.
     """

@@ -120,7 +120,7 @@ def squared(distance: Distance) -> Fraction:
 
 
 def move(before: Drawn, after: Drawn) -> tuple[Fraction, Fraction]:
-    """Give how far a release moved and how far it may, both squared.
+    """Return how far a release moved and how far it may, both squared.
 
     Additive noise: in the norm of its loss, over all groups and sums together. Quantiles: the
     rank score of the cell that moves furthest in each group, added up over the groups. Lists:
@@ -147,13 +147,13 @@ def move(before: Drawn, after: Drawn) -> tuple[Fraction, Fraction]:
 
 
 def score_move(before: Sequence[int], after: Sequence[int], order: Fraction) -> Fraction:
-    """Give the largest change of a cell's score between two histograms."""
+    """Return the largest change of a cell's score between two histograms."""
     a, b = (scores(weights, order) for weights in (before, after))
     return max(abs(x - y) for x, y in zip(a, b, strict=True))
 
 
 def scores(weights: Sequence[int], order: Fraction) -> list[Fraction]:
-    """Give each cell's distance in rank from an order: the definition of the mechanism."""
+    """Return each cell's distance in rank from an order: the definition of the mechanism."""
     target, found, below = order * sum(weights), [], 0
     for weight in weights:
         found.append(max(Fraction(0), below - target, target - below - weight))

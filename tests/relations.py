@@ -68,7 +68,7 @@ def row(random: Random) -> Row:
 
 
 def policy_over(paths: dict[str, list[Path]], place: Path, neighbours: Neighbours) -> Policy:
-    """Give a policy over tables that share their units, and regions.
+    """Return a policy over tables that share their units, and regions.
 
     In o a unit has one row; in s those of one part alone count, and in q of two. In s NULL is
     no group.

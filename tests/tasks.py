@@ -32,7 +32,7 @@ _FAMILIES = {
 
 
 def errors_page() -> str:
-    """Give the text of grammar/errors.md."""
+    """Return the text of grammar/errors.md."""
     parts = [
         "# Codes",
         "`make docs` writes this from `dpquery/errors/pages.py`; "
@@ -51,7 +51,7 @@ def _entry(page: Code) -> str:
 
 
 def functions_page() -> str:
-    """Give the text of grammar/functions.md."""
+    """Return the text of grammar/functions.md."""
     parts = [
         "# Functions",
         "`make docs` writes this from `dpquery/functions`; each call is a release of its own.",

@@ -25,7 +25,7 @@ def name(value: object) -> str | None:
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
-    """Give each function with its length; a docstring explains, and does not count."""
+    """Return each function with its length; a docstring explains, and does not count."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield (

@@ -78,7 +78,7 @@ def private_table(
 
 
 def scope_of(table: Table) -> Scope:
-    """Give what names mean in a query over one table alone."""
+    """Return what names mean in a query over one table alone."""
     columns = {name: column_ref(c, 0, Span(0, 0)) for name, c in table.columns.items()}
     return Scope((Member(table.name, columns),), table)
 
@@ -116,13 +116,13 @@ def receipt_for(plan: Plan, ledger: Ledger | None = None) -> Receipt:
 
 
 def ranges(measure: Histogram, bins: int = 256) -> tuple[int, int, int]:
-    """Give the request for a whole grid in so many ranges at most."""
+    """Return the request for a whole grid in so many ranges at most."""
     cells = measure.code.cells
     return 0, cells, 1 << max(0, (cells - 1).bit_length() - bins.bit_length() + 1)
 
 
 def integers(exact: Exact, measure: Measure) -> list[int]:
-    """Give the integers of a measure group by group; of a histogram, all ranges of each."""
+    """Return the integers of a measure group by group; of a histogram, all ranges of each."""
     if not isinstance(measure, Histogram):
         return list(exact.values(measure))
     return [
@@ -152,7 +152,7 @@ class World:
             yield frontier, exact
 
     def groups(self, sql: str) -> list[list[int]]:
-        """Give the exact integers of a query: per measure of each call, one per group."""
+        """Return the exact integers of a query: per measure of each call, one per group."""
         return self._read(planned(self.policy, sql))
 
     def over(self, sql: str, *measures: Measure) -> list[list[int]]:
@@ -177,7 +177,7 @@ class World:
         return found[0]
 
     def exact(self, sql: str) -> list[int]:
-        """Give the same without groups, one integer per measure, in units of 1/scale."""
+        """Return the same without groups, one integer per measure, in units of 1/scale."""
         return [value for (value,) in self.groups(sql)]
 
     def counts(self, *conditions: str) -> list[int]:

@@ -97,13 +97,13 @@ class Standing:
         return max(self.ceiling.rho - self.total.rho, Fraction(0))
 
     def admits(self, asked: Spent) -> bool:
-        """Say whether one of both sums keeps the limit; delta is another matter."""
+        """Return whether one of both sums keeps the limit; delta is another matter."""
         by_epsilon = asked.summed and asked.loss.epsilon <= self.left_as_epsilon
         return by_epsilon or asked.rho <= self.left_as_rho
 
 
 def root_below(square: Fraction, digits: int) -> Fraction:
-    """Give the square root of a number from 0, rounded down to some digits.
+    """Return the square root of a number from 0, rounded down to some digits.
 
     >>> root_below(Fraction(2), 3), root_below(Fraction(9, 4), 3)
     (Fraction(141, 100), Fraction(3, 2))
@@ -128,7 +128,7 @@ _Standings = tuple[Sequence[Standing], Fraction | None]
 
 
 def offer(charge: Charge, limits: _Standings) -> tuple[str, ...]:
-    """Give lines after `try:`; none where no epsilon would do.
+    """Return lines after `try:`; none where no epsilon would do.
 
     They hold the call under the caret, with the most that fits beside the others; or, where
     the others are too much already, the whole statement with all epsilons smaller.
@@ -167,7 +167,7 @@ def _scales(call: Sequence[Event], paid: Fraction) -> bool:
 
 
 def asked_in(call: Sequence[Event]) -> Fraction:
-    """Give what is written in a call: its epsilon, or its rho."""
+    """Return what is written in a call: its epsilon, or its rho."""
     if all(isinstance(event, Concentrated) for event in call):
         return additive(call).rho
     return basic(call).epsilon
@@ -178,7 +178,7 @@ def _from_the_end(call: tuple[Fraction, Span]) -> int:
 
 
 def _factor(part: Sequence[Event], others: Sequence[Event], limits: _Standings) -> Fraction:
-    """Give the largest factor that the epsilons of a part may have; 0 where none may."""
+    """Return the largest factor that the epsilons of a part may have; 0 where none may."""
     standings, cap = limits
     asked, beside = additive(part), additive(others)
 
@@ -204,7 +204,7 @@ def _below_cap(part: Sequence[Event], room: Fraction) -> Fraction:
 
 
 def _by_rho(part: Sequence[Event], room: Fraction) -> Fraction:
-    """Give the factor at which a part has a rho; 0 where that is not known."""
+    """Return the factor at which a part has a rho; 0 where that is not known."""
     if len(part) > 1:  # each share of a rho that is parted is rounded up, by less than a unit
         room = max(room - Fraction(len(part), RHO_UNIT), Fraction(0))
     ratio = room / additive(part).rho
@@ -214,7 +214,7 @@ def _by_rho(part: Sequence[Event], room: Fraction) -> Fraction:
 
 
 def _quadratic(event: Event) -> bool:
-    """Say whether half of the epsilon is surely a quarter of the rho."""
+    """Return whether half of the epsilon is surely a quarter of the rho."""
     match event:
         case Pure() | BoundedRange():
             return True
@@ -258,7 +258,7 @@ def _least(standings: list[Standing]) -> Standing:
 def _standings(
     limits: Limits, totals: Totals, counting: Counting, touched: Touched | None
 ) -> list[Standing]:
-    """Say how each limit stands for a charge on some parts of the units, or on all."""
+    """Return how each limit stands for a charge on some parts of the units, or on all."""
     scopes = (
         ("session", limits.session, totals.session),
         ("analyst", limits.analyst, totals.analyst),
@@ -274,7 +274,7 @@ def _standings(
 def _against(
     ceiling: Ceiling, total: Total, counting: Counting, touched: Touched | None
 ) -> Spent:
-    """Give what is spent against a limit by those who may be in the parts touched.
+    """Return what is spent against a limit by those who may be in the parts touched.
 
     A unit that is in one part keeps the limit by epsilons, where all others may keep it by rho.
     One with a share of each part does not: where a sum has left the limit in any part, it does
@@ -440,7 +440,7 @@ class _Request:
         return BudgetRefused(diagnostic, drawn, limit.left_of_delta)
 
     def _parts(self, limit: Standing) -> tuple[str, ...]:
-        """Say which parts of a table are meant, where tables have parts."""
+        """Return which parts of a table are meant, where tables have parts."""
         touched = self.charge.touched
         if touched is None or not limit.charges:
             return ()

@@ -62,7 +62,7 @@ class Touched:
 
     @property
     def told(self) -> str:
-        """Say which parts of how many they are."""
+        """Return which parts of how many they are."""
         many = "all" if self.whole else f"{len(self.parts)} of"
         each = "" if self.per_unit == 1 else f", {self.per_unit} of a unit at most"
         return f"{many} {len(self.names)} parts of {self.of}{each}"
@@ -93,14 +93,14 @@ class Counting:
         return cls(version, neighbours != Neighbours.ADD_REMOVE.value)
 
     def kept(self, touched: Touched | None) -> Touched | None:
-        """Give the parts that a charge is kept under; None where it is kept under none."""
+        """Return the parts that a charge is kept under; None where it is kept under none."""
         if touched is None or not touched.parts or touched.whole:
             return None
         alone = self.apart(touched.per_unit) == 1
         return touched if alone or len(touched.parts) == 1 else None
 
     def apart(self, per_unit: int) -> int:
-        """Give in how many parts neighbours can differ, where a unit can have so many."""
+        """Return in how many parts neighbours can differ, where a unit can have so many."""
         return 2 * per_unit if self.pairs else per_unit
 
 
@@ -127,7 +127,7 @@ class Parted:
         return Parted(version, columns, {**self.per_unit, **more})
 
     def most(self, counting: Counting, touched: Touched | None = EVERYBODY) -> Spent:
-        """Give the most that a unit has lost, of those that may be in the parts touched."""
+        """Return the most that a unit has lost, of those that may be in the parts touched."""
         kept = counting.kept(touched)
         if kept is not None and self.version != counting.version:
             kept = None  # units may have moved since
@@ -144,7 +144,7 @@ class Parted:
         )
 
     def listed(self) -> list[object]:
-        """Give the numbers, exactly, as texts."""
+        """Return the numbers, exactly, as texts."""
         columns = [
             [
                 column,
@@ -196,7 +196,7 @@ def _sum(part: object) -> tuple[int, Spent]:
 
 
 def _most(sums: Mapping[int, Spent], apart: int, kept: Touched | None) -> Spent:
-    """Give the most that is spent on the parts that neighbours differ in, one among some."""
+    """Return the most that is spent on the parts that neighbours differ in, one among some."""
     if kept is None or (apart > 1 and len(kept.parts) > 1):
         return _largest(sums.values(), apart)
     within = _largest((sums.get(part, NOTHING) for part in kept.parts), 1)
@@ -207,7 +207,7 @@ def _most(sums: Mapping[int, Spent], apart: int, kept: Touched | None) -> Spent:
 
 
 def _largest(sums: Iterable[Spent], most: int) -> Spent:
-    """Give the largest of each number, added up: what bounds any so many."""
+    """Return the largest of each number, added up: what bounds any so many."""
     found = list(sums)
 
     def largest(numbers: Iterable[Fraction]) -> Fraction:
@@ -222,7 +222,7 @@ def _largest(sums: Iterable[Spent], most: int) -> Spent:
 
 
 def texts(spent: Spent) -> tuple[str, str, str, bool]:
-    """Give the numbers of what is spent, exactly, as texts."""
+    """Return the numbers of what is spent, exactly, as texts."""
     return str(spent.loss.epsilon), str(spent.loss.delta), str(spent.rho), spent.summed
 
 

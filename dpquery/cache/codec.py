@@ -63,7 +63,7 @@ NOTHING: Values = {}
 
 @dataclass(slots=True)
 class Keys:
-    """Gives the releases of one statement their keys.
+    """Returns the releases of one statement their keys.
 
     A call that is written twice is drawn twice, so the second has a key of its own.
     """
@@ -71,7 +71,7 @@ class Keys:
     policy: Policy
     version: int
     public: Callable[[str], str]
-    """Gives a short name of what a public table holds."""
+    """Returns a short name of what a public table holds."""
     _asked: Counter[str] = field(default_factory=Counter)
 
     def of(self, scan: Scan, release: Release, values: Values = NOTHING) -> str:
@@ -99,7 +99,7 @@ class Keys:
         raise internal("only additive noise can be refined")
 
     def rate(self, scan: Scan, release: Release) -> Fraction | None:
-        """Give what a release loses, if a later one may be drawn given it.
+        """Return what a release loses, if a later one may be drawn given it.
 
         Both have to be of one state of the data: not so where files may change unseen.
         """
@@ -123,7 +123,7 @@ class Keys:
 
 
 def _deciding(scan: Scan) -> tuple[ColumnRef, ...]:
-    """Give the columns that decide between rows which the query leaves in no order.
+    """Return the columns that decide between rows which the query leaves in no order.
 
     These are all that the whole statement reads: beside another call, a call can be of others.
     """
@@ -147,12 +147,12 @@ def written(cells: Sequence[NoisyCell]) -> str:
 
 
 def read(text: str, release: Release) -> list[NoisyCell]:
-    """Give the cells that a release drew, from what `written` made of them."""
+    """Return the cells that a release drew, from what `written` made of them."""
     return [_cell(_unlisted(part), release) for part in json.loads(text)]
 
 
 def _drawn(cell: NoisyCell) -> object:
-    """Give what chance decided of a cell; the release says the rest."""
+    """Return what chance decided of a cell; the release says the rest."""
     match cell:
         case AdditiveCell(noisy=drawn) | BernsteinCell(noisy=drawn) | AveragedCell(draws=drawn):
             return drawn
@@ -198,7 +198,7 @@ def _cell(drawn: Any, release: Release) -> NoisyCell:
 
 
 def _listed(value: object) -> object:
-    """Give a value as JSON has it: whole numbers, texts and truth as such, others by kind."""
+    """Return a value as JSON has it: whole numbers, texts and truth as such, others by kind."""
     match value:
         case None | bool() | int() | str():
             return value

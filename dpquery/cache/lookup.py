@@ -67,7 +67,7 @@ class Refinements:
     public: PublicEngine
 
     def of(self, plan: Plan) -> Plan:
-        """Give a plan that refines those of its releases that can be."""
+        """Return a plan that refines those of its releases that can be."""
         if plan.searches or not self._may_be(plan.charge.events):
             return plan
         keys = Keys(self.policy, self.version, self.public.digest)
@@ -92,7 +92,7 @@ class Refinements:
         return replace(frontier, releases=tuple(releases))
 
     def _may_be(self, events: Sequence[Event]) -> bool:
-        """Say whether what loses this may be refined.
+        """Return whether what loses this may be refined.
 
         What one query may spend is held against what it tells, which is more than it pays.
         """
@@ -102,7 +102,7 @@ class Refinements:
     def _earlier(
         self, scan: Scan, release: Release, keys: Keys, used: Sequence[EarlierRelease]
     ) -> EarlierRelease | None:
-        """Give the earlier release that has lost most, of those that lost less; or None."""
+        """Return the earlier release that has lost most, of those that lost less; or None."""
         rate = keys.rate(scan, release)
         waits = any(key.finding for key in scan.keys) or any(constants_in((scan, release)))
         if rate is None or waits or not isinstance(release, AdditiveRelease):
@@ -172,7 +172,7 @@ def holder_of(policy: Policy, account: Account, orders: Orders) -> Holder:
 def repeats_of(
     policy: Policy, ledger: Ledger, account: Account, public: PublicEngine
 ) -> Repeats:
-    """Give what an analyst may be answered from, as the ledger stands."""
+    """Return what an analyst may be answered from, as the ledger stands."""
     orders = ledger.orders()
     return Repeats(policy, ledger, holder_of(policy, account, orders), orders.version, public)
 
@@ -196,7 +196,7 @@ class Repeats:
     def asked(
         self, plan: Plan, without_kept: Callable[[], Plan]
     ) -> tuple[Plan, list[ReleasedTable] | None]:
-        """Give a plan, and its tables if all of them were drawn before.
+        """Return a plan, and its tables if all of them were drawn before.
 
         If they were with more noise, it is a plan that refines them.
 
@@ -214,7 +214,7 @@ class Repeats:
         return found.of(plan)
 
     def of(self, plan: Plan) -> tuple[Plan, list[ReleasedTable]] | None:
-        """Give the tables of a plan, and the plan with its bounds; None where one is missing.
+        """Return the tables of a plan, and the plan with its bounds; None where one is missing.
 
         A plan that charges nothing has nothing to be repeated.
         """

@@ -38,7 +38,7 @@ def _names(table: Table, policy: Policy) -> Iterator[str]:
 
 
 def _resolved(path: Path, policy: Policy) -> str:
-    """Give the way from the ledger to a file, whatever links lead there."""
+    """Return the way from the ledger to a file, whatever links lead there."""
     ledger = policy.ledger.path
     return relpath(path.resolve(), Path("/") if ledger is None else ledger.parent.resolve())
 

@@ -24,7 +24,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def arrow_type(type_: Type) -> pa.DataType:
-    """Give the Arrow type in which released values of a type are handed on."""
+    """Return the Arrow type in which released values of a type are handed on."""
     if type_.listed:
         return pa.list_(arrow_type(replace(type_, listed=False)))
     match type_.kind:
@@ -45,7 +45,7 @@ def arrow_type(type_: Type) -> pa.DataType:
 
 
 def table_of(rows: Sequence[Sequence[object]], fields: Mapping[str, pa.DataType]) -> pa.Table:
-    """Give rows as a table; there may be none.
+    """Return rows as a table; there may be none.
 
     >>> table_of([(1, None)], {"n": pa.int64(), "unit": pa.string()}).to_pylist()
     [{'n': 1, 'unit': None}]
@@ -56,7 +56,7 @@ def table_of(rows: Sequence[Sequence[object]], fields: Mapping[str, pa.DataType]
 
 
 def column(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    """Give values as a column of one of the types above; None is NULL.
+    """Return values as a column of one of the types above; None is NULL.
 
     Raises:
         ValueError: a decimal has more places than its type.

@@ -45,7 +45,7 @@ class Loss:
         return Loss(self.epsilon - other.epsilon, self.delta - other.delta)
 
     def within(self, limit: Loss) -> bool:
-        """Say whether neither part passes the limit's."""
+        """Return whether neither part passes the limit's."""
         return self.epsilon <= limit.epsilon and self.delta <= limit.delta
 
     def __str__(self) -> str:
@@ -122,7 +122,7 @@ def _plain(scaled: int, places: int) -> str:
 
 
 def root_above(square: int | Fraction, bits: int = 32) -> Fraction:
-    """Give the square root, rounded up to a multiple of 2^-bits.
+    """Return the square root, rounded up to a multiple of 2^-bits.
 
     >>> root_above(4), root_above(2) ** 2 > 2
     (Fraction(2, 1), True)

@@ -21,7 +21,7 @@ class Span:
     end: int
 
     def __or__(self, other: Span) -> Span:
-        """Give the smallest span that covers both."""
+        """Return the smallest span that covers both."""
         return Span(min(self.start, other.start), max(self.end, other.end))
 
 
@@ -77,11 +77,11 @@ class Source:
     name: str = "query"
 
     def snippet(self, span: Span) -> str:
-        """Give the text under a span."""
+        """Return the text under a span."""
         return self.text[span.start : span.end]
 
     def line_of(self, offset: int) -> tuple[int, int, str]:
-        """Give the line that holds an offset: its number, where it starts, its text."""
+        """Return the line that holds an offset: its number, where it starts, its text."""
         start = self.text.rfind("\n", 0, offset) + 1
         end = self.text.find("\n", offset)
         line = self.text[start : len(self.text) if end < 0 else end]

@@ -81,7 +81,7 @@ class Interval:
 
     @classmethod
     def point(cls, value: Fraction | int) -> Interval:
-        """Give the range of one known value."""
+        """Return the range of one known value."""
         return cls(Fraction(value), Fraction(value))
 
     @property
@@ -90,7 +90,7 @@ class Interval:
         return self.low is not None and self.high is not None
 
     def within(self, low: int, high: int) -> bool:
-        """Say whether every value of the range lies between two integers."""
+        """Return whether every value of the range lies between two integers."""
         return (
             self.low is not None
             and self.high is not None
@@ -116,20 +116,20 @@ class Interval:
         return Interval(min(corners), max(corners))
 
     def __or__(self, other: Interval) -> Interval:
-        """Give the least range that holds both."""
+        """Return the least range that holds both."""
         return Interval(
             None if self.low is None or other.low is None else min(self.low, other.low),
             None if self.high is None or other.high is None else max(self.high, other.high),
         )
 
     def meets(self, other: Interval) -> bool:
-        """Say whether anything lies in both."""
+        """Return whether anything lies in both."""
         low = max((end for end in (self.low, other.low) if end is not None), default=None)
         high = min((end for end in (self.high, other.high) if end is not None), default=None)
         return low is None or high is None or low <= high
 
     def __and__(self, other: Interval) -> Interval:
-        """Give what lies in both; where nothing does, the end of the first that is nearest.
+        """Return what lies in both; where nothing does, the end of the first that is nearest.
 
         >>> Interval(Fraction(0), Fraction(5)) & Interval(Fraction(7), None)
         Interval(low=Fraction(5, 1), high=Fraction(5, 1))
@@ -159,7 +159,7 @@ def decimal_value(code: int, scale: int) -> Decimal:
 
 
 def ordinal(value: date) -> int:
-    """Give the days of a date, or the microseconds of a timestamp, since 1970.
+    """Return the days of a date, or the microseconds of a timestamp, since 1970.
 
     >>> ordinal(date(1970, 1, 2)), ordinal(datetime(1970, 1, 1, 0, 0, 1))
     (1, 1000000)

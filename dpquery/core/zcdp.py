@@ -31,7 +31,7 @@ STEPS = 1024
 
 @lru_cache(maxsize=1024)
 def epsilon_above(rho: Fraction, delta: Fraction) -> Fraction:
-    """Give an epsilon for which rho-zCDP implies (epsilon, delta), rounded up to nine digits.
+    """Return an epsilon for which rho-zCDP implies (epsilon, delta), rounded up to nine digits.
 
     Canonne, Kamath, Steinke 2020 (arXiv:2004.00010), section 2.3: for every order a > 1,
     epsilon = a rho + ln(1 - 1/a) - ln(a delta) / (a - 1) will do. The least is searched; the
@@ -49,7 +49,7 @@ def epsilon_above(rho: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def rho_below(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Give a rho for which rho-zCDP implies (epsilon, delta), rounded down to nine digits.
+    """Return a rho for which rho-zCDP implies (epsilon, delta), rounded down to nine digits.
 
     It solves the same inequality for rho, at the order where that gives most; 0 if none does.
     """
@@ -68,7 +68,7 @@ def _require(loss: Fraction, delta: Fraction) -> None:
 
 
 def _about_tail(delta: Fraction) -> Callable[[float], float]:
-    """Give ln(1 - 1/a) - ln(a delta) / (a - 1) as a function of log2(a - 1), about."""
+    """Return ln(1 - 1/a) - ln(a delta) / (a - 1) as a function of log2(a - 1), about."""
     log_delta = math.log(delta.numerator) - math.log(delta.denominator)
 
     def tail(exponent: float) -> float:
@@ -79,7 +79,7 @@ def _about_tail(delta: Fraction) -> Callable[[float], float]:
 
 
 def _tail_above(excess: Decimal, delta: Fraction) -> Decimal:
-    """Give the same, and no less than it is; excess is a - 1."""
+    """Return the same, and no less than it is; excess is a - 1."""
     order = UP.add(1, excess)  # exact: between 2^-60 and 2^100, with 17 digits
     log_order = UP.next_minus(UP.ln(order))
     log_least = DOWN.subtract(

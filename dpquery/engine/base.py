@@ -47,11 +47,11 @@ class Found(Protocol):
     """What an open scan knows of such values."""
 
     def counts(self, measure: Candidates) -> Integers:
-        """Give the number of units of each value, in an order of chance."""
+        """Return the number of units of each value, in an order of chance."""
         ...
 
     def values(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
-        """Give the values at some places of that order."""
+        """Return the values at some places of that order."""
         ...
 
     def close(self) -> None:
@@ -60,14 +60,14 @@ class Found(Protocol):
 
 
 def by_chance(size: int) -> Integers:
-    """Give the numbers below a size in an order that tells nothing of the data."""
+    """Return the numbers below a size in an order that tells nothing of the data."""
     drawn = np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
     order: Integers = np.argsort(drawn).astype(np.int64)
     return order
 
 
 def nameable(value: Expr) -> tuple[int, int] | None:
-    """Give the range of the numbers that a column of an answer can show, if others occur.
+    """Return the range of the numbers that a column of an answer can show, if others occur.
 
     Dates are numbers of days, timestamps of microseconds. A row with another is in no group.
     """
@@ -81,7 +81,7 @@ def nameable(value: Expr) -> tuple[int, int] | None:
 
 
 def named(value: Any, type_: Type) -> Scalar | None:
-    """Give a value as groups are named, from the number that an engine has for it."""
+    """Return a value as groups are named, from the number that an engine has for it."""
     match type_.kind:
         case _ if value is None:
             return None
@@ -106,7 +106,7 @@ class PublicRows(Protocol):
     """Where an engine gets public tables, for joins: the rows that were loaded at connect."""
 
     def rows(self, table: str) -> pa.Table:
-        """Give the columns of a public table that a policy's types can name; NaN is NULL."""
+        """Return the columns of a public table that a policy's types can name; NaN is NULL."""
         ...
 
 
@@ -124,7 +124,7 @@ class Ranges(Protocol):
     def __call__(
         self, measure: Histogram, requests: Sequence[GroupRequest]
     ) -> Sequence[Integers]:
-        """Give the weights of each request's ranges, in order; in few passes where it can."""
+        """Return the weights of each request's ranges, in order; in few passes where it can."""
         ...
 
     def close(self) -> None:
@@ -157,7 +157,7 @@ class Exact:
         self._found = found
 
     def values(self, measure: Measure) -> tuple[int, ...]:
-        """Give the integers of one measure, one per group."""
+        """Return the integers of one measure, one per group."""
         if self._values is None or measure not in self._values:
             raise internal("a release reads the measures of its own open scan")
         return self._values[measure]
@@ -165,13 +165,13 @@ class Exact:
     def histogram(
         self, measure: Histogram, group: int, low: int, high: int, width: int
     ) -> Integers:
-        """Give the weight of each range of `width` codes from low to high - 1, in order."""
+        """Return the weight of each range of `width` codes from low to high - 1, in order."""
         return self.histograms(measure, [GroupRequest(group, low, high, width)])[0]
 
     def histograms(
         self, measure: Histogram, requests: Sequence[GroupRequest]
     ) -> Sequence[Integers]:
-        """Give several histograms, together where that is cheaper."""
+        """Return several histograms, together where that is cheaper."""
         if self._values is None or self._ranges is None:
             raise internal("a release reads the measures of its own open scan")
         found = self._ranges(measure, requests)
@@ -180,14 +180,14 @@ class Exact:
         return found
 
     def counts(self, measure: Candidates) -> Integers:
-        """Give how many units have each value, in an order of chance."""
+        """Return how many units have each value, in an order of chance."""
         counts = self._finder().counts(measure)
         if counts.dtype.kind not in "iO":
             raise internal("only integers cross from scan to release (I4)")
         return counts
 
     def chosen(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
-        """Give the values at the places that a mechanism chose: no other is ever named."""
+        """Return the values at the places that a mechanism chose: no other is ever named."""
         return self._finder().values(measure, places)
 
     def _finder(self) -> Found:
@@ -228,7 +228,7 @@ class Engine(Protocol):
         ...
 
     def describe(self, scan: Scan) -> str:
-        """Say what the engine would run for a scan; nothing is opened."""
+        """Return what the engine would run for a scan; nothing is opened."""
         ...
 
     def rehearse(self, scan: Scan) -> None:
@@ -314,7 +314,7 @@ def _last_line(path: Path) -> str:
 
 
 def guarded(log: FaultLog, read: Callable[[], T]) -> T:
-    """Give what a backend reads; whatever it raises becomes the one constant failure.
+    """Return what a backend reads; whatever it raises becomes the one constant failure.
 
     The failure is raised when the fault is no longer being handled: it would be its context.
     """

@@ -44,7 +44,7 @@ def fingerprint(table: Table) -> Fingerprint:
 
 
 def files_of(table: Table) -> list[Path]:
-    """Give the files of a table: of a database, what waits to be written to it too."""
+    """Return the files of a table: of a database, what waits to be written to it too."""
     if not isinstance(table.source, DatabaseTable):
         return list(table.source.paths)
     wal = table.source.database.with_name(table.source.database.name + ".wal")
@@ -80,7 +80,7 @@ def _of_file(path: Path) -> tuple[int, int, int, int, str]:
 
 
 def about_bytes(path: Path, *, whole: bool = False) -> str:
-    """Give what tells the bytes of a file from others: its size, and a hash of both ends.
+    """Return what tells the bytes of a file from others: its size, and a hash of both ends.
 
     In a Parquet file these are its first rows and its footer, with where all others are; a
     DuckDB file has at its beginning what counts every change. Values between can be exchanged
@@ -101,7 +101,7 @@ def _tail(file: BinaryIO, size: int, length: int) -> bytes:
 
 
 def _footer_length(tail: bytes) -> int:
-    """Give how many bytes at the end hold a Parquet footer; a fixed share of other files."""
+    """Return how many bytes at the end hold a Parquet footer; a fixed share of other files."""
     if tail[4:] == b"PAR1":
         return min(int.from_bytes(tail[:4], "little") + _FOOTER, _LARGEST_FOOTER)
     return 4096
@@ -152,7 +152,7 @@ def require_fit(policy: Policy, log: FaultLog) -> None:
 
 
 def _unwritten(table: Table) -> bool:
-    """Say whether changes of a database wait beside its file."""
+    """Return whether changes of a database wait beside its file."""
     return isinstance(table.source, DatabaseTable) and len(files_of(table)) > 1
 
 
@@ -205,12 +205,12 @@ class States(Protocol):
     """What remembers the first state of files under a version."""
 
     def first_state(self, version: int, place: str, make: Callable[[], str]) -> str:
-        """Give the first state at a place; where there is none, it is what is made now."""
+        """Return the first state at a place; where there is none, it is what is made now."""
         ...
 
 
 def watch_of(policy: Policy, states: States) -> Watch:
-    """Give what watches the tables of a policy, where somebody publishes their versions."""
+    """Return what watches the tables of a policy, where somebody publishes their versions."""
     return Drift(policy, states) if policy.published else unwatched
 
 
@@ -261,7 +261,7 @@ def _written(table: Table, state: Fingerprint) -> str:
 
 
 def _seen(table: Table, state: Fingerprint) -> list[list[object]]:
-    """Give name, size and time of each file."""
+    """Return name, size and time of each file."""
     paths = map(str, files_of(table))
     return [
         [path, size, time]
@@ -270,12 +270,12 @@ def _seen(table: Table, state: Fingerprint) -> list[list[object]]:
 
 
 def _exactly(state: Fingerprint) -> State:
-    """Give what tells rows from others to the last one; a file may be moved."""
+    """Return what tells rows from others to the last one; a file may be moved."""
     return sorted((size, time, end) for _, _, size, time, end in state.files)
 
 
 def _bytes(table: Table, state: Fingerprint) -> list[str]:
-    """Give what tells the files' bytes, in no order: rows have none either.
+    """Return what tells the files' bytes, in no order: rows have none either.
 
     Where units have parts, budgets rest on it that nobody moves to another: no byte may differ.
 

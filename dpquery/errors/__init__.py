@@ -124,7 +124,7 @@ class DPQueryError(Exception):
         return self.diagnostic.render(self.verdict, self.source, self.budget)
 
     def _render_traceback_(self) -> list[str]:
-        """Give what a notebook shows in the place of frames: the caret says where to look."""
+        """Return what a notebook shows in the place of frames: the caret says where to look."""
         return str(self).split("\n")
 
     def _repr_html_(self) -> str:
@@ -266,7 +266,7 @@ def shown(value: object) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Give the known name that looks most like a mistyped one, if any does.
+    """Return the known name that looks most like a mistyped one, if any does.
 
     >>> nearest("salery", ["dept", "salary"])
     'salary'

@@ -451,7 +451,7 @@ PAGES: tuple[Code, ...] = tuple(_page(block) for block in _TEXT.strip().split("\
 
 
 def explain(code: str) -> str:
-    """Give the page of a code as text; upper or lower case, the number alone is enough.
+    """Return the page of a code as text; upper or lower case, the number alone is enough.
 
     Raises:
         LookupError: there is no such code.

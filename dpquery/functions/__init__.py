@@ -44,10 +44,10 @@ _BY_NAME = {name: function for function in ALL for name in (function.name, *func
 
 
 def find(name: str) -> DPFunction | None:
-    """Give the function of a name, in any case; `upper` would make an S of a long s."""
+    """Return the function of a name, in any case; `upper` would make an S of a long s."""
     return _BY_NAME.get(name.upper()) if name.isascii() else None
 
 
 def names() -> list[str]:
-    """Give every name a call may use, sorted."""
+    """Return every name a call may use, sorted."""
     return sorted(_BY_NAME)

@@ -154,7 +154,7 @@ def significant(amount: Fraction) -> str:
 
 
 def in_type(value: Fraction, type_: Type) -> int | Decimal | float:
-    """Give a number in a type: rounded half to even, and cut to what the type can hold."""
+    """Return a number in a type: rounded half to even, and cut to what the type can hold."""
     match type_.kind:
         case Kind.INTEGER:
             return max(INT64[0], min(INT64[1], round(value)))
@@ -167,7 +167,7 @@ def in_type(value: Fraction, type_: Type) -> int | Decimal | float:
 
 
 def double(value: Fraction) -> float:
-    """Give the nearest double; sums and squares can pass the largest, where they stay."""
+    """Return the nearest double; sums and squares can pass the largest, where they stay."""
     return float(max(-LARGEST, min(LARGEST, value)))
 
 
@@ -177,7 +177,7 @@ class Ranged(Protocol):
     name: ClassVar[str]
 
     def interval(self, noisy: int, confidence: Fraction) -> tuple[int, int]:
-        """Give a symmetric range that holds the exact value as often as stated."""
+        """Return a symmetric range that holds the exact value as often as stated."""
         ...
 
 
@@ -256,7 +256,7 @@ class AdditiveRelease:
 
 
 def error_of(noise: Ranged, unit: Fraction, type_: Type) -> str:
-    """Say how far noise takes values of a type, at the confidence at which it is shown."""
+    """Return how far noise takes values of a type, at the confidence at which it is shown."""
     _, high = noise.interval(0, LEVEL)
     return f"± {decimal_text(_in_steps(high * unit, type_), 4)}"
 
@@ -402,17 +402,17 @@ class RefinedRelease(Bettered):
 
 
 def wanted_of(release: Release) -> Release:
-    """Give what a release stands for: itself, or what is wanted of one that refines."""
+    """Return what a release stands for: itself, or what is wanted of one that refines."""
     return release.wanted if isinstance(release, Bettered) else release
 
 
 def paid_before(release: Release) -> Fraction:
-    """Give what was paid for earlier of what a release tells."""
+    """Return what was paid for earlier of what a release tells."""
     return release.paid if isinstance(release, Bettered) else Fraction(0)
 
 
 def rate_of(release: Release, scan: Scan) -> Fraction | None:
-    """Give what a release from a scan loses, if it can be refined.
+    """Return what a release from a scan loses, if it can be refined.
 
     That is the epsilon at a distance of 1 of Laplace noise, and the rho of Gaussian noise that
     was asked for in rho.
@@ -428,14 +428,14 @@ def rate_of(release: Release, scan: Scan) -> Fraction | None:
 
 
 def _vague(scan: Scan) -> bool:
-    """Say whether another processor could find other exact values in the same rows."""
+    """Return whether another processor could find other exact values in the same rows."""
     return any(not named(one.function).exact for one in nodes_in(scan, Apply))
 
 
 def in_place_of(
     release: AdditiveRelease, before: Fraction, cells: Sequence[NoisyCell]
 ) -> RefinedRelease | AveragedRelease:
-    """Give what is released for the difference, beside earlier values that lost less."""
+    """Return what is released for the difference, beside earlier values that lost less."""
     noise = release.noise
     if not isinstance(noise, DiscreteGaussian):
         noisy = tuple(cell.noisy for cell in cells if isinstance(cell, AdditiveCell))

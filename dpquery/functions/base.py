@@ -120,7 +120,7 @@ class Facts:
         return limit
 
     def groups(self, call: Call) -> int:
-        """Give in how many groups one unit counts in full.
+        """Return in how many groups one unit counts in full.
 
         By the call, or the policy; where either says nothing of groups, as many as rows: each
         of these is in one.
@@ -132,7 +132,7 @@ class Facts:
         return min(asked or policy.groups or self.limit(call), self.cells)
 
     def shown(self, call: Call) -> Weight:
-        """Give how many different values of one unit count, each in full."""
+        """Return how many different values of one unit count, each in full."""
         if not self.weighted:
             return Weight()
         return Weight(self.limit(call), search=call.options.rows_search)
@@ -176,7 +176,7 @@ class Facts:
         return scale
 
     def cell_weight(self, call: Call) -> Weight:
-        """Give weights for a histogram, whose sums are computed in 62 bits."""
+        """Return weights for a histogram, whose sums are computed in 62 bits."""
         return self.weight(call, SPARE)
 
 
@@ -260,7 +260,7 @@ class Measured(Protocol):
     """The exact side of a release: integers, by measure, one per group."""
 
     def values(self, measure: Measure) -> tuple[int, ...]:
-        """Give the exact integers of one measure of the scan."""
+        """Return the exact integers of one measure of the scan."""
         ...
 
     @property
@@ -271,21 +271,21 @@ class Measured(Protocol):
     def histogram(
         self, measure: Histogram, group: int, low: int, high: int, width: int
     ) -> Integers:
-        """Give the weight of each range of `width` codes from low to high - 1, in order."""
+        """Return the weight of each range of `width` codes from low to high - 1, in order."""
         ...
 
     def histograms(
         self, measure: Histogram, requests: Sequence[GroupRequest]
     ) -> Sequence[Integers]:
-        """Give several histograms, together where that is cheaper."""
+        """Return several histograms, together where that is cheaper."""
         ...
 
     def counts(self, measure: Candidates) -> Integers:
-        """Give how many units have each value, in an order of chance."""
+        """Return how many units have each value, in an order of chance."""
         ...
 
     def chosen(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
-        """Give the values at some places of that order."""
+        """Return the values at some places of that order."""
         ...
 
 

@@ -82,10 +82,10 @@ class ExtremeCell:
         return self.release.mechanism.name
 
     def interval(self, confidence: Fraction) -> None:
-        """Give nothing: how far away the last rows are is up to the data."""
+        """Return nothing: how far away the last rows are is up to the data."""
 
     def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction:
-        """Give how many rows lie beyond the value at most, as often as stated."""
+        """Return how many rows lie beyond the value at most, as often as stated."""
         return self.release.rows_beyond(confidence)
 
 
@@ -134,7 +134,7 @@ class ExtremeRelease:
         return ExtremeCell(value_of(self.measure.code, found), self)
 
     def asked(self, exact: Measured, group: int) -> tuple[list[int], list[int]]:
-        """Give the candidates on the way, each with the weight since the one before."""
+        """Return the candidates on the way, each with the weight since the one before."""
         asked = (exact.histogram(self.measure, group, *one) for one in self.ranges)
         cells = np.concatenate([np.asarray(weights) for weights in asked])
         candidates, starts = steps(self.ranges, self.zero, upwards=self.upwards)
@@ -142,7 +142,7 @@ class ExtremeRelease:
         return list(candidates), [int(weight) for weight in weights.tolist()]
 
     def rows_beyond(self, confidence: Fraction) -> Fraction:
-        """Give a bound on the weight beyond a value in rows of full weight."""
+        """Return a bound on the weight beyond a value in rows of full weight."""
         count = len(steps(self.ranges, self.zero, upwards=self.upwards)[0])
         beyond = self.few + self.mechanism.reach(count, confidence)
         return Fraction(beyond, self.measure.weight.scale)
@@ -162,7 +162,7 @@ class ExtremeRelease:
 
 
 def threshold_moves(weight: Weight, facts: Facts, *, monotone: bool) -> tuple[int, int]:
-    """Give rise and fall together, and the rise, of weights in all groups together.
+    """Return rise and fall together, and the rise, of weights in all groups together.
 
     Args:
         weight: how rows are weighed.
@@ -195,7 +195,7 @@ def ranges(cells: int, zero: int) -> Iterator[Range]:
 def steps(
     asked: tuple[Range, ...], zero: int, *, upwards: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Give the candidates on the way, and from which asked cell on each one's weight counts.
+    """Return the candidates on the way, and from which asked cell on each one's weight counts.
 
     A candidate is the last cell before the distance from zero, in 7 binary digits, changes.
     """
@@ -223,7 +223,7 @@ def _outwards(cells: int) -> Iterator[Range]:
 
 
 def _zero(code: Code, *, upwards: bool) -> int:
-    """Give the cell from which distances count: that of zero, or of moments the near end."""
+    """Return the cell from which distances count: that of zero, or of moments the near end."""
     if code.expr.type.kind in {Kind.DATE, Kind.TIMESTAMP}:
         return code.cells if upwards else 0
     return min(max(-code.low, 0), code.cells)

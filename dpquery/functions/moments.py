@@ -78,7 +78,7 @@ class Shape(Protocol):
         ...
 
     def error(self, share: Fraction, width: Fraction, times: str = "") -> str:
-        """Say what noise of such a share of a thousand rows does to the value.
+        """Return what noise of such a share of a thousand rows does to the value.
 
         Where the bounds are not known yet, `times` names their distance, and `width` is 1.
         """
@@ -224,7 +224,7 @@ class BernsteinRelease:
         return max(Fraction(high), self.damping) / self._row
 
     def _error(self) -> str:
-        """Say what the noise does to a mean or variance of a thousand rows."""
+        """Return what the noise does to a mean or variance of a thousand rows."""
         return self.shape.error(self.share / 1000, self.width)
 
 
@@ -352,7 +352,7 @@ class Mean:
     """low + width * share, where the share is that of the second sum."""
 
     def value(self, sums: Sequence[Fraction], basis: Basis) -> float:
-        """Give the mean."""
+        """Return the mean."""
         below, above = sums
         return float(basis.low + basis.width * above / (below + above))
 
@@ -419,7 +419,7 @@ class Spread:
     root: bool
 
     def value(self, sums: Sequence[Fraction], basis: Basis) -> float:
-        """Give the variance from the sums."""
+        """Return the variance from the sums."""
         total = sum(sums, Fraction(0))
         mean = (sums[1] / 2 + sums[2]) / total
         share = min(max(sums[2] / total - mean * mean, Fraction(0)), QUARTER)

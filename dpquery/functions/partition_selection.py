@@ -70,7 +70,7 @@ class FoundKeys:
     mechanism: str = PartitionSelection.name
 
     def interval(self, confidence: Fraction) -> None:
-        """Give nothing: a value was found or not."""
+        """Return nothing: a value was found or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class KeysRelease:
 
     @property
     def note(self) -> str:
-        """Say what is not shown."""
+        """Return what is not shown."""
         enough, limit = self.mechanism.enough(LEVEL), self.measure.weight.limit
         said = f"values of fewer than {enough:,} units may be missing"
         if limit == 1:
@@ -219,7 +219,7 @@ def _require_findable(call: Call, enough: int, limit: int) -> None:
 
 
 def most_of(call: Call) -> int:
-    """Give how many values a call finds at most."""
+    """Return how many values a call finds at most."""
     return MOST_KEYS if call.options.most is None else call.options.most
 
 

@@ -87,7 +87,7 @@ class NoisyQuantileCell:
         return self.release.mechanism.noise.name
 
     def interval(self, confidence: Fraction) -> tuple[object, object]:
-        """Give a range of the column's values that holds the exact one so often."""
+        """Return a range of the column's values that holds the exact one so often."""
         low, high = self.release.mechanism.noise.interval(self.code, confidence)
         return self._shown(max(low, 0)), self._shown(
             min(high, self.release.mechanism.cells - 1)
@@ -198,7 +198,7 @@ class QuantileCell:
         return self.release.mechanism.name
 
     def interval(self, confidence: Fraction) -> None:
-        """Give nothing: between which values the exact quantile lies is up to the data."""
+        """Return nothing: between which values the exact quantile lies is up to the data."""
 
     def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
         """Return how many rows the value's rank is off; None where it may lie beside."""
@@ -250,7 +250,7 @@ class QuantileRelease:
         return (mechanism.reach + 1) * mechanism.width - 1
 
     def error(self, beside: str = "") -> str:
-        """Say how many ranks the value is off, and how far beside such a rank."""
+        """Return how many ranks the value is off, and how far beside such a rank."""
         steps = self.steps_beside
         far = f", or {beside or f'{steps:,} steps'} beside such a value" if steps else ""
         mechanism, weight = self.mechanism, self.measure.weight

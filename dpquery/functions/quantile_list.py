@@ -63,7 +63,7 @@ Orders = tuple[Fraction, ...]
 
 
 class ListMechanism(Mechanism, Protocol):
-    """Gives a cell for each of several orders."""
+    """Returns a cell for each of several orders."""
 
     @property
     def orders(self) -> Orders:
@@ -85,7 +85,7 @@ class ListMechanism(Mechanism, Protocol):
         ...
 
     def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:
-        """Give how far off the ranks are, in weight, so often; and whether that is proven."""
+        """Return how far off the ranks are, in weight, so often; and whether that is proven."""
         ...
 
 
@@ -134,7 +134,7 @@ class QuantilesCell:
         return self.release.mechanism.name
 
     def interval(self, confidence: Fraction) -> None:
-        """Give nothing: between which values the exact quantiles lie is up to the data."""
+        """Return nothing: between which values the exact quantiles lie is up to the data."""
 
     def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
         """Return how many rows the farthest value is off; None where that is not known."""
@@ -177,7 +177,7 @@ class QuantilesRelease:
         return tuple(of_order[order] for order in self.orders)
 
     def _error(self) -> str:
-        """Say how many rows of full weight the values are off."""
+        """Return how many rows of full weight the values are off."""
         mechanism = self.mechanism
         most, proven = mechanism.ranks_off(LEVEL)
         if not proven:
@@ -260,7 +260,7 @@ def _fits(count: int, groups: int) -> bool:
 
 
 def _is_fitted(call: Call, count: int) -> bool:
-    """Say whether so many quantiles are fitted in short time at the epsilon of a call."""
+    """Return whether so many quantiles are fitted in short time at the epsilon of a call."""
     return any(count <= most and call.options.epsilon <= large for most, large in MOST_FITTED)
 
 
@@ -308,7 +308,7 @@ def _refuse_slow(call: Call, count: int) -> None:
 
 
 def _denominator(orders: Orders) -> int:
-    """Give the largest denominator of an order, by itself or within its part."""
+    """Return the largest denominator of an order, by itself or within its part."""
     plan = RecursiveQuantiles(orders, 1, Fraction(1), 0).plan
     return max(order.denominator for order in (*orders, *(draw.order for draw in plan)))
 

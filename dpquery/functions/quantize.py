@@ -34,7 +34,7 @@ STEPS = 10**9
 
 
 def code_of(call: Call, *, origin_at_low: bool) -> Code:
-    """Give the integer code of a call's argument.
+    """Return the integer code of a call's argument.
 
     Raises:
         PlanRefused: DPQ401 neither query nor policy nor expression bounds it.
@@ -50,7 +50,7 @@ def code_of(call: Call, *, origin_at_low: bool) -> Code:
 
 
 def code_between(argument: Expr, range_: Interval) -> Code:
-    """Give the code of values clamped to a range with both ends, counted from zero."""
+    """Return the code of values clamped to a range with both ends, counted from zero."""
     low, high = range_.low, range_.high
     assert low is not None  # noqa: S101 - the callers looked
     assert high is not None  # noqa: S101
@@ -60,7 +60,7 @@ def code_between(argument: Expr, range_: Interval) -> Code:
 
 
 def flag_code(condition: Expr) -> Code:
-    """Give the code of a condition: 1 where it is true, 0 where it is false."""
+    """Return the code of a condition: 1 where it is true, 0 where it is false."""
     return Code(condition, Fraction(1), 0, 1)
 
 
@@ -83,12 +83,12 @@ def _bounds(call: Call, argument: Expr) -> tuple[Fraction, Fraction]:
 
 
 def known_range(call: Call, argument: Expr) -> Interval:
-    """Give what somebody chose of an argument's range: policy, WHERE, FILTER, expression."""
+    """Return what somebody chose of an argument's range: policy, WHERE, FILTER, expression."""
     return implied(argument) & call.implied
 
 
 def _grid(argument: Expr, largest: Fraction) -> Fraction:
-    """Give the step: the type's own, the policy's, or a billionth of the largest bound."""
+    """Return the step: the type's own, the policy's, or a billionth of the largest bound."""
     if argument.type.kind is not Kind.DOUBLE:
         return Fraction(1, 10**argument.type.scale)
     if isinstance(argument, ColumnRef) and argument.grid is not None:
@@ -120,14 +120,14 @@ def require_held(call: Call, code: Code) -> None:
 
 
 def number_type(argument: Expr) -> Type:
-    """Give the type of a sum: integers and decimals stay what they are."""
+    """Return the type of a sum: integers and decimals stay what they are."""
     if argument.type.kind is Kind.DECIMAL:
         return Type(Kind.DECIMAL, 38, argument.type.scale)
     return argument.type
 
 
 def from_code(code: int, grid: Fraction, type_: Type) -> object:
-    """Give the value of a code in its column's type, on the column's own grid."""
+    """Return the value of a code in its column's type, on the column's own grid."""
     value = code * grid
     match type_.kind:
         case Kind.INTEGER:
@@ -285,7 +285,7 @@ class DrawsAhead(Protocol[D_co]):
         ...
 
     def near(self, frontier: Frontier) -> Sequence[int]:
-        """Give the ranks where draws will look."""
+        """Return the ranks where draws will look."""
         ...
 
     def draw(self, frontier: Frontier, randomness: Randomness) -> D_co:
@@ -302,7 +302,7 @@ class Asked:
     group: int
 
     def __call__(self, low: int, high: int, width: int, /) -> Integers:
-        """Give the weight of each range of codes."""
+        """Return the weight of each range of codes."""
         return self.exact.histogram(self.measure, self.group, low, high, width)
 
 
@@ -334,7 +334,7 @@ def _drawn_ahead(
 
 
 def grid_of(call: Call) -> Code:
-    """Give the grid from which a call draws.
+    """Return the grid from which a call draws.
 
     Raises:
         PlanRefused: DPQ401 no bounds, DPQ404 too many values between them.
@@ -355,7 +355,7 @@ def grid_of(call: Call) -> Code:
 
 
 def weight_for(call: Call, facts: Facts, denominator: int) -> Weight:
-    """Give weights that leave scores in 64 bits, where the smallest scale allows it."""
+    """Return weights that leave scores in 64 bits, where the smallest scale allows it."""
     weight = facts.weight(call)
     while not weight.plain and weight.scale > LEAST_SCALE:
         if denominator * most_weight(weight) < NARROW:
@@ -365,17 +365,17 @@ def weight_for(call: Call, facts: Facts, denominator: int) -> Weight:
 
 
 def most_weight(weight: Weight) -> int:
-    """Give more than all rows of a table weigh."""
+    """Return more than all rows of a table weigh."""
     return MAX_ROWS_OF_TABLE * weight.scale
 
 
 def bins_for(groups: int) -> int:
-    """Give how finely a histogram parts the grid, where it is asked for again more finely."""
+    """Return how finely a histogram parts the grid, where it is asked for again more finely."""
     return min(MOST_BINS, ranges_for(groups))
 
 
 def ranges_for(groups: int) -> int:
-    """Give how finely one histogram can part the grid: all groups stay within a bound."""
+    """Return how finely one histogram can part the grid: all groups stay within a bound."""
     ranges = MOST_LEAVES
     while ranges * groups > MOST_RANGES:
         ranges //= 2

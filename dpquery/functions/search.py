@@ -76,7 +76,7 @@ class FoundCell:
     mechanism: str
 
     def interval(self, confidence: Fraction) -> None:
-        """Give nothing: between which bounds the values lie is up to the data."""
+        """Return nothing: between which bounds the values lie is up to the data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class SearchRelease:
         return [FoundCell(Interval(low * grid, high * grid), self.noise.name)]
 
     def _ends(self, noisy: Sequence[int]) -> tuple[int, int] | None:
-        """Give the first block within the bounds and the one after the last."""
+        """Return the first block within the bounds and the one after the last."""
         sums, least = list(accumulate(noisy, initial=0)), self.least
 
         def stands(start: int, run: int) -> bool:
@@ -193,7 +193,7 @@ def search_for(call: Call, facts: Facts, epsilon: Fraction) -> SearchRelease:
 
 
 def fallback(type_: Type) -> Interval:
-    """Give the bounds where none were found: 0 to 1, or the first block from 1970 on."""
+    """Return the bounds where none were found: 0 to 1, or the first block from 1970 on."""
     digits = MOMENTS.get(type_.kind)
     return Interval(Fraction(0), Fraction(1 if digits is None else (1 << digits) - 1))
 
@@ -238,7 +238,7 @@ def _year(code: Code, first: int, size: int) -> Block:
 
 
 def _requests(code: Code) -> Iterator[Request]:
-    """Give what to ask for: ranges of whole blocks, ever coarser away from zero."""
+    """Return what to ask for: ranges of whole blocks, ever coarser away from zero."""
     digits = MOMENTS.get(code.expr.type.kind)
     if digits is not None:
         yield code.low >> digits << digits, code.high + 1, 1 << digits

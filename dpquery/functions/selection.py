@@ -59,16 +59,16 @@ class ValueCell:
     mechanism: str
 
     def interval(self, confidence: Fraction) -> None:
-        """Give nothing: what was chosen is right or not, and the data alone know."""
+        """Return nothing: what was chosen is right or not, and the data alone know."""
 
 
 def cells_distance(weight: Weight, neighbours: Neighbours) -> int:
-    """Give how far apart the largest and smallest change of a weight are, over all groups."""
+    """Return how far apart the largest and smallest change of a weight are, over all groups."""
     return weight.total * (2 if neighbours is Neighbours.SUBSTITUTE else 1)
 
 
 def listed_code(call: Call) -> Code:
-    """Give the places of a column's public values.
+    """Return the places of a column's public values.
 
     Raises:
         PlanRefused: DPQ402 they are not public, DPQ404 there are too many.
@@ -131,7 +131,7 @@ def weights_of(exact: Measured, measure: Histogram, group: int) -> list[int]:
 
 
 def value_of(code: Code, place: int) -> object:
-    """Give the value at a place, in the type of the column."""
+    """Return the value at a place, in the type of the column."""
     type_ = code.expr.type
     if not code.values:
         return (
@@ -338,7 +338,7 @@ class TopRelease:
 
 
 def top_distance(weight: Weight, size: int, neighbours: Neighbours) -> int:
-    """Give how far noise has to move so that the same list comes first, over all groups."""
+    """Return how far noise has to move so that the same list comes first, over all groups."""
     return weight.total * (size + (neighbours is Neighbours.SUBSTITUTE))
 
 

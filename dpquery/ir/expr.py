@@ -251,7 +251,7 @@ Expr = (
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """Give the expressions directly inside one."""
+    """Return the expressions directly inside one."""
     match expr:
         case ColumnRef() | Literal() | Constant():
             return ()
@@ -285,7 +285,7 @@ def columns_of(*exprs: Expr | None) -> dict[tuple[int, str], ColumnRef]:
 
 
 def decimal(scale: int) -> Type:
-    """Give the type of decimals with so many places; the width follows from the domain."""
+    """Return the type of decimals with so many places; the width follows from the domain."""
     return INTEGER if scale == 0 else Type(Kind.DECIMAL, 0, scale)
 
 
@@ -318,13 +318,13 @@ class Code:
         return self.high - self.low + 1
 
     def from_sum(self, total: int) -> float:
-        """Give a sum of codes in the measure of the values, as every engine computes it."""
+        """Return a sum of codes in the measure of the values, as every engine computes it."""
         operator, step = grid_step(self.grid)
         return float(total) / step if operator == "*" else float(total) * step
 
 
 def grid_step(grid: Fraction) -> tuple[str, float]:
-    """Give how doubles are put on a grid: times a whole number where that is exact.
+    """Return how doubles are put on a grid: times a whole number where that is exact.
 
     >>> grid_step(Fraction(1, 100)), grid_step(Fraction(1000))
     (('*', 100.0), ('/', 1000.0))
@@ -336,7 +336,7 @@ def grid_step(grid: Fraction) -> tuple[str, float]:
 
 
 def on_grid(value: float, grid: Fraction) -> int:
-    """Give floor(value / grid + 1/2) as every engine computes it: in doubles, in this order.
+    """Return floor(value / grid + 1/2) as every engine computes it: in doubles, in this order.
 
     >>> on_grid(0.005, Fraction(1, 100)), on_grid(-2.5, Fraction(1))
     (1, -2)
@@ -346,7 +346,7 @@ def on_grid(value: float, grid: Fraction) -> int:
 
 
 def longest_of(expr: Expr) -> int:
-    """Give the most characters that a text can have; 0 for what is none."""
+    """Return the most characters that a text can have; 0 for what is none."""
     match expr:
         case ColumnRef(longest=longest) | Apply(longest=longest):
             return longest

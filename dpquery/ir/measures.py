@@ -151,12 +151,12 @@ Requested = Histogram | Candidates
 
 
 def code_in(measure: Measure) -> Code | None:
-    """Give the code that a measure adds up or counts by, if it does."""
+    """Return the code that a measure adds up or counts by, if it does."""
     return measure.code if isinstance(measure, SumCodes | Histogram | UnitTotals) else None
 
 
 def value_in(measure: Measure) -> Expr | None:
-    """Give the expression whose values a measure tells apart, if it does."""
+    """Return the expression whose values a measure tells apart, if it does."""
     return measure.value if isinstance(measure, CountValues | Candidates) else None
 
 
@@ -190,7 +190,7 @@ def value_in(measure: Measure) -> Expr | None:
 def sensitivity(
     measure: Measure, neighbours: Neighbours = Neighbours.ADD_REMOVE, *, grouped: bool = False
 ) -> int:
-    """Give the largest change of a measure between neighbours, in units of 1/scale.
+    """Return the largest change of a measure between neighbours, in units of 1/scale.
 
     In the L1 norm over all groups; it bounds the L2 norm as well.
     """
@@ -218,7 +218,7 @@ def sensitivity(
 def l2_sensitivity(
     measure: Measure, neighbours: Neighbours = Neighbours.ADD_REMOVE, *, grouped: bool = False
 ) -> int | Fraction:
-    """Give the same in the L2 norm, rounded up where it is irrational.
+    """Return the same in the L2 norm, rounded up where it is irrational.
 
     Units spread evenly over their groups. All else is moved furthest with the whole weight in
     one group, or with groups, where a unit is replaced, in two at a right angle.
@@ -235,7 +235,7 @@ def l2_sensitivity(
 def _spread_l2(
     measure: CountUnits | UnitTotals, neighbours: Neighbours, *, right_angle: bool
 ) -> int | Fraction:
-    """Give the L2 norm of what spreads over the groups: the most of them at full weight.
+    """Return the L2 norm of what spreads over the groups: the most of them at full weight.
 
     A unit and its replacement are furthest apart in different groups, or where totals have
     both signs, at the two ends of the range in the same groups.
@@ -250,12 +250,12 @@ def _spread_l2(
 
 
 def _width(measure: UnitTotals) -> int:
-    """Give how far apart two units' totals can be; no total at all is 0."""
+    """Return how far apart two units' totals can be; no total at all is 0."""
     return max(measure.high, 0) - min(measure.low, 0)
 
 
 def simplex_sensitivity(measure: SumCodes, neighbours: Neighbours, degree: int) -> int:
-    """Give the sensitivity of the Bernstein sums of a degree over codes from 0 to `size`.
+    """Return the sensitivity of the Bernstein sums of a degree over codes from 0 to `size`.
 
     For every row they are nonnegative and add up to size^degree, so the vector moves by the
     unit's weight times that in L1 norm; replacing a unit moves it by twice as much.
@@ -267,6 +267,6 @@ def simplex_sensitivity(measure: SumCodes, neighbours: Neighbours, degree: int) 
 def simplex_l2_sensitivity(
     measure: SumCodes, neighbours: Neighbours, degree: int
 ) -> int | Fraction:
-    """Give the same in the L2 norm: of two nonnegative vectors, the right angle is widest."""
+    """Return the same in the L2 norm: of two nonnegative vectors, the right angle is widest."""
     l1 = simplex_sensitivity(measure, Neighbours.ADD_REMOVE, degree)
     return root_above(2) * l1 if neighbours is Neighbours.SUBSTITUTE else l1

@@ -105,7 +105,7 @@ class Call:
 
     @property
     def written(self) -> str:
-        """Give its argument as it is written."""
+        """Return its argument as it is written."""
         if self.argument is None:
             return "*"
         asked = self.asked or self.argument.span
@@ -293,7 +293,7 @@ def _outline(measure: Measure) -> Measure:
 
 
 def columns_read(scan: Scan) -> tuple[ColumnRef, ...]:
-    """Give the columns that a scan reads, each once."""
+    """Return the columns that a scan reads, each once."""
     exprs: list[Expr | None] = [key.expr for key in scan.keys]
     for measure in scan.measures:
         exprs.append(measure.condition)

@@ -237,7 +237,7 @@ Relation = (
 
 
 def sources(relation: Relation) -> tuple[Relation, ...]:
-    """Give the relations directly below one."""
+    """Return the relations directly below one."""
     match relation:
         case TableScan():
             return ()
@@ -252,7 +252,7 @@ def sources(relation: Relation) -> tuple[Relation, ...]:
 
 
 def walk(relation: Relation) -> Iterator[Relation]:
-    """Give a relation and all below it."""
+    """Return a relation and all below it."""
     pending = [relation]
     while pending:
         found = pending.pop()
@@ -261,7 +261,7 @@ def walk(relation: Relation) -> Iterator[Relation]:
 
 
 def expressions_of(relation: Relation) -> Iterator[Expr]:
-    """Give the expressions that stand directly in a relation."""
+    """Return the expressions that stand directly in a relation."""
     match relation:
         case Filter(condition=condition) | PublicJoin(condition=condition):
             yield condition
@@ -294,7 +294,7 @@ def _of_window(column: WindowColumn) -> Iterator[Expr]:
 
 
 def numbers(relation: Relation) -> frozenset[int]:
-    """Give the numbers of the nodes whose columns the rows of a relation have."""
+    """Return the numbers of the nodes whose columns the rows of a relation have."""
     match relation:
         case TableScan(number=number) | Project(number=number) | UnionAll(number=number):
             return frozenset({number})
@@ -309,19 +309,19 @@ def numbers(relation: Relation) -> frozenset[int]:
 
 
 def only_table(relation: Relation) -> TableScan | None:
-    """Give the table of a relation that does nothing but filter one."""
+    """Return the table of a relation that does nothing but filter one."""
     while isinstance(relation, Filter):
         relation = relation.source
     return relation if isinstance(relation, TableScan) else None
 
 
 def tables_of(relation: Relation) -> tuple[TableScan, ...]:
-    """Give the private tables that a relation reads, each as often as it does."""
+    """Return the private tables that a relation reads, each as often as it does."""
     return tuple(found for found in walk(relation) if isinstance(found, TableScan))
 
 
 def columns_in(relation: Relation, *exprs: Expr | None) -> tuple[ColumnRef, ...]:
-    """Give the columns that a relation and some expressions over it read, each once."""
+    """Return the columns that a relation and some expressions over it read, each once."""
     inside = [expr for node in walk(relation) for expr in expressions_of(node)]
     return tuple(columns_of(*exprs, *inside).values())
 

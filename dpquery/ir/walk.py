@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def constants_in(tree: object) -> Iterator[Constant]:
-    """Give the constants anywhere in a tree of our nodes."""
+    """Return the constants anywhere in a tree of our nodes."""
     return nodes_in(tree, Constant)
 
 
@@ -47,7 +47,7 @@ def _parts(tree: object) -> Iterator[object]:
 
 
 def filled(tree: T, values: Mapping[int, Scalar | None]) -> T:
-    """Give a tree in which each constant has its value."""
+    """Return a tree in which each constant has its value."""
     if isinstance(tree, Constant):
         return replace(tree, value=values[tree.number], known=True)
     if isinstance(tree, tuple):

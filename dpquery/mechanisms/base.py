@@ -27,7 +27,7 @@ class Mechanism(Protocol):
     """Whether the loss is at most linear in a unit's weight: one charge covers all groups."""
 
     def loss(self, distance: Distance) -> Loss:
-        """Give the loss when one unit moves the exact values by `distance` at most."""
+        """Return the loss when one unit moves the exact values by `distance` at most."""
         ...
 
     def event(self, distance: Distance) -> Event:
@@ -46,16 +46,16 @@ class AdditiveNoise(Mechanism, Protocol):
         ...
 
     def interval(self, noisy: int, confidence: Fraction) -> tuple[int, int]:
-        """Give a symmetric range that holds the exact value as often as stated.
+        """Return a symmetric range that holds the exact value as often as stated.
 
         It is the smallest one, or larger by what rounding outwards takes.
         """
         ...
 
     def log_pmf(self, noise: int) -> float:
-        """Give the logarithm of the probability of one noise value, for tests."""
+        """Return the logarithm of the probability of one noise value, for tests."""
         ...
 
     def pmf(self, noise: int) -> float:
-        """Give the probability of one noise value, for tests."""
+        """Return the probability of one noise value, for tests."""
         ...

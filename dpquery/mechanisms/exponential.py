@@ -90,11 +90,11 @@ class FiniteExponential:
 
     @classmethod
     def calibrated(cls, distance: Distance, epsilon: Fraction) -> FiniteExponential:
-        """Give the rate that loses exactly epsilon at a distance above zero."""
+        """Return the rate that loses exactly epsilon at a distance above zero."""
         return cls(epsilon / Fraction(distance))
 
     def loss(self, distance: Distance) -> Loss:
-        """Give rate * distance, for differences within a range of that width."""
+        """Return rate * distance, for differences within a range of that width."""
         return Loss(self.rate * distance)
 
     def event(self, distance: Distance) -> BoundedRange:
@@ -122,7 +122,7 @@ class FiniteExponential:
         return tail_bound(places, self.rate, confidence)
 
     def pmf(self, utilities: Sequence[int]) -> list[float]:
-        """Give the probability of each place, for tests."""
+        """Return the probability of each place, for tests."""
         most = max(utilities)
         sizes = [math.exp(-float(self.rate * (most - utility))) for utility in utilities]
         total = math.fsum(sizes)
@@ -130,7 +130,7 @@ class FiniteExponential:
 
 
 def _exponent(gap: Fraction) -> int:
-    """Give an integer at most gap / ln 2, less by 1 + 2^-50 or so at most, or DEEPEST."""
+    """Return an integer at most gap / ln 2, less by 1 + 2^-50 or so at most, or DEEPEST."""
     scaled = (gap.numerator << BITS) // (gap.denominator * ln2_around(BITS)[1])
     return min(scaled, DEEPEST)
 
@@ -200,11 +200,11 @@ class PermuteAndFlip:
 
     @classmethod
     def calibrated(cls, distance: Distance, epsilon: Fraction) -> PermuteAndFlip:
-        """Give the rate that loses exactly epsilon at a distance above zero."""
+        """Return the rate that loses exactly epsilon at a distance above zero."""
         return cls(epsilon / Fraction(distance))
 
     def loss(self, distance: Distance) -> Loss:
-        """Give rate * distance, for differences within a range of that width."""
+        """Return rate * distance, for differences within a range of that width."""
         return Loss(self.rate * distance)
 
     def event(self, distance: Distance) -> Pure:
@@ -232,7 +232,7 @@ class PermuteAndFlip:
         return tail_bound(places, self.rate, confidence)
 
     def pmf(self, utilities: Sequence[int]) -> list[float]:
-        """Give the probability of each place, for tests.
+        """Return the probability of each place, for tests.
 
         With heads of probability p_j, place i is drawn with probability p_i times the mean of
         1 / (1 + the number of other heads): the sum over h of P[h other heads] / (1 + h).
@@ -280,11 +280,11 @@ class _Ticks:
 
     @classmethod
     def calibrated(cls, rows: int, epsilon: Fraction) -> Self:
-        """Give the rate that loses at most epsilon when so many rows change."""
+        """Return the rate that loses at most epsilon when so many rows change."""
         return cls(epsilon / (2 * rows))
 
     def loss(self, distance: Distance) -> Loss:
-        """Give 2 rate distance, for a distance in rows."""
+        """Return 2 rate distance, for a distance in rows."""
         return Loss(2 * self.rate * distance)
 
     def event(self, distance: Distance) -> BoundedRange:
@@ -353,7 +353,7 @@ class MeanExponential(_Ticks):
         raise broken()
 
     def pmf(self, total: int, rows: int, top: int) -> list[float]:
-        """Give the probability of each tick, for tests."""
+        """Return the probability of each tick, for tests."""
         return _law(self.rate, _distances(total, rows, top, self.ticks))
 
 
@@ -417,7 +417,7 @@ class MeanInverseSensitivity(_Ticks):
         raise broken()
 
     def pmf(self, total: int, rows: int, top: int) -> list[float]:
-        """Give the probability of each tick, for tests."""
+        """Return the probability of each tick, for tests."""
         distances = _distances(total, rows, top, self.ticks)
         return _law(self.rate, [(2 * x + 1) // 2 for x in distances])
 
@@ -435,15 +435,15 @@ class _Side:
     gap: int
 
     def tick(self, step: int) -> int:
-        """Give the tick so many steps from the nearest."""
+        """Return the tick so many steps from the nearest."""
         return self.nearest + self.outwards * step
 
     def level(self, step: int) -> int:
-        """Give the distance of a tick in rows, rounded to the nearest, halves up."""
+        """Return the distance of a tick in rows, rounded to the nearest, halves up."""
         return (2 * (self.start + step * self.gap) + self.row) // (2 * self.row)
 
     def first(self, level: int) -> int:
-        """Give the first step whose distance rounds to so many rows, or more."""
+        """Return the first step whose distance rounds to so many rows, or more."""
         short = level * self.row - self.row // 2 - self.start
         return max(0, -(-short // self.gap))
 
@@ -458,7 +458,7 @@ def _sides(total: int, rows: int, top: int, ticks: int) -> list[_Side]:
 
 
 def _distances(total: int, rows: int, top: int, ticks: int) -> list[Fraction]:
-    """Give the distance of each tick in rows."""
+    """Return the distance of each tick in rows."""
     row = top * ticks
     return [Fraction(abs(total * ticks - rows * top * t), row) for t in range(ticks + 1)]
 

@@ -115,18 +115,18 @@ class DiscreteGaussian:
     def calibrated(
         cls, sensitivity: Distance, epsilon: Fraction, delta: Fraction
     ) -> DiscreteGaussian:
-        """Give the least noise on a grid of variances that is proven (epsilon, delta)."""
+        """Return the least noise on a grid of variances that is proven (epsilon, delta)."""
         distance = Fraction(sensitivity)
         return cls(distance**2 * variance_ratio(epsilon, delta), distance, epsilon, delta)
 
     @classmethod
     def of_rho(cls, sensitivity: Distance, rho: Fraction, delta: Fraction) -> DiscreteGaussian:
-        """Give the noise of this rho, with the epsilon that it implies at some delta."""
+        """Return the noise of this rho, with the epsilon that it implies at some delta."""
         distance, epsilon = Fraction(sensitivity), epsilon_above(rho, delta)
         return cls(distance**2 / (2 * rho), distance, epsilon, delta, concentrated=True)
 
     def rho(self, distance: Distance) -> Fraction:
-        """Give the zCDP parameter at a distance, exactly."""
+        """Return the zCDP parameter at a distance, exactly."""
         return Fraction(distance) ** 2 / (2 * self.sigma2)
 
     def loss(self, distance: Distance) -> Loss:
@@ -157,7 +157,7 @@ class DiscreteGaussian:
         return [index(value) + extra for value, extra in zip(exact, noise, strict=True)]
 
     def interval(self, noisy: int, confidence: Fraction) -> tuple[int, int]:
-        """Give a symmetric range that holds the exact value as often as stated.
+        """Return a symmetric range that holds the exact value as often as stated.
 
         It is the smallest one for variances up to SUMMED, and at most one integer and a part in
         10^8 wider on each side above.
@@ -166,11 +166,11 @@ class DiscreteGaussian:
         return noisy - width, noisy + width
 
     def log_pmf(self, noise: int) -> float:
-        """Give the logarithm of the probability of one noise value."""
+        """Return the logarithm of the probability of one noise value."""
         return -float(noise**2 / (2 * self.sigma2)) - _log_total(self.sigma2)
 
     def pmf(self, noise: int) -> float:
-        """Give the probability of one noise value."""
+        """Return the probability of one noise value."""
         return math.exp(self.log_pmf(noise))
 
 
@@ -179,7 +179,7 @@ def _scale(sigma2: Fraction) -> int:
 
 
 def _exponent(sigma2: Fraction) -> tuple[Callable[[int], int], int]:
-    """Give numerator, by size, and denominator of g = (size - sigma2 / t)^2 / (2 sigma2)."""
+    """Return numerator, by size, and denominator of g = (size - sigma2 / t)^2 / (2 sigma2)."""
     p, q, t = sigma2.numerator, sigma2.denominator, _scale(sigma2)
     return lambda size: (size * t * q - p) ** 2, 2 * p * q * t * t
 
@@ -223,7 +223,7 @@ def _accepted(sigma2: Fraction, sizes: Integers, randomness: Randomness) -> Bool
 
 
 def _bounds(sigma2: Fraction, shift: int, stretches: int) -> tuple[Int64s, Int64s]:
-    """Give integers around all values 2^BITS g of each stretch of 2^shift sizes.
+    """Return integers around all values 2^BITS g of each stretch of 2^shift sizes.
 
     As a function of the size, g falls to zero and rises again: its extremes over a stretch
     are at the ends, or zero where it turns inside. Whatever lies above FAR is cut there: no
@@ -243,7 +243,7 @@ def _bounds(sigma2: Fraction, shift: int, stretches: int) -> tuple[Int64s, Int64
 
 @lru_cache(maxsize=1024)
 def _half_width(sigma2: Fraction, confidence: Fraction) -> int:
-    """Give m with P[|noise| > m] <= 1 - confidence, rounded outwards.
+    """Return m with P[|noise| > m] <= 1 - confidence, rounded outwards.
 
     Above SUMMED the quantile of a continuous Gaussian will do. The sum of exp(-k^2 / (2
     sigma2)) over k > m is at most its integral from m, as it falls; and over all k it is at
@@ -266,7 +266,7 @@ def _half_width(sigma2: Fraction, confidence: Fraction) -> int:
 
 @lru_cache(maxsize=1024)
 def _log_total(sigma2: Fraction) -> float:
-    """Give the logarithm of the sum of exp(-k^2 / (2 sigma2)) over all integers k.
+    """Return the logarithm of the sum of exp(-k^2 / (2 sigma2)) over all integers k.
 
     Above SUMMED it is the integral: by Poisson summation they differ by a factor 1 +
     exp(-80,000).
@@ -279,7 +279,7 @@ def _log_total(sigma2: Fraction) -> float:
 
 
 def _reach(sigma2: Fraction) -> int:
-    """Give a size of which a probability in double precision is zero."""
+    """Return a size of which a probability in double precision is zero."""
     return math.isqrt(math.ceil(1600 * sigma2)) + 1
 
 
@@ -325,7 +325,7 @@ class GaussianMean:
         return Fraction(1, sum((Fraction(1, one) for one in self.variances), Fraction(0)))
 
     def of(self, noisy: Sequence[int]) -> int:
-        """Give the mean of one value for each variance, rounded to the nearest integer."""
+        """Return the mean of one value for each variance, rounded to the nearest integer."""
         pairs = zip(noisy, self.variances, strict=True)
         parts = (value * Fraction(self.variance, one) for value, one in pairs)
         return int((sum(parts, Fraction(0)) + Fraction(1, 2)) // 1)
@@ -338,7 +338,7 @@ class GaussianMean:
 
 @lru_cache(maxsize=1024)
 def _half_width_of_mean(variances: tuple[Fraction, ...], confidence: Fraction) -> int:
-    """Give m with P[|error| > m] <= 1 - confidence, by the better of both bounds."""
+    """Return m with P[|error| > m] <= 1 - confidence, by the better of both bounds."""
     if not LEAST_REST <= 1 - confidence < 1:
         raise ValueError("a confidence lies between 0 and 1")
     root, rest = root_above(GaussianMean(variances).variance), float(1 - confidence)

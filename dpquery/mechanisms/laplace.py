@@ -83,11 +83,11 @@ class DiscreteLaplace:
 
     @classmethod
     def calibrated(cls, sensitivity: Distance, epsilon: Fraction) -> DiscreteLaplace:
-        """Give the noise that loses exactly epsilon at a distance above zero."""
+        """Return the noise that loses exactly epsilon at a distance above zero."""
         return cls(Fraction(sensitivity) / epsilon)
 
     def loss(self, distance: Distance) -> Loss:
-        """Give distance / scale, which is attained."""
+        """Return distance / scale, which is attained."""
         return Loss(Fraction(distance) / self.scale)
 
     def event(self, distance: Distance) -> Pure:
@@ -103,22 +103,22 @@ class DiscreteLaplace:
         return [index(value) + extra for value, extra in zip(exact, noise, strict=True)]
 
     def interval(self, noisy: int, confidence: Fraction) -> tuple[int, int]:
-        """Give the smallest symmetric range that holds the exact value as often as stated."""
+        """Return the smallest symmetric range that holds the exact value as often as stated."""
         width = _half_width(self.scale, confidence)
         return noisy - width, noisy + width
 
     def log_pmf(self, noise: int) -> float:
-        """Give the logarithm of tanh(1 / (2 scale)) * exp(-|noise| / scale)."""
+        """Return the logarithm of tanh(1 / (2 scale)) * exp(-|noise| / scale)."""
         return math.log(math.tanh(float(1 / (2 * self.scale)))) - float(abs(noise) / self.scale)
 
     def pmf(self, noise: int) -> float:
-        """Give the probability of one noise value."""
+        """Return the probability of one noise value."""
         return math.exp(self.log_pmf(noise))
 
 
 @lru_cache(maxsize=1024)
 def _half_width(scale: Fraction, confidence: Fraction) -> int:
-    """Give the least m with P[|noise| > m] = 2 q^(m + 1) / (1 + q) <= 1 - confidence.
+    """Return the least m with P[|noise| > m] = 2 q^(m + 1) / (1 + q) <= 1 - confidence.
 
     That is m + 1 >= scale * ln(2 / ((1 + q) (1 - confidence))) for q = exp(-1 / scale). The
     margin is upwards and far above the error of 30 spare digits.
@@ -212,7 +212,7 @@ class RefinedLaplace:
             raise ValueError("a rate is above zero, and the later one the larger")
 
     def loss(self, distance: Distance) -> Loss:
-        """Give what comes to the loss of the earlier release."""
+        """Return what comes to the loss of the earlier release."""
         return Loss(distance * (self.after - self.before))
 
     def event(self, distance: Distance) -> Refined:
@@ -261,7 +261,7 @@ class RefinedLaplace:
 
 
 def _first_part(part: Fraction, whole: Fraction, randomness: Randomness) -> bool:
-    """Say whether an exponential variate that is below a whole is below a part of it."""
+    """Return whether an exponential variate that is below a whole is below a part of it."""
     unit = lcm(part.denominator, whole.denominator)
     first, end = int(part * unit), int(whole * unit)
     for _ in range(ROUNDS):
@@ -277,14 +277,14 @@ def _first_part(part: Fraction, whole: Fraction, randomness: Randomness) -> bool
 
 
 def _mass(places: int | None, rate: Fraction) -> int:
-    """Give the sum of what is proposed for so many places; None: for all from 1 on."""
+    """Return the sum of what is proposed for so many places; None: for all from 1 on."""
     if places is None:
         return 1 if rate >= 1 else 2 * _width(rate)
     return min(places, 2 * _width(rate))
 
 
 def _width(rate: Fraction) -> int:
-    """Give the least number of steps over which a law of that rate falls by exp(-1)."""
+    """Return the least number of steps over which a law of that rate falls by exp(-1)."""
     return -(-rate.denominator // rate.numerator)
 
 

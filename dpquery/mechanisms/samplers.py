@@ -209,7 +209,7 @@ def _even_runs(count: int, heads: Callable[[int, Int64s], Int64s]) -> Bools:
 
 
 def _quotients(offsets: Int64s, wholes: Int64s, t: int, s: int) -> Integers:
-    """Give (offset + t * whole) // s, in 64 bits only if no step can pass them.
+    """Return (offset + t * whole) // s, in 64 bits only if no step can pass them.
 
     With offset = a s + b and t = q s + r it is a + q whole + (b + r whole) // s. For whole < n
     these stay at or below n (q + 1), and b + r whole below n s.
@@ -241,7 +241,7 @@ LONGEST = 8 * STEP
 
 @lru_cache(maxsize=64)
 def ln2_around(bits: int) -> tuple[int, int]:
-    """Give integers below and above 2^bits ln 2, at most two apart.
+    """Return integers below and above 2^bits ln 2, at most two apart.
 
     ln 2 is the sum of 1 / (k 2^k). Of `fine` terms each loses less than 1 by the floor, and
     the terms that follow add up to less than 1.
@@ -256,7 +256,7 @@ def ln2_around(bits: int) -> tuple[int, int]:
 
 
 def log_above(number: Fraction, bits: int = 6) -> Fraction:
-    """Give at least ln(number), and at most 2^-bits more, for a number from 1.
+    """Return at least ln(number), and at most 2^-bits more, for a number from 1.
 
     >>> log_above(Fraction(1)), 0 < log_above(Fraction(8)) - 3 * Fraction(693147, 10**6) < 0.016
     (Fraction(0, 1), True)
@@ -305,7 +305,7 @@ def likely_coin(
 
 
 def _around(x: Fraction, e: int, bits: int) -> tuple[int, int]:
-    """Give integers around 2^bits (x - e ln 2)."""
+    """Return integers around 2^bits (x - e ln 2)."""
     below, above = ln2_around(bits)
     scaled = x.numerator << bits
     return scaled // x.denominator - e * above, -(-scaled // x.denominator) - e * below
@@ -319,7 +319,7 @@ def _even_run_of_rest(x: Fraction, e: int, known: int, randomness: Randomness) -
 
 
 def _below_rest(x: Fraction, e: int, known: int, randomness: Randomness) -> bool:
-    """Say whether a uniform variate is below x - e ln 2 - known / 2^STEP.
+    """Return whether a uniform variate is below x - e ln 2 - known / 2^STEP.
 
     Its binary digits are drawn until they decide; the first STEP do, but for a probability of
     about e / 2^STEP.

@@ -90,11 +90,11 @@ class DiscreteStaircase:
 
     @property
     def scale(self) -> Fraction:
-        """Give step / epsilon, over which the probability falls by a factor e."""
+        """Return step / epsilon, over which the probability falls by a factor e."""
         return self.step / self.epsilon
 
     def loss(self, distance: Distance) -> Loss:
-        """Give epsilon for each step begun, which is attained."""
+        """Return epsilon for each step begun, which is attained."""
         return Loss(-(-distance // self.step) * self.epsilon)
 
     def event(self, distance: Distance) -> Pure:
@@ -127,12 +127,12 @@ class DiscreteStaircase:
         raise broken()
 
     def interval(self, noisy: int, confidence: Fraction) -> tuple[int, int]:
-        """Give the smallest symmetric range that holds the exact value as often as stated."""
+        """Return the smallest symmetric range that holds the exact value as often as stated."""
         width = _half_width(self, confidence)
         return noisy - width, noisy + width
 
     def log_pmf(self, noise: int) -> float:
-        """Give the logarithm of the probability of one noise value."""
+        """Return the logarithm of the probability of one noise value."""
         whole, part = divmod(abs(noise), self.step)
         level = whole + (part >= self.width)
         b = math.exp(-float(self.epsilon))
@@ -140,13 +140,13 @@ class DiscreteStaircase:
         return -float(self.epsilon) * level - math.log(2 * one_side - 1)
 
     def pmf(self, noise: int) -> float:
-        """Give the probability of one noise value."""
+        """Return the probability of one noise value."""
         return math.exp(self.log_pmf(noise))
 
 
 @lru_cache(maxsize=1024)
 def _best_width(step: int, epsilon: Fraction) -> int:
-    """Give the width of least variance next to ((b (1 + b) / 2)^(1/3) - b) / (1 - b) * step.
+    """Return the width of least variance next to ((b (1 + b) / 2)^(1/3) - b) / (1 - b) * step.
 
     That is the best one where values are real, with b = exp(-epsilon).
     """
@@ -163,7 +163,7 @@ def _falls_to(epsilon: Fraction) -> Decimal:
 
 
 def _variance(step: int, width: int, b: Decimal) -> Decimal:
-    """Give E[noise^2]: sums over steps j of b^j, j b^j, j^2 b^j times sums over parts u."""
+    """Return E[noise^2]: sums over steps j of b^j, j b^j, j^2 b^j times sums over parts u."""
     j0, j1, j2 = 1 / (1 - b), b / (1 - b) ** 2, b * (1 + b) / (1 - b) ** 3
     u0 = width + b * (step - width)
     u1, u2 = (up(width) + b * (up(step) - up(width)) for up in (_ones, _squares))
@@ -180,7 +180,7 @@ def _squares(end: int) -> int:
 
 @lru_cache(maxsize=1024)
 def _half_width(noise: DiscreteStaircase, confidence: Fraction) -> int:
-    """Give the least m with P[|noise| > m] <= 1 - confidence."""
+    """Return the least m with P[|noise| > m] <= 1 - confidence."""
     if not 0 < confidence < 1:
         raise ValueError("a confidence lies between 0 and 1")
     with localcontext(WIDE):
@@ -196,7 +196,7 @@ def _half_width(noise: DiscreteStaircase, confidence: Fraction) -> int:
 
 
 def _tail(noise: DiscreteStaircase, m: int) -> Decimal:
-    """Give P[|noise| > m], rounded up: what is left of a step, and all steps that follow."""
+    """Return P[|noise| > m], rounded up: what is left of a step, and all steps that follow."""
     b = _falls_to(noise.epsilon)
     whole, part = divmod(m + 1, noise.step)
     step = noise.width + (noise.step - noise.width) * b

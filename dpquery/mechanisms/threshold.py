@@ -84,7 +84,7 @@ class AboveThreshold:
     def calibrated(
         cls, distance: Distance, epsilon: Fraction, rise: Distance | None = None
     ) -> AboveThreshold:
-        """Give the scales that lose exactly epsilon, one half of it in each.
+        """Return the scales that lose exactly epsilon, one half of it in each.
 
         Args:
             distance: rise and fall together, over all groups.
@@ -98,7 +98,7 @@ class AboveThreshold:
         )
 
     def loss(self, distance: Distance, rise: Distance | None = None) -> Loss:
-        """Give rise / threshold_scale + distance / count_scale."""
+        """Return rise / threshold_scale + distance / count_scale."""
         rise = distance if rise is None else rise
         return Loss(rise / self.threshold_scale + distance / self.count_scale)
 
@@ -122,13 +122,13 @@ class AboveThreshold:
         return index(threshold) + noise + self.offset
 
     def passes(self, count: int, limit: int, randomness: Randomness) -> bool:
-        """Say whether the next exact count is above the noisy threshold."""
+        """Return whether the next exact count is above the noisy threshold."""
         return index(count) + _geometric(self.count_scale, randomness) > limit
 
     def release(
         self, counts: Sequence[int], threshold: int, randomness: Randomness
     ) -> int | None:
-        """Give the place of the first count above a threshold, or None."""
+        """Return the place of the first count above a threshold, or None."""
         limit = self.limit(threshold, randomness)
         t, s = self.count_scale.numerator, self.count_scale.denominator
         if len(counts) <= FEW:
@@ -139,7 +139,7 @@ class AboveThreshold:
         return next((i for i, (count, n) in pairs if index(count) + n > limit), None)
 
     def reach(self, counts: int, confidence: Fraction) -> int:
-        """Give how far beside the threshold an answer is right, as often as stated.
+        """Return how far beside the threshold an answer is right, as often as stated.
 
         The noises of the threshold and of so many counts all lie within r of zero, but for a
         chance of (counts + 1) exp(-r / the larger scale); so no two of them differ by more.
@@ -148,7 +148,7 @@ class AboveThreshold:
         return tail_bound(counts + 1, 1 / largest, confidence) + abs(self.offset)
 
     def pmf(self, counts: Sequence[int], threshold: int) -> list[float]:
-        """Give the probability of each place, and of none at the end, for tests.
+        """Return the probability of each place, and of none at the end, for tests.
 
         It sums over the noise of the threshold up to where 1e-17 is left.
         """
@@ -228,11 +228,11 @@ class Majority:
 
     @classmethod
     def calibrated(cls, distance: int, epsilon: Fraction, *, step: int = 1) -> Majority:
-        """Give the noise that loses exactly epsilon at a multiple of the step above zero."""
+        """Return the noise that loses exactly epsilon at a multiple of the step above zero."""
         return cls(Fraction(distance, step) / epsilon, step)
 
     def loss(self, distance: Distance) -> Loss:
-        """Give the distance in whole steps, rounded up, over the scale; it is attained."""
+        """Return the distance in whole steps, rounded up, over the scale; it is attained."""
         return Loss(-(-distance // self.step) / self.scale)
 
     def event(self, distance: Distance) -> Pure:
@@ -240,14 +240,14 @@ class Majority:
         return Pure(self.loss(distance).epsilon)
 
     def release(self, difference: int, randomness: Randomness) -> bool:
-        """Say whether the difference is above zero."""
+        """Return whether the difference is above zero."""
         noise = two_sided(self.scale.numerator, self.scale.denominator, randomness)
         heads = bool(randomness.below(2))
         noisy = index(difference) + self.step * noise
         return noisy > 0 or (noisy == 0 and heads)
 
     def pmf(self, difference: int) -> float:
-        """Give the probability of "above", for tests."""
+        """Return the probability of "above", for tests."""
         q = math.exp(-float(1 / self.scale))
         whole, part = divmod(abs(difference), self.step)
         wrong = q ** (whole + 1) / (1 + q) if part else q**whole / 2

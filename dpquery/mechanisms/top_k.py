@@ -80,7 +80,7 @@ class NoisyTop:
 
     @classmethod
     def calibrated(cls, distance: Distance, epsilon: Fraction, size: int) -> NoisyTop:
-        """Give the rate that loses exactly epsilon at a distance above zero."""
+        """Return the rate that loses exactly epsilon at a distance above zero."""
         return cls(epsilon / Fraction(distance), size)
 
     @property
@@ -89,7 +89,7 @@ class NoisyTop:
         return Fraction(1, self.rate)
 
     def loss(self, distance: Distance) -> Loss:
-        """Give rate * distance, for a distance of size * rise + fall."""
+        """Return rate * distance, for a distance of size * rise + fall."""
         return Loss(self.rate * distance)
 
     def event(self, distance: Distance) -> Pure:
@@ -114,11 +114,11 @@ class NoisyTop:
         raise broken()
 
     def shortfall(self, places: int, confidence: Fraction) -> int:
-        """Give g so that none of the chosen is further below its rank, as often as stated."""
+        """Return g so that none of the chosen is further below its rank, as often as stated."""
         return tail_bound(places, self.rate, confidence)
 
     def pmf(self, utilities: Sequence[int], places: Sequence[int]) -> float:
-        """Give the probability of a sequence of places, for tests.
+        """Return the probability of a sequence of places, for tests.
 
         Above v, let S_r(v) be the probability that noisy y_1 > ... > y_r > v. Between the
         utilities each S_r is a polynomial in z = exp(-v), and so is each distribution function;
@@ -156,7 +156,7 @@ class _Noisy:
 
 
 def _overlapping(noisy: Sequence[_Noisy], size: int) -> list[_Noisy]:
-    """Give those of which it is open whether they are among the first, or in which order."""
+    """Return those of which it is open whether they are among the first, or in which order."""
     floor = noisy[size - 1].least
     contenders = [one for one in noisy if one.most > floor]
     return [

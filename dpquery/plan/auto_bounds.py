@@ -152,7 +152,7 @@ class Searches:
 
 
 def _needs_limit(call: Call, facts: Facts) -> bool:
-    """Say whether the result of a call depends on how many rows of a unit count."""
+    """Return whether the result of a call depends on how many rows of a unit count."""
     unstated = replace(facts, contribution=replace(facts.contribution, limit="auto"))
     try:
         _widest(call, unstated) if _wanting(call) else planned(call, unstated)
@@ -164,14 +164,14 @@ def _needs_limit(call: Call, facts: Facts) -> bool:
 
 
 def narrowed(call: Call, found: Interval) -> Call:
-    """Give a call between bounds that were found, inside of the widest that it can have."""
+    """Return a call between bounds that were found, inside of the widest that it can have."""
     widest = call.options.bounds
     assert widest is not None  # noqa: S101 - a call that has a search has the widest
     return replace(call, options=replace(call.options, bounds=widest & found))
 
 
 def _wanting(call: Call) -> bool:
-    """Say whether nobody chose the bounds of a call that leaves them to a release."""
+    """Return whether nobody chose the bounds of a call that leaves them to a release."""
     if not call.options.auto or call.argument is None or call.argument.type == BOOLEAN:
         return False
     return not known_range(call, call.argument).bounded
@@ -182,7 +182,7 @@ def _waiting(call: Call, number: int) -> Call:
 
 
 def _widest(call: Call, facts: Facts) -> Call:
-    """Give a call between the widest bounds with which its function can be planned.
+    """Return a call between the widest bounds with which its function can be planned.
 
     Narrower bounds are then never refused: sums get smaller and codes fewer; doubles without a
     grid of their own have about as many steps between any bounds.
@@ -224,7 +224,7 @@ def limited(call: Call, found: Interval) -> Call:
 
 
 def uses_kept(call: Call) -> bool:
-    """Say whether a call has bounds, or a limit, that were found before."""
+    """Return whether a call has bounds, or a limit, that were found before."""
     options = call.options
     bounds = options.auto and options.bounds is not None and options.search is None
     limit = options.auto_rows and options.max_rows_contributed is not None
@@ -232,7 +232,7 @@ def uses_kept(call: Call) -> bool:
 
 
 def _ranges(call: Call) -> Iterator[Interval]:
-    """Give the ranges that bounds can be found in, the widest first, as far as is known."""
+    """Return the ranges that bounds can be found in, the widest first, as far as is known."""
     argument = call.argument
     assert argument is not None  # noqa: S101 - it wants bounds
     code, known = searched(argument), known_range(call, argument)
@@ -282,7 +282,7 @@ def _refuse_unfit(call: Call, relation: Relation) -> None:
 
 
 def limit_is_found(call: Call, relation: Relation) -> bool:
-    """Say whether a release can find how many rows of a unit count for a call."""
+    """Return whether a release can find how many rows of a unit count for a call."""
     options = call.options
     of_rows = not call.distinct and options.group_bounds is None
     waits = any(True for _ in constants_in(relation))

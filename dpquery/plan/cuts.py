@@ -75,7 +75,7 @@ def cut_columns(plan: Plan, above: Above) -> tuple[bool, ...]:
 
 
 def _has_interval(one: PlannedRelease) -> bool:
-    """Say whether a release is shown with an interval: what is chosen has none."""
+    """Return whether a release is shown with an interval: what is chosen has none."""
     release = one.release
     chosen = all(isinstance(measure, Requested) for measure in release.measures)
     return not chosen or isinstance(release, NoisyQuantileRelease)
@@ -102,14 +102,14 @@ def _cuts(plan: Plan) -> Iterator[str]:
 
 
 def _limited(measure: Measure, scan: Scan) -> bool:
-    """Say whether a unit can have more than a measure counts of it."""
+    """Return whether a unit can have more than a measure counts of it."""
     if scan.contribution.unit is None or scan.contribution.single:
         return False
     return value_in(measure) is not None or not measure.weight.plain
 
 
 def _limits(plan: Plan, frontier: FrontierPlan) -> Iterator[str]:
-    """Say how much of a unit counts, each kind of limit in a line."""
+    """Return how much of a unit counts, each kind of limit in a line."""
     unit, limits = frontier.scan.contribution.unit, dict[tuple[str, str, str], set[int]]()
     for one in frontier.releases:
         if one.call.options.rows_search is not None and not plan.found:
@@ -125,7 +125,7 @@ def _limits(plan: Plan, frontier: FrontierPlan) -> Iterator[str]:
 
 
 def _words(measure: Measure, unit: str | None) -> tuple[str, str]:
-    """Say how a limit counts, and what becomes of a unit that has more."""
+    """Return how a limit counts, and what becomes of a unit that has more."""
     if isinstance(measure, Candidates):
         return "helps to find at most {} value{}", "more of its values do not count for that"
     if value_in(measure) is not None:
@@ -155,7 +155,7 @@ def _price(plan: Plan, number: int) -> str:
 
 
 def _of_relation(scan: Scan) -> Iterator[str]:
-    """Say which rows of a unit a relation leaves out: of further parts, or of long joins."""
+    """Return which rows of a unit a relation leaves out: of further parts, or of long joins."""
     unit = scan.contribution.unit
     for node in walk(scan.relation):
         if isinstance(node, TableScan) and node.part is not None:
@@ -170,7 +170,7 @@ def _of_relation(scan: Scan) -> Iterator[str]:
 
 
 def _clamps(call: Call, measures: Sequence[Measure], scan: Scan) -> Iterator[str]:
-    """Say which values of a sum, a mean or a variance count as other ones."""
+    """Return which values of a sum, a mean or a variance count as other ones."""
     for measure in measures:
         if isinstance(measure, UnitTotals):
             unit, code = scan.contribution.unit, measure.code
@@ -206,12 +206,12 @@ def _of_code(call: Call, code: Code, relation: Relation) -> Iterator[str]:
 
 
 def _above(low: Fraction | None, other: Fraction | None) -> bool:
-    """Say whether a lower end is above another, where none is below every number."""
+    """Return whether a lower end is above another, where none is below every number."""
     return low is not None and (other is None or low > other)
 
 
 def _below(high: Fraction | None, other: Fraction | None) -> bool:
-    """Say whether an upper end is below another, where none is above every number."""
+    """Return whether an upper end is below another, where none is above every number."""
     return high is not None and (other is None or high < other)
 
 
@@ -281,7 +281,7 @@ def _found(plan: Plan, call: Call) -> Iterator[str]:
 
 
 def _missed(search: Search) -> str:
-    """Say which values bounds may leave out because many rows of a unit count."""
+    """Return which values bounds may leave out because many rows of a unit count."""
     release, unit = search.release, search.scan.contribution.unit
     limit = release.measures[0].weight.limit
     if limit == 1 or not isinstance(release, SearchRelease):

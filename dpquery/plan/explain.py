@@ -146,7 +146,7 @@ def _capped(most: Fraction) -> str:
 
 
 def _split(steps: Sequence[Step]) -> str:
-    """Say what each call takes of the charge, where there are several."""
+    """Return what each call takes of the charge, where there are several."""
     parts = " + ".join(f"{decimal_text(step.epsilon)}{_refining(step)}" for step in steps)
     return f" = {parts}" if len(steps) > 1 else "".join(map(_refining, steps))
 
@@ -253,7 +253,7 @@ def _release(one: PlannedRelease, step: Step, groups: int | None) -> Iterator[st
 
 
 def _bounding(call: Call, code: Code) -> str:
-    """Say what bounds the values of a call: the narrowest that is said of them."""
+    """Return what bounds the values of a call: the narrowest that is said of them."""
     options = call.options
     if options.bounds is not None:
         return "found before, and kept" if options.auto else "from the query"
@@ -270,7 +270,7 @@ def _bounded(code: Code) -> bool:
 
 
 def _limit(measure: Measure, call: Call, groups: int | None) -> str:
-    """Say what counts in full, and who said so: the policy may state a limit of groups."""
+    """Return what counts in full, and who said so: the policy may state a limit of groups."""
     limit, options = measure.weight.limit, call.options
     if options.rows_search is not None:
         return "k rows of a unit in full, as is found; the scan is shown for the largest k"
@@ -290,7 +290,7 @@ def _limit(measure: Measure, call: Call, groups: int | None) -> str:
 
 
 def _shown(measure: Measure, call: Call, groups: int | None) -> str:
-    """Say how many different values a unit shows, and who said so."""
+    """Return how many different values a unit shows, and who said so."""
     limit, options = measure.weight.limit, call.options
     asked = (options.max_rows_contributed, options.max_groups_contributed)
     whose = "from the policy" if asked == (None, None) else "from the query"
@@ -300,7 +300,7 @@ def _shown(measure: Measure, call: Call, groups: int | None) -> str:
 
 
 def _end(measure: UnitTotals, end: int) -> object:
-    """Give an end of the range of a unit's totals, as a value."""
+    """Return an end of the range of a unit's totals, as a value."""
     code = measure.code
     return end if code is None else from_code(end, code.grid, code.expr.type)
 

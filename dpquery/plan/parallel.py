@@ -62,13 +62,13 @@ _NOWHERE = Span(0, 0)
 
 
 def touched(scans: Iterable[Scan], policy: Policy) -> Touched | None:
-    """Give the parts that some scans are charged on together; None where that is on all."""
+    """Return the parts that some scans are charged on together; None where that is on all."""
     read = list(scans)
     return looked_in(read, policy) if all(_apart(scan, policy) for scan in read) else EVERYBODY
 
 
 def looked_in(scans: Iterable[Scan], policy: Policy) -> Touched | None:
-    """Give the parts that some scans look in together; None where they could be any.
+    """Return the parts that some scans look in together; None where they could be any.
 
     Scans of several tables, of one table twice, or of tables that are parted by nothing could
     look anywhere.
@@ -98,7 +98,7 @@ def _apart(scan: Scan, policy: Policy) -> bool:
 
 
 def parted(policy: Policy) -> Iterator[Touched]:
-    """Give all parts of each table that is parted, together."""
+    """Return all parts of each table that is parted, together."""
     for table in policy.tables.values():
         column = table.parting
         if column is not None:
@@ -106,7 +106,7 @@ def parted(policy: Policy) -> Iterator[Touched]:
 
 
 def every_part(policy: Policy) -> Iterator[Touched]:
-    """Give each part of each table that is parted."""
+    """Return each part of each table that is parted."""
     for whole in parted(policy):
         for number in whole.parts:
             yield replace(whole, parts=(number,))
@@ -138,7 +138,7 @@ def _words(table: Table, column: Column, policy: Policy) -> str:
 
 
 def _asked(relation: Relation, column: Column) -> tuple[Asked, Places]:
-    """Give the parts whose rows can come through a relation over one table.
+    """Return the parts whose rows can come through a relation over one table.
 
     With them come the columns of the relation that say which part a row is in.
     """
@@ -162,7 +162,7 @@ def _asked(relation: Relation, column: Column) -> tuple[Asked, Places]:
 
 
 def _passed(number: int, outputs: Iterable[Output], places: Places) -> Places:
-    """Give the columns of a relation that are those of the one below, unchanged."""
+    """Return the columns of a relation that are those of the one below, unchanged."""
     return frozenset((number, o.name) for o in outputs if _stands(o.expr, places))
 
 
@@ -171,7 +171,7 @@ def _stands(expr: Expr, places: Places) -> bool:
 
 
 def _met(condition: Expr, places: Places, column: Column) -> Asked:
-    """Give the parts whose rows can meet a condition; none where it says nothing of parts."""
+    """Return the parts whose rows can meet a condition; none where it says nothing of parts."""
     options: tuple[Expr, ...]
     match condition:
         case Compare(operator=Comparison.EQ, left=left, right=right):
@@ -189,7 +189,7 @@ def _met(condition: Expr, places: Places, column: Column) -> Asked:
 
 
 def _part(option: Expr, column: Column) -> int | None:
-    """Give the part of the rows that have a value; None where it is not of its kind."""
+    """Return the part of the rows that have a value; None where it is not of its kind."""
     if not isinstance(option, Literal) or option.type.kind is not column.type.kind:
         return None
     parts = column.parts
@@ -265,7 +265,7 @@ def require_shares(call: Call, release: Release, relation: Relation) -> None:
 
 
 def may_share(release: Release, relation: Relation) -> bool:
-    """Say whether a call could weigh rows by the table, whether or not it does."""
+    """Return whether a call could weigh rows by the table, whether or not it does."""
     return _of_a_table(relation) and _of_rows(release) and _linear(release)
 
 
@@ -278,7 +278,7 @@ def _of_rows(release: Release) -> bool:
 
 
 def _linear(release: Release) -> bool:
-    """Say whether a release loses no more than the share of weight that it sees."""
+    """Return whether a release loses no more than the share of weight that it sees."""
     match release:
         case AdditiveRelease(noise=noise) | BernsteinRelease(noise=noise):
             concentrated = isinstance(noise, DiscreteGaussian) and noise.concentrated

@@ -131,7 +131,7 @@ def make_plan(
 
 
 def _accepted(above: Above, frontiers: Sequence[FrontierPlan], public: PublicFacts) -> bool:
-    """Say whether a query above fits the columns that it finds: an end is as its value."""
+    """Return whether a query above fits the columns that it finds: an end is as its value."""
     released = [_types(frontier) for frontier in frontiers]
     for name, end in above.ends:
         released[end.frontier][name] = released[end.frontier][end.column]
@@ -139,7 +139,7 @@ def _accepted(above: Above, frontiers: Sequence[FrontierPlan], public: PublicFac
 
 
 def _types(frontier: FrontierPlan) -> dict[str, Type]:
-    """Give the columns of a released table, with their types."""
+    """Return the columns of a released table, with their types."""
     keys = {key.column: key.expr.type for key in frontier.scan.keys}
     return keys | {planned.column: planned.release.type for planned in frontier.releases}
 
@@ -189,7 +189,7 @@ def _with_limits(refusal: PlanRefused, checked: Checked, policy: Policy) -> Plan
 
 
 def _converted(call: Call, policy: Policy) -> Call:
-    """Give a call that asks for a rho the epsilon that this is, at the policy's delta.
+    """Return a call that asks for a rho the epsilon that this is, at the policy's delta.
 
     Raises:
         PlanRefused: DPQ403 the policy adds up epsilons, or the call has another mechanism.
@@ -231,7 +231,7 @@ def guarantee_of(plan: Plan, policy: Policy) -> Guarantee:
 
 
 def measures_of(releases: Sequence[PlannedRelease]) -> tuple[Measure, ...]:
-    """Give what a scan has to hold for some releases, each once."""
+    """Return what a scan has to hold for some releases, each once."""
     return tuple(dict.fromkeys(m for planned in releases for m in planned.release.measures))
 
 
@@ -267,7 +267,7 @@ def _charge(
 def _if_weighed(
     scans: Sequence[Scan], frontiers: Sequence[FrontierPlan], policy: Policy
 ) -> Touched | None:
-    """Give the parts that a charge would be on if each of its calls weighed by the table."""
+    """Return the parts that a charge would be on if each of its calls weighed by the table."""
     could = all(
         may_share(one.release, frontier.scan.relation)
         for frontier in frontiers
@@ -290,7 +290,7 @@ def dearest_of(
 
 
 def _of_rows(scan: Scan) -> Iterator[str]:
-    """Say where nobody's rows are told apart from another's."""
+    """Return where nobody's rows are told apart from another's."""
     if scan.contribution.unit is None:
         yield "each row counts as a unit of its own: no column says whose it is"
 
@@ -347,7 +347,7 @@ Found = Sequence[Interval | None]
 
 
 def with_bounds(plan: Plan, found: Found, policy: Policy) -> Plan:
-    """Give a plan whose calls have the bounds that its searches found.
+    """Return a plan whose calls have the bounds that its searches found.
 
     Where one found none, the bounds are a constant, whatever the data.
     """

@@ -115,7 +115,7 @@ def _read(key: str, reader: Callable[[object], T], value: object) -> T:
 
 
 def _named(source: Paths | Mapping[str, Paths]) -> dict[str, tuple[str, ...]]:
-    """Give the paths of each table by its name."""
+    """Return the paths of each table by its name."""
     if not isinstance(source, Mapping):
         texts = _texts(source)
         return {_read("the file", _stem, texts): texts}
@@ -186,7 +186,7 @@ def _exactly(value: object) -> Fraction:
 
 
 def _units(unit: object, paths: Mapping[str, object]) -> dict[str, str | None]:
-    """Give each table's unit column."""
+    """Return each table's unit column."""
     if not isinstance(unit, Mapping):
         column = None if unit is None else read_name(unit)
         return dict.fromkeys(paths, column)
@@ -287,7 +287,7 @@ def _mapping(bounds: object) -> Mapping[str, object]:
 
 
 def _bounded(key: str, tables: Mapping[str, Table], ends: object) -> dict[str, Table]:
-    """Give the tables that a key of bounds means, with those bounds."""
+    """Return the tables that a key of bounds means, with those bounds."""
     places = [
         (table, column)
         for table in tables.values()
@@ -337,7 +337,7 @@ def _bounds(ends: object, type_: Type) -> Bounds:
 
 
 def _typed(value: object, type_: Type) -> object:
-    """Give the exact value behind a Python number, or a date written as text."""
+    """Return the exact value behind a Python number, or a date written as text."""
     if type_.numeric:
         return _exactly(value)
     try:

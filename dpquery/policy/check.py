@@ -194,7 +194,7 @@ def _check_rows(visit: _Visit, unsound: set[str | None]) -> None:
 
 
 def _present(visit: _Visit, name: str) -> bool:
-    """Say whether each file has a column; of one that is listed, it has been reported."""
+    """Return whether each file has a column; of one that is listed, it has been reported."""
     table = visit.table
     lacking = [file for file in visit.files if name not in _schema(file, table).written]
     for file in lacking if name not in table.columns else ():
@@ -329,7 +329,7 @@ def _check_delta(visit: _Visit, units: int) -> None:
 
 
 def _check_limit(visit: _Visit, unit: str, values: pa.ChunkedArray) -> None:
-    """Say how many rows units have, and what the policy's limit leaves of them."""
+    """Return how many rows units have, and what the policy's limit leaves of them."""
     import numpy as np
     import pyarrow.compute as pc
 
@@ -351,7 +351,7 @@ def _check_limit(visit: _Visit, unit: str, values: pa.ChunkedArray) -> None:
 
 
 def _units(batches: list[pa.RecordBatch], unit: str) -> pa.ChunkedArray:
-    """Give the units of rows in one type, in which they are equal or not."""
+    """Return the units of rows in one type, in which they are equal or not."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -361,7 +361,7 @@ def _units(batches: list[pa.RecordBatch], unit: str) -> pa.ChunkedArray:
 
 
 def _cut(column: Column, sound: list[str]) -> bool:
-    """Say whether units lose rows by a column that can be read."""
+    """Return whether units lose rows by a column that can be read."""
     return bool(column.per_unit) and column.name in sound
 
 
@@ -389,7 +389,7 @@ def _check_parts(visit: _Visit, unit: str, column: Column) -> None:
 
 
 def _place(raw: pa.Array, column: Column) -> pa.Array:
-    """Give the place of each value among the parts of a table."""
+    """Return the place of each value among the parts of a table."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -433,7 +433,7 @@ def _arrow(type_: Type) -> pa.DataType:
 
 
 def _scalar(value: Value, type_: Type) -> object:
-    """Give a value as pyarrow takes it; a double's as the nearest float: enough to count."""
+    """Return a value as pyarrow takes it; a double's as the nearest float: enough to count."""
     if not isinstance(value, Fraction):
         return value
     if type_.kind is Kind.DOUBLE:

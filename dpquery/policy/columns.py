@@ -136,7 +136,7 @@ def _read_per_unit(value: object) -> int:
 
 
 def _key_of_parts(column: Column) -> str:
-    """Give the key that makes the values of a column parts, if one does."""
+    """Return the key that makes the values of a column parts, if one does."""
     return "per_unit" if column.per_unit else "parts" if column.parts_rows else ""
 
 
@@ -203,7 +203,7 @@ def read_unit(section: Section, columns: dict[str, Column]) -> tuple[str | None,
 
 
 def likely_units(types: Mapping[str, Type]) -> list[str]:
-    """Give the columns that, by name and type, could say whose a row is."""
+    """Return the columns that, by name and type, could say whose a row is."""
     able = [name for name, type_ in types.items() if type_.kind in UNIT_KINDS]
     return [name for name in able if _UNIT_NAME.fullmatch(name)]
 
@@ -235,7 +235,7 @@ def _refuse_type(section: Section, key: str, unit: str, type_: Type) -> None:
 
 
 def refuse_unit_type(unit: str, type_: Type) -> Unfit | None:
-    """Give the refusal of a unit column by its type; none for an integer or a text."""
+    """Return the refusal of a unit column by its type; none for an integer or a text."""
     if type_.kind in UNIT_KINDS:
         return None
     return Unfit(

@@ -41,7 +41,7 @@ class Unfit(ValueError):
         self.code = code
 
     def at(self, key: str, file: str | None = None, line: int | None = None) -> PolicyInvalid:
-        """Give the refusal, now that its key, file and line are known."""
+        """Return the refusal, now that its key, file and line are known."""
         title = f"{key} {self.what}".strip()
         why = tuple(self.why.split("\n"))
         return PolicyInvalid(
@@ -140,7 +140,7 @@ class Section:
         return key in self.values
 
     def refuse(self, key: str | None, unfit: Unfit) -> PolicyInvalid:
-        """Give the refusal of a key of this section, or of the section."""
+        """Return the refusal of a key of this section, or of the section."""
         path = self.path if key is None else (*self.path, key)
         line = self.document.lines.get(path, self.document.lines.get(self.path))
         return unfit.at(dotted(path), self.document.name, line)
@@ -172,7 +172,7 @@ class Section:
             raise self.refuse(key, unfit) from None
 
     def child(self, key: str) -> Section:
-        """Give the section under a key; an empty one where it is absent.
+        """Return the section under a key; an empty one where it is absent.
 
         Raises:
             PolicyInvalid: DPQ604, the key holds something other than a table.
@@ -185,7 +185,7 @@ class Section:
         return Section(self.document, (*self.path, key), value)
 
     def children(self) -> Iterator[tuple[str, Section]]:
-        """Give each key with the section under it, in the file's order."""
+        """Return each key with the section under it, in the file's order."""
         return ((key, self.child(key)) for key in self.values)
 
 

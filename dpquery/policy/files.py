@@ -106,7 +106,7 @@ def _python(call: str) -> str:
 
 
 def is_database(path: Path) -> bool:
-    """Say whether a file is named as a database that DuckDB keeps."""
+    """Return whether a file is named as a database that DuckDB keeps."""
     return path.suffix.lower() in _DATABASES
 
 
@@ -114,7 +114,7 @@ _PATTERN = frozenset("*?[]{}")
 
 
 def find_files(paths: Sequence[str], directory: Path) -> tuple[Path, ...]:
-    """Give the files behind some paths, each glob's in sorted order, links followed.
+    """Return the files behind some paths, each glob's in sorted order, links followed.
 
     Raises:
         Unfit: DPQ601 a path names no file; DPQ607 a file is named twice; DPQ613 a file is one
@@ -166,7 +166,7 @@ def _named(path: str) -> str:
 
 
 def find_file(path: str, directory: Path) -> Path:
-    """Give the file behind one path.
+    """Return the file behind one path.
 
     Raises:
         Unfit: DPQ601.
@@ -197,7 +197,7 @@ def stem(path: str) -> str:
 
 
 def unlinked(path: Path) -> Path:
-    """Give an absolute path whose last part is as written: a ledger must not be a link."""
+    """Return an absolute path whose last part is as written: a ledger must not be a link."""
     return path.parent.resolve() / path.name
 
 
@@ -216,7 +216,7 @@ def copy_samples(place: Path) -> Path:
 
 
 def sample_directory() -> Path:
-    """Give the directory with the sample data and its policy.
+    """Return the directory with the sample data and its policy.
 
     Raises:
         PolicyInvalid: DPQ601 this installation has no sample data.

@@ -146,7 +146,7 @@ def _read_url(value: object) -> str:
 
 
 def _doubt(url: str) -> str | None:
-    """Say what is wrong with a URL.
+    """Return what is wrong with a URL.
 
     Raises:
         ValueError: it is none.

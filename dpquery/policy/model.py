@@ -223,7 +223,7 @@ class Policy:
 
 
 def place_of(table: Table, policy: Policy) -> tuple[object, ...]:
-    """Say where a table is, seen from the ledger: one may serve policies of several places.
+    """Return where a table is, seen from the ledger: one may serve policies of several places.
 
     A glob is as the owner wrote it: which files there are now is up to the data.
     """
@@ -241,7 +241,7 @@ def place_name(table: Table, policy: Policy) -> str:
 
 
 def from_ledger(path: Path, policy: Policy) -> str:
-    """Give the way from the ledger to a path, the same however that is spelled."""
+    """Return the way from the ledger to a path, the same however that is spelled."""
     ledger = policy.ledger.path
     return relpath(path, Path("/") if ledger is None else ledger.parent)
 
@@ -260,19 +260,19 @@ class PublicFacts(Protocol):
     """Facts of public tables and their engine: the same for every neighbour."""
 
     def columns(self, table: str) -> Sequence[str]:
-        """Give the columns of a public table, in order."""
+        """Return the columns of a public table, in order."""
         ...
 
     def types(self, table: str) -> Mapping[str, Type]:
-        """Give the columns of a public table whose types a policy can name, in order."""
+        """Return the columns of a public table whose types a policy can name, in order."""
         ...
 
     def values(self, table: str, column: str) -> tuple[Scalar, ...] | None:
-        """Give the different values of a column, but for NULL; None of very many."""
+        """Return the different values of a column, but for NULL; None of very many."""
         ...
 
     def nulls(self, table: str, column: str) -> bool:
-        """Say whether a column has NULL in some row."""
+        """Return whether a column has NULL in some row."""
         ...
 
     def height(self, table: str) -> int:
@@ -284,11 +284,11 @@ class PublicFacts(Protocol):
         ...
 
     def relation(self, table: str) -> str:
-        """Give the engine's own name of a public table."""
+        """Return the engine's own name of a public table."""
         ...
 
     def listed(self, above: Above) -> Sequence[object] | None:
-        """Give the values of a query of one column over public tables; None if it fails."""
+        """Return the values of a query of one column over public tables; None if it fails."""
         ...
 
     def matches_with(self, pattern: str) -> bool:
@@ -296,5 +296,5 @@ class PublicFacts(Protocol):
         ...
 
     def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
-        """Say whether a query fits the types of the tables it would be run over."""
+        """Return whether a query fits the types of the tables it would be run over."""
         ...

@@ -96,7 +96,7 @@ def _named(name: str) -> bool:
 
 
 def type_of(arrow: pa.DataType) -> Type | None:
-    """Give the policy's type of a file's, where every value of it has one."""
+    """Return the policy's type of a file's, where every value of it has one."""
     import pyarrow as pa
 
     is_ = pa.types
@@ -123,7 +123,7 @@ def _decimal(precision: int, scale: int) -> Type | None:
 
 
 def widens(actual: Type, declared: Type) -> bool:
-    """Say whether every value of one type is a value of another.
+    """Return whether every value of one type is a value of another.
 
     >>> widens(INTEGER, DOUBLE), widens(DOUBLE, INTEGER)
     (True, False)
@@ -188,7 +188,7 @@ def _narrowed(first: Mapping[str, Mapping[str, Path]]) -> Iterator[Misfit]:
 
 
 def _unread(path: Path) -> str:
-    """Say why a file has no schema."""
+    """Return why a file has no schema."""
     try:
         with path.open("rb"):
             return "is not readable as Parquet"

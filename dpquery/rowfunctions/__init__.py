@@ -49,17 +49,17 @@ _BY_CALL = {
 
 
 def find(name: str) -> RowFunction | None:
-    """Give the function that is called by a name, in any case of its ASCII letters."""
+    """Return the function that is called by a name, in any case of its ASCII letters."""
     return _BY_CALL.get(name.upper()) if name.isascii() else None
 
 
 def named(name: str) -> RowFunction:
-    """Give the function that an expression applies."""
+    """Return the function that an expression applies."""
     return _BY_NAME[name]
 
 
 def names() -> list[str]:
-    """Give every name by which rows can call a function, sorted."""
+    """Return every name by which rows can call a function, sorted."""
     return sorted(_BY_CALL)
 
 
@@ -77,5 +77,5 @@ def apply(span: Span, name: str, *arguments: Expr) -> Apply:
 
 
 def implied_range(call: Apply, ranges: Sequence[Interval]) -> Interval:
-    """Give the range of an application where those of its arguments are as given."""
+    """Return the range of an application where those of its arguments are as given."""
     return _BY_NAME[call.function].range(call.arguments, ranges)

@@ -153,7 +153,7 @@ class RowFunction:
 
 
 def always(type_: Type) -> Callable[[Sequence[Expr]], Type]:
-    """Give one type whatever the arguments."""
+    """Return one type whatever the arguments."""
     return lambda _: type_
 
 
@@ -166,12 +166,12 @@ TO_TIMESTAMP = always(TIMESTAMP)
 
 
 def first_type(arguments: Sequence[Expr]) -> Type:
-    """Give the type of the first argument."""
+    """Return the type of the first argument."""
     return arguments[0].type
 
 
 def hull(_: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
-    """Give the range of a value that is one of the arguments."""
+    """Return the range of a value that is one of the arguments."""
     found = ranges[0]
     for one in ranges[1:]:
         found |= one
@@ -179,5 +179,5 @@ def hull(_: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
 
 
 def same_longest(arguments: Sequence[Expr]) -> int:
-    """Give the length of a text that is one of the arguments, or a part of one."""
+    """Return the length of a text that is one of the arguments, or a part of one."""
     return max(map(longest_of, arguments))

@@ -48,7 +48,7 @@ class Moment(NamedTuple):
 
 
 def moment(value: int, *, timestamp: bool) -> Moment:
-    """Give the day of a number of days, or of microseconds, since 1970."""
+    """Return the day of a number of days, or of microseconds, since 1970."""
     days, time = divmod(value, DAY) if timestamp else (value, 0)
     return Moment(date.fromordinal(_ZERO + days), time)
 
@@ -70,7 +70,7 @@ PARTS: Mapping[str, Callable[[Moment], int]] = {
 
 
 def began(value: int, unit: str, *, timestamp: bool) -> int:
-    """Give when a unit of time began that holds a moment."""
+    """Return when a unit of time began that holds a moment."""
     if unit in CLOCK:  # a date is the beginning of its first second
         return value - value % CLOCK[unit] if timestamp else value
     day = moment(value, timestamp=timestamp).day
@@ -85,7 +85,7 @@ def began(value: int, unit: str, *, timestamp: bool) -> int:
 
 
 def months_on(value: int, months: int, *, timestamp: bool) -> int:
-    """Give the same day so many months on, or the last of its month where it has no such day.
+    """Return the same day so many months on, or the last of its month where it has no such day.
 
     Raises:
         ValueError: the calendar ends before.
@@ -121,12 +121,12 @@ UNIT_NAMES = {
 
 
 def is_timestamp(type_: Type) -> bool:
-    """Say whether moments of a type have a time of day."""
+    """Return whether moments of a type have a time of day."""
     return type_ == TIMESTAMP
 
 
 def calendar_of(expr: Expr) -> Interval:
-    """Give the range of the calendar, in the steps of an expression's type."""
+    """Return the range of the calendar, in the steps of an expression's type."""
     return CALENDAR[expr.type.kind]
 
 
@@ -140,7 +140,7 @@ def _within(expr: Expr) -> bool:
 
 
 def has_calendar(expr: Expr, value: int) -> bool:
-    """Say whether a value of an expression lies in years 1 to 9999."""
+    """Return whether a value of an expression lies in years 1 to 9999."""
     ends = calendar_of(expr)
     assert ends.low is not None  # noqa: S101 - the calendar has both ends
     assert ends.high is not None  # noqa: S101
@@ -231,7 +231,7 @@ _SUMMARIES = {
 
 
 def unit_of(expr: Expr) -> str:
-    """Give the unit that a literal names."""
+    """Return the unit that a literal names."""
     assert isinstance(expr, Literal)  # noqa: S101 - the signature says so
     return str(expr.value)
 
@@ -270,7 +270,7 @@ def _trunc_listed(call: Apply, range_: Interval) -> tuple[Scalar, ...] | None:
 
 
 def begins(low: int, high: int, unit: str, stamped: bool) -> Iterator[int]:
-    """Give when each unit began that a range touches."""
+    """Return when each unit began that a range touches."""
     at = began(low, unit, timestamp=stamped)
     while at <= high:
         yield at
@@ -281,7 +281,7 @@ def begins(low: int, high: int, unit: str, stamped: bool) -> Iterator[int]:
 
 
 def to_date(days: int) -> date:
-    """Give the date so many days after 1970 began."""
+    """Return the date so many days after 1970 began."""
     return (EPOCH + timedelta(days=days)).date()
 
 

@@ -50,7 +50,7 @@ _COMPARE: Mapping[Comparison, Callable[[Value, Value], bool]] = {
 
 
 def evaluate(expr: Expr, row: Row) -> Value:
-    """Give the value of an expression for one row of clamped columns."""
+    """Return the value of an expression for one row of clamped columns."""
     match expr:
         case ColumnRef(of=number, name=name):
             return row[number, name]
@@ -69,7 +69,7 @@ def evaluate(expr: Expr, row: Row) -> Value:
 def combined(
     expr: Widen | Negate | Not | Compare | In | Arithmetic | Apply, operands: list[Value]
 ) -> Value:
-    """Give the value of a node whose operands have these values."""
+    """Return the value of a node whose operands have these values."""
     if isinstance(expr, Apply):
         return settled(_called(expr, operands))
     if any(value is None for value in operands):
@@ -85,7 +85,7 @@ def settled(value: Value) -> Value:
 
 
 def constant(value: Scalar | None, type_: Type) -> Value:
-    """Give a value of query or policy as the rows hold it: a double's is the nearest double.
+    """Return a value of query or policy as the rows hold it: a double's is the nearest double.
 
     >>> from dpquery.types import DATE
     >>> constant(Fraction(1, 10), DOUBLE), constant(date(1970, 1, 3), DATE)

@@ -48,7 +48,7 @@ Values = tuple[Scalar | None, ...]
 
 
 def values_of(expr: Expr, facts: Facts) -> Values | None:
-    """Give every value of an expression, sorted, NULL last; None where they are not public.
+    """Return every value of an expression, sorted, NULL last; None where they are not public.
 
     Doubles are never listed: two of them can read alike.
     """
@@ -99,7 +99,7 @@ def _is_dense(expr: Expr) -> bool:
 
 
 def _applied(call: Apply, facts: Facts) -> Values | None:
-    """Give what a choice chooses among, or else what the function makes of its arguments."""
+    """Return what a choice chooses among, or else what the function makes of its arguments."""
     function = named(call.function)
     chosen = function.chosen(call)
     if chosen:
@@ -240,7 +240,7 @@ def _is_exact(expr: Expr) -> bool:
 
 
 def _scalar(value: object, type_: Type) -> Scalar:
-    """Give a value as the rows hold it as one of query or policy; None stays."""
+    """Return a value as the rows hold it as one of query or policy; None stays."""
     match type_.kind:
         case Kind.DATE if isinstance(value, int):
             return (EPOCH + timedelta(days=value)).date()

@@ -63,7 +63,7 @@ def _whole_type(arguments: Sequence[Expr]) -> Type:
 
 
 def whole_number(exact: Callable[[Value], int]) -> Callable[[Apply, Value], Value]:
-    """Give the meaning of a function that makes a number whole."""
+    """Return the meaning of a function that makes a number whole."""
 
     def meaning(call: Apply, value: Value) -> Value:
         argument = call.arguments[0]
@@ -79,7 +79,7 @@ def whole_number(exact: Callable[[Value], int]) -> Callable[[Apply, Value], Valu
 
 
 def _ends(argument: Expr) -> tuple[float, float]:
-    """Give the whole numbers around the range of a double."""
+    """Return the whole numbers around the range of a double."""
     low, high = argument.domain.low, argument.domain.high
     assert low is not None  # noqa: S101 - only narrow ranges are asked for
     assert high is not None  # noqa: S101
@@ -114,7 +114,7 @@ def cut_to_range(argument: Expr, text: str) -> str:
 
 
 def whole_range(exact: Callable[[Value], int]) -> Callable[..., Interval]:
-    """Give the range of a function that makes numbers whole, and grows."""
+    """Return the range of a function that makes numbers whole, and grows."""
 
     def ranged(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
         low, high = ranges[0].low, ranges[0].high
@@ -133,7 +133,7 @@ def whole_range(exact: Callable[[Value], int]) -> Callable[..., Interval]:
 
 
 def _as_double(end: Fraction | None) -> Fraction | None:
-    """Give an end of a range as the clamp has it; beyond doubles there is none."""
+    """Return an end of a range as the clamp has it; beyond doubles there is none."""
     return None if end is None or abs(end) > EXACT_DOUBLES else Fraction(float(end))
 
 
@@ -262,7 +262,7 @@ FUNCTIONS = (
 
 
 def _widened(low: float, high: float) -> Interval:
-    """Give a range around doubles whose last digits are not sure."""
+    """Return a range around doubles whose last digits are not sure."""
     ends = (low - abs(low) * 1e-12, high + abs(high) * 1e-12)
     known = [None if math.isinf(end) or math.isnan(end) else Fraction(end) for end in ends]
     return Interval(*known)
@@ -271,7 +271,7 @@ def _widened(low: float, high: float) -> Interval:
 def _growing(
     function: Callable[[float], float], least: Fraction | None
 ) -> Callable[..., Interval]:
-    """Give the range of a function that grows, from the least value where it has one."""
+    """Return the range of a function that grows, from the least value where it has one."""
 
     def end(value: Fraction | None) -> float:
         if value is None or (least is not None and value <= least):
@@ -318,7 +318,7 @@ def _exp(_: Apply, value: Value) -> Value:
 
 
 def _power(_: Apply, value: Value, exponent: Value) -> Value:
-    """Give pow as C has it; what is no number, or complex, is NULL."""
+    """Return pow as C has it; what is no number, or complex, is NULL."""
     try:
         return math.pow(value, exponent)
     except OverflowError:
@@ -329,7 +329,7 @@ def _power(_: Apply, value: Value, exponent: Value) -> Value:
 
 
 def _power_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
-    """Give a range for whole exponents from 0 to 8; others have none."""
+    """Return a range for whole exponents from 0 to 8; others have none."""
     (low, high), exponent = (ranges[0].low, ranges[0].high), ranges[1].low
     if low is None or high is None or exponent is None or exponent != ranges[1].high:
         return UNKNOWN

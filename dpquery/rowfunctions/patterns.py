@@ -215,7 +215,7 @@ check_regex = _said(read_regex)
 
 
 def check_like(text: str) -> str | None:
-    """Say what is wrong with a pattern of LIKE: only its length can be."""
+    """Return what is wrong with a pattern of LIKE: only its length can be."""
     return None if len(text) <= MAX_LIKE else f"it is longer than {MAX_LIKE} characters"
 
 
@@ -239,7 +239,7 @@ def _quoted(text: str) -> str:
 
 
 def _written(call: Apply) -> str:
-    """Give the pattern, which is a literal text."""
+    """Return the pattern, which is a literal text."""
     given = call.arguments[1]
     assert isinstance(given, Literal)  # noqa: S101 - the signature says so
     return str(given.value)

@@ -198,7 +198,7 @@ def _compare(
 
 
 def implied(expr: Expr, facts: Facts = NOTHING_KNOWN) -> Interval:
-    """Give the range that an expression's values are known to be in, by somebody's choice."""
+    """Return the range that an expression's values are known to be in, by somebody's choice."""
     said = facts.ranges.get(expr, UNKNOWN) if facts.ranges else UNKNOWN
     return _own(expr, facts) & said
 
@@ -221,7 +221,7 @@ def _own(expr: Expr, facts: Facts) -> Interval:
 
 
 def arithmetic_range(operator: Operator, left: Interval, right: Interval) -> Interval:
-    """Give the range of an operation by those of its sides."""
+    """Return the range of an operation by those of its sides."""
     match operator:
         case Operator.ADD:
             return left + right

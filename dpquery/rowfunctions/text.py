@@ -60,7 +60,7 @@ def _length_range(arguments: Sequence[Expr], _: Sequence[Interval]) -> Interval:
 
 
 def _cut_longest(arguments: Sequence[Expr]) -> int:
-    """Give the length of a part: no longer than the text, nor than the last argument says."""
+    """Return the length of a part: no longer than the text, nor than the last argument says."""
     last = arguments[-1]
     said = last.value if isinstance(last, Literal) and len(arguments) > 1 else None
     whole = longest_of(arguments[0])

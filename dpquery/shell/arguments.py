@@ -61,7 +61,7 @@ class Part:
 
 
 def _query_parser() -> ArgumentParser:
-    """Give the parser for asking a source."""
+    """Return the parser for asking a source."""
     parser = ArgumentParser(
         "dpquery",
         description="Ask SQL about people without giving away any one of them.",
@@ -154,7 +154,7 @@ def _format_of(out: str | None) -> str:
 
 
 def verb_parser(*words: str, argument: str | None = None) -> ArgumentParser:
-    """Give the parser of a verb, which takes one argument or none."""
+    """Return the parser of a verb, which takes one argument or none."""
     parser = ArgumentParser(" ".join(("dpquery", *words)), allow_abbrev=False)
     if argument is not None:
         said = _ARGUMENTS.get(words, "a policy (.toml)")
@@ -170,7 +170,7 @@ _ARGUMENTS = {
 
 
 def connect_settings(options: Namespace) -> dict[str, Any]:
-    """Give the arguments of `connect` that the command line states, and no others."""
+    """Return the arguments of `connect` that the command line states, and no others."""
     names = ("analyst", "epsilon", "delta", "unit", "neighbours", "ledger")
     stated = {name: value for name in names if (value := getattr(options, name)) is not None}
     if options.rows_per_unit is not None:

@@ -60,7 +60,7 @@ class Statement:
 
 
 def statements(script: str) -> list[Statement]:
-    r"""Give the statements of a script; stretches of blanks and comments alone are none.
+    r"""Return the statements of a script; stretches of blanks and comments alone are none.
 
     >>> [s.text for s in statements("SELECT ';' ; -- one; two\n SHOW TABLES;")]
     ["SELECT ';'", 'SHOW TABLES']
@@ -69,7 +69,7 @@ def statements(script: str) -> list[Statement]:
 
 
 def ended(script: str) -> bool:
-    """Say whether a semicolon ends the last statement.
+    """Return whether a semicolon ends the last statement.
 
     >>> ended("SELECT 1; -- done"), ended("SELECT ';")
     (True, False)
@@ -121,7 +121,7 @@ class Asked(Protocol):
         ...
 
     def explain(self, text: str) -> Explanation:
-        """Say what a query would lose."""
+        """Return what a query would lose."""
         ...
 
     @property
@@ -130,11 +130,11 @@ class Asked(Protocol):
         ...
 
     def tables(self) -> Answer:
-        """Give the tables."""
+        """Return the tables."""
         ...
 
     def describe(self, name: str) -> Answer:
-        """Give the columns of one table."""
+        """Return the columns of one table."""
         ...
 
 
@@ -320,7 +320,7 @@ def _ask_each(script: list[Statement], session: Asked, output: Output, *, severa
 
 
 def _report(fault: DPQueryError | KeyboardInterrupt) -> int:
-    """Say why a statement was not answered, and give the exit code."""
+    """Return why a statement was not answered, and give the exit code."""
     if isinstance(fault, DPQueryError):
         say(fault)
         return fault.exit_code
@@ -329,7 +329,7 @@ def _report(fault: DPQueryError | KeyboardInterrupt) -> int:
 
 
 def stopped(stop: KeyboardInterrupt) -> str:
-    """Say what ctrl-C has left of a statement: the session knows once a charge has begun."""
+    """Return what ctrl-C has left of a statement: the session knows once a charge has begun."""
     return str(stop) or "stopped; this statement spent nothing"
 
 

@@ -73,11 +73,11 @@ class Described(Protocol):
     """What a session says of its policy."""
 
     def tables(self) -> Answer:
-        """Give the tables."""
+        """Return the tables."""
         ...
 
     def describe(self, name: str) -> Answer:
-        """Give the columns of one table."""
+        """Return the columns of one table."""
         ...
 
 
@@ -183,7 +183,7 @@ class _Scope:
     words: Sequence[Word]
 
     def tables(self) -> Iterator[tuple[str, str]]:
-        """Give the tables after FROM, each with the name the statement calls it by."""
+        """Return the tables after FROM, each with the name the statement calls it by."""
         by_name = {name.lower(): name for name in self.known}
         for at, (first, second) in enumerate(pairwise(self.words)):
             name = by_name.get(second.text.strip('"').lower())
@@ -192,12 +192,12 @@ class _Scope:
                 yield name, following[0].text if following else name
 
     def columns(self) -> list[Column]:
-        """Give the columns in reach."""
+        """Return the columns in reach."""
         read = [table for table, _ in self.tables()] or list(self.known)
         return [column for table in read for column in self.known[table]]
 
     def of(self, qualifier: str) -> list[Column]:
-        """Give the columns of the table that a name before a point stands for."""
+        """Return the columns of the table that a name before a point stands for."""
         called = qualifier.strip('"').lower()
         for table, alias in [*self.tables(), *((name, name) for name in self.known)]:
             if called in {table.lower(), alias.lower()}:
@@ -210,7 +210,7 @@ class _Scope:
         return next((c for c in self.columns() if c.name.lower() == called), None)
 
     def aliases(self) -> list[str]:
-        """Give the names after AS in the SELECT list."""
+        """Return the names after AS in the SELECT list."""
         tables = {alias for _, alias in self.tables()}
         named = [b.text for a, b in pairwise(self.words) if a.upper == "AS"]
         return [name for name in named if name not in tables]

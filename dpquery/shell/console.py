@@ -90,7 +90,7 @@ def line(what: str, passed: float, columns: int) -> str:
 
 
 def reading(text: str) -> str:
-    """Say what a statement reads: the name that stands after FROM."""
+    """Return what a statement reads: the name that stands after FROM."""
     named = (b.text for a, b in pairwise(words_of(text)) if a.upper == "FROM")
     return f"reading {visible(next(named, ''))}".rstrip()
 

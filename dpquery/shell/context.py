@@ -95,7 +95,7 @@ class Place:
         return self.typed.startswith("'")
 
     def last(self, back: int = 1) -> str:
-        """Give the word so many before the one being typed, in capitals; empty if none."""
+        """Return the word so many before the one being typed, in capitals; empty if none."""
         return self.before[-back].upper if len(self.before) >= back else ""
 
     @property

@@ -49,7 +49,7 @@ class Command:
 
 
 def is_command(text: str) -> bool:
-    """Say whether a text is for the shell and not for the session."""
+    """Return whether a text is for the shell and not for the session."""
     return text.lstrip().startswith(".") or _habit(text) is not None
 
 
@@ -113,7 +113,7 @@ def _overview(desk: Desk) -> str:
 
 
 def _page(word: str) -> str:
-    """Give the page of a function, of a command, or of the code of a refusal."""
+    """Return the page of a function, of a command, or of the code of a refusal."""
     function = find(word)
     if function is not None:
         return _function_page(function)

@@ -48,7 +48,7 @@ _MISSING = (
 
 
 def at_terminal() -> bool:
-    """Say whether somebody types and reads here."""
+    """Return whether somebody types and reads here."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 

@@ -95,7 +95,7 @@ class Desk:
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
-        """Say what went wrong, and go on."""
+        """Return what went wrong, and go on."""
         try:
             yield
         except (DPQueryError, UsageError) as error:

@@ -45,7 +45,7 @@ from dpquery.shell.prompt import Desk
 
 
 def history_file(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Give the file of what was typed, made if need be; None where there can be none."""
+    """Return the file of what was typed, made if need be; None where there can be none."""
     stated = Path(environment.get("XDG_STATE_HOME", ""))
     try:
         # A relative path would mean another place in each directory, perhaps beside the data.
@@ -83,7 +83,7 @@ class QueryLexer(Lexer):
     """Colours statements; commands stay as they are."""
 
     def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
-        """Give the coloured pieces of each line."""
+        """Return the coloured pieces of each line."""
         lines = list(split_lines(list(_pieces(document.text))))
         return lambda number: lines[number] if number < len(lines) else []
 
@@ -196,7 +196,7 @@ class Repl:
 
 
 def _cells(left: Fraction, limit: Fraction) -> int:
-    """Give how much of the bar is left: full only while nothing is spent, empty only at 0."""
+    """Return how much of the bar is left: full only while nothing is spent, empty only at 0."""
     if left >= limit:
         return BAR
     return min(BAR - 1, -int(-BAR * left // limit)) if left > 0 else 0

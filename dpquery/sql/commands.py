@@ -80,7 +80,7 @@ def read_aside(source: Source) -> Aside | None:
 
 
 def refreshed(source: Source) -> Source | None:
-    """Give the query that stands after REFRESH, where it stands; None without that word."""
+    """Return the query that stands after REFRESH, where it stands; None without that word."""
     text = source.text[:LONGEST]
     verb = _REFRESH.match(text, _start(text))
     return None if verb is None else _blanked(source, verb)

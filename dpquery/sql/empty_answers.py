@@ -152,7 +152,7 @@ def _never(condition: exp.Expr) -> exp.Expr | None:
 
 
 def _unequal(node: exp.Expr) -> bool:
-    """Say whether a comparison of two literals of one kind is false."""
+    """Return whether a comparison of two literals of one kind is false."""
     compared = _COMPARED.get(type(node))
     if compared is None:
         return False

@@ -198,7 +198,7 @@ def _fits(expr: Arithmetic | Negate | Widen | Literal | Apply) -> bool:
 
 
 def _holds(domain: Interval, type_: Type) -> bool:
-    """Say whether the engine's widest number of a type holds every value of a range."""
+    """Return whether the engine's widest number of a type holds every value of a range."""
     if type_.kind is Kind.DOUBLE or not type_.numeric:
         return True
     low, high = domain.low, domain.high
@@ -241,7 +241,7 @@ def every_sum_of_a_unit_fits(frontier: Frontier, source: Source) -> None:
 
 
 def _aggregates(relation: Relation) -> Iterator[UnitAggregate]:
-    """Give the aggregates per unit, those of windows too."""
+    """Return the aggregates per unit, those of windows too."""
     for node in walk(relation):
         match node:
             case PerUnit(aggregates=aggregates):
@@ -315,7 +315,7 @@ def every_text_is_short(frontier: Frontier, source: Source) -> None:
 
 
 def _expressions(frontier: Frontier) -> Iterator[Expr]:
-    """Give every expression over rows, inner ones included, left to right."""
+    """Return every expression over rows, inner ones included, left to right."""
     for call in frontier.calls:
         for root in (call.argument, call.condition):
             if root is not None:

@@ -93,7 +93,7 @@ def planned(query: str) -> Plan:
 
 
 def refusal(query: str) -> str:
-    """Give the whole text of a refusal, as a session would show it but for the budget."""
+    """Return the whole text of a refusal, as a session would show it but for the budget."""
     try:
         planned(query)
     except QueryRefused as refused:
@@ -104,7 +104,7 @@ def refusal(query: str) -> str:
 
 @cache
 def facts() -> tuple[Policy, PublicEngine]:
-    """Give the policy of the sample data, and its public tables."""
+    """Return the policy of the sample data, and its public tables."""
     policy = load_policy(POLICY)
     return policy, PublicEngine(policy)
 

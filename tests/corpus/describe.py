@@ -61,7 +61,7 @@ from dpquery.plan.plan import Plan
 
 
 def described(plan: Plan) -> str:
-    """Give the lines of an expectation."""
+    """Return the lines of an expectation."""
     lines = [f"charge: {charged(event)}" for event in plan.charge.events] or ["charge: none"]
     for frontier in plan.frontiers:
         lines += [f"scan: {scanned(frontier.scan, m)}" for m in frontier.scan.measures]

@@ -154,14 +154,14 @@ def _step(release: Any) -> Fraction:
 
 
 def _silent(noise: Any) -> Any:
-    """Give noise of the same kind that is always zero."""
+    """Return noise of the same kind that is always zero."""
     kind = type(noise)
     still = type("Silent", (kind,), {"release": lambda _, exact, __: list(exact)})
     return still(**{field.name: getattr(noise, field.name) for field in fields(kind)})
 
 
 def _rows_off(release: QuantileRelease, code: int, exact: Any, group: int) -> Fraction:
-    """Give the rank score of a code, from the definition."""
+    """Return the rank score of a code, from the definition."""
 
     def weight(low: int, high: int) -> int:
         if low == high:
@@ -211,7 +211,7 @@ def counted_by_value(exact: Any, measure: Candidates) -> dict[Any, int]:
 
 
 def _with_groups(scan: Scan, groups: Mapping[int, tuple[Any, ...]]) -> Scan:
-    """Give a scan the groups that an earlier one could have found."""
+    """Return a scan the groups that an earlier one could have found."""
     keys = [
         key
         if key.finding is None

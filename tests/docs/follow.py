@@ -25,7 +25,7 @@ QUERY = "SELECT DP_COUNT(*, eps=0.5) AS n FROM visits WHERE minutes >= 30"
 
 
 def followed() -> str:
-    """Give the section: each stage, and what it makes of the query."""
+    """Return the section: each stage, and what it makes of the query."""
     policy = load_policy(sample_directory() / "policy.toml")
     public = PublicEngine(policy)
     parsed = parse(Source(QUERY))
@@ -74,7 +74,7 @@ def _stage(name: str, value: str) -> str:
 
 
 def page() -> str:
-    """Give ARCHITECTURE.md with the section written anew."""
+    """Return ARCHITECTURE.md with the section written anew."""
     text = PAGE.read_text("utf-8")
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]

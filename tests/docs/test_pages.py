@@ -93,7 +93,7 @@ def test_the_analysts_python_runs(samples):
 
 
 def error(call: str, table: str) -> str:
-    """Give how far noise takes an answer, as EXPLAIN says it."""
+    """Return how far noise takes an answer, as EXPLAIN says it."""
     step = planned(f"SELECT {call} FROM {table}").frontiers[0].releases[0].release.step()
     found = re.search(r"\d+", step.expected_error)
     assert found is not None

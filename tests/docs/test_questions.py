@@ -119,7 +119,7 @@ def write(place: Path, customers: int) -> None:
 
 
 def keys(query: str) -> int:
-    """Give the number of columns that are groups; they stand first."""
+    """Return the number of columns that are groups; they stand first."""
     groups = re.findall(r"^GROUP BY (.*)$", query, re.MULTILINE)
     return len(groups[-1].split(",")) if groups else 0
 

@@ -164,7 +164,7 @@ CASES = {
 
 
 def code_of(small: World, asked: str, *names: str) -> Code:
-    """Give the code that the first of some functions uses which takes the argument."""
+    """Return the code that the first of some functions uses which takes the argument."""
     name, *others = names or ("DP_PROPORTION", "DP_MEDIAN", "DP_SUM")
     try:
         plan = planned(small.policy, f"SELECT {name}({asked}, eps=1) FROM t")

@@ -40,7 +40,7 @@ def column(
     *,
     grid: Fraction | None = None,
 ) -> ColumnRef:
-    """Give a column `x`, bounded where its bounds are given."""
+    """Return a column `x`, bounded where its bounds are given."""
     ends = (None if end is None else Fraction(end) for end in (low, high))
     return ColumnRef(NOWHERE, "x", type_, Interval(*ends), low is not None, grid)
 
@@ -54,7 +54,7 @@ def call(
     distinct: bool = False,
     **options: object,
 ) -> Call:
-    """Give a call as the binder would."""
+    """Return a call as the binder would."""
     return Call(
         NOWHERE,
         "c0",
@@ -163,7 +163,7 @@ class _Listening:
 
 
 def exact_vector(release: Release, held: Held) -> Vector:
-    """Give the integers that a release hands to its mechanism, group by group."""
+    """Return the integers that a release hands to its mechanism, group by group."""
     if hasattr(release, "noise"):
         listening = _Listening()
         replace(release, noise=listening).run(held, None)

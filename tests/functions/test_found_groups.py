@@ -47,7 +47,7 @@ def table(place: Path, **columns: object) -> Iterator[Session]:
 
 
 def doubled(values: list[object]) -> dict[str, object]:
-    """Give each value to two units."""
+    """Return each value to two units."""
     return {"u": list(range(2 * len(values))), "x": values * 2}
 
 
@@ -205,7 +205,7 @@ BOUND = -NormalDist().inv_cdf(5e-7 / 2)
 
 
 def shown_of(release: KeysRelease, count: int) -> int:
-    """Give how many of DRAWS values with this count are shown."""
+    """Return how many of DRAWS values with this count are shown."""
     held = Counted(np.full(DRAWS, count))
     (cell,) = replace(release, most=DRAWS).run(held, Randomness())
     assert held.named == len(cell.groups), "no more values are named than are shown"

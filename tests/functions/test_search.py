@@ -134,7 +134,7 @@ def test_what_is_found_is_made_of_the_noisy_weights_alone(relation):
 
 
 def found_in(**weights: int):
-    """Give the ends that noisy weights show, by powers of two; `least` counts in 100ths."""
+    """Return the ends that noisy weights show, by powers of two; `least` counts in 100ths."""
     release = release_of(column())
     least = {f"r{run}": weight for run, weight in release.least.items()}
     noisy = [0] * len(blocks_of(release.measure.code))

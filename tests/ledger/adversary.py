@@ -64,7 +64,7 @@ def _coin(steps: int) -> tuple[tuple[float, int], ...]:
 def worst_delta(
     epsilon: Fraction, menu: Sequence[Asked], admits: Callable[[Counts, int], bool]
 ) -> float:
-    """Give the delta that the best strategy reaches; the rule sees counts, and the next."""
+    """Return the delta that the best strategy reaches; the rule sees counts, and the next."""
     admitted = lru_cache(None)(admits)
 
     @lru_cache(None)

@@ -68,7 +68,7 @@ def test_a_full_disk_leaves_no_half_ledger(path, size):
 
 @contextmanager
 def unprivileged(directory: Path):
-    """Give a directory to nobody, and be nobody: permissions do not bind root."""
+    """Return a directory to nobody, and be nobody: permissions do not bind root."""
     if os.geteuid() != 0:
         yield
         return

@@ -231,7 +231,7 @@ def test_a_total_bounds_what_any_unit_has_lost(taken, pairs, asked):
 
 
 def _worst(charges, way, pairs: bool, near: Touched | None) -> Spent:
-    """Give what is lost at most in one way of parting, where the units asked for are near."""
+    """Return what is lost at most in one way of parting, where the units asked for are near."""
     places = combinations(range(3), min(3, SEVERAL[way[1]] * (2 if pairs else 1)))
     found = [
         _sum(

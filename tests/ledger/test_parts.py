@@ -95,7 +95,7 @@ class World:
     """By query: what each release is given, for each content of the unit."""
 
     def loss(self, asked: Sequence[str]) -> Fraction:
-        """Give the most that a sequence of queries tells of a unit, over all neighbours."""
+        """Return the most that a sequence of queries tells of a unit, over all neighbours."""
         absent = self.policy.neighbours is Neighbours.ADD_REMOVE
         pairs = product(range(len(UNITS)), [0] if absent else range(len(UNITS)))
         return max(sum((self._lost(q, a, b) for q in asked), Fraction(0)) for a, b in pairs)
@@ -105,7 +105,7 @@ class World:
         return sum((lost(before, after) for before, after in pairs), Fraction(0))
 
     def total(self, asked: Sequence[str]) -> Fraction:
-        """Give what a ledger says of them."""
+        """Return what a ledger says of them."""
         with closing(open_ledger(LedgerSettings(None), promise_of(self.policy))) as ledger:
             limits = Limits(self.policy.budget.ceiling)
             for query in asked:
@@ -116,7 +116,7 @@ class World:
 
 
 def lost(before: Drawn, after: Drawn) -> Fraction:
-    """Give what one release tells between two sides: of a quantile, by less than 1e-9 less.
+    """Return what one release tells between two sides: of a quantile, by less than 1e-9 less.
 
     Of Gaussian noise that is its rho.
     """

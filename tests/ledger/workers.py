@@ -186,7 +186,7 @@ def die_everywhere(spelled: str, mark: str, action: str, every: str) -> None:
 
 
 def _begun(place: Place, mark: Path) -> Iterator[Place]:
-    """Give the place of a ledger of one charge, again and again."""
+    """Return the place of a ledger of one charge, again and again."""
     for number in count():
         mark.unlink(missing_ok=True)
         if isinstance(place, Server):

@@ -74,7 +74,7 @@ def joint(relation: Neighbours) -> JointQuantiles:
 def in_order(
     pmf: Callable[[Weights], Mapping[tuple[int, ...], float]],
 ) -> Callable[..., object]:
-    """Give the probabilities of lists alone, always in one order."""
+    """Return the probabilities of lists alone, always in one order."""
     return lambda weights: [chance for _, chance in sorted(pmf(weights).items())]
 
 

@@ -104,7 +104,7 @@ class PythonEngine:
 
 
 def _units(scan: Scan, relations: Relations) -> list[Value]:
-    """Give the units of all rows of the table, where rows are weighed by these."""
+    """Return the units of all rows of the table, where rows are weighed by these."""
     if not any(isinstance(measure.weight, TableWeight) for measure in scan.measures):
         return []
     (table,) = tables_of(scan.relation)
@@ -112,5 +112,5 @@ def _units(scan: Scan, relations: Relations) -> list[Value]:
 
 
 def _names(scan: Scan) -> list[str]:
-    """Give the private tables that a scan reads, each once."""
+    """Return the private tables that a scan reads, each once."""
     return list(dict.fromkeys(one.table for one in tables_of(scan.relation)))

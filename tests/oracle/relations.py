@@ -57,7 +57,7 @@ class Relations:
     used: Sequence[ColumnRef]
 
     def rows(self, relation: Relation) -> list[Owned]:
-        """Give the rows of a relation."""
+        """Return the rows of a relation."""
         match relation:
             case TableScan():
                 return self._table(relation)
@@ -128,7 +128,7 @@ class Relations:
                     yield unit, {**no_left, **other}
 
     def _semi_joined(self, join: SemiJoin) -> Iterator[Owned]:
-        """Give the rows that meet a row, or none; equal rows of a unit are looked at once."""
+        """Return the rows that meet a row, or none; equal rows of a unit are looked at once."""
         ours, theirs = self._paired(join)
         for unit, own in ours.items():
             others = list({tuple(row.items()): row for row in theirs.get(unit, [])}.values())
@@ -144,7 +144,7 @@ class Relations:
         return {(ref.of, ref.name): None for ref in self._columns(relation)}
 
     def _columns(self, relation: Relation) -> list[ColumnRef]:
-        """Give the columns in use that the rows of a relation have, in one order."""
+        """Return the columns in use that the rows of a relation have, in one order."""
         given = numbers(relation)
         return sorted((ref for ref in self.used if ref.of in given), key=lambda ref: ref.of)
 
@@ -184,7 +184,7 @@ def _first_parts(part: Code, kept: int, rows: Sequence[Owned]) -> list[Owned]:
 
 
 def _too_many(join: UnitJoin | SemiJoin, left: Sequence[Row], right: Sequence[Row]) -> bool:
-    """Say whether rows of one unit make more pairs than a join takes.
+    """Return whether rows of one unit make more pairs than a join takes.
 
     Rows are partners where all agrees that the join equates. As many pairs as one side has
     rows with partners are taken in any case.
@@ -274,7 +274,7 @@ def _sum(one: UnitAggregate, rows: Sequence[Row], values: Sequence[Value]) -> Va
 def _window(
     column: WindowColumn, rows: Sequence[Owned], columns: Sequence[ColumnRef]
 ) -> list[Value]:
-    """Give a column's value for each row."""
+    """Return a column's value for each row."""
     parts: dict[tuple[Value, ...], list[int]] = {}
     for number, (unit, row) in enumerate(rows):
         part = (unit, *(evaluate(expr, row) for expr in column.parts))
@@ -291,7 +291,7 @@ def _window(
 def _over_part(
     column: WindowColumn, rows: Sequence[Row], columns: Sequence[ColumnRef]
 ) -> list[Value]:
-    """Give a column's value for each row of one part."""
+    """Return a column's value for each row of one part."""
     if column.aggregate is not None:
         return [_aggregate(column.aggregate, rows)] * len(rows)
     ranked = column.function in {WindowFunction.RANK, WindowFunction.DENSE_RANK}
@@ -334,7 +334,7 @@ def _tile(place: int, rows: int, tiles: int) -> int:
 def _compare(
     order: Sequence[Sorted], columns: Sequence[ColumnRef]
 ) -> Callable[[Row, Row], int]:
-    """Give what says which of two rows is first: the order, then every column, NULLs last."""
+    """Return what says which of two rows is first: the order, then every column, NULLs last."""
     keys = [
         *order,
         *(Sorted(column, descending=False, nulls_first=False) for column in columns),

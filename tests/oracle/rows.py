@@ -25,7 +25,7 @@ from dpquery.rowfunctions.evaluate import constant, settled
 def read_rows(
     table: Table, names: Sequence[str]
 ) -> Iterator[tuple[Value, Mapping[str, Value]]]:
-    """Give each row as its unit, unclamped, and the columns named, clamped.
+    """Return each row as its unit, unclamped, and the columns named, clamped.
 
     Raises:
         DataChanged: the table is not in Parquet files.
@@ -53,7 +53,7 @@ def _rows_of(
 
 
 def plain_rows(table: pa.Table) -> Iterator[Mapping[str, Value]]:
-    """Give the rows of a public table, by column."""
+    """Return the rows of a public table, by column."""
     cells = [map(_exact, _plain(table.column(name))) for name in table.column_names]
     for values in zip(*cells, strict=True):
         yield dict(zip(table.column_names, values, strict=True))
@@ -64,7 +64,7 @@ def _exact(cell: Value) -> Value:
 
 
 def _plain(column: pa.ChunkedArray) -> list[Value]:
-    """Give the cells of a column; moments as the integers that the file holds."""
+    """Return the cells of a column; moments as the integers that the file holds."""
     if pa.types.is_date32(column.type):
         column = column.cast(pa.int32())
     elif pa.types.is_timestamp(column.type):

@@ -58,14 +58,14 @@ class PythonFound:
         self._order: dict[Candidates, Integers] = {}
 
     def counts(self, measure: Candidates) -> Integers:
-        """Give the number of units of each value, in an order of chance."""
+        """Return the number of units of each value, in an order of chance."""
         counted = self._counted[measure]
         self._order[measure] = order = by_chance(len(counted))
         counts: Integers = np.array(list(counted.values()), dtype=np.int64)[order]
         return counts
 
     def values(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
-        """Give the values at some places of that order."""
+        """Return the values at some places of that order."""
         values, order = list(self._counted[measure]), self._order[measure]
         return [named(values[order[place]], measure.value.type) for place in places]
 
@@ -75,6 +75,6 @@ class PythonFound:
 
 
 def is_nameable(value: Value, measure: Candidates) -> bool:
-    """Say whether an answer can show a value."""
+    """Return whether an answer can show a value."""
     limits = nameable(measure.value)
     return value is None or limits is None or limits[0] <= value <= limits[1]

@@ -30,7 +30,7 @@ from tests.oracle.values import code_of
 
 
 def row_weight(weight: Weight, rows: int) -> int:
-    """Give floor(scale * min(1, limit / rows)): what each row of a unit counts."""
+    """Return floor(scale * min(1, limit / rows)): what each row of a unit counts."""
     return min(weight.scale, weight.scale * weight.limit // rows)
 
 
@@ -84,7 +84,7 @@ class Totals:
             sums[group] += self._weight(measure.weight, unit) * code**degree
 
     def _weight(self, weight: Weight, unit: Value) -> int:
-        """Give what each row of a unit counts."""
+        """Return what each row of a unit counts."""
         counted = self._in_table if isinstance(weight, TableWeight) else self._count
         return row_weight(weight, counted[unit])
 
@@ -150,7 +150,7 @@ class Totals:
     def __call__(
         self, measure: Histogram, requests: Sequence[GroupRequest]
     ) -> Sequence[Integers]:
-        """Give the weight of each range of codes, request by request."""
+        """Return the weight of each range of codes, request by request."""
         return [self._ranges(measure, *request) for request in requests]
 
     def _ranges(
@@ -179,12 +179,12 @@ class _Places:
         self._numbers = {value: number for number, value in enumerate(listed)}
 
     def of(self, row: Row) -> int | None:
-        """Give the place of a row's value; None where it is none of them."""
+        """Return the place of a row's value; None where it is none of them."""
         return self._numbers.get(evaluate(self.expr, row), self._rest)
 
 
 def _group(keys: Sequence[_Places], row: Row) -> int | None:
-    """Give the number of a row's group: the last key runs fastest."""
+    """Return the number of a row's group: the last key runs fastest."""
     number = 0
     for key in keys:
         place = key.of(row)

@@ -8,7 +8,7 @@ from dpquery.rowfunctions.evaluate import Row, constant, evaluate
 
 
 def code_of(code: Code, row: Row) -> int | None:
-    """Give the code of a row, or None where the expression is NULL."""
+    """Return the code of a row, or None where the expression is NULL."""
     value = evaluate(code.expr, row)
     if value is None:
         return None

@@ -32,7 +32,7 @@ TEXTS = ("", "a", "eng", "%", "(", "9" * 300, "é", None)
 
 @cache
 def extremes() -> pa.Table:
-    """Give a released table whose rows pair extremes in several ways."""
+    """Return a released table whose rows pair extremes in several ways."""
     rows = range(56)
     return pa.table(
         {

@@ -76,7 +76,7 @@ LIMIT = 2
 
 
 def rows(**cells: tuple[object, ...]) -> list[Row]:
-    """Give every row with one of these cells in each column."""
+    """Return every row with one of these cells in each column."""
     return [dict(zip(cells, row, strict=True)) for row in product(*cells.values())]
 
 
@@ -97,7 +97,7 @@ SPREAD: Units = [
 
 
 def units(kind: str) -> Units:
-    """Give what one unit may be: nothing, corners, and with weights several rows."""
+    """Return what one unit may be: nothing, corners, and with weights several rows."""
     if kind == "one row per unit":
         return [[row] for row in (NOBODY, *CORNERS)]
     return [*([row] * LIMIT for row in (NOBODY, *CORNERS)), *SPREAD, [CORNERS[-1]] * 3]
@@ -111,7 +111,7 @@ class Seen:
     others: list[list[Drawn]]
 
     def pairs(self, neighbours: Neighbours) -> Iterator[tuple[list[Drawn], list[Drawn]]]:
-        """Give the pairs of neighbours; a unit with no row that counts is as good as none."""
+        """Return the pairs of neighbours; a unit with no row that counts is as good as none."""
         if neighbours is Neighbours.ADD_REMOVE:
             return ((self.nobody, other) for other in self.others)
         return combinations([self.nobody, *self.others], 2)
@@ -145,7 +145,7 @@ def by_both(policy: Policy, sql: str) -> list[Drawn]:
 
 
 def furthest(seen: Seen, neighbours: Neighbours, index: int) -> tuple[Fraction, Fraction]:
-    """Give how far one release moves between any two neighbours, and its claim, squared."""
+    """Return how far one release moves between any two neighbours, and its claim, squared."""
     moves = [move(a[index], b[index]) for a, b in seen.pairs(neighbours)]
     (claimed,) = {claim for _, claim in moves}
     return max(moved for moved, _ in moves), claimed

@@ -75,7 +75,7 @@ Wanted = tuple[type, object, object]
 
 
 def calls() -> dict[str, Wanted]:
-    """Give every function of every column that it takes, and what a value of it is."""
+    """Return every function of every column that it takes, and what a value of it is."""
     anywhere, positive = (-math.inf, math.inf), (0, math.inf)
     found: dict[str, Wanted] = {
         "DP_COUNT(*": (int, *anywhere),

@@ -121,7 +121,7 @@ PLANS = [
 
 
 def every_few(blocks: list[Block], code: Code) -> list[Interval]:
-    """Give the ranges of some blocks, of neighbours among these, and of all."""
+    """Return the ranges of some blocks, of neighbours among these, and of all."""
     tried = [*blocks[:: max(1, len(blocks) // 8)], blocks[-1]]
     ends = [(one.low, one.high) for one in tried]
     ends += [(one.low, other.high) for one, other in pairwise(tried)]
@@ -217,7 +217,7 @@ def test_bounds_are_those_of_all_rows(ordinary):
 
 
 def kept(opened: Session, text: str) -> bool:
-    """Say whether a query would have its bounds free."""
+    """Return whether a query would have its bounds free."""
     return not opened._plan(Source(text)).searches
 
 

@@ -56,7 +56,7 @@ ORDERS = (0.9, 0.1, 0.5, 0.1)
 
 
 def wanted(function: DPFunction, name: str) -> Wanted:
-    """Give the type of a value, and where it lies."""
+    """Return the type of a value, and where it lies."""
     anywhere = (-math.inf, math.inf)
     match function.name:
         case "DP_MODE" | "DP_TOP_K":

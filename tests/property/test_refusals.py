@@ -96,7 +96,7 @@ def connected(directory: Path, units: list[int]) -> Session:
 
 
 def refusal(session: Session, text: str) -> str | None:
-    """Give the whole text of a refusal; None where the query would be answered."""
+    """Return the whole text of a refusal; None where the query would be answered."""
     before = session.budget
     try:
         plan = session._plan(Source(text))

@@ -64,7 +64,7 @@ class Case:
         return [rows[table] for rows in (*self.others, *([] if changed is None else [changed]))]
 
     def pairs(self) -> list[tuple[int, int]]:
-        """Give the sides that are neighbours."""
+        """Return the sides that are neighbours."""
         absent = Neighbours.ADD_REMOVE is self.neighbours
         return [
             (a, b)
@@ -154,7 +154,7 @@ class Sides:
         return plan
 
     def drawn(self, side: int, plan: Plan) -> list[Drawn]:
-        """Give what both engines count on one side."""
+        """Return what both engines count on one side."""
         try:
             expected = drawn(self.oracle[side], plan, self.ledger)
             assert drawn(self.duckdb[side], plan, self.ledger) == expected

@@ -53,7 +53,7 @@ def without_noise(line: str) -> str:
 
 
 def typed_in(line: str) -> str | None:
-    """Give what somebody types on a line of a transcript; None if the shell writes it."""
+    """Return what somebody types on a line of a transcript; None if the shell writes it."""
     found = re.match(r"(dp> | -> |.*\[y/N\] )(.*)", line)
     return None if found is None else found[2]
 

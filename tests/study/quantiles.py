@@ -155,7 +155,7 @@ class Codes:
         return cls(np.sort(np.rint(column.values / grid)), grid, column.high)
 
     def errors(self, found: Values, orders: Sequence[float]) -> tuple[Values, Values]:
-        """Give rows and squared values that draws are off, each the mean over the orders."""
+        """Return rows and squared values that draws are off, each the mean over the orders."""
         cells, targets = np.rint(found / self.grid), np.array(orders) * len(self.sorted)
         below = np.searchsorted(self.sorted, cells, "left")
         up_to = np.searchsorted(self.sorted, cells, "right")

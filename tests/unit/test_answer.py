@@ -40,7 +40,7 @@ class Ranks:
     mechanism: str = "quantile"
 
     def interval(self, confidence: Fraction) -> None:
-        """Give nothing."""
+        """Return nothing."""
 
     def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
         return None if self.most is None else self.most / (1 - confidence)

@@ -39,7 +39,7 @@ def session(policy: Path) -> Iterator[Session]:
 
 
 def paid(session: Session, query: str) -> Fraction:
-    """Give the rho that a query takes."""
+    """Return the rho that a query takes."""
 
     def spent() -> Fraction:
         return session._ledger._store.totals(session._account).policy.spent.rho

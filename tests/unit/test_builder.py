@@ -35,7 +35,7 @@ WORDING = {"source", "span", "text", "query", "retry"}
 
 
 def shape(sql: str) -> object:
-    """Give a plan without the places in its text, and without the text."""
+    """Return a plan without the places in its text, and without the text."""
     return bare(planned(sql))
 
 

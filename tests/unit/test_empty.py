@@ -30,7 +30,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 
 def code_of(session: Session, query: str) -> str:
-    """Say how a query is refused, if it is."""
+    """Return how a query is refused, if it is."""
     try:
         session.explain(query)
     except QueryRefused as refused:

@@ -100,7 +100,7 @@ SLOTS = [
 
 
 def refused(node: exp.Expr) -> bool:
-    """Say whether the walk over the tree stops at a node in a SELECT list."""
+    """Return whether the walk over the tree stops at a node in a SELECT list."""
     tree = exp.Select(expressions=[node])
     try:
         _check_nodes(SOURCE, tree, SPANS)

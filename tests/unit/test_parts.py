@@ -33,7 +33,7 @@ def policy(parting: Column = REGION, **settings: object) -> Policy:
 
 
 def parts(query: str, of: Policy) -> list[int] | None:
-    """Give the parts that a query is charged on; None where they are all."""
+    """Return the parts that a query is charged on; None where they are all."""
     touched = planned(of, query).charge.touched
     return None if touched is None or touched.whole else list(touched.parts)
 

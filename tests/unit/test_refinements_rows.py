@@ -60,7 +60,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
 
 
 def exact_by_question(session: Session, query: str, monkeypatch) -> list[tuple[str, object]]:
-    """Give the question of each call, and the exact values that its noise is put on."""
+    """Return the question of each call, and the exact values that its noise is put on."""
     seen: list[object] = []
     run = AdditiveRelease.run
 

@@ -71,7 +71,7 @@ def test_gaussian_noise_of_an_epsilon_is_paid_in_full_under_rho(in_rho: Session)
 
 
 def draws_of(session: Session, query: str, monkeypatch: pytest.MonkeyPatch) -> list[Fraction]:
-    """Give the variances that the draws of an answer have, as they are weighed."""
+    """Return the variances that the draws of an answer have, as they are weighed."""
     seen: list[Fraction] = []
     run = AveragedRelease.run
 

@@ -34,7 +34,7 @@ GROUPS = (None,)
 
 
 def known(scan: Scan) -> tuple[Scan, dict[int, Any]]:
-    """Give a scan with something for each value that it waits for."""
+    """Return a scan with something for each value that it waits for."""
     constants = {one.number: SOME for one in constants_in(scan)}
     keys = tuple(
         key
@@ -46,7 +46,7 @@ def known(scan: Scan) -> tuple[Scan, dict[int, Any]]:
 
 
 def keyed(plan: Plan, policy: Policy) -> Iterator[tuple[str, Scan, Release]]:
-    """Give the key of each release of a plan, with what it is made from."""
+    """Return the key of each release of a plan, with what it is made from."""
     keys = Keys(policy, 0, facts()[1].digest)
     for frontier in plan.frontiers:
         scan, values = known(frontier.scan)

@@ -48,7 +48,7 @@ def session() -> Iterator[Session]:
 
 
 def calls(function: DPFunction, argument: str) -> Iterator[str]:
-    """Give calls of a function, with each kind of second argument that it takes."""
+    """Return calls of a function, with each kind of second argument that it takes."""
     seconds = [f", {function.number.least}"] if function.number else [""]
     if function.order:
         seconds = [", 0.5", ", [0.25, 0.75]"] if function.second else seconds

@@ -167,7 +167,7 @@ def _within(own: Fraction, granted: Fraction, whole: Fraction) -> Fraction:
 
 
 def require_grant(grant: Grant, orders: Orders, limits: Limits) -> Loss:
-    """Give the limit that a grant makes.
+    """Return the limit that a grant makes.
 
     Raises:
         PolicyInvalid: DPQ610, it would not count, or be more than the policy's total.
@@ -271,5 +271,5 @@ def decode(text: str) -> Order:
 
 
 def digest(promise: Promise) -> str:
-    """Give a short name of a promise, for comparing two by eye."""
+    """Return a short name of a promise, for comparing two by eye."""
     return sha256(encode(promise).encode()).hexdigest()[:12]

@@ -79,7 +79,7 @@ def rolled_back(
 
 
 def forgetting(mark: Path) -> str:
-    """Say how an owner goes on who has decided to do without what is missing."""
+    """Return how an owner goes on who has decided to do without what is missing."""
     return f"{_removal(mark)}    goes on with this one: what is missing can be spent again"
 
 

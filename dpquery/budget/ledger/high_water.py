@@ -38,7 +38,7 @@ class HighWater:
     """Whether nobody named this place."""
 
     def read(self) -> Mark | None:
-        """Give the mark; None when there is no file yet.
+        """Return the mark; None when there is no file yet.
 
         Raises:
             PolicyInvalid: DPQ605, the file holds something else.

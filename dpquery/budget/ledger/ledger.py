@@ -110,7 +110,7 @@ def open_ledger(settings: LedgerSettings, promise: Promise | None = None) -> Led
 
 
 def ledger_exists(settings: LedgerSettings) -> bool:
-    """Say whether there is a ledger, or has been, and make none.
+    """Return whether there is a ledger, or has been, and make none.
 
     Raises:
         PolicyInvalid: DPQ606 its server cannot be asked, DPQ611 or not talked to.
@@ -263,7 +263,7 @@ class Ledger:
             return self._store.attempts.failures(analyst)
 
     def _counting(self, orders: Orders) -> Counting:
-        """Say how charges on parts add up, which the first charge promises."""
+        """Return how charges on parts add up, which the first charge promises."""
         return (orders if self._promise is None else orders.plus(self._promise)).counting
 
     def _promise_in(self, orders: Orders) -> None:
@@ -344,7 +344,7 @@ class Ledger:
         return own
 
     def orders(self) -> Orders:
-        """Give what stands after all orders."""
+        """Return what stands after all orders."""
         with faults(self._store.path):
             return self._orders()
 
@@ -355,7 +355,7 @@ class Ledger:
             store.bounds.add(receipt.id, account.analyst, key, bounds)
 
     def bounds(self, account: Account, key: str) -> Interval | None:
-        """Give the newest bounds that the charges of an analyst paid for, under a key."""
+        """Return the newest bounds that the charges of an analyst paid for, under a key."""
         with faults(self._store.path):
             return self._store.bounds.newest(account.analyst, key)
 
@@ -388,7 +388,7 @@ class Ledger:
         receipt.attempt = None
 
     def stored(self, holder: Holder, key: str) -> str | None:
-        """Give what was drawn last under a key, where the holder may see it.
+        """Return what was drawn last under a key, where the holder may see it.
 
         Raises:
             PolicyInvalid: DPQ605 the row was changed.
@@ -397,7 +397,7 @@ class Ledger:
             return self._store.answers.newest(holder, key)
 
     def earlier(self, holder: Holder, question: str) -> list[EarlierRelease]:
-        """Give what a holder was released of a question, and was not refined so far.
+        """Return what a holder was released of a question, and was not refined so far.
 
         Raises:
             PolicyInvalid: DPQ605 a row was changed.
@@ -406,7 +406,7 @@ class Ledger:
             return self._store.earlier.left(holder, question)
 
     def first_state(self, version: int, place: str, make: Callable[[], str]) -> str:
-        """Give what stood at a place when it was first read under a version of the data.
+        """Return what stood at a place when it was first read under a version of the data.
 
         Where that is now, what is made is durable by the time it is given.
 
@@ -428,7 +428,7 @@ class Ledger:
     def standing(
         self, limits: Limits, account: Account, touched: Touched | None = EVERYBODY
     ) -> Standing:
-        """Give the limit with the least left, as all processes together have left it.
+        """Return the limit with the least left, as all processes together have left it.
 
         That is for a charge on some parts of the units, or on all of them.
         """
@@ -441,12 +441,12 @@ class Ledger:
             return replace(standing, frozen="by the data owner" if orders.frozen else by)
 
     def entries(self, analyst: str) -> list[Entry]:
-        """Give one analyst's charges, oldest first."""
+        """Return one analyst's charges, oldest first."""
         with faults(self._store.path):
             return [record.entry() for record in self._store.records_of(analyst)]
 
     def history(self) -> list[Record]:
-        """Give everybody's charges and the orders, oldest first: for the data owner."""
+        """Return everybody's charges and the orders, oldest first: for the data owner."""
         with faults(self._store.path):
             return list(self._store.records())
 

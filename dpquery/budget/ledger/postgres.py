@@ -267,7 +267,7 @@ class Postgres:
         return self._asked(lambda: connection.execute(_placed(statement), values or None))
 
     def _asked(self, ask: Callable[[], T]) -> T:
-        """Give what the driver gives; what it raises is not even the context of a refusal."""
+        """Return what the driver gives; what it raises is not even the context of a refusal."""
         try:
             return ask()
         except self._driver.Error as fault:
@@ -317,7 +317,7 @@ class Postgres:
         return self._value("SELECT current_setting(?)", (setting,))
 
     def _judged(self, fault: Exception) -> Exception:
-        """Give the refusal for what the driver raised, in none of the server's words."""
+        """Return the refusal for what the driver raised, in none of the server's words."""
         code = getattr(fault, "sqlstate", None)
         if code is None and not isinstance(fault, self._driver.OperationalError):
             return internal("a ledger asks what its driver understands")
@@ -352,7 +352,7 @@ def _exact(statement: str) -> str:
 
 
 def _made(table: Table) -> Iterator[str]:
-    """Give the statements that make a table and keep it append-only."""
+    """Return the statements that make a table and keep it append-only."""
     name = table.name
     columns = ", ".join(("sequence BIGINT PRIMARY KEY", *table.columns, "hash TEXT NOT NULL"))
     yield _exact(f"CREATE TABLE {name} ({columns})")

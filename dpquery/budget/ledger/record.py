@@ -55,13 +55,13 @@ class Total:
         return Total(every, self.charges + 1, parts.plus(spent, counting.version, kept))
 
     def most(self, counting: Counting, touched: Touched | None = EVERYBODY) -> Spent:
-        """Give the most that a unit has lost, of those that a charge may tell of."""
+        """Return the most that a unit has lost, of those that a charge may tell of."""
         if not self.parts.columns:
             return self.spent
         return self.spent + self.parts.most(counting, touched)
 
     def listed(self) -> tuple[object, ...]:
-        """Give the numbers, exactly, as texts."""
+        """Return the numbers, exactly, as texts."""
         whole = (*texts(self.spent), self.charges)
         return (*whole, self.parts.listed()) if self.parts.columns else whole
 
@@ -203,15 +203,15 @@ class Record(NamedTuple):
 
     @property
     def is_order(self) -> bool:
-        """Say whether this is the owner's order and not a charge."""
+        """Return whether this is the owner's order and not a charge."""
         return self.session == OWNER.session
 
     def follows(self, seal: str) -> bool:
-        """Say whether this row is untouched and stands after the row with that hash."""
+        """Return whether this row is untouched and stands after the row with that hash."""
         return self.hash == seal_of(seal, self[:-1])
 
     def charged(self) -> tuple[Event, ...]:
-        """Give the events of the charge.
+        """Return the events of the charge.
 
         Raises:
             ValueError: they are no events of this version.
@@ -219,11 +219,11 @@ class Record(NamedTuple):
         return _read(self.events)[0]
 
     def touched(self) -> Touched | None:
-        """Give the parts that the charge is kept under; None where it is on every unit."""
+        """Return the parts that the charge is kept under; None where it is on every unit."""
         return _read(self.events)[1]
 
     def entry(self) -> Entry:
-        """Give the row as its analyst may read it."""
+        """Return the row as its analyst may read it."""
         events, touched = _read(self.events)
         when = datetime.fromisoformat(self.at)
         return Entry(when, self.query, events, basic(events), self.session, touched)

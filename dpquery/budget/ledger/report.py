@@ -126,7 +126,7 @@ def _claims(events: Iterable[Event]) -> Iterator[Loss]:
 
 
 def _replaced(events: Iterable[Event]) -> Iterator[Loss]:
-    """Give the claims of releases that were refined: they are part of what refines them."""
+    """Return the claims of releases that were refined: they are part of what refines them."""
     for event in events:
         match event:
             case Refined(before, _):
@@ -220,7 +220,7 @@ def _dp_event(event: Event) -> DpEvent:
 
 
 def _coin(epsilon: float) -> float:
-    """Give how often randomized response of two answers may toss a coin; 0 is no privacy."""
+    """Return how often randomized response of two answers may toss a coin; 0 is no privacy."""
     return 2 / (1 + exp(epsilon)) * (1 - SLACK) if epsilon < EXPORTED_LARGEST else 0.0
 
 

@@ -214,7 +214,7 @@ def _fill(connection: sqlite3.Connection) -> None:
 
 
 def _made(table: Table) -> Iterator[str]:
-    """Give the statements that make a table and keep it append-only."""
+    """Return the statements that make a table and keep it append-only."""
     name, of = table.name, "" if table is CHARGES else f"_of_{table.name}"
     columns = ", ".join(("sequence INTEGER PRIMARY KEY", *table.columns, "hash TEXT NOT NULL"))
     yield f"CREATE TABLE IF NOT EXISTS {name} ({columns}) STRICT"

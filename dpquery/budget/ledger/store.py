@@ -138,7 +138,7 @@ class Attempt:
     failed: bool = False
 
     def has_failed(self, now: datetime) -> bool:
-        """Say whether it counts: it failed, its process is gone, or its time is over."""
+        """Return whether it counts: it failed, its process is gone, or its time is over."""
         return self.failed or now > self.until or is_gone(self.process)
 
 
@@ -324,23 +324,23 @@ class Store:
         return self._database
 
     def totals(self, account: Account) -> Totals:
-        """Give what is spent: by everyone, by this analyst, in this session."""
+        """Return what is spent: by everyone, by this analyst, in this session."""
         row = self._sql.execute(_TOTALS, (account.analyst, account.session)).fetchone()
         read = {text: Totals.read(text) if text else Totals() for text in set(row)}
         policy, analyst, session = (read[text] for text in row)
         return Totals(policy.policy, analyst.analyst, session.session)
 
     def records(self) -> Iterator[Record]:
-        """Give all charges and orders, oldest first, from one snapshot."""
+        """Return all charges and orders, oldest first, from one snapshot."""
         return map(Record._make, self._sql.execute("SELECT * FROM charges ORDER BY sequence"))
 
     def records_of(self, analyst: str) -> Iterator[Record]:
-        """Give one analyst's charges, oldest first, from one snapshot."""
+        """Return one analyst's charges, oldest first, from one snapshot."""
         query = "SELECT * FROM charges WHERE analyst = ? AND session <> '' ORDER BY sequence"
         return map(Record._make, self._sql.execute(query, (analyst,)))
 
     def orders(self, after: int = 0) -> Iterator[str]:
-        """Give the owner's orders after a sequence, oldest first, from one snapshot."""
+        """Return the owner's orders after a sequence, oldest first, from one snapshot."""
         query = (
             "SELECT events FROM charges WHERE session = '' AND sequence > ? ORDER BY sequence"
         )
@@ -423,7 +423,7 @@ class Store:
         return Chain(table, lambda: self._sql, self.id)
 
     def _keep_secret(self) -> str:
-        """Give a ledger of before there was one its secret."""
+        """Return a ledger of before there was one its secret."""
         secret = secrets.token_hex(32)
         self._sql.execute("INSERT INTO meta VALUES ('secret', ?)", (secret,))
         return secret
@@ -462,7 +462,7 @@ class Store:
         return Mark(self.id, *(self._sql.execute(newest).fetchone() or (0, self.id)))
 
     def _next_head(self) -> Mark:
-        """Give the head of a history that the last one stands in."""
+        """Return the head of a history that the last one stands in."""
         seen = self._seen
         row = self._sql.execute(_NEXT_HEAD, (seen.sequence,)).fetchone()
         sequence, seal, before = row or (0, self.id, None)
@@ -479,6 +479,6 @@ class Store:
 
 
 def first_meta() -> list[tuple[str, str]]:
-    """Give what a new ledger says of itself: its id, its secret, and how to read it."""
+    """Return what a new ledger says of itself: its id, its secret, and how to read it."""
     meta = [("format", _FORMAT), ("id", secrets.token_hex(16)), ("accountant", "additive")]
     return [*meta, ("secret", secrets.token_hex(32))]

@@ -123,7 +123,7 @@ SHORT = tuple(table for table in TABLES if not table.long)
 
 
 def seal_of(previous: str, fields: Iterable[object]) -> str:
-    """Give the hash of a row that stands after one with another hash."""
+    """Return the hash of a row that stands after one with another hash."""
     return hashlib.sha256(_json([previous, *fields]).encode()).hexdigest()
 
 
@@ -141,7 +141,7 @@ class Cursor(Protocol):
     """The rows that a statement gives."""
 
     def fetchone(self) -> Any:
-        """Give the next row, or None."""
+        """Return the next row, or None."""
 
     def __iter__(self) -> Iterator[Any]: ...
 
@@ -252,7 +252,7 @@ class Chain:
             sql.execute(f"INSERT INTO {name} VALUES ({values})", (number, *row, seal))  # noqa: S608
 
     def rows(self) -> Iterator[Row]:
-        """Give all rows without their hashes, oldest first.
+        """Return all rows without their hashes, oldest first.
 
         Raises:
             ValueError: one of them is not the one that was written.
@@ -274,7 +274,7 @@ class Chain:
         return all(paid.get(charge) == analyst for _, charge, analyst, *_ in self.rows())
 
     def found(self, where: str, values: Sequence[object]) -> list[Row]:
-        """Give some rows without their hashes, in an order that the condition ends in.
+        """Return some rows without their hashes, in an order that the condition ends in.
 
         Raises:
             ValueError: one of them is not the one that was written.
@@ -320,7 +320,7 @@ class Answers:
     chain: Chain
 
     def newest(self, holder: Holder, key: str) -> str | None:
-        """Give what was drawn last under a key, where the holder may see it.
+        """Return what was drawn last under a key, where the holder may see it.
 
         Raises:
             ValueError: the row is not the one that was written.
@@ -349,7 +349,7 @@ class KeptBounds:
     chain: Chain
 
     def newest(self, analyst: str, key: str) -> Interval | None:
-        """Give what an analyst has paid for last under a key.
+        """Return what an analyst has paid for last under a key.
 
         Raises:
             ValueError: the row is not the one that was written.
@@ -376,7 +376,7 @@ class States:
     chain: Chain
 
     def first(self, version: int, place: str) -> str | None:
-        """Give what stood at a place when it was first read under a version.
+        """Return what stood at a place when it was first read under a version.
 
         Raises:
             ValueError: the row is not the one that was written.
@@ -448,7 +448,7 @@ class Earlier:
     refined: Chain
 
     def left(self, holder: Holder, question: str) -> list[EarlierRelease]:
-        """Give a holder's releases of a question that were not refined, oldest first.
+        """Return a holder's releases of a question that were not refined, oldest first.
 
         Raises:
             ValueError: a row is not the one that was written.
@@ -483,7 +483,7 @@ class Earlier:
         self.refined.append([(charge, number) for number in numbers])
 
     def untouched(self, paid: Mapping[str, str], refining: Mapping[str, int]) -> bool:
-        """Say whether all rows could have been written by the rules.
+        """Return whether all rows could have been written by the rules.
 
         Args:
             paid: who paid, by charge.

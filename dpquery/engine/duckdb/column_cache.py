@@ -67,7 +67,7 @@ class Held:
         *,
         often: bool,
     ) -> Origin:
-        """Give where a scan reads its columns: from memory if they are kept, or are now.
+        """Return where a scan reads its columns: from memory if they are kept, or are now.
 
         Args:
             read: the table, and its files.
@@ -96,7 +96,7 @@ class Held:
         return entry
 
     def _fits(self, table: Table, entry: _Entry, names: Set[str]) -> bool:
-        """Say whether all kept columns together would stay within the share."""
+        """Return whether all kept columns together would stay within the share."""
         others = sum(e.bytes for e in self._entries.values() if e is not entry)
         return others + entry.rows * _width(table, entry.kept | names) <= self._share
 

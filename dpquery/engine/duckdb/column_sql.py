@@ -365,7 +365,7 @@ def value_sql(rows: Values, expr: Expr) -> str:
 
 
 def kept_values(rows: Values, key: Key) -> Sequence[Scalar | None] | None:
-    """Give the values of the enumeration that is kept of a text column, if a key is one."""
+    """Return the values of the enumeration that is kept of a text column, if a key is one."""
     if not isinstance(rows, Rows) or not rows.origin.held:
         return None
     column = uncut(rows.table, key)
@@ -400,7 +400,7 @@ def short_text(column: Column, keys: Sequence[Scalar | None]) -> str:
 
 
 def uncut(table: Table, key: Key) -> Column | None:
-    """Give the text column of a key, where no value of the key is as long as the cut.
+    """Return the text column of a key, where no value of the key is as long as the cut.
 
     None where all that is not listed is a group.
     """
@@ -419,7 +419,7 @@ def listed(column: Column, key: Key) -> bool:
 
 
 def wanted_columns(scan: Scan, table: Table) -> frozenset[str]:
-    """Give what a scan wants kept: columns, and the listed values of key columns."""
+    """Return what a scan wants kept: columns, and the listed values of key columns."""
     if only_table(scan.relation) is None:
         return frozenset(f"c:{ref.name}" for ref in _of_table(scan, table))
     names = {f"c:{ref.name}" for ref in columns_read(replace(scan, keys=()))}
@@ -433,6 +433,6 @@ def wanted_columns(scan: Scan, table: Table) -> frozenset[str]:
 
 
 def _of_table(scan: Scan, table: Table) -> Iterator[ColumnRef]:
-    """Give the columns of one table that a scan of several relations reads."""
+    """Return the columns of one table that a scan of several relations reads."""
     numbers = {one.number for one in tables_of(scan.relation) if one.table == table.name}
     return (ref for ref in columns_read(scan) if ref.of in numbers)

@@ -74,7 +74,7 @@ def execute(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyC
 
 
 def waited(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
-    """Give what a query gives; ctrl-C stops it within a moment.
+    """Return what a query gives; ctrl-C stops it within a moment.
 
     DuckDB looks for signals between tasks of the main thread, and a task may last as long as
     the query; what it raises then would pass for a failed scan. So the query runs beside the
@@ -114,7 +114,7 @@ class _Waiting(Generic[T]):
             self.done.set()
 
     def result(self) -> T:
-        """Give what was given, or raise what was raised."""
+        """Return what was given, or raise what was raised."""
         if self._raised is not None:
             raise self._raised
         return self._given[0]
@@ -226,7 +226,7 @@ def _collated(
 
 
 def duckdb_name(type_: Type) -> str:
-    """Give DuckDB's name of a declared type.
+    """Return DuckDB's name of a declared type.
 
     >>> duckdb_name(Type(Kind.DECIMAL, 9, 2)), duckdb_name(TEXT)
     ('DECIMAL(9, 2)', 'VARCHAR')
@@ -276,7 +276,7 @@ def stored_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[
 
 
 def _lacking(connection: duckdb.DuckDBPyConnection, source: DatabaseTable) -> str | None:
-    """Say what a database has in the place of a table; None if it has the table."""
+    """Return what a database has in the place of a table; None if it has the table."""
     asked = [str(source.database), source.table]
     found = connection.execute(_NAMED, asked).fetchall()
     if ("table", "main") in found:

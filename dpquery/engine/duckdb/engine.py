@@ -124,7 +124,7 @@ class DuckDBEngine:
             self._connection = None
 
     def _read_by(self, scan: Scan) -> list[Table]:
-        """Give the tables that a scan reads, each once."""
+        """Return the tables that a scan reads, each once."""
         names = dict.fromkeys(one.table for one in tables_of(scan.relation))
         return [self._tables[name] for name in names]
 
@@ -165,7 +165,7 @@ class DuckDBEngine:
         return Exact(exact, scan.cells, DuckDBRanges(*open_), DuckDBFound(*open_))
 
     def _origin(self, scan: Scan, table: Table, state: Fingerprint) -> Origin:
-        """Give where the scan reads: from memory what was asked for before."""
+        """Return where the scan reads: from memory what was asked for before."""
         assert self._held is not None  # noqa: S101 - made with the connection
         names = wanted_columns(scan, table)
         often = any(isinstance(measure, Histogram) for measure in scan.measures)

@@ -228,7 +228,7 @@ def _held(expr: Expr) -> str:
 
 
 def _operand_storage(expr: Arithmetic, target: str) -> str:
-    """Give the storage that holds the result, both operands, and what lies between."""
+    """Return the storage that holds the result, both operands, and what lies between."""
     held = [target, _held(expr.left), _held(expr.right)]
     if expr.operator is Operator.REMAINDER and not expr.right.domain.within(0, WIDEST_EXACT):
         # The least BIGINT % -1 raises: DuckDB divides, and the quotient is no BIGINT.
@@ -292,7 +292,7 @@ def _point(scaled: int, scale: int) -> str:
 
 
 def storage(type_: Type, domain: Interval) -> str:
-    """Give the DuckDB type that holds every value of a type and range."""
+    """Return the DuckDB type that holds every value of a type and range."""
     if type_.kind is Kind.INTEGER and not domain.within(*INT64):
         return "HUGEINT"
     if type_.kind is Kind.DECIMAL:
@@ -301,7 +301,7 @@ def storage(type_: Type, domain: Interval) -> str:
 
 
 def decimal_storage(scale: int, domain: Interval) -> str:
-    """Give the narrowest decimal type for a range; a range without ends gets the widest."""
+    """Return the narrowest decimal type for a range; a range without ends gets the widest."""
     if domain.low is None or domain.high is None:
         return f"DECIMAL(38, {scale})"
     largest = max(abs(domain.low), abs(domain.high)) * 10**scale

@@ -50,7 +50,7 @@ class Groups:
         return cls(cells[order], places[order], weights[order])
 
     def of(self, group: int, first: int, ranges: int) -> Integers:
-        """Give the weights of a group's ranges from the first on, those without rows too."""
+        """Return the weights of a group's ranges from the first on, those without rows too."""
         start, end = np.searchsorted(self.cells, [group, group + 1])
         places = self.places[start:end]
         low, high = np.searchsorted(places, [first, first + ranges])
@@ -82,7 +82,7 @@ class DuckDBRanges:
     def __call__(
         self, measure: Histogram, requests: Sequence[GroupRequest]
     ) -> Sequence[Integers]:
-        """Give the weight of each range of codes, request by request."""
+        """Return the weight of each range of codes, request by request."""
         return guarded(self._log, lambda: self._of(measure, requests))
 
     def close(self) -> None:
@@ -174,7 +174,7 @@ def _ranges(request: GroupRequest) -> int:
 
 
 def _shape(request: GroupRequest, cells: int) -> Shape | None:
-    """Give the block of codes that a request asks for, and the width, if a block it is."""
+    """Return the block of codes that a request asks for, and the width, if a block it is."""
     _, low, high, width = request
     block = 1 << (high - low - 1).bit_length()
     whole = high - low == block or high == cells
@@ -208,11 +208,11 @@ class DuckDBFound:
         """The table of each measure, and the order in which its rows are shown."""
 
     def counts(self, measure: Candidates) -> Integers:
-        """Give the number of units of each value, in an order of chance."""
+        """Return the number of units of each value, in an order of chance."""
         return guarded(self._log, lambda: self._counts(measure))
 
     def values(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
-        """Give the values at some places of that order."""
+        """Return the values at some places of that order."""
         return guarded(self._log, lambda: self._values(measure, places))
 
     def close(self) -> None:

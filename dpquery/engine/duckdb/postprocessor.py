@@ -62,7 +62,7 @@ class PublicEngine:
         lock(self._connection, [])
 
     def columns(self, table: str) -> Sequence[str]:
-        """Give the columns of a public table, in order."""
+        """Return the columns of a public table, in order."""
         return self._columns[table]
 
     def height(self, table: str) -> int:
@@ -80,15 +80,15 @@ class PublicEngine:
         return self._longest[table, column]
 
     def relation(self, table: str) -> str:
-        """Give the engine's own name of a public table."""
+        """Return the engine's own name of a public table."""
         return self._relations[table]
 
     def types(self, table: str) -> Mapping[str, Type]:
-        """Give the columns of a public table whose types a policy can name, in order."""
+        """Return the columns of a public table whose types a policy can name, in order."""
         return self._types[table]
 
     def values(self, table: str, column: str) -> tuple[Scalar, ...] | None:
-        """Give the different values of a column, but for NULL; None of very many."""
+        """Return the different values of a column, but for NULL; None of very many."""
         if (table, column) not in self._values:
             self._values[table, column] = self._distinct(table, column)
         return self._values[table, column]
@@ -107,7 +107,7 @@ class PublicEngine:
         return tuple(Fraction(value) if exact else value for (value,) in rows)
 
     def nulls(self, table: str, column: str) -> bool:
-        """Say whether a column has NULL in some row; NaN is NULL."""
+        """Return whether a column has NULL in some row; NaN is NULL."""
         if (table, column) not in self._nulls:
             value = _plain(quoted(column), self._types[table][column])
             found = self._connection.execute(
@@ -128,7 +128,7 @@ class PublicEngine:
         ).to_arrow_table()
 
     def digest(self, table: str) -> str:
-        """Give a short name of what a public table holds, the same for the same rows."""
+        """Return a short name of what a public table holds, the same for the same rows."""
         if table not in self._digests:
             columns = self._columns[table], self._types[table]
             self._digests[table] = f"{columns} {self._hashed(table)}"
@@ -139,7 +139,7 @@ class PublicEngine:
         return self._connection.execute(sql).fetchall()
 
     def listed(self, above: Above) -> Sequence[object] | None:
-        """Give the values of a query of one column over public tables; None of no such query.
+        """Return the values of a query of one column over public tables; None of no such query.
 
         Of very many, one more than are taken.
         """
@@ -150,7 +150,7 @@ class PublicEngine:
         return list(table.column(0)[: MOST_VALUES + 1].to_pylist())
 
     def matches_with(self, pattern: str) -> bool:
-        """Say whether a pattern can be used: one that is no constant is not looked at.
+        """Return whether a pattern can be used: one that is no constant is not looked at.
 
         The engine reads a constant pattern before any row, where no TRY is around it.
 
@@ -165,7 +165,7 @@ class PublicEngine:
             return True
 
     def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
-        """Say whether a query fits its tables' types, by binding it over empty ones."""
+        """Return whether a query fits its tables' types, by binding it over empty ones."""
         question = (above.sql, tuple(tuple(columns.items()) for columns in released))
         if question not in self._accepted:
             if len(self._accepted) >= REMEMBERED:

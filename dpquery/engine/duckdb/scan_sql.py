@@ -113,7 +113,7 @@ class NumberedKey:
 
     @property
     def _listed(self) -> Sequence[Scalar | None]:
-        """Give the values that are groups of their own."""
+        """Return the values that are groups of their own."""
         return self.key.values[:-1] if self.key.rest else self.key.values
 
     @property
@@ -138,7 +138,7 @@ class NumberedKey:
 
     @property
     def _run(self) -> range | None:
-        """Give the values as a run of integers or days: then a number needs no list."""
+        """Return the values as a run of integers or days: then a number needs no list."""
         places = self._integers
         if (
             self.key.rest
@@ -363,7 +363,7 @@ class ScanSQL:
         return f"SELECT {place.unit} AS u FROM {Rows(place).relation(table)}"
 
     def _opened(self) -> tuple[Values, str, str]:
-        """Give what writes expressions over the rows, their unit, and what follows FROM."""
+        """Return what writes expressions over the rows, their unit, and what follows FROM."""
         relation = self.scan.relation
         table = only_table(relation)
         if table is None:

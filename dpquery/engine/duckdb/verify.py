@@ -99,7 +99,7 @@ class Reread:
         return self._parser
 
     def _rows_of(self, sql: ScanSQL) -> Node:
-        """Give the rows of a scan as they are parsed, held against its tree."""
+        """Return the rows of a scan as they are parsed, held against its tree."""
         if self._last is None or self._last[:2] != (sql.scan, sql.rows):
             rows = parsed(self._connection, sql.rows)
             _require_rows(sql, rows)
@@ -165,7 +165,7 @@ def _require_sums(whole: Node, rows: Node | None, table: Node | None, held: str 
 
 
 def _of_a_unit(window: Node) -> bool:
-    """Say whether a window counts what one unit has."""
+    """Return whether a window counts what one unit has."""
     ranked: bool = window["function_name"] == "row_number"
     return ranked and window["partitions"] == [column("u")]
 

@@ -183,12 +183,12 @@ WINDOW_FUNCTIONS = UNIT_FUNCTIONS | {"dense_rank", "lag", "lead", "ntile", "rank
 
 
 def column(*path: str) -> Node:
-    """Give a name as it is parsed."""
+    """Return a name as it is parsed."""
     return {"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": list(path)}
 
 
 def equal(left: Node, right: Node) -> Node:
-    """Give an equality as it is parsed."""
+    """Return an equality as it is parsed."""
     return {"class": "COMPARISON", "type": "COMPARE_EQUAL", "left": left, "right": right}
 
 
@@ -261,7 +261,7 @@ def _require_place(place: Node, part: Code) -> None:
 
 
 def path(place: Place) -> list[str | None]:
-    """Give catalogue, schema and name of rows in a DuckDB file, or in memory."""
+    """Return catalogue, schema and name of rows in a DuckDB file, or in memory."""
     if place.origin.held:
         return [None, None, place.origin.sql]
     source = place.table.source
@@ -270,7 +270,7 @@ def path(place: Place) -> list[str | None]:
 
 
 def reader(paths: Sequence[str]) -> Node:
-    """Give the reading of files as it is parsed."""
+    """Return the reading of files as it is parsed."""
     texts = [constant("STRING", path) for path in paths]
     settings = {"union_by_name": "true", "hive_partitioning": "false", "filename": "false"}
     arguments = [call("list_value", texts)]
@@ -285,6 +285,6 @@ def call(name: str, arguments: Sequence[Node]) -> Node:
 
 
 def constant(kind: str, text: str) -> Node:
-    """Give a constant as it is parsed."""
+    """Return a constant as it is parsed."""
     literal = {"kind": kind, "text": text}
     return {"class": "CONSTANT", "type": "VALUE_CONSTANT", "literal": literal}

@@ -71,7 +71,7 @@ _KINDS = {
 
 
 def inner(source: Node, alias: str | None = None) -> Node:
-    """Give the query of a subquery in FROM."""
+    """Return the query of a subquery in FROM."""
     insist(source.get("type") == "SUBQUERY", "a subquery")
     insist(set(source) <= {"type", "alias", "subquery"}, "a subquery with more")
     insist(source.get("alias") == alias, f"a subquery named {alias}")
@@ -80,7 +80,7 @@ def inner(source: Node, alias: str | None = None) -> Node:
 
 
 def listed(node: Node) -> list[str]:
-    """Give the names of the columns that a SELECT gives."""
+    """Return the names of the columns that a SELECT gives."""
     items = node["select_list"]
     return [i.get("alias") or i.get("column_names", [i["type"]])[-1] for i in items]
 
@@ -126,7 +126,7 @@ class Shape:
                 self._windowed(node, relation)
 
     def names(self, *of: int) -> list[str]:
-        """Give the columns in use of some relations, as they are called."""
+        """Return the columns in use of some relations, as they are called."""
         return [
             f"{ref.of}.{ref.name}"
             for number in sorted(of)
@@ -356,7 +356,7 @@ class Shape:
 
 
 def _conditions(node: Node) -> Sequence[Node]:
-    """Give what WHERE asks, part by part."""
+    """Return what WHERE asks, part by part."""
     where = node.get("where_clause")
     if where is None:
         return []

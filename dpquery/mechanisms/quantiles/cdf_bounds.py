@@ -62,26 +62,26 @@ class Scale:
 
     @classmethod
     def of(cls, slope: Fraction, digits: int = 64, coarse: int = 0) -> Scale:
-        """Give it for a slope, per rank, with so many binary digits."""
+        """Return it for a slope, per rank, with so many binary digits."""
         exact = slope * Fraction(1 << FINE + POINT, ln2_around(FINE)[1])
         size = exact.denominator.bit_length() - exact.numerator.bit_length()
         shift = max(0, size + digits)
         return cls(int(exact * (1 << shift)), shift, min(coarse, shift))
 
     def below(self, ranks: Integers) -> Integers:
-        """Give exponents that are at most those of the ranks."""
+        """Return exponents that are at most those of the ranks."""
         return (ranks >> self.coarse) * self.factor >> self.shift - self.coarse
 
     def above(self, ranks: Integers) -> Integers:
-        """Give exponents that are at least those of the ranks."""
+        """Return exponents that are at least those of the ranks."""
         return -self.below(-ranks)
 
     def first(self, exponent: int) -> int:
-        """Give the least rank of which `below` gives an exponent, or more."""
+        """Return the least rank of which `below` gives an exponent, or more."""
         return -(-(exponent << self.shift - self.coarse) // self.factor) << self.coarse
 
     def floor(self, rank: Fraction) -> int:
-        """Give the exponent of one rank, rounded down."""
+        """Return the exponent of one rank, rounded down."""
         return rank.numerator * self.factor // (rank.denominator << self.shift)
 
 
@@ -136,7 +136,7 @@ class Terrain:
         return self._parted(stretch.pieces)
 
     def weight_below(self, place: int) -> int:
-        """Give the weight below a place."""
+        """Return the weight below a place."""
         table = self._frontier.tables[0]
         while True:
             at = (place - table.low) // table.width
@@ -176,7 +176,7 @@ class Terrain:
         return Stretch(low, high - low, least, most, pieces)
 
     def _of(self, piece: Piece) -> tuple[Integers, Integers]:
-        """Give the least and the largest exponent of each bin's places."""
+        """Return the least and the largest exponent of each bin's places."""
         table, first, end = piece
         edges = table.edges[first : end + 1].astype(object)
         below, above = self.scale.below(edges), self.scale.above(edges)
@@ -189,7 +189,7 @@ class Terrain:
 
 
 def _between(pieces: Sequence[Piece], start: int, end: int) -> tuple[Piece, ...]:
-    """Give the bins from one up to another, counted over all pieces."""
+    """Return the bins from one up to another, counted over all pieces."""
     found, passed = [], 0
     for table, first, last in pieces:
         a, b = max(start - passed, 0), min(end - passed, last - first)
@@ -296,7 +296,7 @@ class Outlook:
         return len(self._least)
 
     def wanted(self, ranks: Iterable[int]) -> list[Request]:
-        """Give what is to be asked for, so that bins near ranks are fine enough."""
+        """Return what is to be asked for, so that bins near ranks are fine enough."""
         aims = [self._exponent(rank) for rank in ranks]
         while True:
             self._look_around(aims)
@@ -307,7 +307,7 @@ class Outlook:
             self._cut_inside(inside, aims)
 
     def request(self, request: Request) -> Request:
-        """Give what is wanted as it is asked for."""
+        """Return what is wanted as it is asked for."""
         return request
 
     def learn(self, answers: Iterable[tuple[Request, Integers]]) -> None:
@@ -320,7 +320,7 @@ class Outlook:
             self.learn([(each, asked(self._histogram, *each)) for each in wanted])
 
     def row(self, rank: int, cuts: Iterable[int]) -> Row:
-        """Give the stretches seen from a rank; further places may be where one begins."""
+        """Return the stretches seen from a rank; further places may be where one begins."""
         aim = self._exponent(rank)
         marks = self._around(aim)
         long = self._long(marks)
@@ -334,17 +334,17 @@ class Outlook:
         return Row(starts, places[:-1], sizes, least, most, more)
 
     def around(self, place: int) -> tuple[int, int]:
-        """Give the first place of a place's bin, and the one after its last."""
+        """Return the first place of a place's bin, and the one after its last."""
         at = self._at(place)
         return self._cuts[at], self._cuts[at + 1]
 
     def bounds(self, place: int) -> tuple[int, int]:
-        """Give around the weight below a place, as far as it is known."""
+        """Return around the weight below a place, as far as it is known."""
         at = self._at(place)
         return int(self._least[at]), int(self._most[at])
 
     def below(self, place: int) -> int:
-        """Give the weight below a place; ask for it where it is not known."""
+        """Return the weight below a place; ask for it where it is not known."""
         while True:
             at = self._at(place)
             if self._least[at] == self._most[at]:
@@ -384,7 +384,7 @@ class Outlook:
         return self.scale.floor(Fraction(rank))
 
     def _exponents(self, least: Integers, most: Integers) -> tuple[Integers, Integers]:
-        """Give bins the least and the largest exponent of the weight below their places."""
+        """Return bins the least and the largest exponent of the weight below their places."""
         scale, total = self.scale, self.total
         if (
             total >> scale.coarse
@@ -396,11 +396,11 @@ class Outlook:
         return lower.astype(kind), upper.astype(kind)
 
     def _around(self, aim: int) -> Integers:
-        """Give the marks to both sides of an aim."""
+        """Return the marks to both sides of an aim."""
         return np.concatenate([aim - self._marks[:0:-1], aim + self._marks])
 
     def _long(self, marks: Integers) -> Int64s:
-        """Give the bins that reach over two marks."""
+        """Return the bins that reach over two marks."""
         bins = np.searchsorted(self._lower, marks[:-1], "right") - 1
         over = (bins >= 0) & (self._upper[bins] > marks[1:])
         over &= self._least[bins] != self._most[bins]
@@ -461,7 +461,7 @@ class Outlook:
         ]
 
     def _cell(self, at: int) -> tuple[int, int]:
-        """Give the weight below the cell of which a bin is a part, and that in it."""
+        """Return the weight below the cell of which a bin is a part, and that in it."""
         cell = self._cuts[at] >> self._spread
         if cell not in self._cells:
             below = int(self._least[at])
@@ -486,7 +486,7 @@ class Outlook:
         )
 
     def _targets(self, at: int, marks: Sequence[Integers]) -> list[int]:
-        """Give ranks that the weight below passes within a bin."""
+        """Return ranks that the weight below passes within a bin."""
         low, high = int(self._least[at]), int(self._most[at])
         lower, upper = self._lower[at], self._upper[at]
         found = {low + high + 1 >> 1}
@@ -534,7 +534,7 @@ class Outlook:
     def _parted(
         self, request: Request, below: int, weights: Integers
     ) -> tuple[Integers, Integers, Integers]:
-        """Give the bins of a histogram; empty ones in a row are one."""
+        """Return the bins of a histogram; empty ones in a row are one."""
         low, _, width = request
         # Sums of 64 bits cannot wrap here: all weights together were shown to fit.
         held = weights.astype(self._dtype)
@@ -550,7 +550,7 @@ class Outlook:
 
 
 def _marks(end: int, parts: int, far: int) -> Integers:
-    """Give distances from an aim, up to an end, between which stretches lie.
+    """Return distances from an aim, up to an end, between which stretches lie.
 
     Near the aim they are a grain apart; farther away, in proportion, so that what a list gains
     by how long its stretches are stays below what it loses by being there.

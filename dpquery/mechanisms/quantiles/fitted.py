@@ -68,7 +68,7 @@ class Targets:
 
     @classmethod
     def of(cls, low: Sequence[int], high: Sequence[int]) -> Targets:
-        """Give them as columns."""
+        """Return them as columns."""
         return cls(as_exponents(low), as_exponents(high))
 
 
@@ -151,7 +151,7 @@ class Sums:
         return walk
 
     def _before(self, j: int, block: int, stretch: int) -> Int64s:
-        """Give the parts of one sum, by the stretch that the step comes from."""
+        """Return the parts of one sum, by the stretch that the step comes from."""
         before, row = self._rows[j - 1], self._rows[j]
         here = row.least[stretch : stretch + 1], row.most[stretch : stretch + 1]
         steps = _steps(self._targets[j], block, _span(before), here)[:, 0]
@@ -170,7 +170,7 @@ def _steps(
     start: tuple[Integers, Integers],
     end: tuple[Integers, Integers],
 ) -> Int64s:
-    """Give the least exponent of a step, by where it starts and by where it ends."""
+    """Return the least exponent of a step, by where it starts and by where it ends."""
     # As arrays of one: numpy would take Python's integers for some of 64 bits.
     low, high = targets.low[number : number + 1], targets.high[number : number + 1]
     beyond = (end[0] - high)[None, :] - start[1][:, None]
@@ -213,7 +213,7 @@ SPLIT = 4
 
 
 def aims_of(orders: Sequence[Fraction], total: int) -> list[int]:
-    """Give the rank of each order, about."""
+    """Return the rank of each order, about."""
     return [int(order * total) for order in orders]
 
 
@@ -280,7 +280,7 @@ class FittedPaths:
         return Sums(self._rows, targets, (total, total + 1), blocks)
 
     def _targets(self, share: Fraction) -> Targets:
-        """Give around what a share of each total is, if that is not more than all weight."""
+        """Return around what a share of each total is, if that is not more than all weight."""
         floor, end = self._outlook.scale.floor, NARROW_EXPONENT - 1
         low = [floor(block.low * share) for block in self._blocks]
         high = [floor(block.high * share) + 1 for block in self._blocks]
@@ -314,7 +314,7 @@ class FittedPaths:
         return coin(*(self._slope * rest).as_integer_ratio(), randomness)
 
     def _score(self, below: Sequence[tuple[int, int]], total: int) -> Fraction:
-        """Give the least score of places, around the weights below which bounds are known."""
+        """Return the least score of places, around the weights below which bounds are known."""
         whole = self._outlook.total
         cuts = pairwise([(0, 0), *below, (whole, whole)])
         score = Fraction(0)
@@ -370,7 +370,7 @@ class FittedPaths:
 
 
 def _crowded(failed: Sequence[_Proposal]) -> bool:
-    """Say whether most proposals fall, of enough of them."""
+    """Return whether most proposals fall, of enough of them."""
     falls = sum(not one.rises for one in failed)
     return falls >= CROWD and 2 * falls > len(failed)
 
@@ -486,7 +486,7 @@ class FittedQuantiles(SpreadRankList):
         )
 
     def near(self, frontier: Outlook) -> list[int]:
-        """Give the ranks where the draw will look."""
+        """Return the ranks where the draw will look."""
         return aims_of(self.orders, frontier.total)
 
     def draw(self, frontier: Outlook, randomness: Randomness) -> list[int]:
@@ -495,7 +495,7 @@ class FittedQuantiles(SpreadRankList):
         return [place >> self.spread for place in paths.draw(randomness)]
 
     def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:
-        """Give how far off ranks are, in weight, so often; proven where cells are spread.
+        """Return how far off ranks are, in weight, so often; proven where cells are spread.
 
         P[score > least + g] <= candidates exp(-slope g). The places in which the orders lie,
         and the total nearest to the true one, have a score of m + 1 places' weight and a step
@@ -513,7 +513,7 @@ class FittedQuantiles(SpreadRankList):
         return -(-off // 1), self.spread > 0
 
     def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
-        """Give the probability of each list of cells of a small grid, for tests."""
+        """Return the probability of each list of cells of a small grid, for tests."""
         parts = [part for w in weights for part in spread_out(w, self.spread).tolist()]
         edges, sizes = [0, *accumulate(parts)], dict[tuple[int, ...], float]()
         for places in combinations_with_replacement(range(len(parts)), len(self.orders)):
@@ -524,7 +524,7 @@ class FittedQuantiles(SpreadRankList):
         return pmf_of_cells(law, self.spread)
 
     def _law(self, parts: Sequence[int]) -> float:
-        """Give the sum over all totals for lists with such parts."""
+        """Return the sum over all totals for lists with such parts."""
         shares = np.array([float(share) for share in shares_of(self.orders)])
         far = sum(parts) + int(80 / self.slope)
         last = -(-min(self.max_weight, far) // self.step) * self.step

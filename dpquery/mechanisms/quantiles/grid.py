@@ -38,7 +38,7 @@ from dpquery.mechanisms.samplers import tail_bound
 def rank_range(
     order: Fraction, total_weight: int, *, substitution: bool, grouped: bool
 ) -> Fraction:
-    """Give how far one unit can move the score of any cell, over all groups together.
+    """Return how far one unit can move the score of any cell, over all groups together.
 
     A unit's total weight is w. Where it is added, C(<g) - p N moves by between -p w and
     (1 - p) w, and p N - C(<=g) by between -(1 - p) w and p w. Where it is replaced, the parts
@@ -125,7 +125,7 @@ class GridQuantile(OneRank):
         return Frontier(histogram, self.cells, self.max_weight, self.bins, self.held)
 
     def near(self, frontier: Frontier) -> list[int]:
-        """Give the ranks where a draw will look."""
+        """Return the ranks where a draw will look."""
         return around([(self.order, self.rate)], frontier.total)
 
     def draw(self, frontier: Frontier, randomness: Randomness) -> int:
@@ -133,7 +133,7 @@ class GridQuantile(OneRank):
         return Envelope(frontier, self.order, self.rate, self.max_weight).draw(randomness)[0]
 
     def rank_interval(self, confidence: Fraction) -> int:
-        """Give a weight r so that s of the released cell is at most r as often as stated.
+        """Return a weight r so that s of the released cell is at most r as often as stated.
 
         The least r of which P[s > r] <= cells exp(-rate r) <= 1 - confidence proves it, with
         the logarithm rounded up by at most 1/64. It does not depend on the data.
@@ -141,7 +141,7 @@ class GridQuantile(OneRank):
         return tail_bound(self.cells, self.rate, confidence)
 
     def pmf(self, weights: Sequence[int]) -> list[float]:
-        """Give the probability of each cell of a small grid, for tests."""
+        """Return the probability of each cell of a small grid, for tests."""
         den, below, scores = self.order.denominator, 0, []
         target = self.order.numerator * sum(weights)
         for weight in weights:
@@ -227,7 +227,7 @@ class RecursiveQuantiles(SpreadRankList):
 
     @property
     def plan(self) -> Iterator[_Draw]:
-        """Give every draw, each before those below and above it."""
+        """Return every draw, each before those below and above it."""
         return self._plan((0, len(self.orders)), self.rate)
 
     def _plan(self, span: Span, budget: Fraction) -> Iterator[_Draw]:
@@ -275,7 +275,7 @@ class RecursiveQuantiles(SpreadRankList):
         )
 
     def near(self, frontier: Frontier) -> list[int]:
-        """Give the ranks where draws will look, were no earlier one off."""
+        """Return the ranks where draws will look, were no earlier one off."""
         draws = [(self.orders[draw.number], draw.rate) for draw in self.plan]
         return around(draws, frontier.total)
 
@@ -333,7 +333,7 @@ class RecursiveQuantiles(SpreadRankList):
         return _Draw(number, order, taken * lighter, *sides)
 
     def rank_interval(self, confidence: Fraction) -> int:
-        """Give a weight r so that all cells are at most r off as often as stated.
+        """Return a weight r so that all cells are at most r off as often as stated.
 
         A draw is off by more than ln(places orders / missed) / c with probability missed /
         orders. A part ends within a place, so a place's weight comes on top; what the ends of a
@@ -352,11 +352,11 @@ class RecursiveQuantiles(SpreadRankList):
         return own - (-self.max_weight >> self.spread) + max(below, above)
 
     def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:
-        """Give `rank_interval`, which is proven."""
+        """Return `rank_interval`, which is proven."""
         return self.rank_interval(confidence), True
 
     def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
-        """Give the probability of each list of cells of a small grid, for tests."""
+        """Return the probability of each list of cells of a small grid, for tests."""
         parts = [part for w in weights for part in spread_out(w, self.spread).tolist()]
         whole = ((0, len(parts)), (0, len(self.orders)), self.rate)
         law = self._law([0, *accumulate(parts)], *whole)
@@ -404,7 +404,7 @@ class _Draw:
         return self.order >= HALF
 
     def law(self, edges: Sequence[int]) -> list[float]:
-        """Give the probability of each place of a part, for tests."""
+        """Return the probability of each place of a part, for tests."""
         target = self.order * (edges[-1] - edges[0]) + edges[0]
         past = ((start - target, target - end) for start, end in pairwise(edges))
         scores: list[Fraction] = [max(Fraction(0), *ends) for ends in past]

@@ -24,7 +24,7 @@ from dpquery.mechanisms.samplers import tail_bound
 
 
 def threshold_cost(order: Fraction, *, substitution: bool, grouped: bool) -> Fraction:
-    """Give what one scan loses per unit of a unit's weight, over all groups, at scale 1.
+    """Return what one scan loses per unit of a unit's weight, over all groups, at scale 1.
 
     See the proof of `ThresholdQuantiles`. Where a unit is replaced, it is taken out and
     another one put in; in one group the two together move sums by no more than one.
@@ -113,7 +113,7 @@ class ThresholdQuantiles:
         distance: Distance,
         epsilon: Fraction,
     ) -> ThresholdQuantiles:
-        """Give the rate that loses exactly epsilon at a distance above zero."""
+        """Return the rate that loses exactly epsilon at a distance above zero."""
         return cls(tuple(orders), cells, epsilon / Fraction(distance), tuple(costs))
 
     @property
@@ -127,7 +127,7 @@ class ThresholdQuantiles:
         return [cost * len(self.orders) * Fraction(1, self.rate) for cost in self.costs]
 
     def loss(self, distance: Distance) -> Loss:
-        """Give rate distance, where a unit has no more weight than the distance."""
+        """Return rate distance, where a unit has no more weight than the distance."""
         return Loss(self.rate * distance)
 
     def event(self, distance: Distance) -> Pure:
@@ -154,7 +154,7 @@ class ThresholdQuantiles:
         return min((place + 1) * self.width, self.cells) - 1
 
     def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:
-        """Give how far off the ranks are, in weight, so often; proven where ranges are cells.
+        """Return how far off the ranks are, in weight, so often; proven where ranges are cells.
 
         All noise is below scale ln(2 n / missed) so often, n values of it in all; a range and
         the threshold have one each. Within a range of several cells, ranks are not known.
@@ -164,7 +164,7 @@ class ThresholdQuantiles:
         return twice + 1, self.width == 1
 
     def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
-        """Give the probability of each list of cells of a small grid, for tests."""
+        """Return the probability of each list of cells of a small grid, for tests."""
         parts = range(0, self.cells, self.width)
         sums = list(accumulate(sum(weights[at : at + self.width]) for at in parts))
         scales = zip(self.orders, self.widths, strict=True)
@@ -195,6 +195,6 @@ class ThresholdQuantiles:
 
 
 def _past(sums: Sequence[int], order: Fraction) -> list[int]:
-    """Give how far each sum is past the order's share, in steps of 1 / denominator."""
+    """Return how far each sum is past the order's share, in steps of 1 / denominator."""
     target = order.numerator * (sums[-1] if sums else 0)
     return [order.denominator * below - target for below in sums]

@@ -36,7 +36,7 @@ class Histogram(Protocol):
     """Where weighted counts come from: one snapshot of the data for all requests."""
 
     def __call__(self, low: int, high: int, width: int, /) -> Sequence[int] | Integers:
-        """Give the weight of each bin, empty ones too, of the cells from low to high - 1.
+        """Return the weight of each bin, empty ones too, of the cells from low to high - 1.
 
         Bin i holds the cells from low + i width up to low + (i + 1) width - 1; the last bin
         ends at high - 1. The width is a power of two.
@@ -85,7 +85,7 @@ class Table:
         return len(self.edges) - 1
 
     def span(self, place: int) -> tuple[int, int]:
-        """Give where a bin starts and where the next one does."""
+        """Return where a bin starts and where the next one does."""
         start = self.low + place * self.width
         return start, min(start + self.width, self.high)
 
@@ -148,7 +148,7 @@ class Frontier:
         return sum(map(len, self.tables))
 
     def refine(self, table: Table, place: int, known: Integers | None = None) -> Table:
-        """Give an open bin a table of its own; what its `request` gives may be known."""
+        """Return an open bin a table of its own; what its `request` gives may be known."""
         span = table.span(place)
         below, up_to = int(table.edges[place]), int(table.edges[place + 1])
         if span[1] - span[0] <= 1 << self._spread:
@@ -190,7 +190,7 @@ class Frontier:
         return found
 
     def request(self, bin_of: tuple[Table, int]) -> Request:
-        """Give what is asked for when a bin of several cells is refined."""
+        """Return what is asked for when a bin of several cells is refined."""
         table, place = bin_of
         low, high = table.span(place)
         return self._cells(low, high, self._even_width(low, high))
@@ -201,7 +201,7 @@ class Frontier:
             self.refine(table, place, known)
 
     def _bin(self, rank: int) -> tuple[Table, int]:
-        """Give the open bin in which the weight passes what is below a rank."""
+        """Return the open bin in which the weight passes what is below a rank."""
         parents = {table.parent: table for table in self.tables}
         table = self.tables[0]
         while True:
@@ -214,7 +214,7 @@ class Frontier:
         return 1 << max(self._spread, (high - low - 1).bit_length() - self._bits)
 
     def _even_width(self, low: int, high: int) -> int:
-        """Give the width that parts a bin in as many steps as must be, all equally finely."""
+        """Return the width that parts a bin in as many steps as must be, all equally finely."""
         digits = (high - low - 1).bit_length() - self._spread
         steps = max(1, -(-digits // self._bits))
         return 1 << self._spread + max(0, digits - -(-digits // steps))
@@ -242,11 +242,11 @@ class Ahead(Protocol[B]):
     """What may be looked at more closely before a draw."""
 
     def wanted(self, ranks: Iterable[int]) -> Sequence[B]:
-        """Give the bins where ranks lie, if a histogram tells more, and as many as fit."""
+        """Return the bins where ranks lie, if a histogram tells more, and as many as fit."""
         ...
 
     def request(self, bin_of: B) -> Request:
-        """Give what is asked for when a bin is refined."""
+        """Return what is asked for when a bin is refined."""
         ...
 
     def learn(self, answers: Iterable[tuple[B, Integers]]) -> None:
@@ -306,14 +306,14 @@ def _checked(given: Sequence[int] | Integers, low: int, high: int, width: int) -
 
 
 def as_integers(weights: Sequence[int] | Integers) -> Integers:
-    """Give weights as an array, exactly: numpy reads a list of wide integers as floats."""
+    """Return weights as an array, exactly: numpy reads a list of wide integers as floats."""
     if isinstance(weights, np.ndarray) and weights.dtype.kind in "iu":
         return weights
     return np.array([index(weight) for weight in weights], dtype=object)
 
 
 def spread_out(weight: int, digits: int) -> Integers:
-    """Give the weights of 2^digits equal blocks of a cell that is spread.
+    """Return the weights of 2^digits equal blocks of a cell that is spread.
 
     Block b has the units j < weight with j mod 2^digits = b read from the right.
 
@@ -351,7 +351,7 @@ def passing(units: Sequence[tuple[int, int]], digits: int) -> list[tuple[int, in
 
 
 def weight_within(weight: int, place: int, digits: int) -> int:
-    """Give what a weight that is spread over 2^digits places has below one of these.
+    """Return what a weight that is spread over 2^digits places has below one of these.
 
     >>> [weight_within(5, place, 2) for place in range(4)]
     [0, 2, 3, 4]
@@ -366,7 +366,7 @@ def weight_within(weight: int, place: int, digits: int) -> int:
 
 @lru_cache(maxsize=64)
 def _mirrored(digits: int) -> Integers:
-    """Give the numbers below 2^digits with their binary digits read from the right."""
+    """Return the numbers below 2^digits with their binary digits read from the right."""
     numbers: Integers = np.zeros(1, dtype=np.int64)
     for _ in range(digits):
         numbers = np.concatenate([2 * numbers, 2 * numbers + 1])

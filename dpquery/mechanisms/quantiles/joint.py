@@ -31,7 +31,7 @@ from dpquery.mechanisms.samplers import Integers, tail_bound
 
 
 def joint_move(orders: Sequence[Fraction], *, substitution: bool, grouped: bool) -> Fraction:
-    """Give how far a unit of total weight 1 moves scores, over all groups together.
+    """Return how far a unit of total weight 1 moves scores, over all groups together.
 
     See the proof of `JointQuantiles`. Where a unit is replaced, it leaves one part and enters
     another; in two groups each of these moves the total of its group as well.
@@ -75,7 +75,7 @@ class _Joint(RankList):
         distance: Distance,
         epsilon: Fraction,
     ) -> Self:
-        """Give the rate that loses exactly epsilon at a distance above zero."""
+        """Return the rate that loses exactly epsilon at a distance above zero."""
         rate = epsilon / Fraction(distance)
         return cls(tuple(orders), cells, rate, max_weight, move, cls.MOST_BINS)
 
@@ -99,7 +99,7 @@ class _Joint(RankList):
         return BoundedRange(self.loss(distance).epsilon)
 
     def _off(self, places: int, heaviest: int, confidence: Fraction) -> int:
-        """Give how far off the ranks are, in weight, so often, if no place weighs more.
+        """Return how far off the ranks are, in weight, so often, if no place weighs more.
 
         P[score > least + g] <= lists exp(-slope g), and an order that is off by r alone makes a
         score of 2 r. The least score is (m + 1) heaviest at most: that of the places in which
@@ -110,7 +110,7 @@ class _Joint(RankList):
         return -(-(tail_bound(lists, self.slope, confidence) + (count + 1) * heaviest) // 2)
 
     def _law(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
-        """Give the probability of each list of places, for tests."""
+        """Return the probability of each list of places, for tests."""
         edges = [0, *accumulate(weights)]
         shares = [share * edges[-1] for share in shares_of(self.orders)]
         sizes = {}
@@ -194,14 +194,14 @@ class JointQuantiles(_Joint):
         return [place * width for place in drawn]
 
     def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:
-        """Give about how far off the ranks are, in weight, so often.
+        """Return about how far off the ranks are, in weight, so often.
 
         It is not proven: how much weight a range has is up to the data.
         """
         return self._off(-(-self.cells // self.width), 0, confidence), False
 
     def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
-        """Give the probability of each list of cells of a small grid, for tests."""
+        """Return the probability of each list of cells of a small grid, for tests."""
         ranges = [sum(weights[at : at + self.width]) for at in range(0, self.cells, self.width)]
         law = self._law(ranges)
         return {tuple(self.width * place for place in of): law[of] for of in law}
@@ -260,11 +260,11 @@ class SmoothedJointQuantiles(_Joint):
         return [place >> self.spread for place in places]
 
     def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:
-        """Give how far off ranks are, in weight, so often; proven where cells are spread."""
+        """Return how far off ranks are, in weight, so often; proven where cells are spread."""
         heaviest = -(-self.max_weight >> self.spread) if self.spread else 0
         return self._off(self.cells << self.spread, heaviest, confidence), self.spread > 0
 
     def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
-        """Give the probability of each list of cells of a small grid, for tests."""
+        """Return the probability of each list of cells of a small grid, for tests."""
         parts = [part for w in weights for part in spread_out(w, self.spread).tolist()]
         return pmf_of_cells(self._law(parts).items(), self.spread)

@@ -52,7 +52,7 @@ UNLIKELY = 512 << POINT
 
 
 def shares_of(orders: Sequence[Fraction]) -> list[Fraction]:
-    """Give the share of each part: below the first order, between any two, above the last."""
+    """Return the share of each part: below the first order, between any two, above the last."""
     return [high - low for low, high in pairwise([Fraction(0), *orders, Fraction(1)])]
 
 
@@ -159,7 +159,7 @@ class _Walk:
 
 
 def _rounded(part: Above, exponent: int) -> int:
-    """Give a pair as a multiple of 2^exponent, rounded upwards."""
+    """Return a pair as a multiple of 2^exponent, rounded upwards."""
     a, x = part
     if x >= exponent:
         return a << x - exponent
@@ -247,13 +247,13 @@ class _Sums:
         return (places, walk) if rises else None
 
     def _last(self) -> Iterator[tuple[int, Above]]:
-        """Give the sums over whole lists, by where their last place is."""
+        """Return the sums over whole lists, by where their last place is."""
         j = len(self._steps) - 1
         for b in reversed(range(len(self._on))):
             yield b, halved(self.held[j][b], self._step(self._span(b), self._ends, j))
 
     def _runs(self, j: int, b: int) -> Iterator[tuple[tuple[int, bool], Above]]:
-        """Give the parts of `held[j][b]`, by how many of the last places are in b.
+        """Return the parts of `held[j][b]`, by how many of the last places are in b.
 
         Where more of them are too unlikely to be told apart, those lists are one part, and need
         not rise.
@@ -270,7 +270,7 @@ class _Sums:
                 return
 
     def _before(self, j: int, b: int) -> Iterator[tuple[int, Above]]:
-        """Give the parts of `entered[j][b]`, by the stretch that the step comes from."""
+        """Return the parts of `entered[j][b]`, by the stretch that the step comes from."""
         after = self._span(b)
         for a in reversed(range(b)):
             yield a, halved(self.held[j][a], self._step(self._span(a), after, j))

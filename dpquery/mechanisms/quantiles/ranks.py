@@ -120,11 +120,11 @@ class OneRank:
     def calibrated(
         cls, order: Fraction, cells: int, max_weight: int, distance: Distance, epsilon: Fraction
     ) -> Self:
-        """Give the rate that loses exactly epsilon at a distance above zero."""
+        """Return the rate that loses exactly epsilon at a distance above zero."""
         return cls(order, cells, epsilon / (2 * Fraction(distance)), max_weight)
 
     def loss(self, distance: Distance) -> Loss:
-        """Give 2 rate distance, where no score moves by more than the distance."""
+        """Return 2 rate distance, where no score moves by more than the distance."""
         return Loss(2 * self.rate * distance)
 
     def event(self, distance: Distance) -> BoundedRange:
@@ -156,7 +156,7 @@ class RankList:
         _require_rate(self.rate, self.max_weight)
 
     def loss(self, distance: Distance) -> Loss:
-        """Give rate distance, where a unit moves no more than the distance."""
+        """Return rate distance, where a unit moves no more than the distance."""
         return Loss(self.rate * distance)
 
 
@@ -185,14 +185,14 @@ class SpreadRankList(RankList):
         distance: Distance,
         epsilon: Fraction,
     ) -> Self:
-        """Give the rate that loses exactly epsilon at a distance above zero."""
+        """Return the rate that loses exactly epsilon at a distance above zero."""
         return cls(tuple(orders), cells, epsilon / Fraction(distance), max_weight)
 
 
 def pmf_of_cells(
     law: Iterable[tuple[tuple[int, ...], float]], spread: int
 ) -> dict[tuple[int, ...], float]:
-    """Give the law of the cells of places, for tests."""
+    """Return the law of the cells of places, for tests."""
     told: dict[tuple[int, ...], float] = {}
     for places, chance in law:
         cells = tuple(place >> spread for place in places)
@@ -201,7 +201,7 @@ def pmf_of_cells(
 
 
 def each_of(count: int, confidence: Fraction) -> Fraction:
-    """Give how often each of so many has to hold, for all of them to hold as often as stated.
+    """Return how often each of so many has to hold, for all of them to hold as often as stated.
 
     >>> each_of(5, Fraction(9, 10))
     Fraction(49, 50)

@@ -41,7 +41,7 @@ class Exponents:
 
     @classmethod
     def of(cls, rate: Fraction) -> Exponents:
-        """Give them for a rate."""
+        """Return them for a rate."""
         slope = rate * Fraction(1 << 256, ln2_around(256)[1])
         size = slope.denominator.bit_length() - slope.numerator.bit_length()
         shift = max(0, size - COARSEST)
@@ -49,7 +49,7 @@ class Exponents:
         return cls(shift, factor)
 
     def __call__(self, scores: Integers) -> Int64s:
-        """Give the exponents of scores, in 64 bits or in Python's integers."""
+        """Return the exponents of scores, in 64 bits or in Python's integers."""
         # 64 bits are gone after 63 places; Python's integers may have more.
         shift = self.shift if scores.dtype == object else min(self.shift, 63)
         end = -(-(DEEPEST << POINT) // self.factor)
@@ -94,7 +94,7 @@ class _Bounds:
         return sum(cells << DEEPEST - e for e, cells in self.levels(exponents))
 
     def levels(self, exponents: Int64s) -> Iterator[tuple[int, int]]:
-        """Give exponents, each with its number of cells in open bins."""
+        """Return exponents, each with its number of cells in open bins."""
         counts = np.bincount(exponents[self.open], minlength=DEEPEST + 1)
         first = int(exponents[0]) if self.open[0] else -1
         last = int(exponents[-1]) if self.open[-1] else -1
@@ -103,7 +103,7 @@ class _Bounds:
             yield e, int(counts[e]) * self.table.width - missing
 
     def cell(self, below: int) -> tuple[int, int]:
-        """Give the bin and the cell under a number below `mass(least)`.
+        """Return the bin and the cell under a number below `mass(least)`.
 
         Each cell of an open bin is under 2^(DEEPEST - its exponent) of these numbers.
         """
@@ -118,7 +118,7 @@ class _Bounds:
         raise broken()
 
     def loosest(self) -> tuple[int, int]:
-        """Give the open bin with the most between its bounds, and how much that is.
+        """Return the open bin with the most between its bounds, and how much that is.
 
         2^-least - 2^-most is larger for a smaller least, and among equals for a larger most.
         """

@@ -100,7 +100,7 @@ class GapQuantile(OneRank):
         )
 
     def near(self, frontier: Frontier) -> list[int]:
-        """Give the ranks where a draw will look."""
+        """Return the ranks where a draw will look."""
         return around([(self.order, self.rate)], frontier.total)
 
     def draw(self, frontier: Frontier, randomness: Randomness) -> int:
@@ -109,14 +109,14 @@ class GapQuantile(OneRank):
         return envelope.draw(randomness)[0] >> self.spread
 
     def rank_interval(self, confidence: Fraction) -> int:
-        """Give a weight r so that the cell's rank is at most r off as often as stated.
+        """Return a weight r so that the cell's rank is at most r off as often as stated.
 
         As `GridQuantile`, over places: a cell is no farther off than its places are.
         """
         return tail_bound(self.cells << self.spread, self.rate, confidence)
 
     def pmf(self, weights: Sequence[int]) -> list[float]:
-        """Give the probability of each cell of a small grid, for tests."""
+        """Return the probability of each cell of a small grid, for tests."""
         spread = [part for w in weights for part in spread_out(w, self.spread).tolist()]
         grid = GridQuantile(self.order, len(spread), self.rate, self.max_weight)
         law, size = grid.pmf(spread), 1 << self.spread
@@ -216,7 +216,7 @@ class SmoothQuantile(OneRank):
         raise broken()
 
     def _scores(self, weights: Sequence[int]) -> list[int]:
-        """Give s of each range, times the order's denominator.
+        """Return s of each range, times the order's denominator.
 
         Scores fall up to the range that covers the rank and rise behind it, so the least of
         those in reach is at one of both ends, or zero.
@@ -229,11 +229,11 @@ class SmoothQuantile(OneRank):
         return [max(0, start - target, target - end) for start, end in pairs]
 
     def rank_interval(self, confidence: Fraction) -> int:
-        """Give a weight r so that a range in reach is at most r off as often as stated."""
+        """Return a weight r so that a range in reach is at most r off as often as stated."""
         return tail_bound(self.cells, self.rate, confidence)
 
     def pmf(self, weights: Sequence[int]) -> list[float]:
-        """Give the probability of each cell of a small grid, for tests."""
+        """Return the probability of each cell of a small grid, for tests."""
         parts = range(0, self.cells, self.width)
         scores = self._scores([sum(weights[at : at + self.width]) for at in parts])
         slope = float(self.rate) / self.order.denominator
@@ -300,7 +300,7 @@ class NoisyQuantile:
         return max(1, self.cells - 1)
 
     def loss(self, distance: Distance = 0) -> Loss:
-        """Give the loss, which does not depend on how far the weights move."""
+        """Return the loss, which does not depend on how far the weights move."""
         return self.noise.loss(self.sensitivity)
 
     def event(self, distance: Distance = 0) -> Event:
@@ -308,7 +308,7 @@ class NoisyQuantile:
         return self.noise.event(self.sensitivity)
 
     def release(self, histogram: Histogram, randomness: Randomness) -> int:
-        """Give a noisy cell."""
+        """Return a noisy cell."""
         (noisy,) = self.noise.release([self.exact(histogram)], randomness)
         return min(max(noisy, 0), self.cells - 1)
 
@@ -325,7 +325,7 @@ class NoisyQuantile:
             table = frontier.refine(table, place)
 
     def pmf(self, exact: int, cell: int) -> float:
-        """Give the probability of a cell inside the grid, or below its ends, for tests."""
+        """Return the probability of a cell inside the grid, or below its ends, for tests."""
         return self.noise.pmf(cell - exact)
 
 
@@ -394,7 +394,7 @@ class IndependentQuantiles(RankList):
         distance: Distance,
         epsilon: Fraction,
     ) -> IndependentQuantiles:
-        """Give the rate that loses exactly epsilon at a distance above zero."""
+        """Return the rate that loses exactly epsilon at a distance above zero."""
         rate = epsilon / Fraction(distance)
         return cls(tuple(orders), cells, rate, max_weight, tuple(ranges))
 
@@ -431,7 +431,7 @@ class IndependentQuantiles(RankList):
         return self.draws[0].frontier(histogram)
 
     def near(self, frontier: Frontier) -> list[int]:
-        """Give the ranks where draws will look."""
+        """Return the ranks where draws will look."""
         return around([(draw.order, draw.rate) for draw in self.draws], frontier.total)
 
     def draw(self, frontier: Frontier, randomness: Randomness) -> list[int]:
@@ -439,7 +439,7 @@ class IndependentQuantiles(RankList):
         return sorted(draw.draw(frontier, randomness) for draw in self.draws)
 
     def rank_interval(self, confidence: Fraction) -> int:
-        """Give a weight r so that all cells are at most r off as often as stated.
+        """Return a weight r so that all cells are at most r off as often as stated.
 
         Each draw misses its own bound with probability missed / orders at most, and sorting
         takes the farthest of them no farther: it pairs low with low, and high with high.
@@ -448,11 +448,11 @@ class IndependentQuantiles(RankList):
         return max(draw.rank_interval(each) for draw in self.draws)
 
     def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:
-        """Give `rank_interval`, which is proven."""
+        """Return `rank_interval`, which is proven."""
         return self.rank_interval(confidence), True
 
     def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
-        """Give the probability of each list of cells of a small grid, for tests."""
+        """Return the probability of each list of cells of a small grid, for tests."""
         laws = [draw.pmf(weights) for draw in self.draws]
         law: dict[tuple[int, ...], float] = {}
         for cells in product(range(self.cells), repeat=len(laws)):

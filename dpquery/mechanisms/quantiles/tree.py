@@ -94,7 +94,7 @@ class TreeQuantiles:
         epsilon: Fraction,
         leaves: int = 1 << 16,
     ) -> TreeQuantiles:
-        """Give the scale that loses exactly epsilon at a distance above zero."""
+        """Return the scale that loses exactly epsilon at a distance above zero."""
         levels = len(cls(tuple(orders), cells, Fraction(1), leaves).sizes)
         return cls(tuple(orders), cells, levels * Fraction(distance) / epsilon, leaves)
 
@@ -117,7 +117,7 @@ class TreeQuantiles:
         return [self.scale]
 
     def loss(self, distance: Distance) -> Loss:
-        """Give levels distance / scale, which is attained."""
+        """Return levels distance / scale, which is attained."""
         return Loss(len(self.sizes) * Fraction(distance) / self.scale)
 
     def event(self, distance: Distance) -> Pure:
@@ -125,7 +125,7 @@ class TreeQuantiles:
         return Pure(self.loss(distance).epsilon)
 
     def release(self, histogram: Histogram, randomness: Randomness) -> list[int]:
-        """Give a cell for each order; they rise or stay."""
+        """Return a cell for each order; they rise or stay."""
         return self.read(self.noisy(self.counts(histogram), randomness))
 
     def counts(self, histogram: Histogram) -> list[list[int]]:
@@ -147,7 +147,7 @@ class TreeQuantiles:
         return [self._cell(sums, order) for order in self.orders]
 
     def _cell(self, sums: Sequence[int], order: Fraction) -> int:
-        """Give the cell at which the weight below reaches an order's share of all.
+        """Return the cell at which the weight below reaches an order's share of all.
 
         `sums` has the weight below the start of each leaf, and at last that of all.
         """
@@ -162,7 +162,7 @@ class TreeQuantiles:
         return min(low + part // (sums[leaf + 1] - sums[leaf]), high - 1)
 
     def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:
-        """Give about what the ranks are off at most, by experience and without a proof.
+        """Return about what the ranks are off at most, by experience and without a proof.
 
         On four levels, sums of leaves are off by 4.3 scales at their root mean square, and by
         less than 9 about 95 times in 100, whatever the confidence that is asked for.
@@ -171,7 +171,7 @@ class TreeQuantiles:
 
 
 def _agreed(noisy: Sequence[Sequence[int]]) -> Integers:
-    """Give the leaves' counts, in 2^-POINT, such that nodes hold what is under them.
+    """Return the leaves' counts, in 2^-POINT, such that nodes hold what is under them.
 
     Upwards, each node is averaged with the sum of those under it, in inverse proportion to
     their variances; downwards, what is still missing is shared out equally.
@@ -196,7 +196,7 @@ def _summed(level: Integers) -> Integers:
 
 
 def _rising(leaves: Integers) -> list[int]:
-    """Give the weight below each edge: the nearest sums that rise, from 0 to that of all.
+    """Return the weight below each edge: the nearest sums that rise, from 0 to that of all.
 
     Of the least sums that rise above the given ones and the largest that rise below, the mean.
     """

@@ -30,7 +30,7 @@ SPARE = 32
 
 
 def ceiled(a: int, x: int) -> Above:
-    """Give a pair for an integer above zero, rounded upwards.
+    """Return a pair for an integer above zero, rounded upwards.
 
     >>> ceiled(5, 0) == (5 << 93, -93)
     True
@@ -76,7 +76,7 @@ def loosened(one: Above) -> Above:
 
 
 def _factors() -> list[int]:
-    """Give 2^(FEW - f / 2^POINT) for f from 0, from above by less than 2.
+    """Return 2^(FEW - f / 2^POINT) for f from 0, from above by less than 2.
 
     The root is found by taking square roots, in four times as many digits as are kept.
     """
@@ -96,7 +96,7 @@ MASK = (1 << POINT) - 1
 
 
 def powers_above() -> list[int]:
-    """Give 2^(64 - f / 2^POINT) for f from 0 up to 2^POINT - 1, from above by less than 2."""
+    """Return 2^(64 - f / 2^POINT) for f from 0 up to 2^POINT - 1, from above by less than 2."""
     return _FACTORS
 
 
@@ -122,13 +122,13 @@ _DOUBLED: Int64s = np.array([1 << digit for digit in range(WIDE + 1)], np.int64)
 
 
 def as_exponents(numbers: Sequence[int]) -> Integers:
-    """Give an array in 64 bits, or of Python's integers."""
+    """Return an array in 64 bits, or of Python's integers."""
     narrow = all(-NARROW_EXPONENT < number < NARROW_EXPONENT for number in numbers)
     return np.array(numbers, dtype=np.int64 if narrow else object)
 
 
 def logarithm_above(number: int) -> int:
-    """Give at least 2^POINT times the binary logarithm of an integer above zero.
+    """Return at least 2^POINT times the binary logarithm of an integer above zero.
 
     >>> logarithm_above(1), logarithm_above(8) - (3 << POINT), logarithm_above(3)
     (0, 0, 6493)
@@ -139,7 +139,7 @@ def logarithm_above(number: int) -> int:
 
 
 def parts_of(exponents: Int64s, least: int | Int64s) -> Int64s:
-    """Give 2^(FINE + (least - exponent) / 2^POINT) for exponents from least; rounded up."""
+    """Return 2^(FINE + (least - exponent) / 2^POINT) for exponents from least; rounded up."""
     above = np.minimum(exponents - least, FINE + 1 << POINT)
     parts: Int64s = (_SHRUNK[above & EXPONENT_MASK] >> (above >> POINT)) + 1
     return parts

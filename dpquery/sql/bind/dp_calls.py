@@ -68,7 +68,7 @@ def is_distinct(function: DPFunction, first: exp.Expr, rows: Conditions) -> bool
 
 
 def counts_units(counted: exp.Expr, rows: Conditions) -> bool:
-    """Say whether the privacy units are what is counted."""
+    """Return whether the privacy units are what is counted."""
     inner = unwrapped(counted)
     if isinstance(inner, exp.Column):
         rows.scope.check_qualifier(inner, rows.spans.of(inner))
@@ -184,7 +184,7 @@ class Calls:
         return list(node.iter_expressions()) if parts is None else parts
 
     def _surplus(self, near: str, node: exp.Expr) -> bool:
-        """Say whether a call has more arguments than the function of a near name takes."""
+        """Return whether a call has more arguments than the function of a near name takes."""
         function = functions.find(near)
         given = [part for part in self._given(node) if not self._name_of(part)]
         return function is not None and len(given) > (2 if function.second else 1)
@@ -212,7 +212,7 @@ class Calls:
     def _parted(
         self, function: DPFunction, node: exp.Expr, positional: Sequence[exp.Expr]
     ) -> tuple[exp.Expr, exp.Expr | None]:
-        """Give what is asked about, and the quantile or number that is asked for, if any."""
+        """Return what is asked about, and the quantile or number that is asked for, if any."""
         taken = 2 if function.second else 1
         if len(positional) > taken:
             self._refuse_surplus(function, positional)
@@ -293,7 +293,7 @@ class Calls:
         return text[call.start : span.start] + share + text[span.end : call.end]
 
     def _name_of(self, item: exp.Expr) -> str | None:
-        """Give the name of a named argument; otherwise `column = value` is a comparison."""
+        """Return the name of a named argument; otherwise `column = value` is a comparison."""
         match item:
             case exp.PropertyEQ() | exp.Kwarg():
                 return str(item.this.name)

@@ -68,11 +68,11 @@ class Subqueries(Protocol):
     """What gives the values of subqueries among rows."""
 
     def values(self, query: exp.Expr) -> list[Literal]:
-        """Give those of one over public tables alone, each once; or refuse another kind."""
+        """Return those of one over public tables alone, each once; or refuse another kind."""
         ...
 
     def constant(self, node: exp.Subquery) -> Expr:
-        """Give the one value of a subquery over released or public rows."""
+        """Return the one value of a subquery over released or public rows."""
         ...
 
 
@@ -90,11 +90,11 @@ class Conditions:
         self._sizes = Sizes()
 
     def implied(self, argument: Expr, condition: Expr | None) -> Interval:
-        """Give the range of an argument in the rows that WHERE, and a FILTER, let through."""
+        """Return the range of an argument in the rows that WHERE, and a FILTER, let through."""
         return implied(argument, facts_of(self.where, condition))
 
     def listed(self, argument: Expr, condition: Expr | None) -> tuple[Scalar, ...]:
-        """Give the values of an argument as GROUP BY would know them there, without NULL.
+        """Return the values of an argument as GROUP BY would know them there, without NULL.
 
         Of numbers and days in a range nobody says each; none are given.
         """

@@ -49,7 +49,7 @@ class Derived:
     """The table that refusals about it speak of."""
 
     def member(self, alias: str) -> Member:
-        """Give it a name in a FROM clause."""
+        """Return it a name in a FROM clause."""
         return Member(alias, self.columns, self.owners)
 
 
@@ -93,11 +93,11 @@ class Context(ABC):
 
     @abstractmethod
     def values(self, query: exp.Expr) -> list[Literal]:
-        """Give the values of a subquery that reads public tables alone."""
+        """Return the values of a subquery that reads public tables alone."""
 
     @abstractmethod
     def constant(self, node: exp.Subquery) -> Expr:
-        """Give the one value of a subquery over released or public rows."""
+        """Return the one value of a subquery over released or public rows."""
 
     def numbers(self) -> int:
         """Number the next relation that gives columns.
@@ -111,7 +111,7 @@ class Context(ABC):
         return number
 
     def contribution(self, relation: Relation) -> Contribution:
-        """Give what bounds the rows of one unit in a relation."""
+        """Return what bounds the rows of one unit in a relation."""
         return contribution(relation, self.policy)
 
     def extent(self, relation: Relation) -> Extent:
@@ -199,7 +199,7 @@ class Context(ABC):
     def _renamed(
         self, bound: Derived | Open, names: Sequence[exp.Identifier] | None
     ) -> Derived | Open:
-        """Give the columns of a relation the names of a list, as in `AS d(a, b)`."""
+        """Return the columns of a relation the names of a list, as in `AS d(a, b)`."""
         if not names:
             return bound
         old = (
@@ -223,7 +223,7 @@ class Context(ABC):
     def _new_names(
         self, old: Sequence[str], given: Sequence[exp.Identifier] | None
     ) -> Mapping[str, str]:
-        """Give each column its name of a list; those beyond the list keep their own.
+        """Return each column its name of a list; those beyond the list keep their own.
 
         Raises:
             NameRefused: DPQ211 too many names, or one twice.
@@ -268,7 +268,7 @@ def _part(table: Table, columns: Mapping[str, Expr]) -> Code | None:
 
 
 def _listed(node: exp.Expr) -> Sequence[exp.Identifier] | None:
-    """Give the names in brackets after an alias."""
+    """Return the names in brackets after an alias."""
     alias = node.args.get("alias")
     return None if alias is None else alias.args.get("columns")
 
@@ -288,7 +288,7 @@ def materialised(found: Derived, number: int, span: Span) -> Derived:
 
 
 def derived_ref(output: Output, number: int) -> ColumnRef:
-    """Give the column that holds an expression's value: it knows of it what is public."""
+    """Return the column that holds an expression's value: it knows of it what is public."""
     expr = output.expr
     known = expr if isinstance(expr, ColumnRef) else None
     chosen = implied(expr)
@@ -308,7 +308,7 @@ def derived_ref(output: Output, number: int) -> ColumnRef:
 
 
 def range_of(keys: Sequence[Scalar] | None) -> Interval:
-    """Give the range of public values: of days and microseconds for moments."""
+    """Return the range of public values: of days and microseconds for moments."""
     numbers = [
         ordinal(key) if isinstance(key, date) else key
         for key in keys or ()
@@ -320,7 +320,7 @@ def range_of(keys: Sequence[Scalar] | None) -> Interval:
 
 
 def longest_value(keys: Sequence[Scalar] | None) -> int:
-    """Give the most characters of public texts; of those that are not listed, what may be."""
+    """Return the most characters of public texts; of those that are not listed, what may be."""
     if keys is None:
         return LONGEST_PUBLIC
     return max((len(key) for key in keys if isinstance(key, str)), default=0)
@@ -345,13 +345,13 @@ class Starred:
 
 
 def is_star(item: exp.Expr) -> bool:
-    """Say whether an item of a SELECT list stands for several columns."""
+    """Return whether an item of a SELECT list stands for several columns."""
     qualified = isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
     return qualified or isinstance(item, exp.Star)
 
 
 def columns_of(item: exp.Expr, names: Sequence[str], spans: Spans) -> dict[str, Starred]:
-    """Give what becomes of each column, by its folded name; what is left out is missing.
+    """Return what becomes of each column, by its folded name; what is left out is missing.
 
     Args:
         item: the star.
@@ -392,7 +392,7 @@ def _mentions(star: exp.Expr, spans: Spans) -> list[tuple[exp.Expr, str]]:
 
 
 def _plain(node: exp.Expr, spans: Spans) -> str:
-    """Give the name of a column that is called by its name alone."""
+    """Return the name of a column that is called by its name alone."""
     if isinstance(node, exp.Column) and not node.table and not is_star(node):
         return node.name
     word = f"{spans.text(node)[:40]} in a star"

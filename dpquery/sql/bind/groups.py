@@ -46,7 +46,7 @@ _Sets = list[list[exp.Expr]]
 
 
 def groupings_in(group: exp.Group, spans: Spans) -> _Sets:
-    """Give the groupings, each as its expressions; what stands beside sets is in all of them.
+    """Return the groupings, each as its expressions; what stands beside sets is in all of them.
 
     Raises:
         SyntaxRefused: DPQ105 there are too many.
@@ -88,7 +88,7 @@ def _sets(node: exp.Expr, spans: Spans) -> _Sets:
 
 
 def _listed_sets(part: exp.Expr, spans: Spans) -> _Sets:
-    """Give the sets that an item of GROUPING SETS stands for."""
+    """Return the sets that an item of GROUPING SETS stands for."""
     return _sets(part, spans) if isinstance(part, _SETS) else [_members(part)]
 
 
@@ -101,7 +101,7 @@ def _prefixes(count: int) -> Iterator[range]:
 
 
 def _subsets(count: int) -> Iterator[list[int]]:
-    """Give all choices among so many, the whole first, as other engines number them."""
+    """Return all choices among so many, the whole first, as other engines number them."""
     for mask in range(2**count - 1, -1, -1):
         yield [at for at in range(count) if mask >> (count - 1 - at) & 1]
 
@@ -121,7 +121,7 @@ def _require_few(count: int, node: exp.Expr, spans: Spans) -> None:
 
 
 def shared(call: Call, sets: int) -> Call:
-    """Give a call as each of so many groupings asks it: with an equal share of eps and delta.
+    """Return a call as each of so many groupings asks it: with an equal share of eps and delta.
 
     Raises:
         NameRefused: DPQ205 a share is too small to mean anything.
@@ -208,7 +208,7 @@ def _listed(expr: Expr, shown: Span, column: str, rows: Conditions, where: str) 
 
 
 def _left_out(expr: Expr, facts: Facts, rows: Conditions) -> str:
-    """Say which rows are in none of the groups: they would vanish in silence."""
+    """Return which rows are in none of the groups: they would vanish in silence."""
     others, nulls = undeclared(expr, facts), frozenset[str]()
     if nulls_of(expr, facts) is Nulls.LEFT_OUT:
         refs = columns_of(expr).values()
@@ -220,7 +220,7 @@ def _left_out(expr: Expr, facts: Facts, rows: Conditions) -> str:
 
 
 def _is_finder(node: exp.Expr) -> bool:
-    """Say whether a grouping expression finds groups, of all rows or of some."""
+    """Return whether a grouping expression finds groups, of all rows or of some."""
     call = node.this if isinstance(node, exp.Filter) else node
     return is_call(call) and functions.find(str(call.this)) is KEYS
 
@@ -235,7 +235,7 @@ def _found(node: exp.Expr, column: str, rows: Conditions, find: Callable[[Call],
 
 
 def _where(select: exp.Select, rows: Conditions) -> str:
-    """Give the condition on rows as typed, ready to be joined to another; empty if none."""
+    """Return the condition on rows as typed, ready to be joined to another; empty if none."""
     where = select.args.get("where")
     if where is None:
         return ""
@@ -247,7 +247,7 @@ def _where(select: exp.Select, rows: Conditions) -> str:
 def _items(
     select: exp.Select, group: exp.Group, rows: Conditions
 ) -> list[list[tuple[exp.Expr, Span]]]:
-    """Give the grouping expressions of each grouping, with where they are named."""
+    """Return the grouping expressions of each grouping, with where they are named."""
     items = [
         (item.alias, item.this if isinstance(item, exp.Alias) else item)
         for item in select.expressions
@@ -281,7 +281,7 @@ def _named(
 
 
 def _is_result(value: exp.Expr) -> bool:
-    """Say whether an item is computed from the groups."""
+    """Return whether an item is computed from the groups."""
     return any(
         is_call(part) or isinstance(part, exp.Grouping | exp.GroupingId)
         for part in value.walk(prune=lambda node: isinstance(node, exp.Query))
@@ -373,7 +373,7 @@ def _typed(value: int, key: Expr, where: Expr | None) -> Span | None:
 
 
 def has_listed_groups(column: Column | ColumnRef) -> bool:
-    """Say whether a few values of a column are public by the policy: a group to offer."""
+    """Return whether a few values of a column are public by the policy: a group to offer."""
     return column.keys is not None or column.type.kind is Kind.BOOLEAN
 
 

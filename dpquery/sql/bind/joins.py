@@ -73,7 +73,7 @@ from dpquery.sql.suggest.joins import (
 
 
 def all_of(span: Span, parts: Sequence[Expr]) -> Expr | None:
-    """Give the condition that all parts are true; None of no parts."""
+    """Return the condition that all parts are true; None of no parts."""
     if len(parts) < 2:
         return parts[0] if parts else None
     return Logic(span, True, tuple(parts))
@@ -130,7 +130,7 @@ class KeyJoin:
         pool: Sequence[exp.Expr],
         whole: Sequence[exp.Expr] | None,
     ) -> Expr:
-        """Give the condition of the join.
+        """Return the condition of the join.
 
         Args:
             at: where the join stands.
@@ -165,7 +165,7 @@ class KeyJoin:
         return None
 
     def _is_public(self, node: exp.Expr) -> bool:
-        """Say whether a node is a column of the public table and of no other."""
+        """Return whether a node is a column of the public table and of no other."""
         if not isinstance(node, exp.Column):
             return False
         named = fold(node.table) == fold(self.member.alias) if node.table else True
@@ -176,7 +176,7 @@ class KeyJoin:
         return any(self._is_public(column) for column in node.find_all(exp.Column))
 
     def _known(self, node: exp.Expr) -> bool:
-        """Say whether every column of an expression is of a relation joined before."""
+        """Return whether every column of an expression is of a relation joined before."""
         aliases = {fold(member.alias) for member in self.before.members}
         return all(
             fold(column.table) in aliases if column.table else self.before.knows(column.name)
@@ -184,7 +184,7 @@ class KeyJoin:
         )
 
     def _compared(self, expr: Expr) -> ColumnRef | None:
-        """Give the public column that an equality is about, if its values stay different.
+        """Return the public column that an equality is about, if its values stay different.
 
         As doubles, large integers that differ are the same number: a row would meet several.
         """
@@ -271,7 +271,7 @@ class _From:
             refuse_public_rows(at, item.side, kept if item.side == "FULL" else "")
 
     def _own(self, item: _Item) -> list[exp.Expr]:
-        """Give the conditions of a join, as they stand after ON."""
+        """Return the conditions of a join, as they stand after ON."""
         return [] if item.join is None else conjuncts(item.join.args.get("on"))
 
     def _first(self, item: _Item, found: Derived) -> None:
@@ -406,7 +406,7 @@ class _From:
 
     @staticmethod
     def _equality(part: exp.Expr, scope: Scope) -> bool:
-        """Say whether a part is an equality of values of the rows so far."""
+        """Return whether a part is an equality of values of the rows so far."""
         aliases = {fold(member.alias) for member in scope.members}
         return (
             isinstance(part, exp.EQ)
@@ -478,7 +478,7 @@ class _From:
         return any(self._is_unit_equality(part, member) for part in pool)
 
     def _is_unit_equality(self, part: exp.Expr, member: Member) -> bool:
-        """Say whether a part equates the unit of the rows so far with that of a relation."""
+        """Return whether a part equates the unit of the rows so far with that of a relation."""
         if not isinstance(part, exp.EQ):
             return False
         both = Scope((*self.members, member), self.table)
@@ -573,7 +573,7 @@ def semi_join(
 
 
 def _of(expr: Expr) -> set[int]:
-    """Give the numbers of the relations whose columns an expression reads."""
+    """Return the numbers of the relations whose columns an expression reads."""
     return {of for of, _ in columns_of(expr)}
 
 

@@ -33,7 +33,7 @@ from dpquery.sql.suggest.types import with_article
 
 
 def is_auto(node: exp.Expr) -> bool:
-    """Say whether bounds are left to a release: bounds='auto'."""
+    """Return whether bounds are left to a release: bounds='auto'."""
     return _is_text(node) and fold(str(node.this)) == "auto"
 
 

@@ -140,7 +140,7 @@ class Released:
         return query_about(self.scope.table, call, groups=[*groups, *more])
 
     def has(self, name: str) -> bool:
-        """Say whether a key is so called."""
+        """Return whether a key is so called."""
         if not self.scope.knows(name):
             return False
         node = exp.column(name, quoted=True)
@@ -148,7 +148,7 @@ class Released:
         return any(key.expr == found for key in self.keys)
 
     def kind(self, column: str) -> Kind | None:
-        """Give the kind of a key, or of what a call releases."""
+        """Return the kind of a key, or of what a call releases."""
         for key in self.keys:
             if key.column == column:
                 return key.expr.type.kind
@@ -197,7 +197,7 @@ class Released:
 
 
 def _kind(call: Call) -> Kind | None:
-    """Give the kind of what a call releases; None where planning alone tells, as of lists."""
+    """Return the kind of what a call releases; None where planning alone tells, as of lists."""
     function = find(call.function)
     if call.function in {"DP_COUNT", "DP_COUNT_IF"}:
         return Kind.INTEGER

@@ -42,7 +42,7 @@ _SHOWN = ("CASE", "COALESCE", "YEAR", "ROUND", "LENGTH")
 
 
 def known_function(node: exp.Expr) -> tuple[RowFunction, list[exp.Expr]] | None:
-    """Give the row function that a node calls by name, and its arguments as written."""
+    """Return the row function that a node calls by name, and its arguments as written."""
     match node:
         case exp.Anonymous(this=str(name)):
             arguments = list(node.expressions)
@@ -76,7 +76,7 @@ def bound_call(span: Span, function: RowFunction, arguments: Sequence[Expr]) -> 
 
 
 def _parameters(function: RowFunction, count: int, span: Span) -> Sequence[Parameter]:
-    """Give the parameter of each argument."""
+    """Return the parameter of each argument."""
     parameters = function.parameters
     least, most = len(parameters) - function.optional, len(parameters)
     if count < least:
@@ -179,7 +179,7 @@ def _alike(span: Span, given: Sequence[Expr], function: RowFunction) -> list[Exp
 
 
 def nothing(span: Span) -> Apply:
-    """Give NULL as a value; its type is that of the values beside it."""
+    """Return NULL as a value; its type is that of the values beside it."""
     return Apply(span, NOTHING, (), BOOLEAN, Literal(span, 0, INTEGER).domain)
 
 
@@ -208,7 +208,7 @@ def distinct_from(span: Span, left: Expr, right: Expr, remedy: Remedy) -> Expr:
 
 
 def extracted(span: Span, part: str, part_span: Span, value: Expr) -> Apply:
-    """Give a part of a moment by its name, as EXTRACT and DATE_PART do."""
+    """Return a part of a moment by its name, as EXTRACT and DATE_PART do."""
     name = PART_NAMES.get(part.lower())
     if name is None:
         near = nearest(part.lower(), PART_NAMES) or "year"
@@ -316,7 +316,7 @@ _WIDEST = 38
 
 
 def target(node: exp.Cast) -> Type | None:
-    """Give the type that a conversion names; None where there is no conversion to it."""
+    """Return the type that a conversion names; None where there is no conversion to it."""
     to = node.args.get("to")
     if not isinstance(to, exp.DataType):
         return None
@@ -363,7 +363,7 @@ def convert(span: Span, operand: Expr, type_: Type) -> Expr:
 
 
 def _to_decimal(span: Span, operand: Expr, type_: Type) -> Expr:
-    """Give a number so many places; every value has to have room."""
+    """Return a number so many places; every value has to have room."""
     number = operand
     if operand.type.scale > type_.scale:
         places = Literal(span, type_.scale, INTEGER)

@@ -52,14 +52,14 @@ INTERVAL_ENDS = {
 
 
 def is_call(node: exp.Expr) -> bool:
-    """Say whether a node is written as a DP_ function that asks rows, known or not."""
+    """Return whether a node is written as a DP_ function that asks rows, known or not."""
     inner = node.this if isinstance(node, exp.Filter) else node
     name = str(inner.this).upper() if isinstance(inner, exp.Anonymous) else ""
     return name.startswith(("DP_", "LDP_")) and name not in INTERVAL_ENDS
 
 
 def is_interval_end(node: exp.Expr) -> TypeGuard[exp.Anonymous]:
-    """Say whether a node calls DP_INTERVAL_LOW or DP_INTERVAL_HIGH."""
+    """Return whether a node calls DP_INTERVAL_LOW or DP_INTERVAL_HIGH."""
     return isinstance(node, exp.Anonymous) and str(node.this).upper() in INTERVAL_ENDS
 
 
@@ -136,21 +136,21 @@ class Scope:
         return replace(expr, span=span) if isinstance(expr, ColumnRef) else expr
 
     def owns(self, node: exp.Expr) -> bool:
-        """Say whether a node names the privacy unit of a relation here."""
+        """Return whether a node names the privacy unit of a relation here."""
         return bool(self.owners_at(node))
 
     def owners_at(self, node: exp.Expr) -> list[str]:
-        """Give the relations whose privacy unit a node names, by their aliases."""
+        """Return the relations whose privacy unit a node names, by their aliases."""
         if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
             return []
         return [m.alias for m in self._meant(node) if fold(node.name) in m.owners]
 
     def knows(self, name: str) -> bool:
-        """Say whether a relation here has a column of that name."""
+        """Return whether a relation here has a column of that name."""
         return any(fold(name) == fold(column) for column in self.columns)
 
     def _meant(self, node: exp.Column) -> Iterator[Member]:
-        """Give the relations that a column can be of."""
+        """Return the relations that a column can be of."""
         for member in self.members:
             hidden = fold(node.name) in member.hidden
             if fold(node.table) == fold(member.alias) if node.table else not hidden:

@@ -55,7 +55,7 @@ def filtered(context: Context, rows: Private, where: exp.Where | None) -> Privat
 
 
 def said_of(relation: Relation) -> Expr | None:
-    """Give what conditions say of all rows of a relation; None where they say nothing."""
+    """Return what conditions say of all rows of a relation; None where they say nothing."""
     said: list[Expr] = []
     while True:
         match relation:
@@ -78,7 +78,7 @@ def _together(parts: list[exp.Expr]) -> exp.Expr:
 def _semi(
     context: Context, relation: Relation, scope: Scope, part: exp.Expr
 ) -> Relation | None:
-    """Give the rows whose unit is in a subquery, or is not; None where a part is not that."""
+    """Return the rows whose unit is in a subquery, or is not; None where a part is not that."""
     span, negated = context.spans.of(part), False
     while isinstance(part, exp.Not):
         part, negated = unwrapped(part.this), not negated
@@ -184,7 +184,7 @@ def _require_of_rows(rows: Conditions, item: exp.Expr) -> None:
 
 
 def _inside(inner: Scope, outer: Scope) -> Scope:
-    """Give what names mean inside a subquery: its own first, then those around it."""
+    """Return what names mean inside a subquery: its own first, then those around it."""
     own = [fold(member.alias) for member in inner.members]
     names = {fold(name) for name in inner.columns}.union(*(m.owners for m in inner.members))
     around = (replace(m, hidden=m.hidden | names) for m in outer.members)
@@ -194,7 +194,7 @@ def _inside(inner: Scope, outer: Scope) -> Scope:
 
 
 def _speaks_of(condition: exp.Expr, inner: Scope, outer: Scope) -> bool:
-    """Say whether a condition names a column around the subquery, and no further query."""
+    """Return whether a condition names a column around the subquery, and no further query."""
     if condition.find(exp.Select) is not None:
         return False
     own = {fold(member.alias) for member in inner.members}
@@ -229,7 +229,7 @@ def _tied(context: Context, span: Span, select: exp.Select, inner: Scope, outer:
 
 
 def _ties(part: exp.Expr, inner: Scope, outer: Scope) -> bool:
-    """Say whether a condition equates the unit inside with the unit outside."""
+    """Return whether a condition equates the unit inside with the unit outside."""
     if not isinstance(part, exp.EQ):
         return False
     sides = [unwrapped(part.this), unwrapped(part.expression)]

@@ -126,7 +126,7 @@ class Statement(Opener):
         return self.above(found.source[1:-1], found)
 
     def above(self, sql: str, found: Open) -> Above:
-        """Give an open query as the engine is asked it, with the names of WITH before it."""
+        """Return an open query as the engine is asked it, with the names of WITH before it."""
         shared = f"WITH {', '.join(self._shared)} " if self._shared else ""
         if len(shared) + len(sql) > MAX_TEXT:
             refuse_size(Span(0, len(self.spans.source.text)))
@@ -242,7 +242,7 @@ class Statement(Opener):
         return bind_from(self, given, select.args.get("where"), grouped=grouped)
 
     def _opened(self, found: object) -> Open:
-        """Give an item of a FROM clause without private rows as an open relation."""
+        """Return an item of a FROM clause without private rows as an open relation."""
         if isinstance(found, Open):
             return found
         assert isinstance(found, PublicItem)  # noqa: S101 - the others are private
@@ -319,7 +319,7 @@ class Statement(Opener):
         return found
 
     def values(self, query: exp.Expr) -> list[Literal]:
-        """Give the values of a subquery over public tables: they are read now.
+        """Return the values of a subquery over public tables: they are read now.
 
         Raises:
             NameRefused: DPQ208 several columns, or values that a list cannot hold.
@@ -451,7 +451,7 @@ class Statement(Opener):
 
 
 def aliases_of(select: exp.Select) -> dict[str, exp.Expr]:
-    """Give what the SELECT list names, folded: the first expression of each name."""
+    """Return what the SELECT list names, folded: the first expression of each name."""
     found: dict[str, exp.Expr] = {}
     for item in select.expressions:
         if isinstance(item, exp.Alias):
@@ -460,5 +460,5 @@ def aliases_of(select: exp.Select) -> dict[str, exp.Expr]:
 
 
 def _has_call(select: exp.Select) -> bool:
-    """Say whether a SELECT holds a DP_ call of its own: then it is released."""
+    """Return whether a SELECT holds a DP_ call of its own: then it is released."""
     return any(map(is_call, parts_of(select)))

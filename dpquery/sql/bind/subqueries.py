@@ -189,7 +189,7 @@ def _refuse_name(context: Context, name: str, expr: Expr, span: Span) -> NoRetur
 
 
 def _value_in(context: Context, expr: Expr, span: Span) -> str:
-    """Give the text of an item without its alias; nothing where a star stands for it."""
+    """Return the text of an item without its alias; nothing where a star stands for it."""
     inside = span.start <= expr.span.start and expr.span.end <= span.end
     return f"{context.spans.source.snippet(expr.span)} " if inside else ""
 
@@ -337,7 +337,7 @@ def _owner_at(part: Derived, place: int) -> bool:
 
 
 def merged_ref(outputs: Sequence[Output], number: int) -> Expr:
-    """Give a column that holds the values of any of several expressions."""
+    """Return a column that holds the values of any of several expressions."""
     refs = [derived_ref(output, number) for output in outputs]
     lows = [ref.domain.low for ref in refs]
     highs = [ref.domain.high for ref in refs]

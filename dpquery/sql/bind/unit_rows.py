@@ -52,7 +52,7 @@ _FUNCTIONS: dict[type[exp.Expr], Aggregate] = {
 
 
 def is_exact_aggregate(node: exp.Expr) -> bool:
-    """Say whether a node makes one value of many rows, by a function that is not DP_."""
+    """Return whether a node makes one value of many rows, by a function that is not DP_."""
     aggregate = isinstance(node, exp.AggFunc) or aggregate_name(node) is not None
     return aggregate and not isinstance(node.parent, exp.Window)
 
@@ -68,7 +68,7 @@ class Aggregates:
     found: list[UnitAggregate] = field(default_factory=list)
 
     def column(self, node: exp.Expr) -> ColumnRef:
-        """Give the column of an aggregate."""
+        """Return the column of an aggregate."""
         name = f"a{len(self.found)}"
         made = aggregate_of(self.context, (self.source, self.rows), node, name)
         for one in self.found:
@@ -84,7 +84,7 @@ def _same(one: UnitAggregate, other: UnitAggregate) -> bool:
 
 
 def aggregate_ref(one: UnitAggregate, number: int, span: Span) -> ColumnRef:
-    """Give the column of an aggregate; what its argument's bounds imply was chosen too."""
+    """Return the column of an aggregate; what its argument's bounds imply was chosen too."""
     kept = one.function in {Aggregate.MIN, Aggregate.MAX, Aggregate.AVG}
     chosen = implied(one.argument) if kept and one.argument is not None else UNKNOWN
     domain = chosen if chosen.bounded else one.domain
@@ -186,7 +186,7 @@ def _typed(context: Context, function: Aggregate, argument: Expr, name: str) -> 
 
 
 def _sums(domain: Interval, rows: Fraction) -> Interval:
-    """Give the range of a sum of as many values as there can be."""
+    """Return the range of a sum of as many values as there can be."""
     if domain.low is None or domain.high is None:
         return domain
     return Interval(min(domain.low, Fraction(0)) * rows, max(domain.high, Fraction(0)) * rows)
@@ -259,7 +259,7 @@ class PerUnitRows(Conditions):
         return None
 
     def grouped(self, name: str, expr: Expr, span: Span) -> Expr:
-        """Give a column that a star stands for: a key.
+        """Return a column that a star stands for: a key.
 
         Raises:
             RuleRefused: DPQ307 it is none.

@@ -129,7 +129,7 @@ def check_all_read(source: Source, tree: exp.Expr, spans: Spans) -> None:
 
 
 def _written(source: Source, tokens: Sequence[Token]) -> Iterator[tuple[str, Token]]:
-    """Give the words of the text, folded; quoted ones are marked and stay as they are."""
+    """Return the words of the text, folded; quoted ones are marked and stay as they are."""
     before = ""
     for number, token in enumerate(tokens):
         if token.token_type in _QUOTED:
@@ -147,7 +147,7 @@ def _written(source: Source, tokens: Sequence[Token]) -> Iterator[tuple[str, Tok
 
 
 def _read(node: exp.Expr, spans: Spans) -> Iterator[str]:
-    """Give the words that a node stands for, its children's excepted."""
+    """Return the words that a node stands for, its children's excepted."""
     yield from _WORDS.get(type(node), ())
     yield from _separators(node)
     yield from _of_leaf(node)
@@ -205,7 +205,7 @@ def _of_clause(node: exp.Expr) -> Iterator[str]:
 
 
 def _of_frame(frame: exp.WindowSpec) -> Iterator[str]:
-    """Give the words of a frame, its numbers excepted."""
+    """Return the words of a frame, its numbers excepted."""
     yield fold(str(frame.args["kind"]))
     yield from ("between", "and") if frame.args.get("end") is not None else ()
     for slot in ("start", "end"):
@@ -221,7 +221,7 @@ def _typed(name: str) -> str:
 
 
 def _of_join(join: exp.Expr) -> Iterator[str]:
-    """Give the words of a join: a comma alone, or JOIN with what stands around it."""
+    """Return the words of a join: a comma alone, or JOIN with what stands around it."""
     if join.meta.get("comma"):
         yield ","
         return
@@ -236,7 +236,7 @@ def _of_join(join: exp.Expr) -> Iterator[str]:
 
 
 def _separators(node: exp.Expr) -> Iterator[str]:
-    """Give the commas of a list and the dots of a qualified name."""
+    """Return the commas of a list and the dots of a qualified name."""
     match node:
         case exp.Table() | exp.Column():
             yield from ("." for slot in ("table", "db", "catalog") if node.args.get(slot))

@@ -273,7 +273,7 @@ _WITH_FROM = {"EXTRACT", "TRIM", "SUBSTRING", "OVERLAY"}
 
 
 def read_statement(source: Source) -> list[Token]:
-    """Give the tokens of the one query in a text, without the semicolon at its end.
+    """Return the tokens of the one query in a text, without the semicolon at its end.
 
     Raises:
         SyntaxRefused: DPQ101 brackets or quotes are open, DPQ103 several statements,

@@ -356,7 +356,7 @@ def _by_name(
 def _in_order(
     source: Source, marks: Sequence[_Mark], values: Sequence[object]
 ) -> Iterator[tuple[_Mark, object]]:
-    """Give each mark its value; without any, names are left to the parser, which refuses."""
+    """Return each mark its value; without any, names are left to the parser, which refuses."""
     plain = [mark for mark in marks if not mark.name]
     if values and len(plain) < len(marks):
         named = next(mark for mark in marks if mark.name)

@@ -167,7 +167,7 @@ class Parser(DuckDBParser):
         token: Token | None = None,
         comments: list[str] | None = None,
     ) -> E:
-        """Give nodes without children the position of the word they were read from."""
+        """Return nodes without children the position of the word they were read from."""
         leaf = next(instance.iter_expressions(), None) is None
         return super().expression(instance, token or (self._prev if leaf else None), comments)
 
@@ -293,7 +293,7 @@ def _check_using(source: Source, names: list[exp.Expr], spans: Spans) -> None:
 
 
 def _hides(node: exp.Expr, tree: exp.Expr) -> bool:
-    """Say whether a query stands where there is no place for one."""
+    """Return whether a query stands where there is no place for one."""
     places = exp.Subquery | exp.CTE | exp.Exists | exp.SetOperation
     return (
         isinstance(node, exp.Query)

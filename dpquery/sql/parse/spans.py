@@ -28,12 +28,12 @@ _WIDEST = 88
 
 
 def span_of(first: Token, last: Token | None = None) -> Span:
-    """Give the stretch from one token to another."""
+    """Return the stretch from one token to another."""
     return Span(first.start, (last or first).end + 1)
 
 
 def mended(source: Source, span: Span, text: str, otherwise: str) -> str:
-    """Give the query with a stretch replaced, if that is one short line.
+    """Return the query with a stretch replaced, if that is one short line.
 
     >>> mended(Source("SELECT a == 1"), Span(9, 11), "=", "use =")
     'SELECT a = 1'
@@ -45,12 +45,12 @@ def mended(source: Source, span: Span, text: str, otherwise: str) -> str:
 
 
 def shown(query: str, otherwise: str) -> str:
-    """Give a query if it is one short line, and else what tells enough of it."""
+    """Return a query if it is one short line, and else what tells enough of it."""
     return query if width(query) <= _WIDEST and "\n" not in query else otherwise
 
 
 def example(source: Source, tokens: Sequence[Token]) -> str:
-    """Give a statement that is accepted: over the table that this one names, if it does."""
+    """Return a statement that is accepted: over the table that this one names, if it does."""
     for token, following in pairwise(tokens):
         if token.token_type is TokenType.FROM and following.token_type in _NAMES:
             table = source.snippet(span_of(following))
@@ -120,7 +120,7 @@ class Spans:
         """From the first leaf of a node to its last."""
 
     def of(self, node: exp.Expr) -> Span:
-        """Give the span of a node; for one without a place of its own, that of its parent."""
+        """Return the span of a node; for one without a place of its own, that of its parent."""
         found = self._own(node)
         while found is None and node.parent is not None:
             node = node.parent
@@ -128,7 +128,7 @@ class Spans:
         return found or span_of(self.tokens[0], self.tokens[-1])
 
     def text(self, node: exp.Expr) -> str:
-        """Give the text behind a node, as it was typed."""
+        """Return the text behind a node, as it was typed."""
         return self.source.snippet(self.of(node))
 
     def clause(self, word: TokenType) -> Span | None:
@@ -144,16 +144,16 @@ class Spans:
         return None
 
     def name(self, node: exp.Expr) -> Span:
-        """Give the span of a call's name alone."""
+        """Return the span of a call's name alone."""
         start = self.of(node).start
         return span_of(self.tokens[self._at(start)])
 
     def written_as_call(self, node: exp.Expr) -> bool:
-        """Say whether a function stands in the text as a name before brackets, or alone."""
+        """Return whether a function stands in the text as a name before brackets, or alone."""
         return _position(node) is not None or self._call_around(node) is not None
 
     def word(self, *words: str) -> Span | None:
-        """Give the span of the first token that reads as one of some words."""
+        """Return the span of the first token that reads as one of some words."""
         for token in self.tokens:
             if token.text.upper() in words and token.token_type is not TokenType.STRING:
                 return span_of(token)
@@ -253,7 +253,7 @@ class Spans:
         return None
 
     def _around(self, number: int) -> Iterator[int]:
-        """Give the brackets around a token, from the innermost outwards."""
+        """Return the brackets around a token, from the innermost outwards."""
         bracket = self._inside[number]
         while bracket is not None:
             yield bracket

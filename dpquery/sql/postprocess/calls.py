@@ -301,7 +301,7 @@ _EXAMPLES = {
 
 
 def _one_kind(values: Sequence[Value]) -> Kind | None:
-    """Give the kind that values have in common; of numbers, the widest; NULL has any."""
+    """Return the kind that values have in common; of numbers, the widest; NULL has any."""
     known = [value for value in values if value.sql != "NULL"]
     if not known or any(value.kind is None for value in known):
         return None
@@ -553,7 +553,7 @@ MOST_KEYS = 62
 
 
 def asked_keys(place: Base, node: exp.Expr, keys: Sequence[str]) -> list[int]:
-    """Give the places of the keys that GROUPING asks about.
+    """Return the places of the keys that GROUPING asks about.
 
     Args:
         place: where it stands.

@@ -84,7 +84,7 @@ class Expressions(ABC):
 
     @abstractmethod
     def lifted(self, value: Value) -> Value:
-        """Give a value of that stage as this one sees it."""
+        """Return a value of that stage as this one sees it."""
 
     @abstractmethod
     def column(self, node: exp.Column) -> Value | None:
@@ -100,7 +100,7 @@ class Expressions(ABC):
 
     @abstractmethod
     def known(self, node: exp.Expr) -> Value | None:
-        """Give the value of a group that an expression is; None where it is none."""
+        """Return the value of a group that an expression is; None where it is none."""
 
     @abstractmethod
     def aggregate(self, node: exp.Expr, name: str) -> Value:
@@ -112,7 +112,7 @@ class Expressions(ABC):
 
     @abstractmethod
     def subquery(self, sql: str, kind: Kind | None) -> Value:
-        """Give the value of a subquery, computed beside the rows."""
+        """Return the value of a subquery, computed beside the rows."""
 
     @abstractmethod
     def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
@@ -369,7 +369,7 @@ class Expressions(ABC):
 
 
 def _number_in(text: str) -> str:
-    """Give the number that a text holds; where it holds none, any number."""
+    """Return the number that a text holds; where it holds none, any number."""
     plain = text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 30
     return text if plain and text[0] != "." else "0"
 

@@ -104,7 +104,7 @@ class From:
         return [name for name, _ in self.star("")]
 
     def member(self, open_: Open, alias: str, engine: str, *, alone: bool) -> Member:
-        """Give an open relation a name here, and take up its row numbers.
+        """Return an open relation a name here, and take up its row numbers.
 
         Args:
             open_: the relation.
@@ -124,7 +124,7 @@ class From:
         return Member(alias, tuple(columns))
 
     def star(self, alias: str) -> Iterator[tuple[str, Value]]:
-        """Give all columns, or those of one relation; what USING joined stands once."""
+        """Return all columns, or those of one relation; what USING joined stands once."""
         shown: set[str] = set()
         for member in self.members:
             if alias and fold(alias) != fold(member.alias):
@@ -158,7 +158,7 @@ class From:
         return found[0][1] if found else None
 
     def calls(self, table: str) -> bool:
-        """Say whether a relation is called so."""
+        """Return whether a relation is called so."""
         return any(fold(table) == fold(alias) for alias in self.aliases)
 
     def refuse(self, node: exp.Column) -> NoReturn:
@@ -373,7 +373,7 @@ _NUMBER = "CASE WHEN isfinite(TRY_CAST({0} AS DOUBLE)) THEN TRY_CAST({0} AS DOUB
 
 
 def constant_of(column: OpenColumn, span: Span) -> tuple[Type, str]:
-    """Give the type of a constant, and the text that makes a column's values of it."""
+    """Return the type of a constant, and the text that makes a column's values of it."""
     if column.kind is None:
         title = "the type of this value is not known"
         mismatch(span, title, "of any type", "CAST(... AS DOUBLE)")
@@ -383,7 +383,7 @@ def constant_of(column: OpenColumn, span: Span) -> tuple[Type, str]:
 
 
 def literals(found: Sequence[object] | None, kind: Kind | None, span: Span) -> list[Literal]:
-    """Give the values of a public column as if they had been typed.
+    """Return the values of a public column as if they had been typed.
 
     Raises:
         NameRefused: DPQ208 values that a list cannot hold.

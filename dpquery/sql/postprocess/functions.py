@@ -83,13 +83,13 @@ class Function:
     """How long a text is that it makes of others; by default, no longer than the longest."""
 
     def template(self, count: int) -> str:
-        """Give its text for a number of arguments."""
+        """Return its text for a number of arguments."""
         if self.shorter and count < len(self.takes):
             return self.shorter
         return self.sql.replace("*", ", ".join(f"{{{i}}}" for i in range(count)))
 
     def letters(self, count: int) -> str | None:
-        """Give what each of so many arguments may be; None where that is another number."""
+        """Return what each of so many arguments may be; None where that is another number."""
         most = len(self.takes)
         if most - self.optional <= count <= most:
             return self.takes[:count]
@@ -99,7 +99,7 @@ class Function:
 
 
 def _doubled(name: str, *aliases: str, sql: str = "", none: str = "nan") -> Function:
-    """Give a function of doubles; NULL stands where it has no result, as rows have it."""
+    """Return a function of doubles; NULL stands where it has no result, as rows have it."""
     called = sql or f"{name.lower()}({{0}})"
     called = called.replace("{0}", "CAST({0} AS DOUBLE)").replace("{1}", "CAST({1} AS DOUBLE)")
     for value in dict.fromkeys(("nan", none)):
@@ -261,7 +261,7 @@ class Aggregate:
         return called
 
     def kind(self, arguments: list[Value]) -> Kind | None:
-        """Give the kind of its value."""
+        """Return the kind of its value."""
         first = arguments[0].kind if arguments else None
         if self.name == "SUM":
             narrow = first is Kind.DECIMAL and arguments[0].narrow
@@ -320,7 +320,7 @@ The letters `s`, `c` and `l` stand for literals: a share, a whole number above z
 
 
 def aggregate_name(node: exp.Expr) -> str | None:
-    """Give the name of the aggregate that a node calls; None where it calls none."""
+    """Return the name of the aggregate that a node calls; None where it calls none."""
     if type(node) in _NODES:
         return _NODES[type(node)]
     name = str(node.this).upper() if isinstance(node, exp.Anonymous) else ""
@@ -328,7 +328,7 @@ def aggregate_name(node: exp.Expr) -> str | None:
 
 
 def window_name(node: exp.Expr) -> str | None:
-    """Give the name of the function that a node calls before OVER; None of no such one."""
+    """Return the name of the function that a node calls before OVER; None of no such one."""
     if type(node) in _WINDOW_NODES:
         return _WINDOW_NODES[type(node)]
     name = str(node.this).upper() if isinstance(node, exp.Anonymous) else ""

@@ -119,7 +119,7 @@ class FrontierRows(Base):
         return None if key is None else self._released(key)
 
     def aggregate(self, node: exp.Expr, name: str) -> Value:
-        """Say which groups are missing; other aggregates over rows would be exact."""
+        """Return which groups are missing; other aggregates over rows would be exact."""
         if name == GROUPING:
             return self._grouping(node)
         inner = next(filter(is_call, node.walk()), None)
@@ -201,7 +201,7 @@ class Select:
         return Open(f"({sql})", columns, tuple(f for _, f in hidden), ordered, most)
 
     def _grouped(self, base: Rows | FrontierRows, kept: list[Value]) -> Base:
-        """Give the stage of groups, where rows are put into groups."""
+        """Return the stage of groups, where rows are put into groups."""
         group = self._select.args.get("group")
         if not isinstance(base, Rows):
             return base
@@ -222,7 +222,7 @@ class Select:
         return any(isinstance(node, exp.Window) for node in parts_of(self._select))
 
     def _keys(self, group: exp.Group | None, base: Rows) -> list[list[exp.Expr]]:
-        """Give the expressions of each grouping."""
+        """Return the expressions of each grouping."""
         items = [i.this if isinstance(i, exp.Alias) else i for i in self._select.expressions]
         if group is None:
             return [[]]
@@ -306,7 +306,7 @@ class Select:
     def _shown(
         self, name: str, value: Value, final: Base | Windowed, stage: Base, span: Span
     ) -> Value:
-        """Give a column that a star stands for: in a group, the key that it is."""
+        """Return a column that a star stands for: in a group, the key that it is."""
         if isinstance(stage, Groups):
             key = stage.key(value)
             if key is None:
@@ -416,7 +416,7 @@ class Select:
     def _last(
         self, order: str, hidden: Sequence[tuple[str, int]], stage: Base, *, distinct: bool
     ) -> str:
-        """Say what decides where nothing else does: the groups' order, or the values."""
+        """Return what decides where nothing else does: the groups' order, or the values."""
         cut = self._select.args.get("limit") or self._select.args.get("offset")
         if not (self._root or order or cut):
             return ""
@@ -443,7 +443,7 @@ def shown(value: Value) -> str:
 
 
 def _windowed(node: exp.Expr) -> bool:
-    """Say whether an aggregate stands before OVER."""
+    """Return whether an aggregate stands before OVER."""
     parent = node.parent
     if isinstance(parent, exp.Filter) and parent.this is node:
         node, parent = parent, parent.parent
@@ -451,7 +451,7 @@ def _windowed(node: exp.Expr) -> bool:
 
 
 def parts_of(select: exp.Select) -> list[exp.Expr]:
-    """Give the nodes of the SELECT list and the clauses after HAVING, subqueries excepted."""
+    """Return the nodes of the SELECT list and the clauses after HAVING, subqueries excepted."""
     slots = ("having", "qualify", "order")
     pending = [*select.expressions, *(select.args.get(slot) for slot in slots)]
     found: list[exp.Expr] = []

@@ -60,7 +60,7 @@ class Base(Expressions):
         """Write what stands after FROM, subqueries excepted."""
 
     def lifted(self, value: Value) -> Value:
-        """Give a value of the stage below as this one sees it."""
+        """Return a value of the stage below as this one sees it."""
         return value
 
     def source(self) -> str:
@@ -147,7 +147,7 @@ class Rows(Base):
         )
 
     def known(self, node: exp.Expr) -> Value | None:
-        """Give nothing: rows are in no groups."""
+        """Return nothing: rows are in no groups."""
         return None
 
     def aggregate(self, node: exp.Expr, name: str) -> Value:
@@ -214,7 +214,7 @@ class Groups(Base):
         return f" GROUP BY {sets[0]}" if sets[0] else ""
 
     def key(self, value: Value) -> Value | None:
-        """Give the key that a value of the rows is; None where it is none."""
+        """Return the key that a value of the rows is; None where it is none."""
         for at, key in enumerate(self.keys):
             if key.sql == value.sql:
                 sql = f'"{self._alias}"."g{at}"'
@@ -307,7 +307,7 @@ class Windowed(Expressions):
         return f' FROM (SELECT {listed}{self.below.source()}{where}) AS "{self._alias}"'
 
     def lifted(self, value: Value) -> Value:
-        """Give a value of the stage below as it stands here."""
+        """Return a value of the stage below as it stands here."""
         if value.constant is not None:
             return value
         return replace(value, sql=self._lift(value.total), safe=True, size=1, depth=1)

@@ -132,7 +132,7 @@ class Opener(Context):
         return found
 
     def scalar(self, place: Expressions, node: exp.Subquery) -> Value:
-        """Give the one value of a subquery; NULL where it has no row, or several."""
+        """Return the one value of a subquery; NULL where it has no row, or several."""
         base = place.base
         found = self._one_column(base, node)
         column = found.columns[0]
@@ -144,7 +144,7 @@ class Opener(Context):
         return value if place is base else place.lifted(value)
 
     def exists(self, place: Expressions, node: exp.Exists) -> Value:
-        """Say whether a subquery has a row."""
+        """Return whether a subquery has a row."""
         base = place.base
         found = self._inside(base, node.this)
         sql = f'(EXISTS (SELECT 1 FROM {found.source} AS "{self.alias()}"))'
@@ -152,7 +152,7 @@ class Opener(Context):
         return value if place is base else place.lifted(value)
 
     def member(self, place: Expressions, node: exp.In, query: exp.Expr) -> Value:
-        """Say whether a value is among those of a subquery."""
+        """Return whether a value is among those of a subquery."""
         base = place.base
         value = base.value(node.this)
         found = self._one_column(base, query)
@@ -206,7 +206,7 @@ _WORDS: dict[type[exp.Expr], str] = {
 
 
 def arms_of(opener: Opener, node: exp.SetOperation) -> list[exp.Expr]:
-    """Give the two sides of an operation, whose order is plain.
+    """Return the two sides of an operation, whose order is plain.
 
     Raises:
         SyntaxRefused: DPQ102 operations of different kinds without brackets.
@@ -265,7 +265,7 @@ def combined(opener: Opener, node: exp.SetOperation, left: Open, right: Open) ->
 
 
 def _shared(left: Open, right: Open) -> bool:
-    """Say whether both sides show the same releases in the same columns.
+    """Return whether both sides show the same releases in the same columns.
 
     Their row numbers then stand in the same columns too: a relation that is put to itself
     again and again would else have twice as many each time.
@@ -281,7 +281,7 @@ def _cast(sql: str, cast: str) -> str:
 def _common(
     one: OpenColumn, other: OpenColumn, word: str, span: Span
 ) -> tuple[Kind | None, str]:
-    """Give the kind of a column of both, and what both are cast to where that is needed."""
+    """Return the kind of a column of both, and what both are cast to where that is needed."""
     kinds = {one.kind, other.kind}
     if one.kind is other.kind:
         return one.kind, ""

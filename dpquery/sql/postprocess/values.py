@@ -103,7 +103,7 @@ def made(
 
 
 def checked(value: Value, span: Span) -> Value:
-    """Give a value back, if it is of a decent size.
+    """Return a value back, if it is of a decent size.
 
     Raises:
         SyntaxRefused: DPQ105.
@@ -188,7 +188,7 @@ def condition(value: Value) -> str:
 
 
 def widest(*values: Value) -> Kind | None:
-    """Give the kind of arithmetic with numbers; None where one is not known."""
+    """Return the kind of arithmetic with numbers; None where one is not known."""
     kinds = {value.kind for value in values}
     for kind in (None, Kind.DOUBLE, Kind.DECIMAL):
         if kind in kinds:

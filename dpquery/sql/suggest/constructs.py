@@ -108,7 +108,7 @@ _KEYWORDS: dict[str, tuple[str, ...]] = {
 
 
 def is_misused(node: exp.Expr) -> bool:
-    """Say whether a node on the list is used for something it is not listed for."""
+    """Return whether a node on the list is used for something it is not listed for."""
     return _misused(node) is not None
 
 
@@ -176,13 +176,13 @@ def _is_bounds(option: exp.Expr | None) -> bool:
 
 
 def _is_item(star: exp.Expr) -> bool:
-    """Say whether a star, its table's name before it or not, is an item of a SELECT list."""
+    """Return whether a star, its table's name before it or not, is an item of a SELECT list."""
     item = star.parent if isinstance(star.parent, exp.Column) else star
     return isinstance(item.parent, exp.Select) and item.arg_key == "expressions"
 
 
 def _orders_all(node: exp.Var) -> bool:
-    """Say whether ALL stands alone after the ORDER BY of a whole query."""
+    """Return whether ALL stands alone after the ORDER BY of a whole query."""
     order = node.find_ancestor(exp.Order)
     if order is None or len(order.expressions) > 1 or str(node.this).upper() != "ALL":
         return False
@@ -190,7 +190,7 @@ def _orders_all(node: exp.Var) -> bool:
 
 
 def _is_ordered(node: exp.Expr | None) -> bool:
-    """Say whether a node calls a function that takes an order among its arguments."""
+    """Return whether a node calls a function that takes an order among its arguments."""
     return isinstance(node, exp.Anonymous) and str(node.this).upper() in AGGREGATES
 
 
@@ -244,7 +244,7 @@ _CLAUSES = ("CUBE", "FROM", "GROUP", "HAVING", "LIMIT", "OFFSET", "ORDER", "ROLL
 
 
 def misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Diagnostic:
-    """Say where the parser stopped, in our words and not in its own."""
+    """Return where the parser stopped, in our words and not in its own."""
     ticks = [token.start for token in tokens if token.token_type is TokenType.UNKNOWN]
     ticks = [start for start in ticks if source.text[start] == "`"]
     if ticks:

@@ -196,7 +196,7 @@ def with_slip_mended(
 
 
 def _candidates(text: str, span: Span, slips: Slips) -> Iterator[str]:
-    """Give the query with one slip mended, for each that touches the stretch."""
+    """Return the query with one slip mended, for each that touches the stretch."""
     for pattern, mend in slips:
         for match in pattern.finditer(text):
             if _touches(match, span):
@@ -208,7 +208,7 @@ def _candidates(text: str, span: Span, slips: Slips) -> Iterator[str]:
 
 
 def _touches(match: re.Match[str], span: Span) -> bool:
-    """Say whether a match and a stretch meet, or are one blank apart."""
+    """Return whether a match and a stretch meet, or are one blank apart."""
     return match.start() <= span.end + 1 and span.start <= match.end() + 1
 
 
@@ -340,7 +340,7 @@ def _function(name: str) -> DPFunction | None:
 
 
 def is_aggregate(call: exp.Expr, name: str) -> bool:
-    """Say whether a function of other engines would make one value of many rows."""
+    """Return whether a function of other engines would make one value of many rows."""
     return (
         isinstance(call, exp.AggFunc)
         or _function(name) is not None
@@ -355,13 +355,13 @@ def _share(given: Sequence[exp.Expr]) -> str:
 
 
 def is_share(text: str) -> bool:
-    """Say whether a text is a decimal from 0 to 1."""
+    """Return whether a text is a decimal from 0 to 1."""
     digits = text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 30
     return digits and 0 <= Fraction(text) <= 1
 
 
 def nearest_function(name: str) -> str | None:
-    """Give the DP_ function whose name is a slip away, if any is.
+    """Return the DP_ function whose name is a slip away, if any is.
 
     >>> nearest_function("DP_CUONT"), nearest_function("COUNT"), nearest_function("DP_TREE")
     ('DP_COUNT', 'DP_COUNT', None)
@@ -370,7 +370,7 @@ def nearest_function(name: str) -> str | None:
 
 
 def a_slip_away(name: str, known: Iterable[str]) -> str | None:
-    """Give the known word from which a word differs in two letters at most."""
+    """Return the known word from which a word differs in two letters at most."""
     apart = {word: _letters_apart(name[:_LONGEST_NAME], word) for word in known}
     near = min(apart, key=lambda word: (apart[word], word))
     return near if apart[near] <= 2 else None

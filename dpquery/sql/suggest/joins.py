@@ -236,7 +236,7 @@ def refuse_across(context: Context, clause: exp.Expr, word: str, scope: Scope) -
 
 
 def _numbered(scope: Scope) -> str:
-    """Say how rows of each unit are chosen, where there are units."""
+    """Return how rows of each unit are chosen, where there are units."""
     unit = scope.table.unit
     if unit is None:
         return "each row is a unit of its own here"
@@ -289,7 +289,7 @@ def refuse_group(
 
 
 def _is_one_value(node: exp.Expr) -> bool:
-    """Say whether a node is selected by a subquery that stands for one value."""
+    """Return whether a node is selected by a subquery that stands for one value."""
     select = node.find_ancestor(exp.Select)
     around = None if select is None else select.parent
     places = exp.From | exp.Join | exp.CTE | exp.SetOperation | exp.In | exp.Exists
@@ -327,7 +327,7 @@ def refuse_correlated(context: Context, node: exp.Subquery) -> None:
 
 
 def _called(select: exp.Select) -> set[str]:
-    """Give the folded names by which a query calls what it reads."""
+    """Return the folded names by which a query calls what it reads."""
     from_ = select.args.get("from_")
     joins = select.args.get("joins") or []
     items = [part.this for part in (from_, *joins) if part is not None]

@@ -32,7 +32,7 @@ _OFFERED = {
 
 
 def is_bounded(expr: Expr) -> bool:
-    """Say whether somebody chose what bounds the values of an expression."""
+    """Return whether somebody chose what bounds the values of an expression."""
     return implied(expr).bounded
 
 
@@ -79,7 +79,7 @@ def call_about(
 
 
 def fits(function: DPFunction, type_: Type) -> bool:
-    """Say whether a function can be asked about values of a type."""
+    """Return whether a function can be asked about values of a type."""
     match function.argument:
         case Argument.VALUE:
             return True

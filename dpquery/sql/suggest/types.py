@@ -107,7 +107,7 @@ def _rewritten(text: str, model: Expr, *, last: bool) -> str:
 
 
 def _plain(literal: Literal, source: Source) -> str:
-    """Give what a literal says, without quotes."""
+    """Return what a literal says, without quotes."""
     if isinstance(literal.value, str):
         return literal.value
     return str(literal.value) if _is_moment(literal.type) else source.snippet(literal.span)
