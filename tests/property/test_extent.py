@@ -51,7 +51,7 @@ class World:
         try:
             (frontier,) = bind(query, self.policy, self.public).frontiers
         except QueryRefused as refused:
-            if refused.code not in {"DPQ406", "DPQ105"}:
+            if refused.code not in {"DPQ406", "DPQ408", "DPQ105"}:
                 raise
             return None
         return frontier.relation
