@@ -44,7 +44,7 @@ fix: $(STAMP)  ## format, and the lint fixes that cannot change meaning
 	$(BIN)/ruff check --fix --quiet . || true
 	$(BIN)/ruff format --quiet .
 
-docs: $(STAMP)  ## regenerate what is generated: grammar/functions.md, grammar/errors.md
+docs: $(STAMP)  ## regenerate what is generated: docs/functions.md, docs/errors.md
 	$(BIN)/python -m tests.tasks docs
 
 data: $(STAMP)  ## regenerate the sample data and compare checksums
@@ -54,10 +54,10 @@ demo: $(STAMP)  ## set up, then groups, a quantile and a refusal on the sample d
 	@$(BIN)/dpquery demo
 
 bench: $(STAMP)  ## ratios to DuckDB's own answer, side by side in one run
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m benchmarks.bench
 
 study: $(STAMP)  ## accuracy of released values (draws=12 for more of quantiles; sets=9)
-	$(BIN)/python -m tests.study $(sets) $(draws)
+	$(BIN)/python -m benchmarks.study $(sets) $(draws)
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -32,7 +32,7 @@ _FAMILIES = {
 
 
 def errors_page() -> str:
-    """Return the text of grammar/errors.md."""
+    """Return the text of docs/errors.md."""
     parts = [
         "# Codes",
         "`make docs` writes this from `dpquery/errors/pages.py`; "
@@ -51,7 +51,7 @@ def _entry(page: Code) -> str:
 
 
 def functions_page() -> str:
-    """Return the text of grammar/functions.md."""
+    """Return the text of docs/functions.md."""
     parts = [
         "# Functions",
         "`make docs` writes this from `dpquery/functions`; each call is a release of its own.",
@@ -110,8 +110,8 @@ def _cell(text: str) -> str:
 
 
 GENERATED: dict[Path, Callable[[], str]] = {
-    ROOT / "grammar" / "errors.md": errors_page,
-    ROOT / "grammar" / "functions.md": functions_page,
+    ROOT / "docs" / "errors.md": errors_page,
+    ROOT / "docs" / "functions.md": functions_page,
     follow.PAGE: follow.page,
 }
 

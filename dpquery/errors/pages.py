@@ -1,6 +1,6 @@
 """The page behind every code: what it means, an example, and what to do.
 
-`dpquery explain DPQ301` prints a page, and `grammar/errors.md` holds them all. To add a code,
+`dpquery explain DPQ301` prints a page, and `docs/errors.md` holds them all. To add a code,
 add a block to the text below: code and title, the meaning, the example after `>`, the remedy.
 A code is never used for a second cause. Nothing of ours is imported here.
 """

@@ -10,7 +10,7 @@ README = ROOT / "README.md"
 PAGES = [
     README,
     *(
-        ROOT / "grammar" / f"{name}.md"
+        ROOT / "docs" / f"{name}.md"
         for name in ("owners", "ledgers", "bounds", "refining", "analysts", "parts")
     ),
 ]

@@ -51,8 +51,8 @@ def test_a_changed_transcript_is_noticed():
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
 def test_a_page_is_one_sitting_and_is_linked(page):
     assert len(page.read_text("utf-8").splitlines()) <= 220
-    assert f"grammar/{page.name}" in text_of("README.md")
-    assert f"({page.name})" in (ROOT / "grammar" / "README.md").read_text("utf-8")
+    assert f"docs/{page.name}" in text_of("README.md")
+    assert f"({page.name})" in (ROOT / "docs" / "README.md").read_text("utf-8")
 
 
 def test_the_owners_policy_loads_over_the_sample_data(samples):

@@ -46,7 +46,7 @@ def test_a_server_is_named_by_its_url_and_a_schema(tmp_path: Path):
 
 
 def test_the_page_on_servers_states_one(tmp_path: Path):
-    page = (ROOT / "grammar" / "ledgers.md").read_text("utf-8")
+    page = (ROOT / "docs" / "ledgers.md").read_text("utf-8")
     (_, stated) = page.split("```toml\n[ledger]\n")
     settings = ledger(tmp_path, stated.split("```")[0])
     assert str(settings.server) == "postgresql://db.example.org/privacy, schema dpquery"

@@ -1,7 +1,7 @@
 """`make bench`: each query against DuckDB's own, non-private answer, alternating in one run.
 
 Ratios are what counts: absolute times depend on the machine and on what else it does.
-`python -m tests.bench [ROWS] [ROUNDS] [NAME]`, where only cases with NAME in theirs are run.
+`python -m benchmarks.bench [ROWS] [ROUNDS] [NAME]` runs the cases whose name holds NAME.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import duckdb
 import numpy as np
 
 import dpquery
+from benchmarks.bench import ledger, slow_disk
+from benchmarks.bench.data import make
 from dpquery.mechanisms import FittedQuantiles, Randomness
-from tests.bench import ledger, slow_disk
-from tests.bench.data import make
 
 RESULTS = Path(__file__).parent / "results"
 

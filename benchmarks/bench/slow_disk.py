@@ -3,7 +3,7 @@
 That is the median of the disk on which half of the bare rate was set as the limit. Where a sync
 takes a tenth of a millisecond, what Python does between two of them decides instead. A small
 library in front of the C library sleeps before each sync, for SQLite and for bare writes alike;
-it needs a C compiler. `python -m tests.bench.slow_disk [CHARGES]`.
+it needs a C compiler. `python -m benchmarks.bench.slow_disk [CHARGES]`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ int fdatasync(int file) { return after_a_while("fdatasync", file); }
 
 
 def told(each: int = 250) -> str:
-    """Give the line of figures of `tests.bench.ledger` on such a disk, or why there is none."""
+    """Return the figures of `benchmarks.bench.ledger` on such a disk, or why there are none."""
     compiler = shutil.which("cc")
     if compiler is None:
         return "no C compiler, and so no disk that waits"
@@ -42,7 +42,7 @@ def told(each: int = 250) -> str:
         library = Path(directory) / "slow.so"
         build = [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", str(library), "-ldl"]
         subprocess.run(build, input=SOURCE % MORE, text=True, check=True)
-        race = [sys.executable, "-m", "tests.bench.ledger", str(each)]
+        race = [sys.executable, "-m", "benchmarks.bench.ledger", str(each)]
         slowed = os.environ | {"LD_PRELOAD": str(library)}
         found = subprocess.run(race, env=slowed, capture_output=True, text=True, check=True)
     return found.stdout.strip()

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.study.figures import markdown
-from tests.study.quantiles import COUNTS, Result, Share, Shares
+from benchmarks.study.figures import markdown
+from benchmarks.study.quantiles import COUNTS, Result, Share, Shares
 
 LAWS = {"smooth": "uniform, normal, beta(2, 2)", "atoms": "salaries", "all": "all four laws"}
 PROTOTYPES = {

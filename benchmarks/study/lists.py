@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpquery.mechanisms import FittedQuantiles
-from tests.study.data import (
+from benchmarks.study.data import (
     TOP,
     Column,
     Values,
@@ -23,7 +22,8 @@ from tests.study.data import (
     salaries_in_cents,
     salaries_in_hundreds,
 )
-from tests.study.figures import Figure
+from benchmarks.study.figures import Figure
+from dpquery.mechanisms import FittedQuantiles
 
 ROWS = 100_000
 DATA_SETS, DRAWS = 10, 10

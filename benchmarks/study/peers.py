@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.study.data import TOP, Column, Values, connect, draws
+from benchmarks.study.figures import markdown
 from dpquery.functions.quantile_list import OF_LISTS
-from tests.study.data import TOP, Column, Values, connect, draws
-from tests.study.figures import markdown
 
 ROWS, ATOM, SHARE = 10_000, 42_000, 0.3
 DATA_SETS, DRAWS = 4, 25

@@ -16,8 +16,8 @@ import numpy as np
 from scipy import stats
 
 import dpquery
-from tests.study.data import Column, Values, connect, draws
-from tests.study.figures import Figure
+from benchmarks.study.data import Column, Values, connect, draws
+from benchmarks.study.figures import Figure
 
 PERCENTILES = [k / 100 for k in range(1, 100)]
 BOUNDS = {"[0, 300000]": 300_000, "[0, 2^40]": 2**40}

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dpquery
-from tests.study.figures import Figure
+from benchmarks.study.figures import Figure
 
 ROWS, VALUES, EPSILON = 10_000, 100, "0.1"
 SIZES = (1, 2, 3, 5, 10, 15, 20)

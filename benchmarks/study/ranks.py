@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import softmax
 
-from tests.study.data import (
+from benchmarks.study.data import (
     TOP,
     Column,
     Values,
@@ -23,7 +23,7 @@ from tests.study.data import (
     salaries_in_cents,
     salaries_in_hundreds,
 )
-from tests.study.figures import Figure
+from benchmarks.study.figures import Figure
 
 ROWS = 100_000
 DATA_SETS, DRAWS = 100, 10

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.study.data import TOP, Column, Values, connect, draws, salaries_in_cents
-from tests.study.figures import Figure
+from benchmarks.study.data import TOP, Column, Values, connect, draws, salaries_in_cents
+from benchmarks.study.figures import Figure
 
 ROWS = 10_000
 DRAWS = 4000

@@ -4,7 +4,7 @@ A charge waits for three syncs, of the log and of the file that it is moved into
 waits sets the pace. Where a cache takes the write, and a
 sync takes a tenth of a millisecond, Python does. Bare writes are those of one process, and
 those of eight that queue as charges do; `slow_disk` has a disk that waits.
-`python -m tests.bench.ledger [CHARGES]`.
+`python -m benchmarks.bench.ledger [CHARGES]`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Prints each figure beside its closed form or exact expectation, saves them under `results/`
 and as `RESULTS.md`, and fails when one leaves its range.
-`python -m tests.study [DATA_SETS] [DRAWS]` says how often mechanisms of quantiles are compared.
+`python -m benchmarks.study [DATA_SETS] [DRAWS]` says how often quantiles are compared.
 """
 
 from __future__ import annotations
@@ -15,12 +15,21 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.study import choices, claims, comparison, lists, moments, peers, quantiles, ranks
-from tests.study.figures import Figure, table
+from benchmarks.study import (
+    choices,
+    claims,
+    comparison,
+    lists,
+    moments,
+    peers,
+    quantiles,
+    ranks,
+)
+from benchmarks.study.figures import Figure, table
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-PICTURE = HERE.parent.parent / "grammar" / "quantiles.svg"
+PICTURE = HERE.parent.parent / "docs" / "quantiles.svg"
 TEXT = """\
 # Accuracy, as measured
 
@@ -54,7 +63,7 @@ mechanisms, where cells and data are alike.
 
 {ratios}
 
-![Rank error of each mechanism over the number of quantiles](../../grammar/quantiles.svg)
+![Rank error of each mechanism over the number of quantiles](../../docs/quantiles.svg)
 
 The best of a setting is chosen by the same draws, so even equal mechanisms are above 1: for one
 order `recursive`, `independent` and `quantile` have one law, but for ties. Salaries lie on a
