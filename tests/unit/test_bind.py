@@ -56,7 +56,7 @@ refused[DPQ202]: there is no function LOWR for rows
   |                                              ^^^^ unknown function
 
    why: a function that failed on one row would tell whether that row exists;
-        there are LOWER, CASE, COALESCE, YEAR, ROUND, LENGTH and others in functions.md.
+        LOWER, CASE, COALESCE, YEAR, ROUND, LENGTH and others: see `dpquery explain functions`.
    try: LOWER(dept)""",
     ),
     (

@@ -5,7 +5,7 @@ import re
 import pytest
 
 import dpquery
-from dpquery.errors.pages import PAGES, explain
+from dpquery.errors.pages import PAGES, documents, explain
 from dpquery.policy.files import copy_samples
 from tests.tasks import GENERATED, ROOT
 
@@ -13,7 +13,7 @@ CODES = [page.code for page in PAGES]
 
 
 def raised() -> set[str]:
-    pages = ROOT / "dpquery" / "codes.py"
+    pages = ROOT / "dpquery" / "errors" / "pages.py"
     files = [path for path in (ROOT / "dpquery").rglob("*.py") if path != pages]
     return {code for path in files for code in re.findall(r'"(DPQ\d{3})"', path.read_text())}
 
@@ -56,6 +56,20 @@ def test_a_code_may_be_written_in_short(written: str):
 def test_an_unknown_code_is_answered_with_the_nearest(unknown: str, near: str):
     with pytest.raises(LookupError, match=f"there is no code '{unknown}'.*{near}"):
         explain(unknown)
+
+
+def test_pages_of_the_documentation_are_explained_by_name():
+    assert explain("Functions").startswith("# Functions")
+    assert "statement" in explain("grammar")
+    assert all(explain(name) for name in documents())
+
+
+def test_messages_name_pages_that_can_be_explained():
+    """`dpquery explain functions`, and no path that an installation does not have."""
+    texts = [path.read_text("utf-8") for path in sorted((ROOT / "dpquery").rglob("*.py"))]
+    named = {name for text in texts for name in re.findall(r"`dpquery explain (\w+)`", text)}
+    assert named >= {"functions", "grammar"}
+    assert all(explain(name) for name in named)
 
 
 @pytest.fixture(scope="module")

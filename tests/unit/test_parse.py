@@ -52,7 +52,7 @@ refused[DPQ102]: == is not part of the language here
 1 | SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age == 3
   |                                                  ^^ this word would be passed over
 
-   why: only what is known to keep the promise is accepted; `grammar/dpsql.ebnf` lists it.
+   why: only what keeps the promise is accepted; `dpquery explain grammar` lists it.
    try: SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age = 3""",
     ),
     (
@@ -63,7 +63,7 @@ refused[DPQ102]: ROLLUP is not part of the language here
 1 | SELECT DP_COUNT(*, eps=0.5) FROM staff GROUP BY dept WITH ROLLUP
   |                                                           ^^^^^^ not understood
 
-   why: only what is known to keep the promise is accepted; `grammar/dpsql.ebnf` lists it.
+   why: only what keeps the promise is accepted; `dpquery explain grammar` lists it.
    try: GROUP BY ROLLUP (dept)""",
     ),
     (
