@@ -14,7 +14,7 @@ from dpquery.rowfunctions.base import RowFunction
 from dpquery.sql.bind.scope import INTERVAL_ENDS
 from dpquery.sql.postprocess.functions import AGGREGATES, ONLY_WINDOWS
 from dpquery.sql.postprocess.functions import NAMES as RESULTS
-from tests.docs import follow
+from tests.docs import follow, picture
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -62,8 +62,8 @@ def functions_page() -> str:
         "NULL, for every row. An argument that is NULL gives NULL, unless said otherwise.",
         *(_family(name, family) for name, family in rowfunctions.FAMILIES.items()),
         "# Functions of results",
-        "What is computed from released values and from public tables is made of these, from "
-        "`dpquery/sql/above`. None fails on a value: NULL stands where there is no result.",
+        "What is computed from released values and from public tables is made of these. None "
+        "fails on a value: NULL stands where there is no result.",
         f"Of values: {_names(RESULTS)}.",
         *(f"`{end}(n)`, or `{end}(n, 0.9)`: {line}" for end, line in INTERVAL_ENDS.items()),
         f"Aggregates, also before `OVER`: {_names(AGGREGATES)}.",
@@ -112,6 +112,7 @@ def _cell(text: str) -> str:
 GENERATED: dict[Path, Callable[[], str]] = {
     ROOT / "docs" / "errors.md": errors_page,
     ROOT / "docs" / "functions.md": functions_page,
+    ROOT / "docs" / "noise.svg": picture.picture,
     follow.PAGE: follow.page,
 }
 
@@ -121,8 +122,11 @@ def main(argv: list[str]) -> int:
     if argv != ["docs"]:
         print("usage: python -m tests.tasks docs", file=sys.stderr)
         return 2
+    from tests.docs import transcripts
+
     for path, text in GENERATED.items():
         path.write_text(text(), "utf-8")
+    transcripts.rewrite()
     return 0
 
 

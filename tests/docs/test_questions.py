@@ -182,8 +182,6 @@ def test_an_answer_over_the_sample_is_the_oracles_when_noise_is_small(
 def test_the_page_numbers_its_questions_and_is_linked():
     assert list(QUESTIONS) == list(range(1, 23))
     assert TEXT.count("\n## ") == len(QUESTIONS)
-    assert "(questions.md)" in (ROOT / "docs" / "README.md").read_text("utf-8")
-    assert "(docs/questions.md)" in (ROOT / "README.md").read_text("utf-8")
 
 
 def test_a_far_answer_is_noticed(shop: Shop):
