@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,17 @@ FILES = [
     for directory, ceiling in FILE_LINES.items()
     for path in sorted((ROOT / directory).rglob("*.py"))
 ]
+TESTS = sorted((ROOT / "tests").glob("*/**/test_*.py"))
+
+
+def test_every_folder_of_tests_belongs_to_an_area():
+    """`make test-AREA` for each, and `tests/README.md` names it."""
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    areas = dict(re.findall(r"^(\w+)_tests := (.*)$", makefile, re.MULTILINE))
+    folders = {path.relative_to(ROOT / "tests").parts[0] for path in TESTS}
+    assert sorted(" ".join(areas.values()).split()) == sorted(folders)
+    readme = (ROOT / "tests" / "README.md").read_text("utf-8")
+    assert set(re.findall(r"make test-(\w+)", readme)) == set(areas)
 
 
 def name(value: object) -> str | None:

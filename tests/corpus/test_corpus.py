@@ -61,7 +61,9 @@ def test_every_code_of_the_stages_before_the_charge_has_a_refused_query():
     ]
     raised = set(re.findall(r'"(DPQ[1-4]\d\d)"', "".join(texts)))
     assert len(raised) >= 20
-    elsewhere = {"DPQ308"}  # the sample has one domain of units: tests/unit/test_relations.py
+    elsewhere = {
+        "DPQ308"
+    }  # the sample has one domain of units: tests/sql/bind/test_relations.py
     assert raised - elsewhere <= {case.expected for case in CASES}
 
 

@@ -12,7 +12,7 @@ from tests.tasks import ROOT
 
 PAGES = [
     path
-    for place in (".", "docs", "datasets", "grammar", "benchmarks/study")
+    for place in (".", "docs", "datasets", "grammar", "tests", "benchmarks/study")
     for path in sorted((ROOT / place).glob("*.md"))
 ]
 SHIPPED = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"][
@@ -52,3 +52,14 @@ def test_links_of_the_documentation_resolve_in_a_wheel(page: Path):
 
 def test_the_wheel_keeps_the_places_of_what_it_ships():
     assert all(f"dpquery/{name}" == place for name, place in SHIPPED.items())
+
+
+@pytest.mark.parametrize(
+    "page", ["ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "tests/README.md"]
+)
+def test_files_that_are_named_are_there(page: str):
+    """As from the root, from the package, or from the page's own folder."""
+    text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text("utf-8"), flags=re.M | re.S)
+    named = re.findall(r"`([\w./-]+(?:\.py|\.md|\.test|/))`", text)
+    places = (ROOT, ROOT / "dpquery", (ROOT / page).parent)
+    assert [name for name in named if not any((at / name).exists() for at in places)] == []

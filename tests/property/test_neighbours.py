@@ -118,6 +118,7 @@ HEAVY = Pair([[LIGHT], [LIGHT]], [[LIGHT], [LIGHT], [LIGHT] * 20_000], ([], [LIG
 ALL = ["SELECT DP_COUNT(*, eps=1), DP_COUNT(i, eps=1, max_rows_contributed=7) FROM t WHERE b"]
 
 
+@settings(max_examples=15)
 @given(cases())
 @example(Case(HEAVY, ALL, "weights", seed=1))
 @example(Case(HEAVY, ALL, "limit 2", seed=5))

@@ -81,7 +81,7 @@ def session(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "page",
-    # The sample has one domain of units: tests/unit/test_relations.py shows DPQ308.
+    # The sample has one domain of units: tests/sql/bind/test_relations.py shows DPQ308.
     [page for page in PAGES if page.code < "DPQ500" and page.code != "DPQ308"],
     ids=lambda page: page.code,
 )

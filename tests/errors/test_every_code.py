@@ -32,6 +32,7 @@ from dpquery.policy.files import copy_samples
 from dpquery.policy.load import load_policy
 from dpquery.shell.main import main
 from tests.corpus import cases
+from tests.tasks import ROOT
 
 COUNT = "SELECT DP_COUNT(*, eps=0.5) FROM staff"
 Doing = Callable[[Path, pytest.MonkeyPatch], object]
@@ -266,6 +267,6 @@ def test_every_code_is_raised_by_a_query_of_the_corpus_or_here():
 
 
 def test_every_refusal_of_a_query_is_pinned_in_its_words_somewhere():
-    texts = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("*.py"))
+    texts = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     worded = set(re.findall(r"^(?:\s*\"\")?\"?refused\[(DPQ\d+)\]: \S", texts, re.MULTILINE))
     assert {page.code for page in PAGES if page.code < "DPQ500"} <= worded
