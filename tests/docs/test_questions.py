@@ -120,7 +120,7 @@ def write(place: Path, customers: int) -> None:
 
 def keys(query: str) -> int:
     """Return the number of columns that are groups; they stand first."""
-    groups = re.findall(r"^GROUP BY (.*)$", query, re.MULTILINE)
+    groups = re.findall(r"^(?:FROM \w+ )?GROUP BY (.*)$", query, re.MULTILINE)
     return len(groups[-1].split(",")) if groups else 0
 
 
