@@ -14,7 +14,7 @@ from dpquery.rowfunctions.base import RowFunction
 from dpquery.sql.bind.scope import INTERVAL_ENDS
 from dpquery.sql.postprocess.functions import AGGREGATES, ONLY_WINDOWS
 from dpquery.sql.postprocess.functions import NAMES as RESULTS
-from tests.docs import follow
+from tests.docs import follow, picture
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,7 +32,7 @@ _FAMILIES = {
 
 
 def errors_page() -> str:
-    """Return the text of grammar/errors.md."""
+    """Return the text of docs/errors.md."""
     parts = [
         "# Codes",
         "`make docs` writes this from `dpquery/errors/pages.py`; "
@@ -51,7 +51,7 @@ def _entry(page: Code) -> str:
 
 
 def functions_page() -> str:
-    """Return the text of grammar/functions.md."""
+    """Return the text of docs/functions.md."""
     parts = [
         "# Functions",
         "`make docs` writes this from `dpquery/functions`; each call is a release of its own.",
@@ -62,8 +62,8 @@ def functions_page() -> str:
         "NULL, for every row. An argument that is NULL gives NULL, unless said otherwise.",
         *(_family(name, family) for name, family in rowfunctions.FAMILIES.items()),
         "# Functions of results",
-        "What is computed from released values and from public tables is made of these, from "
-        "`dpquery/sql/above`. None fails on a value: NULL stands where there is no result.",
+        "What is computed from released values and from public tables is made of these. None "
+        "fails on a value: NULL stands where there is no result.",
         f"Of values: {_names(RESULTS)}.",
         *(f"`{end}(n)`, or `{end}(n, 0.9)`: {line}" for end, line in INTERVAL_ENDS.items()),
         f"Aggregates, also before `OVER`: {_names(AGGREGATES)}.",
@@ -110,8 +110,9 @@ def _cell(text: str) -> str:
 
 
 GENERATED: dict[Path, Callable[[], str]] = {
-    ROOT / "grammar" / "errors.md": errors_page,
-    ROOT / "grammar" / "functions.md": functions_page,
+    ROOT / "docs" / "errors.md": errors_page,
+    ROOT / "docs" / "functions.md": functions_page,
+    ROOT / "docs" / "noise.svg": picture.picture,
     follow.PAGE: follow.page,
 }
 
@@ -121,8 +122,11 @@ def main(argv: list[str]) -> int:
     if argv != ["docs"]:
         print("usage: python -m tests.tasks docs", file=sys.stderr)
         return 2
+    from tests.docs import transcripts
+
     for path, text in GENERATED.items():
         path.write_text(text(), "utf-8")
+    transcripts.rewrite()
     return 0
 
 

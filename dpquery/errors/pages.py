@@ -1,8 +1,8 @@
-"""The page behind every code: what it means, an example, and what to do.
+"""What `dpquery explain` prints: the page of an error code, or a page of the documentation.
 
-`dpquery explain DPQ301` prints a page, and `grammar/errors.md` holds them all. To add a code,
-add a block to the text below: code and title, the meaning, the example after `>`, the remedy.
-A code is never used for a second cause. Nothing of ours is imported here.
+`docs/errors.md` holds the pages of all codes. To add a code, add a block to the text below:
+code and title, the meaning, the example after `>`, the remedy. A code is never used for a
+second cause. Nothing of ours is imported here.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import string
 import textwrap
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ DPQ102 a construct outside the language
 It is SQL, but it is not part of the dialect. Only constructs whose effect on privacy is known
 are accepted; all others are refused, harmless ones too.
 > SELECT DP_COUNT(*, eps=0.5) FROM staff TABLESAMPLE 10%
-Write the query without it. `grammar/dpsql.ebnf` shows which part of SELECT is accepted.
+Write the query without it. `dpquery explain grammar` prints which part of SELECT is accepted.
 
 DPQ103 more than one statement
 Each statement is charged and answered on its own, so a call takes one. A semicolon at its end
@@ -450,20 +451,34 @@ def _page(block: str) -> Code:
 PAGES: tuple[Code, ...] = tuple(_page(block) for block in _TEXT.strip().split("\n\n"))
 
 
-def explain(code: str) -> str:
-    """Return the page of a code as text; upper or lower case, the number alone is enough.
+def explain(topic: str) -> str:
+    """Return the page of a code (the number is enough), or of the documentation, as text.
 
     Raises:
-        LookupError: there is no such code.
+        LookupError: there is neither a code nor a page of that name.
     """
+    document = documents().get(topic.strip().lower())
+    if document is not None:
+        return document.read_text("utf-8").rstrip()
     pages = {page.code: page for page in PAGES}
-    wanted = "DPQ" + code.strip().upper().removeprefix("DPQ")
+    wanted = "DPQ" + topic.strip().upper().removeprefix("DPQ")
     if wanted not in pages:
-        raise LookupError(f"there is no code {code!r}; the nearest are {_nearest(wanted)}")
+        raise LookupError(
+            f"there is no code {topic!r}; the nearest are {_nearest(wanted)}; "
+            f"pages are {', '.join(sorted(documents()))}"
+        )
     page = pages[wanted]
     parts = [f"{page.code}: {page.title}", _wrap(page.meaning)]
     parts += ["example:\n    " + page.example, _wrap("what to do: " + page.remedy)]
     return "\n\n".join(parts)
+
+
+def documents() -> dict[str, Path]:
+    """Return the pages of the documentation by name; a wheel holds them in the package."""
+    package = Path(__file__).resolve().parents[1]
+    root = package if (package / "docs").is_dir() else package.parent
+    pages = {path.stem.lower(): path for path in (root / "docs").glob("*.md")}
+    return pages | {"grammar": root / "grammar" / "dpsql.ebnf"}
 
 
 def _nearest(wanted: str) -> str:

@@ -1,7 +1,7 @@
 """The functions of rows: one file for each family, and one line for each family in ALL.
 
 What is not in ALL does not exist for rows. An entry states everything about its function, and
-binding, ranges, group keys, both engines, completion and `grammar/functions.md` follow from it.
+binding, ranges, group keys, both engines, completion and `docs/functions.md` follow from it.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ Standard output carries answers only; refusals, notes and the budget go to stand
 
 Other commands:
   dpquery demo                  groups, a quantile and a refusal on the sample data
-  dpquery explain CODE          what a code such as DPQ301 means
+  dpquery explain TOPIC         a code such as DPQ301, or a page such as functions
   dpquery policy init FILE      draft a policy from the schema of a Parquet file
   dpquery policy check FILE     check a policy against its data (for the data owner)
   dpquery policy publish POLICY say that the data are other ones now: no answer is repeated
@@ -163,7 +163,7 @@ def verb_parser(*words: str, argument: str | None = None) -> ArgumentParser:
 
 
 _ARGUMENTS = {
-    ("explain",): "a code, such as DPQ301",
+    ("explain",): "a code, such as DPQ301, or a page, such as tutorial",
     ("policy", "init"): "a Parquet file, or a glob in quotes",
 }
 """What commands take, where it is no policy."""

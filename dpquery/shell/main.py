@@ -169,7 +169,7 @@ class _Verb:
 
 
 _VERBS: dict[tuple[str, ...], _Verb] = {
-    ("explain",): _Verb("CODE", _explain),
+    ("explain",): _Verb("TOPIC", _explain),
     ("policy", "init"): _Verb("FILE", _policy_init, read=draft_asked),
     ("policy", "check"): _Verb("FILE", _policy_check),
     ("policy", "publish"): _Verb("POLICY", _policy_publish),

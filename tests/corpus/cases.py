@@ -2,7 +2,7 @@
 
 A case is a comment, a query, `--`, and an expectation; cases are parted by `==`. The query of a
 refusal has « and » around the stretch under the caret, and the expectation is the code; that of
-an accepted query is what the plan states. Wording is pinned in tests/unit, and not here; but in
+an accepted query is what the plan states. Wording is pinned in tests/sql, and not here; but in
 poor_messages.test the expectation is the message, which waits to be replaced.
 """
 

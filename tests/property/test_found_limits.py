@@ -123,6 +123,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(pair, texts, "weights", neighbours, draw(st.integers(0, 10**6)))
 
 
+@settings(max_examples=15)
 @given(cases())
 def test_limits_are_found_within_their_claims(case: Case):
     require_promise(case)

@@ -64,7 +64,7 @@ def test_explain_knows_no_other_codes(run):
     [
         (["policy"], "dpquery policy init FILE, or dpquery policy check FILE"),
         (["ledger", "burn", "x"], "dpquery ledger show POLICY"),
-        (["explain"], "CODE"),
+        (["explain"], "TOPIC"),
         (["demo", "now"], "unrecognized arguments"),
     ],
 )
@@ -80,7 +80,7 @@ def test_a_verb_used_wrongly_says_how_it_is_written(run, argv: list[str], said: 
         (("policy", "init"), "FILE        a Parquet file"),
         (("policy", "check"), "FILE        a policy"),
         (("ledger", "show"), "POLICY      a policy"),
-        (("explain",), "CODE        a code"),
+        (("explain",), "TOPIC       a code"),
     ],
 )
 def test_the_help_of_a_verb_says_what_it_takes(run, words, said):

@@ -222,7 +222,7 @@ def _unknown(call: exp.Expr, name: str, spans: Spans, otherwise: str) -> NameRef
             f"there is no function {name}",
             spans.name(call),
             "unknown function",
-            ("on results there are ABS, COALESCE, ROUND and others in functions.md.",),
+            ("on results there are ABS, ROUND and others: `dpquery explain functions`.",),
             (otherwise if near is None else near + spans.text(call)[len(name) :],),
         )
     )

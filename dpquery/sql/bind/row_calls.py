@@ -283,7 +283,7 @@ def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoR
             "unknown function",
             (
                 "a function that failed on one row would tell whether that row exists;",
-                f"there are {', '.join(shown_names)} and others in functions.md.",
+                f"{', '.join(shown_names)} and others: see `dpquery explain functions`.",
             ),
             (remedy,),
         )

@@ -65,7 +65,7 @@ def outside(word: str, span: Span, label: str, remedy: str) -> Diagnostic:
         f"{word} is not part of the language here",
         span,
         label,
-        ("only what is known to keep the promise is accepted; `grammar/dpsql.ebnf` lists it.",),
+        ("only what keeps the promise is accepted; `dpquery explain grammar` lists it.",),
         (remedy,),
     )
 

@@ -268,7 +268,7 @@ class Applied:
                 f"{name} does not take so many arguments",
                 span,
                 "another number of arguments",
-                (f"it takes {takes or 'what grammar/functions.md says'}.",),
+                (f"it takes {takes}." if takes else "`dpquery explain functions` says which.",),
                 (_EXAMPLES.get(name, "ABS(-1)"),),
             )
         )

@@ -189,7 +189,7 @@ class Opener(Context):
                 f"there is no function {name}",
                 self.spans.name(call),
                 "unknown function",
-                ("on results there are ABS, COALESCE, ROUND and others in functions.md.",),
+                ("on results there are ABS, ROUND and others: `dpquery explain functions`.",),
                 (otherwise if near is None else near + self.spans.text(call)[len(name) :],),
             )
         )
