@@ -27,7 +27,7 @@ from dpquery.engine.duckdb.connection import (
 )
 from dpquery.engine.duckdb.histograms import DuckDBFound, DuckDBRanges
 from dpquery.engine.duckdb.scan_sql import ScanSQL
-from dpquery.engine.duckdb.verify import REMEMBERED, Reread
+from dpquery.engine.duckdb.verify import REMEMBERED, Verifier
 from dpquery.engine.files import (
     DataChanged,
     Fingerprint,
@@ -72,7 +72,7 @@ class DuckDBEngine:
         self._watch = watch
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._held: Held | None = None
-        self._reread = Reread()
+        self._verifier = Verifier(self._public.rows)
         self._rehearsed: set[Scan] = set()
         self._verified: TableStates = {}
 
@@ -113,12 +113,12 @@ class DuckDBEngine:
         sql = ScanSQL(_foreseen(scan), places, self._publics)
         histograms = (one for one in scan.measures if isinstance(one, Histogram))
         for query in (*sql.whole(), *map(sql.held, histograms)):
-            self._reread.require(sql, query)
+            self._verifier.rehearse(sql, query)
         self._rehearsed.add(scan)
 
     def close(self) -> None:
         """Let go of the instance."""
-        self._reread.close()
+        self._verifier.close()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -153,14 +153,14 @@ class DuckDBEngine:
         sql = ScanSQL(scan, places, self._publics)
         values = {measure: [0] * scan.cells for measure in sql.summed}
         for measures, query in sql.queries() if scan.cells else ():
-            self._reread.require(sql, query)
+            self._verifier.require(sql, query)
             for cell, *sums in execute(connection, query).fetchall():
                 for measure, value in zip(measures, sums, strict=True):
                     values[measure][cell] += int(value)  # many values can be of one group
         require_unchanged(tables, before)
         for table in tables:  # what could not be read is no first state
             self._watch(table, before[table.name], receipt)
-        open_ = (connection, sql, before, self._log, self._reread)
+        open_ = (connection, sql, before, self._log, self._verifier)
         exact = {measure: tuple(cells) for measure, cells in values.items()}
         return Exact(exact, scan.cells, DuckDBRanges(*open_), DuckDBFound(*open_))
 

@@ -20,7 +20,7 @@ import numpy as np
 from dpquery.engine.base import FaultLog, by_chance, guarded, named
 from dpquery.engine.duckdb.connection import execute
 from dpquery.engine.duckdb.scan_sql import ScanSQL
-from dpquery.engine.duckdb.verify import Reread
+from dpquery.engine.duckdb.verify import Verifier
 from dpquery.engine.files import TableStates, require_unchanged
 from dpquery.ir.expr import Scalar
 from dpquery.ir.measures import Candidates, GroupRequest, Histogram
@@ -68,13 +68,13 @@ class DuckDBRanges:
         sql: ScanSQL,
         state: TableStates,
         log: FaultLog,
-        reread: Reread,
+        verifier: Verifier,
     ) -> None:
         self._connection = connection
         self._sql = sql
         self._state = state
         self._log = log
-        self._reread = reread
+        self._verifier = verifier
         self._sources: dict[Histogram, str] = {}
         self._tables: list[str] = []
         self._whole: dict[Histogram, tuple[Span, Groups]] = {}
@@ -140,7 +140,7 @@ class DuckDBRanges:
 
     def _found(self, measure: Histogram, query: str) -> Groups:
         source = self._source(measure)
-        self._reread.require(self._sql, query, source if source in self._tables else None)
+        self._verifier.require(self._sql, query, source if source in self._tables else None)
         found = execute(self._connection, query).fetchnumpy()
         require_unchanged(self._sql.tables, self._state)
         return Groups.sorted(*(np.asarray(found[name]) for name in ("cell", "b", "t")))
@@ -160,7 +160,7 @@ class DuckDBRanges:
     def _hold(self, rows: str) -> str | None:
         """Keep rows in memory under a name, if it holds them."""
         name = f"held{next(_NUMBERS)}"
-        self._reread.require(self._sql, rows)
+        self._verifier.require(self._sql, rows)
         try:
             execute(self._connection, f"CREATE TEMP TABLE {name} AS {rows}")
         except duckdb.OutOfMemoryException:
@@ -197,13 +197,13 @@ class DuckDBFound:
         sql: ScanSQL,
         state: TableStates,
         log: FaultLog,
-        reread: Reread,
+        verifier: Verifier,
     ) -> None:
         self._connection = connection
         self._sql = sql
         self._state = state
         self._log = log
-        self._reread = reread
+        self._verifier = verifier
         self._kept: dict[Candidates, tuple[str, Integers]] = {}
         """The table of each measure, and the order in which its rows are shown."""
 
@@ -225,7 +225,7 @@ class DuckDBFound:
     def _counts(self, measure: Candidates) -> Integers:
         name = f"found{next(_CANDIDATE_NUMBERS)}"
         rows = self._sql.candidates(measure)
-        self._reread.require(self._sql, rows)
+        self._verifier.require(self._sql, rows)
         counted = f"SELECT row_number() OVER () - 1 AS i, * FROM ({rows})"
         execute(self._connection, f"CREATE TEMP TABLE {name} AS {counted}")
         require_unchanged(self._sql.tables, self._state)
