@@ -6,16 +6,12 @@ not before; connecting reads no private file (I1, I3).
 
 from __future__ import annotations
 
-from dataclasses import replace
-from fractions import Fraction
-
 import duckdb
 
 from dpquery.budget.ledger.charge import Receipt
-from dpquery.core.types import EPOCH, Kind
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
 from dpquery.engine.duckdb.column_cache import Held
-from dpquery.engine.duckdb.column_sql import Origin, Place, wanted_columns
+from dpquery.engine.duckdb.column_sql import Origin, Place, files_sql, wanted_columns
 from dpquery.engine.duckdb.connection import (
     KEY,
     execute,
@@ -26,8 +22,9 @@ from dpquery.engine.duckdb.connection import (
     text,
 )
 from dpquery.engine.duckdb.histograms import DuckDBFound, DuckDBRanges
+from dpquery.engine.duckdb.rehearsal import Rehearsal
 from dpquery.engine.duckdb.scan_sql import ScanSQL
-from dpquery.engine.duckdb.verify import REMEMBERED, Verifier
+from dpquery.engine.duckdb.verify import Verifier
 from dpquery.engine.files import (
     DataChanged,
     Fingerprint,
@@ -38,11 +35,9 @@ from dpquery.engine.files import (
     state_of,
     unwatched,
 )
-from dpquery.ir.expr import Scalar
 from dpquery.ir.measures import Histogram
-from dpquery.ir.query import Key, Scan
+from dpquery.ir.query import Scan
 from dpquery.ir.relations import tables_of
-from dpquery.ir.walk import constants_in, filled
 from dpquery.policy.model import DatabaseTable, Files, Policy, Table
 from dpquery.policy.schema import file_misfits
 
@@ -72,8 +67,8 @@ class DuckDBEngine:
         self._watch = watch
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._held: Held | None = None
-        self._verifier = Verifier(self._public.rows)
-        self._rehearsed: set[Scan] = set()
+        self._verifier = Verifier()
+        self._rehearsal = Rehearsal(self._verifier, self._publics, self._public)
         self._verified: TableStates = {}
 
     def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
@@ -100,25 +95,12 @@ class DuckDBEngine:
         return "; ".join(sql.whole()) or f"histograms of ({sql.rows})"
 
     def rehearse(self, scan: Scan) -> None:
-        """Read the SQL of a scan back, as it is where nothing is kept of the files.
-
-        What is found right here is not read again where the scan is opened.
-        """
-        if scan in self._rehearsed:
-            return
-        if len(self._rehearsed) >= REMEMBERED:
-            self._rehearsed.clear()
-        read = self._read_by(scan)
-        places = {t.name: Place(t, Origin(_files(t), held=False)) for t in read}
-        sql = ScanSQL(_foreseen(scan), places, self._publics)
-        histograms = (one for one in scan.measures if isinstance(one, Histogram))
-        for query in (*sql.whole(), *map(sql.held, histograms)):
-            self._verifier.rehearse(sql, query)
-        self._rehearsed.add(scan)
+        """Check and plan the SQL of a scan, as it is where nothing is kept of the files."""
+        self._rehearsal.require(scan, self._read_by(scan))
 
     def close(self) -> None:
         """Let go of the instance."""
-        self._verifier.close()
+        self._rehearsal.close()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -169,7 +151,7 @@ class DuckDBEngine:
         assert self._held is not None  # noqa: S101 - made with the connection
         names = wanted_columns(scan, table)
         often = any(isinstance(measure, Histogram) for measure in scan.measures)
-        read = Place(table, Origin(_files(table), held=False))
+        read = Place.in_files(table)
         rows = next(one for one in tables_of(scan.relation) if one.table == table.name)
         return self._held.origin(read, rows, state, names, often=often)
 
@@ -211,52 +193,13 @@ class DuckDBEngine:
         require_none(table, misfits)
         if table.single and table.unit is not None:
             unit = quoted(table.unit)
-            different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {_files(table)}"
+            different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {files_sql(table)}"
             row = execute(connection, different).fetchone()
             if row is None or row[0] is not True:
                 raise DataChanged(
                     f"a unit of {table.name!r} has several rows against rows_per_unit = 1"
                 )
         self._verified[table.name] = state
-
-
-def _foreseen(scan: Scan) -> Scan:
-    """Return a scan with any values in the places of those that earlier releases give."""
-    constants = {constant.number: None for constant in constants_in(scan)}
-    scan = filled(scan, constants) if constants else scan
-    if all(key.finding is None for key in scan.keys):
-        return scan
-    return replace(scan, keys=tuple(map(_with_any_groups, scan.keys)))
-
-
-def _with_any_groups(key: Key) -> Key:
-    if key.finding is None:
-        return key
-    values = (_ANY[key.expr.type.kind], None)
-    return replace(key, finding=replace(key.finding, values=values, known=True))
-
-
-_ANY: dict[Kind, Scalar] = {
-    Kind.INTEGER: 0,
-    Kind.DECIMAL: Fraction(0),
-    Kind.TEXT: "",
-    Kind.BOOLEAN: False,
-    Kind.DATE: EPOCH.date(),
-    Kind.TIMESTAMP: EPOCH,
-}
-"""A value of each type that groups have."""
-
-
-def _files(table: Table) -> str:
-    """Write what stands after FROM for a table's rows."""
-    if isinstance(table.source, DatabaseTable):
-        return f"{quoted(str(table.source.database))}.main.{quoted(table.source.table)}"
-    # By name, so that a column gets the widest type among the files: the first file's could not
-    # hold the values of the others. Each file's schema was held against the policy before.
-    paths = ", ".join(text(str(path)) for path in table.source.paths)
-    return (
-        f"read_parquet([{paths}], union_by_name=true, hive_partitioning=false, filename=false)"
-    )
 
 
 def _databases(tables: dict[str, Table]) -> list[str]:

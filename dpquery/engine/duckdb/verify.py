@@ -1,4 +1,4 @@
-"""Checks generated SQL against closed lists before it runs, and plans it before the charge.
+"""Checks generated SQL against closed lists before it runs.
 
 The text is parsed by DuckDB's own parser, which reads it again when it runs, so the two cannot
 read it differently. Whatever the generator wrote, this holds of a text that passes:
@@ -14,20 +14,19 @@ That a text computes what the tree says is shown by tests, which compare each cl
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 
 from dpquery import rowfunctions
-from dpquery.core.types import INTEGER, Type
 from dpquery.engine.duckdb.column_sql import Place
-from dpquery.engine.duckdb.connection import duckdb_name, lock, quoted, start
+from dpquery.engine.duckdb.connection import lock, start
 from dpquery.engine.duckdb.scan_sql import ScanSQL
 from dpquery.errors import internal
 from dpquery.ir.relations import PublicJoin, walk
-from dpquery.policy.model import Files, Table
+from dpquery.policy.model import Files
 
 Node = dict[str, Any]
 
@@ -61,6 +60,8 @@ _EXPRESSIONS = frozenset(
         *("FUNCTION", "LAMBDA", "OPERATOR", "STAR", "SUBQUERY", "TYPE", "WINDOW"),
     }
 )
+_SHARED = re.compile(r"r|parts|spread|[sthk]\d+")
+"""What the generator names with WITH: no table of the engine is called so."""
 _READ = frozenset({"BASE_TABLE", "TABLE_FUNCTION"})
 _PRESENT = "OPERATOR_IS_NOT_NULL"
 _ASK = (
@@ -74,16 +75,12 @@ Source = tuple[str, ...]
 class Verifier:
     """Checks the texts of an engine, each once.
 
-    It parses and plans in an instance of its own, which holds no data and reads no file.
+    It parses in an instance of its own, which holds no data and reads no file.
     """
 
-    def __init__(self, public: Callable[[str], pa.Table]) -> None:
-        """Take what gives the rows of a public table: of these the columns alone are used."""
-        self._public = public
+    def __init__(self) -> None:
         self._parser: duckdb.DuckDBPyConnection | None = None
         self._passed: set[tuple[str, frozenset[tuple[Source, str]]]] = set()
-        self._made: dict[tuple[str, Type | None], str] = {}
-        """The empty tables that texts are planned over."""
 
     def require(self, sql: ScanSQL, query: str, held: str | None = None) -> None:
         """Check a query of a scan.
@@ -101,69 +98,27 @@ class Verifier:
         if key in self._passed:
             return
         try:
-            _require_select(parsed(self._connection, query), sources)
+            _require_select(parsed(self.connection, query), sources)
         except (LookupError, TypeError, AttributeError):
             raise internal("the SQL of a scan lacks what was meant") from None
         if len(self._passed) >= REMEMBERED:
             self._passed.clear()
         self._passed.add(key)
 
-    def rehearse(self, sql: ScanSQL, query: str) -> None:
-        """Check a query of a scan, and plan it over empty tables of the columns declared.
-
-        Raises:
-            InternalError: DPQ901 the text may not be run, or cannot be planned.
-        """
-        self.require(sql, query)
-        tables = [place.table for place in sql.places.values()]
-        units = (type_ for table in tables if (type_ := _unit_type(table)) is not None)
-        unit = next(units, INTEGER)
-        for place in sql.places.values():
-            query = query.replace(place.origin.sql, self._empty(place.table, unit))
-        for join in walk(sql.scan.relation):
-            if isinstance(join, PublicJoin):
-                self._empty_public(join.table, sql.publics[join.table])
-        try:
-            self._connection.sql(query)
-        except (duckdb.OutOfMemoryException, MemoryError):
-            raise MemoryError from None  # which is no fault of the text
-        except duckdb.Error:
-            raise internal("DuckDB can plan the SQL of a scan") from None
-
     def close(self) -> None:
         """Let go of the instance."""
-        self._made.clear()
         if self._parser is not None:
             self._parser.close()
             self._parser = None
 
     @property
-    def _connection(self) -> duckdb.DuckDBPyConnection:
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """The instance, which can reach no file."""
         if self._parser is None:
             self._parser = start()
             self._parser.execute("SET threads = 1")
             lock(self._parser, [])
         return self._parser
-
-    def _empty(self, table: Table, unit: Type) -> str:
-        """Return an empty table with the columns of a private one, by name."""
-        key = table.name, unit
-        if key not in self._made:
-            types = {column.name: column.type for column in table.columns.values()}
-            if table.unit is not None:
-                types.setdefault(table.unit, unit)
-            columns = ", ".join(f"{quoted(n)} {duckdb_name(t)}" for n, t in types.items())
-            self._made[key] = f"empty{len(self._made)}"
-            made = f"CREATE TABLE {self._made[key]} ({columns or 'one INTEGER'})"
-            self._connection.execute(made)
-        return self._made[key]
-
-    def _empty_public(self, table: str, name: str) -> None:
-        if (table, None) not in self._made:
-            self._made[table, None] = name
-            self._connection.register("given", self._public(table).schema.empty_table())
-            self._connection.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
-            self._connection.unregister("given")
 
 
 def parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> Node:
@@ -213,6 +168,7 @@ def _require_select(tree: Node, sources: Mapping[Source, str]) -> None:
     insist(tree["type"] in {"SELECT_NODE", "SET_OPERATION_NODE"}, "a SELECT")
     nodes, read = list(_nodes(tree)), set[int]()
     shared = {each["key"] for node in nodes for each in node.get("map", ())}
+    insist(all(map(_SHARED.fullmatch, shared)), "names of WITH")
     for node in nodes:
         if "class" in node:
             insist(node["class"] in _EXPRESSIONS, f"an expression of class {node['class']}")
@@ -273,9 +229,3 @@ def _nodes(tree: Node, *, calls: bool = False) -> Iterator[Node]:
                 pending.extend(reversed(part.values()))
         elif isinstance(part, list):
             pending.extend(reversed(part))
-
-
-def _unit_type(table: Table) -> Type | None:
-    """Return the type of a table's units, where it is declared."""
-    column = table.columns.get(table.unit or "")
-    return column.type if column is not None else table.unit_type

@@ -6,8 +6,7 @@ And the check at run time lets all of them pass, planned by DuckDB over empty ta
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import given
 
 from dpquery.engine.duckdb import relation_sql, scan_sql
 from dpquery.engine.duckdb.column_sql import Rows
+from dpquery.engine.duckdb.rehearsal import Rehearsal
 from dpquery.engine.duckdb.relation_sql import Nested
 from dpquery.engine.duckdb.scan_sql import ScanSQL
 from dpquery.engine.duckdb.verify import Verifier
@@ -55,68 +55,52 @@ def one_table() -> Written:
     return Written(policy_of(table), cases.facts()[1])
 
 
-@pytest.fixture(scope="module")
-def verifiers() -> Iterator[Callable[[Written], Verifier]]:
-    @cache
-    def of(written: Written) -> Verifier:
-        return Verifier(written.public.rows)
-
-    made: list[Verifier] = []
-    yield lambda written: (made.append(of(written)), made[-1])[1]
-    for one in made:
-        one.close()
+@cache
+def rehearsal_of(written: Written) -> Rehearsal:
+    return Rehearsal(Verifier(), {}, written.public)
 
 
-Verifiers = Callable[[Written], Verifier]
-
-
-def require_all(written: Written, plan: Plan, verifier: Verifier) -> int:
+def require_all(written: Written, plan: Plan) -> int:
     """Hold all texts of a plan against their trees and the lists; return how many they are."""
-    found = 0
+    found, rehearsal = 0, rehearsal_of(written)
     for sql in written.all_sql(plan):
         held = any(place.origin.held for place in sql.places.values())
         for query, table in texts(sql):
             require_as_meant(sql, query, table)
-            verifier.require(sql, query, table)
+            rehearsal.verifier.require(sql, query, table)
             found += 1
         for query in () if held else sql.whole():
-            verifier.rehearse(sql, query)
+            rehearsal.plan(sql, query)
     return found
 
 
 @pytest.mark.parametrize("path", sorted({case.path for case in ACCEPTED}), ids=lambda p: p.stem)
-def test_the_corpus_is_written_as_it_is_meant(samples: Written, verifiers: Verifiers, path):
+def test_the_corpus_is_written_as_it_is_meant(samples: Written, path):
     for case in ACCEPTED:
         if case.path == path:
             plan = samples.plan(case.query)
-            assert require_all(samples, plan, verifiers(samples)) or not plan.charge.scans
+            assert require_all(samples, plan) or not plan.charge.scans
 
 
-def require_drawn(written: Written, verifier: Verifier, text: str, asked: Counter[str]) -> None:
+def require_drawn(written: Written, text: str) -> None:
     """Plan a random query, or give it up where its numbers are too large."""
     try:
         plan = written.plan(text)
     except QueryRefused as refusal:
         if refusal.code not in OUT_OF_REACH:
             raise
-        asked["refused"] += 1
         return
-    asked["answered"] += 1
-    require_all(written, plan, verifier)
+    require_all(written, plan)
 
 
 @given(text=frontiers.queries())
-def test_random_relations_are_written_as_they_are_meant(
-    written: Written, verifiers: Verifiers, text: str
-):
-    require_drawn(written, verifiers(written), text, Counter())
+def test_random_relations_are_written_as_they_are_meant(written: Written, text: str):
+    require_drawn(written, text)
 
 
 @given(text=strategies.queries(("t",)))
-def test_random_expressions_are_written_as_they_are_meant(
-    one_table: Written, verifiers: Verifiers, text: str
-):
-    require_drawn(one_table, verifiers(one_table), text, Counter())
+def test_random_expressions_are_written_as_they_are_meant(one_table: Written, text: str):
+    require_drawn(one_table, text)
 
 
 BREAKS: list[tuple[object, str, str, str]] = [

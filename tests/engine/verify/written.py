@@ -10,8 +10,8 @@ from pathlib import Path
 from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Source
 from dpquery.engine.duckdb.column_sql import Origin, Place
-from dpquery.engine.duckdb.engine import _files, _foreseen
 from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.rehearsal import foreseen
 from dpquery.engine.duckdb.scan_sql import ScanSQL
 from dpquery.ir.measures import Histogram
 from dpquery.ir.query import Scan
@@ -86,12 +86,14 @@ class Written:
         names = dict.fromkeys(one.table for one in tables_of(scan.relation))
         tables = [self.policy.tables[name] for name in names]
         places = {
-            table.name: Place(table, Origin(f"kept{n}" if held else _files(table), held=held))
+            table.name: Place(table, Origin(f"kept{n}", held=True))
+            if held
+            else Place.in_files(table)
             for n, table in enumerate(tables)
         }
         publics = [t.name for t in self.policy.tables.values() if t.public]
         named = {name: f"p{number}" for number, name in enumerate(publics)}
-        return ScanSQL(_foreseen(scan), places, named)
+        return ScanSQL(foreseen(scan), places, named)
 
     def all_sql(self, plan: Plan) -> Iterator[ScanSQL]:
         for scan in plan.charge.scans:
