@@ -21,7 +21,7 @@ from dpquery.engine.duckdb.connection import (
     stored_misfits,
     text,
 )
-from dpquery.engine.duckdb.histograms import DuckDBFound, DuckDBRanges
+from dpquery.engine.duckdb.open_scan import DuckDBOpenScan
 from dpquery.engine.duckdb.rehearsal import Rehearsal
 from dpquery.engine.duckdb.scan_sql import ScanSQL
 from dpquery.engine.duckdb.verify import Verifier
@@ -142,9 +142,9 @@ class DuckDBEngine:
         require_unchanged(tables, before)
         for table in tables:  # what could not be read is no first state
             self._watch(table, before[table.name], receipt)
-        open_ = (connection, sql, before, self._log, self._verifier)
+        opened = DuckDBOpenScan(connection, sql, before, self._log, self._verifier)
         exact = {measure: tuple(cells) for measure, cells in values.items()}
-        return Exact(exact, scan.cells, DuckDBRanges(*open_), DuckDBFound(*open_))
+        return Exact(exact, scan.cells, opened)
 
     def _origin(self, scan: Scan, table: Table, state: Fingerprint) -> Origin:
         """Return where the scan reads: from memory what was asked for before."""
