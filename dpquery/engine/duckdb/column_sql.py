@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 from dpquery.core.types import DECIMAL_DIGITS, EPOCH, INTEGER, Interval, Kind, Type
-from dpquery.engine.duckdb.connection import duckdb_name, quoted, text
+from dpquery.engine.duckdb.connection import duckdb_name, quoted, stored, text
 from dpquery.engine.duckdb.expr_sql import (
     MOST_PARTS,
     SHORT_DIGITS,
@@ -97,7 +97,7 @@ class Place:
 def files_sql(table: Table) -> str:
     """Write what stands after FROM for a table's rows."""
     if isinstance(table.source, DatabaseTable):
-        return f"{quoted(str(table.source.database))}.main.{quoted(table.source.table)}"
+        return stored(table.source)
     # By name, so that a column gets the widest type among the files: the first file's could not
     # hold the values of the others. Each file's schema was held against the policy before.
     paths = ", ".join(text(str(path)) for path in table.source.paths)
