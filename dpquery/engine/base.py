@@ -37,14 +37,39 @@ from dpquery.ir.query import Scan
 from dpquery.mechanisms.samplers import Integers
 from dpquery.rowfunctions.base import CALENDAR
 
-# Values that are not public: counted without their names, and named once they are chosen.
-#
-# A release sees how many units have each value, in an order of chance, and asks the engine
-# for the values at the places that its mechanism chose. No other value leaves an engine.
+T = TypeVar("T")
+LONGEST_LINE = 1 << 16
+"""Bytes of the log of faults that are read to find its last line."""
 
 
-class Found(Protocol):
-    """What an open scan knows of such values."""
+class PublicRows(Protocol):
+    """Where an engine gets public tables, for joins: the rows that were loaded at connect."""
+
+    def rows(self, table: str) -> pa.Table:
+        """Return the columns of a public table that a policy's types can name; NaN is NULL."""
+        ...
+
+
+class NoPublicRows:
+    """The public tables of a policy that has none."""
+
+    def rows(self, table: str) -> pa.Table:
+        """Fail: there is no such table."""
+        raise internal(f"{table} is not among the public tables")
+
+
+class OpenScan(Protocol):
+    """What answers requests while a scan is open.
+
+    Values that nobody has listed are counted without their names, in an order of chance; those
+    at the places that a mechanism chose are named. No other value leaves an engine.
+    """
+
+    def histograms(
+        self, measure: Histogram, requests: Sequence[GroupRequest]
+    ) -> Sequence[Integers]:
+        """Return the weights of each request's ranges, in order; in few passes where it can."""
+        ...
 
     def counts(self, measure: Candidates) -> Integers:
         """Return the number of units of each value, in an order of chance."""
@@ -56,6 +81,113 @@ class Found(Protocol):
 
     def close(self) -> None:
         """Let go of what is held."""
+        ...
+
+
+class Exact:
+    """Exact integers of one scan: private, read by the release stage, then closed."""
+
+    __slots__ = ("_opened", "_values", "groups")
+
+    def __init__(
+        self,
+        values: Mapping[Measure, tuple[int, ...]],
+        groups: int = 1,
+        opened: OpenScan | None = None,
+    ) -> None:
+        if any(type(value) is not int for cells in values.values() for value in cells):
+            raise internal(_INTEGERS)
+        self.groups = groups
+        self._values: dict[Measure, tuple[int, ...]] | None = dict(values)
+        self._opened = opened
+
+    def values(self, measure: Measure) -> tuple[int, ...]:
+        """Return the integers of one measure, one per group."""
+        if self._values is None or measure not in self._values:
+            raise internal(_OWN)
+        return self._values[measure]
+
+    def histogram(
+        self, measure: Histogram, group: int, low: int, high: int, width: int
+    ) -> Integers:
+        """Return the weight of each range of `width` codes from low to high - 1, in order."""
+        return self.histograms(measure, [GroupRequest(group, low, high, width)])[0]
+
+    def histograms(
+        self, measure: Histogram, requests: Sequence[GroupRequest]
+    ) -> Sequence[Integers]:
+        """Return several histograms, together where that is cheaper."""
+        return [*map(_integers, self._open.histograms(measure, requests))]
+
+    def counts(self, measure: Candidates) -> Integers:
+        """Return how many units have each value, in an order of chance."""
+        return _integers(self._open.counts(measure))
+
+    def chosen(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
+        """Return the values at the places that a mechanism chose: no other is ever named."""
+        return self._open.values(measure, places)
+
+    @property
+    def _open(self) -> OpenScan:
+        if self._opened is None:
+            raise internal(_OWN)
+        return self._opened
+
+    def close(self) -> None:
+        """Forget the integers, and let go of what the engine holds for them."""
+        opened, self._opened, self._values = self._opened, None, None
+        if opened is not None:
+            opened.close()
+
+    def __enter__(self) -> Exact:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return "<exact values, not shown>"
+
+    def __reduce__(self) -> NoReturn:
+        raise internal("exact values stay in the process (I4)")
+
+
+_INTEGERS = "only integers cross from scan to release (I4)"
+_OWN = "a release reads the measures of its own open scan"
+
+
+def _integers(weights: Integers) -> Integers:
+    """Pass an array of integers, of whatever size."""
+    if weights.dtype.kind not in "iO":
+        raise internal(_INTEGERS)
+    return weights
+
+
+class Engine(Protocol):
+    """A backend, opened once per session."""
+
+    def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
+        """Read the rows of one frontier, which the receipt has to cover.
+
+        Raises:
+            ScanFailed: DPQ701, always the same text; the charge stays.
+        """
+        ...
+
+    def describe(self, scan: Scan) -> str:
+        """Return what the engine would run for a scan; nothing is opened."""
+        ...
+
+    def rehearse(self, scan: Scan) -> None:
+        """Hold what would be run for a scan against its tree, before it is charged.
+
+        Raises:
+            InternalError: DPQ901 opening it would fail.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of files and memory; closing twice is fine."""
         ...
 
 
@@ -95,153 +227,6 @@ def named(value: Any, type_: Type) -> Scalar | None:
             return int(value)
     scalar: Scalar = value
     return scalar
-
-
-T = TypeVar("T")
-LONGEST_LINE = 1 << 16
-"""Bytes of the log of faults that are read to find its last line."""
-
-
-class PublicRows(Protocol):
-    """Where an engine gets public tables, for joins: the rows that were loaded at connect."""
-
-    def rows(self, table: str) -> pa.Table:
-        """Return the columns of a public table that a policy's types can name; NaN is NULL."""
-        ...
-
-
-class NoPublicRows:
-    """The public tables of a policy that has none."""
-
-    def rows(self, table: str) -> pa.Table:
-        """Fail: there is no such table."""
-        raise internal(f"{table} is not among the public tables")
-
-
-class Ranges(Protocol):
-    """What answers histograms while a scan is open."""
-
-    def __call__(
-        self, measure: Histogram, requests: Sequence[GroupRequest]
-    ) -> Sequence[Integers]:
-        """Return the weights of each request's ranges, in order; in few passes where it can."""
-        ...
-
-    def close(self) -> None:
-        """Let go of what is held."""
-        ...
-
-
-def _only_integers(values: Sequence[int]) -> None:
-    if any(type(value) is not int for value in values):
-        raise internal("only integers cross from scan to release (I4)")
-
-
-class Exact:
-    """Exact integers of one scan: private, read by the release stage, then closed."""
-
-    __slots__ = ("_found", "_ranges", "_values", "groups")
-
-    def __init__(
-        self,
-        values: Mapping[Measure, tuple[int, ...]],
-        groups: int = 1,
-        ranges: Ranges | None = None,
-        found: Found | None = None,
-    ) -> None:
-        self.groups = groups
-        for cells in values.values():
-            _only_integers(cells)
-        self._values: dict[Measure, tuple[int, ...]] | None = dict(values)
-        self._ranges = ranges
-        self._found = found
-
-    def values(self, measure: Measure) -> tuple[int, ...]:
-        """Return the integers of one measure, one per group."""
-        if self._values is None or measure not in self._values:
-            raise internal("a release reads the measures of its own open scan")
-        return self._values[measure]
-
-    def histogram(
-        self, measure: Histogram, group: int, low: int, high: int, width: int
-    ) -> Integers:
-        """Return the weight of each range of `width` codes from low to high - 1, in order."""
-        return self.histograms(measure, [GroupRequest(group, low, high, width)])[0]
-
-    def histograms(
-        self, measure: Histogram, requests: Sequence[GroupRequest]
-    ) -> Sequence[Integers]:
-        """Return several histograms, together where that is cheaper."""
-        if self._values is None or self._ranges is None:
-            raise internal("a release reads the measures of its own open scan")
-        found = self._ranges(measure, requests)
-        if any(weights.dtype.kind not in "iO" for weights in found):
-            raise internal("only integers cross from scan to release (I4)")
-        return found
-
-    def counts(self, measure: Candidates) -> Integers:
-        """Return how many units have each value, in an order of chance."""
-        counts = self._finder().counts(measure)
-        if counts.dtype.kind not in "iO":
-            raise internal("only integers cross from scan to release (I4)")
-        return counts
-
-    def chosen(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
-        """Return the values at the places that a mechanism chose: no other is ever named."""
-        return self._finder().values(measure, places)
-
-    def _finder(self) -> Found:
-        if self._values is None or self._found is None:
-            raise internal("a release reads the measures of its own open scan")
-        return self._found
-
-    def close(self) -> None:
-        """Forget the integers, and let go of what the engine holds for them."""
-        held = (self._ranges, self._found)
-        self._values = self._ranges = self._found = None
-        for one in held:
-            if one is not None:
-                one.close()
-
-    def __enter__(self) -> Exact:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return "<exact values, not shown>"
-
-    def __reduce__(self) -> NoReturn:
-        raise internal("exact values stay in the process (I4)")
-
-
-class Engine(Protocol):
-    """A backend, opened once per session."""
-
-    def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
-        """Read the rows of one frontier, which the receipt has to cover.
-
-        Raises:
-            ScanFailed: DPQ701, always the same text; the charge stays.
-        """
-        ...
-
-    def describe(self, scan: Scan) -> str:
-        """Return what the engine would run for a scan; nothing is opened."""
-        ...
-
-    def rehearse(self, scan: Scan) -> None:
-        """Hold what would be run for a scan against its tree, before it is charged.
-
-        Raises:
-            InternalError: DPQ901 opening it would fail.
-        """
-        ...
-
-    def close(self) -> None:
-        """Let go of files and memory; closing twice is fine."""
-        ...
 
 
 class FaultLog:

@@ -23,7 +23,16 @@ from dpquery.rowfunctions import (
 )
 from dpquery.rowfunctions.base import CALENDAR, RowFunction
 
-__all__ = ["ALL", "FAMILIES", "apply", "find", "implied_range", "named", "names"]
+__all__ = [
+    "ALL",
+    "FAMILIES",
+    "apply",
+    "engine_functions",
+    "find",
+    "implied_range",
+    "named",
+    "names",
+]
 
 FAMILIES: dict[str, tuple[RowFunction, ...]] = {
     "Choices": conditional.FUNCTIONS,
@@ -61,6 +70,11 @@ def named(name: str) -> RowFunction:
 def names() -> list[str]:
     """Return every name by which rows can call a function, sorted."""
     return sorted(_BY_CALL)
+
+
+def engine_functions() -> frozenset[str]:
+    """Return the functions of DuckDB that the texts of row functions call."""
+    return frozenset(name for one in ALL for name in one.calls or (one.name.lower(),))
 
 
 def apply(span: Span, name: str, *arguments: Expr) -> Apply:

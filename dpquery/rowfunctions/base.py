@@ -115,6 +115,8 @@ class RowFunction:
     """Its value, of the application and the values of its arguments."""
     sql: Callable[..., str]
     """Its text for DuckDB, of the application and the texts of its arguments."""
+    calls: tuple[str, ...] = ()
+    """The functions of DuckDB that its text calls, where it is not the one of its name."""
     aliases: tuple[str, ...] = ()
     written: bool = True
     """Whether it is called by its name; otherwise the language has words for it."""

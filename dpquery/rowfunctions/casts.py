@@ -171,6 +171,7 @@ FUNCTIONS = (
         result=TO_INTEGER,
         meaning=_integer,
         sql=_integer_sql,
+        calls=("regexp_extract", "round"),
         range=_integer_range,
         limits=WHOLE,
         dense=True,

@@ -173,6 +173,7 @@ FUNCTIONS = (
         result=first_type,
         meaning=_moved,
         sql=_moved_sql,
+        calls=("+", "to_days", "to_microseconds", "to_months"),
         range=_moved_range,
     ),
     RowFunction(
@@ -184,6 +185,7 @@ FUNCTIONS = (
         result=TO_DATE,
         meaning=_plus,
         sql=_plus_sql,
+        calls=("+",),
         range=_plus_range,
     ),
     RowFunction(

@@ -289,6 +289,7 @@ FUNCTIONS = (
         result=TO_BOOLEAN,
         meaning=_like,
         sql=_like_sql,
+        calls=("regexp_full_match", "~~"),
     ),
     RowFunction(
         name="ILIKE",
@@ -299,6 +300,7 @@ FUNCTIONS = (
         result=TO_BOOLEAN,
         meaning=lambda call, text, written: _like(call, folded(text), folded(written)),
         sql=_ilike_sql,
+        calls=("regexp_full_match", "translate", "~~"),
     ),
     RowFunction(
         name="REGEXP_MATCHES",

@@ -164,6 +164,7 @@ FUNCTIONS = (
         lambda _, text: folded(text),
         lambda _, text: lower_sql(text),
         aliases=("LCASE",),
+        calls=("translate",),
     ),
     _of_text(
         "UPPER",
@@ -173,6 +174,7 @@ FUNCTIONS = (
         lambda _, text: text.translate(_UPPER),
         _upper_sql,
         aliases=("UCASE",),
+        calls=("translate",),
     ),
     _of_text(
         "LENGTH",
@@ -247,6 +249,7 @@ FUNCTIONS = (
         (TEXTS, TEXTS),
         lambda _, one, other: one + other,
         lambda _, one, other: f"({one} || {other})",
+        calls=("||",),
         written=False,
         longest=_sum_longest,
     ),

@@ -14,8 +14,7 @@ from dpquery.budget.ledger.charge import Account, Limits
 from dpquery.budget.ledger.ledger import open_ledger
 from dpquery.core.events import encode
 from dpquery.core.source import Source, Span
-from dpquery.engine.duckdb.column_sql import Origin, Place
-from dpquery.engine.duckdb.engine import _files
+from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.engine.duckdb.scan_sql import ScanSQL
 from dpquery.plan.plan import make_plan
@@ -43,7 +42,7 @@ def followed() -> str:
     scan = plan.frontiers[0].scan
     table = policy.tables["visits"]
     sql = (
-        ScanSQL(scan, {table.name: Place(table, Origin(_files(table), held=False))}, {})
+        ScanSQL(scan, {table.name: Place.in_files(table)}, {})
         .queries()[0][1]
         .replace(str(sample_directory()), "…")
     )

@@ -138,7 +138,7 @@ def test_a_fault_does_not_quote_the_secret_of_the_ledger(
     policy, log = policy_of(private_table([path], [X, Column("s", TEXT)])), tmp_path / "faults"
     chosen = scan.chosen_sql
     monkeypatch.setattr(scan, "chosen_sql", lambda *a: chosen(*a).replace("sha256", "absent"))
-    monkeypatch.setattr(private.Reread, "require", lambda *_: None)
+    monkeypatch.setattr(private.Verifier, "require", lambda *_: None)
     plan = planned(policy, text)
     receipt, asked = receipt_for(plan), plan.frontiers[0].scan
     opened = open_engine("duckdb", policy, FaultLog(log), secret=SECRET)

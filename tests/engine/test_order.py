@@ -18,9 +18,9 @@ from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Source
 from dpquery.core.types import DOUBLE, INTEGER
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.column_sql import Origin, Place
+from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.connection import quoted
-from dpquery.engine.duckdb.engine import DuckDBEngine, _files
+from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.engine.duckdb.relation_sql import Nested
 from dpquery.ir.expr import ColumnRef
@@ -121,10 +121,7 @@ def _rows(policy: Policy, query: str, threads: int) -> Iterator[object]:
     checked = check(bind(parse(Source(text)), policy, public), policy)
     scan = make_plan(checked, policy, public).frontiers[0].scan
     names = {one.table for one in tables_of(scan.relation)}
-    places = {
-        name: Place(policy.tables[name], Origin(_files(policy.tables[name]), held=False))
-        for name in names
-    }
+    places = {name: Place.in_files(policy.tables[name]) for name in names}
     refs = columns_read(scan)
     nested = Nested(places, engine._publics, refs)
     columns = ", ".join(_bits(ref) for ref in refs if ref.of in numbers(scan.relation))

@@ -9,7 +9,7 @@ import pytest
 
 import dpquery
 from dpquery import session as stages
-from dpquery.engine.duckdb import verify as reread
+from dpquery.engine.duckdb import verify
 from dpquery.engine.duckdb.relation_sql import Nested
 from dpquery.errors import InternalError, SyntaxRefused
 from dpquery.session import Session
@@ -65,25 +65,40 @@ def test_what_recurses_too_far_is_refused(
     assert session.budget.spent.epsilon == 0
 
 
-def test_sql_that_is_not_what_was_meant_is_found_before_the_charge(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("find", "put"),
+    [
+        ("GROUP BY u, ", "GROUP BY "),  # cannot be planned: u is in no group
+        (" FROM", ", u. FROM"),  # cannot be parsed
+        ("GROUP BY u", "GROUP BY u, hash(u)"),  # calls what is not listed
+        (' WHERE ("person_id" IS NOT NULL)', ""),
+    ],
+)
+def test_sql_that_may_not_run_is_found_before_the_charge(
+    session: Session, monkeypatch: pytest.MonkeyPatch, find: str, put: str
 ):
-    """By any node of the tree: the texts of scans are read back while they cost nothing."""
-    written = Nested._per_unit
-    monkeypatch.setattr(
-        Nested, "_per_unit", lambda *a: written(*a).replace("GROUP BY u", "GROUP BY 1, u")
-    )
-    with pytest.raises(InternalError):
+    """Wherever in the tree: texts of scans are checked and planned while they cost nothing."""
+    written, broken = Nested._per_unit, []
+
+    def write(*given):
+        made = written(*given)
+        broken.append(made.replace(find, put, 1) != made)
+        return made.replace(find, put, 1)
+
+    monkeypatch.setattr(Nested, "_per_unit", write)
+    with pytest.raises(InternalError) as told:
         session.sql(NESTED)
+    assert told.value.code == "DPQ901"
+    assert any(broken)
     assert session.budget.spent.epsilon == 0
 
 
-def test_what_was_read_back_before_the_charge_is_not_read_again(
+def test_what_was_checked_before_the_charge_is_not_checked_again(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ):
     read: list[str] = []
-    parsed = reread.parsed
-    monkeypatch.setattr(reread, "parsed", lambda c, sql: (read.append(sql), parsed(c, sql))[1])
+    parsed = verify.parsed
+    monkeypatch.setattr(verify, "parsed", lambda c, sql: (read.append(sql), parsed(c, sql))[1])
     session.explain(NESTED)
     before = list(read)
     assert before

@@ -19,7 +19,7 @@ from dpquery.engine.files import (
     state_of,
     unwatched,
 )
-from dpquery.ir.measures import Candidates, Measure, Requested, TableWeight
+from dpquery.ir.measures import Measure, Requested, TableWeight
 from dpquery.ir.query import Scan, columns_read
 from dpquery.ir.relations import tables_of
 from dpquery.policy.model import Policy, Table
@@ -27,7 +27,6 @@ from dpquery.policy.schema import file_misfits
 from dpquery.rowfunctions.base import Value
 from tests.oracle.relations import Relations
 from tests.oracle.rows import read_rows
-from tests.oracle.told import PythonFound
 from tests.oracle.totals import Totals
 
 
@@ -75,11 +74,10 @@ class PythonEngine:
         sums: dict[Measure, tuple[int, ...]] = {
             m: totals.of(m) for m in scan.measures if not isinstance(m, Requested)
         }
-        found = {m: totals.found(m) for m in scan.measures if isinstance(m, Candidates)}
         require_unchanged(tables, before)
         for table in tables:  # what could not be read is no first state
             self._watch(table, before[table.name], receipt)
-        return Exact(sums, scan.cells, totals, PythonFound(found))
+        return Exact(sums, scan.cells, totals)
 
     def describe(self, scan: Scan) -> str:
         """Say that rows are counted one by one."""

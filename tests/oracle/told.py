@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable
 from fractions import Fraction
 from hashlib import sha256
 
-import numpy as np
-
 from dpquery.core.types import Kind, Type
-from dpquery.engine.base import by_chance, nameable, named
-from dpquery.ir.expr import Scalar
+from dpquery.engine.base import nameable
 from dpquery.ir.measures import Candidates
-from dpquery.mechanisms.samplers import Integers
 from dpquery.rowfunctions.base import Value
 
 Pairs = Iterable[tuple[Value, tuple[Value, ...]]]
@@ -48,30 +44,6 @@ def _text(value: Value, type_: Type) -> str:
             sign = "-" if value < 0 else ""
             return f"{sign}{digits[: -type_.scale]}.{digits[-type_.scale :]}"
     return str(value)
-
-
-class PythonFound:
-    """Answers for the candidates of one scan."""
-
-    def __init__(self, counted: dict[Candidates, Counter[Value]]) -> None:
-        self._counted = counted
-        self._order: dict[Candidates, Integers] = {}
-
-    def counts(self, measure: Candidates) -> Integers:
-        """Return the number of units of each value, in an order of chance."""
-        counted = self._counted[measure]
-        self._order[measure] = order = by_chance(len(counted))
-        counts: Integers = np.array(list(counted.values()), dtype=np.int64)[order]
-        return counts
-
-    def values(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
-        """Return the values at some places of that order."""
-        values, order = list(self._counted[measure]), self._order[measure]
-        return [named(values[order[place]], measure.value.type) for place in places]
-
-    def close(self) -> None:
-        """Forget the values."""
-        self._counted.clear()
 
 
 def is_nameable(value: Value, measure: Candidates) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from dpquery.ir.expr import Expr
+from dpquery.engine.base import by_chance, named
+from dpquery.ir.expr import Expr, Scalar
 from dpquery.ir.measures import (
     Candidates,
     CountRows,
@@ -59,6 +60,7 @@ class Totals:
         self._rows = [(unit, _group(places, row), row) for unit, row in rows]
         self._count = Counter(unit for unit, _ in rows)
         self._in_table = Counter(table)
+        self._shown: dict[Candidates, list[Value]] = {}
 
     def of(self, measure: Measure) -> tuple[int, ...]:
         """Add up a measure, one integer per group."""
@@ -126,7 +128,19 @@ class Totals:
         for group, _ in {told for _, told in self._kept(measure, pairs)}:
             sums[group] += 1
 
-    def found(self, measure: Candidates) -> Counter[Value]:
+    def counts(self, measure: Candidates) -> Integers:
+        """Return the number of units of each value, in an order of chance."""
+        counted = self._candidates(measure)
+        order = by_chance(len(counted))
+        self._shown[measure] = [list(counted)[place] for place in order]
+        counts: Integers = np.array(list(counted.values()), dtype=np.int64)[order]
+        return counts
+
+    def values(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
+        """Return the values at some places of that order."""
+        return [named(self._shown[measure][place], measure.value.type) for place in places]
+
+    def _candidates(self, measure: Candidates) -> Counter[Value]:
         """Count the units of each value, of what is kept of each unit's."""
         pairs = (
             (unit, (value,))
@@ -147,7 +161,7 @@ class Totals:
         type_ = measure.value.type
         return kept_of_units(pairs, measure.weight.limit, self._secret, type_)
 
-    def __call__(
+    def histograms(
         self, measure: Histogram, requests: Sequence[GroupRequest]
     ) -> Sequence[Integers]:
         """Return the weight of each range of codes, request by request."""
@@ -166,6 +180,7 @@ class Totals:
     def close(self) -> None:
         """Forget the rows."""
         self._rows.clear()
+        self._shown.clear()
 
 
 class _Places:

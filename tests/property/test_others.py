@@ -24,9 +24,9 @@ from dpquery.budget.ledger.ledger import Ledger, open_ledger
 from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Source
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.column_sql import Origin, Place
+from dpquery.engine.duckdb.column_sql import Place, files_sql
 from dpquery.engine.duckdb.connection import quoted
-from dpquery.engine.duckdb.engine import DuckDBEngine, _files
+from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.engine.duckdb.relation_sql import Nested
 from dpquery.engine.duckdb.scan_sql import ScanSQL
@@ -127,7 +127,7 @@ class Sides:
         path, tables = self.place / "stored.duckdb", dict(side.policy.tables)
         with duckdb.connect(path) as database:
             for name in TABLES:
-                rows = _files(tables[name])
+                rows = files_sql(tables[name])
                 database.execute(
                     f"CREATE TABLE {name} AS FROM {rows} ORDER BY hash(i, j, d, k)"
                 )
@@ -196,10 +196,7 @@ class Sides:
 def rows_of_others(side: Side, scan: Scan) -> list[Counter[str]]:
     """Give each row that the others have, to the last bit: in columns, and as it is counted."""
     tables = {one.table for one in tables_of(scan.relation)}
-    places = {
-        name: Place(side.policy.tables[name], Origin(_files(side.policy.tables[name]), False))
-        for name in tables
-    }
+    places = {name: Place.in_files(side.policy.tables[name]) for name in tables}
     publics = side.engine._publics
     asked = [ScanSQL(scan, places, publics).rows]
     if only_table(scan.relation) is None:

@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 from dpquery.core.types import DECIMAL_DIGITS, EPOCH, INTEGER, Interval, Kind, Type
-from dpquery.engine.duckdb.connection import duckdb_name, quoted, text
+from dpquery.engine.duckdb.connection import duckdb_name, quoted, stored, text
 from dpquery.engine.duckdb.expr_sql import (
     MOST_PARTS,
     SHORT_DIGITS,
@@ -41,7 +41,7 @@ from dpquery.ir.expr import (
 )
 from dpquery.ir.query import Key, Scan, columns_read
 from dpquery.ir.relations import Filter, Relation, TableScan, only_table, tables_of
-from dpquery.policy.model import Column, Table
+from dpquery.policy.model import Column, DatabaseTable, Table
 from dpquery.rowfunctions.ranges import conjuncts
 
 
@@ -83,10 +83,27 @@ class Place:
     table: Table
     origin: Origin
 
+    @classmethod
+    def in_files(cls, table: Table) -> Place:
+        """Return where a table's rows are read if nothing is kept of them."""
+        return cls(table, Origin(files_sql(table), held=False))
+
     @property
     def unit(self) -> str:
         """Write the unit column."""
         return self.origin.unit(self.table)
+
+
+def files_sql(table: Table) -> str:
+    """Write what stands after FROM for a table's rows."""
+    if isinstance(table.source, DatabaseTable):
+        return stored(table.source)
+    # By name, so that a column gets the widest type among the files: the first file's could not
+    # hold the values of the others. Each file's schema was held against the policy before.
+    paths = ", ".join(text(str(path)) for path in table.source.paths)
+    return (
+        f"read_parquet([{paths}], union_by_name=true, hive_partitioning=false, filename=false)"
+    )
 
 
 class Rows(Values):

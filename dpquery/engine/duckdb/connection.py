@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from contextlib import closing, suppress
 from pathlib import Path
-from threading import Event, Thread, current_thread, main_thread
-from typing import Generic, TypeVar
+from threading import Thread, current_thread, main_thread
+from typing import TypeVar
 
 import duckdb
 
@@ -82,42 +83,24 @@ def waited(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
     """
     if current_thread() is not main_thread():  # no other thread ever sees ctrl-C
         return ask()
-    waiting: _Waiting[T] = _Waiting(ask)
-    Thread(target=waiting.run, daemon=True).start()
+    asked: Future[T] = Future()
+    Thread(target=_settle, args=(asked, ask), daemon=True).start()
     try:
-        waiting.done.wait()
+        return asked.result()
     except KeyboardInterrupt:
-        while not waiting.done.is_set():
+        while not asked.done():
             with suppress(KeyboardInterrupt):  # impatience must not leave the query running
                 connection.interrupt()  # anew: a query that begins forgets what came before
-                waiting.done.wait(0.05)
+                wait([asked], timeout=0.05)
         raise
-    return waiting.result()
 
 
-class _Waiting(Generic[T]):
-    """What a query gives or raises, once it is done."""
-
-    def __init__(self, ask: Callable[[], T]) -> None:
-        self.done = Event()
-        self._ask = ask
-        self._given: list[T] = []
-        self._raised: Exception | None = None
-
-    def run(self) -> None:
-        """Ask, and keep what comes."""
-        try:
-            self._given.append(self._ask())
-        except Exception as fault:  # noqa: BLE001 - raised again where it is waited for
-            self._raised = fault
-        finally:
-            self.done.set()
-
-    def result(self) -> T:
-        """Return what was given, or raise what was raised."""
-        if self._raised is not None:
-            raise self._raised
-        return self._given[0]
+def _settle(asked: Future[T], ask: Callable[[], T]) -> None:
+    """Ask, and keep what comes for whoever waits for it."""
+    try:
+        asked.set_result(ask())
+    except Exception as fault:  # noqa: BLE001 - raised again where it is waited for
+        asked.set_exception(fault)
 
 
 def quoted(name: str) -> str:
@@ -129,6 +112,11 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def stored(source: DatabaseTable) -> str:
+    """Write the whole name of a table in a DuckDB file that is attached under its path."""
+    return f"{quoted(str(source.database))}.main.{quoted(source.table)}"
+
+
 def text(value: str) -> str:
     """Write a text so that it can only be a text.
 
@@ -138,7 +126,7 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-# What the columns of a DuckDB file are: their types, and what they bring beside values.
+# The columns of a table in a DuckDB file: their types, and what they bring beside values.
 #
 # A collation goes with a column through every cast and function, and a column can be
 # computed anew each time. Rows are told apart by values alone, so such columns are refused.
@@ -201,8 +189,8 @@ def unplain_columns(
     named = {*table.columns, table.unit}
     found = [(n, "is computed each time") for n, made, _ in rows if made and n in named]
     texts = [n for n, made, shown in rows if shown == "VARCHAR" and not made and n in named]
-    origin = f"{quoted(str(source.database))}.main.{quoted(source.table)}"
-    return found + [(n, "has a collation") for n in _collated(connection, origin, texts)]
+    collated = _collated(connection, stored(source), texts)
+    return found + [(n, "has a collation") for n in collated]
 
 
 def _collated(
@@ -271,8 +259,9 @@ def stored_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[
     if lacking is not None:
         return [Misfit(None, f"{source.database.name} {lacking}")]
     unplain = [Misfit(name, why) for name, why in unplain_columns(connection, table)]
-    origin = f"{quoted(str(source.database))}.main.{quoted(source.table)}"
-    return unplain or compare(table, database_schema(connection, origin), source.table)
+    if unplain:
+        return unplain
+    return compare(table, database_schema(connection, stored(source)), source.table)
 
 
 def _lacking(connection: duckdb.DuckDBPyConnection, source: DatabaseTable) -> str | None:

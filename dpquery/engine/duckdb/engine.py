@@ -6,16 +6,12 @@ not before; connecting reads no private file (I1, I3).
 
 from __future__ import annotations
 
-from dataclasses import replace
-from fractions import Fraction
-
 import duckdb
 
 from dpquery.budget.ledger.charge import Receipt
-from dpquery.core.types import EPOCH, Kind
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
 from dpquery.engine.duckdb.column_cache import Held
-from dpquery.engine.duckdb.column_sql import Origin, Place, wanted_columns
+from dpquery.engine.duckdb.column_sql import Origin, Place, files_sql, wanted_columns
 from dpquery.engine.duckdb.connection import (
     KEY,
     execute,
@@ -25,9 +21,10 @@ from dpquery.engine.duckdb.connection import (
     stored_misfits,
     text,
 )
-from dpquery.engine.duckdb.histograms import DuckDBFound, DuckDBRanges
+from dpquery.engine.duckdb.open_scan import DuckDBOpenScan
+from dpquery.engine.duckdb.rehearsal import Rehearsal
 from dpquery.engine.duckdb.scan_sql import ScanSQL
-from dpquery.engine.duckdb.verify import REMEMBERED, Reread
+from dpquery.engine.duckdb.verify import Verifier
 from dpquery.engine.files import (
     DataChanged,
     Fingerprint,
@@ -38,11 +35,9 @@ from dpquery.engine.files import (
     state_of,
     unwatched,
 )
-from dpquery.ir.expr import Scalar
 from dpquery.ir.measures import Histogram
-from dpquery.ir.query import Key, Scan
+from dpquery.ir.query import Scan
 from dpquery.ir.relations import tables_of
-from dpquery.ir.walk import constants_in, filled
 from dpquery.policy.model import DatabaseTable, Files, Policy, Table
 from dpquery.policy.schema import file_misfits
 
@@ -72,8 +67,8 @@ class DuckDBEngine:
         self._watch = watch
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._held: Held | None = None
-        self._reread = Reread()
-        self._rehearsed: set[Scan] = set()
+        self._verifier = Verifier()
+        self._rehearsal = Rehearsal(self._verifier, self._publics, self._public)
         self._verified: TableStates = {}
 
     def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
@@ -100,25 +95,12 @@ class DuckDBEngine:
         return "; ".join(sql.whole()) or f"histograms of ({sql.rows})"
 
     def rehearse(self, scan: Scan) -> None:
-        """Read the SQL of a scan back, as it is where nothing is kept of the files.
-
-        What is found right here is not read again where the scan is opened.
-        """
-        if scan in self._rehearsed:
-            return
-        if len(self._rehearsed) >= REMEMBERED:
-            self._rehearsed.clear()
-        read = self._read_by(scan)
-        places = {t.name: Place(t, Origin(_files(t), held=False)) for t in read}
-        sql = ScanSQL(_foreseen(scan), places, self._publics)
-        histograms = (one for one in scan.measures if isinstance(one, Histogram))
-        for query in (*sql.whole(), *map(sql.held, histograms)):
-            self._reread.require(sql, query)
-        self._rehearsed.add(scan)
+        """Check and plan the SQL of a scan, as it is where nothing is kept of the files."""
+        self._rehearsal.require(scan, self._read_by(scan))
 
     def close(self) -> None:
         """Let go of the instance."""
-        self._reread.close()
+        self._rehearsal.close()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -153,23 +135,23 @@ class DuckDBEngine:
         sql = ScanSQL(scan, places, self._publics)
         values = {measure: [0] * scan.cells for measure in sql.summed}
         for measures, query in sql.queries() if scan.cells else ():
-            self._reread.require(sql, query)
+            self._verifier.require(sql, query)
             for cell, *sums in execute(connection, query).fetchall():
                 for measure, value in zip(measures, sums, strict=True):
                     values[measure][cell] += int(value)  # many values can be of one group
         require_unchanged(tables, before)
         for table in tables:  # what could not be read is no first state
             self._watch(table, before[table.name], receipt)
-        open_ = (connection, sql, before, self._log, self._reread)
+        opened = DuckDBOpenScan(connection, sql, before, self._log, self._verifier)
         exact = {measure: tuple(cells) for measure, cells in values.items()}
-        return Exact(exact, scan.cells, DuckDBRanges(*open_), DuckDBFound(*open_))
+        return Exact(exact, scan.cells, opened)
 
     def _origin(self, scan: Scan, table: Table, state: Fingerprint) -> Origin:
         """Return where the scan reads: from memory what was asked for before."""
         assert self._held is not None  # noqa: S101 - made with the connection
         names = wanted_columns(scan, table)
         often = any(isinstance(measure, Histogram) for measure in scan.measures)
-        read = Place(table, Origin(_files(table), held=False))
+        read = Place.in_files(table)
         rows = next(one for one in tables_of(scan.relation) if one.table == table.name)
         return self._held.origin(read, rows, state, names, often=often)
 
@@ -211,52 +193,13 @@ class DuckDBEngine:
         require_none(table, misfits)
         if table.single and table.unit is not None:
             unit = quoted(table.unit)
-            different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {_files(table)}"
+            different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {files_sql(table)}"
             row = execute(connection, different).fetchone()
             if row is None or row[0] is not True:
                 raise DataChanged(
                     f"a unit of {table.name!r} has several rows against rows_per_unit = 1"
                 )
         self._verified[table.name] = state
-
-
-def _foreseen(scan: Scan) -> Scan:
-    """Return a scan with any values in the places of those that earlier releases give."""
-    constants = {constant.number: None for constant in constants_in(scan)}
-    scan = filled(scan, constants) if constants else scan
-    if all(key.finding is None for key in scan.keys):
-        return scan
-    return replace(scan, keys=tuple(map(_with_any_groups, scan.keys)))
-
-
-def _with_any_groups(key: Key) -> Key:
-    if key.finding is None:
-        return key
-    values = (_ANY[key.expr.type.kind], None)
-    return replace(key, finding=replace(key.finding, values=values, known=True))
-
-
-_ANY: dict[Kind, Scalar] = {
-    Kind.INTEGER: 0,
-    Kind.DECIMAL: Fraction(0),
-    Kind.TEXT: "",
-    Kind.BOOLEAN: False,
-    Kind.DATE: EPOCH.date(),
-    Kind.TIMESTAMP: EPOCH,
-}
-"""A value of each type that groups have."""
-
-
-def _files(table: Table) -> str:
-    """Write what stands after FROM for a table's rows."""
-    if isinstance(table.source, DatabaseTable):
-        return f"{quoted(str(table.source.database))}.main.{quoted(table.source.table)}"
-    # By name, so that a column gets the widest type among the files: the first file's could not
-    # hold the values of the others. Each file's schema was held against the policy before.
-    paths = ", ".join(text(str(path)) for path in table.source.paths)
-    return (
-        f"read_parquet([{paths}], union_by_name=true, hive_partitioning=false, filename=false)"
-    )
 
 
 def _databases(tables: dict[str, Table]) -> list[str]:

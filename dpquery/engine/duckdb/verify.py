@@ -1,69 +1,89 @@
-"""Reads the SQL of a scan back before it runs, and compares it with the tree.
+"""Checks generated SQL against closed lists before it runs.
 
-What is shown of each text, by DuckDB's own parser and not by what wrote it:
+The text is parsed by DuckDB's own parser, which reads it again when it runs, so the two cannot
+read it differently. Whatever the generator wrote, this holds of a text that passes:
 
-* Its rows come from the files of the policy's tables that the tree names, or from what is kept
-  of them, each as often as the tree does, and from its public tables; nothing else is read.
-* Rows without a unit are dropped where they are read. Every node has the shape that the tree
-  asks for: joins and EXISTS are on equal units, groups and windows begin with the unit, the
-  owner is passed on, and there are no clauses beside these.
-* Names are those of the policy's columns in use, where a table is read, and of our own making
-  everywhere else. Functions, operators and types stand in a closed list.
-* What adds the rows up sees engine-made columns alone and has a list of functions of its own.
+* It is one SELECT, made of the clauses and the kinds of expressions that are listed here.
+* It reads the files and tables of its scan, and nothing else.
+* Where a table has a unit, rows without one are dropped where they are read.
+* It calls the functions that row functions state and those listed here, and no others.
 
-What an expression computes, and the numbers among the weights, are not compared: these the
-oracle and the laws of the tests stand for.
+That a text computes what the tree says is shown by tests, which compare each clause with it.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import duckdb
 
+from dpquery import rowfunctions
+from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.connection import lock, start
 from dpquery.engine.duckdb.scan_sql import ScanSQL
-from dpquery.engine.duckdb.verify_ast import (
-    ROW_FUNCTIONS,
-    SUM_FUNCTIONS,
-    Node,
-    column,
-    insist,
-    parsed,
-    plain,
-    require_expression,
-    walk,
-)
-from dpquery.engine.duckdb.verify_relation import Shape, inner, listed
 from dpquery.errors import internal
-from dpquery.ir.query import Scan, columns_read
-from dpquery.ir.relations import numbers, only_table, tables_of
+from dpquery.ir.relations import PublicJoin, walk
+from dpquery.policy.model import Files
+
+Node = dict[str, Any]
 
 REMEMBERED = 256
-"""Texts that were found right: the same ones come again and again."""
-_MADE = re.compile(r"u|n|t|i|v|w|x|g|p|cell|one|[gvbmwkx]\d+")
-_SHARED = frozenset({"r", "parts", "spread"})
-"""What the sums of a scan name with WITH."""
-_ROWS: Node = {"type": "ROWS"}
+"""Texts that passed: the same ones come again and again."""
+GENERATED = frozenset(
+    {
+        *("%", "*", "+", "-", "/", "//", ">>"),
+        *("enum_code", "epoch_us", "floor", "greatest", "isnan", "least", "left", "nullif"),
+        *("list_filter", "list_value", "row", "strlen"),
+        *("concat_ws", "getvariable", "sha256"),
+        *("bool_and", "bool_or", "count", "count_star", "max", "min", "sum"),
+        *("dense_rank", "lag", "lead", "ntile", "rank", "row_number"),
+    }
+)
+"""Functions of DuckDB that the generator calls by itself.
+
+All give the same value for the same arguments, read nothing and change nothing; `getvariable`
+gives what the connection was given when it was made.
+"""
+FUNCTIONS = GENERATED | rowfunctions.engine_functions()
+_CLAUSES = frozenset(
+    {
+        *("SELECT_NODE", "SET_OPERATION_NODE", "SUBQUERY", "JOIN", "EXPRESSION_LIST", "EMPTY"),
+        *("ASCENDING", "DESCENDING", "ORDER_DEFAULT", "ORDER_MODIFIER"),
+    }
+)
+_EXPRESSIONS = frozenset(
+    {
+        *("BETWEEN", "CASE", "CAST", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT"),
+        *("FUNCTION", "LAMBDA", "OPERATOR", "STAR", "SUBQUERY", "TYPE", "WINDOW"),
+    }
+)
+_SHARED = re.compile(r"r|parts|spread|[sthk]\d+")
+"""What the generator names with WITH: no table of the engine is called so."""
+_READ = frozenset({"BASE_TABLE", "TABLE_FUNCTION"})
+_PRESENT = "OPERATOR_IS_NOT_NULL"
+_ASK = (
+    "SELECT json_serialize_sql($1, skip_null := true, skip_empty := true, skip_default := true)"
+)
+
+Source = tuple[str, ...]
+"""What rows are read from: the parts of a table's name, or the words of a call."""
 
 
-class Reread:
-    """Remembers which texts of an engine were found right.
+class Verifier:
+    """Checks the texts of an engine, each once.
 
-    It parses in an instance of its own, which holds no data and reads no file: texts are read
-    back before they are charged for.
+    It parses in an instance of its own, which holds no data and reads no file.
     """
 
     def __init__(self) -> None:
         self._parser: duckdb.DuckDBPyConnection | None = None
-        self._right: set[tuple[Scan, str]] = set()
-        self._last: tuple[Scan, str, Node] | None = None
-        """The rows of the scan before: several queries of one scan come in turn."""
+        self._passed: set[tuple[str, frozenset[tuple[Source, str]]]] = set()
 
     def require(self, sql: ScanSQL, query: str, held: str | None = None) -> None:
-        """Hold a query of a scan against its tree.
+        """Check a query of a scan.
 
         Args:
             sql: the scan, and where its rows are read.
@@ -71,19 +91,19 @@ class Reread:
             held: a table of codes that an earlier query of the scan made, if it reads one.
 
         Raises:
-            InternalError: DPQ901 it does not say what the tree says.
+            InternalError: DPQ901 the text is not one that may be run.
         """
-        if (sql.scan, query) in self._right:
+        sources = _sources(sql, held)
+        key = query, frozenset(sources.items())
+        if key in self._passed:
             return
         try:
-            rows = None if held is not None else self._rows_of(sql)
-            table = None if held is not None else self._table_of(sql)
-            _require_sums(parsed(self._connection, query), rows, table, held)
-        except (LookupError, TypeError, AttributeError, ValueError):
+            _require_select(parsed(self.connection, query), sources)
+        except (LookupError, TypeError, AttributeError):
             raise internal("the SQL of a scan lacks what was meant") from None
-        if len(self._right) >= REMEMBERED:
-            self._right.clear()
-        self._right.add((sql.scan, query))
+        if len(self._passed) >= REMEMBERED:
+            self._passed.clear()
+        self._passed.add(key)
 
     def close(self) -> None:
         """Let go of the instance."""
@@ -92,92 +112,120 @@ class Reread:
             self._parser = None
 
     @property
-    def _connection(self) -> duckdb.DuckDBPyConnection:
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """The instance, which can reach no file."""
         if self._parser is None:
             self._parser = start()
+            self._parser.execute("SET threads = 1")
             lock(self._parser, [])
         return self._parser
 
-    def _rows_of(self, sql: ScanSQL) -> Node:
-        """Return the rows of a scan as they are parsed, held against its tree."""
-        if self._last is None or self._last[:2] != (sql.scan, sql.rows):
-            rows = parsed(self._connection, sql.rows)
-            _require_rows(sql, rows)
-            self._last = (sql.scan, sql.rows, rows)
-        return self._last[2]
 
-    def _table_of(self, sql: ScanSQL) -> Node | None:
-        """Give the rows that weights by the table count, held against it, if there are any."""
-        if not sql.by_table:
-            return None
-        node = parsed(self._connection, sql.table_rows)
-        (table,) = tables_of(sql.scan.relation)
-        Shape(sql.places, sql.publics, ()).require_units(node, table)
-        return node
+def parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> Node:
+    """Return one SELECT as DuckDB's parser reads it."""
+    ((written,),) = connection.execute(_ASK, [sql]).fetchall()
+    found: Node = json.loads(written)
+    insist(not found["error"] and len(found["statements"]) == 1, "one SELECT")
+    node: Node = found["statements"][0]["node"]
+    return node
 
 
-def _require_rows(sql: ScanSQL, rows: Node) -> None:
-    """Hold the rows of a scan against its relation, its keys, codes and conditions."""
-    scan = sql.scan
-    shape = Shape(sql.places, sql.publics, columns_read(scan))
-    plain(rows, *(["where_clause"] if "where_clause" in rows else []))
-    sizes = {"g": scan.keys, "v": sql.codes, "b": sql.conditions, "x": sql.values}
-    made = [f"{letter}{i}" for letter, all_ in sizes.items() for i in range(len(all_))]
-    insist(listed(rows) == ["one" if scan.contribution.unit is None else "u", *made], "columns")
-    first = rows["select_list"][0]
-    table = only_table(scan.relation)
-    if table is None:
-        insist("where_clause" not in rows, "rows as the relation gives them")
-        shape.require(inner(rows["from_table"], "r"), scan.relation)
-        names = frozenset({"u", *shape.names(*numbers(scan.relation))})
-        unit = "u"
+def insist(holds: bool, what: str) -> None:
+    """Fail unless something holds of a text that is to be run.
+
+    Raises:
+        InternalError: DPQ901.
+    """
+    if not holds:
+        raise internal(f"the SQL of a scan is not what was meant: {what}")
+
+
+def _sources(sql: ScanSQL, held: str | None) -> dict[Source, str]:
+    """Return what a scan reads, each with the unit that its rows must have: "" for no unit."""
+    if held is not None:
+        return {(held,): ""}
+    joins = (node for node in walk(sql.scan.relation) if isinstance(node, PublicJoin))
+    found: dict[Source, str] = {(sql.publics[join.table],): "" for join in joins}
+    for place in sql.places.values():
+        unit = "" if place.origin.held else place.table.unit or ""
+        found[_source(place)] = unit  # of what is held, rows without a unit were dropped
+    return found
+
+
+def _source(place: Place) -> Source:
+    source = place.table.source
+    if place.origin.held:
+        return (place.origin.sql,)
+    if isinstance(source, Files):
+        settings = "union_by_name=true", "hive_partitioning=false", "filename=false"
+        words = (word for setting in settings for word in setting.split("="))
+        return ("read_parquet", "list_value", *map(str, source.paths), *words)
+    return (str(source.database), "main", source.table)
+
+
+def _require_select(tree: Node, sources: Mapping[Source, str]) -> None:
+    """Hold every node of a text against the lists, and every table against the scan."""
+    insist(tree["type"] in {"SELECT_NODE", "SET_OPERATION_NODE"}, "a SELECT")
+    nodes, read = list(_nodes(tree)), set[int]()
+    shared = {each["key"] for node in nodes for each in node.get("map", ())}
+    insist(all(map(_SHARED.fullmatch, shared)), "names of WITH")
+    for node in nodes:
+        if "class" in node:
+            insist(node["class"] in _EXPRESSIONS, f"an expression of class {node['class']}")
+        elif "type" in node:
+            insist(node["type"] in _CLAUSES or id(node) in read, f"a {node['type']}")
+        insist("sample" not in node, "all rows")
+        if "function_name" in node:
+            name = node["function_name"]
+            insist(node["qualified_name"]["path"] == [name], "functions by their names alone")
+            insist(name in FUNCTIONS, f"the function {name}")
+        for role, part in node.items():
+            if isinstance(part, dict) and part.get("type") in _READ:
+                where = node.get("where_clause") if role == "from_table" else None
+                _require_source(part, where, sources, shared)
+                read.add(id(part))
+
+
+def _require_source(
+    node: Node, where: Node | None, sources: Mapping[Source, str], shared: set[str]
+) -> None:
+    """Insist on rows of the scan, and on the condition that drops those without a unit."""
+    if node["type"] == "BASE_TABLE":
+        source = tuple(node["qualified_name"]["path"])
     else:
-        names = shape.read(rows, scan.relation)
-        place = sql.places[table.table]
-        unit = "u" if place.origin.held else place.table.unit or ""
-    if scan.contribution.unit is not None:
-        insist(first == {**column(unit), "alias": "u"}, "the unit as owner")
-    require_expression(rows["select_list"], names, ROW_FUNCTIONS)
+        source = tuple(_words(node["function"]))
+    if len(source) == 1 and source[0] in shared:
+        return
+    insist(source in sources, f"rows of {source[-1]}")
+    unit = sources[source]
+    if unit:
+        parts = [] if where is None else [where, *where.get("children", [])]
+        joint = where is not None and where["type"] in {"CONJUNCTION_AND", _PRESENT}
+        present = (p["children"][0]["column_names"] for p in parts if p["type"] == _PRESENT)
+        insist(joint and [unit] in present, "rows with a unit")
 
 
-def _require_sums(whole: Node, rows: Node | None, table: Node | None, held: str | None) -> None:
-    """Hold what adds up rows against the lists, where nothing but these rows is read."""
-    rest, found = _without(whole, rows)
-    if table is not None:
-        rest, counted = _without(rest, table)
-        named = any(node.get("column_names", [])[-1:] == ["t"] for node in walk(rest))
-        insist(counted or rows == table or not named, "the rows of the table")
-    insist(found or held is not None, "the rows of the scan")
-    tables = {held} if held is not None else _SHARED
-    for node in walk(rest):
-        kind = node.get("type")
-        if kind == "BASE_TABLE":
-            insist(set(node) <= {"type", "alias", "table_name"}, "a table by its name alone")
-            insist(node["table_name"] in tables, f"the table {node['table_name']}")
-        insist(kind not in {"TABLE_FUNCTION", "SET_OPERATION_NODE"}, f"a {kind}")
-        insist("modifiers" not in node and "sample" not in node, "all rows")
-        insist(node.get("class") not in {"SUBQUERY", "LAMBDA"}, "a subquery")
-        insist(node.get("class") != "WINDOW" or _of_a_unit(node), "a window across units")
-        for name in node.get("column_names", [])[-1:]:
-            insist(_MADE.fullmatch(name) is not None, f"the column {name}")
-        name = node.get("function_name")
-        insist(name is None or name in SUM_FUNCTIONS, f"the function {name}")
+def _words(call: Node) -> Iterator[str]:
+    """Return the names and the constants of a call, in the order of the text."""
+    for node in _nodes(call, calls=True):
+        if node.get("class") == "FUNCTION":
+            yield from node["qualified_name"]["path"]
+        elif node.get("class") == "COLUMN_REF":
+            yield from node["column_names"]
+        elif node.get("class") == "CONSTANT":
+            yield node["literal"]["text"]
+        elif "class" in node:
+            insist(node["type"] == "COMPARE_EQUAL", "the settings of a reader")
 
 
-def _of_a_unit(window: Node) -> bool:
-    """Return whether a window counts what one unit has."""
-    ranked: bool = window["function_name"] == "row_number"
-    return ranked and window["partitions"] == [column("u")]
-
-
-def _without(value: Any, rows: Node | None) -> tuple[Any, bool]:
-    """Take the rows of the scan out of a query; say whether they were in it."""
-    if value == rows:
-        return _ROWS, True
-    if isinstance(value, dict):
-        pairs = {key: _without(part, rows) for key, part in value.items()}
-        return {k: part for k, (part, _) in pairs.items()}, any(f for _, f in pairs.values())
-    if isinstance(value, list):
-        parts: Sequence[tuple[Any, bool]] = [_without(part, rows) for part in value]
-        return [part for part, _ in parts], any(f for _, f in parts)
-    return value, False
+def _nodes(tree: Node, *, calls: bool = False) -> Iterator[Node]:
+    """Return all nodes of a tree, itself first; those of what reads files if asked for."""
+    pending: list[Any] = [tree]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            yield part
+            if calls or part.get("type") != "TABLE_FUNCTION":
+                pending.extend(reversed(part.values()))
+        elif isinstance(part, list):
+            pending.extend(reversed(part))

@@ -1,7 +1,6 @@
-"""SQL as DuckDB's own parser reads it, and the closed list of what may stand in it.
+"""SQL as DuckDB's parser reads it: its nodes, what an expression may hold, which rows count.
 
-The parser is the one that runs the text a moment later, so the two cannot read it differently.
-What is not listed here is refused, as a fault of ours: a kind of expression, a part of one, a
+What is not listed here is another text than was meant: a kind of expression, a part of one, a
 function, a type, the name of a column.
 """
 
@@ -14,10 +13,10 @@ from typing import Any
 import duckdb
 
 from dpquery.engine.duckdb.column_sql import Place
-from dpquery.errors import internal
 from dpquery.ir.expr import Code, columns_of
 from dpquery.ir.relations import TableScan
 from dpquery.policy.model import Files
+from dpquery.rowfunctions import engine_functions
 
 Node = dict[str, Any]
 
@@ -58,16 +57,30 @@ _TYPES = frozenset(
         *("TIMESTAMP", "VARCHAR"),
     }
 )
+SUM_FUNCTIONS = frozenset(
+    {"*", "+", "-", "//", ">>", "count", "count_star", "greatest", "least", "nullif", "sum"}
+    | {"concat_ws", "enum_code", "getvariable", "row_number", "sha256"}
+)
+"""What adds rows up."""
+ROW_FUNCTIONS = engine_functions() | {
+    *("%", "*", "+", "-", "/", "//"),
+    *("epoch_us", "floor", "isnan", "left", "list_filter", "list_value", "nullif", "strlen"),
+}
+"""What computes values of a row."""
+UNIT_FUNCTIONS = frozenset(["bool_and", "bool_or", "count", "count_star", "max", "min", "sum"])
+"""What computes values of the rows of one unit."""
+WINDOW_FUNCTIONS = UNIT_FUNCTIONS | {"dense_rank", "lag", "lead", "ntile", "rank", "row_number"}
+"""What computes values of a row's place among the rows of its unit."""
+
+
+class Different(AssertionError):
+    """A text does not say what the tree says."""
 
 
 def insist(holds: bool, what: str) -> None:
-    """Fail unless something holds of a text that is to be run.
-
-    Raises:
-        InternalError: the text does not say what the tree says.
-    """
+    """Fail unless something holds of a text."""
     if not holds:
-        raise internal(f"the SQL of a scan is not what was meant: {what}")
+        raise Different(what)
 
 
 def parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> Node:
@@ -139,47 +152,6 @@ def require_expression(
                 column = found["column_names"]
                 insist(len(column) == 1, "a column by its name alone")
                 insist(column[0] in names or column[0] in variables, f"the column {column[0]}")
-
-
-# The functions of DuckDB that stand in the SQL of a scan: a closed list.
-#
-# All give the same value for the same arguments, read nothing and change nothing;
-# `getvariable` gives what the connection was given when it was made. Whoever lets rows have
-# a further function says so here, or no scan with it will run.
-
-
-SUM_FUNCTIONS = frozenset(
-    {"*", "+", "-", "//", ">>", "count", "count_star", "greatest", "least", "nullif", "sum"}
-    | {"concat_ws", "enum_code", "getvariable", "row_number", "sha256"}
-)
-"""What adds rows up."""
-_NUMBERS = (
-    "% * + - / // abs ceil exp floor greatest isnan least ln log10 log2 nullif power round "
-    "sign sqrt trunc"
-)
-_TEXTS = (
-    "|| ~~ concat contains ends_with left length ltrim regexp_extract regexp_full_match "
-    "regexp_matches replace right rtrim split_part starts_with strlen strpos substring "
-    "translate trim"
-)
-_MOMENTS = (
-    "date_diff date_trunc day dayname dayofweek dayofyear epoch_us hour isodow isoyear "
-    "last_day minute month monthname quarter second strftime to_days to_microseconds "
-    "to_months week year"
-)
-_LISTS = "list_filter list_value"
-ROW_FUNCTIONS = frozenset(" ".join([_NUMBERS, _TEXTS, _MOMENTS, _LISTS]).split())
-"""What computes values of a row."""
-UNIT_FUNCTIONS = frozenset(["bool_and", "bool_or", "count", "count_star", "max", "min", "sum"])
-"""What computes values of the rows of one unit."""
-WINDOW_FUNCTIONS = UNIT_FUNCTIONS | {"dense_rank", "lag", "lead", "ntile", "rank", "row_number"}
-"""What computes values of a row's place among the rows of its unit."""
-
-
-# Which rows of a table count, read back from SQL: the files, and the rows dropped from
-# them.
-#
-# With it stand the small parts that parsed SQL is compared with.
 
 
 def column(*path: str) -> Node:
@@ -265,7 +237,7 @@ def path(place: Place) -> list[str | None]:
     if place.origin.held:
         return [None, None, place.origin.sql]
     source = place.table.source
-    assert not isinstance(source, Files)  # noqa: S101 - the caller looked
+    assert not isinstance(source, Files)
     return [str(source.database), "main", source.table]
 
 

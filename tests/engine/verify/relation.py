@@ -11,30 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpquery.engine.duckdb.column_sql import Place
-from dpquery.engine.duckdb.verify_ast import (
-    ROW_FUNCTIONS,
-    UNIT_FUNCTIONS,
-    WINDOW_FUNCTIONS,
-    Node,
-    column,
-    constant,
-    equal,
-    insist,
-    path,
-    plain,
-    reader,
-    require_counted,
-    require_expression,
-    walk,
-)
-from dpquery.engine.duckdb.verify_joins import (
-    WithNames,
-    require_agreeing,
-    require_crowded,
-    require_few,
-    unit_rows,
-    with_names,
-)
 from dpquery.ir.expr import ColumnRef
 from dpquery.ir.relations import (
     Filter,
@@ -56,6 +32,30 @@ from dpquery.ir.relations import (
     tables_of,
 )
 from dpquery.policy.model import Files
+from tests.engine.verify.joins import (
+    WithNames,
+    require_agreeing,
+    require_crowded,
+    require_few,
+    unit_rows,
+    with_names,
+)
+from tests.engine.verify.syntax import (
+    ROW_FUNCTIONS,
+    UNIT_FUNCTIONS,
+    WINDOW_FUNCTIONS,
+    Node,
+    column,
+    constant,
+    equal,
+    insist,
+    path,
+    plain,
+    reader,
+    require_counted,
+    require_expression,
+    walk,
+)
 
 _STAR = {"class": "STAR", "type": "STAR"}
 _PLACED = {
@@ -97,7 +97,7 @@ class Shape:
         """Hold a parsed query against the relation that it gives the rows of.
 
         Raises:
-            InternalError: they differ.
+            Different: it is another.
         """
         if only_table(relation) is not None:
             self._table(node, relation)
@@ -138,10 +138,10 @@ class Shape:
         """Hold FROM and WHERE of a table's rows against the policy; give the names there.
 
         Raises:
-            InternalError: other files, or rows without a unit that are not dropped.
+            Different: other files, or rows without a unit that are not dropped.
         """
         scan = only_table(relation)
-        assert isinstance(scan, TableScan)  # noqa: S101 - the caller looked
+        assert isinstance(scan, TableScan)
         place = self.places[scan.table]
         table, held = place.table, place.origin.held
         unit = "u" if held else table.unit
@@ -183,7 +183,7 @@ class Shape:
     def _table(self, node: Node, relation: Relation) -> None:
         plain(node, *(["where_clause"] if "where_clause" in node else []))
         scan = only_table(relation)
-        assert isinstance(scan, TableScan)  # noqa: S101 - the caller looked
+        assert isinstance(scan, TableScan)
         names = self.read(node, relation)
         self._row(node, relation, self.names(scan.number))
         place = self.places[scan.table]
@@ -237,7 +237,7 @@ class Shape:
         """Hold a parsed query against the units of all rows of a table.
 
         Raises:
-            InternalError: other rows, or fewer.
+            Different: other rows, or fewer.
         """
         plain(node, *(["where_clause"] if "where_clause" in node else []))
         self.read(node, scan)

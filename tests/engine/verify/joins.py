@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from dpquery.engine.duckdb.verify_ast import (
+from tests.engine.verify.syntax import (
     ROW_FUNCTIONS,
     Node,
     call,

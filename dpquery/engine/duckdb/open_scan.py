@@ -1,9 +1,9 @@
-"""Histograms of an open scan: requests of one shape are one query, over files or held codes.
+"""What a scan answers after it was opened: histograms, and values that nobody has listed.
 
-Rows with weights are held once, because a weight takes a pass over all rows; without weights
-the files are read again, and DuckDB skips what a request does not need. Each query checks
-that the files are still what they were when the scan was opened: one release sees one state of
-the data.
+Requests of one shape are one query. Rows with weights are held once, because a weight takes a
+pass over all rows; without weights the files are read again, and DuckDB skips what a request
+does not need. Each query checks that the files are still what they were when the scan was
+opened: one release sees one state of the data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from dpquery.engine.base import FaultLog, by_chance, guarded, named
 from dpquery.engine.duckdb.connection import execute
 from dpquery.engine.duckdb.scan_sql import ScanSQL
-from dpquery.engine.duckdb.verify import Reread
+from dpquery.engine.duckdb.verify import Verifier
 from dpquery.engine.files import TableStates, require_unchanged
 from dpquery.ir.expr import Scalar
 from dpquery.ir.measures import Candidates, GroupRequest, Histogram
@@ -59,8 +59,8 @@ class Groups:
         return dense
 
 
-class DuckDBRanges:
-    """Answers histograms of one scan."""
+class DuckDBOpenScan:
+    """Answers the requests of one scan."""
 
     def __init__(
         self,
@@ -68,31 +68,42 @@ class DuckDBRanges:
         sql: ScanSQL,
         state: TableStates,
         log: FaultLog,
-        reread: Reread,
+        verifier: Verifier,
     ) -> None:
         self._connection = connection
         self._sql = sql
         self._state = state
         self._log = log
-        self._reread = reread
-        self._sources: dict[Histogram, str] = {}
+        self._verifier = verifier
         self._tables: list[str] = []
+        """What is held of this scan, in memory."""
+        self._sources: dict[Histogram, str] = {}
         self._whole: dict[Histogram, tuple[Span, Groups]] = {}
+        self._counted: dict[Candidates, tuple[str, Integers]] = {}
+        """The table of each measure, and the order in which its rows are shown."""
 
-    def __call__(
+    def histograms(
         self, measure: Histogram, requests: Sequence[GroupRequest]
     ) -> Sequence[Integers]:
         """Return the weight of each range of codes, request by request."""
         return guarded(self._log, lambda: self._of(measure, requests))
 
+    def counts(self, measure: Candidates) -> Integers:
+        """Return the number of units of each value, in an order of chance."""
+        return guarded(self._log, lambda: self._counts(measure))
+
+    def values(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
+        """Return the values at some places of that order."""
+        return guarded(self._log, lambda: self._values(measure, places))
+
     def close(self) -> None:
-        """Drop the codes that are held."""
+        """Drop what is held."""
         for name in self._tables:
             with suppress(duckdb.Error):  # an instance that broke has nothing left to drop
                 self._connection.execute(f"DROP TABLE IF EXISTS {name}")
         self._tables.clear()
-        self._sources.clear()
-        self._whole.clear()
+        for known in (self._sources, self._whole, self._counted):
+            known.clear()
 
     def _of(self, measure: Histogram, requests: Sequence[GroupRequest]) -> list[Integers]:
         shapes: dict[Shape | None, list[GroupRequest]] = defaultdict(list)
@@ -140,7 +151,7 @@ class DuckDBRanges:
 
     def _found(self, measure: Histogram, query: str) -> Groups:
         source = self._source(measure)
-        self._reread.require(self._sql, query, source if source in self._tables else None)
+        self._verifier.require(self._sql, query, source if source in self._tables else None)
         found = execute(self._connection, query).fetchnumpy()
         require_unchanged(self._sql.tables, self._state)
         return Groups.sorted(*(np.asarray(found[name]) for name in ("cell", "b", "t")))
@@ -158,15 +169,43 @@ class DuckDBRanges:
         return self._sources[measure]
 
     def _hold(self, rows: str) -> str | None:
-        """Keep rows in memory under a name, if it holds them."""
-        name = f"held{next(_NUMBERS)}"
-        self._reread.require(self._sql, rows)
+        """Keep the rows of a histogram in memory, if it holds them; return their name."""
+        self._verifier.require(self._sql, rows)
         try:
-            execute(self._connection, f"CREATE TEMP TABLE {name} AS {rows}")
+            return self._made(rows)
         except duckdb.OutOfMemoryException:
             return None
+
+    def _made(self, rows: str) -> str:
+        """Make a table of some rows; return its name."""
+        name = f"held{next(_NUMBERS)}"
+        execute(self._connection, f"CREATE TEMP TABLE {name} AS {rows}")
         self._tables.append(name)
         return name
+
+    def _counts(self, measure: Candidates) -> Integers:
+        """Count the units of each value, and keep the values under numbers of no meaning."""
+        rows = self._sql.candidates(measure)
+        self._verifier.require(self._sql, rows)
+        name = self._made(f"SELECT row_number() OVER () - 1 AS i, * FROM ({rows})")
+        require_unchanged(self._sql.tables, self._state)
+        query = f"SELECT n FROM {name} ORDER BY i"
+        counts = np.asarray(execute(self._connection, query).fetchnumpy()["n"], dtype=np.int64)
+        order = by_chance(len(counts))
+        self._counted[measure] = name, order
+        found: Integers = counts[order]
+        return found
+
+    def _values(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
+        name, order = self._counted[measure]
+        asked = {"i": order[list(places)], "o": np.arange(len(places))}
+        self._connection.register("places", asked)
+        try:
+            query = f"SELECT x FROM {name} JOIN places USING (i) ORDER BY o"
+            rows = execute(self._connection, query).fetchall()
+        finally:
+            self._connection.unregister("places")
+        return [named(value, measure.value.type) for (value,) in rows]
 
 
 def _ranges(request: GroupRequest) -> int:
@@ -179,70 +218,3 @@ def _shape(request: GroupRequest, cells: int) -> Shape | None:
     block = 1 << (high - low - 1).bit_length()
     whole = high - low == block or high == cells
     return (block, width) if whole and low % block == 0 and width <= block else None
-
-
-# Candidates of an open scan: counted by one query, and kept under numbers of no meaning.
-
-
-_CANDIDATE_NUMBERS = count()
-"""Names of tables: several scans may be open at once."""
-
-
-class DuckDBFound:
-    """Answers for the candidates of one scan."""
-
-    def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        sql: ScanSQL,
-        state: TableStates,
-        log: FaultLog,
-        reread: Reread,
-    ) -> None:
-        self._connection = connection
-        self._sql = sql
-        self._state = state
-        self._log = log
-        self._reread = reread
-        self._kept: dict[Candidates, tuple[str, Integers]] = {}
-        """The table of each measure, and the order in which its rows are shown."""
-
-    def counts(self, measure: Candidates) -> Integers:
-        """Return the number of units of each value, in an order of chance."""
-        return guarded(self._log, lambda: self._counts(measure))
-
-    def values(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
-        """Return the values at some places of that order."""
-        return guarded(self._log, lambda: self._values(measure, places))
-
-    def close(self) -> None:
-        """Drop the tables."""
-        for name, _ in self._kept.values():
-            with suppress(duckdb.Error):  # an instance that broke has nothing left to drop
-                self._connection.execute(f"DROP TABLE IF EXISTS {name}")
-        self._kept.clear()
-
-    def _counts(self, measure: Candidates) -> Integers:
-        name = f"found{next(_CANDIDATE_NUMBERS)}"
-        rows = self._sql.candidates(measure)
-        self._reread.require(self._sql, rows)
-        counted = f"SELECT row_number() OVER () - 1 AS i, * FROM ({rows})"
-        execute(self._connection, f"CREATE TEMP TABLE {name} AS {counted}")
-        require_unchanged(self._sql.tables, self._state)
-        query = f"SELECT n FROM {name} ORDER BY i"
-        counts = np.asarray(execute(self._connection, query).fetchnumpy()["n"], dtype=np.int64)
-        order = by_chance(len(counts))
-        self._kept[measure] = name, order
-        found: Integers = counts[order]
-        return found
-
-    def _values(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
-        name, order = self._kept[measure]
-        asked = {"i": order[list(places)], "o": np.arange(len(places))}
-        self._connection.register("places", asked)
-        try:
-            query = f"SELECT x FROM {name} JOIN places USING (i) ORDER BY o"
-            rows = execute(self._connection, query).fetchall()
-        finally:
-            self._connection.unregister("places")
-        return [named(value, measure.value.type) for (value,) in rows]
