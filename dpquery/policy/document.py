@@ -1,6 +1,6 @@
 """The policy file as text, as TOML, and as sections that know where they stand.
 
-This module reads one small file and knows no key by name: which keys there are is `load.py`'s.
+This module reads one small file and knows no key by name: which keys there are is in `keys.py`.
 Its promise is that a refusal can name file and line, and that no key is passed over (I9).
 """
 
@@ -18,12 +18,6 @@ from typing import TypeVar
 
 from dpquery.errors import Diagnostic, PolicyInvalid, listed, nearest, shown
 
-# A refusal of something the data owner wrote, before it is known where it stands.
-#
-# Readers of single values raise `Unfit`; whoever knows the place turns it into
-# `PolicyInvalid`. This module knows neither TOML nor data.
-
-
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LONGEST = 128
 """Characters of a text that a message repeats."""
@@ -31,14 +25,33 @@ _MOMENTS = (date, datetime, time)
 
 
 class Unfit(ValueError):
-    """Something that cannot be taken: what is wrong, why that matters, what to write."""
+    """A value that cannot be taken: what is wrong, why that matters, what to write.
 
-    def __init__(self, what: str, why: str, *remedy: str, code: str = "DPQ604") -> None:
+    It does not know where the value stands; who does makes `PolicyInvalid` of it, by `at`.
+    A reader of values may leave the reason and the remedy to the key, or say only what value
+    may have been meant.
+    """
+
+    def __init__(
+        self, what: str, why: str = "", *remedy: str, meant: str = "", code: str = "DPQ604"
+    ) -> None:
         super().__init__(what)
         self.what = what
         self.why = why
         self.remedy = remedy
+        self.meant = meant
         self.code = code
+
+    def of(self, line: str, example: str, why: str) -> Unfit:
+        """Return the refusal with what its key adds where it does not say so itself.
+
+        Args:
+            line: how the key is written, with `{}` for its value.
+            example: a value of it.
+            why: the reason for the key.
+        """
+        remedy = self.remedy or (line.format(self.meant or example),)
+        return Unfit(self.what, self.why or why, *remedy, code=self.code)
 
     def at(self, key: str, file: str | None = None, line: int | None = None) -> PolicyInvalid:
         """Return the refusal, now that its key, file and line are known."""
