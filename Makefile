@@ -44,7 +44,7 @@ fix: $(STAMP)  ## format, and the lint fixes that cannot change meaning
 	$(BIN)/ruff check --fix --quiet . || true
 	$(BIN)/ruff format --quiet .
 
-docs: $(STAMP)  ## regenerate what is generated: grammar/functions.md, grammar/errors.md
+docs: $(STAMP)  ## regenerate what is generated: functions.md, policy.md, errors.md in grammar/
 	$(BIN)/python -m tests.tasks docs
 
 data: $(STAMP)  ## regenerate the sample data and compare checksums

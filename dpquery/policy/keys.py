@@ -249,6 +249,8 @@ COLUMN = Group("[tables.people.columns]",
     "What is not listed does not exist for them.", (
     Key("type", values.TYPE, '"integer"', public=True,
         says="says which values the column can hold; it comes from the owner, not from rows"),
+    Key("description", values.DESCRIPTION, '"years since birth"', public=True, described=True,
+        says="tells analysts what the column means"),
     Key("bounds", values.BOUNDS, "[0, 120]", known=("type",),
         says="clamp values to a lowest and a highest, chosen without looking at the data",
         kinds=Kinds(values.BOUNDED,

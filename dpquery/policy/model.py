@@ -58,6 +58,8 @@ class Column:
     """Whether its values part the rows of a unit, for queries that weigh by the table."""
     null_group: bool = True
     """Whether NULL is a group where the column is one; otherwise such rows are in none."""
+    description: str | None = None
+    """What it means, for analysts to read: no answer depends on it."""
 
     def identity(self) -> str:
         """Return the name of the column in the ledger: all that decides which part a row is in.

@@ -276,7 +276,7 @@ def _type(value: object) -> Type:
     raise Unfit(f"is not a type: {written(value)}", why, meant=f'"{near}"')
 
 
-TYPE = Reader("the name of a type", _type)
+TYPE = Reader(f"a type: {', '.join(TYPES)}", _type)
 
 BOUNDED = frozenset({Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP})
 _EXAMPLES = {

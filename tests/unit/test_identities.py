@@ -112,6 +112,15 @@ def test_the_limits_of_an_asker_are_known_by_this_text() -> None:
     )
 
 
+def test_a_description_moves_nobodys_budget() -> None:
+    told = replace(REGION, description="where a shop stands")
+    t = replace(POLICY.tables["t"], columns={"region": told})
+    policy = replace(POLICY, tables={**POLICY.tables, "t": t})
+    assert [*every_part(policy)] == [*every_part(POLICY)]
+    assert holder_of(policy, ASKER, Orders()) == holder_of(POLICY, ASKER, Orders())
+    assert promise_of(policy) == promise_of(POLICY)
+
+
 def _classes(module: ModuleType) -> list[type]:
     return [one for one in vars(module).values() if isinstance(one, type) and is_dataclass(one)]
 
@@ -137,6 +146,7 @@ def test_what_is_no_part_of_an_identity_is_listed() -> None:
     """A new key of a column: does it say which part a unit is in? If so, it belongs there."""
     text = REGION.identity()
     named = {one.name for one in fields(Column) if f"{one.name}=" in text}
-    assert {one.name for one in fields(Column)} - named == {"parts_rows", "null_group"}
+    others = {one.name for one in fields(Column)} - named
+    assert others == {"parts_rows", "null_group", "description"}
     assert replace(REGION, null_group=False).identity() == text
     assert replace(REGION, type=INTEGER).identity() != text

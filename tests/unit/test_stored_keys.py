@@ -105,7 +105,8 @@ OF_POLICY: dict[str, Any] = {
     "directory": Path("/elsewhere"),
 }
 ELSEWHERE = {
-    Column: {"name", "per_unit", "parts_rows"},  # it is asked for by this, or is in its scan
+    # asked for by its name, in the scan, or read by nothing but DESCRIBE
+    Column: {"name", "per_unit", "parts_rows", "description"},
     Table: {"name", "source", "columns", "public", "unique"},
     Policy: {"name", "budget", "analysts", "published", "tables", "ledger", "limits"},
 }
