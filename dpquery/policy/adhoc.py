@@ -7,12 +7,11 @@ file are, by the keys of `keys.py`; what is offered is written in Python.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
-from decimal import Decimal
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,18 +25,16 @@ from dpquery.policy.keys import BUDGET, COLUMN, PRIVACY, TABLE, Key
 from dpquery.policy.ledgers import ledger_of_ones_own
 from dpquery.policy.model import Bounds, Budget, Column, Files, Policy, Table
 from dpquery.policy.schema import Schema, read_schema
-from dpquery.policy.values import NAME
+from dpquery.policy.values import read_name
 
 T = TypeVar("T")
 Paths = str | Path | Sequence[str | Path]
 Units = str | Mapping[str, str | None] | None
 
-_WRITABLE = (int, float, str, Decimal, Fraction, date, datetime)
-"""Types whose repr is known: a subclass could show anything."""
-_EXAMPLES = {
-    Kind.DATE: '("2020-01-01", "2024-12-31")',
-    Kind.TIMESTAMP: '("2020-01-01 00:00:00", "2024-12-31 23:59:59")',
-}
+
+_KEY = re.compile(r"^(\w+) = ")
+_ARGUMENTS = {"privacy_unit_column": "unit", "url": "ledger"}
+"""What connect calls keys of a policy, where it has another name for them."""
 
 
 def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
@@ -88,17 +85,18 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
     return policy, tuple(notes)
 
 
-def read_argument(key: Key, value: object, code: str = "DPQ604") -> Any:
+def read_argument(key: Key, value: object, code: str = "") -> Any:
     """Read an argument of connect that is called as a key of the policy; offer it in Python.
 
+    Args:
+        key: the key.
+        value: the argument.
+        code: the code of a refusal, if not that of a value in a policy.
+
     Raises:
-        PolicyInvalid: DPQ604, or what is given as `code`: it cannot be taken.
+        PolicyInvalid: it cannot be taken.
     """
-    try:
-        return key.read(exact(value), line=f"{key.name}={{}}")
-    except Unfit as unfit:
-        unfit.code = code
-        raise unfit.at(key.name) from None
+    return _at(key.name, key.read, exact(value), code=code)
 
 
 def exact(value: object) -> object:
@@ -112,12 +110,17 @@ def exact(value: object) -> object:
     return number.numerator if number.denominator == 1 else number
 
 
-def _at(key: str, read: Callable[..., T], *arguments: object) -> T:
-    """Read an argument; a refusal names it."""
+def _at(key: str, read: Callable[..., T], *arguments: object, code: str = "") -> T:
+    """Read an argument; a refusal names it, and offers what is written as in Python."""
     try:
         return read(*arguments)
     except Unfit as unfit:
-        raise unfit.at(key) from None
+        offered = (_KEY.sub(_as_argument, line) for line in unfit.remedy)
+        raise Unfit(unfit.what, unfit.why, *offered, code=code or unfit.code).at(key) from None
+
+
+def _as_argument(key: re.Match[str]) -> str:
+    return f"{_ARGUMENTS.get(key[1], key[1])}="
 
 
 # Which files there are, and what their tables are called.
@@ -150,24 +153,22 @@ def _texts(paths: object) -> tuple[str, ...]:
 
 
 def _refuse_alike(value: object, others: Mapping[str, object]) -> None:
-    name = _name(value, "{}")
+    name = _name(value)
     if ascii_folded(name) in map(ascii_folded, others):
         what = f"differs from another in case only: {written(name)}"
         why = "queries do not distinguish upper and lower case."
         raise Unfit(what, why, "rename one of the two", code="DPQ608")
 
 
-def _name(value: object, line: str) -> str:
-    try:
-        return NAME(value)
-    except Unfit as unfit:
-        raise unfit.of(line, '"user_id"', "names can be printed and are not empty.") from None
+def _name(value: object) -> str:
+    name: str = TABLE["privacy_unit_column"].read(value)
+    return name
 
 
 def _stem(texts: tuple[str, ...]) -> str:
     """Name a table after its file; for a glob, after what stands before the first wildcard."""
     try:
-        return NAME(stem(texts[0]) if len(texts) == 1 else "")
+        return read_name(stem(texts[0]) if len(texts) == 1 else "")
     except Unfit:
         why = "a table needs a name, and these paths suggest none."
         call = f'connect({{"people": [{", ".join(map(written, texts))}]}}, ...)'
@@ -210,7 +211,7 @@ def _notes(table: Table, schema: Schema) -> list[str]:
 def _units(unit: object, paths: Mapping[str, object]) -> dict[str, str | None]:
     """Return each table's unit column."""
     if not isinstance(unit, Mapping):
-        return dict.fromkeys(paths, None if unit is None else _name(unit, "unit={}"))
+        return dict.fromkeys(paths, None if unit is None else _name(unit))
     for name in unit:
         if name not in paths:
             what = f"names a table that is not connected: {written(name)}"
@@ -222,24 +223,17 @@ def _units(unit: object, paths: Mapping[str, object]) -> dict[str, str | None]:
             what = f"says nothing of the table {name}"
             why = "each table needs its unit column, or None where each row is a unit."
             raise Unfit(what, why, f"unit={{..., {written(name)}: None}}", code="DPQ608")
-    return {
-        name: None if unit[name] is None else _name(unit[name], "unit={}") for name in paths
-    }
+    return {name: None if unit[name] is None else _name(unit[name]) for name in paths}
 
 
 def _single(rows_per_unit: object, units: Mapping[str, str | None]) -> bool:
     if rows_per_unit is None:
         return False
-    if type(rows_per_unit) is not int or rows_per_unit != 1:
-        why = "more than one row is no promise, but how many of them count can be limited."
-        several = type(rows_per_unit) is int and rows_per_unit > 1
-        remedy = f"max_rows_contributed={rows_per_unit}" if several else "rows_per_unit=1"
-        what = f"must be 1 or left out, not {written(rows_per_unit)}"
-        raise Unfit(what, why, remedy).at("rows_per_unit")
+    single: bool = read_argument(TABLE["rows_per_unit"], rows_per_unit)
     if not any(units.values()):
         why = "without a unit column each row is its own privacy unit."
         raise Unfit("needs unit", why, 'unit="user_id"', code="DPQ608").at("rows_per_unit")
-    return True
+    return single
 
 
 def _rows(rows: object, units: Mapping[str, str | None], *, single: bool) -> RowLimit:
@@ -314,19 +308,10 @@ def _bounds(key: str, ends: object, type_: Type) -> Bounds:
     try:
         found: Bounds = bounds.read(_typed(ends, type_), (type_,))
     except Unfit as unfit:
-        remedy = f"bounds={{{written(key)}: {_meant(ends, type_)}}}"
-        raise Unfit(unfit.what, unfit.why, remedy) from None
+        meant = unfit.remedy[0].removeprefix("bounds = ")[1:-1].split(", ")
+        pair = ", ".join(end if type_.numeric else f'"{end}"' for end in meant)
+        raise Unfit(unfit.what, unfit.why, f"bounds={{{written(key)}: ({pair})}}") from None
     return found
-
-
-def _meant(ends: object, type_: Type) -> str:
-    """Write bounds that could be meant: the same the other way round, or any of the type."""
-    if isinstance(ends, list | tuple) and len(ends) == 2:
-        with suppress(Unfit):
-            COLUMN["bounds"].read(_typed(ends[::-1], type_), (type_,))
-            plain = all(type(end) in _WRITABLE for end in ends)
-            return f"({ends[1]!r}, {ends[0]!r})" if plain else "(0, 100)"
-    return _EXAMPLES.get(type_.kind, "(0, 100)")
 
 
 def _typed(value: object, type_: Type) -> object:

@@ -13,7 +13,7 @@ from dpquery.errors import listed, nearest
 from dpquery.policy.document import Section, Unfit, dotted, toml_key, written
 from dpquery.policy.keys import COLUMN, missing
 from dpquery.policy.model import Column
-from dpquery.policy.values import NAME, PARTS_MAX
+from dpquery.policy.values import PARTS_MAX, read_name
 
 _UNIT_NAME = re.compile(
     r"(?i)(.*[_ -])?(id|uid|user|person|customer|client|patient|account|member|device|employee)"
@@ -86,10 +86,10 @@ def refuse_alike(section: Section) -> None:
     seen: dict[str, str] = {}
     for name in section.values:
         try:
-            folded = ascii_folded(NAME(name))
+            folded = ascii_folded(read_name(name))
         except Unfit as unfit:
             why = "it names a table, a column or an analyst."
-            raise section.refuse(name, unfit.of("{}", "another name", why)) from None
+            raise section.refuse(name, Unfit(unfit.what, why, "another name")) from None
         if folded in seen:
             what = f"differs from {seen[folded]} in case only"
             why = "queries do not distinguish upper and lower case, so neither could be meant."

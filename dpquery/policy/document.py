@@ -42,17 +42,6 @@ class Unfit(ValueError):
         self.meant = meant
         self.code = code
 
-    def of(self, line: str, example: str, why: str) -> Unfit:
-        """Return the refusal with what its key adds where it does not say so itself.
-
-        Args:
-            line: how the key is written, with `{}` for its value.
-            example: a value of it.
-            why: the reason for the key.
-        """
-        remedy = self.remedy or (line.format(self.meant or example),)
-        return Unfit(self.what, self.why or why, *remedy, code=self.code)
-
     def at(self, key: str, file: str | None = None, line: int | None = None) -> PolicyInvalid:
         """Return the refusal, now that its key, file and line are known."""
         title = f"{key} {self.what}".strip()

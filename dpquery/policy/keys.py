@@ -77,16 +77,17 @@ class Key:
         """An example as an owner would write it."""
         return f"{self.name} = {self.example}"
 
-    def read(self, value: object, known: tuple[object, ...] = (), line: str = "") -> Any:
+    def read(self, value: object, known: tuple[object, ...] = ()) -> Any:
         """Read a value of this key, wherever it was written.
 
         Raises:
-            Unfit: it cannot be taken; the remedy is a line of a policy, or is as `line` says.
+            Unfit: it cannot be taken; the remedy is a line of a policy.
         """
         try:
             return self.reader(value, *known)
         except Unfit as unfit:
-            raise unfit.of(line or f"{self.name} = {{}}", self.example, self.why) from None
+            remedy = unfit.remedy or (f"{self.name} = {unfit.meant or self.example}",)
+            raise Unfit(unfit.what, unfit.why or self.why, *remedy, code=unfit.code) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,25 +162,26 @@ def _said(section: Section, name: str) -> bool:
 # The formatter would give each argument a line of its own: as a table they can be compared.
 # fmt: off
 PRIVACY = Group("[privacy]", "What is protected.", (
-    Key("neighbours", values.NEIGHBOURS, '"add-remove"',
+    Key("neighbours", values.read_neighbours, '"add-remove"',
         "says whether the number of units is private (add-remove) or public (substitute)",
         default=Neighbours.ADD_REMOVE),
 ))
 
 BUDGET = Group("[budget]", "What all answers together may lose, for ever and for all analysts.",
 (
-    Key("epsilon", values.BUDGET, "1",
+    Key("epsilon", values.read_budget, "1",
         "is the most that may be lost in all; there is no default, and 0 allows no answer"),
-    Key("rho", values.BUDGET, "0.05",
+    Key("rho", values.read_budget, "0.05",
         "limits the sum of rho (zCDP) in place of epsilon; 0 allows no answer",
         excludes=(Beside("epsilon", "under rho no epsilons are added up; under epsilon and "
                                     "delta, either sum may do."),)),
-    Key("delta", values.DELTA, "1e-7",
+    Key("delta", values.read_delta, "1e-7",
         "is the probability with which the promise may fail; it is 0 unless stated"),
-    Key("delta_for_conversion", values.DELTA, "5e-8",
+    Key("delta_for_conversion", values.read_delta, "5e-8",
         "is the part of delta at which rho is converted; the rest is for releases"),
-    Key("max_epsilon_per_query", values.BUDGET, "0.5", "is the most that one query may cost"),
-    Key("shared_answers", values.FLAG, "true", default=False,
+    Key("max_epsilon_per_query", values.read_budget, "0.5",
+        "is the most that one query may cost"),
+    Key("shared_answers", values.read_flag, "true", default=False,
         says="says whether analysts get one another's stored answers at no charge"),
 ))
 ANALYST = Group("[analysts.alice]",
@@ -191,7 +193,7 @@ ANALYST = Group("[analysts.alice]",
 LIMITS = Group("[limits]", "What a query may take, and how often one may fail.", (
     Key("seconds", values.count(7 * 24 * 3600), "600", default=ScanLimits().seconds,
         says="is how long a scan may take; a longer one is stopped, and its charge stays"),
-    Key("memory", values.MEMORY, '"4GB"',
+    Key("memory", values.read_memory, '"4GB"',
         "is what the engine may use to read private tables: four fifths of the machine's "
         "unless stated"),
     Key("max_failures", values.count(100), "5", default=ScanLimits().max_failures,
@@ -201,13 +203,13 @@ LIMITS = Group("[limits]", "What a query may take, and how often one may fail.",
 SERVER = '"postgresql://db.example.org/privacy?sslmode=verify-full"'
 _ONE_LEDGER = ("charges are added up in one place.", "one of url and path")
 LEDGER = Group("[ledger]", "Where charges are stored: beside the policy unless stated.", (
-    Key("path", values.TEXT, '"policy.ledger"', "is the file of the ledger",
+    Key("path", values.read_text, '"policy.ledger"', "is the file of the ledger",
         excludes=(Beside("url", *_ONE_LEDGER), Beside("schema", *_ONE_LEDGER))),
-    Key("high_water", values.MARK, '"/var/lib/dpquery/policy.mark"',
+    Key("high_water", values.read_mark, '"/var/lib/dpquery/policy.mark"',
         "is the file by which an older copy of the ledger is noticed; false turns it off"),
-    Key("url", values.URL, SERVER,
+    Key("url", values.read_url, SERVER,
         "says where the ledger is; PGPASSWORD or ~/.pgpass say who may write it"),
-    Key("schema", values.SCHEMA, '"dpquery"', default="dpquery",
+    Key("schema", values.read_schema, '"dpquery"', default="dpquery",
         says="is the schema of the PostgreSQL database in which the ledger stands",
         needs=(Beside("url", "files have no schemas.", f"url = {SERVER}"),)),
 ))
@@ -220,23 +222,24 @@ _ONE_ROW = Beside("rows_per_unit", "rows_per_unit says that each unit has one ro
 _OF_UNITS: dict[str, Any] = {"needs": (_UNIT,), "excludes": (_NOBODYS,)}
 _OF_ROWS: dict[str, Any] = {"needs": (_UNIT,), "excludes": (_NOBODYS, _ONE_ROW)}
 TABLE = Group("[tables.people]", "A table that analysts may name.", (
-    Key("path", values.PATHS, '"people.parquet"',
+    Key("path", values.read_paths, '"people.parquet"',
         "names the files that hold the rows; paths start at the policy"),
-    Key("database", values.TEXT, '"people.duckdb"', "is a DuckDB file that holds the table"),
-    Key("table", values.TEXT, '"people"', "is the name of the table in that DuckDB file"),
-    Key("public", values.FLAG, "true", default=False,
+    Key("database", values.read_text, '"people.duckdb"', "is a DuckDB file with the table"),
+    Key("table", values.read_text, '"people"', "is the name of the table in that DuckDB file"),
+    Key("public", values.read_flag, "true", default=False,
         says="says that the table holds nobody's data and may be shown as it is"),
-    Key("privacy_unit_column", values.NAME, '"user_id"', field="unit", excludes=(_NOBODYS,),
+    Key("privacy_unit_column", values.read_name, '"user_id"', field="unit",
+        excludes=(_NOBODYS,),
         says="names whose presence is protected: all rows with one value, taken together"),
-    Key("privacy_unit_type", values.TYPE, '"integer"', field="unit_type", **_OF_UNITS,
+    Key("privacy_unit_type", values.read_type, '"integer"', field="unit_type", **_OF_UNITS,
         says="is the type of a unit column that is not listed, and so hidden from analysts"),
-    Key("rows_per_unit", values.SINGLE, "1", field="single", default=False, **_OF_UNITS,
+    Key("rows_per_unit", values.read_single, "1", field="single", default=False, **_OF_UNITS,
         says="declares that each unit has one row; the first scan verifies it"),
-    Key("max_rows_contributed", values.ROWS, "20", **_OF_ROWS,
+    Key("max_rows_contributed", values.read_rows, "20", **_OF_ROWS,
         says="is how many rows of one unit count; the noise is scaled to it"),
-    Key("max_groups_contributed", values.COUNT, "2", **_OF_ROWS,
+    Key("max_groups_contributed", values.read_count, "2", **_OF_ROWS,
         says="is in how many groups one unit counts in full; the noise is scaled to it"),
-    Key("unique", values.NAMES, '["region"]', default=(),
+    Key("unique", values.read_names, '["region"]', default=(),
         says="promises that the values of these columns, taken together, occur once",
         needs=(Beside("public", "only a public table promises that its keys are unique.",
                       "public = true"),)),
@@ -247,11 +250,11 @@ _PARTING = Kinds(frozenset({Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.DATE}),
 COLUMN = Group("[tables.people.columns]",
     'A column that analysts may name, as `age = { type = "integer", bounds = [0, 120] }`. '
     "What is not listed does not exist for them.", (
-    Key("type", values.TYPE, '"integer"', public=True,
+    Key("type", values.read_type, '"integer"', public=True,
         says="says which values the column can hold; it comes from the owner, not from rows"),
-    Key("description", values.DESCRIPTION, '"years since birth"', public=True, described=True,
-        says="tells analysts what the column means"),
-    Key("bounds", values.BOUNDS, "[0, 120]", known=("type",),
+    Key("description", values.read_description, '"years since birth"', public=True,
+        described=True, says="tells analysts what the column means"),
+    Key("bounds", values.read_bounds, "[0, 120]", known=("type",),
         says="clamp values to a lowest and a highest, chosen without looking at the data",
         kinds=Kinds(values.BOUNDED,
                     "only values that are clamped have bounds: numbers, dates and timestamps.",
@@ -259,15 +262,15 @@ COLUMN = Group("[tables.people.columns]",
     Key("max_length", values.count(values.TEXT_LONGEST), str(MAX_TEXT), default=MAX_TEXT,
         says="is how many characters of a text count",
         kinds=Kinds(frozenset({Kind.TEXT}), "only a text has a length.")),
-    Key("keys", values.KEYS, '["eng", "ops"]', known=("type", "bounds", "max_length"),
+    Key("keys", values.read_keys, '["eng", "ops"]', known=("type", "bounds", "max_length"),
         says="list the groups that may appear, whether or not the data has them"),
-    Key("grid", values.GRID, "0.01", "is the step to whose multiples values are rounded",
+    Key("grid", values.read_grid, "0.01", "is the step to whose multiples values are rounded",
         kinds=Kinds(frozenset({Kind.DOUBLE}), "only a double needs one.")),
-    Key("null_group", values.FLAG, "false", default=True,
+    Key("null_group", values.read_flag, "false", default=True,
         says="says whether rows without a value are a group of their own"),
-    Key("per_unit", values.PER_UNIT, "true", kinds=_PARTING,
+    Key("per_unit", values.read_per_unit, "true", kinds=_PARTING,
         says="lets each unit count in so many keys only, so that each key has a budget"),
-    Key("parts", values.FLAG, "true", default=False, field="parts_rows", kinds=_PARTING,
+    Key("parts", values.read_flag, "true", default=False, field="parts_rows", kinds=_PARTING,
         says="divides the budget by key, for queries that weigh rows by the table",
         excludes=(Beside("per_unit", "a unit has rows of some of its parts, or of all."),)),
 ))

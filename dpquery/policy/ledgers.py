@@ -75,6 +75,6 @@ def ledger_of_ones_own(given: object) -> LedgerSettings:
         why = "charges are kept in a file, or on a server."
         raise Unfit(f"is no path: {written(given)}", why, 'ledger="my.ledger"', code="DPQ608")
     if _SERVER.search(str(given)):
-        url = LEDGER["url"].read(str(given), line="ledger={}")
+        url = LEDGER["url"].read(str(given))
         return LedgerSettings(None, server=Server(url, str(LEDGER["schema"].default)))
     return LedgerSettings(unlinked(Path(given)))

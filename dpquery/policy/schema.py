@@ -18,7 +18,7 @@ from dpquery.policy.columns import ascii_folded, likely_units
 from dpquery.policy.document import Unfit, toml_key, toml_text, written
 from dpquery.policy.files import as_parquet, find_files, is_database, stem
 from dpquery.policy.model import Column, Files, Table
-from dpquery.policy.values import DECIMAL_MAX, NAME
+from dpquery.policy.values import DECIMAL_MAX, read_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,7 +90,7 @@ def _untyped(arrow: pa.DataType) -> str:
 
 def _named(name: str) -> bool:
     try:
-        return NAME(name) == name
+        return read_name(name) == name
     except Unfit:
         return False
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Generic, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from dpquery.core.privacy import BUDGET_MAX, Neighbours, exact_number
@@ -61,15 +62,37 @@ class Reader(Generic[T]):
             unfit.meant = self._unquoted(value, known) or unfit.meant
             raise unfit from None
 
+    def fits(self, value: object, *known: object) -> bool:
+        """Return whether a value would be read."""
+        try:
+            self.read(value, *known)
+        except ValueError:
+            return False
+        return True
+
     def _unquoted(self, value: object, known: tuple[object, ...]) -> str:
         """Return what would have been taken without its quotes, if anything would."""
         text = _bare(value)
-        try:
-            (one,) = tomllib.loads(f"value = {text}", parse_float=Decimal).values()
-            self.read(one, *known)
-        except (ValueError, ArithmeticError, RecursionError):
-            return ""
-        return text
+        return text if _is_toml(text) and self.fits(_toml(text), *known) else ""
+
+
+def reader(takes: str) -> Callable[[Callable[..., T]], Reader[T]]:
+    """Make a reader of a function that reads one kind of value."""
+    return partial(Reader, takes)
+
+
+def _toml(text: str) -> object:
+    (value,) = tomllib.loads(f"value = {text}", parse_float=Decimal).values()
+    return value
+
+
+def _is_toml(text: str) -> bool:
+    """Return whether a text is one value of TOML."""
+    try:
+        _toml(text)
+    except (ValueError, ArithmeticError, RecursionError):
+        return False
+    return True
 
 
 def _bare(value: object) -> str:
@@ -108,9 +131,9 @@ def _exact(value: object) -> Fraction:
         raise Unfit(f"is {error}: {written(value)}", why) from None
 
 
-BUDGET = number("above 0 and at most 9e9", lambda one: 0 < one <= BUDGET_MAX)
-DELTA = number("from 0 to below 1", lambda one: 0 <= one < 1)
-GRID = number(
+read_budget = number("above 0 and at most 9e9", lambda one: 0 < one <= BUDGET_MAX)
+read_delta = number("from 0 to below 1", lambda one: 0 <= one < 1)
+read_grid = number(
     "above 0 that is a double",
     lambda one: Fraction(sys.float_info.min) <= one <= DOUBLE_MAX,
 )
@@ -127,55 +150,48 @@ def count(high: int) -> Reader[int]:
     return Reader(f"an integer from 1 to {high}", read)
 
 
-COUNT = count(ROWS_MAX)
+read_count = count(ROWS_MAX)
 
 
-def _rows(value: object) -> RowLimit:
-    return "auto" if value == "auto" else COUNT.read(value)
+@reader(f'"auto" or {read_count.takes}')
+def read_rows(value: object) -> RowLimit:
+    return "auto" if value == "auto" else read_count.read(value)
 
 
-ROWS: Reader[RowLimit] = Reader(f'"auto" or {COUNT.takes}', _rows)
-
-
-def _single(value: object) -> bool:
+@reader("1")
+def read_single(value: object) -> bool:
     if isinstance(value, bool) or value != 1:
-        several = value if isinstance(value, int) and value > 1 else 20
+        several = (f"max_rows_contributed = {value}",) if read_count.fits(value) else ()
         why = "more than one row is no promise, but how many of them count can be limited."
-        limit = f"max_rows_contributed = {several}"
-        raise Unfit(f"can only be 1, not {written(value)}", why, limit)
+        raise Unfit(f"must be 1 or left out, not {written(value)}", why, *several)
     return True
 
 
-SINGLE = Reader("1", _single)
-
-
-def _per_unit(value: object) -> int | None:
+@reader(f"true, or an integer from 1 to {PARTS_MAX - 1}")
+def read_per_unit(value: object) -> int | None:
     if isinstance(value, bool):
         return 1 if value else None
     return count(PARTS_MAX - 1).read(value)
 
-
-PER_UNIT = Reader(f"true, or an integer from 1 to {PARTS_MAX - 1}", _per_unit)
 
 _MEMORY = re.compile(r"([1-9][0-9]{0,5})(MB|GB|MiB|GiB)", re.ASCII)
 _BYTES = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 _LEAST_MEMORY = 128_000_000
 
 
-def _memory(value: object) -> str:
-    found = _MEMORY.fullmatch(_text(value))
+@reader('a text such as "4GB", of 128MB or more')
+def read_memory(value: object) -> str:
+    found = _MEMORY.fullmatch(read_text.read(value))
     if found is None or int(found[1]) * _BYTES[found[2]] < _LEAST_MEMORY:
         raise ValueError
     return found[0]
 
 
-MEMORY = Reader('a text such as "4GB", of 128MB or more', _memory)
-
-
 # Texts, names and other words.
 
 
-def _flag(value: object) -> bool:
+@reader("true or false")
+def read_flag(value: object) -> bool:
     if not isinstance(value, bool):
         no = str(value).lower() in {"false", "no", "off", "n", "0"}
         what = f"must be true or false, not {written(value)}"
@@ -183,35 +199,41 @@ def _flag(value: object) -> bool:
     return value
 
 
-def _text(value: object) -> str:
+@reader("a text that is not empty")
+def read_text(value: object) -> str:
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError
     return value
 
 
-def _description(value: object) -> str:
-    text = _text(value)
+@reader(f"a text of 1 to {DESCRIPTION_MAX} printable characters")
+def read_description(value: object) -> str:
+    text = read_text.read(value)
     if len(text) > DESCRIPTION_MAX or not text.isprintable():
         raise ValueError
     return text
 
 
-def _name(value: object) -> str:
-    name = _text(value)
+@reader(f"a name of 1 to {NAME_MAX} printable characters")
+def read_name(value: object) -> str:
+    name = read_text.read(value)
     if len(name) > NAME_MAX or not name.isprintable():
         raise ValueError
     return name
 
 
-def _names(value: object) -> tuple[str, ...]:
-    names = tuple(_name(item) for item in _items(value))
+@reader("a list of names of columns")
+def read_names(value: object) -> tuple[str, ...]:
+    names = tuple(read_name.read(item) for item in _items(value))
     if len(set(names)) < len(names):
         raise Unfit("names a column twice", "each column counts once.")
     return names
 
 
-def _paths(value: object) -> tuple[str, ...]:
-    return tuple(map(_text, _items(value))) if isinstance(value, list) else (_text(value),)
+@reader("a path, a glob, or a list of them")
+def read_paths(value: object) -> tuple[str, ...]:
+    paths = _items(value) if isinstance(value, list) else [value]
+    return tuple(map(read_text.read, paths))
 
 
 def _items(value: object) -> list[object]:
@@ -220,11 +242,13 @@ def _items(value: object) -> list[object]:
     return value
 
 
-def _mark(value: object) -> str:
-    return "" if value is False else _text(value)
+@reader("a path, or false")
+def read_mark(value: object) -> str:
+    return "" if value is False else read_text.read(value)
 
 
-def _neighbours(value: object) -> Neighbours:
+@reader('"add-remove" or "substitute"')
+def read_neighbours(value: object) -> Neighbours:
     known = [str(relation) for relation in Neighbours]
     text = value if isinstance(value, str) else ""
     if text in known:
@@ -233,29 +257,14 @@ def _neighbours(value: object) -> Neighbours:
     raise Unfit(f"is none of {', '.join(known)}: {written(value)}", meant=written(near))
 
 
-FLAG = Reader("true or false", _flag)
-TEXT = Reader("a text that is not empty", _text)
-DESCRIPTION = Reader(f"a text of 1 to {DESCRIPTION_MAX} printable characters", _description)
-NAME = Reader(f"a name of 1 to {NAME_MAX} printable characters", _name)
-NAMES = Reader("a list of names of columns", _names)
-PATHS = Reader("a path, a glob, or a list of them", _paths)
-MARK = Reader("a path, or false", _mark)
-NEIGHBOURS = Reader('"add-remove" or "substitute"', _neighbours)
-
-
 # Types, and values of them.
 
 
 _OTHER_NAMES = {
-    "bigint": "integer",
-    "int": "integer",
-    "float": "double",
-    "real": "double",
-    "numeric": "decimal(18,2)",
-    "decimal": "decimal(18,2)",
-    "string": "text",
-    "str": "text",
-    "varchar": "text",
+    **dict.fromkeys(("bigint", "int"), "integer"),
+    **dict.fromkeys(("float", "real"), "double"),
+    **dict.fromkeys(("numeric", "decimal"), "decimal(18,2)"),
+    **dict.fromkeys(("string", "str", "varchar"), "text"),
     "bool": "boolean",
     "datetime": "timestamp",
 }
@@ -264,7 +273,8 @@ _PLAIN_TYPES = [kind.value for kind in Kind if kind is not Kind.DECIMAL]
 TYPES = (*_PLAIN_TYPES, f"decimal({DECIMAL_MAX},2)")
 
 
-def _type(value: object) -> Type:
+@reader(f"a type: {', '.join(TYPES)}")
+def read_type(value: object) -> Type:
     text = value if isinstance(value, str) else ""
     if text in _PLAIN_TYPES:
         return Type(Kind(text))
@@ -275,8 +285,6 @@ def _type(value: object) -> Type:
     why = f"types are {', '.join(TYPES)}; a decimal has at most {DECIMAL_MAX} digits."
     raise Unfit(f"is not a type: {written(value)}", why, meant=f'"{near}"')
 
-
-TYPE = Reader(f"a type: {', '.join(TYPES)}", _type)
 
 BOUNDED = frozenset({Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP})
 _EXAMPLES = {
@@ -326,24 +334,21 @@ def _example(type_: Type) -> str:
     return f"[{', '.join(_EXAMPLES[type_.kind])}]"
 
 
-def _bounds(value: object, type_: Type) -> Bounds:
+@reader("a list of two values, the lowest and the highest")
+def read_bounds(value: object, type_: Type) -> Bounds:
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise Unfit(f"must be two values, not {written(value)}", meant=_example(type_))
     low, high = (_value(end, type_) for end in value)
     if low > high:  # type: ignore[operator]  # both have the column's one type
         lower, higher = (written(end) for end in value)
-        raise Unfit(
-            f"has its low end {lower} above its high end {higher}",
-            "values are clamped to lie between the two.",
-            meant=f"[{higher}, {lower}]",
-        )
+        swapped, why = f"[{higher}, {lower}]", "values are clamped to lie between the two."
+        what = f"has its low end {lower} above its high end {higher}"
+        raise Unfit(what, why, meant=swapped if _is_toml(swapped) else _example(type_))
     return Bounds(low, high)  # type: ignore[arg-type]  # other kinds have no bounds
 
 
-BOUNDS = Reader("a list of two values, the lowest and the highest", _bounds)
-
-
-def _keys(
+@reader("a list of values, each once")
+def read_keys(
     value: object, type_: Type, bounds: Bounds | None, max_length: int
 ) -> tuple[Value, ...]:
     if not isinstance(value, list) or not value:
@@ -375,9 +380,6 @@ def _unkeyed(
     return None
 
 
-KEYS: Reader[Any] = Reader("a list of values, each once", _keys)
-
-
 # Where a ledger is, on a PostgreSQL server.
 
 
@@ -393,17 +395,19 @@ _IDENTIFIER_MAX = 63
 """Bytes; PostgreSQL cuts off the rest, and two names would be one."""
 
 
-def _schema(value: object) -> str:
-    name = _name(value)
+@reader(f"a name of up to {_IDENTIFIER_MAX} bytes")
+def read_schema(value: object) -> str:
+    name = read_name.read(value)
     if len(name.encode()) > _IDENTIFIER_MAX or name.startswith("pg_"):
         why = f"PostgreSQL has names of up to {_IDENTIFIER_MAX} bytes, and keeps pg_ to itself."
         raise Unfit(f"is no name of a schema: {written(name)}", why)
     return name
 
 
-def _url(value: object) -> str:
+@reader("the URL of a PostgreSQL database, without a password")
+def read_url(value: object) -> str:
     """Read the URL of one database; a refusal quotes none of it, for it may hold a password."""
-    url = _text(value)
+    url = read_text.read(value)
     try:
         doubt = _doubt(url)
     except ValueError:
@@ -436,7 +440,3 @@ def _doubt(url: str) -> str | None:
     if not _OPTIONS.issuperset(keys):
         return "says more than how a server is reached"
     return None
-
-
-SCHEMA = Reader(f"a name of up to {_IDENTIFIER_MAX} bytes", _schema)
-URL = Reader("the URL of a PostgreSQL database, without a password", _url)

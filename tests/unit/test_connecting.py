@@ -147,7 +147,7 @@ def test_an_analyst_has_a_budget_of_their_own_and_shares_the_whole(shared: Path)
             "max_rows_contributed=2",
         ),
         ({"bounds": {"age": (5, 1)}}, "above its high end", 'bounds={"age": (1, 5)}'),
-        ({"bounds": {"age": 3}}, "must be two values", 'bounds={"age": (0, 100)}'),
+        ({"bounds": {"age": 3}}, "must be two values", 'bounds={"age": (0, 120)}'),
         ({"bounds": {"dept": (1, 2)}}, "type text", "leave dept out of bounds="),
         ({"bounds": {"agee": (1, 2)}}, "names no column", 'bounds={"age": (0, 100)}'),
         ({"unit": {"stff": "person_id"}}, 'not connected: "stff"', 'unit={"staff": ...}'),

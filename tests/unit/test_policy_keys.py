@@ -70,8 +70,8 @@ def test_what_is_refused_is_offered_as_it_could_be_meant(
 
 
 def test_a_float_is_read_by_its_repr_and_a_bool_is_no_number() -> None:
-    assert values.DELTA(0.1) == Fraction(1, 10)
+    assert values.read_delta(0.1) == Fraction(1, 10)
     third = Fraction(1, 3)
-    assert values.BOUNDS([0.1, third], DOUBLE) == Bounds(Fraction(1, 10), third)
+    assert values.read_bounds([0.1, third], DOUBLE) == Bounds(Fraction(1, 10), third)
     with pytest.raises(Unfit, match="must be a number from 0 to below 1, not true"):
-        values.DELTA(True)
+        values.read_delta(True)
