@@ -59,7 +59,9 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
     paths = _named(source)
     if epsilon is None:
         raise _no_epsilon(paths, unit).at("")
-    limit = Loss(*map(read_argument, (BUDGET["epsilon"], BUDGET["delta"]), (epsilon, delta)))
+    limit = Loss(
+        read_argument(BUDGET["epsilon"], epsilon), read_argument(BUDGET["delta"], delta)
+    )
     units = _at("unit", _units, unit, paths)
     single = _single(rows_per_unit, units)
     rows = _rows(max_rows_contributed, units, single=single)
@@ -96,10 +98,10 @@ def read_argument(key: Key, value: object, code: str = "") -> Any:
     Raises:
         PolicyInvalid: it cannot be taken.
     """
-    return _at(key.name, key.read, exact(value), code=code)
+    return _at(key.name, key.read, _exact(value), code=code)
 
 
-def exact(value: object) -> object:
+def _exact(value: object) -> object:
     """Return the number that a text holds, as on the command line; any other value as it is."""
     if not isinstance(value, str):
         return value
@@ -319,7 +321,7 @@ def _typed(value: object, type_: Type) -> object:
     if isinstance(value, list | tuple):
         return [_typed(end, type_) for end in value]
     if type_.numeric:
-        return exact(value)
+        return _exact(value)
     with suppress(ValueError):
         if isinstance(value, str) and type_.kind is Kind.DATE:
             return date.fromisoformat(value)

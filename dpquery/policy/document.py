@@ -51,13 +51,6 @@ class Unfit(ValueError):
         )
 
 
-def unknown(what: str, why: str, name: str, known: Collection[str]) -> Unfit:
-    """Refuse a name that is not on a closed list, offering the nearest that is."""
-    near = nearest(name, known)
-    offer = () if near is None else (toml_key(near),)
-    return Unfit(what, why, *offer, f"known here: {listed(known, near)}", code="DPQ603")
-
-
 def written(value: object) -> str:
     """Write a value as TOML would; of a list, of a table and of what Python has, only the kind.
 
@@ -157,11 +150,14 @@ class Section:
         """
         for key in self.values:
             if key not in known:
-                what = "is not a key of the policy"
                 why = (
                     "a key that is not understood might have been a limit, so none is skipped."
                 )
-                raise self.refuse(key, unknown(what, why, key, known))
+                near = nearest(key, known)
+                offer = () if near is None else (toml_key(near),)
+                here = f"known here: {listed(known, near)}"
+                unfit = Unfit("is not a key of the policy", why, *offer, here, code="DPQ603")
+                raise self.refuse(key, unfit)
         return self
 
     def read(self, key: str, reader: Callable[[object], T], default: T) -> T:

@@ -32,8 +32,7 @@ def load_policy(path: str | Path) -> Policy:
     root = document.root.only(SECTIONS)
     budget = _budget(root.child("budget"))
     tables = _tables(root.child("tables"))
-    _refuse_public_private(root.child("tables"), tables)
-    _refuse_two_units(root.child("tables"), tables)
+    _refuse_contradictions(root.child("tables"), tables)
     return Policy(
         name=document.name,
         budget=budget,
@@ -183,36 +182,25 @@ def _require_listed(
             raise section.refuse("unique", unfit)
 
 
-# One file under several names.
-
-
-def _refuse_public_private(section: Section, tables: Mapping[str, Table]) -> None:
-    """Refuse a file that is public as one table and private as another."""
-    private = {
-        place for table in tables.values() if not table.public for place in _places(table)
-    }
-    for table in tables.values():
-        if table.public and private & _places(table):
-            why = "what is private under one name cannot be shown under another."
-            remedy = "public = true for both, or for neither"
-            unfit = Unfit("is also a private table's data", why, remedy, code="DPQ607")
-            raise section.child(table.name).refuse("public", unfit)
-
-
-def _refuse_two_units(section: Section, tables: Mapping[str, Table]) -> None:
-    """Refuse a file under two private tables that protect different units."""
-    units: dict[object, Table] = {}
-    for table in tables.values():
-        for place in () if table.public else _places(table):
-            other = units.setdefault(place, table)
-            if other.unit != table.unit:
+def _refuse_contradictions(section: Section, tables: Mapping[str, Table]) -> None:
+    """Refuse a file that is public and private, or that protects different units."""
+    first: dict[object, Table] = {}
+    for table in sorted(tables.values(), key=lambda table: table.public):
+        source = table.source
+        for place in source.paths if isinstance(source, Files) else [source]:
+            other = first.setdefault(place, table)
+            if other.public != table.public:
+                what, key = "is also a private table's data", "public"
+                why = "what is private under one name cannot be shown under another."
+                remedy = "public = true for both, or for neither"
+            elif other.unit != table.unit:
                 what = f"protects another unit than {other.name} does in the same file"
+                key, remedy = (
+                    "privacy_unit_column",
+                    "name the same privacy_unit_column for both",
+                )
                 why = "whoever may ask about the one could see what the other protects."
-                remedy = "name the same privacy_unit_column for both"
-                unfit = Unfit(what, why, remedy, code="DPQ607")
-                raise section.child(table.name).refuse("privacy_unit_column", unfit)
-
-
-def _places(table: Table) -> set[object]:
-    source = table.source
-    return set(source.paths) if isinstance(source, Files) else {source}
+            else:
+                continue
+            unfit = Unfit(what, why, remedy, code="DPQ607")
+            raise section.child(table.name).refuse(key, unfit)

@@ -406,15 +406,16 @@ def read_schema(value: object) -> str:
 
 @reader("the URL of a PostgreSQL database, without a password")
 def read_url(value: object) -> str:
-    """Read the URL of one database; a refusal quotes none of it, for it may hold a password."""
-    url = read_text.read(value)
+    # A refusal quotes nothing of a text: what is wrong may be that it holds a password.
+    if not isinstance(value, str):
+        raise ValueError
     try:
-        doubt = _doubt(url)
+        doubt = _doubt(value)
     except ValueError:
         doubt = "is no URL of a server"
     if doubt is not None:
         raise Unfit(doubt)
-    return url
+    return value
 
 
 def _doubt(url: str) -> str | None:
