@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
+from functools import partial
+from operator import attrgetter
 
 import pyarrow as pa
 
@@ -26,6 +28,7 @@ from dpquery.core.source import Span
 from dpquery.core.text_table import value_text
 from dpquery.errors import Diagnostic, NameRefused, nearest, shown
 from dpquery.plan.parallel import every_part, parted
+from dpquery.policy.keys import COLUMN
 from dpquery.policy.model import Column, Policy, Table, Value
 from dpquery.sql.bind.scope import INTERVAL_ENDS, fold, listed_names, written_name
 
@@ -112,12 +115,19 @@ def find_table(policy: Policy, name: str, span: Span | None = None) -> Table:
 
 
 def columns(table: Table) -> pa.Table:
-    """List the columns of a table with their types, bounds and public keys."""
-    names, every = ["column", "type", "low", "high", "keys"], table.columns.values()
-    if table.parting is None:
-        return _texts(names, [_column(column) for column in every])
-    rows = [(*_column(column), _parts(column, table)) for column in every]
-    return _texts([*names, "parts"], rows)
+    """List the columns of a table with their types, bounds and public keys.
+
+    What else the owner says of columns is shown where any of them has it.
+    """
+    every = table.columns.values()
+    shown: dict[str, Callable[[Column], str | None]] = {}
+    if table.parting is not None:
+        shown["parts"] = partial(_parts, table=table)
+    for key in COLUMN.keys:
+        if key.described and any(getattr(column, key.to) for column in every):
+            shown[key.name] = attrgetter(key.to)
+    rows = [(*_column(column), *(of(column) for of in shown.values())) for column in every]
+    return _texts(["column", "type", "low", "high", "keys", *shown], rows)
 
 
 def _parts(column: Column, table: Table) -> str | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 from dpquery import functions, rowfunctions
 from dpquery.errors.pages import PAGES, Code
 from dpquery.functions.base import DPFunction
+from dpquery.policy import keys
+from dpquery.policy.document import written
 from dpquery.rowfunctions.base import RowFunction
 from dpquery.sql.bind.scope import INTERVAL_ENDS
 from dpquery.sql.postprocess.functions import AGGREGATES, ONLY_WINDOWS
@@ -109,9 +111,46 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def policy_page() -> str:
+    """Return the text of docs/policy.md."""
+    parts = [
+        "# Keys of a policy",
+        "`make docs` writes this from `dpquery/policy/keys.py`; [`owners.md`](owners.md) says "
+        "how to choose. Only `[budget]` and one table have to be there; every key may be left "
+        "out unless this page says otherwise. A key that is not listed here is refused.",
+        *chain.from_iterable(map(_group, keys.GROUPS)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _group(group: keys.Group) -> tuple[str, str, str]:
+    rows = [
+        f"| `{_cell(key.line)}` | {_cell(key.reader.takes)} | {_key(key)} |"
+        for key in group.keys
+    ]
+    table = "\n".join(["| key | value | |", "|---|---|---|", *rows])
+    return f"## `{group.header}`", group.says, table
+
+
+def _key(key: keys.Key) -> str:
+    beside = (
+        ("Not beside", [f"`{other.key}`" for other in key.excludes]),
+        ("Needs", [f"`{other.key}`" for other in key.needs]),
+        ("For columns of type", sorted(key.kinds.of) if key.kinds else []),
+    )
+    says = key.says.removeprefix("is ")
+    said = [f"{says[0].upper()}{says[1:]}."]
+    if key.default:
+        default = str(key.default) if isinstance(key.default, str) else key.default
+        said.append(f"Unless stated: `{written(default)}`.")
+    said += [f"{word} {', '.join(others)}." for word, others in beside if others]
+    return _cell(" ".join(said))
+
+
 GENERATED: dict[Path, Callable[[], str]] = {
     ROOT / "docs" / "errors.md": errors_page,
     ROOT / "docs" / "functions.md": functions_page,
+    ROOT / "docs" / "policy.md": policy_page,
     ROOT / "docs" / "noise.svg": picture.picture,
     follow.PAGE: follow.page,
 }

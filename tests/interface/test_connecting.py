@@ -128,10 +128,18 @@ def test_an_analyst_has_a_budget_of_their_own_and_shares_the_whole(shared: Path)
 @pytest.mark.parametrize(
     ("arguments", "said", "remedy"),
     [
-        ({"delta": -1}, "delta must be at least 0 and below 1, not -1", "delta=1e-7"),
-        ({"epsilon": True}, "epsilon is not a number: true", "epsilon=1"),
+        ({"delta": -1}, "delta must be a number from 0 to below 1, not -1", "delta=1e-7"),
+        (
+            {"epsilon": True},
+            "epsilon must be a number above 0 and at most 9e9, not true",
+            "epsilon=1",
+        ),
         ({"neighbours": "both"}, "none of add-remove, substitute", 'neighbours="add-remove"'),
-        ({"unit": 3}, "unit must be a text, not 3", 'unit="user_id"'),
+        (
+            {"unit": 3},
+            "unit must be a name of 1 to 128 printable characters, not 3",
+            'unit="user_id"',
+        ),
         ({"rows_per_unit": 0}, "must be 1 or left out, not 0", "rows_per_unit=1"),
         (
             {"unit": "person_id", "rows_per_unit": 2},
@@ -139,7 +147,7 @@ def test_an_analyst_has_a_budget_of_their_own_and_shares_the_whole(shared: Path)
             "max_rows_contributed=2",
         ),
         ({"bounds": {"age": (5, 1)}}, "above its high end", 'bounds={"age": (1, 5)}'),
-        ({"bounds": {"age": 3}}, "must be two values", 'bounds={"age": (0, 100)}'),
+        ({"bounds": {"age": 3}}, "must be two values", 'bounds={"age": (0, 120)}'),
         ({"bounds": {"dept": (1, 2)}}, "type text", "leave dept out of bounds="),
         ({"bounds": {"agee": (1, 2)}}, "names no column", 'bounds={"age": (0, 100)}'),
         ({"unit": {"stff": "person_id"}}, 'not connected: "stff"', 'unit={"staff": ...}'),
@@ -156,10 +164,10 @@ def test_without_a_policy_what_is_offered_is_written_in_python(arguments, said, 
 @pytest.mark.parametrize(
     ("arguments", "title"),
     [
-        ({"delta": -1}, "delta= must be a number from 0 to below 1, not -1"),
+        ({"delta": -1}, "delta must be a number from 0 to below 1, not -1"),
         (
             {"epsilon": True},
-            "epsilon= must be a number above 0 and at most 9000000000, not True",
+            "epsilon must be a number above 0 and at most 9e9, not true",
         ),
     ],
     ids=str,

@@ -512,7 +512,7 @@ def test_a_process_is_known_to_be_gone():
     assert own
     assert not process.is_gone(own)
     child = subprocess.Popen(
-        [sys.executable, "-c", "from dpquery.budget.ledger import store; print(store.identity())"],
+        [sys.executable, "-c", "from dpquery.budget.ledger.store import *; print(identity())"],
         stdout=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip
     other = child.stdout.read().strip()

@@ -290,6 +290,24 @@ def test_one_column_of_a_table_parts_its_units(place: Path, key: str):
     assert load_policy(place / "policy.toml").tables["t"].parting is not None
 
 
+def test_a_description_is_shown_and_moves_nobodys_budget(place: Path, session: Session):
+    query = "SELECT DP_COUNT(*, eps=0.5) FROM t WHERE region = 'N'"
+    paid = session.sql(query).rows
+    before = session.sql("SHOW BUDGET").rows
+    told = POLICY.replace("per_unit = true", 'per_unit = true, description = "where it stands"')
+    assert told != POLICY
+    (place / "policy.toml").write_text(told, "utf-8")
+    with dpquery.connect(place / "policy.toml") as later:
+        assert later.sql("SHOW BUDGET").rows == before
+        assert later.sql(query).rows == paid
+        assert later.sql("SHOW BUDGET").rows == before
+        described = later.describe("t").to_dicts()
+        assert described == later.sql("DESCRIBE t").to_dicts()
+        texts = {row["column"]: row["description"] for row in described}
+        assert texts.pop("region") == "where it stands"
+        assert set(texts.values()) == {None}
+
+
 def test_the_owners_view_holds_after_all(place: Path, session: Session):
     session.sql("SELECT DP_COUNT(*, eps=0.5) FROM t WHERE region = 'N'")
     session.sql("SELECT DP_COUNT(*, eps=0.25) FROM t")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tomllib
+from time import process_time
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.policy.document import key_lines, toml_key, toml_text
+from dpquery.policy.document import line_of, toml_key, toml_text
 
 NAMES = st.one_of(
     st.sampled_from(["a", "b-c", "1", 'q"]', "x.y", "# no", "[t]", "{", "ü = 1", "'"]),
@@ -46,9 +47,8 @@ def test_every_key_of_a_document_has_the_line_where_it_is_written(
         for key, value in values.items():
             lines[name, key] = text.count("\n") + 1
             text += f"{toml_key(key)} = {value} # y = 1\n\n"
-    found = key_lines(text)
-    assert set(found) == set(paths(tomllib.loads(text)))
-    assert {path: found[path] for path in lines} == lines
+    assert {path: line_of(path, text) for path in lines} == lines
+    assert all(line_of(path, text) for path in paths(tomllib.loads(text)))
 
 
 def paths(values: object, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -70,7 +70,21 @@ def test_any_text_survives_being_written_as_toml(text: str) -> None:
 
 def test_dotted_and_inline_keys_have_lines() -> None:
     text = 'a.b = 1\n[t]\n\nc = {d = 1, "e f" = {g = 2}}\n[[u]]\nx = 1\n[[u]]\nx = 2\n'
-    lines = key_lines(text)
-    assert lines["a",] == lines["a", "b"] == 1
-    assert lines["t", "c", "e f", "g"] == 4
-    assert lines["u",] == 5
+    assert line_of(("a",), text) == line_of(("a", "b"), text) == 1
+    assert line_of(("t", "c", "e f", "g"), text) == 4
+    assert line_of(("u",), text) == 5
+
+
+def test_a_name_elsewhere_is_not_taken_for_the_key() -> None:
+    text = '# age\nx = """\nage = 1\n"""\n[age_of]\nage = ["age",\n"age",\n]\n[u]\nage = 2\n'
+    assert line_of(("age_of", "age"), text) == 6
+    assert line_of(("u", "age"), text) == 10
+    assert line_of(("v", "b"), '[v]\n"\\u0062" = 1\n') == 1
+
+
+def test_the_line_of_a_long_policy_is_found_soon() -> None:
+    columns = "".join(f'c{n} = {{ type = "text" }}\n' for n in range(5000))
+    text = f"[tables.t.columns]\n{columns}"
+    started = process_time()
+    assert line_of(("tables", "t", "columns", "c4999", "type"), text) == 5001
+    assert process_time() - started < 5

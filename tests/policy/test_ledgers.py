@@ -78,6 +78,7 @@ DOUBTFUL = pytest.mark.parametrize(
         ("postgresql:/hunter2", "is no URL of a server"),
         ("postgresql:hunter2", "is no URL of a server"),
         ("POSTGRESQL://host/hunter2", "is no URL of a server"),
+        ("postgresql://owner:hunter2\\u0000@host/db", "is no URL of a server|holds a password"),
     ],
 )
 

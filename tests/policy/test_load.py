@@ -251,7 +251,7 @@ CASES = [
     column('type = "double", bounds = [0, 1e309]', "bounds"),
     column('type = "double", bounds = [0]', "bounds"),
     column('type = "double", bounds = 5', "bounds"),
-    column('type = "double", bounds = ["0", "1"]', "bounds"),
+    column('type = "double", bounds = ["0", "1"]', "bounds", remedy="bounds = [0, 1]"),
     column('type = "double", bounds = [false, true]', "bounds"),
     column('type = "integer", bounds = [0, 1.5]', "bounds"),
     column('type = "integer", bounds = [0, 9223372036854775808]', "bounds"),
@@ -288,11 +288,13 @@ CASES = [
         "bounds",
         remedy="bounds = [2000-01-01, 2030-12-31]",
     ),
-    column('type = "text", null_group = 0', "null_group", remedy="false"),
+    column('type = "text", null_group = 0', "null_group", remedy="null_group = false"),
     column('type = "text", per_unit = true', "per_unit", "DPQ607", "x = {"),
     column('type = "text", keys = ["a"], per_unit = 0', "per_unit"),
     column('type = "text", keys = ["a"], per_unit = 255', "per_unit"),
-    column('type = "text", keys = ["a"], per_unit = "one"', "per_unit", remedy="true"),
+    column(
+        'type = "text", keys = ["a"], per_unit = "one"', "per_unit", remedy="per_unit = true"
+    ),
     column('type = "text", per_unit = 2', "per_unit", "DPQ607", "x = {"),
     column('type = "double", keys = [1], per_unit = true', "per_unit", "DPQ607"),
     column(f'type = "integer", keys = {[*range(256)]}, per_unit = true', "per_unit", "DPQ607"),
@@ -451,11 +453,11 @@ CASES = [
 @pytest.mark.parametrize(
     ("key", "value", "remedy"),
     [
-        ("epsilon", "'2'", "2"),
-        ("epsilon", "'much'", "1"),
-        ("shared_answers", "'false'", "false"),
-        ("shared_answers", "0", "false"),
-        ("shared_answers", "'yes'", "true"),
+        ("epsilon", "'2'", "epsilon = 2"),
+        ("epsilon", "'much'", "epsilon = 1"),
+        ("shared_answers", "'false'", "shared_answers = false"),
+        ("shared_answers", "0", "shared_answers = false"),
+        ("shared_answers", "'yes'", "shared_answers = true"),
     ],
 )
 def test_a_value_in_the_wrong_form_is_offered_in_the_right_one(place, key, value, remedy):
