@@ -173,6 +173,26 @@ class BudgetRefused(QueryRefused):
         self.left = left
 
 
+_STAGES = {"1": SyntaxRefused, "2": NameRefused, "3": RuleRefused, "4": PlanRefused}
+
+
+def refusal(
+    code: str,
+    title: str,
+    span: Span | None = None,
+    label: str = "",
+    why: str | tuple[str, ...] = (),
+    remedy: str | tuple[str, ...] = (),
+) -> QueryRefused:
+    """Return the refusal of a query, of the class that its code belongs to.
+
+    >>> refusal("DPQ204", "there is no column salery")
+    NameRefused('there is no column salery')
+    """
+    lines = ((text,) if isinstance(text, str) else text for text in (why, remedy))
+    return _STAGES[code[3]](Diagnostic(code, title, span, label, *lines))
+
+
 class PolicyInvalid(DPQueryError):
     """The data owner's file, the ledger beside it, or the arguments of connect need mending."""
 

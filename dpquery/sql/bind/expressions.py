@@ -15,7 +15,7 @@ from sqlglot import expressions as exp
 from dpquery import rowfunctions
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT, Interval, Kind
-from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused
+from dpquery.errors import SyntaxRefused, refusal
 from dpquery.ir.expr import Comparison, Expr, IsNull, Literal, Logic, Not, Operator, Scalar
 from dpquery.rowfunctions.base import RowFunction
 from dpquery.rowfunctions.key_domains import values_of
@@ -317,15 +317,13 @@ class Conditions:
     def _not_listed(self, node: exp.In, options: Sequence[Expr]) -> NoReturn:
         value = self.spans.text(node.this)
         meant = " OR ".join(f"{value} = {self.spans.text(part)}" for part in node.expressions)
-        raise NameRefused(
-            Diagnostic(
-                "DPQ207",
-                "the values after IN must be literals",
-                next(option.span for option in options if not isinstance(option, Literal)),
-                "not a literal",
-                ("the list is the analyst's own knowledge, not a part of the data.",),
-                (meant,),
-            )
+        raise refusal(
+            "DPQ207",
+            "the values after IN must be literals",
+            next(option.span for option in options if not isinstance(option, Literal)),
+            "not a literal",
+            "the list is the analyst's own knowledge, not a part of the data.",
+            meant,
         )
 
     def _refuse(self, node: exp.Expr, span: Span) -> NoReturn:
@@ -362,15 +360,13 @@ class Conditions:
         written = self.spans.source.snippet(span)
         name = str(call.this) if isinstance(call, exp.Anonymous) else written
         if is_call(call) or is_interval_end(call):
-            raise RuleRefused(
-                Diagnostic(
-                    "DPQ303",
-                    f"{name.upper()} cannot stand here",
-                    span,
-                    "among the rows that results are computed from",
-                    ("it speaks of all rows at once, so it stands in the SELECT list.",),
-                    (query_about(self.scope.table, COUNT),),
-                )
+            raise refusal(
+                "DPQ303",
+                f"{name.upper()} cannot stand here",
+                span,
+                "among the rows that results are computed from",
+                "it speaks of all rows at once, so it stands in the SELECT list.",
+                query_about(self.scope.table, COUNT),
             )
         unknown_function(name, span, self.spans.text(call), self._sample())
 

@@ -19,7 +19,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import UNKNOWN, Interval, ordinal
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, listed
+from dpquery.errors import Diagnostic, SyntaxRefused, listed, refusal
 from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.ir.expr import Code, ColumnRef, Expr, Literal, Scalar, longest_of
 from dpquery.ir.query import Contribution
@@ -232,17 +232,15 @@ class Context(ABC):
         whole = [*new, *old[len(new) :]]
         twice = len({*map(fold, whole)}) < len(whole)
         if given and (len(new) > len(old) or twice):
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ211",
-                    "two columns would have one name"
-                    if twice
-                    else f"{len(new)} names are given to {len(old)} columns",
-                    Span(self.spans.of(given[0]).start, self.spans.of(given[-1]).end),
-                    "this list",
-                    ("each name in the list is for one column, in order, and occurs once.",),
-                    (", ".join(map(written_name, old)),),
-                )
+            raise refusal(
+                "DPQ211",
+                "two columns would have one name"
+                if twice
+                else f"{len(new)} names are given to {len(old)} columns",
+                Span(self.spans.of(given[0]).start, self.spans.of(given[-1]).end),
+                "this list",
+                "each name in the list is for one column, in order, and occurs once.",
+                ", ".join(map(written_name, old)),
             )
         return dict(zip(old, whole, strict=True))
 
@@ -401,13 +399,11 @@ def _plain(node: exp.Expr, spans: Spans) -> str:
 
 
 def _refuse(node: exp.Expr, name: str, names: Sequence[str], spans: Spans) -> NoReturn:
-    raise NameRefused(
-        Diagnostic(
-            "DPQ204",
-            f"there is no column {name[:80]!r} for this star to word otherwise",
-            spans.of(node),
-            "not among its columns, or mentioned before",
-            ("each column is left out, replaced or renamed once at most.",),
-            (f"columns here: {listed(names)}" if names else "leave it away",),
-        )
+    raise refusal(
+        "DPQ204",
+        f"there is no column {name[:80]!r} for this star to word otherwise",
+        spans.of(node),
+        "not among its columns, or mentioned before",
+        "each column is left out, replaced or renamed once at most.",
+        f"columns here: {listed(names)}" if names else "leave it away",
     )

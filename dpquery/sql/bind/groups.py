@@ -19,7 +19,7 @@ from dpquery import functions
 from dpquery.core.privacy import EPSILON_MIN, decimal_text, root_above
 from dpquery.core.source import Span
 from dpquery.core.types import INT64, INTEGER, Kind
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused, SyntaxRefused
+from dpquery.errors import SyntaxRefused, refusal
 from dpquery.functions.partition_selection import KEYS, most_of
 from dpquery.functions.quantize import example_values
 from dpquery.ir.expr import ColumnRef, Expr, Literal, Nulls, children, columns_of
@@ -108,15 +108,13 @@ def _subsets(count: int) -> Iterator[list[int]]:
 
 def _require_few(count: int, node: exp.Expr, spans: Spans) -> None:
     if count > MOST_SETS:
-        raise SyntaxRefused(
-            Diagnostic(
-                "DPQ105",
-                f"GROUP BY has at most {MOST_SETS} groupings",
-                spans.of(node),
-                f"makes {count:,} of them",
-                ("they share what each call may spend, so that each would hear little.",),
-                ("GROUP BY ROLLUP (...)", "a column more is one grouping more there"),
-            )
+        raise refusal(
+            "DPQ105",
+            f"GROUP BY has at most {MOST_SETS} groupings",
+            spans.of(node),
+            f"makes {count:,} of them",
+            "they share what each call may spend, so that each would hear little.",
+            ("GROUP BY ROLLUP (...)", "a column more is one grouping more there"),
         )
 
 
@@ -139,15 +137,13 @@ def shared(call: Call, sets: int) -> Call:
 
 def _too_little(call: Call, name: str, least: Fraction) -> NoReturn:
     options = call.options
-    raise NameRefused(
-        Diagnostic(
-            "DPQ205",
-            f"{name} must be at least {decimal_text(least)} here",
-            options.epsilon_span if name == "eps" else options.delta_span,
-            "shared by the groupings of GROUP BY",
-            ("each grouping is a release of its own, and has an equal share.",),
-            (f"{name}={decimal_text(least)}",),
-        )
+    raise refusal(
+        "DPQ205",
+        f"{name} must be at least {decimal_text(least)} here",
+        options.epsilon_span if name == "eps" else options.delta_span,
+        "shared by the groupings of GROUP BY",
+        "each grouping is a release of its own, and has an equal share.",
+        f"{name}={decimal_text(least)}",
     )
 
 
@@ -291,15 +287,13 @@ def _is_result(value: exp.Expr) -> bool:
 def _at(node: exp.Literal, values: Sequence[exp.Expr], span: Span) -> exp.Expr:
     text = str(node.this)
     if not text.isdigit() or len(text) > 9 or not 1 <= int(text) <= len(values):
-        raise NameRefused(
-            Diagnostic(
-                "DPQ205",
-                f"there is no column number {text[:20]} in the result",
-                span,
-                f"the result has {len(values)}",
-                ("a number in GROUP BY counts the columns of the result.",),
-                ("GROUP BY 1",),
-            )
+        raise refusal(
+            "DPQ205",
+            f"there is no column number {text[:20]} in the result",
+            span,
+            f"the result has {len(values)}",
+            "a number in GROUP BY counts the columns of the result.",
+            "GROUP BY 1",
         )
     return values[int(text) - 1]
 
@@ -322,17 +316,15 @@ def _found_groups(
 
 
 def _computed(span: Span, instead: str | None) -> NoReturn:
-    raise RuleRefused(
-        Diagnostic(
-            "DPQ303",
-            "a DP_ function cannot be a group",
-            span,
-            "this column is computed from the groups",
-            ("groups have to be known before anything is released.",),
-            (instead,)
-            if instead
-            else ("GROUP BY ALL", "it groups by the columns that hold no DP_ function"),
-        )
+    raise refusal(
+        "DPQ303",
+        "a DP_ function cannot be a group",
+        span,
+        "this column is computed from the groups",
+        "groups have to be known before anything is released.",
+        (instead,)
+        if instead
+        else ("GROUP BY ALL", "it groups by the columns that hold no DP_ function"),
     )
 
 
@@ -345,18 +337,16 @@ def _check_shown(expr: Expr, values: Values, span: Span, rows: Conditions) -> No
             furthest = str(INT64[value > 0])
             typed = _typed(value, expr, rows.where)
             cut = f"{'LEAST' if value > 0 else 'GREATEST'}({rows.spans.source.snippet(span)}, "
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ205",
-                    f"no row can be in the group {str(value)[:40]}",
-                    typed or span,
-                    "beyond every whole number of a column",
-                    ("every group that is named is shown, and this one cannot be.",),
-                    (
-                        furthest if typed else f"{cut}{furthest})",
-                        "this is the furthest that a column can hold",
-                    ),
-                )
+            raise refusal(
+                "DPQ205",
+                f"no row can be in the group {str(value)[:40]}",
+                typed or span,
+                "beyond every whole number of a column",
+                "every group that is named is shown, and this one cannot be.",
+                (
+                    furthest if typed else f"{cut}{furthest})",
+                    "this is the furthest that a column can hold",
+                ),
             )
 
 
@@ -396,18 +386,16 @@ def _private(expr: Expr, span: Span, rows: Conditions, where: str) -> NoReturn:
             if expr.name in table.columns:
                 owned = f"{table.name}.{expr.name}"
                 remedy += (f"or ask the data owner to list the keys of {owned} in the policy",)
-    raise PlanRefused(
-        Diagnostic(
-            "DPQ402",
-            f"the groups of {what} are not public",
-            span,
-            label,
-            (
-                f"a value of {what} that appears in the answer shows that somebody has it,",
-                "so the groups have to be known before the data is read.",
-            ),
-            remedy,
-        )
+    raise refusal(
+        "DPQ402",
+        f"the groups of {what} are not public",
+        span,
+        label,
+        (
+            f"a value of {what} that appears in the answer shows that somebody has it,",
+            "so the groups have to be known before the data is read.",
+        ),
+        remedy,
     )
 
 
@@ -427,13 +415,11 @@ def _too_many(cells: int, keys: Sequence[Key], rows: Conditions, where: str) -> 
     remedy = "leave out one of the groups"
     if isinstance(most.expr, ColumnRef):
         remedy = _named_groups(most.expr, rows, where)
-    raise PlanRefused(
-        Diagnostic(
-            "DPQ405",
-            f"this would make {cells:,} groups",
-            most.span,
-            f"{counts} values",
-            (f"every declared group is shown, and at most {MAX_CELLS:,} can be.",),
-            (remedy,),
-        )
+    raise refusal(
+        "DPQ405",
+        f"this would make {cells:,} groups",
+        most.span,
+        f"{counts} values",
+        f"every declared group is shown, and at most {MAX_CELLS:,} can be.",
+        remedy,
     )

@@ -15,7 +15,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import Diagnostic, NameRefused, QueryRefused, RuleRefused
+from dpquery.errors import Diagnostic, NameRefused, QueryRefused, RuleRefused, refusal
 from dpquery.functions import find
 from dpquery.functions.partition_selection import most_of
 from dpquery.functions.quantize import example_values
@@ -184,15 +184,13 @@ class Released:
             inner = next(filter(is_call, call.iter_expressions()), None)
             asked = COUNT if inner is None else self.spans.text(inner)
             raise _unknown(call, name, self.spans, meant or asked)
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ302",
-                f"{name} would be exact",
-                self.spans.of(call),
-                "no noise is added here",
-                ("an exact result shows, when one person is added, that they were.",),
-                (self.calls.meant(name, call) or COUNT,),
-            )
+        raise refusal(
+            "DPQ302",
+            f"{name} would be exact",
+            self.spans.of(call),
+            "no noise is added here",
+            "an exact result shows, when one person is added, that they were.",
+            self.calls.meant(name, call) or COUNT,
         )
 
 

@@ -16,7 +16,7 @@ from sqlglot import expressions as exp
 from dpquery import rowfunctions
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
-from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused, nearest
+from dpquery.errors import Diagnostic, NameRefused, nearest, refusal
 from dpquery.ir.expr import (
     Apply,
     Arithmetic,
@@ -117,15 +117,13 @@ def _fitting(function: RowFunction, parameter: Parameter, argument: Expr) -> Exp
 
 def _literal(function: RowFunction, parameter: Parameter, argument: Expr) -> Expr:
     if not isinstance(argument, Literal):
-        raise NameRefused(
-            Diagnostic(
-                "DPQ207",
-                f"{function.name} needs {parameter.what} here",
-                argument.span,
-                "not a literal",
-                ("what a function does is known before any row is read.",),
-                (function.example,),
-            )
+        raise refusal(
+            "DPQ207",
+            f"{function.name} needs {parameter.what} here",
+            argument.span,
+            "not a literal",
+            "what a function does is known before any row is read.",
+            function.example,
         )
     value = argument.value
     if isinstance(value, str):
@@ -151,15 +149,13 @@ def _literal(function: RowFunction, parameter: Parameter, argument: Expr) -> Exp
 
 
 def _unfit(function: RowFunction, argument: Expr, label: str, why: str) -> NoReturn:
-    raise NameRefused(
-        Diagnostic(
-            "DPQ205",
-            f"{function.name} cannot be computed with this",
-            argument.span,
-            label,
-            (f"{why}.",),
-            (function.example,),
-        )
+    raise refusal(
+        "DPQ205",
+        f"{function.name} cannot be computed with this",
+        argument.span,
+        label,
+        f"{why}.",
+        function.example,
     )
 
 
@@ -212,15 +208,13 @@ def extracted(span: Span, part: str, part_span: Span, value: Expr) -> Apply:
     name = PART_NAMES.get(part.lower())
     if name is None:
         near = nearest(part.lower(), PART_NAMES) or "year"
-        raise NameRefused(
-            Diagnostic(
-                "DPQ205",
-                f"a moment has no part {part[:40]}",
-                part_span,
-                f"is it {near}?",
-                (f"there are {', '.join(sorted(PART_NAMES))}.",),
-                ("EXTRACT(year FROM DATE '2024-12-31')",),
-            )
+        raise refusal(
+            "DPQ205",
+            f"a moment has no part {part[:40]}",
+            part_span,
+            f"is it {near}?",
+            f"there are {', '.join(sorted(PART_NAMES))}.",
+            "EXTRACT(year FROM DATE '2024-12-31')",
         )
     function = rowfunctions.find(name)
     assert function is not None  # noqa: S101 - each part is a function
@@ -275,18 +269,16 @@ def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoR
     remedy = otherwise if near is None else near + written[len(name) :]
     shown_names = dict.fromkeys([*([near] if near else []), *_SHOWN])
     shown = name[:40].upper() if name.isascii() else name[:40]
-    raise NameRefused(
-        Diagnostic(
-            "DPQ202",
-            f"there is no function {shown} for rows",
-            span,
-            "unknown function",
-            (
-                "a function that failed on one row would tell whether that row exists;",
-                f"there are {', '.join(shown_names)} and others in functions.md.",
-            ),
-            (remedy,),
-        )
+    raise refusal(
+        "DPQ202",
+        f"there is no function {shown} for rows",
+        span,
+        "unknown function",
+        (
+            "a function that failed on one row would tell whether that row exists;",
+            f"there are {', '.join(shown_names)} and others in functions.md.",
+        ),
+        remedy,
     )
 
 
@@ -377,15 +369,13 @@ def _to_decimal(span: Span, operand: Expr, type_: Type) -> Expr:
 
 
 def _no_room(span: Span, type_: Type) -> NoReturn:
-    raise RuleRefused(
-        Diagnostic(
-            "DPQ305",
-            f"not every value fits {type_}",
-            span,
-            "too narrow for some values",
-            ("an error that depends on one row would tell whether that row exists.",),
-            (f"CAST(1 AS DECIMAL({_WIDEST},{type_.scale}))",),
-        )
+    raise refusal(
+        "DPQ305",
+        f"not every value fits {type_}",
+        span,
+        "too narrow for some values",
+        "an error that depends on one row would tell whether that row exists.",
+        f"CAST(1 AS DECIMAL({_WIDEST},{type_.scale}))",
     )
 
 
@@ -413,15 +403,13 @@ class Sizes:
             SyntaxRefused: DPQ105 it is too large.
         """
         if self._of(expr).value > MAX_SIZE:
-            raise SyntaxRefused(
-                Diagnostic(
-                    "DPQ105",
-                    "this expression grows too large",
-                    expr.span,
-                    "written out in full, its parts repeat too often",
-                    ("expressions that repeat their parts double with each level.",),
-                    ("compute with fewer levels of functions inside one another",),
-                )
+            raise refusal(
+                "DPQ105",
+                "this expression grows too large",
+                expr.span,
+                "written out in full, its parts repeat too often",
+                "expressions that repeat their parts double with each level.",
+                "compute with fewer levels of functions inside one another",
             )
         return expr
 

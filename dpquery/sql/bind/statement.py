@@ -14,7 +14,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused
+from dpquery.errors import NameRefused, RuleRefused, SyntaxRefused, refusal
 from dpquery.ir.expr import Constant, Literal
 from dpquery.ir.query import Above, AboveColumn, Bound, Call, Frontier
 from dpquery.policy.model import Policy, PublicFacts
@@ -150,15 +150,13 @@ class Statement(Opener):
             self._depth -= 1
 
     def _too_deep(self, node: exp.Expr) -> NoReturn:
-        raise SyntaxRefused(
-            Diagnostic(
-                "DPQ105",
-                f"queries are nested more than {MOST_NESTED} deep",
-                self.spans.of(node),
-                "one too many",
-                ("a name of WITH that is made of another is nested in it, as brackets are.",),
-                ("ask in several steps, or put several of them into one",),
-            )
+        raise refusal(
+            "DPQ105",
+            f"queries are nested more than {MOST_NESTED} deep",
+            self.spans.of(node),
+            "one too many",
+            "a name of WITH that is made of another is nested in it, as brackets are.",
+            "ask in several steps, or put several of them into one",
         )
 
     def _inner_query(self, node: exp.Expr) -> Derived | Open:

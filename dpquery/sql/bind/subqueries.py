@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Interval
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
+from dpquery.errors import SyntaxRefused, refusal
 from dpquery.ir.expr import Expr
 from dpquery.ir.relations import Filter, Output, PerUnit, UnionAll
 from dpquery.rowfunctions.ranges import worst
@@ -176,15 +176,13 @@ def _named(
 
 
 def _refuse_name(context: Context, name: str, expr: Expr, span: Span) -> NoReturn:
-    raise NameRefused(
-        Diagnostic(
-            "DPQ211",
-            f"two columns are called {name[:80]}",
-            span,
-            "the second one",
-            ("the query around finds columns by their names.",),
-            (f"{_value_in(context, expr, span)}AS {written_name(f'{name[:80]}_2')}",),
-        )
+    raise refusal(
+        "DPQ211",
+        f"two columns are called {name[:80]}",
+        span,
+        "the second one",
+        "the query around finds columns by their names.",
+        f"{_value_in(context, expr, span)}AS {written_name(f'{name[:80]}_2')}",
     )
 
 
@@ -296,15 +294,13 @@ def union_all(context: Context, span: Span, parts: Sequence[Derived]) -> Derived
     first, *others = parts
     for other in others:
         if len(other.columns) != len(first.columns):
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ208",
-                    f"UNION ALL of {len(first.columns)} and {len(other.columns)} columns",
-                    span,
-                    "another number of columns",
-                    ("columns are put together by their places.",),
-                    ("give both sides the same number of columns",),
-                )
+            raise refusal(
+                "DPQ208",
+                f"UNION ALL of {len(first.columns)} and {len(other.columns)} columns",
+                span,
+                "another number of columns",
+                "columns are put together by their places.",
+                "give both sides the same number of columns",
             )
     number = context.numbers()
     rows = [list(part.columns.values()) for part in parts]

@@ -17,7 +17,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, DOUBLE, INTEGER, UNKNOWN, Interval, Kind
-from dpquery.errors import Diagnostic, PlanRefused, RuleRefused, SyntaxRefused
+from dpquery.errors import SyntaxRefused, refusal
 from dpquery.functions.quantize import code_between
 from dpquery.ir.expr import Code, ColumnRef, Expr, Logic, Nulls, longest_of
 from dpquery.ir.relations import (
@@ -197,18 +197,16 @@ def _code(context: Context, argument: Expr) -> Code:
     chosen = implied(argument)
     if not chosen.bounded:
         written = context.spans.source.snippet(argument.span)
-        raise PlanRefused(
-            Diagnostic(
-                "DPQ401",
-                f"the sum of {written} per unit has no bounds",
-                argument.span,
-                "no bounds in the policy",
-                (
-                    "doubles are added up on a grid, because their plain sum depends on the",
-                    "order of rows; the grid follows from bounds.",
-                ),
-                (f"least(greatest({written}, 0), 1000)",),
-            )
+        raise refusal(
+            "DPQ401",
+            f"the sum of {written} per unit has no bounds",
+            argument.span,
+            "no bounds in the policy",
+            (
+                "doubles are added up on a grid, because their plain sum depends on the",
+                "order of rows; the grid follows from bounds.",
+            ),
+            f"least(greatest({written}, 0), 1000)",
         )
     return code_between(argument, chosen)
 
@@ -271,15 +269,13 @@ class PerUnitRows(Conditions):
         self._refuse_ungrouped(self.spans.text(node), self.spans.of(node))
 
     def _refuse_ungrouped(self, name: str, span: Span) -> NoReturn:
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ307",
-                f"{name} has no one value per group",
-                span,
-                "not in GROUP BY",
-                ("which of a unit's rows gave its value would be chance.",),
-                (f"max({name})",),
-            )
+        raise refusal(
+            "DPQ307",
+            f"{name} has no one value per group",
+            span,
+            "not in GROUP BY",
+            "which of a unit's rows gave its value would be chance.",
+            f"max({name})",
         )
 
 
@@ -297,18 +293,16 @@ def _refuse_aggregate(context: Context, node: exp.Expr) -> NoReturn:
     span = context.spans.of(node)
     text = context.spans.source.snippet(span)[:40]
     if is_exact_aggregate(node):
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ307",
-                f"{text} is not computed per unit",
-                span,
-                "depends on an order, or on floating sums",
-                (
-                    "per unit there are COUNT, COUNT(DISTINCT x), SUM, AVG, MIN, MAX, BOOL_AND",
-                    "and BOOL_OR: these are the same whatever the order of a unit's rows.",
-                ),
-                (_instead(context, node),),
-            )
+        raise refusal(
+            "DPQ307",
+            f"{text} is not computed per unit",
+            span,
+            "depends on an order, or on floating sums",
+            (
+                "per unit there are COUNT, COUNT(DISTINCT x), SUM, AVG, MIN, MAX, BOOL_AND",
+                "and BOOL_OR: these are the same whatever the order of a unit's rows.",
+            ),
+            _instead(context, node),
         )
     raise SyntaxRefused(outside(text, span, "not understood", "COUNT(*)"))
 
@@ -454,15 +448,13 @@ class Windows:
 
     def _refuse_partition(self, node: exp.Window) -> NoReturn:
         unit = self.scope.table.unit
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ307",
-                "a window over private rows has to be within one unit",
-                self.context.spans.of(node),
-                f"not PARTITION BY {unit}" if unit else "each row is a unit of its own here",
-                ("one unit's rows would change what the rows of another one get.",),
-                (self._by_unit(node, unit) if unit else "leave the window out",),
-            )
+        raise refusal(
+            "DPQ307",
+            "a window over private rows has to be within one unit",
+            self.context.spans.of(node),
+            f"not PARTITION BY {unit}" if unit else "each row is a unit of its own here",
+            "one unit's rows would change what the rows of another one get.",
+            self._by_unit(node, unit) if unit else "leave the window out",
         )
 
     def _by_unit(self, node: exp.Window, unit: str) -> str:
@@ -482,18 +474,16 @@ class Windows:
         return re.sub(r"\s*\bORDER\s+BY\b.*\)$", ")", text, flags=re.I | re.S)
 
     def _refuse_frame(self, node: exp.Window) -> NoReturn:
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ307",
-                "an aggregate over a part of a unit's ordered rows is not computed",
-                self.context.spans.of(node),
-                "ordered, or with a frame",
-                (
-                    "aggregates are over all rows of a part; row_number, rank, dense_rank,",
-                    "ntile, lag and lead take an order.",
-                ),
-                (self._unordered(node),),
-            )
+        raise refusal(
+            "DPQ307",
+            "an aggregate over a part of a unit's ordered rows is not computed",
+            self.context.spans.of(node),
+            "ordered, or with a frame",
+            (
+                "aggregates are over all rows of a part; row_number, rank, dense_rank,",
+                "ntile, lag and lead take an order.",
+            ),
+            self._unordered(node),
         )
 
 

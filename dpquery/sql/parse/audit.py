@@ -15,7 +15,7 @@ from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Source
-from dpquery.errors import Diagnostic, SyntaxRefused
+from dpquery.errors import Diagnostic, SyntaxRefused, refusal
 from dpquery.sql.bind.scope import fold
 from dpquery.sql.parse.spans import Spans, example, mended, outside, span_of
 
@@ -116,15 +116,13 @@ def check_all_read(source: Source, tree: exp.Expr, spans: Spans) -> None:
         if word in passed_over:
             raise SyntaxRefused(_passed_over(source, spans.tokens, word, token))
     for word in read - Counter(word for word, _ in written):
-        raise SyntaxRefused(
-            Diagnostic(
-                "DPQ101",
-                f"{word.upper()} is missing",
-                spans.word(_PARTNERS.get(word, "")) or spans.of(tree),
-                "incomplete",
-                ("the text is not a complete query.",),
-                (example(source, spans.tokens),),
-            )
+        raise refusal(
+            "DPQ101",
+            f"{word.upper()} is missing",
+            spans.word(_PARTNERS.get(word, "")) or spans.of(tree),
+            "incomplete",
+            "the text is not a complete query.",
+            example(source, spans.tokens),
         )
 
 

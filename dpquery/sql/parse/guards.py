@@ -17,7 +17,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
 from dpquery.core.source import Source, Span
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, nearest
+from dpquery.errors import Diagnostic, SyntaxRefused, nearest, refusal
 from dpquery.sql.parse.spans import example, mended, outside, span_of
 
 # What is refused by looking at single words, before the parser runs.
@@ -135,15 +135,13 @@ class _Words:
             span |= span_of(following[0])
         text = self.source.snippet(span)
         if not _NUMBER.fullmatch(text):
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ210",
-                    f"{text[:40]!r} is not a number here",
-                    span,
-                    "write digits, at most one point",
-                    ("values are read exactly from the text, never guessed.",),
-                    ("write the value in full, as 12.5 or 1e6",),
-                )
+            raise refusal(
+                "DPQ210",
+                f"{text[:40]!r} is not a number here",
+                span,
+                "write digits, at most one point",
+                "values are read exactly from the text, never guessed.",
+                "write the value in full, as 12.5 or 1e6",
             )
 
     def dot(self, at: int) -> None:
@@ -151,15 +149,13 @@ class _Words:
         if self.kind(at - 1) not in _NAMES and self.kind(at + 1) is TokenType.NUMBER:
             span = span_of(self.tokens[at], self.tokens[at + 1])
             text = self.source.snippet(span)
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ210",
-                    f"{text[:40]!r} is not a number here",
-                    span,
-                    "no number stands here",
-                    ("values are read exactly from the text, never guessed.",),
-                    ("write the value in full, as 12.5 or 1e6",),
-                )
+            raise refusal(
+                "DPQ210",
+                f"{text[:40]!r} is not a number here",
+                span,
+                "no number stands here",
+                "values are read exactly from the text, never guessed.",
+                "write the value in full, as 12.5 or 1e6",
             )
 
     def comma(self, at: int) -> None:
@@ -227,11 +223,7 @@ class _Words:
         )
 
     def _incomplete(self, title: str, span: Span, label: str, remedy: str) -> NoReturn:
-        raise SyntaxRefused(
-            Diagnostic(
-                "DPQ101", title, span, label, ("the text is not a complete query.",), (remedy,)
-            )
-        )
+        raise refusal("DPQ101", title, span, label, "the text is not a complete query.", remedy)
 
 
 def _is_word(token: Token) -> bool:
@@ -304,27 +296,23 @@ def read_statement(source: Source) -> list[Token]:
 def _check_text(source: Source) -> None:
     text = source.text
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise SyntaxRefused(
-            Diagnostic(
-                "DPQ105",
-                f"the query is longer than {MAX_BYTES // 1024} kB",
-                Span(min(len(text), MAX_BYTES) - 1, len(text)),
-                "from here on",
-                why=("texts of this size are refused before they are parsed.",),
-                remedy=("ask in smaller queries",),
-            )
+        raise refusal(
+            "DPQ105",
+            f"the query is longer than {MAX_BYTES // 1024} kB",
+            Span(min(len(text), MAX_BYTES) - 1, len(text)),
+            "from here on",
+            why="texts of this size are refused before they are parsed.",
+            remedy="ask in smaller queries",
         )
     for offset, char in enumerate(text):
         if char not in "\t\n\r" and unicodedata.category(char) in {"Cc", "Cs"}:
-            raise SyntaxRefused(
-                Diagnostic(
-                    "DPQ105",
-                    f"the query holds the control character U+{ord(char):04X}",
-                    Span(offset, offset + 1),
-                    "not allowed in a query",
-                    ("control characters can hide what a query says.",),
-                    ("remove the character",),
-                )
+            raise refusal(
+                "DPQ105",
+                f"the query holds the control character U+{ord(char):04X}",
+                Span(offset, offset + 1),
+                "not allowed in a query",
+                "control characters can hide what a query says.",
+                "remove the character",
             )
 
 
@@ -371,23 +359,21 @@ def _check_single(source: Source, tokens: list[Token]) -> None:
     for token, following in pairwise(tokens):
         if token.token_type is TokenType.SEMICOLON:
             rest = Span(following.start, following.end + 1)
-            raise SyntaxRefused(
-                Diagnostic(
-                    "DPQ103",
-                    "there is more than one statement",
-                    rest,
-                    "a second statement starts here",
-                    ("each statement is charged and answered on its own.",),
-                    (
-                        mended(
-                            source,
-                            Span(token.start, len(source.text)),
-                            "",
-                            "send the first alone",
-                        ),
-                        "or each on its own; on the command line, -c may be repeated",
+            raise refusal(
+                "DPQ103",
+                "there is more than one statement",
+                rest,
+                "a second statement starts here",
+                "each statement is charged and answered on its own.",
+                (
+                    mended(
+                        source,
+                        Span(token.start, len(source.text)),
+                        "",
+                        "send the first alone",
                     ),
-                )
+                    "or each on its own; on the command line, -c may be repeated",
+                ),
             )
 
 
@@ -404,19 +390,15 @@ def _check_verb(source: Source, tokens: list[Token]) -> None:
     if verb.token_type is TokenType.VAR:  # no word of SQL, so one that was mistyped
         meant = nearest(verb.text, _FIRST_WORDS)
     text = source.text
-    raise SyntaxRefused(
-        Diagnostic(
-            "DPQ106",
-            f"{verb.text[:40].upper()} is not a statement here",
-            span,
-            "only SELECT is answered" if meant is None else f"did you mean {meant}?",
-            ("queries read; they change no data, settings or files.",),
-            (
-                f"{text[: span.start]}{meant}{text[span.end :]}".strip()
-                if meant
-                else example(source, tokens),
-            ),
-        )
+    raise refusal(
+        "DPQ106",
+        f"{verb.text[:40].upper()} is not a statement here",
+        span,
+        "only SELECT is answered" if meant is None else f"did you mean {meant}?",
+        "queries read; they change no data, settings or files.",
+        f"{text[: span.start]}{meant}{text[span.end :]}".strip()
+        if meant
+        else example(source, tokens),
     )
 
 
@@ -461,28 +443,24 @@ def _may_hold_clause(opened: tuple[Token, Token | None, bool]) -> bool:
 
 
 def _too_deep(token: Token, title: str, label: str) -> NoReturn:
-    raise SyntaxRefused(
-        Diagnostic(
-            "DPQ105",
-            title,
-            span_of(token),
-            label,
-            ("texts of this shape are refused before they are parsed.",),
-            ("write the query with less nesting",),
-        )
+    raise refusal(
+        "DPQ105",
+        title,
+        span_of(token),
+        label,
+        "texts of this shape are refused before they are parsed.",
+        "write the query with less nesting",
     )
 
 
 def _unopened(source: Source, token: Token) -> NoReturn:
-    raise SyntaxRefused(
-        Diagnostic(
-            "DPQ101",
-            f"the bracket {token.text} closes nothing",
-            span_of(token),
-            "no such bracket is open here",
-            ("the text is not a complete query.",),
-            (mended(source, span_of(token), "", "remove it, or open it where it belongs"),),
-        )
+    raise refusal(
+        "DPQ101",
+        f"the bracket {token.text} closes nothing",
+        span_of(token),
+        "no such bracket is open here",
+        "the text is not a complete query.",
+        mended(source, span_of(token), "", "remove it, or open it where it belongs"),
     )
 
 
@@ -496,13 +474,11 @@ def _unclosed(
     what = "parenthesis" if closer == ")" else "bracket"
     end = len(source.text.rstrip()) if found is None else found.start
     end = len(source.text[:end].rstrip())
-    raise SyntaxRefused(
-        Diagnostic(
-            "DPQ101",
-            f"the {what}{after} is not closed",
-            span_of(bracket if found is None else found),
-            "opened here" if found is None else f"a {closer} is missing before this word",
-            ("the text is not a complete query.",),
-            (mended(source, Span(end, end), closer, f"put a {closer} where it belongs"),),
-        )
+    raise refusal(
+        "DPQ101",
+        f"the {what}{after} is not closed",
+        span_of(bracket if found is None else found),
+        "opened here" if found is None else f"a {closer} is missing before this word",
+        "the text is not a complete query.",
+        mended(source, Span(end, end), closer, f"put a {closer} where it belongs"),
     )

@@ -33,7 +33,7 @@ from dpquery.core.types import (
     Kind,
     Type,
 )
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, shown
+from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, refusal, shown
 from dpquery.ir.expr import Literal, decimal
 from dpquery.sql.commands import Explain, read_aside
 from dpquery.sql.parse.guards import MAX_BYTES
@@ -145,15 +145,13 @@ def _unreadable(
     label: str,
     remedy: str = "write the value in full, as 12.5 or '2024-12-31'",
 ) -> NoReturn:
-    raise NameRefused(
-        Diagnostic(
-            "DPQ210",
-            title,
-            span,
-            label,
-            ("values are read exactly from the text, never guessed.",),
-            (remedy,),
-        )
+    raise refusal(
+        "DPQ210",
+        title,
+        span,
+        label,
+        "values are read exactly from the text, never guessed.",
+        remedy,
     )
 
 

@@ -19,7 +19,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 
 from dpquery import rowfunctions
 from dpquery.core.source import Source, Span
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
+from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, refusal
 from dpquery.rowfunctions.dates import UNIT_NAMES
 from dpquery.sql.bind.scope import RESERVED
 from dpquery.sql.parse.audit import ALLOWED, check_all_read
@@ -280,15 +280,13 @@ def _check_using(source: Source, names: list[exp.Expr], spans: Spans) -> None:
         return
     columns = [column for name in names for column in name.find_all(exp.Identifier)]
     listed = ", ".join(spans.text(column) for column in columns)
-    raise SyntaxRefused(
-        Diagnostic(
-            "DPQ101",
-            "USING needs names in brackets",
-            whole,
-            "not a list of names",
-            ("the text is not a complete query.",),
-            (mended(source, whole, f"({listed})", f"USING ({listed})"),),
-        )
+    raise refusal(
+        "DPQ101",
+        "USING needs names in brackets",
+        whole,
+        "not a list of names",
+        "the text is not a complete query.",
+        mended(source, whole, f"({listed})", f"USING ({listed})"),
     )
 
 
@@ -312,16 +310,14 @@ def _check_name(source: Source, node: exp.Identifier, spans: Spans) -> None:
     if str(node.this).upper() not in RESERVED:
         return
     span = spans.of(node)
-    raise SyntaxRefused(
-        Diagnostic(
-            "DPQ101",
-            f"{source.snippet(span).upper()} stands where a name is expected",
-            span,
-            "a word of SQL, not a name",
-            ("the text is not a complete query.",),
-            (
-                example(source, spans.tokens),
-                f'a name that is also a word of SQL stands in quotes: "{node.this}"',
-            ),
-        )
+    raise refusal(
+        "DPQ101",
+        f"{source.snippet(span).upper()} stands where a name is expected",
+        span,
+        "a word of SQL, not a name",
+        "the text is not a complete query.",
+        (
+            example(source, spans.tokens),
+            f'a name that is also a word of SQL stands in quotes: "{node.this}"',
+        ),
     )

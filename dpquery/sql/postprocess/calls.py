@@ -11,7 +11,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, nearest
+from dpquery.errors import SyntaxRefused, nearest, refusal
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import outside
@@ -168,15 +168,13 @@ class Applied:
         return made(f"round({{0}}, {places_kept})", number, kind=number.kind)
 
     def _not_literal(self, name: str, what: str, node: exp.Expr, remedy: str) -> NoReturn:
-        raise NameRefused(
-            Diagnostic(
-                "DPQ207",
-                f"{name} needs a literal here",
-                self.spans.of(node),
-                "not a literal",
-                (f"{what} is known before anything is computed.",),
-                (remedy,),
-            )
+        raise refusal(
+            "DPQ207",
+            f"{name} needs a literal here",
+            self.spans.of(node),
+            "not a literal",
+            f"{what} is known before anything is computed.",
+            remedy,
         )
 
     def _moment(self, node: exp.Expr) -> Value:
@@ -202,15 +200,13 @@ class Applied:
         return made(f"{name}({{0}})", self._moment(node), kind=Kind.INTEGER)
 
     def _unknown_word(self, word: str, span: Span, known: Sequence[str]) -> NoReturn:
-        raise NameRefused(
-            Diagnostic(
-                "DPQ205",
-                f"a moment has no part {word[:40]}",
-                span,
-                f"is it {nearest(word.lower(), known) or 'year'}?",
-                (f"there are {', '.join(known)}.",),
-                ("EXTRACT(year FROM DATE '2024-12-31')",),
-            )
+        raise refusal(
+            "DPQ205",
+            f"a moment has no part {word[:40]}",
+            span,
+            f"is it {nearest(word.lower(), known) or 'year'}?",
+            f"there are {', '.join(known)}.",
+            "EXTRACT(year FROM DATE '2024-12-31')",
         )
 
     def moved(self, node: exp.Expr, interval: exp.Interval, operator: str) -> Value:
@@ -262,15 +258,13 @@ class Applied:
     def _miscounted(self, name: str, span: Span) -> NoReturn:
         function = BY_NAME.get(name)
         takes = ", ".join(KINDS[letter][0] for letter in function.takes) if function else ""
-        raise NameRefused(
-            Diagnostic(
-                "DPQ206",
-                f"{name} does not take so many arguments",
-                span,
-                "another number of arguments",
-                (f"it takes {takes or 'what grammar/functions.md says'}.",),
-                (_EXAMPLES.get(name, "ABS(-1)"),),
-            )
+        raise refusal(
+            "DPQ206",
+            f"{name} does not take so many arguments",
+            span,
+            "another number of arguments",
+            f"it takes {takes or 'what grammar/functions.md says'}.",
+            _EXAMPLES.get(name, "ABS(-1)"),
         )
 
     def _refuse(self, node: exp.Expr, span: Span) -> NoReturn:
@@ -438,15 +432,13 @@ def _default(place: Base, first: Value, default: Value, node: exp.Expr) -> Value
 
 def _miscounted(place: Base, aggregate: Aggregate, call: exp.Expr) -> NoReturn:
     takes = [_WHAT.get(letter) or KINDS[letter][0] for letter in aggregate.takes]
-    raise NameRefused(
-        Diagnostic(
-            "DPQ206",
-            f"{aggregate.name} does not take so many arguments",
-            place.spans.of(call),
-            "another number of arguments",
-            (f"it takes {', '.join(takes) or 'none'}.",),
-            ("COUNT(*)",),
-        )
+    raise refusal(
+        "DPQ206",
+        f"{aggregate.name} does not take so many arguments",
+        place.spans.of(call),
+        "another number of arguments",
+        f"it takes {', '.join(takes) or 'none'}.",
+        "COUNT(*)",
     )
 
 
@@ -470,15 +462,13 @@ def _literal(place: Base, aggregate: Aggregate, letter: str, node: exp.Expr) -> 
     if letter == "l" and isinstance(number, str):
         return Value(text(number), Kind.TEXT, safe=True, longest=len(number))
     if not fits or letter == "l":
-        raise NameRefused(
-            Diagnostic(
-                "DPQ207",
-                f"{aggregate.name} needs {_WHAT[letter]} here",
-                span,
-                "not such a literal",
-                ("it is read from the text before anything is computed.",),
-                ({"s": "0.5", "c": "1"}.get(letter, "', '"),),
-            )
+        raise refusal(
+            "DPQ207",
+            f"{aggregate.name} needs {_WHAT[letter]} here",
+            span,
+            "not such a literal",
+            "it is read from the text before anything is computed.",
+            {"s": "0.5", "c": "1"}.get(letter, "', '"),
         )
     written = str(inner.this) if not isinstance(inner, exp.Neg) else f"-{inner.this.this}"
     return Value(written, Kind.INTEGER, safe=True)

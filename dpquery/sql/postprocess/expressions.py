@@ -11,7 +11,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import DATE, NUMERIC, TIMESTAMP, Kind
-from dpquery.errors import Diagnostic, NameRefused
+from dpquery.errors import refusal
 from dpquery.sql.bind.expressions import chain, conjuncts
 from dpquery.sql.bind.row_calls import target
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end
@@ -269,15 +269,13 @@ class Expressions(ABC):
             NameRefused: DPQ205.
         """
         if not self.opener.public.matches_with(pattern.sql):
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ205",
-                    "this pattern cannot be used",
-                    self.spans.of(node),
-                    "not a regular expression, or too large a one",
-                    ("patterns are read before anything is computed.",),
-                    ("'^a.*z$'", "a sign stands for itself in square brackets: '[(]'"),
-                )
+            raise refusal(
+                "DPQ205",
+                "this pattern cannot be used",
+                self.spans.of(node),
+                "not a regular expression, or too large a one",
+                "patterns are read before anything is computed.",
+                ("'^a.*z$'", "a sign stands for itself in square brackets: '[(]'"),
             )
 
     def compared(self, template: str, *nodes: exp.Expr, repeats: int = 1) -> Value:
@@ -376,13 +374,11 @@ def _number_in(text: str) -> str:
 
 def no_column_number(text: str, span: Span, count: int, word: str) -> NoReturn:
     """Refuse a number that counts no column of the result."""
-    raise NameRefused(
-        Diagnostic(
-            "DPQ205",
-            f"there is no column number {text[:20]} in the result",
-            span,
-            f"the columns are 1 to {count}",
-            (f"a number in {word} counts the columns of the result.",),
-            (f"{word} 1",),
-        )
+    raise refusal(
+        "DPQ205",
+        f"there is no column number {text[:20]} in the result",
+        span,
+        f"the columns are 1 to {count}",
+        f"a number in {word} counts the columns of the result.",
+        f"{word} 1",
     )

@@ -23,7 +23,7 @@ from dpquery.core.types import (
     Kind,
     Type,
 )
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused, SyntaxRefused
+from dpquery.errors import SyntaxRefused, refusal
 from dpquery.ir.expr import LONGEST_CONSTANT, Literal, decimal
 from dpquery.ir.query import Origin
 from dpquery.sql.bind.expressions import conjuncts
@@ -242,15 +242,13 @@ class From:
             self.merged[key] = (name.name, value)
 
     def _ambiguous(self, node: exp.Column, aliases: Sequence[str]) -> NoReturn:
-        raise NameRefused(
-            Diagnostic(
-                "DPQ211",
-                f"{node.name[:80]} is a column of {' and of '.join(aliases)}",
-                self.spans.of(node),
-                "which one?",
-                ("where several relations have a column, the name of one stands before it.",),
-                (f"{written_name(aliases[0])}.{written_name(node.name)}",),
-            )
+        raise refusal(
+            "DPQ211",
+            f"{node.name[:80]} is a column of {' and of '.join(aliases)}",
+            self.spans.of(node),
+            "which one?",
+            "where several relations have a column, the name of one stands before it.",
+            f"{written_name(aliases[0])}.{written_name(node.name)}",
         )
 
 
@@ -324,29 +322,25 @@ def require_rows(rows: int, limit: int, span: Span, remedy: str = "") -> int:
 
 def refuse_characters(characters: int, span: Span) -> NoReturn:
     """Refuse texts and lists that are too long, all of them together."""
-    raise PlanRefused(
-        Diagnostic(
-            "DPQ409",
-            f"texts of up to {characters:,} characters would be made",
-            span,
-            f"with those before, more than {MOST_CHARACTERS:,} in all rows",
-            _WHY,
-            ("cut them first, LEFT(text, 20), or put them together outside",),
-        )
+    raise refusal(
+        "DPQ409",
+        f"texts of up to {characters:,} characters would be made",
+        span,
+        f"with those before, more than {MOST_CHARACTERS:,} in all rows",
+        _WHY,
+        "cut them first, LEFT(text, 20), or put them together outside",
     )
 
 
 def _refuse(rows: int, limit: int, span: Span, remedy: str) -> NoReturn:
     other = "join fewer relations, or make their rows fewer by GROUP BY or LIMIT before"
-    raise PlanRefused(
-        Diagnostic(
-            "DPQ409",
-            f"this can have {rows:,} rows",
-            span,
-            f"more than {limit:,}",
-            _WHY,
-            tuple(filter(None, [remedy, other])),
-        )
+    raise refusal(
+        "DPQ409",
+        f"this can have {rows:,} rows",
+        span,
+        f"more than {limit:,}",
+        _WHY,
+        tuple(filter(None, [remedy, other])),
     )
 
 
@@ -417,13 +411,11 @@ def _literal(value: object, kind: Kind, span: Span) -> Literal | None:
 
 
 def _too_many(span: Span) -> NoReturn:
-    raise SyntaxRefused(
-        Diagnostic(
-            "DPQ105",
-            f"a list has at most {MOST_VALUES:,} values",
-            span,
-            "gives more",
-            ("the values are read now, and become a part of the query.",),
-            ("SELECT DISTINCT ... LIMIT 1000",),
-        )
+    raise refusal(
+        "DPQ105",
+        f"a list has at most {MOST_VALUES:,} values",
+        span,
+        "gives more",
+        "the values are read now, and become a part of the query.",
+        "SELECT DISTINCT ... LIMIT 1000",
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.errors import Diagnostic, NameRefused, RuleRefused
+from dpquery.errors import refusal
 from dpquery.ir.query import IntervalEnd
 from dpquery.sql.bind.options import read_number_between
 from dpquery.sql.bind.scope import fold, is_call
@@ -77,15 +77,13 @@ def _arguments(place: Expressions, node: exp.Anonymous) -> tuple[exp.Expr, Fract
 
 def _miscounted(place: Expressions, node: exp.Anonymous) -> NoReturn:
     name = str(node.this).upper()
-    raise NameRefused(
-        Diagnostic(
-            "DPQ206",
-            f"{name} takes a column, and a confidence if not 0.95",
-            place.spans.of(node),
-            "other arguments",
-            ("the noise of a released value says between which ends the exact one lies.",),
-            (_example(place, name),),
-        )
+    raise refusal(
+        "DPQ206",
+        f"{name} takes a column, and a confidence if not 0.95",
+        place.spans.of(node),
+        "other arguments",
+        "the noise of a released value says between which ends the exact one lies.",
+        _example(place, name),
     )
 
 
@@ -94,18 +92,16 @@ def _refuse(place: Expressions, name: str, argument: exp.Expr) -> NoReturn:
     inner = unwrapped(argument)
     called = is_call(inner)
     remedy = f"{place.spans.text(inner)} AS n, {name}(n)" if called else _example(place, name)
-    raise RuleRefused(
-        Diagnostic(
-            "DPQ303",
-            f"{name} needs a column with noise of its own",
-            place.spans.of(argument),
-            "a release beside those shown" if called else "not a released value, unchanged",
-            (
-                "the interval of a value follows from its noise, which is known where a column",
-                "shows a DP_ function as it was released, not what is computed from it.",
-            ),
-            (remedy,),
-        )
+    raise refusal(
+        "DPQ303",
+        f"{name} needs a column with noise of its own",
+        place.spans.of(argument),
+        "a release beside those shown" if called else "not a released value, unchanged",
+        (
+            "the interval of a value follows from its noise, which is known where a column",
+            "shows a DP_ function as it was released, not what is computed from it.",
+        ),
+        remedy,
     )
 
 

@@ -11,7 +11,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
+from dpquery.errors import SyntaxRefused, refusal
 from dpquery.ir.query import Key, Origin
 from dpquery.sql.bind.from_clause import columns_of, is_star
 from dpquery.sql.bind.groups import groupings_in
@@ -320,15 +320,13 @@ class Select:
             self._repeats[fold(name)] = 0
             return name
         if explicit:
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ211",
-                    f"two columns are called {name}",
-                    span,
-                    "the second one",
-                    ("columns of an answer are found by their names.",),
-                    (f"AS {written_name(f'{name}_2')}",),
-                )
+            raise refusal(
+                "DPQ211",
+                f"two columns are called {name}",
+                span,
+                "the second one",
+                "columns of an answer are found by their names.",
+                f"AS {written_name(f'{name}_2')}",
             )
         number = self._repeats.get(fold(name), 0) + 1
         while fold(f"{name}_{number}") in self._names:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.types import Kind
-from dpquery.errors import Diagnostic, QueryRefused, RuleRefused, SyntaxRefused
+from dpquery.errors import QueryRefused, SyntaxRefused, refusal
 from dpquery.sql.bind.scope import fold
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.calls import aggregated, asked_keys, windowed
@@ -132,18 +132,16 @@ class Rows(Base):
         if not self.from_.members:
             self.opener.without_table("a DP_ function needs a table to ask", node)
         name = " and ".join(self.from_.aliases) or "this query"
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ303",
-                f"{name} holds no private rows",
-                self.spans.of(node),
-                "nothing to protect here",
-                (
-                    "DP_ functions ask private tables; public rows, and what was released,",
-                    "are read as they are.",
-                ),
-                (f"SELECT * FROM {self.opener.first_item(self.from_)}",),
-            )
+        raise refusal(
+            "DPQ303",
+            f"{name} holds no private rows",
+            self.spans.of(node),
+            "nothing to protect here",
+            (
+                "DP_ functions ask private tables; public rows, and what was released,",
+                "are read as they are.",
+            ),
+            f"SELECT * FROM {self.opener.first_item(self.from_)}",
         )
 
     def known(self, node: exp.Expr) -> Value | None:

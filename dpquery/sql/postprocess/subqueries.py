@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import NUMERIC, Kind
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
+from dpquery.errors import SyntaxRefused, refusal
 from dpquery.ir.query import IntervalEnd, Origin
 from dpquery.sql.bind.from_clause import Context
 from dpquery.sql.bind.released import unaskable
@@ -183,15 +183,13 @@ class Opener(Context):
     def unknown_function(self, call: exp.Expr, name: str, otherwise: str) -> NoReturn:
         """Refuse a function of no meaning here; offer the one that is a slip away."""
         near = a_slip_away(name, FUNCTIONS)
-        raise NameRefused(
-            Diagnostic(
-                "DPQ202",
-                f"there is no function {name}",
-                self.spans.name(call),
-                "unknown function",
-                ("on results there are ABS, COALESCE, ROUND and others in functions.md.",),
-                (otherwise if near is None else near + self.spans.text(call)[len(name) :],),
-            )
+        raise refusal(
+            "DPQ202",
+            f"there is no function {name}",
+            self.spans.name(call),
+            "unknown function",
+            "on results there are ABS, COALESCE, ROUND and others in functions.md.",
+            otherwise if near is None else near + self.spans.text(call)[len(name) :],
         )
 
 
@@ -294,15 +292,13 @@ def _common(
 
 
 def _refuse(title: str, span: Span) -> None:
-    raise NameRefused(
-        Diagnostic(
-            "DPQ208",
-            title,
-            span,
-            "another number of columns",
-            ("columns are put together by their places.",),
-            ("give both sides the same number of columns",),
-        )
+    raise refusal(
+        "DPQ208",
+        title,
+        span,
+        "another number of columns",
+        "columns are put together by their places.",
+        "give both sides the same number of columns",
     )
 
 

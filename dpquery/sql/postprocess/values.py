@@ -11,7 +11,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import NUMERIC, Kind
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
+from dpquery.errors import refusal
 from dpquery.ir.expr import Literal
 from dpquery.ir.query import Origin
 from dpquery.sql.parse.literals import read_literal
@@ -115,15 +115,13 @@ def checked(value: Value, span: Span) -> Value:
 
 def refuse_size(span: Span) -> NoReturn:
     """Refuse what would be too much text for the engine."""
-    raise SyntaxRefused(
-        Diagnostic(
-            "DPQ105",
-            "this expression grows too large",
-            span,
-            "written out in full, its parts repeat too often",
-            ("expressions that repeat their parts double with each level.",),
-            ("compute with fewer levels of aliases, IN, BETWEEN and division",),
-        )
+    raise refusal(
+        "DPQ105",
+        "this expression grows too large",
+        span,
+        "written out in full, its parts repeat too often",
+        "expressions that repeat their parts double with each level.",
+        "compute with fewer levels of aliases, IN, BETWEEN and division",
     )
 
 
@@ -205,14 +203,12 @@ def row_count(node: exp.Expr, slot: str, spans: Spans) -> str:
     digits = str(node.this) if isinstance(node, exp.Literal) and not node.is_string else ""
     digits = digits.lstrip("0") or digits[:1]
     if not digits.isdigit() or len(digits) > 10 or int(digits) > MAX_LIMIT:
-        raise NameRefused(
-            Diagnostic(
-                "DPQ207",
-                f"{slot.upper()} must be a whole number",
-                spans.of(node),
-                "not a whole number",
-                ("it is read from the text before anything is computed.",),
-                (f"{slot.upper()} 10",),
-            )
+        raise refusal(
+            "DPQ207",
+            f"{slot.upper()} must be a whole number",
+            spans.of(node),
+            "not a whole number",
+            "it is read from the text before anything is computed.",
+            f"{slot.upper()} 10",
         )
     return f" {slot.upper()} {int(digits)}"

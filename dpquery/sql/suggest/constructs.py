@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 from sqlglot.errors import ParseError
 
 from dpquery.core.source import Source, Span
-from dpquery.errors import Diagnostic, RuleRefused, SyntaxRefused, nearest
+from dpquery.errors import Diagnostic, SyntaxRefused, nearest, refusal
 from dpquery.sql.bind.row_calls import target
 from dpquery.sql.parse.spans import Spans, example, mended, outside, shown, span_of
 from dpquery.sql.postprocess.functions import AGGREGATES
@@ -124,15 +124,13 @@ def refuse_construct(
     word, span = _word(source, node, spans)
     word = _misused(node) or _SLOT_WORDS.get(slot or "") or word
     if word == "a join":
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ304",
-                "a join of this kind is not answered",
-                span,
-                "does not say which columns are equal",
-                ("private tables are joined ON their unit, or USING it.",),
-                (example(source, spans.tokens),),
-            )
+        raise refusal(
+            "DPQ304",
+            "a join of this kind is not answered",
+            span,
+            "does not say which columns are equal",
+            "private tables are joined ON their unit, or USING it.",
+            example(source, spans.tokens),
         )
     words = (word, word.split()[0]) if word.isupper() else ()
     found = spans.word(*_KEYWORDS.get(word, words)) or span

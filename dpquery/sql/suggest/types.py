@@ -15,7 +15,7 @@ from typing import NoReturn
 from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Source, Span
 from dpquery.core.types import EPOCH, Interval, Kind, Type
-from dpquery.errors import Diagnostic, NameRefused
+from dpquery.errors import refusal
 from dpquery.ir.expr import Comparison, Expr, Literal
 
 _SILENT = (
@@ -50,7 +50,7 @@ def mismatch(
     span: Span, title: str, label: str, remedy: str, why: tuple[str, ...] = _SILENT
 ) -> NoReturn:
     """Refuse values whose types do not match."""
-    raise NameRefused(Diagnostic("DPQ208", title, span, label, why, (remedy,)))
+    raise refusal("DPQ208", title, span, label, why, remedy)
 
 
 def no_null(span: Span, label: str, remedy: str) -> NoReturn:
