@@ -15,7 +15,7 @@ from sqlglot import expressions as exp
 from dpquery import rowfunctions
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT, Interval, Kind
-from dpquery.errors import SyntaxRefused, refusal
+from dpquery.errors import refusal
 from dpquery.ir.expr import Comparison, Expr, IsNull, Literal, Logic, Not, Operator, Scalar
 from dpquery.rowfunctions.base import RowFunction
 from dpquery.rowfunctions.key_domains import values_of
@@ -298,10 +298,7 @@ class Conditions:
         query = node.args.get("query")
         if query is not None:
             if self._subqueries is None:
-                what = outside(
-                    "a subquery", self.spans.of(query), "not understood", "IN (1, 2)"
-                )
-                raise SyntaxRefused(what)
+                raise outside("a subquery", self.spans.of(query), "not understood", "IN (1, 2)")
             operand, found = self.bind(node.this), self._subqueries.values(query)
             if not found:  # of no values, none is equal
                 zero, one = Literal(span, 0, INTEGER), Literal(span, 1, INTEGER)
@@ -332,7 +329,7 @@ class Conditions:
         if isinstance(node, exp.Func | exp.Filter):
             self._refuse_function(node)
         word = node.sql(dialect="duckdb")[:40]
-        raise SyntaxRefused(outside(word, span, "not understood", self._sample()))
+        raise outside(word, span, "not understood", self._sample())
 
     def _sample(self) -> str:
         """Write a query that asks about some of the rows."""

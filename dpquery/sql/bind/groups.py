@@ -19,7 +19,7 @@ from dpquery import functions
 from dpquery.core.privacy import EPSILON_MIN, decimal_text, root_above
 from dpquery.core.source import Span
 from dpquery.core.types import INT64, INTEGER, Kind
-from dpquery.errors import SyntaxRefused, refusal
+from dpquery.errors import refusal
 from dpquery.functions.partition_selection import KEYS, most_of
 from dpquery.functions.quantize import example_values
 from dpquery.ir.expr import ColumnRef, Expr, Literal, Nulls, children, columns_of
@@ -31,7 +31,7 @@ from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.scope import fold, is_call, listed_names, written_name
 from dpquery.sql.parse.literals import unwrapped
-from dpquery.sql.parse.spans import Spans, outside
+from dpquery.sql.parse.spans import Spans, outside, too_large
 
 # GROUPING SETS, ROLLUP and CUBE: which groupings one GROUP BY asks for.
 #
@@ -72,7 +72,7 @@ def refuse_sets(group: exp.Group, spans: Spans) -> None:
     span = spans.word("ROLLUP", "CUBE", "GROUPING SETS") or spans.of(group)
     word = spans.source.snippet(span).upper()
     label = "several groupings of rows that stay private"
-    raise SyntaxRefused(outside(f"{word} per unit", span, label, remedy))
+    raise outside(f"{word} per unit", span, label, remedy)
 
 
 def _sets(node: exp.Expr, spans: Spans) -> _Sets:
@@ -108,8 +108,7 @@ def _subsets(count: int) -> Iterator[list[int]]:
 
 def _require_few(count: int, node: exp.Expr, spans: Spans) -> None:
     if count > MOST_SETS:
-        raise refusal(
-            "DPQ105",
+        raise too_large(
             f"GROUP BY has at most {MOST_SETS} groupings",
             spans.of(node),
             f"makes {count:,} of them",

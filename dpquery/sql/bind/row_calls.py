@@ -35,6 +35,7 @@ from dpquery.rowfunctions.base import MOMENTS, Parameter, RowFunction
 from dpquery.rowfunctions.conditional import NOTHING, is_nothing
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES
 from dpquery.sql.bind.typing import Remedy, alike, compare, to_double, to_scale
+from dpquery.sql.parse.spans import repeated
 from dpquery.sql.suggest.types import mismatch, with_article
 
 MOST_UNITS = 10**6
@@ -403,14 +404,7 @@ class Sizes:
             SyntaxRefused: DPQ105 it is too large.
         """
         if self._of(expr).value > MAX_SIZE:
-            raise refusal(
-                "DPQ105",
-                "this expression grows too large",
-                expr.span,
-                "written out in full, its parts repeat too often",
-                "expressions that repeat their parts double with each level.",
-                "compute with fewer levels of functions inside one another",
-            )
+            raise repeated(expr.span, "functions inside one another")
         return expr
 
     def _of(self, expr: Expr) -> _Size:

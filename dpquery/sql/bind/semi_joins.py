@@ -16,7 +16,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN
-from dpquery.errors import SyntaxRefused, refusal
+from dpquery.errors import refusal
 from dpquery.ir.expr import Expr, Literal, Logic
 from dpquery.ir.relations import Filter, PublicJoin, Relation, SemiJoin, Windowed
 from dpquery.rowfunctions import apply
@@ -178,7 +178,7 @@ def _require_of_rows(rows: Conditions, item: exp.Expr) -> None:
     found = item.find(exp.AggFunc)
     if found is not None:
         span, what = rows.spans.of(found), "an aggregate in EXISTS"
-        raise SyntaxRefused(outside(what, span, "one row, whatever there is", "1"))
+        raise outside(what, span, "one row, whatever there is", "1")
     if not item.is_star and not isinstance(item, exp.Null):
         rows.bind(item)
 

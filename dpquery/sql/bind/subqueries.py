@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Interval
-from dpquery.errors import SyntaxRefused, refusal
+from dpquery.errors import refusal
 from dpquery.ir.expr import Expr
 from dpquery.ir.relations import Filter, Output, PerUnit, UnionAll
 from dpquery.rowfunctions.ranges import worst
@@ -196,10 +196,9 @@ def _distinct(context: Context, select: exp.Select, found: Derived) -> Derived:
     """Keep one of equal rows of a unit."""
     node = select.args["distinct"]
     if node.args.get("on") is not None:
-        what = outside(
+        raise outside(
             "DISTINCT ON", context.spans.of(node), "not understood", "SELECT DISTINCT"
         )
-        raise SyntaxRefused(what)
     if not found.owners:
         refuse_without_unit(context, context.spans.of(select.expressions[0]), "DISTINCT", found)
     return _grouped_by_columns(context, found, context.spans.of(select))

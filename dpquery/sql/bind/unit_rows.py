@@ -17,7 +17,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, DOUBLE, INTEGER, UNKNOWN, Interval, Kind
-from dpquery.errors import SyntaxRefused, refusal
+from dpquery.errors import refusal
 from dpquery.functions.quantize import code_between
 from dpquery.ir.expr import Code, ColumnRef, Expr, Logic, Nulls, longest_of
 from dpquery.ir.relations import (
@@ -304,7 +304,7 @@ def _refuse_aggregate(context: Context, node: exp.Expr) -> NoReturn:
             ),
             _instead(context, node),
         )
-    raise SyntaxRefused(outside(text, span, "not understood", "COUNT(*)"))
+    raise outside(text, span, "not understood", "COUNT(*)")
 
 
 # Window functions over the rows of one unit: numbers, neighbours and totals of its own
@@ -414,13 +414,12 @@ class Windows:
         offset = call.args.get("offset")
         steps = 1 if offset is None else _steps(offset)
         if call.args.get("default") is not None or steps is None:
-            what = outside(
+            raise outside(
                 self.context.spans.text(call)[:40],
                 self.context.spans.of(call),
                 "not understood",
                 f"{call.key}({self.context.spans.text(call.this)}, 1)",
             )
-            raise SyntaxRefused(what)
         return WindowColumn(
             name, function, argument, parts, order, steps, argument.type, argument.domain
         )
@@ -432,7 +431,7 @@ class Windows:
         if not tiles:
             span = self.context.spans.of(given[0] if given else call)
             label = f"a literal from 1 to {_FURTHEST} is needed"
-            raise SyntaxRefused(outside("ntile of this", span, label, "ntile(4)"))
+            raise outside("ntile of this", span, label, "ntile(4)")
         return tiles
 
     def _order(self, node: exp.Window, rows: Conditions) -> tuple[Sorted, ...]:

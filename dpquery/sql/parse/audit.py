@@ -15,9 +15,9 @@ from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Source
-from dpquery.errors import Diagnostic, SyntaxRefused, refusal
+from dpquery.errors import QueryRefused
 from dpquery.sql.bind.scope import fold
-from dpquery.sql.parse.spans import Spans, example, mended, outside, span_of
+from dpquery.sql.parse.spans import Spans, example, incomplete, mended, outside, span_of
 
 _UNCOUNTED = {"(", ")", "as", "asc", "cast", "try_cast", "::"}
 _SPELLINGS = {"!=": "<>"}
@@ -114,16 +114,11 @@ def check_all_read(source: Source, tree: exp.Expr, spans: Spans) -> None:
     passed_over = Counter(word for word, _ in written) - read
     for word, token in written:
         if word in passed_over:
-            raise SyntaxRefused(_passed_over(source, spans.tokens, word, token))
+            raise _passed_over(source, spans.tokens, word, token)
     for word in read - Counter(word for word, _ in written):
-        raise refusal(
-            "DPQ101",
-            f"{word.upper()} is missing",
-            spans.word(_PARTNERS.get(word, "")) or spans.of(tree),
-            "incomplete",
-            "the text is not a complete query.",
-            example(source, spans.tokens),
-        )
+        span = spans.word(_PARTNERS.get(word, "")) or spans.of(tree)
+        remedy = example(source, spans.tokens)
+        raise incomplete(f"{word.upper()} is missing", span, "incomplete", remedy)
 
 
 def _written(source: Source, tokens: Sequence[Token]) -> Iterator[tuple[str, Token]]:
@@ -262,7 +257,7 @@ def _separators(node: exp.Expr) -> Iterator[str]:
 
 def _passed_over(
     source: Source, tokens: Sequence[Token], word: str, token: Token
-) -> Diagnostic:
+) -> QueryRefused:
     span, shown = span_of(token), source.snippet(span_of(token))[:40]
     remedy = example(source, tokens)
     if word in _REPLACEMENTS:

@@ -17,8 +17,8 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
 from dpquery.core.source import Source, Span
-from dpquery.errors import Diagnostic, SyntaxRefused, nearest, refusal
-from dpquery.sql.parse.spans import example, mended, outside, span_of
+from dpquery.errors import QueryRefused, nearest, refusal
+from dpquery.sql.parse.spans import example, incomplete, mended, outside, span_of, too_large
 
 # What is refused by looking at single words, before the parser runs.
 #
@@ -166,7 +166,7 @@ class _Words:
         if leading or trailing:
             side, span = "before" if leading else "after", span_of(self.tokens[at])
             remedy = mended(self.source, span, "", "remove the comma")
-            self._incomplete(f"nothing stands {side} this comma", span, "one too many", remedy)
+            raise incomplete(f"nothing stands {side} this comma", span, "one too many", remedy)
 
     def _limit_with_comma(self, at: int) -> NoReturn:
         """Refuse `LIMIT 5, 10`, which skips five rows elsewhere."""
@@ -176,54 +176,48 @@ class _Words:
             rows = f"{rest[0].text} OFFSET {self.tokens[at - 1].text}"
             span = span_of(self.tokens[at - 1], rest[0])
             remedy = mended(self.source, span, rows, f"LIMIT {rows}")
-        what = outside("LIMIT with a comma", span_of(self.tokens[at]), "not understood", remedy)
-        raise SyntaxRefused(what)
+        raise outside("LIMIT with a comma", span_of(self.tokens[at]), "not understood", remedy)
 
     def plus(self, at: int) -> None:
         """A plus before a value: the parser has no node for it."""
         if self.kind(at - 1) in _BEFORE_A_VALUE:
-            self._outside("a plus before a value", span_of(self.tokens[at]))
+            raise self._outside("a plus before a value", span_of(self.tokens[at]))
 
     def in_list(self, at: int) -> None:
         """IN takes a list of values in parentheses, with something in it."""
         if self.kind(at + 1) is not TokenType.L_PAREN:
             span = span_of(self.tokens[at])
-            self._incomplete(
+            raise incomplete(
                 "IN takes a list of values in parentheses", span, "no list", "IN (1, 2, 3)"
             )
         if self.kind(at + 2) is TokenType.R_PAREN:
             span = span_of(self.tokens[at + 1], self.tokens[at + 2])
-            self._incomplete("the list after IN is empty", span, "no value", "IN (1, 2, 3)")
+            raise incomplete("the list after IN is empty", span, "no value", "IN (1, 2, 3)")
 
     def index(self, at: int) -> None:
         """A bracket after a value: many of them in a row would take the parser long."""
         if self.kind(at - 1) in _ENDS_A_VALUE:
-            self._outside("an index in brackets", span_of(self.tokens[at]))
+            raise self._outside("an index in brackets", span_of(self.tokens[at]))
 
     def distinct(self, at: int) -> None:
         before = {TokenType.IS, TokenType.NOT, TokenType.L_PAREN, TokenType.SELECT}
         if self.kind(at - 1) not in before:
-            self._outside("DISTINCT", span_of(self.tokens[at]))
+            raise self._outside("DISTINCT", span_of(self.tokens[at]))
 
     def group(self, at: int) -> None:
         """GROUP BY with nothing after it, or with ALL and more: the parser reads on."""
         span, first = span_of(self.tokens[at]), self.kind(at + 1)
         if first is None or first in _AFTER_A_LIST:
             remedy = mended(self.source, span, "GROUP BY ALL", "GROUP BY ALL")
-            self._incomplete("GROUP BY does not say by what", span, "by what?", remedy)
+            raise incomplete("GROUP BY does not say by what", span, "by what?", remedy)
         if first is TokenType.ALL and self.kind(at + 2) is TokenType.COMMA:
-            self._outside("ALL beside a column", span_of(self.tokens[at + 1]))
+            raise self._outside("ALL beside a column", span_of(self.tokens[at + 1]))
 
     def colon(self, at: int) -> None:
-        self._outside("a colon", span_of(self.tokens[at]))
+        raise self._outside("a colon", span_of(self.tokens[at]))
 
-    def _outside(self, word: str, span: Span) -> NoReturn:
-        raise SyntaxRefused(
-            outside(word, span, "not understood", example(self.source, self.tokens))
-        )
-
-    def _incomplete(self, title: str, span: Span, label: str, remedy: str) -> NoReturn:
-        raise refusal("DPQ101", title, span, label, "the text is not a complete query.", remedy)
+    def _outside(self, word: str, span: Span) -> QueryRefused:
+        return outside(word, span, "not understood", example(self.source, self.tokens))
 
 
 def _is_word(token: Token) -> bool:
@@ -277,15 +271,8 @@ def read_statement(source: Source) -> list[Token]:
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
     if not tokens:
-        raise SyntaxRefused(
-            Diagnostic(
-                "DPQ104",
-                "there is nothing to run",
-                why=("the text holds no statement.",),
-                remedy=(example(source, tokens),),
-            ),
-            source,
-        )
+        why = "the text holds no statement."
+        raise refusal("DPQ104", "there is nothing to run", None, "", why, "SHOW TABLES")
     _check_single(source, tokens)
     _check_verb(source, tokens)
     _check_nesting(source, tokens)
@@ -296,8 +283,7 @@ def read_statement(source: Source) -> list[Token]:
 def _check_text(source: Source) -> None:
     text = source.text
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise refusal(
-            "DPQ105",
+        raise too_large(
             f"the query is longer than {MAX_BYTES // 1024} kB",
             Span(min(len(text), MAX_BYTES) - 1, len(text)),
             "from here on",
@@ -306,8 +292,7 @@ def _check_text(source: Source) -> None:
         )
     for offset, char in enumerate(text):
         if char not in "\t\n\r" and unicodedata.category(char) in {"Cc", "Cs"}:
-            raise refusal(
-                "DPQ105",
+            raise too_large(
                 f"the query holds the control character U+{ord(char):04X}",
                 Span(offset, offset + 1),
                 "not allowed in a query",
@@ -320,23 +305,16 @@ def _tokens(source: Source) -> list[Token]:
     try:
         tokens: list[Token] = DuckDB().tokenize(source.text)
     except TokenError:
-        raise SyntaxRefused(_open_text(source)) from None
+        raise incomplete(
+            "a quote or comment is not closed",
+            _open_span(source.text) or Span(0, len(source.text)),
+            "opened here",
+            "close it: a text ends in ', a name in \", a comment in */",
+        ) from None
     if len(tokens) > MAX_TOKENS:
-        _too_deep(
-            tokens[MAX_TOKENS], f"the query has more than {MAX_TOKENS} words", "from here on"
-        )
+        span = span_of(tokens[MAX_TOKENS])
+        raise too_large(f"the query has more than {MAX_TOKENS} words", span, "from here on")
     return with_leading_points(tokens)
-
-
-def _open_text(source: Source) -> Diagnostic:
-    return Diagnostic(
-        "DPQ101",
-        "a quote or comment is not closed",
-        _open_span(source.text) or Span(0, len(source.text)),
-        "opened here",
-        ("the text is not a complete query.",),
-        ("close it: a text ends in ', a name in \", a comment in */",),
-    )
 
 
 def _open_span(text: str) -> Span | None:
@@ -410,26 +388,27 @@ def _check_nesting(source: Source, tokens: list[Token]) -> None:
         kind = token.token_type
         cases = max(0, cases + (kind is TokenType.CASE) - (kind is TokenType.END))
         if cases > MAX_DEPTH:
-            _too_deep(token, f"CASE is nested more than {MAX_DEPTH} deep", "too deep")
+            raise _too_deep("CASE is", token)
         chain = chain + 1 if kind in _PREFIX else 0
         if chain > MAX_CHAIN:
-            _too_deep(token, f"more than {MAX_CHAIN} operators stand in a row", "one too many")
+            title = f"more than {MAX_CHAIN} operators stand in a row"
+            raise too_large(title, span_of(token))
         if kind in _OPENING:
             stack.append((token, before, False))
             if len(stack) > MAX_DEPTH:
-                _too_deep(token, f"brackets are nested more than {MAX_DEPTH} deep", "too deep")
+                raise _too_deep("brackets are", token)
         elif kind in _CLOSING:
             if not stack or _OPENING[stack[-1][0].token_type] != _CLOSING[kind]:
-                _unopened(source, token)
+                raise _unopened(source, token)
             stack.pop()
         elif stack and before is stack[-1][0] and kind in QUERIES:
             stack[-1] = (*stack[-1][:2], True)
         elif stack and kind in _CLAUSES and not _may_hold_clause(stack[-1]):
             if before is not None and before.token_type is TokenType.DISTINCT:
                 continue  # IS DISTINCT FROM
-            _unclosed(source, stack[-1], token)
+            raise _unclosed(source, stack[-1], token)
     if stack:
-        _unclosed(source, stack[-1], None)
+        raise _unclosed(source, stack[-1], None)
 
 
 def _may_hold_clause(opened: tuple[Token, Token | None, bool]) -> bool:
@@ -442,31 +421,20 @@ def _may_hold_clause(opened: tuple[Token, Token | None, bool]) -> bool:
     )
 
 
-def _too_deep(token: Token, title: str, label: str) -> NoReturn:
-    raise refusal(
-        "DPQ105",
-        title,
-        span_of(token),
-        label,
-        "texts of this shape are refused before they are parsed.",
-        "write the query with less nesting",
-    )
+def _too_deep(what: str, token: Token) -> QueryRefused:
+    return too_large(f"{what} nested more than {MAX_DEPTH} deep", span_of(token), "too deep")
 
 
-def _unopened(source: Source, token: Token) -> NoReturn:
-    raise refusal(
-        "DPQ101",
-        f"the bracket {token.text} closes nothing",
-        span_of(token),
-        "no such bracket is open here",
-        "the text is not a complete query.",
-        mended(source, span_of(token), "", "remove it, or open it where it belongs"),
-    )
+def _unopened(source: Source, token: Token) -> QueryRefused:
+    span = span_of(token)
+    remedy = mended(source, span, "", "remove it, or open it where it belongs")
+    title = f"the bracket {token.text} closes nothing"
+    return incomplete(title, span, "no such bracket is open here", remedy)
 
 
 def _unclosed(
     source: Source, opened: tuple[Token, Token | None, bool], found: Token | None
-) -> NoReturn:
+) -> QueryRefused:
     bracket, before, _ = opened
     closer = _OPENING[bracket.token_type]
     named = before is not None and before.token_type in {TokenType.VAR, TokenType.IDENTIFIER}
@@ -474,11 +442,9 @@ def _unclosed(
     what = "parenthesis" if closer == ")" else "bracket"
     end = len(source.text.rstrip()) if found is None else found.start
     end = len(source.text[:end].rstrip())
-    raise refusal(
-        "DPQ101",
+    return incomplete(
         f"the {what}{after} is not closed",
         span_of(bracket if found is None else found),
         "opened here" if found is None else f"a {closer} is missing before this word",
-        "the text is not a complete query.",
         mended(source, Span(end, end), closer, f"put a {closer} where it belongs"),
     )

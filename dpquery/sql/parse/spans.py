@@ -15,7 +15,7 @@ from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Source, Span, width
-from dpquery.errors import Diagnostic
+from dpquery.errors import QueryRefused, refusal
 
 # What parse-time refusals say: mended queries, made from the analyst's own text.
 #
@@ -58,15 +58,40 @@ def example(source: Source, tokens: Sequence[Token]) -> str:
     return "SHOW TABLES"
 
 
-def outside(word: str, span: Span, label: str, remedy: str) -> Diagnostic:
-    """Say that a construct is no part of the language."""
-    return Diagnostic(
-        "DPQ102",
-        f"{word} is not part of the language here",
+def outside(word: str, span: Span, label: str, remedy: str) -> QueryRefused:
+    """Return the refusal of a construct that is no part of the language."""
+    why = "only what is known to keep the promise is accepted; `grammar/dpsql.ebnf` lists it."
+    title = f"{word} is not part of the language here"
+    return refusal("DPQ102", title, span, label, why, remedy)
+
+
+def incomplete(title: str, span: Span, label: str, *remedy: str) -> QueryRefused:
+    """Return the refusal of a text that is not a complete query."""
+    return refusal("DPQ101", title, span, label, "the text is not a complete query.", remedy)
+
+
+_LESS = "write the query with less nesting"
+
+
+def too_large(
+    title: str,
+    span: Span,
+    label: str = "one too many",
+    why: str = "texts of this shape are refused before they are parsed.",
+    remedy: str | tuple[str, ...] = _LESS,
+) -> QueryRefused:
+    """Return the refusal of what would take the parser, or the engine, too long."""
+    return refusal("DPQ105", title, span, label, why, remedy)
+
+
+def repeated(span: Span, levels: str) -> QueryRefused:
+    """Return the refusal of an expression whose parts stand in the engine's text too often."""
+    return too_large(
+        "this expression grows too large",
         span,
-        label,
-        ("only what is known to keep the promise is accepted; `grammar/dpsql.ebnf` lists it.",),
-        (remedy,),
+        "written out in full, its parts repeat too often",
+        "expressions that repeat their parts double with each level.",
+        f"compute with fewer levels of {levels}",
     )
 
 

@@ -11,7 +11,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import SyntaxRefused, nearest, refusal
+from dpquery.errors import nearest, refusal
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import outside
@@ -279,7 +279,7 @@ class Applied:
         if isinstance(node, exp.Interval):
             refuse_construct(self.spans.source, node, self.spans)
         word = self.spans.source.snippet(span)[:40]
-        raise SyntaxRefused(outside(word, span, "not understood", "ABS(-1)"))
+        raise outside(word, span, "not understood", "ABS(-1)")
 
 
 _SAMPLES = {
@@ -491,7 +491,7 @@ def windowed(place: Base, node: exp.Window) -> Value:
     if name is None:
         span = place.spans.of(node)
         remedy = "row_number() OVER ()"
-        raise SyntaxRefused(outside("a window over this", span, "no window function", remedy))
+        raise outside("a window over this", span, "no window function", remedy)
     function = ONLY_WINDOWS.get(name) or AGGREGATES[name]
     found = aggregated(place, function, node.this, 0)
     parts = []
@@ -532,7 +532,7 @@ def _end(place: Base, spec: exp.WindowSpec, slot: str, kind: str) -> str:
             return f"{int(digits)} {side}"
     span = place.spans.of(end) if isinstance(end, exp.Expr) else place.spans.of(spec)
     remedy = "ROWS BETWEEN 6 PRECEDING AND CURRENT ROW"
-    raise SyntaxRefused(outside("this frame", span, "not a literal number of rows", remedy))
+    raise outside("this frame", span, "not a literal number of rows", remedy)
 
 
 # GROUPING(a, b): which of some keys a row is not grouped by, a bit each, the last lowest.
@@ -569,5 +569,4 @@ def _refuse(place: Base, node: exp.Expr, part: exp.Expr, label: str) -> NoReturn
     group = None if select is None else select.args.get("group")
     key = None if group is None else group.find(exp.Column)
     remedy = "GROUP BY ROLLUP (...)" if key is None else f"GROUPING({place.spans.text(key)})"
-    what = outside(f"GROUPING of {text}"[:60], place.spans.of(part), label, remedy)
-    raise SyntaxRefused(what)
+    raise outside(f"GROUPING of {text}"[:60], place.spans.of(part), label, remedy)

@@ -16,11 +16,12 @@ from dpquery.sql.bind.expressions import chain, conjuncts
 from dpquery.sql.bind.row_calls import target
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end
 from dpquery.sql.parse.literals import as_moment, unwrapped
-from dpquery.sql.parse.spans import Spans
+from dpquery.sql.parse.spans import Spans, repeated
 from dpquery.sql.postprocess.calls import Applied
 from dpquery.sql.postprocess.functions import Longest, aggregate_name
 from dpquery.sql.postprocess.intervals import end_of
 from dpquery.sql.postprocess.values import (
+    REPEATING,
     TEXTUAL,
     Value,
     checked,
@@ -28,7 +29,6 @@ from dpquery.sql.postprocess.values import (
     joined,
     literal,
     made,
-    refuse_size,
     widest,
 )
 from dpquery.sql.suggest.constructs import refuse_construct
@@ -190,7 +190,7 @@ class Expressions(ABC):
             self._naming.pop()
         self._written_out += self._named[name].size
         if self._written_out > MAX_WRITTEN_OUT:
-            refuse_size(self.spans.of(node))
+            raise repeated(self.spans.of(node), REPEATING)
         return self._named[name]
 
     def _formed(self, node: exp.Expr, span: Span) -> Value:

@@ -23,13 +23,13 @@ from dpquery.core.types import (
     Kind,
     Type,
 )
-from dpquery.errors import SyntaxRefused, refusal
+from dpquery.errors import refusal
 from dpquery.ir.expr import LONGEST_CONSTANT, Literal, decimal
 from dpquery.ir.query import Origin
 from dpquery.sql.bind.expressions import conjuncts
 from dpquery.sql.bind.scope import fold, unknown_column, unknown_table, written_name
 from dpquery.sql.parse.literals import unwrapped
-from dpquery.sql.parse.spans import Spans, outside
+from dpquery.sql.parse.spans import Spans, outside, too_large
 from dpquery.sql.postprocess.values import LONGEST_NUMBER, Value, made
 from dpquery.sql.suggest.types import mismatch
 
@@ -199,14 +199,14 @@ class From:
         )
         if bad:
             remedy = "JOIN ... USING (...)"
-            raise SyntaxRefused(outside(f"{bad} JOIN", span, "not understood", remedy))
+            raise outside(f"{bad} JOIN", span, "not understood", remedy)
         on = bool(join.args.get("on") is not None or join.args.get("using"))
         if side and self.comma and side != "LEFT":
             remedy = "use CROSS JOIN in place of the comma"
-            raise SyntaxRefused(outside(f"{side} JOIN after a comma", span, "unclear", remedy))
+            raise outside(f"{side} JOIN after a comma", span, "unclear", remedy)
         if not on and (side in _SIDES or kind in {"SEMI", "ANTI"}):
             word = f"{side or kind} JOIN without ON"
-            raise SyntaxRefused(outside(word, span, "on what?", "USING (...)"))
+            raise outside(word, span, "on what?", "USING (...)")
 
     def _pair(self, name: exp.Identifier, member: Member) -> tuple[Value, Value]:
         """Write USING (name) as an equality."""
@@ -386,7 +386,13 @@ def literals(found: Sequence[object] | None, kind: Kind | None, span: Span) -> l
     if found is None or kind is None:
         mismatch(span, "these values cannot be compared", "of no known type", "IN (1, 2)")
     if len(found) > MOST_VALUES:
-        _too_many(span)
+        raise too_large(
+            f"a list has at most {MOST_VALUES:,} values",
+            span,
+            "gives more",
+            "the values are read now, and become a part of the query.",
+            "SELECT DISTINCT ... LIMIT 1000",
+        )
     if None in found:
         title = "NULL is among these values, and nothing equals it"
         mismatch(span, title, "holds NULL", "WHERE ... IS NOT NULL")
@@ -408,14 +414,3 @@ def _literal(value: object, kind: Kind, span: Span) -> Literal | None:
         case int():
             return Literal(span, value, INTEGER)
     mismatch(span, "these values cannot be compared", f"a {kind}", "IN (1, 2)")
-
-
-def _too_many(span: Span) -> NoReturn:
-    raise refusal(
-        "DPQ105",
-        f"a list has at most {MOST_VALUES:,} values",
-        span,
-        "gives more",
-        "the values are read now, and become a part of the query.",
-        "SELECT DISTINCT ... LIMIT 1000",
-    )

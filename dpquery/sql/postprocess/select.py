@@ -11,7 +11,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import SyntaxRefused, refusal
+from dpquery.errors import refusal
 from dpquery.ir.query import Key, Origin
 from dpquery.sql.bind.from_clause import columns_of, is_star
 from dpquery.sql.bind.groups import groupings_in
@@ -127,8 +127,7 @@ class FrontierRows(Base):
             shown = self.released.query(f"{self.spans.text(inner)} AS n")
             remedy = f"SELECT {name}(n) FROM ({shown})"
             label = "each group is one row here"
-            what = outside(f"{name} of released values", self.spans.of(node), label, remedy)
-            raise SyntaxRefused(what)
+            raise outside(f"{name} of released values", self.spans.of(node), label, remedy)
         self.refuse_function(node.this if isinstance(node, exp.Filter) else node, name)
 
     def _grouping(self, node: exp.Expr) -> Value:
@@ -283,7 +282,7 @@ class Select:
         span = self.spans.of(node)
         if not isinstance(base, Rows) or not base.from_.members:
             remedy = "SELECT 1 + 1"
-            raise SyntaxRefused(outside("*", span, "there is nothing to show", remedy))
+            raise outside("*", span, "there is nothing to show", remedy)
         table = node.table if isinstance(node, exp.Column) else ""
         if table and not base.from_.calls(table):
             base.from_.refuse(node)  # type: ignore[arg-type]
@@ -311,7 +310,7 @@ class Select:
             key = stage.key(value)
             if key is None:
                 label = f"{name} is not in GROUP BY"
-                raise SyntaxRefused(outside("* in a group", span, label, "COUNT(*)"))
+                raise outside("* in a group", span, label, "COUNT(*)")
             value = key
         return final.lifted(value) if isinstance(final, Windowed) else value
 
@@ -341,8 +340,7 @@ class Select:
         if not isinstance(final, Windowed):
             span = self.spans.word("QUALIFY") or self.spans.of(qualify)
             remedy = "HAVING" if self._select.args.get("group") is not None else "WHERE"
-            what = outside("QUALIFY without a window", span, f"use {remedy}", remedy)
-            raise SyntaxRefused(what)
+            raise outside("QUALIFY without a window", span, f"use {remedy}", remedy)
         return final.truths(qualify.this)
 
     def _distinct(self) -> bool:
@@ -350,7 +348,7 @@ class Select:
         if node is not None and node.args.get("on") is not None:
             span = self.spans.of(node)
             remedy = "QUALIFY row_number() OVER (PARTITION BY ...) = 1"
-            raise SyntaxRefused(outside("DISTINCT ON", span, "not understood", remedy))
+            raise outside("DISTINCT ON", span, "not understood", remedy)
         return node is not None
 
     def _text(
@@ -406,10 +404,9 @@ class Select:
             if item.value.sql == value.sql:
                 return f'"c{at}"'
         remedy = "ORDER BY 1"
-        what = outside(
+        raise outside(
             "this order", self.spans.of(node), "not a column that DISTINCT shows", remedy
         )
-        raise SyntaxRefused(what)
 
     def _last(
         self, order: str, hidden: Sequence[tuple[str, int]], stage: Base, *, distinct: bool

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.types import Kind
-from dpquery.errors import QueryRefused, SyntaxRefused, refusal
+from dpquery.errors import QueryRefused, refusal
 from dpquery.sql.bind.scope import fold
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.calls import aggregated, asked_keys, windowed
@@ -89,7 +89,7 @@ class Base(Expressions):
         span = self.spans.of(node)
         label = "computed after WHERE, GROUP BY and HAVING"
         remedy = f"QUALIFY {self.spans.text(node)} = 1"
-        raise SyntaxRefused(outside("a window", span, label, remedy))
+        raise outside("a window", span, label, remedy)
 
 
 class Rows(Base):
@@ -154,8 +154,7 @@ class Rows(Base):
             self.opener.without_table(f"{name} needs a table to ask", node)
         label = "computed from the rows chosen here"
         remedy = f"HAVING {self.spans.text(node)} > 0"
-        what = outside(f"{name} among rows", self.spans.of(node), label, remedy)
-        raise SyntaxRefused(what)
+        raise outside(f"{name} among rows", self.spans.of(node), label, remedy)
 
     def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
         """Refuse an unknown function."""
@@ -273,10 +272,9 @@ class Groups(Base):
 
     def _ungrouped(self, node: exp.Column) -> NoReturn:
         name = self.spans.text(node)
-        what = outside(
+        raise outside(
             f"{name} in a group", self.spans.of(node), "not in GROUP BY", f"max({name})"
         )
-        raise SyntaxRefused(what)
 
 
 class Windowed(Expressions):

@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import NUMERIC, Kind
-from dpquery.errors import SyntaxRefused, refusal
+from dpquery.errors import refusal
 from dpquery.ir.query import IntervalEnd, Origin
 from dpquery.sql.bind.from_clause import Context
 from dpquery.sql.bind.released import unaskable
@@ -128,7 +128,7 @@ class Opener(Context):
             span = self.spans.of(node)
             label = f"{len(found.columns)} columns"
             remedy = "SELECT max(1) FROM ..."
-            raise SyntaxRefused(outside("a subquery of several columns", span, label, remedy))
+            raise outside("a subquery of several columns", span, label, remedy)
         return found
 
     def scalar(self, place: Expressions, node: exp.Subquery) -> Value:
@@ -214,7 +214,7 @@ def arms_of(opener: Opener, node: exp.SetOperation) -> list[exp.Expr]:
             span = opener.spans.of(node)
             word = f"{_WORDS[type(side)]} beside {_WORDS[type(node)]}"
             label = "which comes first?"
-            raise SyntaxRefused(outside(word, span, label, "put one of them in brackets"))
+            raise outside(word, span, label, "put one of them in brackets")
     return [node.this, node.expression]
 
 
@@ -343,4 +343,4 @@ def _sort_keys(opener: Opener, item: exp.Ordered, columns: Sequence[OpenColumn])
             if fold(column.name) == fold(node.name):
                 return [column.sql + ending]
     label = "not a column of the result"
-    raise SyntaxRefused(outside("this order", span, label, "ORDER BY 1"))
+    raise outside("this order", span, label, "ORDER BY 1")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NoReturn
 
 from sqlglot import expressions as exp
 
@@ -15,7 +14,7 @@ from dpquery.errors import refusal
 from dpquery.ir.expr import Literal
 from dpquery.ir.query import Origin
 from dpquery.sql.parse.literals import read_literal
-from dpquery.sql.parse.spans import Spans
+from dpquery.sql.parse.spans import Spans, repeated
 
 MAX_SIZE = 30_000
 """Parts of an expression with everything written as often as the engine will write it."""
@@ -109,20 +108,12 @@ def checked(value: Value, span: Span) -> Value:
         SyntaxRefused: DPQ105.
     """
     if value.size > MAX_SIZE or value.depth > MAX_DEPTH or len(value.sql) > MAX_TEXT:
-        refuse_size(span)
+        raise repeated(span, REPEATING)
     return value
 
 
-def refuse_size(span: Span) -> NoReturn:
-    """Refuse what would be too much text for the engine."""
-    raise refusal(
-        "DPQ105",
-        "this expression grows too large",
-        span,
-        "written out in full, its parts repeat too often",
-        "expressions that repeat their parts double with each level.",
-        "compute with fewer levels of aliases, IN, BETWEEN and division",
-    )
+REPEATING = "aliases, IN, BETWEEN and division"
+"""What stands in the engine's text more often than in the query."""
 
 
 def in_calendar(sql: str) -> str:

@@ -14,9 +14,9 @@ from sqlglot import expressions as exp
 from sqlglot.errors import ParseError
 
 from dpquery.core.source import Source, Span
-from dpquery.errors import Diagnostic, SyntaxRefused, nearest, refusal
+from dpquery.errors import QueryRefused, nearest, refusal
 from dpquery.sql.bind.row_calls import target
-from dpquery.sql.parse.spans import Spans, example, mended, outside, shown, span_of
+from dpquery.sql.parse.spans import Spans, example, incomplete, mended, outside, shown, span_of
 from dpquery.sql.postprocess.functions import AGGREGATES
 
 _WORDS: dict[type[exp.Expr], str] = {
@@ -135,7 +135,7 @@ def refuse_construct(
     words = (word, word.split()[0]) if word.isupper() else ()
     found = spans.word(*_KEYWORDS.get(word, words)) or span
     remedy = _instead(node, spans, word, found) or example(source, spans.tokens)
-    raise SyntaxRefused(outside(word, found, "not understood", remedy))
+    raise outside(word, found, "not understood", remedy)
 
 
 def _instead(node: exp.Expr, spans: Spans, word: str, found: Span) -> str | None:
@@ -241,7 +241,7 @@ def _misused(node: exp.Expr) -> str | None:
 _CLAUSES = ("CUBE", "FROM", "GROUP", "HAVING", "LIMIT", "OFFSET", "ORDER", "ROLLUP", "WHERE")
 
 
-def misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Diagnostic:
+def misread(source: Source, tokens: Sequence[Token], error: ParseError) -> QueryRefused:
     """Return where the parser stopped, in our words and not in its own."""
     ticks = [token.start for token in tokens if token.token_type is TokenType.UNKNOWN]
     ticks = [start for start in ticks if source.text[start] == "`"]
@@ -256,7 +256,12 @@ def misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Diagn
     mistyped = next((t for t in reversed(tokens) if t.end < start), None)
     meant = nearest(mistyped.text, _CLAUSES) if mistyped is not None else None
     if mistyped is not None and meant is not None and mistyped.text.upper().split()[0] != meant:
-        return _mistyped(source, tokens, mistyped, meant)
+        return incomplete(
+            f"{mistyped.text[:40]!r} is not understood here",
+            span_of(mistyped),
+            f"is it {meant}?",
+            mended(source, span_of(mistyped), meant, example(source, tokens)),
+        )
     title = (
         f"this cannot be read at {marked[:40]!r}"
         if marked
@@ -265,38 +270,19 @@ def misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Diagn
     return unfinished(source, tokens, title, Span(start, start + max(1, len(marked))))
 
 
-def _ticked(source: Source, tokens: Sequence[Token], ticks: Sequence[int]) -> Diagnostic:
+def _ticked(source: Source, tokens: Sequence[Token], ticks: Sequence[int]) -> QueryRefused:
     text = "".join('"' if at in ticks else char for at, char in enumerate(source.text))
-    return Diagnostic(
-        "DPQ101",
+    return incomplete(
         "names stand in double quotes, or in none",
         Span(ticks[0], ticks[0] + 1),
         "no quote in this language",
-        ("the text is not a complete query.",),
-        (shown(text.strip(), example(source, tokens)),),
-    )
-
-
-def _mistyped(source: Source, tokens: Sequence[Token], token: Token, meant: str) -> Diagnostic:
-    return Diagnostic(
-        "DPQ101",
-        f"{token.text[:40]!r} is not understood here",
-        span_of(token),
-        f"is it {meant}?",
-        ("the text is not a complete query.",),
-        (mended(source, span_of(token), meant, example(source, tokens)),),
+        shown(text.strip(), example(source, tokens)),
     )
 
 
 def unfinished(
     source: Source, tokens: Sequence[Token], title: str, span: Span | None = None
-) -> Diagnostic:
+) -> QueryRefused:
     """Say that a text is no complete query: from its first word on, or at a stretch."""
-    return Diagnostic(
-        "DPQ101",
-        title,
-        span or span_of(tokens[0]),
-        "not understood here" if span else "nothing follows that could be answered",
-        ("the text is not a complete query.",),
-        (example(source, tokens),),
-    )
+    label = "not understood here" if span else "nothing follows that could be answered"
+    return incomplete(title, span or span_of(tokens[0]), label, example(source, tokens))

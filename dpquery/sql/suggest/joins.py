@@ -9,7 +9,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.errors import SyntaxRefused, refusal
+from dpquery.errors import refusal
 from dpquery.policy.model import Table
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions
@@ -161,19 +161,17 @@ def refuse_public_rows(at: JoinedBy, side: str, instead: str) -> NoReturn:
 
 def refuse_computed(span: Span) -> NoReturn:
     """Refuse to keep rows whose computed columns would have to be missing."""
-    raise SyntaxRefused(
-        outside(
-            "a RIGHT or FULL JOIN after computed columns",
-            span,
-            "not understood",
-            "write the computed columns in a subquery of their own",
-        )
+    raise outside(
+        "a RIGHT or FULL JOIN after computed columns",
+        span,
+        "not understood",
+        "write the computed columns in a subquery of their own",
     )
 
 
 def refuse_kind(span: Span, what: str) -> NoReturn:
     """Refuse a kind of join that is not answered."""
-    raise SyntaxRefused(outside(what, span, "not understood", "JOIN ... ON the privacy unit"))
+    raise outside(what, span, "not understood", "JOIN ... ON the privacy unit")
 
 
 def refuse_public_kind(at: JoinedBy, kind: str) -> NoReturn:
@@ -186,7 +184,7 @@ def refuse_public_kind(at: JoinedBy, kind: str) -> NoReturn:
     if kind == "SEMI":
         remedy = mended(source, word, "", "JOIN on its key")
     what = f"a {kind} JOIN with a public table"
-    raise SyntaxRefused(outside(what, word, "not understood", remedy))
+    raise outside(what, word, "not understood", remedy)
 
 
 def refuse_twice(alias: str, span: Span) -> NoReturn:
