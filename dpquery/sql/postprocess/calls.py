@@ -141,10 +141,10 @@ class Applied:
             self._of.require_pattern(values[1], arguments[1])
         kind = self._kind(function, values)
         template = function.template(len(arguments))
-        longest = None
-        if function.longest is not None:
-            longest = function.longest([value.longest for value in values])
-        return made(template, *values, kind=kind, repeats=function.repeats, longest=longest)
+        lengths = [value.longest for value in values] or [0]
+        longest = function.longest(lengths)
+        grows = longest if longest > max(lengths) else None
+        return made(template, *values, kind=kind, repeats=function.repeats, longest=grows)
 
     def _kind(self, function: Function, values: Sequence[Value]) -> Kind | None:
         if isinstance(function.gives, Kind):
