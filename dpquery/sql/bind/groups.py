@@ -30,7 +30,7 @@ from dpquery.rowfunctions.ranges import Facts, conjuncts, facts_of, nulls_of
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.scope import fold, is_call, listed_names, written_name
-from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
 
 # GROUPING SETS, ROLLUP and CUBE: which groupings one GROUP BY asks for.
@@ -264,7 +264,7 @@ def _named(
     for node in nodes:
         span, value = rows.spans.of(node), node
         if isinstance(node, exp.Literal) and not node.is_string:
-            value = _at(node, [value for _, value in items], span)
+            value = items[read_place(node, len(items), span, "GROUP BY")][1]
         elif (
             isinstance(node, exp.Column) and not node.table and not rows.scope.knows(node.name)
         ):
@@ -281,20 +281,6 @@ def _is_result(value: exp.Expr) -> bool:
         is_call(part) or isinstance(part, exp.Grouping | exp.GroupingId)
         for part in value.walk(prune=lambda node: isinstance(node, exp.Query))
     )
-
-
-def _at(node: exp.Literal, values: Sequence[exp.Expr], span: Span) -> exp.Expr:
-    text = str(node.this)
-    if not text.isdigit() or len(text) > 9 or not 1 <= int(text) <= len(values):
-        raise refusal(
-            "DPQ205",
-            f"there is no column number {text[:20]} in the result",
-            span,
-            f"the result has {len(values)}",
-            "a number in GROUP BY counts the columns of the result.",
-            "GROUP BY 1",
-        )
-    return values[int(text) - 1]
 
 
 def _found_groups(

@@ -120,6 +120,25 @@ def as_moment(text: str, type_: Type, span: Span) -> Literal:
     _unreadable(span, title, f"written like '{shape}'", f"'{_likely_day(text) or shape}'")
 
 
+def read_place(node: exp.Expr, count: int, span: Span, word: str) -> int:
+    """Read a number that counts the columns of a result, from 1; give the column's place.
+
+    Raises:
+        NameRefused: DPQ205 there is no such column.
+    """
+    text = str(node.this)
+    if text.isdigit() and len(text) <= 9 and 1 <= int(text) <= count:
+        return int(text) - 1
+    raise refusal(
+        "DPQ205",
+        f"there is no column number {text[:20]} in the result",
+        span,
+        f"the columns are 1 to {count}",
+        f"a number in {word} counts the columns of the result.",
+        f"{word} 1",
+    )
+
+
 def _likely_day(text: str) -> str | None:
     """Write the day that another way of writing dates means: a year alone is its first day.
 

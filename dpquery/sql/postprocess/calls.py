@@ -11,8 +11,9 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import nearest, refusal
+from dpquery.errors import QueryRefused, refusal
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES
+from dpquery.sql.bind.row_calls import miscounted, read_interval, word_of
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.functions import (
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from dpquery.sql.postprocess.stages import Base
 
 
-MOST_UNITS = 10**6
 _NODES: dict[type[exp.Expr], str] = {
     exp.Abs: "ABS",
     exp.Greatest: "GREATEST",
@@ -116,13 +116,13 @@ class Applied:
                 if isinstance(interval, exp.Interval):
                     return self.moved(moment, interval, "+")
         if name in {"ROUND", "DATE_TRUNC", "DATETRUNC", "DATE_PART", "DATE_DIFF", "DATEDIFF"}:
-            self._miscounted(name, span)
+            raise self._miscounted(name, span)
         return None
 
     def _called(self, function: Function, arguments: Sequence[exp.Expr], span: Span) -> Value:
         letters = function.letters(len(arguments))
         if letters is None:
-            self._miscounted(function.name, span)
+            raise self._miscounted(function.name, span)
         values = (
             self._of.alike(arguments)
             if function.gives == "alike" and function.name != "IF"
@@ -186,38 +186,17 @@ class Applied:
         return found
 
     def _unit(self, node: exp.Expr) -> str:
-        word = UNIT_NAMES.get(_word(node).lower())
-        if word is None:
-            self._unknown_word(
-                _word(node), self.spans.of(node), sorted(set(UNIT_NAMES.values()))
-            )
-        return word
+        return word_of(_word(node), self.spans.of(node), UNIT_NAMES)
 
     def _part(self, word: str, span: Span, node: exp.Expr) -> Value:
-        name = PART_NAMES.get(word.lower())
-        if name is None:
-            self._unknown_word(word, span, sorted(PART_NAMES))
+        name = word_of(word, span, PART_NAMES)
         return made(f"{name}({{0}})", self._moment(node), kind=Kind.INTEGER)
-
-    def _unknown_word(self, word: str, span: Span, known: Sequence[str]) -> NoReturn:
-        raise refusal(
-            "DPQ205",
-            f"a moment has no part {word[:40]}",
-            span,
-            f"is it {nearest(word.lower(), known) or 'year'}?",
-            f"there are {', '.join(known)}.",
-            "EXTRACT(year FROM DATE '2024-12-31')",
-        )
 
     def moved(self, node: exp.Expr, interval: exp.Interval, operator: str) -> Value:
         """Add an INTERVAL to a moment, or take it away; a date stays a date."""
         moment = self._moment(node)
-        number, unit = _interval(interval)
-        word = UNIT_NAMES.get(unit.lower())
-        whole = number.removeprefix("-").isdigit() and len(number) <= 7
-        if word is None or not whole or abs(int(number)) > MOST_UNITS:
-            self._unknown_word(unit or number, self.spans.of(interval), sorted(set(UNIT_NAMES)))
-        step = f"({{0}} {operator} INTERVAL ({int(number)}) {word})"
+        number, word = read_interval(interval, self.spans.of(interval))
+        step = f"({{0}} {operator} INTERVAL ({number}) {word})"
         if moment.kind is Kind.DATE and word not in _SUBDAY:
             return made(in_calendar(f"CAST({step} AS DATE)"), moment, kind=Kind.DATE)
         return made(
@@ -255,17 +234,10 @@ class Applied:
         template = f"CASE {' '.join(arms)}{last} END"
         return made(template, *conditions, *values, kind=_one_kind(values))
 
-    def _miscounted(self, name: str, span: Span) -> NoReturn:
-        function = BY_NAME.get(name)
-        takes = ", ".join(KINDS[letter][0] for letter in function.takes) if function else ""
-        raise refusal(
-            "DPQ206",
-            f"{name} does not take so many arguments",
-            span,
-            "another number of arguments",
-            f"it takes {takes or 'what grammar/functions.md says'}.",
-            _EXAMPLES.get(name, "ABS(-1)"),
-        )
+    def _miscounted(self, name: str, span: Span) -> QueryRefused:
+        letters = BY_NAME[name].takes if name in BY_NAME else ""
+        takes = [KINDS[letter][0] for letter in letters] or ["what grammar/functions.md says"]
+        return miscounted(name, takes, span, _EXAMPLES.get(name, "ABS(-1)"))
 
     def _refuse(self, node: exp.Expr, span: Span) -> NoReturn:
         call = node.this if isinstance(node, exp.Filter) else node
@@ -307,16 +279,6 @@ def _word(node: exp.Expr) -> str:
     return (
         str(inner.name or "") if isinstance(inner, exp.Literal | exp.Column | exp.Var) else ""
     )
-
-
-def _interval(node: exp.Interval) -> tuple[str, str]:
-    """Give the number and the unit of INTERVAL 3 DAY, INTERVAL '3' DAY or INTERVAL '3 days'."""
-    number, unit = node.this, node.args.get("unit")
-    text = str(number.this) if isinstance(number, exp.Literal) else ""
-    if unit is not None:
-        return text.strip(), str(unit.name)
-    count, _, word = text.strip().partition(" ")
-    return count, word.strip()
 
 
 # Writes calls of aggregates and of window functions, over the rows they are about.
@@ -398,7 +360,8 @@ def _bound(
     """Bind the arguments, and hold each against what the function takes."""
     most = len(aggregate.takes)
     if not most - aggregate.optional <= len(arguments) <= most:
-        _miscounted(place, aggregate, call)
+        takes = [_WHAT.get(letter) or KINDS[letter][0] for letter in aggregate.takes]
+        raise miscounted(aggregate.name, takes, place.spans.of(call), "COUNT(*)")
     values = []
     for letter, argument in zip(aggregate.takes, arguments, strict=False):
         if letter in "scl":
@@ -428,18 +391,6 @@ def _default(place: Base, first: Value, default: Value, node: exp.Expr) -> Value
         title, label = f"the default has to be a {what}", f"a {default.kind}"
         mismatch(place.spans.of(node), title, label, "NULL")
     return default
-
-
-def _miscounted(place: Base, aggregate: Aggregate, call: exp.Expr) -> NoReturn:
-    takes = [_WHAT.get(letter) or KINDS[letter][0] for letter in aggregate.takes]
-    raise refusal(
-        "DPQ206",
-        f"{aggregate.name} does not take so many arguments",
-        place.spans.of(call),
-        "another number of arguments",
-        f"it takes {', '.join(takes) or 'none'}.",
-        "COUNT(*)",
-    )
 
 
 _WHAT = {

@@ -370,15 +370,3 @@ def _number_in(text: str) -> str:
     """Return the number that a text holds; where it holds none, any number."""
     plain = text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 30
     return text if plain and text[0] != "." else "0"
-
-
-def no_column_number(text: str, span: Span, count: int, word: str) -> NoReturn:
-    """Refuse a number that counts no column of the result."""
-    raise refusal(
-        "DPQ205",
-        f"there is no column number {text[:20]} in the result",
-        span,
-        f"the columns are 1 to {count}",
-        f"a number in {word} counts the columns of the result.",
-        f"{word} 1",
-    )

@@ -18,10 +18,9 @@ from dpquery.sql.bind.groups import groupings_in
 from dpquery.sql.bind.released import Released
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end, written_name
 from dpquery.sql.empty_answers import refuse_beyond
-from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.calls import asked_keys
-from dpquery.sql.postprocess.expressions import no_column_number
 from dpquery.sql.postprocess.from_clause import MOST_HIDDEN, Open, OpenColumn, rows_within
 from dpquery.sql.postprocess.functions import GROUPING, aggregate_name
 from dpquery.sql.postprocess.stages import Base, Groups, Rows, Windowed
@@ -244,19 +243,14 @@ class Select:
         found = []
         for node in nodes:
             if isinstance(node, exp.Literal) and not node.is_string:
-                found.append(items[self._place(node, len(items), "GROUP BY")])
+                found.append(
+                    items[read_place(node, len(items), self.spans.of(node), "GROUP BY")]
+                )
             elif isinstance(node, exp.Column) and base.from_.find(node) is None:
                 found.append(base.aliases.get(fold(node.name), node))
             else:
                 found.append(node)
         return found
-
-    def _place(self, node: exp.Literal, count: int, word: str) -> int:
-        digits = str(node.this)
-        whole = digits.isdigit() and len(digits) <= 9
-        if not whole or not 1 <= int(digits) <= count:
-            no_column_number(digits, self.spans.of(node), count, word)
-        return int(digits) - 1
 
     def _bound_item(self, node: exp.Expr, final: Base | Windowed, stage: Base) -> list[_Item]:
         """Bind one item: a star is several columns."""
@@ -392,7 +386,8 @@ class Select:
     def _sort_key(self, node: exp.Expr, final: Base | Windowed, *, distinct: bool) -> str:
         """Resolve a column's number, then a name of the SELECT list, then an expression."""
         if isinstance(node, exp.Literal):
-            return f'"c{self._place(node, len(self._items), "ORDER BY")}"'
+            place = read_place(node, len(self._items), self.spans.of(node), "ORDER BY")
+            return f'"c{place}"'
         if isinstance(node, exp.Column) and not node.table and fold(node.name) in self._names:
             return f'"c{self._names[fold(node.name)]}"'
         value = final.value(node)

@@ -19,8 +19,8 @@ from dpquery.ir.query import IntervalEnd, Origin
 from dpquery.sql.bind.from_clause import Context
 from dpquery.sql.bind.released import unaskable
 from dpquery.sql.bind.scope import fold, written_name
+from dpquery.sql.parse.literals import read_place
 from dpquery.sql.parse.spans import outside
-from dpquery.sql.postprocess.expressions import no_column_number
 from dpquery.sql.postprocess.from_clause import (
     MOST_CHARACTERS,
     MOST_HIDDEN,
@@ -334,10 +334,7 @@ def _sort_keys(opener: Opener, item: exp.Ordered, columns: Sequence[OpenColumn])
     if isinstance(node, exp.Var):
         return [column.sql + ending for column in columns]
     if isinstance(node, exp.Literal) and not node.is_string:
-        digits = str(node.this)
-        if digits.isdigit() and len(digits) <= 9 and 1 <= int(digits) <= len(columns):
-            return [columns[int(digits) - 1].sql + ending]
-        no_column_number(digits, span, len(columns), "ORDER BY")
+        return [columns[read_place(node, len(columns), span, "ORDER BY")].sql + ending]
     if isinstance(node, exp.Column) and not node.table:
         for column in columns:
             if fold(column.name) == fold(node.name):
