@@ -19,7 +19,7 @@ from dpquery import functions
 from dpquery.core.privacy import EPSILON_MIN, decimal_text, root_above
 from dpquery.core.source import Span
 from dpquery.core.types import INT64, INTEGER, Kind
-from dpquery.errors import refusal
+from dpquery.errors import Worded, refusal
 from dpquery.functions.partition_selection import KEYS, most_of
 from dpquery.functions.quantize import example_values
 from dpquery.ir.expr import ColumnRef, Expr, Literal, Nulls, children, columns_of
@@ -370,7 +370,8 @@ def _private(expr: Expr, span: Span, rows: Conditions, where: str) -> NoReturn:
                 remedy += (f"or {found}, which finds them",)
             if expr.name in table.columns:
                 owned = f"{table.name}.{expr.name}"
-                remedy += (f"or ask the data owner to list the keys of {owned} in the policy",)
+                owner = f"or ask the data owner to list the keys of {owned} in the policy"
+                remedy += (Worded(owner),)
     raise refusal(
         "DPQ402",
         f"the groups of {what} are not public",
@@ -390,7 +391,8 @@ def _public_column(rows: Conditions) -> tuple[str, ...]:
     listed = [name for name, column in columns if has_listed_groups(column)]
     known = [name for name in listed if rows.scope.knows(name)]
     if not known:
-        return ("ask the data owner to list the keys of a column in the policy",)
+        owner = "ask the data owner to list the keys of a column in the policy"
+        return (Worded(owner, "name the groups of a column in WHERE, as in IN ('a', 'b')"),)
     return (f"GROUP BY {written_name(known[0])}", f"public groups here: {listed_names(known)}")
 
 

@@ -15,7 +15,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import Diagnostic, NameRefused, QueryRefused, RuleRefused, refusal
+from dpquery.errors import Diagnostic, NameRefused, QueryRefused, RuleRefused, nearest, refusal
 from dpquery.functions import find
 from dpquery.functions.partition_selection import most_of
 from dpquery.functions.quantize import example_values
@@ -29,7 +29,7 @@ from dpquery.sql.bind.scope import Scope, is_call, written_name
 from dpquery.sql.parse.spans import Spans
 from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS
 from dpquery.sql.postprocess.values import LONGEST_NUMBER
-from dpquery.sql.suggest.dialects import a_slip_away, is_aggregate, nearest_function
+from dpquery.sql.suggest.dialects import CLOSE, is_aggregate, nearest_function
 from dpquery.sql.suggest.queries import COUNT, query_about
 
 KEYS = "DP_KEYS({}, eps=0.5, delta=1e-7)"
@@ -213,7 +213,7 @@ def _kind(call: Call) -> Kind | None:
 
 def _unknown(call: exp.Expr, name: str, spans: Spans, otherwise: str) -> NameRefused:
     """Refuse a function of no meaning here; offer the one that is a slip away."""
-    near = a_slip_away(name, FUNCTIONS)
+    near = nearest(name, FUNCTIONS, CLOSE)
     return NameRefused(
         Diagnostic(
             "DPQ202",

@@ -17,7 +17,7 @@ from sqlglot.errors import TokenError
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import listed, nearest, refusal
+from dpquery.errors import Worded, listed, nearest, refusal
 from dpquery.ir.expr import ColumnRef, Expr, Nulls, decimal
 from dpquery.policy.model import Column, Policy, Table
 
@@ -254,7 +254,7 @@ def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
         if isinstance(node.this, exp.Identifier)
         else "a function cannot be asked like a table",
         span,
-        "not in the policy",
+        _UNLISTED,
         (
             "queries reach only the tables that the policy names;",
             "no other file can be opened, by path or by a function.",
@@ -266,12 +266,19 @@ def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
     )
 
 
+_UNLISTED = Worded("not in the policy", "not in the file")
+_NO_COLUMN = Worded(
+    "columns that the policy does not list do not exist for queries.",
+    "columns are those of the file whose types have a meaning here.",
+)
+
+
 def unknown_column(node: exp.Column, known: Iterable[str], table: str, span: Span) -> NoReturn:
     """Refuse a column that the policy does not list; in double quotes, a text was meant."""
     columns, name = list(known), node.name
     near = nearest(name, columns)
     offered = written_name(near or columns[0])
-    why = "columns that the policy does not list do not exist for queries."
+    why: str = _NO_COLUMN
     if near is None and node.this.quoted:
         offered = "'" + name.replace("'", "''") + "'"
         why = "in double quotes stands a name; a text stands in single ones."
@@ -279,7 +286,7 @@ def unknown_column(node: exp.Column, known: Iterable[str], table: str, span: Spa
         "DPQ204",
         f"there is no column {name[:80]!r} in {table}",
         span,
-        "not in the policy",
+        _UNLISTED,
         why,
         (offered, f"columns here: {listed_names(columns, near)}"),
     )

@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import NUMERIC, Kind
-from dpquery.errors import refusal
+from dpquery.errors import nearest, refusal
 from dpquery.ir.query import IntervalEnd, Origin
 from dpquery.sql.bind.from_clause import Context
 from dpquery.sql.bind.released import unaskable
@@ -33,7 +33,7 @@ from dpquery.sql.postprocess.from_clause import (
 )
 from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS
 from dpquery.sql.postprocess.values import Value, condition, row_count
-from dpquery.sql.suggest.dialects import a_slip_away
+from dpquery.sql.suggest.dialects import CLOSE
 from dpquery.sql.suggest.queries import query_of_policy
 from dpquery.sql.suggest.types import mismatch
 
@@ -182,7 +182,7 @@ class Opener(Context):
 
     def unknown_function(self, call: exp.Expr, name: str, otherwise: str) -> NoReturn:
         """Refuse a function of no meaning here; offer the one that is a slip away."""
-        near = a_slip_away(name, FUNCTIONS)
+        near = nearest(name, FUNCTIONS, CLOSE)
         raise refusal(
             "DPQ202",
             f"there is no function {name}",

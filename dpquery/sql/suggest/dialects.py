@@ -7,7 +7,7 @@ one. Nothing is accepted here: what is offered is read anew when it is typed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -16,7 +16,7 @@ from sqlglot import expressions as exp
 from dpquery import functions
 from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Source, Span, width
-from dpquery.errors import Diagnostic, QueryRefused
+from dpquery.errors import Diagnostic, QueryRefused, nearest
 from dpquery.functions.base import DPFunction
 from dpquery.ir.expr import Expr
 from dpquery.rowfunctions.ranges import implied
@@ -264,8 +264,8 @@ _MEANT = {
 """What functions of other engines are called here, where the name alone does not tell."""
 _BINS = 60
 """Bins of a histogram that is offered, about."""
-_LONGEST_NAME = 40
-"""Letters of a name that are compared; no function's name is as long."""
+CLOSE = 0.8
+"""How much alike a name and the function that it was meant for are: a letter or two apart."""
 
 
 def meant_call(
@@ -366,21 +366,4 @@ def nearest_function(name: str) -> str | None:
     >>> nearest_function("DP_CUONT"), nearest_function("COUNT"), nearest_function("DP_TREE")
     ('DP_COUNT', 'DP_COUNT', None)
     """
-    return a_slip_away(f"DP_{name.upper().removeprefix('DP_')}", functions.names())
-
-
-def a_slip_away(name: str, known: Iterable[str]) -> str | None:
-    """Return the known word from which a word differs in two letters at most."""
-    apart = {word: _letters_apart(name[:_LONGEST_NAME], word) for word in known}
-    near = min(apart, key=lambda word: (apart[word], word))
-    return near if apart[near] <= 2 else None
-
-
-def _letters_apart(one: str, other: str) -> int:
-    """Count the letters to be changed, added or left out to make one word of another."""
-    row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, 1):
-        before, row = row, [i]
-        for j, wanted in enumerate(other, 1):
-            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (letter != wanted)))
-    return row[-1]
+    return nearest(f"DP_{name.upper().removeprefix('DP_')}", functions.names(), CLOSE)

@@ -9,7 +9,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.errors import refusal
+from dpquery.errors import Worded, refusal
 from dpquery.policy.model import Table
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions
@@ -70,7 +70,10 @@ def refuse_units(span: Span, label: str) -> NoReturn:
             "rows of two tables belong to one unit where the unit's column has the same",
             "name and the same declared type in both.",
         ),
-        "ask the data owner to declare the unit's column alike in both tables",
+        Worded(
+            "ask the data owner to declare the unit's column alike in both tables",
+            "write both files with one type for the unit's column",
+        ),
     )
 
 
