@@ -35,28 +35,13 @@ from dpquery.sql.bind.row_calls import (
 )
 from dpquery.sql.bind.scope import Scope, fold, is_call, is_interval_end, written_name
 from dpquery.sql.bind.typing import Remedy, arithmetic, compare, member, negate
+from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import Spans, outside
 from dpquery.sql.rules import require_calendar
 from dpquery.sql.suggest.queries import COUNT, query_about, sample_condition
 from dpquery.sql.suggest.types import as_compared, mismatch, no_null
 
-_COMPARISONS: dict[type[exp.Expr], Comparison] = {
-    exp.EQ: Comparison.EQ,
-    exp.NEQ: Comparison.NE,
-    exp.LT: Comparison.LT,
-    exp.LTE: Comparison.LE,
-    exp.GT: Comparison.GT,
-    exp.GTE: Comparison.GE,
-}
-_OPERATORS: dict[type[exp.Expr], Operator] = {
-    exp.Add: Operator.ADD,
-    exp.Sub: Operator.SUBTRACT,
-    exp.Mul: Operator.MULTIPLY,
-    exp.Div: Operator.DIVIDE,
-    exp.IntDiv: Operator.QUOTIENT,
-    exp.Mod: Operator.REMAINDER,
-}
 _PATTERNS: dict[type[exp.Expr], str] = {
     exp.Like: "LIKE",
     exp.ILike: "ILIKE",
@@ -133,13 +118,13 @@ class Conditions:
         if literal is not None:
             return literal
         kind = type(node)
-        if kind in _COMPARISONS:
+        if kind in COMPARISONS:
             left, right = self.bind(node.this), self.bind(node.expression)
-            operator = _COMPARISONS[kind]
+            operator = Comparison(COMPARISONS[kind])
             meant = self._meant(span, operator, left, right)
             return compare(span, operator, left, right, meant)
-        if kind in _OPERATORS:
-            return self._operation(node, _OPERATORS[kind], span)
+        if kind in ARITHMETIC:
+            return self._operation(node, Operator(ARITHMETIC[kind]), span)
         match node:
             case exp.Column(this=exp.Identifier()):
                 return self.scope.reference(node, span)

@@ -18,7 +18,15 @@ from sqlglot.errors import TokenError
 
 from dpquery.core.source import Source, Span
 from dpquery.errors import QueryRefused, nearest, refusal
-from dpquery.sql.parse.spans import example, incomplete, mended, outside, span_of, too_large
+from dpquery.sql.parse.spans import (
+    example,
+    incomplete,
+    kinds,
+    mended,
+    outside,
+    span_of,
+    too_large,
+)
 
 # What is refused by looking at single words, before the parser runs.
 #
@@ -27,54 +35,19 @@ from dpquery.sql.parse.spans import example, incomplete, mended, outside, span_o
 
 
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-QUERIES = {
-    TokenType.SELECT,
-    TokenType.WITH,
-    TokenType.FROM,
-    TokenType.VALUES,
-    TokenType.DELETE,
-    TokenType.INSERT,
-    TokenType.UPDATE,
-    TokenType.SHOW,
-}
+QUERIES = kinds("SELECT WITH FROM VALUES DELETE INSERT UPDATE SHOW")
 """What begins a query, or a statement that sqlglot would take inside one."""
 
-_NAMES = {TokenType.VAR, TokenType.IDENTIFIER}
-_ENDS_A_VALUE = {*_NAMES, TokenType.STRING, TokenType.R_PAREN, TokenType.R_BRACKET}
-_BEFORE_A_POINT = {*_ENDS_A_VALUE, TokenType.NUMBER, TokenType.DOT}
-_BEFORE_A_LIST = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.SELECT}
-_BEFORE_A_VALUE = {
-    *_BEFORE_A_LIST,
-    TokenType.AND,
-    TokenType.BETWEEN,
-    TokenType.COLON_EQ,
-    TokenType.COMMA,
-    TokenType.DASH,
-    TokenType.EQ,
-    TokenType.FARROW,
-    TokenType.GT,
-    TokenType.GTE,
-    TokenType.LT,
-    TokenType.LTE,
-    TokenType.NEQ,
-    TokenType.NOT,
-    TokenType.OR,
-    TokenType.PLUS,
-    TokenType.WHERE,
-}
-_AFTER_A_LIST = {
-    TokenType.COMMA,
-    TokenType.R_PAREN,
-    TokenType.R_BRACKET,
-    TokenType.R_BRACE,
-    TokenType.FROM,
-    TokenType.WHERE,
-    TokenType.GROUP_BY,
-    TokenType.HAVING,
-    TokenType.ORDER_BY,
-    TokenType.LIMIT,
-    TokenType.OFFSET,
-}
+_NAMES = kinds("VAR IDENTIFIER")
+_ENDS_A_VALUE = _NAMES | kinds("STRING R_PAREN R_BRACKET")
+_BEFORE_A_POINT = _ENDS_A_VALUE | kinds("NUMBER DOT")
+_BEFORE_A_LIST = kinds("L_PAREN L_BRACKET L_BRACE SELECT")
+_BEFORE_A_VALUE = _BEFORE_A_LIST | kinds(
+    "AND BETWEEN COLON_EQ COMMA DASH EQ FARROW GT GTE LT LTE NEQ NOT OR PLUS WHERE"
+)
+_AFTER_A_LIST = kinds(
+    "COMMA R_PAREN R_BRACKET R_BRACE FROM WHERE GROUP_BY HAVING ORDER_BY LIMIT OFFSET"
+)
 
 
 def check_words(source: Source, tokens: Sequence[Token]) -> None:
@@ -245,15 +218,8 @@ MAX_TOKENS = 20_000
 
 _OPENING = {TokenType.L_PAREN: ")", TokenType.L_BRACKET: "]", TokenType.L_BRACE: "}"}
 _CLOSING = {TokenType.R_PAREN: ")", TokenType.R_BRACKET: "]", TokenType.R_BRACE: "}"}
-_PREFIX = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE, TokenType.CASE}
-_CLAUSES = {
-    TokenType.FROM,
-    TokenType.WHERE,
-    TokenType.GROUP_BY,
-    TokenType.HAVING,
-    TokenType.LIMIT,
-    TokenType.SEMICOLON,
-}
+_PREFIX = kinds("NOT DASH PLUS TILDE CASE")
+_CLAUSES = kinds("FROM WHERE GROUP_BY HAVING LIMIT SEMICOLON")
 _FIRST_WORDS = ("SELECT", "WITH", "FROM", "EXPLAIN", "SHOW", "DESCRIBE", "REFRESH")
 _WITH_FROM = {"EXTRACT", "TRIM", "SUBSTRING", "OVERLAY"}
 

@@ -23,6 +23,11 @@ from dpquery.errors import QueryRefused, refusal
 # words only; it never decides whether anything is accepted.
 
 
+def kinds(words: str) -> frozenset[TokenType]:
+    """Return kinds of tokens by their names."""
+    return frozenset(TokenType[word] for word in words.split())
+
+
 _WIDEST = 88
 """Longer queries are not repeated: the place of the change would be lost in them."""
 
@@ -95,23 +100,14 @@ def repeated(span: Span, levels: str) -> QueryRefused:
     )
 
 
-_NAMES = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING}
+_NAMES = kinds("VAR IDENTIFIER STRING")
 
 
-_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
+_OPENING = kinds("L_PAREN L_BRACKET L_BRACE")
 _DCOLON = TokenType.DCOLON
-_TYPES = {TokenType.DATE, TokenType.TIMESTAMP, TokenType.TIMESTAMPTZ}
-_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
-_CLAUSES = {
-    TokenType.SELECT,
-    TokenType.FROM,
-    TokenType.WHERE,
-    TokenType.GROUP_BY,
-    TokenType.HAVING,
-    TokenType.ORDER_BY,
-    TokenType.LIMIT,
-    TokenType.OFFSET,
-}
+_TYPES = kinds("DATE TIMESTAMP TIMESTAMPTZ")
+_CLOSING = kinds("R_PAREN R_BRACKET R_BRACE")
+_CLAUSES = kinds("SELECT FROM WHERE GROUP_BY HAVING ORDER_BY LIMIT OFFSET")
 _OTHER_NAMES: dict[type[exp.Expr], str] = {
     exp.GroupConcat: "STRING_AGG",
     exp.PercentileCont: "QUANTILE_CONT",

@@ -15,6 +15,7 @@ from dpquery.errors import refusal
 from dpquery.sql.bind.expressions import chain, conjuncts
 from dpquery.sql.bind.row_calls import target
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end
+from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.literals import as_moment, unwrapped
 from dpquery.sql.parse.spans import Spans, repeated
 from dpquery.sql.postprocess.calls import Applied
@@ -39,12 +40,6 @@ if TYPE_CHECKING:
     from dpquery.sql.postprocess.subqueries import Opener
 
 
-_COMPARISONS: dict[type[exp.Expr], str] = {
-    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
-}  # fmt: skip
-_ARITHMETIC: dict[type[exp.Expr], str] = {
-    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%",
-}  # fmt: skip
 _PATTERNS: dict[type[exp.Expr], str] = {
     exp.Like: "({0} LIKE {1})",
     exp.ILike: "({0} ILIKE {1})",
@@ -170,10 +165,10 @@ class Expressions(ABC):
         name = aggregate_name(called)
         if name is not None:
             return self.aggregate(node, name)
-        if type(node) in _COMPARISONS:
-            return self._compared(node, _COMPARISONS[type(node)])
-        if type(node) in _ARITHMETIC:
-            return self._arithmetic(node, _ARITHMETIC[type(node)])
+        if type(node) in COMPARISONS:
+            return self._compared(node, COMPARISONS[type(node)])
+        if type(node) in ARITHMETIC:
+            return self._arithmetic(node, ARITHMETIC[type(node)])
         return self._formed(node, span)
 
     def _column(self, node: exp.Column) -> Value:
