@@ -15,7 +15,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import Diagnostic, NameRefused, QueryRefused, RuleRefused, nearest, refusal
+from dpquery.errors import Diagnostic, QueryRefused, RuleRefused, nearest, refusal
 from dpquery.functions import find
 from dpquery.functions.partition_selection import most_of
 from dpquery.functions.quantize import example_values
@@ -183,7 +183,7 @@ class Released:
             meant = self.calls.meant(near or name, call)
             inner = next(filter(is_call, call.iter_expressions()), None)
             asked = COUNT if inner is None else self.spans.text(inner)
-            raise _unknown(call, name, self.spans, meant or asked)
+            raise unknown_function(call, name, self.spans, meant or asked)
         raise refusal(
             "DPQ302",
             f"{name} would be exact",
@@ -211,18 +211,16 @@ def _kind(call: Call) -> Kind | None:
     return call.argument.type.kind if function.of_argument else other
 
 
-def _unknown(call: exp.Expr, name: str, spans: Spans, otherwise: str) -> NameRefused:
-    """Refuse a function of no meaning here; offer the one that is a slip away."""
+def unknown_function(call: exp.Expr, name: str, spans: Spans, otherwise: str) -> QueryRefused:
+    """Return the refusal of an unknown function; offer the one that is a slip away."""
     near = nearest(name, FUNCTIONS, CLOSE)
-    return NameRefused(
-        Diagnostic(
-            "DPQ202",
-            f"there is no function {name}",
-            spans.name(call),
-            "unknown function",
-            ("on results there are ABS, COALESCE, ROUND and others in functions.md.",),
-            (otherwise if near is None else near + spans.text(call)[len(name) :],),
-        )
+    return refusal(
+        "DPQ202",
+        f"there is no function {name}",
+        spans.name(call),
+        "unknown function",
+        "on results there are ABS, COALESCE, ROUND and others in functions.md.",
+        otherwise if near is None else near + spans.text(call)[len(name) :],
     )
 
 

@@ -131,7 +131,7 @@ class Scope:
         if not found:
             unknown_column(node, self.columns, self._called(node), span)
         if len(found) > 1:
-            _ambiguous(node, [member.alias for member, _ in found], span)
+            ambiguous(node, [member.alias for member, _ in found], span)
         expr = found[0][1]
         return replace(expr, span=span) if isinstance(expr, ColumnRef) else expr
 
@@ -217,7 +217,8 @@ def column_ref(column: Column, number: int, span: Span, *, is_unit: bool = False
     )
 
 
-def _ambiguous(node: exp.Column, aliases: Sequence[str], span: Span) -> NoReturn:
+def ambiguous(node: exp.Column, aliases: Sequence[str], span: Span) -> NoReturn:
+    """Refuse a column that several relations of a query have."""
     raise refusal(
         "DPQ211",
         f"{node.name[:80]} is a column of {' and of '.join(aliases)}",

@@ -31,6 +31,7 @@ from dpquery.sql.postprocess.values import (
     TEXTUAL,
     Value,
     condition,
+    direction,
     in_calendar,
     made,
     text,
@@ -427,11 +428,7 @@ def _literal(place: Base, aggregate: Aggregate, letter: str, node: exp.Expr) -> 
 
 def ordered_text(place: Base, order: exp.Order) -> str:
     """Write ORDER BY inside a call."""
-    keys = []
-    for item in order.expressions:
-        direction = "DESC" if item.args.get("desc") else "ASC"
-        nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
-        keys.append(f"{place.value(item.this).total} {direction} NULLS {nulls}")
+    keys = (place.value(item.this).total + direction(item) for item in order.expressions)
     return "ORDER BY " + ", ".join(keys)
 
 

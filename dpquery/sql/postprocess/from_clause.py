@@ -27,7 +27,7 @@ from dpquery.errors import refusal
 from dpquery.ir.expr import LONGEST_CONSTANT, Literal, decimal
 from dpquery.ir.query import Origin
 from dpquery.sql.bind.expressions import conjuncts
-from dpquery.sql.bind.scope import fold, unknown_column, unknown_table, written_name
+from dpquery.sql.bind.scope import ambiguous, fold, unknown_column, unknown_table
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
 from dpquery.sql.postprocess.values import LONGEST_NUMBER, Value, made
@@ -154,7 +154,7 @@ class From:
             if fold(known) == name
         ]
         if len(found) > 1:
-            self._ambiguous(node, [member.alias for member, _ in found])
+            ambiguous(node, [member.alias for member, _ in found], self.spans.of(node))
         return found[0][1] if found else None
 
     def calls(self, table: str) -> bool:
@@ -240,16 +240,6 @@ class From:
                 kind = left.kind if left.kind is right.kind else None
                 value = made("coalesce({0}, {1})", left, right, kind=kind)
             self.merged[key] = (name.name, value)
-
-    def _ambiguous(self, node: exp.Column, aliases: Sequence[str]) -> NoReturn:
-        raise refusal(
-            "DPQ211",
-            f"{node.name[:80]} is a column of {' and of '.join(aliases)}",
-            self.spans.of(node),
-            "which one?",
-            "where several relations have a column, the name of one stands before it.",
-            f"{written_name(aliases[0])}.{written_name(node.name)}",
-        )
 
 
 # How many rows a relation above the frontier can have: public before anything is released.

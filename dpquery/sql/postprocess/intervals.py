@@ -53,7 +53,7 @@ def end_of(place: Expressions, node: exp.Anonymous) -> Value:
         )
     sql = ends[0] if len(ends) == 1 else f"coalesce({', '.join(ends)})"
     value = base.subquery(sql, found.kind)
-    return value if place is base else place.lifted(value)
+    return place.lifted(value)
 
 
 def _arguments(place: Expressions, node: exp.Anonymous) -> tuple[exp.Expr, Fraction]:

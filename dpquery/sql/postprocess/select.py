@@ -24,7 +24,7 @@ from dpquery.sql.postprocess.calls import asked_keys
 from dpquery.sql.postprocess.from_clause import MOST_HIDDEN, Open, OpenColumn, rows_within
 from dpquery.sql.postprocess.functions import GROUPING, aggregate_name
 from dpquery.sql.postprocess.stages import Base, Groups, Rows, Windowed
-from dpquery.sql.postprocess.values import Value, row_count
+from dpquery.sql.postprocess.values import Value, direction, row_count
 
 if TYPE_CHECKING:
     from dpquery.sql.postprocess.subqueries import Opener
@@ -306,7 +306,7 @@ class Select:
                 label = f"{name} is not in GROUP BY"
                 raise outside("* in a group", span, label, "COUNT(*)")
             value = key
-        return final.lifted(value) if isinstance(final, Windowed) else value
+        return final.lifted(value)
 
     def _unique(self, name: str, *, explicit: bool, span: Span) -> str:
         if fold(name) not in self._names:
@@ -372,15 +372,13 @@ class Select:
             return ""
         keys = []
         for item in order.expressions:
-            direction = "DESC" if item.args.get("desc") else "ASC"
-            nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
             every = isinstance(item.this, exp.Var)  # ORDER BY ALL
             found = (
                 [f'"c{at}"' for at in range(len(self._items))]
                 if every
                 else [self._sort_key(item.this, final, distinct=distinct)]
             )
-            keys += [f"{key} {direction} NULLS {nulls}" for key in found]
+            keys += [key + direction(item) for key in found]
         return " ORDER BY " + ", ".join(keys)
 
     def _sort_key(self, node: exp.Expr, final: Base | Windowed, *, distinct: bool) -> str:

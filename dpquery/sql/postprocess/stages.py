@@ -15,6 +15,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.types import Kind
 from dpquery.errors import QueryRefused, refusal
+from dpquery.sql.bind.released import unknown_function
 from dpquery.sql.bind.scope import fold
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.calls import aggregated, asked_keys, windowed
@@ -158,7 +159,7 @@ class Rows(Base):
 
     def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
         """Refuse an unknown function."""
-        self.opener.unknown_function(call, name, "ABS(-1)")
+        raise unknown_function(call, name, self.spans, "ABS(-1)")
 
 
 class Groups(Base):

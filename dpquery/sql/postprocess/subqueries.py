@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import NUMERIC, Kind
-from dpquery.errors import nearest, refusal
+from dpquery.errors import refusal
 from dpquery.ir.query import IntervalEnd, Origin
 from dpquery.sql.bind.from_clause import Context
 from dpquery.sql.bind.released import unaskable
@@ -31,9 +31,7 @@ from dpquery.sql.postprocess.from_clause import (
     refuse_characters,
     require_rows,
 )
-from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS
-from dpquery.sql.postprocess.values import Value, condition, row_count
-from dpquery.sql.suggest.dialects import CLOSE
+from dpquery.sql.postprocess.values import Value, condition, direction, row_count
 from dpquery.sql.suggest.queries import query_of_policy
 from dpquery.sql.suggest.types import mismatch
 
@@ -141,7 +139,7 @@ class Opener(Context):
         value = base.subquery(sql, column.kind)
         grown = None if column.grown else 0
         value = replace(value, narrow=column.narrow, longest=column.longest, grown=grown)
-        return value if place is base else place.lifted(value)
+        return place.lifted(value)
 
     def exists(self, place: Expressions, node: exp.Exists) -> Value:
         """Return whether a subquery has a row."""
@@ -149,7 +147,7 @@ class Opener(Context):
         found = self._inside(base, node.this)
         sql = f'(EXISTS (SELECT 1 FROM {found.source} AS "{self.alias()}"))'
         value = base.subquery(sql, Kind.BOOLEAN)
-        return value if place is base else place.lifted(value)
+        return place.lifted(value)
 
     def member(self, place: Expressions, node: exp.In, query: exp.Expr) -> Value:
         """Return whether a value is among those of a subquery."""
@@ -164,7 +162,7 @@ class Opener(Context):
         sql = f"({value.total} IN (SELECT {found.columns[0].sql} FROM {found.source}"
         sql += f' AS "{self.alias()}"))'
         made = base.subquery(sql, Kind.BOOLEAN)
-        return made if place is base else place.lifted(made)
+        return place.lifted(made)
 
     def where(self, kept: Sequence[Value]) -> str:
         """Write WHERE; empty without conditions."""
@@ -180,27 +178,8 @@ class Opener(Context):
             title, self.spans.of(node), "FROM is missing", query_of_policy(self.policy)
         )
 
-    def unknown_function(self, call: exp.Expr, name: str, otherwise: str) -> NoReturn:
-        """Refuse a function of no meaning here; offer the one that is a slip away."""
-        near = nearest(name, FUNCTIONS, CLOSE)
-        raise refusal(
-            "DPQ202",
-            f"there is no function {name}",
-            self.spans.name(call),
-            "unknown function",
-            "on results there are ABS, COALESCE, ROUND and others in functions.md.",
-            otherwise if near is None else near + self.spans.text(call)[len(name) :],
-        )
-
 
 # UNION, EXCEPT and INTERSECT of relations that are released or public.
-
-
-_WORDS: dict[type[exp.Expr], str] = {
-    exp.Union: "UNION",
-    exp.Except: "EXCEPT",
-    exp.Intersect: "INTERSECT",
-}
 
 
 def arms_of(opener: Opener, node: exp.SetOperation) -> list[exp.Expr]:
@@ -212,7 +191,7 @@ def arms_of(opener: Opener, node: exp.SetOperation) -> list[exp.Expr]:
     for side in (node.this, node.expression):
         if isinstance(side, exp.SetOperation) and type(side) is not type(node):
             span = opener.spans.of(node)
-            word = f"{_WORDS[type(side)]} beside {_WORDS[type(node)]}"
+            word = f"{side.key.upper()} beside {node.key.upper()}"
             label = "which comes first?"
             raise outside(word, span, label, "put one of them in brackets")
     return [node.this, node.expression]
@@ -225,7 +204,7 @@ def combined(opener: Opener, node: exp.SetOperation, left: Open, right: Open) ->
         NameRefused: DPQ208 another number of columns, or types that do not match.
     """
     span = opener.spans.of(node)
-    word = _WORDS[type(node)] + ("" if node.args.get("distinct") else " ALL")
+    word = node.key.upper() + ("" if node.args.get("distinct") else " ALL")
     if len(left.columns) != len(right.columns):
         counts = f"{len(left.columns)} and {len(right.columns)} columns"
         _refuse(f"{word} of {counts}", span)
@@ -328,9 +307,7 @@ def _items(order: exp.Order | None) -> Sequence[exp.Ordered]:
 def _sort_keys(opener: Opener, item: exp.Ordered, columns: Sequence[OpenColumn]) -> list[str]:
     """Resolve a column's number or name, or ALL: an operation has no others."""
     node, span = item.this, opener.spans.of(item)
-    direction = "DESC" if item.args.get("desc") else "ASC"
-    nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
-    ending = f" {direction} NULLS {nulls}"
+    ending = direction(item)
     if isinstance(node, exp.Var):
         return [column.sql + ending for column in columns]
     if isinstance(node, exp.Literal) and not node.is_string:

@@ -185,6 +185,12 @@ def widest(*values: Value) -> Kind | None:
     return Kind.INTEGER
 
 
+def direction(item: exp.Expr) -> str:
+    """Write how a key of ORDER BY sorts, and where NULL stands."""
+    word = "DESC" if item.args.get("desc") else "ASC"
+    return f" {word} NULLS {'FIRST' if item.args.get('nulls_first') else 'LAST'}"
+
+
 def row_count(node: exp.Expr, slot: str, spans: Spans) -> str:
     """Write LIMIT or OFFSET.
 
