@@ -39,8 +39,14 @@ from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import Spans, outside
 from dpquery.sql.rules import require_calendar
-from dpquery.sql.suggest.queries import COUNT, query_about, sample_condition
-from dpquery.sql.suggest.types import as_compared, mismatch, no_null
+from dpquery.sql.suggest.queries import (
+    COUNT,
+    as_compared,
+    mismatch,
+    no_null,
+    query_about,
+    sample_condition,
+)
 
 _PATTERNS: dict[type[exp.Expr], str] = {
     exp.Like: "LIKE",

@@ -36,7 +36,7 @@ from dpquery.rowfunctions.conditional import NOTHING, is_nothing
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES, UNIT_WORDS
 from dpquery.sql.bind.typing import Remedy, alike, compare, to_double, to_scale
 from dpquery.sql.parse.spans import repeated
-from dpquery.sql.suggest.types import mismatch, with_article
+from dpquery.sql.suggest.queries import mismatch, with_article
 
 MOST_UNITS = 10**6
 _SHOWN = ("CASE", "COALESCE", "YEAR", "ROUND", "LENGTH")

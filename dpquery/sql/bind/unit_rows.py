@@ -37,7 +37,7 @@ from dpquery.sql.bind.scope import Scope, fold, written_name
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import Spans, outside
 from dpquery.sql.postprocess.functions import aggregate_name
-from dpquery.sql.suggest.types import mismatch, with_article
+from dpquery.sql.suggest.queries import mismatch, with_article
 
 _FUNCTIONS: dict[type[exp.Expr], Aggregate] = {
     exp.Count: Aggregate.COUNT,

@@ -38,7 +38,7 @@ from dpquery.sql.postprocess.values import (
     widest,
 )
 from dpquery.sql.suggest.constructs import refuse_construct
-from dpquery.sql.suggest.types import mismatch
+from dpquery.sql.suggest.queries import mismatch
 
 if TYPE_CHECKING:
     from dpquery.sql.postprocess.expressions import Expressions

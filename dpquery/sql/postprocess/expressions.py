@@ -20,7 +20,7 @@ from dpquery.sql.parse.literals import as_moment, unwrapped
 from dpquery.sql.parse.spans import Spans, repeated
 from dpquery.sql.postprocess.calls import Applied
 from dpquery.sql.postprocess.functions import Longest, aggregate_name
-from dpquery.sql.postprocess.intervals import end_of
+from dpquery.sql.postprocess.subqueries import end_of
 from dpquery.sql.postprocess.values import (
     REPEATING,
     TEXTUAL,
@@ -33,7 +33,7 @@ from dpquery.sql.postprocess.values import (
     widest,
 )
 from dpquery.sql.suggest.constructs import refuse_construct
-from dpquery.sql.suggest.types import mismatch
+from dpquery.sql.suggest.queries import mismatch
 
 if TYPE_CHECKING:
     from dpquery.sql.postprocess.stages import Base

@@ -31,7 +31,7 @@ from dpquery.sql.bind.scope import ambiguous, fold, unknown_column, unknown_tabl
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
 from dpquery.sql.postprocess.values import LONGEST_NUMBER, Value, made
-from dpquery.sql.suggest.types import mismatch
+from dpquery.sql.suggest.queries import mismatch
 
 _SIDES = ("LEFT", "RIGHT", "FULL")
 

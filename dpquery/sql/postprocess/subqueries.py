@@ -1,4 +1,8 @@
-"""Subqueries above the frontier, and what all SELECTs of a statement share there."""
+"""Relations inside a query above the frontier: subqueries, unions, and the ends of intervals.
+
+Each is computed once, however often its expression is bound, and beside the rows: inside TRY
+it could not stand.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, NoReturn
@@ -17,9 +22,10 @@ from dpquery.core.types import NUMERIC, Kind
 from dpquery.errors import refusal
 from dpquery.ir.query import IntervalEnd, Origin
 from dpquery.sql.bind.from_clause import Context
+from dpquery.sql.bind.options import read_number_between
 from dpquery.sql.bind.released import unaskable
-from dpquery.sql.bind.scope import fold, written_name
-from dpquery.sql.parse.literals import read_place
+from dpquery.sql.bind.scope import fold, is_call, written_name
+from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.from_clause import (
     MOST_CHARACTERS,
@@ -32,8 +38,7 @@ from dpquery.sql.postprocess.from_clause import (
     require_rows,
 )
 from dpquery.sql.postprocess.values import Value, condition, direction, row_count
-from dpquery.sql.suggest.queries import query_of_policy
-from dpquery.sql.suggest.types import mismatch
+from dpquery.sql.suggest.queries import COUNT, mismatch, query_of_policy
 
 if TYPE_CHECKING:
     from dpquery.sql.postprocess.expressions import Expressions
@@ -318,3 +323,97 @@ def _sort_keys(opener: Opener, item: exp.Ordered, columns: Sequence[OpenColumn])
                 return [column.sql + ending]
     label = "not a column of the result"
     raise outside("this order", span, label, "ORDER BY 1")
+
+
+# DP_INTERVAL_LOW and DP_INTERVAL_HIGH: how far noise may have taken a released value.
+#
+# A column that shows a release unchanged knows it, and the number of the row that a value
+# comes from. The ends of the interval stand in the released table as hidden columns, so
+# that they are found by that number: through joins, windows and sorting, wherever the value
+# itself goes.
+
+
+USUAL = Fraction(95, 100)
+LEAST = Fraction(1, 10**9)
+"""Of a confidence, and of what is left to certainty: every mechanism can tell so much."""
+
+
+def end_of(place: Expressions, node: exp.Anonymous) -> Value:
+    """Bind a call: an end of the interval of each value of a released column.
+
+    Raises:
+        NameRefused: DPQ205, DPQ207 the confidence, DPQ206 another number of arguments.
+        RuleRefused: DPQ303 the column shows no release unchanged.
+    """
+    argument, confidence = _arguments(place, node)
+    base, name = place.base, str(node.this).upper()
+    found = None if is_call(unwrapped(argument)) else base.value(argument)
+    if found is None or not found.origins:
+        _not_noisy(place, name, argument)
+    ends = []
+    for origin in found.origins:
+        row, _ = base.rows[origin.row]
+        end = IntervalEnd(
+            origin.frontier, origin.column, name == "DP_INTERVAL_HIGH", confidence
+        )
+        column = place.opener.end(end)
+        ends.append(
+            f'(SELECT "e"."{column}" FROM "f{origin.frontier}" AS "e" WHERE "e"."row" = {row})'
+        )
+    sql = ends[0] if len(ends) == 1 else f"coalesce({', '.join(ends)})"
+    value = base.subquery(sql, found.kind)
+    return place.lifted(value)
+
+
+def _arguments(place: Expressions, node: exp.Anonymous) -> tuple[exp.Expr, Fraction]:
+    """Part the column from the confidence, which may be given by its name."""
+    if not 1 <= len(node.expressions) <= 2:
+        _miscounted(place, node)
+    argument, *others = node.expressions
+    if not others:
+        return argument, USUAL
+    given = others[0]
+    if isinstance(given, exp.EQ | exp.PropertyEQ | exp.Kwarg):
+        if fold(given.this.name) != "confidence":
+            _miscounted(place, node)
+        given = given.expression
+    limits = (LEAST, 1 - LEAST)
+    span = place.spans.of(given)
+    return argument, read_number_between(
+        "the confidence", unwrapped(given), span, limits, "0.95"
+    )
+
+
+def _miscounted(place: Expressions, node: exp.Anonymous) -> NoReturn:
+    name = str(node.this).upper()
+    raise refusal(
+        "DPQ206",
+        f"{name} takes a column, and a confidence if not 0.95",
+        place.spans.of(node),
+        "other arguments",
+        "the noise of a released value says between which ends the exact one lies.",
+        _example(place, name),
+    )
+
+
+def _not_noisy(place: Expressions, name: str, argument: exp.Expr) -> NoReturn:
+    """Refuse what is no release unchanged; offer to name a call that stands inside."""
+    inner = unwrapped(argument)
+    called = is_call(inner)
+    remedy = f"{place.spans.text(inner)} AS n, {name}(n)" if called else _example(place, name)
+    raise refusal(
+        "DPQ303",
+        f"{name} needs a column with noise of its own",
+        place.spans.of(argument),
+        "a release beside those shown" if called else "not a released value, unchanged",
+        (
+            "the interval of a value follows from its noise, which is known where a column",
+            "shows a DP_ function as it was released, not what is computed from it.",
+        ),
+        remedy,
+    )
+
+
+def _example(place: Expressions, name: str) -> str:
+    query = query_of_policy(place.opener.policy)
+    return query.replace(COUNT, f"{COUNT} AS n, {name}(n)")
