@@ -23,6 +23,7 @@ from dpquery.sql.parse.spans import (
     incomplete,
     kinds,
     mended,
+    no_number,
     outside,
     span_of,
     too_large,
@@ -108,28 +109,13 @@ class _Words:
             span |= span_of(following[0])
         text = self.source.snippet(span)
         if not _NUMBER.fullmatch(text):
-            raise refusal(
-                "DPQ210",
-                f"{text[:40]!r} is not a number here",
-                span,
-                "write digits, at most one point",
-                "values are read exactly from the text, never guessed.",
-                "write the value in full, as 12.5 or 1e6",
-            )
+            raise no_number(text, span, "write digits, at most one point")
 
     def dot(self, at: int) -> None:
         """A point before digits, after a value or apart: the parser would read on."""
         if self.kind(at - 1) not in _NAMES and self.kind(at + 1) is TokenType.NUMBER:
             span = span_of(self.tokens[at], self.tokens[at + 1])
-            text = self.source.snippet(span)
-            raise refusal(
-                "DPQ210",
-                f"{text[:40]!r} is not a number here",
-                span,
-                "no number stands here",
-                "values are read exactly from the text, never guessed.",
-                "write the value in full, as 12.5 or 1e6",
-            )
+            raise no_number(self.source.snippet(span), span, "no number stands here")
 
     def comma(self, at: int) -> None:
         leading = at == 0 or self.kind(at - 1) in _BEFORE_A_LIST
@@ -151,11 +137,6 @@ class _Words:
             remedy = mended(self.source, span, rows, f"LIMIT {rows}")
         raise outside("LIMIT with a comma", span_of(self.tokens[at]), "not understood", remedy)
 
-    def plus(self, at: int) -> None:
-        """A plus before a value: the parser has no node for it."""
-        if self.kind(at - 1) in _BEFORE_A_VALUE:
-            raise self._outside("a plus before a value", span_of(self.tokens[at]))
-
     def in_list(self, at: int) -> None:
         """IN takes a list of values in parentheses, with something in it."""
         if self.kind(at + 1) is not TokenType.L_PAREN:
@@ -167,15 +148,11 @@ class _Words:
             span = span_of(self.tokens[at + 1], self.tokens[at + 2])
             raise incomplete("the list after IN is empty", span, "no value", "IN (1, 2, 3)")
 
-    def index(self, at: int) -> None:
-        """A bracket after a value: many of them in a row would take the parser long."""
-        if self.kind(at - 1) in _ENDS_A_VALUE:
-            raise self._outside("an index in brackets", span_of(self.tokens[at]))
-
-    def distinct(self, at: int) -> None:
-        before = {TokenType.IS, TokenType.NOT, TokenType.L_PAREN, TokenType.SELECT}
-        if self.kind(at - 1) not in before:
-            raise self._outside("DISTINCT", span_of(self.tokens[at]))
+    def misplaced(self, at: int) -> None:
+        """What the parser has no node for, or takes long with, after some words."""
+        what, before = _MISPLACED[self.tokens[at].token_type]
+        if self.kind(at - 1) in before:
+            raise self._outside(what, span_of(self.tokens[at]))
 
     def group(self, at: int) -> None:
         """GROUP BY with nothing after it, or with ALL and more: the parser reads on."""
@@ -186,9 +163,6 @@ class _Words:
         if first is TokenType.ALL and self.kind(at + 2) is TokenType.COMMA:
             raise self._outside("ALL beside a column", span_of(self.tokens[at + 1]))
 
-    def colon(self, at: int) -> None:
-        raise self._outside("a colon", span_of(self.tokens[at]))
-
     def _outside(self, word: str, span: Span) -> QueryRefused:
         return outside(word, span, "not understood", example(self.source, self.tokens))
 
@@ -197,16 +171,21 @@ def _is_word(token: Token) -> bool:
     return token.text[:1].isidentifier()
 
 
+_ANYTHING = frozenset({None, *TokenType})
+_MISPLACED: dict[TokenType, tuple[str, frozenset[TokenType | None]]] = {
+    TokenType.PLUS: ("a plus before a value", frozenset(_BEFORE_A_VALUE)),
+    TokenType.L_BRACKET: ("an index in brackets", frozenset(_ENDS_A_VALUE)),
+    TokenType.DISTINCT: ("DISTINCT", _ANYTHING - kinds("IS NOT L_PAREN SELECT")),
+    TokenType.COLON: ("a colon", _ANYTHING),
+}
+"""Words that are refused after others, with what they are called."""
 _CHECKS: dict[TokenType, Callable[[_Words, int], None]] = {
     TokenType.NUMBER: _Words.number,
     TokenType.COMMA: _Words.comma,
     TokenType.DOT: _Words.dot,
-    TokenType.PLUS: _Words.plus,
     TokenType.IN: _Words.in_list,
-    TokenType.L_BRACKET: _Words.index,
-    TokenType.DISTINCT: _Words.distinct,
     TokenType.GROUP_BY: _Words.group,
-    TokenType.COLON: _Words.colon,
+    **dict.fromkeys(_MISPLACED, _Words.misplaced),
 }
 
 

@@ -75,6 +75,18 @@ def incomplete(title: str, span: Span, label: str, *remedy: str) -> QueryRefused
     return refusal("DPQ101", title, span, label, "the text is not a complete query.", remedy)
 
 
+def no_number(text: str, span: Span, label: str) -> QueryRefused:
+    """Return the refusal of a number that is not written as one."""
+    title = f"{text[:40]!r} is not a number here"
+    return unreadable(title, span, label, "write the value in full, as 12.5 or 1e6")
+
+
+def unreadable(title: str, span: Span, label: str, remedy: str) -> QueryRefused:
+    """Return the refusal of a literal that has no meaning, or more than one."""
+    why = "values are read exactly from the text, never guessed."
+    return refusal("DPQ210", title, span, label, why, remedy)
+
+
 _LESS = "write the query with less nesting"
 
 

@@ -25,6 +25,7 @@ from dpquery.sql.bind.from_clause import Context
 from dpquery.sql.bind.options import read_number_between
 from dpquery.sql.bind.released import unaskable
 from dpquery.sql.bind.scope import fold, is_call, written_name
+from dpquery.sql.bind.subqueries import uneven
 from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.from_clause import (
@@ -211,8 +212,7 @@ def combined(opener: Opener, node: exp.SetOperation, left: Open, right: Open) ->
     span = opener.spans.of(node)
     word = node.key.upper() + ("" if node.args.get("distinct") else " ALL")
     if len(left.columns) != len(right.columns):
-        counts = f"{len(left.columns)} and {len(right.columns)} columns"
-        _refuse(f"{word} of {counts}", span)
+        raise uneven(word, len(left.columns), len(right.columns), span)
     keeps, shared = word == "UNION ALL", _shared(left, right)
     keeps = keeps and (shared or len(left.hidden) + len(right.hidden) <= MOST_HIDDEN)
     count = 0 if shared else len(left.hidden)
@@ -273,17 +273,6 @@ def _common(
         return Kind.DOUBLE, "DOUBLE"
     title = f"{word} of a {one.kind} and a {other.kind}, in column {one.name[:40]}"
     mismatch(span, title, "two types", "CAST(... AS TEXT)")
-
-
-def _refuse(title: str, span: Span) -> None:
-    raise refusal(
-        "DPQ208",
-        title,
-        span,
-        "another number of columns",
-        "columns are put together by their places.",
-        "give both sides the same number of columns",
-    )
 
 
 def finished(opener: Opener, node: exp.SetOperation, found: Open, *, root: bool) -> str:
