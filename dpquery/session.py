@@ -59,7 +59,7 @@ from dpquery.sql.commands import Describe, Explain, Show, Subject, read_aside, r
 from dpquery.sql.parse.literals import misfit
 from dpquery.sql.parse.parser import parse
 from dpquery.sql.rules import check
-from dpquery.sql.suggest.queries import for_own_files, within_delta
+from dpquery.sql.suggest.queries import within_delta
 from dpquery.stream import Stream, Watch, count_of, not_limited, watch
 
 T = TypeVar("T")
@@ -429,7 +429,7 @@ class Session:
         if isinstance(refusal, QueryRefused) and not isinstance(refusal, BudgetRefused):
             refusal.diagnostic = self._affordable(refusal.diagnostic)
         if not self._policy.published:
-            refusal.diagnostic = for_own_files(refusal.diagnostic)
+            refusal.diagnostic = refusal.diagnostic.for_own_files()
         refusal.budget = f"unchanged; {self._balance()}"
         return refusal
 

@@ -19,7 +19,7 @@ from dpquery.core.events import BoundedRange, Composed, Concentrated, Event, Pur
 from dpquery.core.privacy import EPSILON_MIN, Ceiling, Loss, decimal_text
 from dpquery.core.source import Span
 from dpquery.core.zcdp import epsilon_above, rho_below
-from dpquery.errors import BudgetRefused, Diagnostic
+from dpquery.errors import BudgetRefused, Diagnostic, Worded
 
 # How a limit stands: what counts against it, what is left, and what it still admits.
 #
@@ -331,7 +331,7 @@ def frozen(charge: Charge) -> BudgetRefused:
         "DPQ504",
         "the data owner has frozen the budget",
         ("no query is charged until it is thawed; what costs nothing is still answered.",),
-        ("ask the data owner when it will be thawed",),
+        (Worded("ask the data owner when it will be thawed", "dpquery ledger thaw LEDGER"),),
     )
 
 
@@ -502,4 +502,8 @@ def more_of(name: str, what: str) -> str:
     """Say whom to ask for more of an epsilon, a rho or a delta, by the limit that has less."""
     if name == "session":
         return f"open a session with a larger {what}, as far as the policy allows"
-    return f"ask the data owner to raise the {name}'s {what}"
+    own = {
+        "delta": "--delta 1e-6 when the file is opened, in Python delta=1e-6",
+        "epsilon": "a larger --epsilon when the file is opened, in Python epsilon=",
+    }
+    return Worded(f"ask the data owner to raise the {name}'s {what}", own.get(what, ""))

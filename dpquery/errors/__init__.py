@@ -24,7 +24,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import IntEnum
 from fractions import Fraction
@@ -66,6 +66,29 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+class Worded(str):
+    """A line for who asks under a policy, with what stands there for who asks their own files.
+
+    Nothing stands there where it is empty: they have no policy, and no data owner to ask.
+    """
+
+    own: str
+
+    def __new__(cls, text: str, own: str = "") -> Worded:
+        """Return the line."""
+        line = super().__new__(cls, text)
+        line.own = own
+        return line
+
+    def removeprefix(self, prefix: str, /) -> Worded:
+        """Return both lines without a word before them."""
+        return Worded(super().removeprefix(prefix), self.own.removeprefix(prefix))
+
+
+def _own(line: str) -> str:
+    return line.own if isinstance(line, Worded) else line
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
     """A refusal as data: what, where, why, and what to type instead."""
@@ -77,6 +100,12 @@ class Diagnostic:
     why: tuple[str, ...] = ()
     remedy: tuple[str, ...] = ()
     """Lines after `try:`; the first can be typed as it is."""
+
+    def for_own_files(self) -> Diagnostic:
+        """Return it in the words for who asks their own files."""
+        why = tuple(_own(line).replace("the policy's ", "the session's ") for line in self.why)
+        remedy = tuple(filter(None, map(_own, self.remedy)))
+        return replace(self, label=_own(self.label), why=why, remedy=remedy)
 
     def render(self, verdict: str, source: Source | None, budget: str) -> str:
         """Write the refusal as text; colour would add nothing."""
@@ -173,6 +202,26 @@ class BudgetRefused(QueryRefused):
         self.left = left
 
 
+_STAGES = {"1": SyntaxRefused, "2": NameRefused, "3": RuleRefused, "4": PlanRefused}
+
+
+def refusal(
+    code: str,
+    title: str,
+    span: Span | None = None,
+    label: str = "",
+    why: str | tuple[str, ...] = (),
+    remedy: str | tuple[str, ...] = (),
+) -> QueryRefused:
+    """Return the refusal of a query, of the class that its code belongs to.
+
+    >>> refusal("DPQ204", "there is no column salery")
+    NameRefused('there is no column salery')
+    """
+    lines = ((text,) if isinstance(text, str) else text for text in (why, remedy))
+    return _STAGES[code[3]](Diagnostic(code, title, span, label, *lines))
+
+
 class PolicyInvalid(DPQueryError):
     """The data owner's file, the ledger beside it, or the arguments of connect need mending."""
 
@@ -265,14 +314,14 @@ def shown(value: object) -> str:
     return f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that looks most like a mistyped one, if any does.
+def nearest(name: str, known: Iterable[str], alike: float = 0.6) -> str | None:
+    """Return the known name that looks most like a mistyped one, if any is so much alike.
 
     >>> nearest("salery", ["dept", "salary"])
     'salary'
     """
     folded = {candidate.lower(): candidate for candidate in sorted(known, reverse=True)}
-    found = difflib.get_close_matches(name.lower(), sorted(folded), n=1, cutoff=0.6)
+    found = difflib.get_close_matches(name.lower(), sorted(folded), n=1, cutoff=alike)
     return folded[found[0]] if found else None
 
 

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from dpquery.core.privacy import decimal_text
 from dpquery.core.types import BOOLEAN, EPOCH, INT64, Interval, Kind, Type, decimal_value
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused, listed, without
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused, Worded, listed, without
 from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, narrower
 from dpquery.ir.expr import Code, ColumnRef, Expr, columns_of
 from dpquery.ir.measures import GroupRequest, Histogram, Weight
@@ -179,6 +179,13 @@ def _own_bounds(argument: Expr) -> str:
     return "bounds=['{}', '{}']".format(*ends)
 
 
+def _bounds_of_ones_own(names: Sequence[str]) -> str:
+    """Write how who asks their own files bounds columns."""
+    said = f"{names[0]}=0:1000" if len(names) == 1 else "COLUMN=LOW:HIGH"
+    python = f", in Python bounds={{'{names[0]}': (0, 1000)}}" if len(names) == 1 else ""
+    return f"or --bounds {said} for the whole session{python}"
+
+
 def _unbounded(call: Call, argument: Expr) -> PlanRefused:
     unbounded = [c.name for c in columns_of(argument).values() if not c.bounded]
     loose = [
@@ -186,13 +193,18 @@ def _unbounded(call: Call, argument: Expr) -> PlanRefused:
     ]  # not computed ones
     retry = f"{call.text.removesuffix(')')}, {example_bounds(argument.type)})"
     found = "or bounds='auto': a fifth of the eps then finds them, and they are kept"
-    owner = f"or ask the data owner to add bounds for {', '.join(loose)} to the policy"
+    owner = Worded(
+        f"or ask the data owner to add bounds for {', '.join(loose)} to the policy",
+        _bounds_of_ones_own(loose),
+    )
     return PlanRefused(
         Diagnostic(
             "DPQ401",
             f"{call.function}({call.written}) has no bounds",
             call.asked or argument.span,
-            "no bounds in the query or the policy",
+            Worded(
+                "no bounds in the query or the policy", "no bounds in the query or the options"
+            ),
             (
                 "the noise is scaled to the largest change one person can make,",
                 "so values must be clamped to bounds chosen without looking at the data.",

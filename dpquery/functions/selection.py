@@ -17,7 +17,7 @@ from fractions import Fraction
 from dpquery.core.events import Event
 from dpquery.core.privacy import Neighbours, decimal_text
 from dpquery.core.types import BOOLEAN, Kind, Type, ordinal
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused, Worded
 from dpquery.functions.additive import LEVEL
 from dpquery.functions.base import (
     EPS,
@@ -187,8 +187,10 @@ def _private(call: Call) -> PlanRefused:
             ),
             (
                 *((_of_named(call, argument.type),) if call.condition is None else ()),
-                f"or ask the data owner to state keys or bounds of {call.written} in the "
-                "policy",
+                Worded(
+                    f"or ask the data owner to state keys or bounds of {call.written} in the "
+                    "policy"
+                ),
             ),
         )
     )

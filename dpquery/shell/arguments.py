@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
@@ -159,7 +159,27 @@ def verb_parser(*words: str, argument: str | None = None) -> ArgumentParser:
     if argument is not None:
         said = _ARGUMENTS.get(words, "a policy (.toml)")
         parser.add_argument("argument", metavar=argument, help=said)
+    _add_options(words[-1], parser.add_argument)
+    if words[-1] == "grant":
+        how = parser.add_mutually_exclusive_group(required=True)
+        how.add_argument("--add", metavar="E", help="raise their epsilon by so much")
+        how.add_argument("--to", metavar="E", help="raise their epsilon to so much")
     return parser
+
+
+def _add_options(verb: str, add: Callable[..., object]) -> None:
+    """Add what may be stated beside the argument of a verb."""
+    match verb:
+        case "export":
+            add("-o", dest="out", metavar="FILE", help="write to a file")
+            add("--format", choices=["csv", "json", "dp-accounting"], default="csv")
+        case "backup":
+            add("file", metavar="FILE", help="a new file")
+        case "thaw":
+            add("--analyst", metavar="A", help="who alone; all where nobody is named")
+        case "grant":
+            add("--analyst", metavar="A", required=True, help="as the policy names them")
+            add("--delta", metavar="D", help="the same for delta, in the same way")
 
 
 _ARGUMENTS = {

@@ -10,15 +10,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from dpquery import rowfunctions
-from dpquery.answer import Answer
 from dpquery.functions import ALL, find
 from dpquery.functions.base import WEIGHTS, Argument, DPFunction
 from dpquery.functions.partition_selection import KEYS
 from dpquery.shell.context import Place, Word, place_of, words_of
 from dpquery.sql.bind.scope import INTERVAL_ENDS, written_name
+
+if TYPE_CHECKING:
+    from dpquery.shell.batch import Asked
 
 # What can be named at the prompt: tables and columns of the policy, functions with
 # arguments.
@@ -69,19 +71,7 @@ Known = Mapping[str, tuple[Column, ...]]
 """The columns of each table, in the order of the policy."""
 
 
-class Described(Protocol):
-    """What a session says of its policy."""
-
-    def tables(self) -> Answer:
-        """Return the tables."""
-        ...
-
-    def describe(self, name: str) -> Answer:
-        """Return the columns of one table."""
-        ...
-
-
-def known_to(session: Described) -> Known:
+def known_to(session: Asked) -> Known:
     """Read what a session's policy names."""
     names = [str(row["table"]) for row in session.tables().to_dicts()]
     return {

@@ -16,13 +16,13 @@ from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from threading import Event, Thread
 from time import monotonic
-from typing import Protocol, TextIO
-
-from rich.console import Console as RichConsole
-from rich.text import Text
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from dpquery.core.source import visible, visible_lines, width
 from dpquery.shell.context import words_of
+
+if TYPE_CHECKING:
+    from rich.console import Console as RichConsole
 
 # A clock on standard error while a statement takes its time.
 #
@@ -130,6 +130,8 @@ class Terminal:
 
     def say(self, text: object, style: str = "") -> None:
         """Write a line or more, in a colour where there are colours."""
+        from rich.text import Text  # statements from a pipe are asked without it
+
         self._rich.print(Text(visible_lines(str(text)), style), soft_wrap=True)
 
     def page(self, text: str) -> None:

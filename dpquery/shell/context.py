@@ -2,7 +2,8 @@
 
 It knows quotes, comments, brackets and the words that begin a clause, and is right about every
 text that the language accepts so far as it is typed; of other texts it may say anything, since
-what follows from it are suggestions only.
+what follows from it are suggestions, and statements that the session judges. The parser's own
+tokenizer would refuse a text whose last quote is open, as it is while it is being typed.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from dataclasses import dataclass, field
 _WORD = re.compile(
     r"""
     (?P<blank>   \s+ )
-  | (?P<comment> --[^\n]* | /\*.*?(?:\*/|\Z) )
-  | (?P<text>    '(?:[^']|'')*(?:'|\Z) )
+  | (?P<comment> --[^\n]* | /\* )
+  | (?P<text>    '(?:[^']|'')*(?:'|\Z) | \$(?P<tag>\w*)\$ .*? (?:\$(?P=tag)\$|\Z) )
   | (?P<quoted>  "(?:[^"]|"")*(?:"|\Z) )
   | (?P<name>    [^\W\d]\w* )
   | (?P<number>  \d[\w.]* )
@@ -23,6 +24,7 @@ _WORD = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_COMMENT_MARK = re.compile(r"/\*|\*/")
 _CLAUSES = frozenset({
     "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "EXPLAIN",
     "REFRESH", "SHOW", "DESCRIBE", "DESC",
@@ -44,22 +46,18 @@ class Word:
     kind: str
     text: str
     start: int
+    open: bool = False
+    """Whether it is a comment or in quotes, and could go on."""
+
+    @property
+    def end(self) -> int:
+        """Where it ends."""
+        return self.start + len(self.text)
 
     @property
     def upper(self) -> str:
         """The word as the language reads it, where it is no text and no quoted name."""
         return self.text if self.kind in {"text", "quoted"} else self.text.upper()
-
-    @property
-    def open(self) -> bool:
-        """Whether a text or a comment has begun and not ended."""
-        if self.kind == "comment":
-            line = self.text.startswith("--")
-            return line or not (self.text.endswith("*/") and len(self.text) > 3)
-        if self.kind not in {"text", "quoted"}:
-            return False
-        quote = self.text[0]
-        return self.text.count(quote) % 2 == 1
 
 
 @dataclass(slots=True)
@@ -106,9 +104,67 @@ class Place:
 
 def words_of(text: str) -> list[Word]:
     """Cut a text into words, blanks left out."""
-    matches = _WORD.finditer(text)
-    found = (Word(m.lastgroup or "", m.group(), m.start()) for m in matches)
-    return [word for word in found if word.kind != "blank"]
+    found, at = [], 0
+    while match := _WORD.match(text, at):
+        kind, start, at = match.lastgroup or "", at, match.end()
+        quote = text[start] if match["tag"] is None else f"${match['tag']}$"
+        open_ = kind == "comment" or (
+            kind in {"text", "quoted"} and match.group().count(quote) % 2 == 1
+        )
+        if match.group() == "/*":
+            at, open_ = _comment_end(text, start)
+        if kind != "blank":
+            found.append(Word(kind, text[start:at], start, open_))
+    return found
+
+
+def _comment_end(text: str, start: int) -> tuple[int, bool]:
+    """Find where a block comment ends, and whether it is open; such comments nest."""
+    depth = 0
+    for mark in _COMMENT_MARK.finditer(text, start):
+        depth += 1 if mark.group() == "/*" else -1
+        if depth == 0:
+            return mark.end(), False
+    return len(text), True
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement of a script, without its semicolon, and the line it starts on."""
+
+    text: str
+    line: int
+
+
+def statements(script: str) -> list[Statement]:
+    r"""Return the statements of a script; stretches of blanks and comments alone are none.
+
+    >>> [s.text for s in statements("SELECT ';' ; -- one; two\n SHOW TABLES;")]
+    ["SELECT ';'", 'SHOW TABLES']
+    """
+    found: list[list[Word]] = [[]]
+    for word in words_of(script):
+        if word.text == ";":
+            found.append([])
+        elif word.kind != "comment":
+            found[-1].append(word)
+    return [
+        Statement(
+            script[part[0].start : part[-1].end], script.count("\n", 0, part[0].start) + 1
+        )
+        for part in found
+        if part
+    ]
+
+
+def ended(script: str) -> bool:
+    """Return whether a semicolon ends the last statement.
+
+    >>> ended("SELECT 1; -- done"), ended("SELECT ';")
+    (True, False)
+    """
+    words = [word.text for word in words_of(script) if word.kind != "comment"]
+    return words[-1:] == [";"]
 
 
 def place_of(text: str) -> Place | None:
@@ -125,8 +181,7 @@ def place_of(text: str) -> Place | None:
 
 
 def _being_typed(word: Word, text: str) -> bool:
-    touches = word.start + len(word.text) == len(text)
-    return touches and (word.kind == "name" or word.open)
+    return word.end == len(text) and (word.kind == "name" or word.open)
 
 
 def _frame(words: Sequence[Word]) -> Frame:

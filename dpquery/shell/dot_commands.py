@@ -17,8 +17,9 @@ from dpquery.functions import ALL, find, names
 from dpquery.functions.base import DPFunction
 from dpquery.present import FORMATS
 from dpquery.shell.arguments import UsageError
-from dpquery.shell.batch import open_output, read_file, statements
+from dpquery.shell.batch import open_output, read_file
 from dpquery.shell.complete import Known, Suggestion, matching, signature, suggestions
+from dpquery.shell.context import statements
 from dpquery.shell.prompt import Desk
 from dpquery.sql.bind.scope import written_name
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from dpquery.core.source import visible
@@ -152,59 +151,42 @@ def _policy_check(options: Namespace) -> int:
     return ExitCode.USAGE if faulty else ExitCode.ANSWER
 
 
-def _policy_publish(options: Namespace) -> int:
-    from dpquery.shell import subcommands as owner
+def _owners(command: str) -> Callable[[Namespace], int]:
+    """Return a command over a ledger, which is loaded when it is run."""
 
-    return owner.publish(options)
+    def run(options: Namespace) -> int:
+        from dpquery.shell import subcommands
 
+        code: int = getattr(subcommands, command)(options)
+        return code
 
-@dataclass(frozen=True, slots=True)
-class _Verb:
-    argument: str
-    run: Callable[[Namespace], int]
-    options: Callable[[ArgumentParser], None] | None = None
-    """Adds what may be stated beside the argument."""
-    read: Callable[[ArgumentParser, list[str]], Namespace] | None = None
-    """Reads the command line, where not every other one is refused in the same words."""
+    return run
 
 
-_VERBS: dict[tuple[str, ...], _Verb] = {
-    ("explain",): _Verb("TOPIC", _explain),
-    ("policy", "init"): _Verb("FILE", _policy_init, read=draft_asked),
-    ("policy", "check"): _Verb("FILE", _policy_check),
-    ("policy", "publish"): _Verb("POLICY", _policy_publish),
+_Run = Callable[[Namespace], int]
+_VERBS: dict[tuple[str, ...], tuple[str, _Run]] = {
+    ("explain",): ("TOPIC", _explain),
+    ("policy", "init"): ("FILE", _policy_init),
+    ("policy", "check"): ("FILE", _policy_check),
+    ("policy", "publish"): ("POLICY", _owners("publish")),
+    ("ledger", "show"): ("POLICY", _owners("show_charges")),
+    **{
+        ("ledger", verb): ("POLICY", _owners(verb))
+        for verb in ("losses", "verify", "export", "backup", "freeze", "thaw", "grant")
+    },
 }
-
-
-def _ledger_verbs() -> dict[tuple[str, ...], _Verb]:
-    from dpquery.shell import subcommands as owner
-
-    return {
-        ("ledger", "show"): _Verb("POLICY", owner.show_charges),
-        ("ledger", "losses"): _Verb("POLICY", owner.losses),
-        ("ledger", "verify"): _Verb("POLICY", owner.verify),
-        ("ledger", "export"): _Verb("POLICY", owner.export, owner.export_options),
-        ("ledger", "backup"): _Verb("POLICY", owner.backup, owner.backup_options),
-        ("ledger", "freeze"): _Verb("POLICY", owner.freeze),
-        ("ledger", "thaw"): _Verb("POLICY", owner.thaw, owner.thaw_options),
-        ("ledger", "grant"): _Verb("POLICY", owner.grant, owner.grant_options),
-    }
-
-
 FIRST_WORDS = frozenset({"explain", "policy", "ledger"})
 
 
 def run_verb(argv: list[str]) -> int:
     """Run the verb that the command line starts with."""
-    verbs = _ledger_verbs() if argv[0] == "ledger" else _VERBS
-    for words, verb in verbs.items():
+    for words, (argument, run) in _VERBS.items():
         if argv[: len(words)] == list(words):
-            parser = verb_parser(*words, argument=verb.argument)
-            if verb.options is not None:
-                verb.options(parser)
-            rest = argv[len(words) :]
-            return verb.run((verb.read or ArgumentParser.parse_args)(parser, rest))
-    usual = (" ".join((*words, verb.argument)) for words, verb in verbs.items())
+            parser, rest = verb_parser(*words, argument=argument), argv[len(words) :]
+            if words == ("policy", "init"):
+                return run(draft_asked(parser, rest))
+            return run(parser.parse_args(rest))
+    usual = (" ".join((*words, argument)) for words, (argument, _) in _VERBS.items())
     raise UsageError(
         "write " + ", or ".join(f"dpquery {u}" for u in usual if u.startswith(argv[0]))
     )

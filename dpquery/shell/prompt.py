@@ -19,8 +19,9 @@ from dpquery.core.source import visible
 from dpquery.errors import DPQueryError
 from dpquery.present import BINARY, FORMATS
 from dpquery.shell.arguments import UsageError
-from dpquery.shell.batch import Asked, Output, Statement, stopped, unexpected, writing
+from dpquery.shell.batch import Asked, Output, stopped, unexpected, writing
 from dpquery.shell.console import Console, reading
+from dpquery.shell.context import Statement
 
 DIM, REFUSED = "dim", "red"
 

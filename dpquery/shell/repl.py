@@ -31,10 +31,10 @@ from rich.console import Console as RichConsole
 
 from dpquery.errors import DPQueryError
 from dpquery.functions import find
-from dpquery.shell.batch import Asked, ended
+from dpquery.shell.batch import Asked
 from dpquery.shell.complete import Known, Suggestion, known_to, suggestions
 from dpquery.shell.console import Terminal, Waiting
-from dpquery.shell.context import LANGUAGE, Word, words_of
+from dpquery.shell.context import LANGUAGE, Word, ended, words_of
 from dpquery.shell.dot_commands import is_command, suggested, take
 from dpquery.shell.prompt import Desk
 
@@ -96,7 +96,7 @@ def _pieces(text: str) -> Iterator[tuple[str, str]]:
     for word in words_of(text):
         yield "", text[at : word.start]
         yield _style(word), word.text
-        at = word.start + len(word.text)
+        at = word.end
     yield "", text[at:]
 
 

@@ -7,7 +7,7 @@ run them.
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from contextlib import closing
 from datetime import datetime
 from fractions import Fraction
@@ -129,12 +129,6 @@ def verify(options: Namespace) -> int:
     return ExitCode.ANSWER
 
 
-def export_options(parser: ArgumentParser) -> None:
-    """Add where the export goes, and as what."""
-    parser.add_argument("-o", dest="out", metavar="FILE", help="write to a file")
-    parser.add_argument("--format", choices=["csv", "json", "dp-accounting"], default="csv")
-
-
 def export(options: Namespace) -> int:
     """Write all charges with their events."""
     from dpquery.answer import Answer
@@ -151,11 +145,6 @@ def export(options: Namespace) -> int:
         else:
             output.write(Answer(every_charge(records), NO_LOSS, (), "", ()))
     return ExitCode.ANSWER
-
-
-def backup_options(parser: ArgumentParser) -> None:
-    """Add where the copy goes."""
-    parser.add_argument("file", metavar="FILE", help="a new file")
 
 
 def backup(options: Namespace) -> int:
@@ -182,11 +171,6 @@ def freeze(options: Namespace) -> int:
     return ExitCode.ANSWER
 
 
-def thaw_options(parser: ArgumentParser) -> None:
-    """Add for whom, where only one analyst is thawed."""
-    parser.add_argument("--analyst", metavar="A", help="who alone; all where nobody is named")
-
-
 def thaw(options: Namespace) -> int:
     """Make charges again, and forgive failures; of a policy, or of a ledger without one."""
     named = options.argument
@@ -208,17 +192,6 @@ def publish(options: Namespace) -> int:
     if any(table.parting is not None for table in policy.tables.values()):
         show("parts begin anew: everybody is taken to have lost what was lost most so far")
     return ExitCode.ANSWER
-
-
-def grant_options(parser: ArgumentParser) -> None:
-    """Add to whom, and how much."""
-    parser.add_argument(
-        "--analyst", metavar="A", required=True, help="as the policy names them"
-    )
-    how = parser.add_mutually_exclusive_group(required=True)
-    how.add_argument("--add", metavar="E", help="raise their epsilon by so much")
-    how.add_argument("--to", metavar="E", help="raise their epsilon to so much")
-    parser.add_argument("--delta", metavar="D", help="the same for delta, in the same way")
 
 
 def grant(options: Namespace) -> int:

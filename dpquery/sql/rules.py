@@ -20,7 +20,7 @@ from dpquery.core.types import (
     RowLimit,
     Type,
 )
-from dpquery.errors import Diagnostic, RuleRefused
+from dpquery.errors import Diagnostic, RuleRefused, Worded
 from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.ir.expr import (
     Apply,
@@ -64,6 +64,12 @@ LONGEST_TEXT = 1024
 MOST_ROWS_OF_UNIT = MAX_ROWS_OF_TABLE * MOST_COPIES + MOST_MADE
 """Of any relation that is not refused for its size."""
 _MOVED = frozenset({"DATE_ADD", "DAYS_ON"})
+
+
+OR_BOUNDS = Worded(
+    "or ask the data owner for bounds",
+    "or --bounds COLUMN=LOW:HIGH for the whole session",
+)
 
 
 def check(bound: Bound, policy: Policy) -> Checked:
@@ -151,7 +157,8 @@ def every_expression_is_total(frontier: Frontier, source: Source) -> None:
                     ),
                     (
                         *((doubles,) if doubles else ()),
-                        f"{said} in doubles; or ask the data owner for bounds",
+                        f"{said} in doubles",
+                        OR_BOUNDS,
                     ),
                 )
             )
@@ -235,7 +242,7 @@ def every_sum_of_a_unit_fits(frontier: Frontier, source: Source) -> None:
                         "an error that depends on one unit would tell whether it is there,",
                         "and the bounds of these columns allow sums of more than 37 digits.",
                     ),
-                    (f"LEAST({written}, 1000)", "or ask the data owner for bounds"),
+                    (f"LEAST({written}, 1000)", OR_BOUNDS),
                 )
             )
 
@@ -278,7 +285,7 @@ def require_calendar(expr: Expr) -> None:
                 ),
                 (
                     "move by less",
-                    "or ask the data owner for bounds on the columns",
+                    OR_BOUNDS,
                 ),
             )
         )

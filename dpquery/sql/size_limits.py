@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from dpquery.core.source import Source, Span
-from dpquery.errors import Diagnostic, PlanRefused
+from dpquery.errors import Diagnostic, PlanRefused, refusal
 from dpquery.ir.expr import ColumnRef, Expr, children, longest_of
 from dpquery.ir.query import Frontier
 from dpquery.ir.relations import (
@@ -108,15 +108,13 @@ def require_few(frontiers: Sequence[Frontier]) -> None:
     """
     calls = [call for frontier in frontiers for call in frontier.calls]
     if len(calls) > MOST_CALLS:
-        raise PlanRefused(
-            Diagnostic(
-                "DPQ406",
-                "this query is too large",
-                calls[MOST_CALLS].span,
-                f"it draws {len(calls):,} values of each group",
-                (f"the most is {MOST_CALLS:,}: each is charged, and stored, on its own.",),
-                ("ask in several queries",),
-            )
+        raise refusal(
+            "DPQ406",
+            "this query is too large",
+            calls[MOST_CALLS].span,
+            f"it draws {len(calls):,} values of each group",
+            f"the most is {MOST_CALLS:,}: each is charged, and stored, on its own.",
+            "ask in several queries",
         )
 
 

@@ -51,13 +51,10 @@ def test_no_query_stands_twice():
 
 
 def test_every_code_of_the_stages_before_the_charge_has_a_refused_query():
-    sources = [
-        path for stage in STAGES for path in sorted((ROOT / "dpquery").glob(f"{stage}*"))
-    ]
     texts = [
         file.read_text("utf-8")
-        for path in sources
-        for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))
+        for stage in STAGES
+        for file in sorted((ROOT / "dpquery" / stage).rglob("*.py"))
     ]
     raised = set(re.findall(r'"(DPQ[1-4]\d\d)"', "".join(texts)))
     assert len(raised) >= 20

@@ -1,5 +1,6 @@
 """How a refusal reads, and what a program can ask of it."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -16,6 +17,7 @@ from dpquery.errors import (
     QueryRefused,
     RuleRefused,
     ScanFailed,
+    Worded,
     internal,
     listed,
     nearest,
@@ -132,3 +134,12 @@ def test_a_list_is_sorted_starts_with_the_nearest_and_stops_at_ten():
     assert listed("cab", first="c") == "c, a, b"
     assert listed(map(str, range(12))).endswith(", …")
     assert listed(map(str, range(10))).count(",") == 9
+
+
+def test_who_asks_their_own_files_is_sent_to_no_owner():
+    remedy = (Worded("ask the owner"), "IN ('a')", Worded("or ask for more", "or --epsilon 2"))
+    found = Diagnostic("DPQ402", "no", label=Worded("not in the policy", "not in the file"))
+    own = replace(found, why=("the policy's delta",), remedy=remedy).for_own_files()
+    assert (own.label, own.why) == ("not in the file", ("the session's delta",))
+    assert own.remedy == ("IN ('a')", "or --epsilon 2")
+    assert remedy[2].removeprefix("or ").own == "--epsilon 2"

@@ -26,7 +26,8 @@ refused[DPQ305]: this arithmetic can overflow
    why: an error that depends on one row would tell whether that row exists,
         and the bounds of these columns allow results of more than 37 digits.
    try: (1e0 * person_id) * (1e0 * person_id)
-        this computes in doubles; or ask the data owner for bounds""",
+        this computes in doubles
+        or ask the data owner for bounds""",
     ),
 ]
 

@@ -36,8 +36,7 @@ from dpquery.sql.bind.options import (
 from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.suggest.dialects import is_share, meant_call, nearest_function
-from dpquery.sql.suggest.queries import fits, other_call, sample_call
-from dpquery.sql.suggest.types import mismatch, with_article
+from dpquery.sql.suggest.queries import fits, mismatch, other_call, sample_call, with_article
 
 # DISTINCT inside a DP_ call: units, or the different values of one expression.
 

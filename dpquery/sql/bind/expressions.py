@@ -15,7 +15,7 @@ from sqlglot import expressions as exp
 from dpquery import rowfunctions
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT, Interval, Kind
-from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused
+from dpquery.errors import refusal
 from dpquery.ir.expr import Comparison, Expr, IsNull, Literal, Logic, Not, Operator, Scalar
 from dpquery.rowfunctions.base import RowFunction
 from dpquery.rowfunctions.key_domains import values_of
@@ -35,28 +35,19 @@ from dpquery.sql.bind.row_calls import (
 )
 from dpquery.sql.bind.scope import Scope, fold, is_call, is_interval_end, written_name
 from dpquery.sql.bind.typing import Remedy, arithmetic, compare, member, negate
+from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import Spans, outside
 from dpquery.sql.rules import require_calendar
-from dpquery.sql.suggest.queries import COUNT, query_about, sample_condition
-from dpquery.sql.suggest.types import as_compared, mismatch, no_null
+from dpquery.sql.suggest.queries import (
+    COUNT,
+    as_compared,
+    mismatch,
+    no_null,
+    query_about,
+    sample_condition,
+)
 
-_COMPARISONS: dict[type[exp.Expr], Comparison] = {
-    exp.EQ: Comparison.EQ,
-    exp.NEQ: Comparison.NE,
-    exp.LT: Comparison.LT,
-    exp.LTE: Comparison.LE,
-    exp.GT: Comparison.GT,
-    exp.GTE: Comparison.GE,
-}
-_OPERATORS: dict[type[exp.Expr], Operator] = {
-    exp.Add: Operator.ADD,
-    exp.Sub: Operator.SUBTRACT,
-    exp.Mul: Operator.MULTIPLY,
-    exp.Div: Operator.DIVIDE,
-    exp.IntDiv: Operator.QUOTIENT,
-    exp.Mod: Operator.REMAINDER,
-}
 _PATTERNS: dict[type[exp.Expr], str] = {
     exp.Like: "LIKE",
     exp.ILike: "ILIKE",
@@ -133,13 +124,13 @@ class Conditions:
         if literal is not None:
             return literal
         kind = type(node)
-        if kind in _COMPARISONS:
+        if kind in COMPARISONS:
             left, right = self.bind(node.this), self.bind(node.expression)
-            operator = _COMPARISONS[kind]
+            operator = Comparison(COMPARISONS[kind])
             meant = self._meant(span, operator, left, right)
             return compare(span, operator, left, right, meant)
-        if kind in _OPERATORS:
-            return self._operation(node, _OPERATORS[kind], span)
+        if kind in ARITHMETIC:
+            return self._operation(node, Operator(ARITHMETIC[kind]), span)
         match node:
             case exp.Column(this=exp.Identifier()):
                 return self.scope.reference(node, span)
@@ -298,10 +289,7 @@ class Conditions:
         query = node.args.get("query")
         if query is not None:
             if self._subqueries is None:
-                what = outside(
-                    "a subquery", self.spans.of(query), "not understood", "IN (1, 2)"
-                )
-                raise SyntaxRefused(what)
+                raise outside("a subquery", self.spans.of(query), "not understood", "IN (1, 2)")
             operand, found = self.bind(node.this), self._subqueries.values(query)
             if not found:  # of no values, none is equal
                 zero, one = Literal(span, 0, INTEGER), Literal(span, 1, INTEGER)
@@ -317,15 +305,13 @@ class Conditions:
     def _not_listed(self, node: exp.In, options: Sequence[Expr]) -> NoReturn:
         value = self.spans.text(node.this)
         meant = " OR ".join(f"{value} = {self.spans.text(part)}" for part in node.expressions)
-        raise NameRefused(
-            Diagnostic(
-                "DPQ207",
-                "the values after IN must be literals",
-                next(option.span for option in options if not isinstance(option, Literal)),
-                "not a literal",
-                ("the list is the analyst's own knowledge, not a part of the data.",),
-                (meant,),
-            )
+        raise refusal(
+            "DPQ207",
+            "the values after IN must be literals",
+            next(option.span for option in options if not isinstance(option, Literal)),
+            "not a literal",
+            "the list is the analyst's own knowledge, not a part of the data.",
+            meant,
         )
 
     def _refuse(self, node: exp.Expr, span: Span) -> NoReturn:
@@ -334,7 +320,7 @@ class Conditions:
         if isinstance(node, exp.Func | exp.Filter):
             self._refuse_function(node)
         word = node.sql(dialect="duckdb")[:40]
-        raise SyntaxRefused(outside(word, span, "not understood", self._sample()))
+        raise outside(word, span, "not understood", self._sample())
 
     def _sample(self) -> str:
         """Write a query that asks about some of the rows."""
@@ -362,15 +348,13 @@ class Conditions:
         written = self.spans.source.snippet(span)
         name = str(call.this) if isinstance(call, exp.Anonymous) else written
         if is_call(call) or is_interval_end(call):
-            raise RuleRefused(
-                Diagnostic(
-                    "DPQ303",
-                    f"{name.upper()} cannot stand here",
-                    span,
-                    "among the rows that results are computed from",
-                    ("it speaks of all rows at once, so it stands in the SELECT list.",),
-                    (query_about(self.scope.table, COUNT),),
-                )
+            raise refusal(
+                "DPQ303",
+                f"{name.upper()} cannot stand here",
+                span,
+                "among the rows that results are computed from",
+                "it speaks of all rows at once, so it stands in the SELECT list.",
+                query_about(self.scope.table, COUNT),
             )
         unknown_function(name, span, self.spans.text(call), self._sample())
 

@@ -19,7 +19,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import UNKNOWN, Interval, ordinal
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, listed
+from dpquery.errors import listed, refusal
 from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.ir.expr import Code, ColumnRef, Expr, Literal, Scalar, longest_of
 from dpquery.ir.query import Contribution
@@ -27,7 +27,7 @@ from dpquery.ir.relations import Extent, Output, Project, Relation, TableScan, e
 from dpquery.policy.model import LONGEST_PUBLIC, Policy, PublicFacts, Table
 from dpquery.rowfunctions.ranges import implied, nulls_of
 from dpquery.sql.bind.scope import Member, Scope, column_ref, fold, resolve_table, written_name
-from dpquery.sql.parse.spans import Spans, outside
+from dpquery.sql.parse.spans import Spans, outside, too_large
 from dpquery.sql.postprocess.from_clause import Open
 from dpquery.sql.rules import contribution
 from dpquery.sql.size_limits import require_small
@@ -107,7 +107,13 @@ class Context(ABC):
         """
         number = next(self._made)
         if number >= MOST_RELATIONS:
-            raise SyntaxRefused(_too_many(self.spans.source.text))
+            raise too_large(
+                "this statement grows too large",
+                Span(0, len(self.spans.source.text)),
+                f"more than {MOST_RELATIONS} relations when it is written out",
+                "a name of WITH over private rows is written out wherever it is read.",
+                "read each name of WITH once or twice, or ask in several steps",
+            )
         return number
 
     def contribution(self, relation: Relation) -> Contribution:
@@ -232,30 +238,17 @@ class Context(ABC):
         whole = [*new, *old[len(new) :]]
         twice = len({*map(fold, whole)}) < len(whole)
         if given and (len(new) > len(old) or twice):
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ211",
-                    "two columns would have one name"
-                    if twice
-                    else f"{len(new)} names are given to {len(old)} columns",
-                    Span(self.spans.of(given[0]).start, self.spans.of(given[-1]).end),
-                    "this list",
-                    ("each name in the list is for one column, in order, and occurs once.",),
-                    (", ".join(map(written_name, old)),),
-                )
+            raise refusal(
+                "DPQ211",
+                "two columns would have one name"
+                if twice
+                else f"{len(new)} names are given to {len(old)} columns",
+                Span(self.spans.of(given[0]).start, self.spans.of(given[-1]).end),
+                "this list",
+                "each name in the list is for one column, in order, and occurs once.",
+                ", ".join(map(written_name, old)),
             )
         return dict(zip(old, whole, strict=True))
-
-
-def _too_many(text: str) -> Diagnostic:
-    return Diagnostic(
-        "DPQ105",
-        "this statement grows too large",
-        Span(0, len(text)),
-        f"more than {MOST_RELATIONS} relations when it is written out",
-        ("a name of WITH over private rows is written out wherever it is read.",),
-        ("read each name of WITH once or twice, or ask in several steps",),
-    )
 
 
 def _part(table: Table, columns: Mapping[str, Expr]) -> Code | None:
@@ -379,7 +372,7 @@ def columns_of(item: exp.Expr, names: Sequence[str], spans: Spans) -> dict[str, 
                 found[known] = Starred(node.alias)
     if mentioned and not found:
         left = "no column is left"
-        raise SyntaxRefused(outside("a star of nothing", spans.of(item), left, "SELECT 1"))
+        raise outside("a star of nothing", spans.of(item), left, "SELECT 1")
     return found
 
 
@@ -397,17 +390,15 @@ def _plain(node: exp.Expr, spans: Spans) -> str:
         return node.name
     word = f"{spans.text(node)[:40]} in a star"
     label = "not the name of a column"
-    raise SyntaxRefused(outside(word, spans.of(node), label, "SELECT * EXCLUDE (a)"))
+    raise outside(word, spans.of(node), label, "SELECT * EXCLUDE (a)")
 
 
 def _refuse(node: exp.Expr, name: str, names: Sequence[str], spans: Spans) -> NoReturn:
-    raise NameRefused(
-        Diagnostic(
-            "DPQ204",
-            f"there is no column {name[:80]!r} for this star to word otherwise",
-            spans.of(node),
-            "not among its columns, or mentioned before",
-            ("each column is left out, replaced or renamed once at most.",),
-            (f"columns here: {listed(names)}" if names else "leave it away",),
-        )
+    raise refusal(
+        "DPQ204",
+        f"there is no column {name[:80]!r} for this star to word otherwise",
+        spans.of(node),
+        "not among its columns, or mentioned before",
+        "each column is left out, replaced or renamed once at most.",
+        f"columns here: {listed(names)}" if names else "leave it away",
     )

@@ -19,7 +19,7 @@ from dpquery import functions
 from dpquery.core.privacy import EPSILON_MIN, decimal_text, root_above
 from dpquery.core.source import Span
 from dpquery.core.types import INT64, INTEGER, Kind
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused, RuleRefused, SyntaxRefused
+from dpquery.errors import Worded, refusal
 from dpquery.functions.partition_selection import KEYS, most_of
 from dpquery.functions.quantize import example_values
 from dpquery.ir.expr import ColumnRef, Expr, Literal, Nulls, children, columns_of
@@ -30,8 +30,8 @@ from dpquery.rowfunctions.ranges import Facts, conjuncts, facts_of, nulls_of
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.scope import fold, is_call, listed_names, written_name
-from dpquery.sql.parse.literals import unwrapped
-from dpquery.sql.parse.spans import Spans, outside
+from dpquery.sql.parse.literals import read_place, unwrapped
+from dpquery.sql.parse.spans import Spans, outside, too_large
 
 # GROUPING SETS, ROLLUP and CUBE: which groupings one GROUP BY asks for.
 #
@@ -72,7 +72,7 @@ def refuse_sets(group: exp.Group, spans: Spans) -> None:
     span = spans.word("ROLLUP", "CUBE", "GROUPING SETS") or spans.of(group)
     word = spans.source.snippet(span).upper()
     label = "several groupings of rows that stay private"
-    raise SyntaxRefused(outside(f"{word} per unit", span, label, remedy))
+    raise outside(f"{word} per unit", span, label, remedy)
 
 
 def _sets(node: exp.Expr, spans: Spans) -> _Sets:
@@ -108,15 +108,12 @@ def _subsets(count: int) -> Iterator[list[int]]:
 
 def _require_few(count: int, node: exp.Expr, spans: Spans) -> None:
     if count > MOST_SETS:
-        raise SyntaxRefused(
-            Diagnostic(
-                "DPQ105",
-                f"GROUP BY has at most {MOST_SETS} groupings",
-                spans.of(node),
-                f"makes {count:,} of them",
-                ("they share what each call may spend, so that each would hear little.",),
-                ("GROUP BY ROLLUP (...)", "a column more is one grouping more there"),
-            )
+        raise too_large(
+            f"GROUP BY has at most {MOST_SETS} groupings",
+            spans.of(node),
+            f"makes {count:,} of them",
+            "they share what each call may spend, so that each would hear little.",
+            ("GROUP BY ROLLUP (...)", "a column more is one grouping more there"),
         )
 
 
@@ -139,15 +136,13 @@ def shared(call: Call, sets: int) -> Call:
 
 def _too_little(call: Call, name: str, least: Fraction) -> NoReturn:
     options = call.options
-    raise NameRefused(
-        Diagnostic(
-            "DPQ205",
-            f"{name} must be at least {decimal_text(least)} here",
-            options.epsilon_span if name == "eps" else options.delta_span,
-            "shared by the groupings of GROUP BY",
-            ("each grouping is a release of its own, and has an equal share.",),
-            (f"{name}={decimal_text(least)}",),
-        )
+    raise refusal(
+        "DPQ205",
+        f"{name} must be at least {decimal_text(least)} here",
+        options.epsilon_span if name == "eps" else options.delta_span,
+        "shared by the groupings of GROUP BY",
+        "each grouping is a release of its own, and has an equal share.",
+        f"{name}={decimal_text(least)}",
     )
 
 
@@ -269,7 +264,7 @@ def _named(
     for node in nodes:
         span, value = rows.spans.of(node), node
         if isinstance(node, exp.Literal) and not node.is_string:
-            value = _at(node, [value for _, value in items], span)
+            value = items[read_place(node, len(items), span, "GROUP BY")][1]
         elif (
             isinstance(node, exp.Column) and not node.table and not rows.scope.knows(node.name)
         ):
@@ -286,22 +281,6 @@ def _is_result(value: exp.Expr) -> bool:
         is_call(part) or isinstance(part, exp.Grouping | exp.GroupingId)
         for part in value.walk(prune=lambda node: isinstance(node, exp.Query))
     )
-
-
-def _at(node: exp.Literal, values: Sequence[exp.Expr], span: Span) -> exp.Expr:
-    text = str(node.this)
-    if not text.isdigit() or len(text) > 9 or not 1 <= int(text) <= len(values):
-        raise NameRefused(
-            Diagnostic(
-                "DPQ205",
-                f"there is no column number {text[:20]} in the result",
-                span,
-                f"the result has {len(values)}",
-                ("a number in GROUP BY counts the columns of the result.",),
-                ("GROUP BY 1",),
-            )
-        )
-    return values[int(text) - 1]
 
 
 def _found_groups(
@@ -322,17 +301,15 @@ def _found_groups(
 
 
 def _computed(span: Span, instead: str | None) -> NoReturn:
-    raise RuleRefused(
-        Diagnostic(
-            "DPQ303",
-            "a DP_ function cannot be a group",
-            span,
-            "this column is computed from the groups",
-            ("groups have to be known before anything is released.",),
-            (instead,)
-            if instead
-            else ("GROUP BY ALL", "it groups by the columns that hold no DP_ function"),
-        )
+    raise refusal(
+        "DPQ303",
+        "a DP_ function cannot be a group",
+        span,
+        "this column is computed from the groups",
+        "groups have to be known before anything is released.",
+        (instead,)
+        if instead
+        else ("GROUP BY ALL", "it groups by the columns that hold no DP_ function"),
     )
 
 
@@ -345,18 +322,16 @@ def _check_shown(expr: Expr, values: Values, span: Span, rows: Conditions) -> No
             furthest = str(INT64[value > 0])
             typed = _typed(value, expr, rows.where)
             cut = f"{'LEAST' if value > 0 else 'GREATEST'}({rows.spans.source.snippet(span)}, "
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ205",
-                    f"no row can be in the group {str(value)[:40]}",
-                    typed or span,
-                    "beyond every whole number of a column",
-                    ("every group that is named is shown, and this one cannot be.",),
-                    (
-                        furthest if typed else f"{cut}{furthest})",
-                        "this is the furthest that a column can hold",
-                    ),
-                )
+            raise refusal(
+                "DPQ205",
+                f"no row can be in the group {str(value)[:40]}",
+                typed or span,
+                "beyond every whole number of a column",
+                "every group that is named is shown, and this one cannot be.",
+                (
+                    furthest if typed else f"{cut}{furthest})",
+                    "this is the furthest that a column can hold",
+                ),
             )
 
 
@@ -395,19 +370,18 @@ def _private(expr: Expr, span: Span, rows: Conditions, where: str) -> NoReturn:
                 remedy += (f"or {found}, which finds them",)
             if expr.name in table.columns:
                 owned = f"{table.name}.{expr.name}"
-                remedy += (f"or ask the data owner to list the keys of {owned} in the policy",)
-    raise PlanRefused(
-        Diagnostic(
-            "DPQ402",
-            f"the groups of {what} are not public",
-            span,
-            label,
-            (
-                f"a value of {what} that appears in the answer shows that somebody has it,",
-                "so the groups have to be known before the data is read.",
-            ),
-            remedy,
-        )
+                owner = f"or ask the data owner to list the keys of {owned} in the policy"
+                remedy += (Worded(owner),)
+    raise refusal(
+        "DPQ402",
+        f"the groups of {what} are not public",
+        span,
+        label,
+        (
+            f"a value of {what} that appears in the answer shows that somebody has it,",
+            "so the groups have to be known before the data is read.",
+        ),
+        remedy,
     )
 
 
@@ -417,7 +391,8 @@ def _public_column(rows: Conditions) -> tuple[str, ...]:
     listed = [name for name, column in columns if has_listed_groups(column)]
     known = [name for name in listed if rows.scope.knows(name)]
     if not known:
-        return ("ask the data owner to list the keys of a column in the policy",)
+        owner = "ask the data owner to list the keys of a column in the policy"
+        return (Worded(owner, "name the groups of a column in WHERE, as in IN ('a', 'b')"),)
     return (f"GROUP BY {written_name(known[0])}", f"public groups here: {listed_names(known)}")
 
 
@@ -427,13 +402,11 @@ def _too_many(cells: int, keys: Sequence[Key], rows: Conditions, where: str) -> 
     remedy = "leave out one of the groups"
     if isinstance(most.expr, ColumnRef):
         remedy = _named_groups(most.expr, rows, where)
-    raise PlanRefused(
-        Diagnostic(
-            "DPQ405",
-            f"this would make {cells:,} groups",
-            most.span,
-            f"{counts} values",
-            (f"every declared group is shown, and at most {MAX_CELLS:,} can be.",),
-            (remedy,),
-        )
+    raise refusal(
+        "DPQ405",
+        f"this would make {cells:,} groups",
+        most.span,
+        f"{counts} values",
+        f"every declared group is shown, and at most {MAX_CELLS:,} can be.",
+        remedy,
     )

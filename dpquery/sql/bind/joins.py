@@ -266,9 +266,12 @@ class _From:
         before = isinstance(item.found, Derived) and self.relation is None
         private_kept = before and self.waiting and item.side in {"LEFT", "FULL"}
         if (public_kept or private_kept) and not (self.grouped and item.side != "FULL"):
-            at = JoinedBy(join, item.span, self.context.spans)
+            at = self._at(item)
             kept = "LEFT" if isinstance(item.found, PublicItem) else "RIGHT"
             refuse_public_rows(at, item.side, kept if item.side == "FULL" else "")
+
+    def _at(self, item: _Item) -> JoinedBy:
+        return JoinedBy(item.join, item.span, self.context.spans)
 
     def _own(self, item: _Item) -> list[exp.Expr]:
         """Return the conditions of a join, as they stand after ON."""
@@ -306,15 +309,13 @@ class _From:
         """Join a public table on its unique key."""
         assert self.relation is not None  # noqa: S101 - it waits until there is one
         if item.kind:
-            at = JoinedBy(item.join, item.span, self.context.spans)
-            refuse_public_kind(at, item.kind)
+            refuse_public_kind(self._at(item), item.kind)
         keeps = item.side == "LEFT"
         using = [] if item.join is None else item.join.args.get("using") or []
         own = self._own(item)
         key = KeyJoin(self.context, self.scope, public, self.context.numbers())
         pool = own if keeps else [*own, *self.pool, *self.where]
-        at = JoinedBy(item.join, item.span, self.context.spans)
-        condition = key.condition(at, using, pool, own if keeps else None)
+        condition = key.condition(self._at(item), using, pool, own if keeps else None)
         if not keeps:
             self.pool += own
         self.relation = PublicJoin(
@@ -350,8 +351,7 @@ class _From:
         own = self._own(item)
         pool = [*own, *self.pool, *self.where] if inner else own
         if not self._on_unit(using, pool, member):
-            at = JoinedBy(item.join, item.span, self.context.spans)
-            refuse_off_unit(at, self.members, member, self.table)
+            refuse_off_unit(self._at(item), self.members, member, self.table)
         same_units(self.context, self.relation, found.relation, item.span)
         rows = Conditions(scope, self.context.spans)
         rest = [part for part in own if not self._is_unit_equality(part, member)]

@@ -27,7 +27,7 @@ from dpquery.rowfunctions.key_domains import MAX_CELLS
 from dpquery.sql.bind.scope import fold
 from dpquery.sql.parse.literals import as_moment, read_literal, unwrapped
 from dpquery.sql.parse.spans import Spans
-from dpquery.sql.suggest.types import with_article
+from dpquery.sql.suggest.queries import with_article
 
 # Reads `bounds=[low, high]` and the like: literals of the argument's kind.
 

@@ -15,7 +15,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import Diagnostic, NameRefused, QueryRefused, RuleRefused
+from dpquery.errors import Diagnostic, QueryRefused, RuleRefused, nearest, refusal
 from dpquery.functions import find
 from dpquery.functions.partition_selection import most_of
 from dpquery.functions.quantize import example_values
@@ -29,7 +29,7 @@ from dpquery.sql.bind.scope import Scope, is_call, written_name
 from dpquery.sql.parse.spans import Spans
 from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS
 from dpquery.sql.postprocess.values import LONGEST_NUMBER
-from dpquery.sql.suggest.dialects import a_slip_away, is_aggregate, nearest_function
+from dpquery.sql.suggest.dialects import CLOSE, is_aggregate, nearest_function
 from dpquery.sql.suggest.queries import COUNT, query_about
 
 KEYS = "DP_KEYS({}, eps=0.5, delta=1e-7)"
@@ -183,16 +183,14 @@ class Released:
             meant = self.calls.meant(near or name, call)
             inner = next(filter(is_call, call.iter_expressions()), None)
             asked = COUNT if inner is None else self.spans.text(inner)
-            raise _unknown(call, name, self.spans, meant or asked)
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ302",
-                f"{name} would be exact",
-                self.spans.of(call),
-                "no noise is added here",
-                ("an exact result shows, when one person is added, that they were.",),
-                (self.calls.meant(name, call) or COUNT,),
-            )
+            raise unknown_function(call, name, self.spans, meant or asked)
+        raise refusal(
+            "DPQ302",
+            f"{name} would be exact",
+            self.spans.of(call),
+            "no noise is added here",
+            "an exact result shows, when one person is added, that they were.",
+            self.calls.meant(name, call) or COUNT,
         )
 
 
@@ -213,18 +211,16 @@ def _kind(call: Call) -> Kind | None:
     return call.argument.type.kind if function.of_argument else other
 
 
-def _unknown(call: exp.Expr, name: str, spans: Spans, otherwise: str) -> NameRefused:
-    """Refuse a function of no meaning here; offer the one that is a slip away."""
-    near = a_slip_away(name, FUNCTIONS)
-    return NameRefused(
-        Diagnostic(
-            "DPQ202",
-            f"there is no function {name}",
-            spans.name(call),
-            "unknown function",
-            ("on results there are ABS, ROUND and others: `dpquery explain functions`.",),
-            (otherwise if near is None else near + spans.text(call)[len(name) :],),
-        )
+def unknown_function(call: exp.Expr, name: str, spans: Spans, otherwise: str) -> QueryRefused:
+    """Return the refusal of an unknown function; offer the one that is a slip away."""
+    near = nearest(name, FUNCTIONS, CLOSE)
+    return refusal(
+        "DPQ202",
+        f"there is no function {name}",
+        spans.name(call),
+        "unknown function",
+        "on results there are ABS, ROUND and others: `dpquery explain functions`.",
+        otherwise if near is None else near + spans.text(call)[len(name) :],
     )
 
 

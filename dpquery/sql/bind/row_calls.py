@@ -6,7 +6,7 @@ literal parameter is checked here, so that the engine never reads one that it co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple, NoReturn
@@ -16,7 +16,7 @@ from sqlglot import expressions as exp
 from dpquery import rowfunctions
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
-from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused, nearest
+from dpquery.errors import QueryRefused, nearest, refusal
 from dpquery.ir.expr import (
     Apply,
     Arithmetic,
@@ -33,9 +33,10 @@ from dpquery.ir.expr import (
 from dpquery.rowfunctions import named
 from dpquery.rowfunctions.base import MOMENTS, Parameter, RowFunction
 from dpquery.rowfunctions.conditional import NOTHING, is_nothing
-from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES
+from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES, UNIT_WORDS
 from dpquery.sql.bind.typing import Remedy, alike, compare, to_double, to_scale
-from dpquery.sql.suggest.types import mismatch, with_article
+from dpquery.sql.parse.spans import repeated
+from dpquery.sql.suggest.queries import mismatch, with_article
 
 MOST_UNITS = 10**6
 _SHOWN = ("CASE", "COALESCE", "YEAR", "ROUND", "LENGTH")
@@ -80,27 +81,31 @@ def _parameters(function: RowFunction, count: int, span: Span) -> Sequence[Param
     parameters = function.parameters
     least, most = len(parameters) - function.optional, len(parameters)
     if count < least:
-        _miscounted("DPQ203", function, span, "an argument is missing")
+        raise _miscounted("DPQ203", function, span, "an argument is missing")
     if count <= most:
         return parameters[:count]
     if not function.variadic:
-        _miscounted("DPQ206", function, span, "too many arguments")
+        raise _miscounted("DPQ206", function, span, "too many arguments")
     return [*parameters, *[parameters[-1]] * (count - most)]
 
 
-def _miscounted(code: str, function: RowFunction, span: Span, label: str) -> NoReturn:
-    takes = ", ".join(parameter.what for parameter in function.parameters)
-    more = ", and more of the last" if function.variadic else ""
-    raise NameRefused(
-        Diagnostic(
-            code,
-            f"{function.name} does not take so many arguments",
-            span,
-            label,
-            (f"it takes {takes}{more}.",),
-            (function.example,),
-        )
-    )
+def _miscounted(code: str, function: RowFunction, span: Span, label: str) -> QueryRefused:
+    takes = [parameter.what for parameter in function.parameters]
+    more = ["and more of the last"] * function.variadic
+    return miscounted(function.name, [*takes, *more], span, function.example, code, label)
+
+
+def miscounted(
+    name: str,
+    takes: Sequence[str],
+    span: Span,
+    example: str,
+    code: str = "DPQ206",
+    label: str = "another number of arguments",
+) -> QueryRefused:
+    """Return the refusal of a call with more arguments than a function takes, or fewer."""
+    why = f"it takes {', '.join(takes) or 'none'}."
+    return refusal(code, f"{name} does not take so many arguments", span, label, why, example)
 
 
 def _fitting(function: RowFunction, parameter: Parameter, argument: Expr) -> Expr:
@@ -117,15 +122,13 @@ def _fitting(function: RowFunction, parameter: Parameter, argument: Expr) -> Exp
 
 def _literal(function: RowFunction, parameter: Parameter, argument: Expr) -> Expr:
     if not isinstance(argument, Literal):
-        raise NameRefused(
-            Diagnostic(
-                "DPQ207",
-                f"{function.name} needs {parameter.what} here",
-                argument.span,
-                "not a literal",
-                ("what a function does is known before any row is read.",),
-                (function.example,),
-            )
+        raise refusal(
+            "DPQ207",
+            f"{function.name} needs {parameter.what} here",
+            argument.span,
+            "not a literal",
+            "what a function does is known before any row is read.",
+            function.example,
         )
     value = argument.value
     if isinstance(value, str):
@@ -151,15 +154,13 @@ def _literal(function: RowFunction, parameter: Parameter, argument: Expr) -> Exp
 
 
 def _unfit(function: RowFunction, argument: Expr, label: str, why: str) -> NoReturn:
-    raise NameRefused(
-        Diagnostic(
-            "DPQ205",
-            f"{function.name} cannot be computed with this",
-            argument.span,
-            label,
-            (f"{why}.",),
-            (function.example,),
-        )
+    raise refusal(
+        "DPQ205",
+        f"{function.name} cannot be computed with this",
+        argument.span,
+        label,
+        f"{why}.",
+        function.example,
     )
 
 
@@ -209,22 +210,27 @@ def distinct_from(span: Span, left: Expr, right: Expr, remedy: Remedy) -> Expr:
 
 def extracted(span: Span, part: str, part_span: Span, value: Expr) -> Apply:
     """Return a part of a moment by its name, as EXTRACT and DATE_PART do."""
-    name = PART_NAMES.get(part.lower())
-    if name is None:
-        near = nearest(part.lower(), PART_NAMES) or "year"
-        raise NameRefused(
-            Diagnostic(
-                "DPQ205",
-                f"a moment has no part {part[:40]}",
-                part_span,
-                f"is it {near}?",
-                (f"there are {', '.join(sorted(PART_NAMES))}.",),
-                ("EXTRACT(year FROM DATE '2024-12-31')",),
-            )
-        )
-    function = rowfunctions.find(name)
-    assert function is not None  # noqa: S101 - each part is a function
+    function = rowfunctions.named(word_of(part, part_span, PART_NAMES).upper())
     return bound_call(span, function, [value])
+
+
+def word_of(word: str, span: Span, known: Mapping[str, str]) -> str:
+    """Return the part or the unit of moments that a word names.
+
+    Raises:
+        NameRefused: DPQ205 it names none.
+    """
+    found = known.get(word.lower())
+    if found is None:
+        raise refusal(
+            "DPQ205",
+            f"a moment has no part {word[:40]}",
+            span,
+            f"is it {nearest(word.lower(), known) or 'year'}?",
+            f"there are {', '.join(sorted(known))}.",
+            "EXTRACT(year FROM DATE '2024-12-31')",
+        )
+    return found
 
 
 def moved(
@@ -236,13 +242,7 @@ def moved(
         NameRefused: DPQ205 a unit that moments do not have, DPQ207 no literal number.
     """
     function = rowfunctions.named("DATE_ADD")
-    text, unit = _interval(interval)
-    known = UNIT_NAMES.get(unit.lower())
-    number = int(text) if text.removeprefix("-").isdigit() and len(text) <= 7 else None
-    if known is None or number is None or abs(number) > MOST_UNITS:
-        units = ", ".join(sorted(set(UNIT_NAMES.values())))
-        why = f"an interval is a whole number up to {MOST_UNITS} of {units}"
-        _unfit(function, Literal(at, 0, INTEGER), "not understood", why)
+    number, known = read_interval(interval, at)
     if value.type == DATE and known in {"hour", "minute", "second"}:
         mismatch(value.span, f"a date has no {known}", "a date here", f"{function.example}")
     number = -number if operator is Operator.SUBTRACT else number
@@ -250,14 +250,27 @@ def moved(
     return bound_call(span, function, [value, *parts])
 
 
-def _interval(node: exp.Interval) -> tuple[str, str]:
-    """Give the number and the unit of INTERVAL 3 DAY, INTERVAL '3' DAY or INTERVAL '3 days'."""
-    number, unit = node.this, node.args.get("unit")
-    text = str(number.this) if isinstance(number, exp.Literal) else ""
-    if unit is not None:
-        return text.strip(), unit.name
-    count, _, word = text.strip().partition(" ")
-    return count, word.strip()
+def read_interval(node: exp.Interval, span: Span) -> tuple[int, str]:
+    """Read the number and the unit of INTERVAL 3 DAY, INTERVAL '3' DAY or INTERVAL '3 days'.
+
+    Raises:
+        NameRefused: DPQ205 a unit that moments do not have, or no literal whole number.
+    """
+    text = str(node.this.this).strip() if isinstance(node.this, exp.Literal) else ""
+    unit = node.args.get("unit")
+    number, word = text.partition(" ")[::2] if unit is None else (text, unit.name)
+    known = UNIT_NAMES.get(word.strip().lower())
+    whole = number.removeprefix("-").isdigit() and len(number) <= 7
+    if known is None or not whole or abs(int(number)) > MOST_UNITS:
+        raise refusal(
+            "DPQ205",
+            "DATE_ADD cannot be computed with this",
+            span,
+            "not understood",
+            f"an interval is a whole number up to {MOST_UNITS} of {', '.join(UNIT_WORDS)}.",
+            "INTERVAL 3 MONTH",
+        )
+    return int(number), known
 
 
 def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoReturn:
@@ -275,18 +288,16 @@ def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoR
     remedy = otherwise if near is None else near + written[len(name) :]
     shown_names = dict.fromkeys([*([near] if near else []), *_SHOWN])
     shown = name[:40].upper() if name.isascii() else name[:40]
-    raise NameRefused(
-        Diagnostic(
-            "DPQ202",
-            f"there is no function {shown} for rows",
-            span,
-            "unknown function",
-            (
-                "a function that failed on one row would tell whether that row exists;",
-                f"{', '.join(shown_names)} and others: see `dpquery explain functions`.",
-            ),
-            (remedy,),
-        )
+    raise refusal(
+        "DPQ202",
+        f"there is no function {shown} for rows",
+        span,
+        "unknown function",
+        (
+            "a function that failed on one row would tell whether that row exists;",
+            f"{', '.join(shown_names)} and others: see `dpquery explain functions`.",
+        ),
+        remedy,
     )
 
 
@@ -377,15 +388,13 @@ def _to_decimal(span: Span, operand: Expr, type_: Type) -> Expr:
 
 
 def _no_room(span: Span, type_: Type) -> NoReturn:
-    raise RuleRefused(
-        Diagnostic(
-            "DPQ305",
-            f"not every value fits {type_}",
-            span,
-            "too narrow for some values",
-            ("an error that depends on one row would tell whether that row exists.",),
-            (f"CAST(1 AS DECIMAL({_WIDEST},{type_.scale}))",),
-        )
+    raise refusal(
+        "DPQ305",
+        f"not every value fits {type_}",
+        span,
+        "too narrow for some values",
+        "an error that depends on one row would tell whether that row exists.",
+        f"CAST(1 AS DECIMAL({_WIDEST},{type_.scale}))",
     )
 
 
@@ -413,16 +422,7 @@ class Sizes:
             SyntaxRefused: DPQ105 it is too large.
         """
         if self._of(expr).value > MAX_SIZE:
-            raise SyntaxRefused(
-                Diagnostic(
-                    "DPQ105",
-                    "this expression grows too large",
-                    expr.span,
-                    "written out in full, its parts repeat too often",
-                    ("expressions that repeat their parts double with each level.",),
-                    ("compute with fewer levels of functions inside one another",),
-                )
-            )
+            raise repeated(expr.span, "functions inside one another")
         return expr
 
     def _of(self, expr: Expr) -> _Size:

@@ -17,7 +17,7 @@ from sqlglot.errors import TokenError
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import Diagnostic, NameRefused, listed, nearest
+from dpquery.errors import Worded, listed, nearest, refusal
 from dpquery.ir.expr import ColumnRef, Expr, Nulls, decimal
 from dpquery.policy.model import Column, Policy, Table
 
@@ -131,7 +131,7 @@ class Scope:
         if not found:
             unknown_column(node, self.columns, self._called(node), span)
         if len(found) > 1:
-            _ambiguous(node, [member.alias for member, _ in found], span)
+            ambiguous(node, [member.alias for member, _ in found], span)
         expr = found[0][1]
         return replace(expr, span=span) if isinstance(expr, ColumnRef) else expr
 
@@ -182,15 +182,13 @@ def unknown_table(
     known = [n for n in (node.name, node.table) if fold(n) in map(fold, columns)]
     near = nearest(node.name, columns) or next(iter(columns), node.name)
     # In `hired.year` the column that was meant is what stands first.
-    raise NameRefused(
-        Diagnostic(
-            "DPQ201",
-            f"there is no table {node.table!r} in this query",
-            span,
-            f"{here} {' and '.join(aliases)}",
-            ("a column is named alone, or after the name its table has in the query.",),
-            (f"{written_name(offered)}.{written_name(*known[:1] or [near])}",),
-        )
+    raise refusal(
+        "DPQ201",
+        f"there is no table {node.table!r} in this query",
+        span,
+        f"{here} {' and '.join(aliases)}",
+        "a column is named alone, or after the name its table has in the query.",
+        f"{written_name(offered)}.{written_name(*known[:1] or [near])}",
     )
 
 
@@ -219,16 +217,15 @@ def column_ref(column: Column, number: int, span: Span, *, is_unit: bool = False
     )
 
 
-def _ambiguous(node: exp.Column, aliases: Sequence[str], span: Span) -> NoReturn:
-    raise NameRefused(
-        Diagnostic(
-            "DPQ211",
-            f"{node.name[:80]} is a column of {' and of '.join(aliases)}",
-            span,
-            "which one?",
-            ("where several relations have a column, the name of one stands before it.",),
-            (f"{written_name(aliases[0])}.{written_name(node.name)}",),
-        )
+def ambiguous(node: exp.Column, aliases: Sequence[str], span: Span) -> NoReturn:
+    """Refuse a column that several relations of a query have."""
+    raise refusal(
+        "DPQ211",
+        f"{node.name[:80]} is a column of {' and of '.join(aliases)}",
+        span,
+        "which one?",
+        "where several relations have a column, the name of one stands before it.",
+        f"{written_name(aliases[0])}.{written_name(node.name)}",
     )
 
 
@@ -252,24 +249,29 @@ def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
         shown = ".".join(part.name for part in node.parts)[:80]
     near = nearest(written, policy.tables)
     offered = near or next(iter(policy.tables), "")
-    raise NameRefused(
-        Diagnostic(
-            "DPQ201",
-            f"there is no table {shown!r} in this session"
-            if isinstance(node.this, exp.Identifier)
-            else "a function cannot be asked like a table",
-            span,
-            "not in the policy",
-            (
-                "queries reach only the tables that the policy names;",
-                "no other file can be opened, by path or by a function.",
-            ),
-            (
-                f"FROM {written_name(offered)}",
-                f"tables here: {listed_names(policy.tables, near)}",
-            ),
-        )
+    raise refusal(
+        "DPQ201",
+        f"there is no table {shown!r} in this session"
+        if isinstance(node.this, exp.Identifier)
+        else "a function cannot be asked like a table",
+        span,
+        _UNLISTED,
+        (
+            "queries reach only the tables that the policy names;",
+            "no other file can be opened, by path or by a function.",
+        ),
+        (
+            f"FROM {written_name(offered)}",
+            f"tables here: {listed_names(policy.tables, near)}",
+        ),
     )
+
+
+_UNLISTED = Worded("not in the policy", "not in the file")
+_NO_COLUMN = Worded(
+    "columns that the policy does not list do not exist for queries.",
+    "columns are those of the file whose types have a meaning here.",
+)
 
 
 def unknown_column(node: exp.Column, known: Iterable[str], table: str, span: Span) -> NoReturn:
@@ -277,17 +279,15 @@ def unknown_column(node: exp.Column, known: Iterable[str], table: str, span: Spa
     columns, name = list(known), node.name
     near = nearest(name, columns)
     offered = written_name(near or columns[0])
-    why = "columns that the policy does not list do not exist for queries."
+    why: str = _NO_COLUMN
     if near is None and node.this.quoted:
         offered = "'" + name.replace("'", "''") + "'"
         why = "in double quotes stands a name; a text stands in single ones."
-    raise NameRefused(
-        Diagnostic(
-            "DPQ204",
-            f"there is no column {name[:80]!r} in {table}",
-            span,
-            "not in the policy",
-            (why,),
-            (offered, f"columns here: {listed_names(columns, near)}"),
-        )
+    raise refusal(
+        "DPQ204",
+        f"there is no column {name[:80]!r} in {table}",
+        span,
+        _UNLISTED,
+        why,
+        (offered, f"columns here: {listed_names(columns, near)}"),
     )

@@ -16,7 +16,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN
-from dpquery.errors import Diagnostic, RuleRefused, SyntaxRefused
+from dpquery.errors import refusal
 from dpquery.ir.expr import Expr, Literal, Logic
 from dpquery.ir.relations import Filter, PublicJoin, Relation, SemiJoin, Windowed
 from dpquery.rowfunctions import apply
@@ -178,7 +178,7 @@ def _require_of_rows(rows: Conditions, item: exp.Expr) -> None:
     found = item.find(exp.AggFunc)
     if found is not None:
         span, what = rows.spans.of(found), "an aggregate in EXISTS"
-        raise SyntaxRefused(outside(what, span, "one row, whatever there is", "1"))
+        raise outside(what, span, "one row, whatever there is", "1")
     if not item.is_star and not isinstance(item, exp.Null):
         rows.bind(item)
 
@@ -250,18 +250,16 @@ def _refuse(
     context: Context, span: Span, unit: str | None, scope: Scope, remedy: str = ""
 ) -> NoReturn:
     name = written_name(unit or scope.table.unit or "unit")
-    raise RuleRefused(
-        Diagnostic(
-            "DPQ307",
-            "a subquery over private rows may only say which units occur in it",
-            span,
-            f"not on {name}" if unit else "its rows are units of their own",
-            (
-                "any other value of it would let one unit's rows decide about another's;",
-                "a DP_ function in it releases a value that may be compared.",
-            ),
-            (remedy if unit and remedy else f"{name} IN (SELECT {name} ...)",),
-        )
+    raise refusal(
+        "DPQ307",
+        "a subquery over private rows may only say which units occur in it",
+        span,
+        f"not on {name}" if unit else "its rows are units of their own",
+        (
+            "any other value of it would let one unit's rows decide about another's;",
+            "a DP_ function in it releases a value that may be compared.",
+        ),
+        remedy if unit and remedy else f"{name} IN (SELECT {name} ...)",
     )
 
 
@@ -308,15 +306,13 @@ def _refuse_in_where(
     called = is_call(node)
     span = spans.name(node) if called else spans.of(node)
     name = spans.source.snippet(span)
-    raise RuleRefused(
-        Diagnostic(
-            "DPQ303",
-            f"{name.upper() if called else name} cannot stand here",
-            span,
-            "among the rows it would count" if called else "computed from the rows chosen here",
-            ("WHERE chooses rows, before anything is counted; HAVING chooses results.",),
-            (_with_having(select, spans, is_result),),
-        )
+    raise refusal(
+        "DPQ303",
+        f"{name.upper() if called else name} cannot stand here",
+        span,
+        "among the rows it would count" if called else "computed from the rows chosen here",
+        "WHERE chooses rows, before anything is counted; HAVING chooses results.",
+        _with_having(select, spans, is_result),
     )
 
 

@@ -14,7 +14,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused
+from dpquery.errors import NameRefused, RuleRefused, SyntaxRefused
 from dpquery.ir.expr import Constant, Literal
 from dpquery.ir.query import Above, AboveColumn, Bound, Call, Frontier
 from dpquery.policy.model import Policy, PublicFacts
@@ -29,7 +29,7 @@ from dpquery.sql.bind.semi_joins import filtered, refuse_results_in_where, said_
 from dpquery.sql.bind.subqueries import derive, union_all
 from dpquery.sql.empty_answers import refuse_contradictions, refuse_empty
 from dpquery.sql.parse.parser import Parsed, parse
-from dpquery.sql.parse.spans import outside
+from dpquery.sql.parse.spans import outside, repeated, too_large
 from dpquery.sql.postprocess.from_clause import (
     MOST_SHOWN,
     From,
@@ -48,11 +48,11 @@ from dpquery.sql.postprocess.stages import Rows
 from dpquery.sql.postprocess.subqueries import Opener, arms_of, combined, finished
 from dpquery.sql.postprocess.values import (
     MAX_TEXT,
+    REPEATING,
     TEXTUAL,
     Value,
     condition,
     quoted,
-    refuse_size,
 )
 from dpquery.sql.suggest.dialects import BOUND, UNKNOWN, with_slip_mended
 from dpquery.sql.suggest.joins import JoinedBy, refuse_correlated, refuse_twice
@@ -129,7 +129,7 @@ class Statement(Opener):
         """Return an open query as the engine is asked it, with the names of WITH before it."""
         shared = f"WITH {', '.join(self._shared)} " if self._shared else ""
         if len(shared) + len(sql) > MAX_TEXT:
-            refuse_size(Span(0, len(self.spans.source.text)))
+            raise repeated(Span(0, len(self.spans.source.text)), REPEATING)
         columns = tuple(AboveColumn(c.name, c.origins) for c in found.columns)
         return Above(shared + sql, columns, found.hidden, self.ends)
 
@@ -143,23 +143,16 @@ class Statement(Opener):
             return self._kept[id(node)]
         self._depth += 1
         if self._depth > MOST_NESTED:
-            self._too_deep(node)
+            raise too_large(
+                f"queries are nested more than {MOST_NESTED} deep",
+                self.spans.of(node),
+                why="a name of WITH that is made of another is nested in it, as brackets are.",
+                remedy="ask in several steps, or put several of them into one",
+            )
         try:
             return self._inner_query(node)
         finally:
             self._depth -= 1
-
-    def _too_deep(self, node: exp.Expr) -> NoReturn:
-        raise SyntaxRefused(
-            Diagnostic(
-                "DPQ105",
-                f"queries are nested more than {MOST_NESTED} deep",
-                self.spans.of(node),
-                "one too many",
-                ("a name of WITH that is made of another is nested in it, as brackets are.",),
-                ("ask in several steps, or put several of them into one",),
-            )
-        )
 
     def _inner_query(self, node: exp.Expr) -> Derived | Open:
         cte = node if isinstance(node, exp.CTE) else None
@@ -315,7 +308,7 @@ class Statement(Opener):
         from_.members = seen
         if not place.plain:
             span = self.spans.of(on)
-            raise SyntaxRefused(outside("a subquery in ON", span, "not understood", "WHERE"))
+            raise outside("a subquery in ON", span, "not understood", "WHERE")
         return found
 
     def values(self, query: exp.Expr) -> list[Literal]:
@@ -330,7 +323,7 @@ class Statement(Opener):
         if self._released_reads > before:
             label = "its values are not known yet"
             remedy = f"{self.spans.text(query)[:60]} as one value: = (SELECT ...)"
-            raise SyntaxRefused(outside("IN with released values", span, label, remedy))
+            raise outside("IN with released values", span, label, remedy)
         column = found.columns[0]
         sql = f'SELECT DISTINCT {column.sql} FROM {found.source} AS "{self.alias()}"'
         return literals(self.public.listed(self.above(sql, found)), column.kind, span)
@@ -360,9 +353,7 @@ class Statement(Opener):
         if len(found.columns) != 1:
             span = self.spans.of(node)
             label = f"{len(found.columns)} columns"
-            raise SyntaxRefused(
-                outside("a subquery of several columns", span, label, "SELECT 1")
-            )
+            raise outside("a subquery of several columns", span, label, "SELECT 1")
         return found
 
     def _name(self, with_: exp.With) -> None:
@@ -404,13 +395,12 @@ class Statement(Opener):
         span = self.spans.of(node)
         label = "its rows belong to no unit"
         remedy = "WHERE column > (SELECT ...)"
-        what = outside("a join of private rows with released ones", span, label, remedy)
-        raise SyntaxRefused(what)
+        raise outside("a join of private rows with released ones", span, label, remedy)
 
     def _not_understood(self, node: exp.Expr) -> NoReturn:
         span = self.spans.of(node)
         remedy = query_of_policy(self.policy)
-        raise SyntaxRefused(outside("a subquery of this kind", span, "not understood", remedy))
+        raise outside("a subquery of this kind", span, "not understood", remedy)
 
     def _released(self, select: exp.Select, rows: Private, *, root: bool) -> Open:
         """Bind a query over private rows: one frontier, and what is computed from it."""

@@ -13,10 +13,10 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.core.types import Interval
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
+from dpquery.errors import QueryRefused, refusal
 from dpquery.ir.expr import Expr
 from dpquery.ir.relations import Filter, Output, PerUnit, UnionAll
+from dpquery.rowfunctions.base import hull
 from dpquery.rowfunctions.ranges import worst
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import (
@@ -176,15 +176,13 @@ def _named(
 
 
 def _refuse_name(context: Context, name: str, expr: Expr, span: Span) -> NoReturn:
-    raise NameRefused(
-        Diagnostic(
-            "DPQ211",
-            f"two columns are called {name[:80]}",
-            span,
-            "the second one",
-            ("the query around finds columns by their names.",),
-            (f"{_value_in(context, expr, span)}AS {written_name(f'{name[:80]}_2')}",),
-        )
+    raise refusal(
+        "DPQ211",
+        f"two columns are called {name[:80]}",
+        span,
+        "the second one",
+        "the query around finds columns by their names.",
+        f"{_value_in(context, expr, span)}AS {written_name(f'{name[:80]}_2')}",
     )
 
 
@@ -198,10 +196,9 @@ def _distinct(context: Context, select: exp.Select, found: Derived) -> Derived:
     """Keep one of equal rows of a unit."""
     node = select.args["distinct"]
     if node.args.get("on") is not None:
-        what = outside(
+        raise outside(
             "DISTINCT ON", context.spans.of(node), "not understood", "SELECT DISTINCT"
         )
-        raise SyntaxRefused(what)
     if not found.owners:
         refuse_without_unit(context, context.spans.of(select.expressions[0]), "DISTINCT", found)
     return _grouped_by_columns(context, found, context.spans.of(select))
@@ -296,16 +293,7 @@ def union_all(context: Context, span: Span, parts: Sequence[Derived]) -> Derived
     first, *others = parts
     for other in others:
         if len(other.columns) != len(first.columns):
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ208",
-                    f"UNION ALL of {len(first.columns)} and {len(other.columns)} columns",
-                    span,
-                    "another number of columns",
-                    ("columns are put together by their places.",),
-                    ("give both sides the same number of columns",),
-                )
-            )
+            raise uneven("UNION ALL", len(first.columns), len(other.columns), span)
     number = context.numbers()
     rows = [list(part.columns.values()) for part in parts]
     aligned = [alike(span, list(column), _alike_columns) for column in zip(*rows, strict=True)]
@@ -328,6 +316,18 @@ def union_all(context: Context, span: Span, parts: Sequence[Derived]) -> Derived
     return Derived(relation, columns, frozenset(owners), first.table)
 
 
+def uneven(word: str, left: int, right: int, span: Span) -> QueryRefused:
+    """Return the refusal to put relations together that have not as many columns."""
+    return refusal(
+        "DPQ208",
+        f"{word} of {left} and {right} columns",
+        span,
+        "another number of columns",
+        "columns are put together by their places.",
+        "give both sides the same number of columns",
+    )
+
+
 def _alike_columns() -> str:
     return "give both sides columns of the same types"
 
@@ -339,19 +339,13 @@ def _owner_at(part: Derived, place: int) -> bool:
 def merged_ref(outputs: Sequence[Output], number: int) -> Expr:
     """Return a column that holds the values of any of several expressions."""
     refs = [derived_ref(output, number) for output in outputs]
-    lows = [ref.domain.low for ref in refs]
-    highs = [ref.domain.high for ref in refs]
-    domain = Interval(
-        None if None in lows else min(low for low in lows if low is not None),
-        None if None in highs else max(high for high in highs if high is not None),
-    )
     keys = None
     if all(ref.keys is not None for ref in refs):
         keys = tuple(sorted({key for ref in refs for key in ref.keys or ()}))
     grids = {ref.grid for ref in refs}
     return replace(
         refs[0],
-        domain=domain,
+        domain=hull((), [ref.domain for ref in refs]),
         bounded=all(ref.bounded for ref in refs),
         grid=grids.pop() if len(grids) == 1 else None,
         keys=keys,

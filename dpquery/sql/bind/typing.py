@@ -26,7 +26,7 @@ from dpquery.ir.expr import (
 )
 from dpquery.rowfunctions.ranges import arithmetic_range
 from dpquery.sql.parse.literals import as_moment
-from dpquery.sql.suggest.types import mismatch, with_article
+from dpquery.sql.suggest.queries import mismatch, with_article
 
 Remedy = Callable[[], str]
 """What to write instead, computed where values turn out not to match."""

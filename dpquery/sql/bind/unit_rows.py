@@ -17,7 +17,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, DOUBLE, INTEGER, UNKNOWN, Interval, Kind
-from dpquery.errors import Diagnostic, PlanRefused, RuleRefused, SyntaxRefused
+from dpquery.errors import refusal
 from dpquery.functions.quantize import code_between
 from dpquery.ir.expr import Code, ColumnRef, Expr, Logic, Nulls, longest_of
 from dpquery.ir.relations import (
@@ -37,7 +37,7 @@ from dpquery.sql.bind.scope import Scope, fold, written_name
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import Spans, outside
 from dpquery.sql.postprocess.functions import aggregate_name
-from dpquery.sql.suggest.types import mismatch, with_article
+from dpquery.sql.suggest.queries import mismatch, with_article
 
 _FUNCTIONS: dict[type[exp.Expr], Aggregate] = {
     exp.Count: Aggregate.COUNT,
@@ -197,18 +197,16 @@ def _code(context: Context, argument: Expr) -> Code:
     chosen = implied(argument)
     if not chosen.bounded:
         written = context.spans.source.snippet(argument.span)
-        raise PlanRefused(
-            Diagnostic(
-                "DPQ401",
-                f"the sum of {written} per unit has no bounds",
-                argument.span,
-                "no bounds in the policy",
-                (
-                    "doubles are added up on a grid, because their plain sum depends on the",
-                    "order of rows; the grid follows from bounds.",
-                ),
-                (f"least(greatest({written}, 0), 1000)",),
-            )
+        raise refusal(
+            "DPQ401",
+            f"the sum of {written} per unit has no bounds",
+            argument.span,
+            "no bounds in the policy",
+            (
+                "doubles are added up on a grid, because their plain sum depends on the",
+                "order of rows; the grid follows from bounds.",
+            ),
+            f"least(greatest({written}, 0), 1000)",
         )
     return code_between(argument, chosen)
 
@@ -271,15 +269,13 @@ class PerUnitRows(Conditions):
         self._refuse_ungrouped(self.spans.text(node), self.spans.of(node))
 
     def _refuse_ungrouped(self, name: str, span: Span) -> NoReturn:
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ307",
-                f"{name} has no one value per group",
-                span,
-                "not in GROUP BY",
-                ("which of a unit's rows gave its value would be chance.",),
-                (f"max({name})",),
-            )
+        raise refusal(
+            "DPQ307",
+            f"{name} has no one value per group",
+            span,
+            "not in GROUP BY",
+            "which of a unit's rows gave its value would be chance.",
+            f"max({name})",
         )
 
 
@@ -297,20 +293,18 @@ def _refuse_aggregate(context: Context, node: exp.Expr) -> NoReturn:
     span = context.spans.of(node)
     text = context.spans.source.snippet(span)[:40]
     if is_exact_aggregate(node):
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ307",
-                f"{text} is not computed per unit",
-                span,
-                "depends on an order, or on floating sums",
-                (
-                    "per unit there are COUNT, COUNT(DISTINCT x), SUM, AVG, MIN, MAX, BOOL_AND",
-                    "and BOOL_OR: these are the same whatever the order of a unit's rows.",
-                ),
-                (_instead(context, node),),
-            )
+        raise refusal(
+            "DPQ307",
+            f"{text} is not computed per unit",
+            span,
+            "depends on an order, or on floating sums",
+            (
+                "per unit there are COUNT, COUNT(DISTINCT x), SUM, AVG, MIN, MAX, BOOL_AND",
+                "and BOOL_OR: these are the same whatever the order of a unit's rows.",
+            ),
+            _instead(context, node),
         )
-    raise SyntaxRefused(outside(text, span, "not understood", "COUNT(*)"))
+    raise outside(text, span, "not understood", "COUNT(*)")
 
 
 # Window functions over the rows of one unit: numbers, neighbours and totals of its own
@@ -420,13 +414,12 @@ class Windows:
         offset = call.args.get("offset")
         steps = 1 if offset is None else _steps(offset)
         if call.args.get("default") is not None or steps is None:
-            what = outside(
+            raise outside(
                 self.context.spans.text(call)[:40],
                 self.context.spans.of(call),
                 "not understood",
                 f"{call.key}({self.context.spans.text(call.this)}, 1)",
             )
-            raise SyntaxRefused(what)
         return WindowColumn(
             name, function, argument, parts, order, steps, argument.type, argument.domain
         )
@@ -438,7 +431,7 @@ class Windows:
         if not tiles:
             span = self.context.spans.of(given[0] if given else call)
             label = f"a literal from 1 to {_FURTHEST} is needed"
-            raise SyntaxRefused(outside("ntile of this", span, label, "ntile(4)"))
+            raise outside("ntile of this", span, label, "ntile(4)")
         return tiles
 
     def _order(self, node: exp.Window, rows: Conditions) -> tuple[Sorted, ...]:
@@ -454,15 +447,13 @@ class Windows:
 
     def _refuse_partition(self, node: exp.Window) -> NoReturn:
         unit = self.scope.table.unit
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ307",
-                "a window over private rows has to be within one unit",
-                self.context.spans.of(node),
-                f"not PARTITION BY {unit}" if unit else "each row is a unit of its own here",
-                ("one unit's rows would change what the rows of another one get.",),
-                (self._by_unit(node, unit) if unit else "leave the window out",),
-            )
+        raise refusal(
+            "DPQ307",
+            "a window over private rows has to be within one unit",
+            self.context.spans.of(node),
+            f"not PARTITION BY {unit}" if unit else "each row is a unit of its own here",
+            "one unit's rows would change what the rows of another one get.",
+            self._by_unit(node, unit) if unit else "leave the window out",
         )
 
     def _by_unit(self, node: exp.Window, unit: str) -> str:
@@ -482,18 +473,16 @@ class Windows:
         return re.sub(r"\s*\bORDER\s+BY\b.*\)$", ")", text, flags=re.I | re.S)
 
     def _refuse_frame(self, node: exp.Window) -> NoReturn:
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ307",
-                "an aggregate over a part of a unit's ordered rows is not computed",
-                self.context.spans.of(node),
-                "ordered, or with a frame",
-                (
-                    "aggregates are over all rows of a part; row_number, rank, dense_rank,",
-                    "ntile, lag and lead take an order.",
-                ),
-                (self._unordered(node),),
-            )
+        raise refusal(
+            "DPQ307",
+            "an aggregate over a part of a unit's ordered rows is not computed",
+            self.context.spans.of(node),
+            "ordered, or with a frame",
+            (
+                "aggregates are over all rows of a part; row_number, rank, dense_rank,",
+                "ntile, lag and lead take an order.",
+            ),
+            self._unordered(node),
         )
 
 

@@ -15,9 +15,9 @@ from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Source
-from dpquery.errors import Diagnostic, SyntaxRefused
+from dpquery.errors import QueryRefused
 from dpquery.sql.bind.scope import fold
-from dpquery.sql.parse.spans import Spans, example, mended, outside, span_of
+from dpquery.sql.parse.spans import Spans, example, incomplete, mended, outside, span_of
 
 _UNCOUNTED = {"(", ")", "as", "asc", "cast", "try_cast", "::"}
 _SPELLINGS = {"!=": "<>"}
@@ -32,65 +32,30 @@ _REPLACEMENTS = {
     "asymmetric": "",
 }
 
+COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+}  # fmt: skip
+ARITHMETIC: dict[type[exp.Expr], str] = {
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%",
+}  # fmt: skip
+_NAMED = (
+    exp.Select, exp.From, exp.Where, exp.Rollup, exp.Cube, exp.Having, exp.Distinct,
+    exp.Limit, exp.Offset, exp.Filter, exp.Null, exp.And, exp.Or, exp.Not, exp.Is, exp.In,
+    exp.With, exp.Exists, exp.Qualify, exp.Union, exp.Except, exp.Intersect, exp.Abs,
+    exp.Round, exp.Greatest, exp.Least, exp.Like, exp.ILike, exp.Interval,
+)  # fmt: skip
+"""What is written as the node is called."""
 _WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
-    exp.Select: ("select",),
-    exp.From: ("from",),
-    exp.Where: ("where",),
-    exp.Group: ("group by",),
-    exp.Rollup: ("rollup",),
-    exp.Cube: ("cube",),
-    exp.GroupingSets: ("grouping sets",),
-    exp.Having: ("having",),
-    exp.Distinct: ("distinct",),
-    exp.Order: ("order by",),
-    exp.Limit: ("limit",),
-    exp.Offset: ("offset",),
-    exp.Filter: ("filter",),
-    exp.Star: ("*",),
-    exp.Null: ("null",),
-    exp.And: ("and",),
-    exp.Or: ("or",),
-    exp.Not: ("not",),
-    exp.EQ: ("=",),
-    exp.NEQ: ("<>",),
-    exp.LT: ("<",),
-    exp.LTE: ("<=",),
-    exp.GT: (">",),
-    exp.GTE: (">=",),
-    exp.Is: ("is",),
-    exp.Between: ("between", "and"),
-    exp.In: ("in",),
-    exp.Add: ("+",),
-    exp.Sub: ("-",),
-    exp.Neg: ("-",),
-    exp.Mul: ("*",),
-    exp.Div: ("/",),
-    exp.IntDiv: ("//",),
-    exp.Mod: ("%",),
-    exp.Kwarg: ("=>",),
-    exp.PropertyEQ: (":=",),
-    exp.Array: ("[", "]"),
-    exp.With: ("with",),
-    exp.Exists: ("exists",),
-    exp.Qualify: ("qualify",),
-    exp.Window: ("over",),
-    exp.Union: ("union",),
-    exp.Except: ("except",),
-    exp.Intersect: ("intersect",),
-    exp.Abs: ("abs",),
-    exp.Round: ("round",),
-    exp.Greatest: ("greatest",),
-    exp.Least: ("least",),
-    exp.Like: ("like",),
-    exp.ILike: ("ilike",),
-    exp.SimilarTo: ("similar to",),
-    exp.DPipe: ("||",),
+    **{kind: (kind.__name__.lower(),) for kind in _NAMED},
+    **{kind: (sign,) for kind, sign in (COMPARISONS | ARITHMETIC).items()},
+    exp.Group: ("group by",), exp.GroupingSets: ("grouping sets",), exp.Order: ("order by",),
+    exp.Star: ("*",), exp.Between: ("between", "and"), exp.Neg: ("-",), exp.Kwarg: ("=>",),
+    exp.PropertyEQ: (":=",), exp.Array: ("[", "]"), exp.Window: ("over",),
+    exp.SimilarTo: ("similar to",), exp.DPipe: ("||",),
     exp.NullSafeEQ: ("is", "not", "distinct", "from"),
-    exp.NullSafeNEQ: ("is", "distinct", "from"),
-    exp.Extract: ("extract", "from"),
-    exp.Interval: ("interval",),
+    exp.NullSafeNEQ: ("is", "distinct", "from"), exp.Extract: ("extract", "from"),
     exp.Case: ("case", "end"),
-}
+}  # fmt: skip
 _TYPES = {
     "double precision": "double", "float8": "double", "int": "integer", "int1": "tinyint",
     "int2": "smallint", "int4": "integer", "int8": "bigint", "long": "bigint",
@@ -114,18 +79,11 @@ def check_all_read(source: Source, tree: exp.Expr, spans: Spans) -> None:
     passed_over = Counter(word for word, _ in written) - read
     for word, token in written:
         if word in passed_over:
-            raise SyntaxRefused(_passed_over(source, spans.tokens, word, token))
+            raise _passed_over(source, spans.tokens, word, token)
     for word in read - Counter(word for word, _ in written):
-        raise SyntaxRefused(
-            Diagnostic(
-                "DPQ101",
-                f"{word.upper()} is missing",
-                spans.word(_PARTNERS.get(word, "")) or spans.of(tree),
-                "incomplete",
-                ("the text is not a complete query.",),
-                (example(source, spans.tokens),),
-            )
-        )
+        span = spans.word(_PARTNERS.get(word, "")) or spans.of(tree)
+        remedy = example(source, spans.tokens)
+        raise incomplete(f"{word.upper()} is missing", span, "incomplete", remedy)
 
 
 def _written(source: Source, tokens: Sequence[Token]) -> Iterator[tuple[str, Token]]:
@@ -264,7 +222,7 @@ def _separators(node: exp.Expr) -> Iterator[str]:
 
 def _passed_over(
     source: Source, tokens: Sequence[Token], word: str, token: Token
-) -> Diagnostic:
+) -> QueryRefused:
     span, shown = span_of(token), source.snippet(span_of(token))[:40]
     remedy = example(source, tokens)
     if word in _REPLACEMENTS:
@@ -275,108 +233,54 @@ def _passed_over(
 # The node classes of a query and the slots of each: all others are refused (I9).
 
 
-_PAIR = frozenset({"this", "expression"})
-_ONE = frozenset({"this"})
-_SIDES = frozenset({"this", "expression", "distinct", "with_", "order", "limit", "offset"})
-
-ALLOWED: dict[type[exp.Expr], frozenset[str]] = {
-    exp.Select: frozenset(
-        {
-            *("expressions", "from_", "where", "group", "having", "order", "limit", "offset"),
-            *("with_", "joins", "distinct", "qualify"),
-        }
+_SLOTS: dict[str, tuple[type[exp.Expr], ...]] = {
+    "this expression": (
+        exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.Add,
+        exp.Sub, exp.Mul, exp.IntDiv, exp.Mod, exp.SimilarTo, exp.NullSafeEQ, exp.NullSafeNEQ,
+        exp.Extract, exp.Filter, exp.Kwarg, exp.PropertyEQ,
     ),
-    exp.With: frozenset({"expressions"}),
-    exp.CTE: frozenset({"this", "alias", "materialized"}),
-    exp.Subquery: frozenset({"this", "alias"}),
-    exp.Union: _SIDES,
-    exp.Except: _SIDES,
-    exp.Intersect: _SIDES,
-    exp.Join: frozenset({"this", "on", "using", "side", "kind"}),
-    exp.Exists: _ONE,
-    exp.Qualify: _ONE,
-    exp.Window: frozenset({"this", "partition_by", "order", "over", "spec"}),
-    exp.WindowSpec: frozenset({"kind", "start", "start_side", "end", "end_side"}),
-    exp.RowNumber: frozenset(),
-    exp.Rank: frozenset(),
-    exp.DenseRank: frozenset(),
-    exp.Lag: frozenset({"this", "offset", "default"}),
-    exp.Lead: frozenset({"this", "offset", "default"}),
-    exp.Count: frozenset({"this", "big_int"}),
-    exp.CountIf: _ONE,
-    exp.Sum: _ONE,
-    exp.Avg: _ONE,
-    exp.Min: _ONE,
-    exp.Max: _ONE,
-    exp.LogicalAnd: _ONE,
-    exp.LogicalOr: _ONE,
-    exp.From: _ONE,
-    exp.Where: _ONE,
-    exp.Table: frozenset({"this", "db", "catalog", "alias"}),
-    exp.TableAlias: frozenset({"this", "columns"}),
-    exp.Group: frozenset({"expressions", "all"}),
-    exp.Rollup: frozenset({"expressions"}),
-    exp.Cube: frozenset({"expressions"}),
-    exp.GroupingSets: frozenset({"expressions"}),
-    exp.Grouping: frozenset({"expressions"}),
-    exp.GroupingId: frozenset({"expressions"}),
-    exp.Having: _ONE,
-    exp.Distinct: frozenset({"expressions"}),
-    exp.Order: frozenset({"this", "expressions"}),
-    exp.Ordered: frozenset({"this", "desc", "nulls_first"}),
-    exp.Limit: frozenset({"expression"}),
-    exp.Offset: frozenset({"expression"}),
-    exp.Alias: frozenset({"this", "alias"}),
-    exp.Column: frozenset({"this", "table", "db", "catalog"}),
-    exp.Identifier: frozenset({"this", "quoted"}),
-    exp.Star: frozenset({"except_", "replace", "rename"}),
-    exp.Literal: frozenset({"this", "is_string"}),
-    exp.Boolean: _ONE,
-    exp.Null: frozenset(),
-    exp.Paren: _ONE,
-    exp.And: _PAIR,
-    exp.Or: _PAIR,
-    exp.Not: _ONE,
-    exp.EQ: _PAIR,
-    exp.NEQ: _PAIR,
-    exp.LT: _PAIR,
-    exp.LTE: _PAIR,
-    exp.GT: _PAIR,
-    exp.GTE: _PAIR,
-    exp.Is: _PAIR,
-    exp.Between: frozenset({"this", "low", "high"}),
-    exp.In: frozenset({"this", "expressions", "query"}),
-    exp.Add: _PAIR,
-    exp.Sub: _PAIR,
-    exp.Mul: _PAIR,
-    exp.Div: _PAIR | {"typed", "safe"},
-    exp.IntDiv: _PAIR,
-    exp.Mod: _PAIR,
-    exp.Neg: _ONE,
-    exp.Cast: frozenset({"this", "to"}),
-    exp.TryCast: frozenset({"this", "to", "safe"}),
-    exp.DataType: frozenset({"this", "expressions"}),
-    exp.DataTypeParam: _ONE,
-    exp.Case: frozenset({"this", "ifs", "default"}),
-    exp.If: frozenset({"this", "true", "false"}),
-    exp.Like: _PAIR | {"negate"},
-    exp.ILike: _PAIR | {"negate"},
-    exp.SimilarTo: _PAIR,
-    exp.DPipe: _PAIR | {"safe"},
-    exp.NullSafeEQ: _PAIR,
-    exp.NullSafeNEQ: _PAIR,
-    exp.Extract: _PAIR,
-    exp.Interval: frozenset({"this", "unit"}),
-    exp.Anonymous: frozenset({"this", "expressions"}),
-    exp.Filter: _PAIR,
-    exp.Kwarg: _PAIR,
-    exp.PropertyEQ: _PAIR,
-    exp.Var: _ONE,
-    exp.Array: frozenset({"expressions"}),
-    exp.Tuple: frozenset({"expressions"}),
-    exp.Abs: _ONE,
-    exp.Round: frozenset({"this", "decimals"}),
-    exp.Greatest: frozenset({"this", "expressions", "ignore_nulls"}),
-    exp.Least: frozenset({"this", "expressions", "ignore_nulls"}),
-    exp.Coalesce: frozenset({"this", "expressions"}),
-}
+    "this": (
+        exp.Exists, exp.Qualify, exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max,
+        exp.LogicalAnd, exp.LogicalOr, exp.From, exp.Where, exp.Having, exp.Boolean,
+        exp.Paren, exp.Not, exp.Neg, exp.DataTypeParam, exp.Var, exp.Abs,
+    ),
+    "expressions": (
+        exp.With, exp.Rollup, exp.Cube, exp.GroupingSets, exp.Grouping, exp.GroupingId,
+        exp.Distinct, exp.Array, exp.Tuple,
+    ),
+    "": (exp.RowNumber, exp.Rank, exp.DenseRank, exp.Null),
+    "this expressions": (exp.Order, exp.DataType, exp.Anonymous, exp.Coalesce),
+    "this expression distinct limit offset order with_": (exp.Union, exp.Except, exp.Intersect),
+    "this alias": (exp.Subquery, exp.Alias),
+    "this default offset": (exp.Lag, exp.Lead),
+    "expression": (exp.Limit, exp.Offset),
+    "this expression negate": (exp.Like, exp.ILike),
+    "this expressions ignore_nulls": (exp.Greatest, exp.Least),
+    "expressions distinct from_ group having joins limit offset order qualify where with_": (
+        exp.Select,
+    ),
+    "this alias materialized": (exp.CTE,),
+    "this kind on side using": (exp.Join,),
+    "this order over partition_by spec": (exp.Window,),
+    "end end_side kind start start_side": (exp.WindowSpec,),
+    "this big_int": (exp.Count,),
+    "this alias catalog db": (exp.Table,),
+    "this columns": (exp.TableAlias,),
+    "expressions all": (exp.Group,),
+    "this desc nulls_first": (exp.Ordered,),
+    "this catalog db table": (exp.Column,),
+    "this quoted": (exp.Identifier,),
+    "except_ rename replace": (exp.Star,),
+    "this is_string": (exp.Literal,),
+    "this high low": (exp.Between,),
+    "this expressions query": (exp.In,),
+    "this expression safe typed": (exp.Div,),
+    "this to": (exp.Cast,),
+    "this safe to": (exp.TryCast,),
+    "this default ifs": (exp.Case,),
+    "this false true": (exp.If,),
+    "this expression safe": (exp.DPipe,),
+    "this unit": (exp.Interval,),
+    "this decimals": (exp.Round,),
+}  # fmt: skip
+ALLOWED = {kind: frozenset(slots.split()) for slots, kinds in _SLOTS.items() for kind in kinds}

@@ -17,8 +17,17 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
 from dpquery.core.source import Source, Span
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, nearest
-from dpquery.sql.parse.spans import example, mended, outside, span_of
+from dpquery.errors import QueryRefused, nearest, refusal
+from dpquery.sql.parse.spans import (
+    example,
+    incomplete,
+    kinds,
+    mended,
+    no_number,
+    outside,
+    span_of,
+    too_large,
+)
 
 # What is refused by looking at single words, before the parser runs.
 #
@@ -27,54 +36,19 @@ from dpquery.sql.parse.spans import example, mended, outside, span_of
 
 
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-QUERIES = {
-    TokenType.SELECT,
-    TokenType.WITH,
-    TokenType.FROM,
-    TokenType.VALUES,
-    TokenType.DELETE,
-    TokenType.INSERT,
-    TokenType.UPDATE,
-    TokenType.SHOW,
-}
+QUERIES = kinds("SELECT WITH FROM VALUES DELETE INSERT UPDATE SHOW")
 """What begins a query, or a statement that sqlglot would take inside one."""
 
-_NAMES = {TokenType.VAR, TokenType.IDENTIFIER}
-_ENDS_A_VALUE = {*_NAMES, TokenType.STRING, TokenType.R_PAREN, TokenType.R_BRACKET}
-_BEFORE_A_POINT = {*_ENDS_A_VALUE, TokenType.NUMBER, TokenType.DOT}
-_BEFORE_A_LIST = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.SELECT}
-_BEFORE_A_VALUE = {
-    *_BEFORE_A_LIST,
-    TokenType.AND,
-    TokenType.BETWEEN,
-    TokenType.COLON_EQ,
-    TokenType.COMMA,
-    TokenType.DASH,
-    TokenType.EQ,
-    TokenType.FARROW,
-    TokenType.GT,
-    TokenType.GTE,
-    TokenType.LT,
-    TokenType.LTE,
-    TokenType.NEQ,
-    TokenType.NOT,
-    TokenType.OR,
-    TokenType.PLUS,
-    TokenType.WHERE,
-}
-_AFTER_A_LIST = {
-    TokenType.COMMA,
-    TokenType.R_PAREN,
-    TokenType.R_BRACKET,
-    TokenType.R_BRACE,
-    TokenType.FROM,
-    TokenType.WHERE,
-    TokenType.GROUP_BY,
-    TokenType.HAVING,
-    TokenType.ORDER_BY,
-    TokenType.LIMIT,
-    TokenType.OFFSET,
-}
+_NAMES = kinds("VAR IDENTIFIER")
+_ENDS_A_VALUE = _NAMES | kinds("STRING R_PAREN R_BRACKET")
+_BEFORE_A_POINT = _ENDS_A_VALUE | kinds("NUMBER DOT")
+_BEFORE_A_LIST = kinds("L_PAREN L_BRACKET L_BRACE SELECT")
+_BEFORE_A_VALUE = _BEFORE_A_LIST | kinds(
+    "AND BETWEEN COLON_EQ COMMA DASH EQ FARROW GT GTE LT LTE NEQ NOT OR PLUS WHERE"
+)
+_AFTER_A_LIST = kinds(
+    "COMMA R_PAREN R_BRACKET R_BRACE FROM WHERE GROUP_BY HAVING ORDER_BY LIMIT OFFSET"
+)
 
 
 def check_words(source: Source, tokens: Sequence[Token]) -> None:
@@ -135,32 +109,13 @@ class _Words:
             span |= span_of(following[0])
         text = self.source.snippet(span)
         if not _NUMBER.fullmatch(text):
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ210",
-                    f"{text[:40]!r} is not a number here",
-                    span,
-                    "write digits, at most one point",
-                    ("values are read exactly from the text, never guessed.",),
-                    ("write the value in full, as 12.5 or 1e6",),
-                )
-            )
+            raise no_number(text, span, "write digits, at most one point")
 
     def dot(self, at: int) -> None:
         """A point before digits, after a value or apart: the parser would read on."""
         if self.kind(at - 1) not in _NAMES and self.kind(at + 1) is TokenType.NUMBER:
             span = span_of(self.tokens[at], self.tokens[at + 1])
-            text = self.source.snippet(span)
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ210",
-                    f"{text[:40]!r} is not a number here",
-                    span,
-                    "no number stands here",
-                    ("values are read exactly from the text, never guessed.",),
-                    ("write the value in full, as 12.5 or 1e6",),
-                )
-            )
+            raise no_number(self.source.snippet(span), span, "no number stands here")
 
     def comma(self, at: int) -> None:
         leading = at == 0 or self.kind(at - 1) in _BEFORE_A_LIST
@@ -170,7 +125,7 @@ class _Words:
         if leading or trailing:
             side, span = "before" if leading else "after", span_of(self.tokens[at])
             remedy = mended(self.source, span, "", "remove the comma")
-            self._incomplete(f"nothing stands {side} this comma", span, "one too many", remedy)
+            raise incomplete(f"nothing stands {side} this comma", span, "one too many", remedy)
 
     def _limit_with_comma(self, at: int) -> NoReturn:
         """Refuse `LIMIT 5, 10`, which skips five rows elsewhere."""
@@ -180,74 +135,57 @@ class _Words:
             rows = f"{rest[0].text} OFFSET {self.tokens[at - 1].text}"
             span = span_of(self.tokens[at - 1], rest[0])
             remedy = mended(self.source, span, rows, f"LIMIT {rows}")
-        what = outside("LIMIT with a comma", span_of(self.tokens[at]), "not understood", remedy)
-        raise SyntaxRefused(what)
-
-    def plus(self, at: int) -> None:
-        """A plus before a value: the parser has no node for it."""
-        if self.kind(at - 1) in _BEFORE_A_VALUE:
-            self._outside("a plus before a value", span_of(self.tokens[at]))
+        raise outside("LIMIT with a comma", span_of(self.tokens[at]), "not understood", remedy)
 
     def in_list(self, at: int) -> None:
         """IN takes a list of values in parentheses, with something in it."""
         if self.kind(at + 1) is not TokenType.L_PAREN:
             span = span_of(self.tokens[at])
-            self._incomplete(
+            raise incomplete(
                 "IN takes a list of values in parentheses", span, "no list", "IN (1, 2, 3)"
             )
         if self.kind(at + 2) is TokenType.R_PAREN:
             span = span_of(self.tokens[at + 1], self.tokens[at + 2])
-            self._incomplete("the list after IN is empty", span, "no value", "IN (1, 2, 3)")
+            raise incomplete("the list after IN is empty", span, "no value", "IN (1, 2, 3)")
 
-    def index(self, at: int) -> None:
-        """A bracket after a value: many of them in a row would take the parser long."""
-        if self.kind(at - 1) in _ENDS_A_VALUE:
-            self._outside("an index in brackets", span_of(self.tokens[at]))
-
-    def distinct(self, at: int) -> None:
-        before = {TokenType.IS, TokenType.NOT, TokenType.L_PAREN, TokenType.SELECT}
-        if self.kind(at - 1) not in before:
-            self._outside("DISTINCT", span_of(self.tokens[at]))
+    def misplaced(self, at: int) -> None:
+        """What the parser has no node for, or takes long with, after some words."""
+        what, before = _MISPLACED[self.tokens[at].token_type]
+        if self.kind(at - 1) in before:
+            raise self._outside(what, span_of(self.tokens[at]))
 
     def group(self, at: int) -> None:
         """GROUP BY with nothing after it, or with ALL and more: the parser reads on."""
         span, first = span_of(self.tokens[at]), self.kind(at + 1)
         if first is None or first in _AFTER_A_LIST:
             remedy = mended(self.source, span, "GROUP BY ALL", "GROUP BY ALL")
-            self._incomplete("GROUP BY does not say by what", span, "by what?", remedy)
+            raise incomplete("GROUP BY does not say by what", span, "by what?", remedy)
         if first is TokenType.ALL and self.kind(at + 2) is TokenType.COMMA:
-            self._outside("ALL beside a column", span_of(self.tokens[at + 1]))
+            raise self._outside("ALL beside a column", span_of(self.tokens[at + 1]))
 
-    def colon(self, at: int) -> None:
-        self._outside("a colon", span_of(self.tokens[at]))
-
-    def _outside(self, word: str, span: Span) -> NoReturn:
-        raise SyntaxRefused(
-            outside(word, span, "not understood", example(self.source, self.tokens))
-        )
-
-    def _incomplete(self, title: str, span: Span, label: str, remedy: str) -> NoReturn:
-        raise SyntaxRefused(
-            Diagnostic(
-                "DPQ101", title, span, label, ("the text is not a complete query.",), (remedy,)
-            )
-        )
+    def _outside(self, word: str, span: Span) -> QueryRefused:
+        return outside(word, span, "not understood", example(self.source, self.tokens))
 
 
 def _is_word(token: Token) -> bool:
     return token.text[:1].isidentifier()
 
 
+_ANYTHING = frozenset({None, *TokenType})
+_MISPLACED: dict[TokenType, tuple[str, frozenset[TokenType | None]]] = {
+    TokenType.PLUS: ("a plus before a value", frozenset(_BEFORE_A_VALUE)),
+    TokenType.L_BRACKET: ("an index in brackets", frozenset(_ENDS_A_VALUE)),
+    TokenType.DISTINCT: ("DISTINCT", _ANYTHING - kinds("IS NOT L_PAREN SELECT")),
+    TokenType.COLON: ("a colon", _ANYTHING),
+}
+"""Words that are refused after others, with what they are called."""
 _CHECKS: dict[TokenType, Callable[[_Words, int], None]] = {
     TokenType.NUMBER: _Words.number,
     TokenType.COMMA: _Words.comma,
     TokenType.DOT: _Words.dot,
-    TokenType.PLUS: _Words.plus,
     TokenType.IN: _Words.in_list,
-    TokenType.L_BRACKET: _Words.index,
-    TokenType.DISTINCT: _Words.distinct,
     TokenType.GROUP_BY: _Words.group,
-    TokenType.COLON: _Words.colon,
+    **dict.fromkeys(_MISPLACED, _Words.misplaced),
 }
 
 
@@ -259,15 +197,8 @@ MAX_TOKENS = 20_000
 
 _OPENING = {TokenType.L_PAREN: ")", TokenType.L_BRACKET: "]", TokenType.L_BRACE: "}"}
 _CLOSING = {TokenType.R_PAREN: ")", TokenType.R_BRACKET: "]", TokenType.R_BRACE: "}"}
-_PREFIX = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE, TokenType.CASE}
-_CLAUSES = {
-    TokenType.FROM,
-    TokenType.WHERE,
-    TokenType.GROUP_BY,
-    TokenType.HAVING,
-    TokenType.LIMIT,
-    TokenType.SEMICOLON,
-}
+_PREFIX = kinds("NOT DASH PLUS TILDE CASE")
+_CLAUSES = kinds("FROM WHERE GROUP_BY HAVING LIMIT SEMICOLON")
 _FIRST_WORDS = ("SELECT", "WITH", "FROM", "EXPLAIN", "SHOW", "DESCRIBE", "REFRESH")
 _WITH_FROM = {"EXTRACT", "TRIM", "SUBSTRING", "OVERLAY"}
 
@@ -285,15 +216,8 @@ def read_statement(source: Source) -> list[Token]:
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
     if not tokens:
-        raise SyntaxRefused(
-            Diagnostic(
-                "DPQ104",
-                "there is nothing to run",
-                why=("the text holds no statement.",),
-                remedy=(example(source, tokens),),
-            ),
-            source,
-        )
+        why = "the text holds no statement."
+        raise refusal("DPQ104", "there is nothing to run", None, "", why, "SHOW TABLES")
     _check_single(source, tokens)
     _check_verb(source, tokens)
     _check_nesting(source, tokens)
@@ -304,27 +228,21 @@ def read_statement(source: Source) -> list[Token]:
 def _check_text(source: Source) -> None:
     text = source.text
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise SyntaxRefused(
-            Diagnostic(
-                "DPQ105",
-                f"the query is longer than {MAX_BYTES // 1024} kB",
-                Span(min(len(text), MAX_BYTES) - 1, len(text)),
-                "from here on",
-                why=("texts of this size are refused before they are parsed.",),
-                remedy=("ask in smaller queries",),
-            )
+        raise too_large(
+            f"the query is longer than {MAX_BYTES // 1024} kB",
+            Span(min(len(text), MAX_BYTES) - 1, len(text)),
+            "from here on",
+            why="texts of this size are refused before they are parsed.",
+            remedy="ask in smaller queries",
         )
     for offset, char in enumerate(text):
         if char not in "\t\n\r" and unicodedata.category(char) in {"Cc", "Cs"}:
-            raise SyntaxRefused(
-                Diagnostic(
-                    "DPQ105",
-                    f"the query holds the control character U+{ord(char):04X}",
-                    Span(offset, offset + 1),
-                    "not allowed in a query",
-                    ("control characters can hide what a query says.",),
-                    ("remove the character",),
-                )
+            raise too_large(
+                f"the query holds the control character U+{ord(char):04X}",
+                Span(offset, offset + 1),
+                "not allowed in a query",
+                "control characters can hide what a query says.",
+                "remove the character",
             )
 
 
@@ -332,23 +250,16 @@ def _tokens(source: Source) -> list[Token]:
     try:
         tokens: list[Token] = DuckDB().tokenize(source.text)
     except TokenError:
-        raise SyntaxRefused(_open_text(source)) from None
+        raise incomplete(
+            "a quote or comment is not closed",
+            _open_span(source.text) or Span(0, len(source.text)),
+            "opened here",
+            "close it: a text ends in ', a name in \", a comment in */",
+        ) from None
     if len(tokens) > MAX_TOKENS:
-        _too_deep(
-            tokens[MAX_TOKENS], f"the query has more than {MAX_TOKENS} words", "from here on"
-        )
+        span = span_of(tokens[MAX_TOKENS])
+        raise too_large(f"the query has more than {MAX_TOKENS} words", span, "from here on")
     return with_leading_points(tokens)
-
-
-def _open_text(source: Source) -> Diagnostic:
-    return Diagnostic(
-        "DPQ101",
-        "a quote or comment is not closed",
-        _open_span(source.text) or Span(0, len(source.text)),
-        "opened here",
-        ("the text is not a complete query.",),
-        ("close it: a text ends in ', a name in \", a comment in */",),
-    )
 
 
 def _open_span(text: str) -> Span | None:
@@ -371,23 +282,21 @@ def _check_single(source: Source, tokens: list[Token]) -> None:
     for token, following in pairwise(tokens):
         if token.token_type is TokenType.SEMICOLON:
             rest = Span(following.start, following.end + 1)
-            raise SyntaxRefused(
-                Diagnostic(
-                    "DPQ103",
-                    "there is more than one statement",
-                    rest,
-                    "a second statement starts here",
-                    ("each statement is charged and answered on its own.",),
-                    (
-                        mended(
-                            source,
-                            Span(token.start, len(source.text)),
-                            "",
-                            "send the first alone",
-                        ),
-                        "or each on its own; on the command line, -c may be repeated",
+            raise refusal(
+                "DPQ103",
+                "there is more than one statement",
+                rest,
+                "a second statement starts here",
+                "each statement is charged and answered on its own.",
+                (
+                    mended(
+                        source,
+                        Span(token.start, len(source.text)),
+                        "",
+                        "send the first alone",
                     ),
-                )
+                    "or each on its own; on the command line, -c may be repeated",
+                ),
             )
 
 
@@ -404,19 +313,15 @@ def _check_verb(source: Source, tokens: list[Token]) -> None:
     if verb.token_type is TokenType.VAR:  # no word of SQL, so one that was mistyped
         meant = nearest(verb.text, _FIRST_WORDS)
     text = source.text
-    raise SyntaxRefused(
-        Diagnostic(
-            "DPQ106",
-            f"{verb.text[:40].upper()} is not a statement here",
-            span,
-            "only SELECT is answered" if meant is None else f"did you mean {meant}?",
-            ("queries read; they change no data, settings or files.",),
-            (
-                f"{text[: span.start]}{meant}{text[span.end :]}".strip()
-                if meant
-                else example(source, tokens),
-            ),
-        )
+    raise refusal(
+        "DPQ106",
+        f"{verb.text[:40].upper()} is not a statement here",
+        span,
+        "only SELECT is answered" if meant is None else f"did you mean {meant}?",
+        "queries read; they change no data, settings or files.",
+        f"{text[: span.start]}{meant}{text[span.end :]}".strip()
+        if meant
+        else example(source, tokens),
     )
 
 
@@ -428,26 +333,27 @@ def _check_nesting(source: Source, tokens: list[Token]) -> None:
         kind = token.token_type
         cases = max(0, cases + (kind is TokenType.CASE) - (kind is TokenType.END))
         if cases > MAX_DEPTH:
-            _too_deep(token, f"CASE is nested more than {MAX_DEPTH} deep", "too deep")
+            raise _too_deep("CASE is", token)
         chain = chain + 1 if kind in _PREFIX else 0
         if chain > MAX_CHAIN:
-            _too_deep(token, f"more than {MAX_CHAIN} operators stand in a row", "one too many")
+            title = f"more than {MAX_CHAIN} operators stand in a row"
+            raise too_large(title, span_of(token))
         if kind in _OPENING:
             stack.append((token, before, False))
             if len(stack) > MAX_DEPTH:
-                _too_deep(token, f"brackets are nested more than {MAX_DEPTH} deep", "too deep")
+                raise _too_deep("brackets are", token)
         elif kind in _CLOSING:
             if not stack or _OPENING[stack[-1][0].token_type] != _CLOSING[kind]:
-                _unopened(source, token)
+                raise _unopened(source, token)
             stack.pop()
         elif stack and before is stack[-1][0] and kind in QUERIES:
             stack[-1] = (*stack[-1][:2], True)
         elif stack and kind in _CLAUSES and not _may_hold_clause(stack[-1]):
             if before is not None and before.token_type is TokenType.DISTINCT:
                 continue  # IS DISTINCT FROM
-            _unclosed(source, stack[-1], token)
+            raise _unclosed(source, stack[-1], token)
     if stack:
-        _unclosed(source, stack[-1], None)
+        raise _unclosed(source, stack[-1], None)
 
 
 def _may_hold_clause(opened: tuple[Token, Token | None, bool]) -> bool:
@@ -460,35 +366,20 @@ def _may_hold_clause(opened: tuple[Token, Token | None, bool]) -> bool:
     )
 
 
-def _too_deep(token: Token, title: str, label: str) -> NoReturn:
-    raise SyntaxRefused(
-        Diagnostic(
-            "DPQ105",
-            title,
-            span_of(token),
-            label,
-            ("texts of this shape are refused before they are parsed.",),
-            ("write the query with less nesting",),
-        )
-    )
+def _too_deep(what: str, token: Token) -> QueryRefused:
+    return too_large(f"{what} nested more than {MAX_DEPTH} deep", span_of(token), "too deep")
 
 
-def _unopened(source: Source, token: Token) -> NoReturn:
-    raise SyntaxRefused(
-        Diagnostic(
-            "DPQ101",
-            f"the bracket {token.text} closes nothing",
-            span_of(token),
-            "no such bracket is open here",
-            ("the text is not a complete query.",),
-            (mended(source, span_of(token), "", "remove it, or open it where it belongs"),),
-        )
-    )
+def _unopened(source: Source, token: Token) -> QueryRefused:
+    span = span_of(token)
+    remedy = mended(source, span, "", "remove it, or open it where it belongs")
+    title = f"the bracket {token.text} closes nothing"
+    return incomplete(title, span, "no such bracket is open here", remedy)
 
 
 def _unclosed(
     source: Source, opened: tuple[Token, Token | None, bool], found: Token | None
-) -> NoReturn:
+) -> QueryRefused:
     bracket, before, _ = opened
     closer = _OPENING[bracket.token_type]
     named = before is not None and before.token_type in {TokenType.VAR, TokenType.IDENTIFIER}
@@ -496,13 +387,9 @@ def _unclosed(
     what = "parenthesis" if closer == ")" else "bracket"
     end = len(source.text.rstrip()) if found is None else found.start
     end = len(source.text[:end].rstrip())
-    raise SyntaxRefused(
-        Diagnostic(
-            "DPQ101",
-            f"the {what}{after} is not closed",
-            span_of(bracket if found is None else found),
-            "opened here" if found is None else f"a {closer} is missing before this word",
-            ("the text is not a complete query.",),
-            (mended(source, Span(end, end), closer, f"put a {closer} where it belongs"),),
-        )
+    return incomplete(
+        f"the {what}{after} is not closed",
+        span_of(bracket if found is None else found),
+        "opened here" if found is None else f"a {closer} is missing before this word",
+        mended(source, Span(end, end), closer, f"put a {closer} where it belongs"),
     )

@@ -14,7 +14,6 @@ from datetime import date, datetime
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
 from itertools import pairwise
-from typing import NoReturn
 
 from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
@@ -33,13 +32,15 @@ from dpquery.core.types import (
     Kind,
     Type,
 )
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, shown
+from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, refusal, shown
 from dpquery.ir.expr import Literal, decimal
 from dpquery.sql.commands import Explain, read_aside
 from dpquery.sql.parse.guards import MAX_BYTES
+from dpquery.sql.parse.spans import no_number, unreadable
 
 LONGEST = 400
 """Signs of a number, leading zeros included; more would make reading it slow, or fail."""
+_FULL = "write the value in full, as 12.5 or '2024-12-31'"
 _DECIMAL = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
 _SCIENTIFIC = re.compile(r"(\d+(\.\d*)?|\.\d+)[eE][+-]?\d{1,4}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -87,21 +88,22 @@ def read_literal(node: exp.Expr, span: Span) -> Literal | None:
 def read_number(text: str, span: Span) -> Literal:
     """Read an unsigned number as SQL types it: integer, exact decimal, or double."""
     if len(text) > LONGEST:
-        _unreadable(span, f"a number has at most {LONGEST} signs", "too many digits")
+        title = f"a number has at most {LONGEST} signs"
+        raise unreadable(title, span, "too many digits", _FULL)
     if _DECIMAL.fullmatch(text):
         whole, _, places = text.partition(".")
         if len(whole.lstrip("0")) + len(places) > DECIMAL_DIGITS:
-            _unreadable(
-                span, f"a number has at most {DECIMAL_DIGITS} digits", "too many digits"
-            )
+            title = f"a number has at most {DECIMAL_DIGITS} digits"
+            raise unreadable(title, span, "too many digits", _FULL)
         value = Fraction(text if whole else f"0{text}")
         return Literal(span, int(value) if not places else value, decimal(len(places)))
     if _SCIENTIFIC.fullmatch(text):
         value, nearest = Fraction(text), float(text)
         if math.isinf(nearest) or (nearest == 0) != (value == 0):
-            _unreadable(span, f"the number {text[:40]} is out of range", "out of range")
+            title = f"the number {text[:40]} is out of range"
+            raise unreadable(title, span, "out of range", _FULL)
         return Literal(span, value, DOUBLE)
-    _unreadable(span, f"{text[:40]!r} is not a number here", "write digits, at most one point")
+    raise no_number(text, span, "write digits, at most one point")
 
 
 def as_moment(text: str, type_: Type, span: Span) -> Literal:
@@ -117,7 +119,27 @@ def as_moment(text: str, type_: Type, span: Span) -> Literal:
         pass
     shape = "2024-12-31" if wants_date else "2024-12-31 23:59:59"
     title = f"{text[:40]!r} is not a {type_}"
-    _unreadable(span, title, f"written like '{shape}'", f"'{_likely_day(text) or shape}'")
+    remedy = f"'{_likely_day(text) or shape}'"
+    raise unreadable(title, span, f"written like '{shape}'", remedy)
+
+
+def read_place(node: exp.Expr, count: int, span: Span, word: str) -> int:
+    """Read a number that counts the columns of a result, from 1; give the column's place.
+
+    Raises:
+        NameRefused: DPQ205 there is no such column.
+    """
+    text = str(node.this)
+    if text.isdigit() and len(text) <= 9 and 1 <= int(text) <= count:
+        return int(text) - 1
+    raise refusal(
+        "DPQ205",
+        f"there is no column number {text[:20]} in the result",
+        span,
+        f"the columns are 1 to {count}",
+        f"a number in {word} counts the columns of the result.",
+        f"{word} 1",
+    )
 
 
 def _likely_day(text: str) -> str | None:
@@ -137,24 +159,6 @@ def _likely_day(text: str) -> str | None:
         return date(year, month, day).isoformat() if year > 1000 else None
     except ValueError:
         return None
-
-
-def _unreadable(
-    span: Span,
-    title: str,
-    label: str,
-    remedy: str = "write the value in full, as 12.5 or '2024-12-31'",
-) -> NoReturn:
-    raise NameRefused(
-        Diagnostic(
-            "DPQ210",
-            title,
-            span,
-            label,
-            ("values are read exactly from the text, never guessed.",),
-            (remedy,),
-        )
-    )
 
 
 # Python values as literals of a query: exactly, or not at all (I8).

@@ -19,12 +19,12 @@ from sqlglot.parsers.duckdb import DuckDBParser
 
 from dpquery import rowfunctions
 from dpquery.core.source import Source, Span
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
+from dpquery.errors import NameRefused, QueryRefused, SyntaxRefused
 from dpquery.rowfunctions.dates import UNIT_NAMES
 from dpquery.sql.bind.scope import RESERVED
 from dpquery.sql.parse.audit import ALLOWED, check_all_read
 from dpquery.sql.parse.guards import read_statement
-from dpquery.sql.parse.spans import Spans, example, mended
+from dpquery.sql.parse.spans import Spans, example, incomplete, mended, too_large
 from dpquery.sql.postprocess.functions import AGGREGATES, ONLY_WINDOWS
 from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS_ABOVE
 from dpquery.sql.suggest.constructs import is_misused, misread, refuse_construct, unfinished
@@ -206,34 +206,28 @@ def _parsed(source: Source) -> Parsed:
     try:
         trees = Parser(dialect=DuckDB()).parse(tokens, source.text)
     except ParseError as error:
-        raise SyntaxRefused(misread(source, tokens, error)) from None
+        raise misread(source, tokens, error) from None
     except RecursionError:
-        raise SyntaxRefused(_too_deep(Span(0, len(source.text)), "somewhere here")) from None
+        raise _too_deep(Span(0, len(source.text)), "somewhere here") from None
     except ValueError:  # as of an empty name before =>
-        raise SyntaxRefused(unfinished(source, tokens, "this cannot be read")) from None
+        raise unfinished(source, tokens, "this cannot be read") from None
     tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Expr):
-        raise SyntaxRefused(unfinished(source, tokens, "this is not a complete query"))
+        raise unfinished(source, tokens, "this is not a complete query")
     _check_depth(tree, spans)
     _check_nodes(source, tree, spans)
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         refuse_construct(source, tree, spans)
     if any(not select.expressions for select in tree.find_all(exp.Select)):
-        raise SyntaxRefused(unfinished(source, tokens, "nothing is selected"))
+        raise unfinished(source, tokens, "nothing is selected")
     if all(type(node) in ALLOWED for node in tree.walk()):
         check_all_read(source, tree, spans)  # else binding refuses a function by its name
     return Parsed(source, tree, spans)
 
 
-def _too_deep(span: Span, label: str) -> Diagnostic:
-    return Diagnostic(
-        "DPQ105",
-        "the query is nested too deeply",
-        span,
-        label,
-        why=("texts of this shape are refused before they are bound.",),
-        remedy=("write the query with less nesting, or use IN for long lists",),
-    )
+def _too_deep(span: Span, label: str) -> QueryRefused:
+    remedy = "write the query with less nesting, or use IN for long lists"
+    return too_large("the query is nested too deeply", span, label, remedy=remedy)
 
 
 def _check_depth(tree: exp.Expr, spans: Spans) -> None:
@@ -243,7 +237,7 @@ def _check_depth(tree: exp.Expr, spans: Spans) -> None:
         node, depth = pending.pop()
         if depth > MAX_TREE_DEPTH:
             label = f"more than {MAX_TREE_DEPTH} levels down"
-            raise SyntaxRefused(_too_deep(spans.of(node), label))
+            raise _too_deep(spans.of(node), label)
         for child in node.iter_expressions():
             chained = isinstance(node, exp.And | exp.Or) and type(child) is type(node)
             pending.append((child, depth if chained else depth + 1))
@@ -280,16 +274,8 @@ def _check_using(source: Source, names: list[exp.Expr], spans: Spans) -> None:
         return
     columns = [column for name in names for column in name.find_all(exp.Identifier)]
     listed = ", ".join(spans.text(column) for column in columns)
-    raise SyntaxRefused(
-        Diagnostic(
-            "DPQ101",
-            "USING needs names in brackets",
-            whole,
-            "not a list of names",
-            ("the text is not a complete query.",),
-            (mended(source, whole, f"({listed})", f"USING ({listed})"),),
-        )
-    )
+    remedy = mended(source, whole, f"({listed})", f"USING ({listed})")
+    raise incomplete("USING needs names in brackets", whole, "not a list of names", remedy)
 
 
 def _hides(node: exp.Expr, tree: exp.Expr) -> bool:
@@ -312,16 +298,10 @@ def _check_name(source: Source, node: exp.Identifier, spans: Spans) -> None:
     if str(node.this).upper() not in RESERVED:
         return
     span = spans.of(node)
-    raise SyntaxRefused(
-        Diagnostic(
-            "DPQ101",
-            f"{source.snippet(span).upper()} stands where a name is expected",
-            span,
-            "a word of SQL, not a name",
-            ("the text is not a complete query.",),
-            (
-                example(source, spans.tokens),
-                f'a name that is also a word of SQL stands in quotes: "{node.this}"',
-            ),
-        )
+    raise incomplete(
+        f"{source.snippet(span).upper()} stands where a name is expected",
+        span,
+        "a word of SQL, not a name",
+        example(source, spans.tokens),
+        f'a name that is also a word of SQL stands in quotes: "{node.this}"',
     )

@@ -15,12 +15,17 @@ from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Source, Span, width
-from dpquery.errors import Diagnostic
+from dpquery.errors import QueryRefused, refusal
 
 # What parse-time refusals say: mended queries, made from the analyst's own text.
 #
 # What stands after `try:` should work when it is pasted. This module knows characters and
 # words only; it never decides whether anything is accepted.
+
+
+def kinds(words: str) -> frozenset[TokenType]:
+    """Return kinds of tokens by their names."""
+    return frozenset(TokenType[word] for word in words.split())
 
 
 _WIDEST = 88
@@ -58,35 +63,63 @@ def example(source: Source, tokens: Sequence[Token]) -> str:
     return "SHOW TABLES"
 
 
-def outside(word: str, span: Span, label: str, remedy: str) -> Diagnostic:
-    """Say that a construct is no part of the language."""
-    return Diagnostic(
-        "DPQ102",
-        f"{word} is not part of the language here",
+def outside(word: str, span: Span, label: str, remedy: str) -> QueryRefused:
+    """Return the refusal of a construct that is no part of the language."""
+    why = "only what keeps the promise is accepted; `dpquery explain grammar` lists it."
+    title = f"{word} is not part of the language here"
+    return refusal("DPQ102", title, span, label, why, remedy)
+
+
+def incomplete(title: str, span: Span, label: str, *remedy: str) -> QueryRefused:
+    """Return the refusal of a text that is not a complete query."""
+    return refusal("DPQ101", title, span, label, "the text is not a complete query.", remedy)
+
+
+def no_number(text: str, span: Span, label: str) -> QueryRefused:
+    """Return the refusal of a number that is not written as one."""
+    title = f"{text[:40]!r} is not a number here"
+    return unreadable(title, span, label, "write the value in full, as 12.5 or 1e6")
+
+
+def unreadable(title: str, span: Span, label: str, remedy: str) -> QueryRefused:
+    """Return the refusal of a literal that has no meaning, or more than one."""
+    why = "values are read exactly from the text, never guessed."
+    return refusal("DPQ210", title, span, label, why, remedy)
+
+
+_LESS = "write the query with less nesting"
+
+
+def too_large(
+    title: str,
+    span: Span,
+    label: str = "one too many",
+    why: str = "texts of this shape are refused before they are parsed.",
+    remedy: str | tuple[str, ...] = _LESS,
+) -> QueryRefused:
+    """Return the refusal of what would take the parser, or the engine, too long."""
+    return refusal("DPQ105", title, span, label, why, remedy)
+
+
+def repeated(span: Span, levels: str) -> QueryRefused:
+    """Return the refusal of an expression whose parts stand in the engine's text too often."""
+    return too_large(
+        "this expression grows too large",
         span,
-        label,
-        ("only what keeps the promise is accepted; `dpquery explain grammar` lists it.",),
-        (remedy,),
+        "written out in full, its parts repeat too often",
+        "expressions that repeat their parts double with each level.",
+        f"compute with fewer levels of {levels}",
     )
 
 
-_NAMES = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING}
+_NAMES = kinds("VAR IDENTIFIER STRING")
 
 
-_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
+_OPENING = kinds("L_PAREN L_BRACKET L_BRACE")
 _DCOLON = TokenType.DCOLON
-_TYPES = {TokenType.DATE, TokenType.TIMESTAMP, TokenType.TIMESTAMPTZ}
-_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
-_CLAUSES = {
-    TokenType.SELECT,
-    TokenType.FROM,
-    TokenType.WHERE,
-    TokenType.GROUP_BY,
-    TokenType.HAVING,
-    TokenType.ORDER_BY,
-    TokenType.LIMIT,
-    TokenType.OFFSET,
-}
+_TYPES = kinds("DATE TIMESTAMP TIMESTAMPTZ")
+_CLOSING = kinds("R_PAREN R_BRACKET R_BRACE")
+_CLAUSES = kinds("SELECT FROM WHERE GROUP_BY HAVING ORDER_BY LIMIT OFFSET")
 _OTHER_NAMES: dict[type[exp.Expr], str] = {
     exp.GroupConcat: "STRING_AGG",
     exp.PercentileCont: "QUANTILE_CONT",

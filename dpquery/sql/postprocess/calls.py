@@ -11,8 +11,9 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, nearest
+from dpquery.errors import QueryRefused, refusal
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES
+from dpquery.sql.bind.row_calls import miscounted, read_interval, word_of
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.functions import (
@@ -30,20 +31,20 @@ from dpquery.sql.postprocess.values import (
     TEXTUAL,
     Value,
     condition,
+    direction,
     in_calendar,
     made,
     text,
     widest,
 )
 from dpquery.sql.suggest.constructs import refuse_construct
-from dpquery.sql.suggest.types import mismatch
+from dpquery.sql.suggest.queries import mismatch
 
 if TYPE_CHECKING:
     from dpquery.sql.postprocess.expressions import Expressions
     from dpquery.sql.postprocess.stages import Base
 
 
-MOST_UNITS = 10**6
 _NODES: dict[type[exp.Expr], str] = {
     exp.Abs: "ABS",
     exp.Greatest: "GREATEST",
@@ -116,13 +117,13 @@ class Applied:
                 if isinstance(interval, exp.Interval):
                     return self.moved(moment, interval, "+")
         if name in {"ROUND", "DATE_TRUNC", "DATETRUNC", "DATE_PART", "DATE_DIFF", "DATEDIFF"}:
-            self._miscounted(name, span)
+            raise self._miscounted(name, span)
         return None
 
     def _called(self, function: Function, arguments: Sequence[exp.Expr], span: Span) -> Value:
         letters = function.letters(len(arguments))
         if letters is None:
-            self._miscounted(function.name, span)
+            raise self._miscounted(function.name, span)
         values = (
             self._of.alike(arguments)
             if function.gives == "alike" and function.name != "IF"
@@ -141,10 +142,10 @@ class Applied:
             self._of.require_pattern(values[1], arguments[1])
         kind = self._kind(function, values)
         template = function.template(len(arguments))
-        longest = None
-        if function.longest is not None:
-            longest = function.longest([value.longest for value in values])
-        return made(template, *values, kind=kind, repeats=function.repeats, longest=longest)
+        lengths = [value.longest for value in values] or [0]
+        longest = function.longest(lengths)
+        grows = longest if longest > max(lengths) else None
+        return made(template, *values, kind=kind, repeats=function.repeats, longest=grows)
 
     def _kind(self, function: Function, values: Sequence[Value]) -> Kind | None:
         if isinstance(function.gives, Kind):
@@ -168,15 +169,13 @@ class Applied:
         return made(f"round({{0}}, {places_kept})", number, kind=number.kind)
 
     def _not_literal(self, name: str, what: str, node: exp.Expr, remedy: str) -> NoReturn:
-        raise NameRefused(
-            Diagnostic(
-                "DPQ207",
-                f"{name} needs a literal here",
-                self.spans.of(node),
-                "not a literal",
-                (f"{what} is known before anything is computed.",),
-                (remedy,),
-            )
+        raise refusal(
+            "DPQ207",
+            f"{name} needs a literal here",
+            self.spans.of(node),
+            "not a literal",
+            f"{what} is known before anything is computed.",
+            remedy,
         )
 
     def _moment(self, node: exp.Expr) -> Value:
@@ -188,40 +187,17 @@ class Applied:
         return found
 
     def _unit(self, node: exp.Expr) -> str:
-        word = UNIT_NAMES.get(_word(node).lower())
-        if word is None:
-            self._unknown_word(
-                _word(node), self.spans.of(node), sorted(set(UNIT_NAMES.values()))
-            )
-        return word
+        return word_of(_word(node), self.spans.of(node), UNIT_NAMES)
 
     def _part(self, word: str, span: Span, node: exp.Expr) -> Value:
-        name = PART_NAMES.get(word.lower())
-        if name is None:
-            self._unknown_word(word, span, sorted(PART_NAMES))
+        name = word_of(word, span, PART_NAMES)
         return made(f"{name}({{0}})", self._moment(node), kind=Kind.INTEGER)
-
-    def _unknown_word(self, word: str, span: Span, known: Sequence[str]) -> NoReturn:
-        raise NameRefused(
-            Diagnostic(
-                "DPQ205",
-                f"a moment has no part {word[:40]}",
-                span,
-                f"is it {nearest(word.lower(), known) or 'year'}?",
-                (f"there are {', '.join(known)}.",),
-                ("EXTRACT(year FROM DATE '2024-12-31')",),
-            )
-        )
 
     def moved(self, node: exp.Expr, interval: exp.Interval, operator: str) -> Value:
         """Add an INTERVAL to a moment, or take it away; a date stays a date."""
         moment = self._moment(node)
-        number, unit = _interval(interval)
-        word = UNIT_NAMES.get(unit.lower())
-        whole = number.removeprefix("-").isdigit() and len(number) <= 7
-        if word is None or not whole or abs(int(number)) > MOST_UNITS:
-            self._unknown_word(unit or number, self.spans.of(interval), sorted(set(UNIT_NAMES)))
-        step = f"({{0}} {operator} INTERVAL ({int(number)}) {word})"
+        number, word = read_interval(interval, self.spans.of(interval))
+        step = f"({{0}} {operator} INTERVAL ({number}) {word})"
         if moment.kind is Kind.DATE and word not in _SUBDAY:
             return made(in_calendar(f"CAST({step} AS DATE)"), moment, kind=Kind.DATE)
         return made(
@@ -259,19 +235,10 @@ class Applied:
         template = f"CASE {' '.join(arms)}{last} END"
         return made(template, *conditions, *values, kind=_one_kind(values))
 
-    def _miscounted(self, name: str, span: Span) -> NoReturn:
-        function = BY_NAME.get(name)
-        takes = ", ".join(KINDS[letter][0] for letter in function.takes) if function else ""
-        raise NameRefused(
-            Diagnostic(
-                "DPQ206",
-                f"{name} does not take so many arguments",
-                span,
-                "another number of arguments",
-                (f"it takes {takes}." if takes else "`dpquery explain functions` says which.",),
-                (_EXAMPLES.get(name, "ABS(-1)"),),
-            )
-        )
+    def _miscounted(self, name: str, span: Span) -> QueryRefused:
+        letters = BY_NAME[name].takes if name in BY_NAME else ""
+        takes = [KINDS[letter][0] for letter in letters] or ["what `dpquery explain functions` says"]
+        return miscounted(name, takes, span, _EXAMPLES.get(name, "ABS(-1)"))
 
     def _refuse(self, node: exp.Expr, span: Span) -> NoReturn:
         call = node.this if isinstance(node, exp.Filter) else node
@@ -285,7 +252,7 @@ class Applied:
         if isinstance(node, exp.Interval):
             refuse_construct(self.spans.source, node, self.spans)
         word = self.spans.source.snippet(span)[:40]
-        raise SyntaxRefused(outside(word, span, "not understood", "ABS(-1)"))
+        raise outside(word, span, "not understood", "ABS(-1)")
 
 
 _SAMPLES = {
@@ -313,16 +280,6 @@ def _word(node: exp.Expr) -> str:
     return (
         str(inner.name or "") if isinstance(inner, exp.Literal | exp.Column | exp.Var) else ""
     )
-
-
-def _interval(node: exp.Interval) -> tuple[str, str]:
-    """Give the number and the unit of INTERVAL 3 DAY, INTERVAL '3' DAY or INTERVAL '3 days'."""
-    number, unit = node.this, node.args.get("unit")
-    text = str(number.this) if isinstance(number, exp.Literal) else ""
-    if unit is not None:
-        return text.strip(), str(unit.name)
-    count, _, word = text.strip().partition(" ")
-    return count, word.strip()
 
 
 # Writes calls of aggregates and of window functions, over the rows they are about.
@@ -404,7 +361,8 @@ def _bound(
     """Bind the arguments, and hold each against what the function takes."""
     most = len(aggregate.takes)
     if not most - aggregate.optional <= len(arguments) <= most:
-        _miscounted(place, aggregate, call)
+        takes = [_WHAT.get(letter) or KINDS[letter][0] for letter in aggregate.takes]
+        raise miscounted(aggregate.name, takes, place.spans.of(call), "COUNT(*)")
     values = []
     for letter, argument in zip(aggregate.takes, arguments, strict=False):
         if letter in "scl":
@@ -436,20 +394,6 @@ def _default(place: Base, first: Value, default: Value, node: exp.Expr) -> Value
     return default
 
 
-def _miscounted(place: Base, aggregate: Aggregate, call: exp.Expr) -> NoReturn:
-    takes = [_WHAT.get(letter) or KINDS[letter][0] for letter in aggregate.takes]
-    raise NameRefused(
-        Diagnostic(
-            "DPQ206",
-            f"{aggregate.name} does not take so many arguments",
-            place.spans.of(call),
-            "another number of arguments",
-            (f"it takes {', '.join(takes) or 'none'}.",),
-            ("COUNT(*)",),
-        )
-    )
-
-
 _WHAT = {
     "s": "a literal from 0 to 1",
     "c": "a literal whole number",
@@ -470,15 +414,13 @@ def _literal(place: Base, aggregate: Aggregate, letter: str, node: exp.Expr) -> 
     if letter == "l" and isinstance(number, str):
         return Value(text(number), Kind.TEXT, safe=True, longest=len(number))
     if not fits or letter == "l":
-        raise NameRefused(
-            Diagnostic(
-                "DPQ207",
-                f"{aggregate.name} needs {_WHAT[letter]} here",
-                span,
-                "not such a literal",
-                ("it is read from the text before anything is computed.",),
-                ({"s": "0.5", "c": "1"}.get(letter, "', '"),),
-            )
+        raise refusal(
+            "DPQ207",
+            f"{aggregate.name} needs {_WHAT[letter]} here",
+            span,
+            "not such a literal",
+            "it is read from the text before anything is computed.",
+            {"s": "0.5", "c": "1"}.get(letter, "', '"),
         )
     written = str(inner.this) if not isinstance(inner, exp.Neg) else f"-{inner.this.this}"
     return Value(written, Kind.INTEGER, safe=True)
@@ -486,11 +428,7 @@ def _literal(place: Base, aggregate: Aggregate, letter: str, node: exp.Expr) -> 
 
 def ordered_text(place: Base, order: exp.Order) -> str:
     """Write ORDER BY inside a call."""
-    keys = []
-    for item in order.expressions:
-        direction = "DESC" if item.args.get("desc") else "ASC"
-        nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
-        keys.append(f"{place.value(item.this).total} {direction} NULLS {nulls}")
+    keys = (place.value(item.this).total + direction(item) for item in order.expressions)
     return "ORDER BY " + ", ".join(keys)
 
 
@@ -501,7 +439,7 @@ def windowed(place: Base, node: exp.Window) -> Value:
     if name is None:
         span = place.spans.of(node)
         remedy = "row_number() OVER ()"
-        raise SyntaxRefused(outside("a window over this", span, "no window function", remedy))
+        raise outside("a window over this", span, "no window function", remedy)
     function = ONLY_WINDOWS.get(name) or AGGREGATES[name]
     found = aggregated(place, function, node.this, 0)
     parts = []
@@ -542,7 +480,7 @@ def _end(place: Base, spec: exp.WindowSpec, slot: str, kind: str) -> str:
             return f"{int(digits)} {side}"
     span = place.spans.of(end) if isinstance(end, exp.Expr) else place.spans.of(spec)
     remedy = "ROWS BETWEEN 6 PRECEDING AND CURRENT ROW"
-    raise SyntaxRefused(outside("this frame", span, "not a literal number of rows", remedy))
+    raise outside("this frame", span, "not a literal number of rows", remedy)
 
 
 # GROUPING(a, b): which of some keys a row is not grouped by, a bit each, the last lowest.
@@ -579,5 +517,4 @@ def _refuse(place: Base, node: exp.Expr, part: exp.Expr, label: str) -> NoReturn
     group = None if select is None else select.args.get("group")
     key = None if group is None else group.find(exp.Column)
     remedy = "GROUP BY ROLLUP (...)" if key is None else f"GROUPING({place.spans.text(key)})"
-    what = outside(f"GROUPING of {text}"[:60], place.spans.of(part), label, remedy)
-    raise SyntaxRefused(what)
+    raise outside(f"GROUPING of {text}"[:60], place.spans.of(part), label, remedy)

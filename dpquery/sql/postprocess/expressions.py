@@ -11,16 +11,18 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import DATE, NUMERIC, TIMESTAMP, Kind
-from dpquery.errors import Diagnostic, NameRefused
+from dpquery.errors import refusal
 from dpquery.sql.bind.expressions import chain, conjuncts
 from dpquery.sql.bind.row_calls import target
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end
+from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.literals import as_moment, unwrapped
-from dpquery.sql.parse.spans import Spans
+from dpquery.sql.parse.spans import Spans, repeated
 from dpquery.sql.postprocess.calls import Applied
 from dpquery.sql.postprocess.functions import Longest, aggregate_name
-from dpquery.sql.postprocess.intervals import end_of
+from dpquery.sql.postprocess.subqueries import end_of
 from dpquery.sql.postprocess.values import (
+    REPEATING,
     TEXTUAL,
     Value,
     checked,
@@ -28,23 +30,16 @@ from dpquery.sql.postprocess.values import (
     joined,
     literal,
     made,
-    refuse_size,
     widest,
 )
 from dpquery.sql.suggest.constructs import refuse_construct
-from dpquery.sql.suggest.types import mismatch
+from dpquery.sql.suggest.queries import mismatch
 
 if TYPE_CHECKING:
     from dpquery.sql.postprocess.stages import Base
     from dpquery.sql.postprocess.subqueries import Opener
 
 
-_COMPARISONS: dict[type[exp.Expr], str] = {
-    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
-}  # fmt: skip
-_ARITHMETIC: dict[type[exp.Expr], str] = {
-    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%",
-}  # fmt: skip
 _PATTERNS: dict[type[exp.Expr], str] = {
     exp.Like: "({0} LIKE {1})",
     exp.ILike: "({0} ILIKE {1})",
@@ -170,10 +165,10 @@ class Expressions(ABC):
         name = aggregate_name(called)
         if name is not None:
             return self.aggregate(node, name)
-        if type(node) in _COMPARISONS:
-            return self._compared(node, _COMPARISONS[type(node)])
-        if type(node) in _ARITHMETIC:
-            return self._arithmetic(node, _ARITHMETIC[type(node)])
+        if type(node) in COMPARISONS:
+            return self._compared(node, COMPARISONS[type(node)])
+        if type(node) in ARITHMETIC:
+            return self._arithmetic(node, ARITHMETIC[type(node)])
         return self._formed(node, span)
 
     def _column(self, node: exp.Column) -> Value:
@@ -190,7 +185,7 @@ class Expressions(ABC):
             self._naming.pop()
         self._written_out += self._named[name].size
         if self._written_out > MAX_WRITTEN_OUT:
-            refuse_size(self.spans.of(node))
+            raise repeated(self.spans.of(node), REPEATING)
         return self._named[name]
 
     def _formed(self, node: exp.Expr, span: Span) -> Value:
@@ -269,15 +264,13 @@ class Expressions(ABC):
             NameRefused: DPQ205.
         """
         if not self.opener.public.matches_with(pattern.sql):
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ205",
-                    "this pattern cannot be used",
-                    self.spans.of(node),
-                    "not a regular expression, or too large a one",
-                    ("patterns are read before anything is computed.",),
-                    ("'^a.*z$'", "a sign stands for itself in square brackets: '[(]'"),
-                )
+            raise refusal(
+                "DPQ205",
+                "this pattern cannot be used",
+                self.spans.of(node),
+                "not a regular expression, or too large a one",
+                "patterns are read before anything is computed.",
+                ("'^a.*z$'", "a sign stands for itself in square brackets: '[(]'"),
             )
 
     def compared(self, template: str, *nodes: exp.Expr, repeats: int = 1) -> Value:
@@ -372,17 +365,3 @@ def _number_in(text: str) -> str:
     """Return the number that a text holds; where it holds none, any number."""
     plain = text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 30
     return text if plain and text[0] != "." else "0"
-
-
-def no_column_number(text: str, span: Span, count: int, word: str) -> NoReturn:
-    """Refuse a number that counts no column of the result."""
-    raise NameRefused(
-        Diagnostic(
-            "DPQ205",
-            f"there is no column number {text[:20]} in the result",
-            span,
-            f"the columns are 1 to {count}",
-            (f"a number in {word} counts the columns of the result.",),
-            (f"{word} 1",),
-        )
-    )

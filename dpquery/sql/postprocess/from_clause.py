@@ -23,15 +23,15 @@ from dpquery.core.types import (
     Kind,
     Type,
 )
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused, SyntaxRefused
+from dpquery.errors import refusal
 from dpquery.ir.expr import LONGEST_CONSTANT, Literal, decimal
 from dpquery.ir.query import Origin
 from dpquery.sql.bind.expressions import conjuncts
-from dpquery.sql.bind.scope import fold, unknown_column, unknown_table, written_name
+from dpquery.sql.bind.scope import ambiguous, fold, unknown_column, unknown_table
 from dpquery.sql.parse.literals import unwrapped
-from dpquery.sql.parse.spans import Spans, outside
+from dpquery.sql.parse.spans import Spans, outside, too_large
 from dpquery.sql.postprocess.values import LONGEST_NUMBER, Value, made
-from dpquery.sql.suggest.types import mismatch
+from dpquery.sql.suggest.queries import mismatch
 
 _SIDES = ("LEFT", "RIGHT", "FULL")
 
@@ -154,7 +154,7 @@ class From:
             if fold(known) == name
         ]
         if len(found) > 1:
-            self._ambiguous(node, [member.alias for member, _ in found])
+            ambiguous(node, [member.alias for member, _ in found], self.spans.of(node))
         return found[0][1] if found else None
 
     def calls(self, table: str) -> bool:
@@ -199,14 +199,14 @@ class From:
         )
         if bad:
             remedy = "JOIN ... USING (...)"
-            raise SyntaxRefused(outside(f"{bad} JOIN", span, "not understood", remedy))
+            raise outside(f"{bad} JOIN", span, "not understood", remedy)
         on = bool(join.args.get("on") is not None or join.args.get("using"))
         if side and self.comma and side != "LEFT":
             remedy = "use CROSS JOIN in place of the comma"
-            raise SyntaxRefused(outside(f"{side} JOIN after a comma", span, "unclear", remedy))
+            raise outside(f"{side} JOIN after a comma", span, "unclear", remedy)
         if not on and (side in _SIDES or kind in {"SEMI", "ANTI"}):
             word = f"{side or kind} JOIN without ON"
-            raise SyntaxRefused(outside(word, span, "on what?", "USING (...)"))
+            raise outside(word, span, "on what?", "USING (...)")
 
     def _pair(self, name: exp.Identifier, member: Member) -> tuple[Value, Value]:
         """Write USING (name) as an equality."""
@@ -240,18 +240,6 @@ class From:
                 kind = left.kind if left.kind is right.kind else None
                 value = made("coalesce({0}, {1})", left, right, kind=kind)
             self.merged[key] = (name.name, value)
-
-    def _ambiguous(self, node: exp.Column, aliases: Sequence[str]) -> NoReturn:
-        raise NameRefused(
-            Diagnostic(
-                "DPQ211",
-                f"{node.name[:80]} is a column of {' and of '.join(aliases)}",
-                self.spans.of(node),
-                "which one?",
-                ("where several relations have a column, the name of one stands before it.",),
-                (f"{written_name(aliases[0])}.{written_name(node.name)}",),
-            )
-        )
 
 
 # How many rows a relation above the frontier can have: public before anything is released.
@@ -324,29 +312,25 @@ def require_rows(rows: int, limit: int, span: Span, remedy: str = "") -> int:
 
 def refuse_characters(characters: int, span: Span) -> NoReturn:
     """Refuse texts and lists that are too long, all of them together."""
-    raise PlanRefused(
-        Diagnostic(
-            "DPQ409",
-            f"texts of up to {characters:,} characters would be made",
-            span,
-            f"with those before, more than {MOST_CHARACTERS:,} in all rows",
-            _WHY,
-            ("cut them first, LEFT(text, 20), or put them together outside",),
-        )
+    raise refusal(
+        "DPQ409",
+        f"texts of up to {characters:,} characters would be made",
+        span,
+        f"with those before, more than {MOST_CHARACTERS:,} in all rows",
+        _WHY,
+        "cut them first, LEFT(text, 20), or put them together outside",
     )
 
 
 def _refuse(rows: int, limit: int, span: Span, remedy: str) -> NoReturn:
     other = "join fewer relations, or make their rows fewer by GROUP BY or LIMIT before"
-    raise PlanRefused(
-        Diagnostic(
-            "DPQ409",
-            f"this can have {rows:,} rows",
-            span,
-            f"more than {limit:,}",
-            _WHY,
-            tuple(filter(None, [remedy, other])),
-        )
+    raise refusal(
+        "DPQ409",
+        f"this can have {rows:,} rows",
+        span,
+        f"more than {limit:,}",
+        _WHY,
+        tuple(filter(None, [remedy, other])),
     )
 
 
@@ -392,7 +376,13 @@ def literals(found: Sequence[object] | None, kind: Kind | None, span: Span) -> l
     if found is None or kind is None:
         mismatch(span, "these values cannot be compared", "of no known type", "IN (1, 2)")
     if len(found) > MOST_VALUES:
-        _too_many(span)
+        raise too_large(
+            f"a list has at most {MOST_VALUES:,} values",
+            span,
+            "gives more",
+            "the values are read now, and become a part of the query.",
+            "SELECT DISTINCT ... LIMIT 1000",
+        )
     if None in found:
         title = "NULL is among these values, and nothing equals it"
         mismatch(span, title, "holds NULL", "WHERE ... IS NOT NULL")
@@ -414,16 +404,3 @@ def _literal(value: object, kind: Kind, span: Span) -> Literal | None:
         case int():
             return Literal(span, value, INTEGER)
     mismatch(span, "these values cannot be compared", f"a {kind}", "IN (1, 2)")
-
-
-def _too_many(span: Span) -> NoReturn:
-    raise SyntaxRefused(
-        Diagnostic(
-            "DPQ105",
-            f"a list has at most {MOST_VALUES:,} values",
-            span,
-            "gives more",
-            ("the values are read now, and become a part of the query.",),
-            ("SELECT DISTINCT ... LIMIT 1000",),
-        )
-    )

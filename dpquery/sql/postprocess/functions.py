@@ -2,17 +2,22 @@
 
 Nothing here reads a file, the catalogue, a setting, the clock or chance. What raises on some
 value is put inside TRY where it stands. A function that rows have too means here what it means
-there.
+there, and is taken from the same registry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlglot import expressions as exp
 
-from dpquery.core.types import NUMERIC, Kind
+from dpquery import rowfunctions
+from dpquery.core.source import Span
+from dpquery.core.types import INTEGER, NUMERIC, TEXT, TIMESTAMP, UNKNOWN, Kind
+from dpquery.ir.expr import Apply, ColumnRef
+from dpquery.rowfunctions.base import CALENDAR, RowFunction, first_type
 from dpquery.sql.bind.scope import INTERVAL_ENDS
 from dpquery.sql.postprocess.values import LONGEST_NUMBER, Value, in_calendar
 
@@ -32,13 +37,131 @@ PATTERNED = frozenset(
     {"REGEXP_MATCHES", "REGEXP_FULL_MATCH", "REGEXP_EXTRACT", "REGEXP_REPLACE"}
 )
 """What takes a pattern as the second argument."""
-_FIRST = "first"
-_ALIKE = "alike"
-
-
 Longest = Callable[[Sequence[int]], int]
 PADDED = 1000
 """Characters that texts are padded to at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of values: what it takes, by letters, and its text."""
+
+    name: str
+    takes: str
+    write: Callable[..., str]
+    """Its text, of the texts of its arguments."""
+    gives: Kind | str
+    """A kind; or `first`, that of the first argument; or `alike`, that of all of them."""
+    optional: int = 0
+    """How many of the last arguments may be left out."""
+    variadic: bool = False
+    aliases: tuple[str, ...] = ()
+    repeats: int = 1
+    longest: Longest = max
+    """How long a text is that it makes of others."""
+
+    def template(self, count: int) -> str:
+        """Return its text for a number of arguments, each by its place."""
+        return self.write(*(f"{{{at}}}" for at in range(count)))
+
+    def letters(self, count: int) -> str | None:
+        """Return what each of so many arguments may be; None where that is another number."""
+        most = len(self.takes)
+        if most - self.optional <= count <= most:
+            return self.takes[:count]
+        if self.variadic and count > most:
+            return self.takes + self.takes[-1] * (count - most)
+        return None
+
+
+# Functions that rows have: their text, type and meaning are those of `rowfunctions`.
+#
+# What has to be a literal for rows may be any value here, where nothing follows from it before
+# it is computed.
+
+
+_LETTERS = {
+    NUMERIC: "n",
+    frozenset({Kind.INTEGER}): "i",
+    frozenset({Kind.TEXT}): "t",
+    _MOMENTS: "m",
+    frozenset({Kind.TIMESTAMP}): "m",
+    frozenset(Kind): "a",
+}
+_NOWHERE = Span(0, 0)
+_MODELS = {"n": INTEGER, "i": INTEGER, "t": TEXT, "m": TIMESTAMP, "a": TEXT}
+"""A type for each letter: what is taken here has one text, whatever the type."""
+_ALSO = {"DAYOFWEEK": ("DOW",), "DAYOFYEAR": ("DOY",)}
+"""Names that only results have for functions of rows."""
+
+
+def _of_rows(row: RowFunction) -> Function:
+    """Return a function of rows as one of results; NULL stands for NaN there and here."""
+    takes = "".join(_LETTERS[parameter.kinds] for parameter in row.parameters)
+    doubles = any(parameter.double for parameter in row.parameters)
+    models = [_model(letter) for letter in takes]
+
+    def write(*texts: str) -> str:
+        arguments = [f"CAST({text} AS DOUBLE)" for text in texts] if doubles else texts
+        call = Apply(_NOWHERE, row.name, tuple(models[: len(texts)]), TEXT, UNKNOWN)
+        called = row.sql(call, *arguments)
+        return _no_nan(called) if doubles else called
+
+    gives: Kind | str = row.result(models).kind
+    if row.alike or row.result is first_type:
+        gives = "alike" if row.alike else "first"
+    return Function(
+        row.name,
+        takes[:1] if row.variadic else takes,
+        write,
+        gives,
+        row.optional,
+        row.variadic,
+        (*row.aliases, *_ALSO.get(row.name, ())),
+        row.repeats,
+        sum if row.name == "CONCAT" else max,
+    )
+
+
+def _model(letter: str) -> ColumnRef:
+    """Return a value that an argument could be; moments lie in the calendar here."""
+    type_ = _MODELS[letter]
+    return ColumnRef(_NOWHERE, "", type_, CALENDAR.get(type_.kind, UNKNOWN))
+
+
+def _no_nan(text: str) -> str:
+    return f"nullif({text}, CAST('nan' AS DOUBLE))"
+
+
+# Functions that results alone have, or with more than rows can be given: numbers whose widths
+# are not known, patterns and forms that the engine reads, texts that grow.
+
+
+def _doubled(name: str, takes: str = "n") -> Function:
+    def write(*texts: str) -> str:
+        doubles = (f"CAST({text} AS DOUBLE)" for text in texts)
+        return _no_nan(f"{name.lower()}({', '.join(doubles)})")
+
+    return Function(name, takes, write, Kind.DOUBLE)
+
+
+def _plain(name: str, takes: str, gives: Kind | str, *aliases: str, **more: Any) -> Function:
+    """Return a function that the engine calls by the same name."""
+    called = f"{name.lower()}({{}})".format
+
+    def write(*texts: str) -> str:
+        return called(", ".join(texts))
+
+    return Function(name, takes, write, gives, aliases=aliases, **more)
+
+
+def _padding(name: str) -> Function:
+    def write(text: str, length: str, filled: str = "' '") -> str:
+        return (
+            f"{name.lower()}({text}, least(TRY_CAST({length} AS INTEGER), {PADDED}), {filled})"
+        )
+
+    return Function(name, "tit", write, Kind.TEXT, 1, longest=lambda _: PADDED)
 
 
 def _replaced(lengths: Sequence[int]) -> int:
@@ -53,154 +176,47 @@ def _rewritten(lengths: Sequence[int]) -> int:
     return text + other * max(1, text)
 
 
-def _padded(lengths: Sequence[int]) -> int:
-    """Return how long a text is that is filled, or cut."""
-    return PADDED
-
-
 def _spelled(lengths: Sequence[int]) -> int:
     """Return how long a moment is, written in a form: a word for two characters of that."""
     return lengths[1] * LONGEST_NUMBER
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
-    """A function of values: what it takes, by letters, and its text."""
-
-    name: str
-    takes: str
-    sql: str
-    """Its text, with the arguments by their places; `*` stands for all of them."""
-    gives: Kind | str
-    """A kind; or `first`, that of the first argument; or `alike`, that of all of them."""
-    optional: int = 0
-    """How many of the last arguments may be left out; they have a text of their own then."""
-    shorter: str = ""
-    variadic: bool = False
-    aliases: tuple[str, ...] = ()
-    repeats: int = 1
-    longest: Longest | None = None
-    """How long a text is that it makes of others; by default, no longer than the longest."""
-
-    def template(self, count: int) -> str:
-        """Return its text for a number of arguments."""
-        if self.shorter and count < len(self.takes):
-            return self.shorter
-        return self.sql.replace("*", ", ".join(f"{{{i}}}" for i in range(count)))
-
-    def letters(self, count: int) -> str | None:
-        """Return what each of so many arguments may be; None where that is another number."""
-        most = len(self.takes)
-        if most - self.optional <= count <= most:
-            return self.takes[:count]
-        if self.variadic and count > most:
-            return self.takes + self.takes[-1] * (count - most)
-        return None
-
-
-def _doubled(name: str, *aliases: str, sql: str = "", none: str = "nan") -> Function:
-    """Return a function of doubles; NULL stands where it has no result, as rows have it."""
-    called = sql or f"{name.lower()}({{0}})"
-    called = called.replace("{0}", "CAST({0} AS DOUBLE)").replace("{1}", "CAST({1} AS DOUBLE)")
-    for value in dict.fromkeys(("nan", none)):
-        called = f"nullif({called}, CAST('{value}' AS DOUBLE))"
-    return Function(name, "n" * (1 + ("{1}" in called)), called, Kind.DOUBLE, aliases=aliases)
-
-
-def _part(name: str, *aliases: str) -> Function:
-    return Function(name, "m", f"{name.lower()}({{0}})", Kind.INTEGER, aliases=aliases)
-
-
-_INT = "TRY_CAST({{{}}} AS INTEGER)"
-_NUMBERS = (
-    Function("ABS", "n", "abs({0})", _FIRST),
-    Function("SIGN", "n", "CAST(sign({0}) AS BIGINT)", Kind.INTEGER),
-    Function("FLOOR", "n", "floor({0})", _FIRST),
-    Function("CEIL", "n", "ceil({0})", _FIRST, aliases=("CEILING",)),
-    Function("TRUNC", "n", "trunc({0})", _FIRST, aliases=("TRUNCATE",)),
-    Function("MOD", "nn", "({0} % nullif({1}, 0))", _ALIKE),
-    _doubled("SQRT"), _doubled("CBRT"), _doubled("EXP"),
-    _doubled("LN", none="-inf"), _doubled("LOG10", "LOG", none="-inf"),
-    _doubled("LOG2", none="-inf"),
-    _doubled("SIN"), _doubled("COS"), _doubled("TAN"),
-    _doubled("ASIN"), _doubled("ACOS"), _doubled("ATAN"),
-    _doubled("DEGREES"), _doubled("RADIANS"),
-    _doubled("ATAN2", sql="atan2({0}, {1})"),
-    _doubled("POWER", "POW", sql="pow({0}, {1})"),
-    Function("PI", "", "pi()", Kind.DOUBLE),
-)  # fmt: skip
-_CHOICES = (
-    Function("GREATEST", "a", "greatest(*)", _ALIKE, variadic=True),
-    Function("LEAST", "a", "least(*)", _ALIKE, variadic=True),
-    Function("COALESCE", "a", "coalesce(*)", _ALIKE, variadic=True, aliases=("IFNULL", "NVL")),
-    Function("NULLIF", "aa", "nullif({0}, {1})", _ALIKE, repeats=2),
-    Function("IF", "baa", "CASE WHEN {0} THEN {1} ELSE {2} END", _ALIKE, aliases=("IFF",)),
+_OWN = (
+    _plain("FLOOR", "n", "first"),
+    _plain("CEIL", "n", "first", "CEILING"),
+    _plain("TRUNC", "n", "first", "TRUNCATE"),
+    Function("MOD", "nn", "({} % nullif({}, 0))".format, "alike"),
+    *map(_doubled, ("CBRT", "SIN", "COS", "TAN", "ASIN", "ACOS", "ATAN", "DEGREES", "RADIANS")),
+    _doubled("ATAN2", "nn"),
+    _plain("PI", "", Kind.DOUBLE),
+    Function("IF", "baa", "CASE WHEN {} THEN {} ELSE {} END".format, "alike", aliases=("IFF",)),
+    _plain("REVERSE", "t", Kind.TEXT),
+    _plain("REPLACE", "ttt", Kind.TEXT, longest=_replaced),
+    _padding("LPAD"),
+    _padding("RPAD"),
+    _plain("REGEXP_MATCHES", "tt", Kind.BOOLEAN, "REGEXP_LIKE", "REGEXP_CONTAINS"),
+    _plain("REGEXP_FULL_MATCH", "tt", Kind.BOOLEAN),
+    _plain("REGEXP_EXTRACT", "tt", Kind.TEXT),
+    _plain("REGEXP_REPLACE", "ttt", Kind.TEXT, longest=_rewritten),
+    _plain("STRFTIME", "ml", Kind.TEXT, longest=_spelled),
+    Function(
+        "MAKE_DATE",
+        "iii",
+        lambda *parts: in_calendar(f"make_date({', '.join(parts)})"),
+        Kind.DATE,
+    ),
 )
-_TEXTS = (
-    Function("LOWER", "t", "lower({0})", Kind.TEXT, aliases=("LCASE",)),
-    Function("UPPER", "t", "upper({0})", Kind.TEXT, aliases=("UCASE",)),
-    Function(
-        "LENGTH", "t", "length({0})", Kind.INTEGER,
-        aliases=("LEN", "CHAR_LENGTH", "CHARACTER_LENGTH"),
-    ),
-    Function("REVERSE", "t", "reverse({0})", Kind.TEXT),
-    Function(
-        "TRIM", "tt", "trim({0}, {1})", Kind.TEXT, 1, "trim({0})", aliases=("BTRIM",)
-    ),
-    Function("LTRIM", "tt", "ltrim({0}, {1})", Kind.TEXT, 1, "ltrim({0})"),
-    Function("RTRIM", "tt", "rtrim({0}, {1})", Kind.TEXT, 1, "rtrim({0})"),
-    Function(
-        "SUBSTRING", "tii", "substring({0}, {1}, {2})", Kind.TEXT, 1, "substring({0}, {1})",
-        aliases=("SUBSTR",),
-    ),
-    Function("LEFT", "ti", "left({0}, {1})", Kind.TEXT),
-    Function("RIGHT", "ti", "right({0}, {1})", Kind.TEXT),
-    Function("REPLACE", "ttt", "replace({0}, {1}, {2})", Kind.TEXT, longest=_replaced),
-    Function("CONCAT", "t", "concat(*)", Kind.TEXT, variadic=True, longest=sum),
-    Function("STARTS_WITH", "tt", "starts_with({0}, {1})", Kind.BOOLEAN, aliases=("PREFIX",)),
-    Function("ENDS_WITH", "tt", "suffix({0}, {1})", Kind.BOOLEAN, aliases=("SUFFIX",)),
-    Function("CONTAINS", "tt", "contains({0}, {1})", Kind.BOOLEAN),
-    Function("STRPOS", "tt", "instr({0}, {1})", Kind.INTEGER, aliases=("INSTR",)),
-    Function("SPLIT_PART", "tti", "split_part({0}, {1}, {2})", Kind.TEXT),
-    Function(
-        "LPAD", "tit", f"lpad({{0}}, least({_INT.format(1)}, {PADDED}), {{2}})", Kind.TEXT, 1,
-        f"lpad({{0}}, least({_INT.format(1)}, {PADDED}), ' ')", longest=_padded,
-    ),
-    Function(
-        "RPAD", "tit", f"rpad({{0}}, least({_INT.format(1)}, {PADDED}), {{2}})", Kind.TEXT, 1,
-        f"rpad({{0}}, least({_INT.format(1)}, {PADDED}), ' ')", longest=_padded,
-    ),
-    Function(
-        "REGEXP_MATCHES", "tt", "regexp_matches({0}, {1})", Kind.BOOLEAN,
-        aliases=("REGEXP_LIKE", "REGEXP_CONTAINS"),
-    ),
-    Function("REGEXP_FULL_MATCH", "tt", "regexp_full_match({0}, {1})", Kind.BOOLEAN),
-    Function("REGEXP_EXTRACT", "tt", "regexp_extract({0}, {1})", Kind.TEXT),
-    Function(
-        "REGEXP_REPLACE", "ttt", "regexp_replace({0}, {1}, {2})", Kind.TEXT, longest=_rewritten
-    ),
-)  # fmt: skip
-_MOMENT_PARTS = (
-    _part("YEAR"), _part("QUARTER"), _part("MONTH"), _part("HOUR"), _part("MINUTE"),
-    _part("SECOND"), _part("DAY", "DAYOFMONTH"), _part("DAYOFWEEK", "WEEKDAY", "DOW"),
-    _part("DAYOFYEAR", "DOY"), _part("ISODOW"), _part("ISOYEAR"),
-    _part("WEEK", "WEEKOFYEAR"),
-    Function("DAYNAME", "m", "dayname({0})", Kind.TEXT),
-    Function("MONTHNAME", "m", "monthname({0})", Kind.TEXT),
-    Function("LAST_DAY", "m", in_calendar("last_day({0})"), Kind.DATE),
-    Function("STRFTIME", "ml", "strftime({0}, {1})", Kind.TEXT, longest=_spelled),
-    Function("MAKE_DATE", "iii", in_calendar("make_date({0}, {1}, {2})"), Kind.DATE),
-)  # fmt: skip
-
-_ALL = (*_NUMBERS, *_CHOICES, *_TEXTS, *_MOMENT_PARTS)
+SPECIAL = ("DATE_ADD", "DATE_DIFF", "DATEDIFF", "DATE_PART", "DATE_TRUNC", "DATETRUNC", "ROUND")
+"""Functions that read a word, or a number of places, from the text."""
+_APART = frozenset({*SPECIAL, *(own.name for own in _OWN)})
+_ALL = (
+    *_OWN,
+    *(_of_rows(row) for row in rowfunctions.ALL if row.written and row.name not in _APART),
+)
 BY_NAME: dict[str, Function] = {
     name: function for function in _ALL for name in (function.name, *function.aliases)
 }
-SPECIAL = ("DATE_ADD", "DATE_DIFF", "DATEDIFF", "DATE_PART", "DATE_TRUNC", "DATETRUNC", "ROUND")
-"""Functions that read a word, or a number of places, from the text."""
 NAMES = tuple(sorted((*BY_NAME, *SPECIAL, *INTERVAL_ENDS)))
-
-Gives = Callable[[Sequence[Kind | None]], Kind | None]
 
 
 # Aggregates and window functions above the frontier: one value of many rows.

@@ -11,21 +11,20 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
+from dpquery.errors import refusal
 from dpquery.ir.query import Key, Origin
 from dpquery.sql.bind.from_clause import columns_of, is_star
 from dpquery.sql.bind.groups import groupings_in
 from dpquery.sql.bind.released import Released
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end, written_name
 from dpquery.sql.empty_answers import refuse_beyond
-from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.calls import asked_keys
-from dpquery.sql.postprocess.expressions import no_column_number
 from dpquery.sql.postprocess.from_clause import MOST_HIDDEN, Open, OpenColumn, rows_within
 from dpquery.sql.postprocess.functions import GROUPING, aggregate_name
 from dpquery.sql.postprocess.stages import Base, Groups, Rows, Windowed
-from dpquery.sql.postprocess.values import Value, row_count
+from dpquery.sql.postprocess.values import Value, direction, row_count
 
 if TYPE_CHECKING:
     from dpquery.sql.postprocess.subqueries import Opener
@@ -127,8 +126,7 @@ class FrontierRows(Base):
             shown = self.released.query(f"{self.spans.text(inner)} AS n")
             remedy = f"SELECT {name}(n) FROM ({shown})"
             label = "each group is one row here"
-            what = outside(f"{name} of released values", self.spans.of(node), label, remedy)
-            raise SyntaxRefused(what)
+            raise outside(f"{name} of released values", self.spans.of(node), label, remedy)
         self.refuse_function(node.this if isinstance(node, exp.Filter) else node, name)
 
     def _grouping(self, node: exp.Expr) -> Value:
@@ -245,19 +243,14 @@ class Select:
         found = []
         for node in nodes:
             if isinstance(node, exp.Literal) and not node.is_string:
-                found.append(items[self._place(node, len(items), "GROUP BY")])
+                found.append(
+                    items[read_place(node, len(items), self.spans.of(node), "GROUP BY")]
+                )
             elif isinstance(node, exp.Column) and base.from_.find(node) is None:
                 found.append(base.aliases.get(fold(node.name), node))
             else:
                 found.append(node)
         return found
-
-    def _place(self, node: exp.Literal, count: int, word: str) -> int:
-        digits = str(node.this)
-        whole = digits.isdigit() and len(digits) <= 9
-        if not whole or not 1 <= int(digits) <= count:
-            no_column_number(digits, self.spans.of(node), count, word)
-        return int(digits) - 1
 
     def _bound_item(self, node: exp.Expr, final: Base | Windowed, stage: Base) -> list[_Item]:
         """Bind one item: a star is several columns."""
@@ -283,7 +276,7 @@ class Select:
         span = self.spans.of(node)
         if not isinstance(base, Rows) or not base.from_.members:
             remedy = "SELECT 1 + 1"
-            raise SyntaxRefused(outside("*", span, "there is nothing to show", remedy))
+            raise outside("*", span, "there is nothing to show", remedy)
         table = node.table if isinstance(node, exp.Column) else ""
         if table and not base.from_.calls(table):
             base.from_.refuse(node)  # type: ignore[arg-type]
@@ -311,24 +304,22 @@ class Select:
             key = stage.key(value)
             if key is None:
                 label = f"{name} is not in GROUP BY"
-                raise SyntaxRefused(outside("* in a group", span, label, "COUNT(*)"))
+                raise outside("* in a group", span, label, "COUNT(*)")
             value = key
-        return final.lifted(value) if isinstance(final, Windowed) else value
+        return final.lifted(value)
 
     def _unique(self, name: str, *, explicit: bool, span: Span) -> str:
         if fold(name) not in self._names:
             self._repeats[fold(name)] = 0
             return name
         if explicit:
-            raise NameRefused(
-                Diagnostic(
-                    "DPQ211",
-                    f"two columns are called {name}",
-                    span,
-                    "the second one",
-                    ("columns of an answer are found by their names.",),
-                    (f"AS {written_name(f'{name}_2')}",),
-                )
+            raise refusal(
+                "DPQ211",
+                f"two columns are called {name}",
+                span,
+                "the second one",
+                "columns of an answer are found by their names.",
+                f"AS {written_name(f'{name}_2')}",
             )
         number = self._repeats.get(fold(name), 0) + 1
         while fold(f"{name}_{number}") in self._names:
@@ -343,8 +334,7 @@ class Select:
         if not isinstance(final, Windowed):
             span = self.spans.word("QUALIFY") or self.spans.of(qualify)
             remedy = "HAVING" if self._select.args.get("group") is not None else "WHERE"
-            what = outside("QUALIFY without a window", span, f"use {remedy}", remedy)
-            raise SyntaxRefused(what)
+            raise outside("QUALIFY without a window", span, f"use {remedy}", remedy)
         return final.truths(qualify.this)
 
     def _distinct(self) -> bool:
@@ -352,7 +342,7 @@ class Select:
         if node is not None and node.args.get("on") is not None:
             span = self.spans.of(node)
             remedy = "QUALIFY row_number() OVER (PARTITION BY ...) = 1"
-            raise SyntaxRefused(outside("DISTINCT ON", span, "not understood", remedy))
+            raise outside("DISTINCT ON", span, "not understood", remedy)
         return node is not None
 
     def _text(
@@ -382,21 +372,20 @@ class Select:
             return ""
         keys = []
         for item in order.expressions:
-            direction = "DESC" if item.args.get("desc") else "ASC"
-            nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
             every = isinstance(item.this, exp.Var)  # ORDER BY ALL
             found = (
                 [f'"c{at}"' for at in range(len(self._items))]
                 if every
                 else [self._sort_key(item.this, final, distinct=distinct)]
             )
-            keys += [f"{key} {direction} NULLS {nulls}" for key in found]
+            keys += [key + direction(item) for key in found]
         return " ORDER BY " + ", ".join(keys)
 
     def _sort_key(self, node: exp.Expr, final: Base | Windowed, *, distinct: bool) -> str:
         """Resolve a column's number, then a name of the SELECT list, then an expression."""
         if isinstance(node, exp.Literal):
-            return f'"c{self._place(node, len(self._items), "ORDER BY")}"'
+            place = read_place(node, len(self._items), self.spans.of(node), "ORDER BY")
+            return f'"c{place}"'
         if isinstance(node, exp.Column) and not node.table and fold(node.name) in self._names:
             return f'"c{self._names[fold(node.name)]}"'
         value = final.value(node)
@@ -408,10 +397,9 @@ class Select:
             if item.value.sql == value.sql:
                 return f'"c{at}"'
         remedy = "ORDER BY 1"
-        what = outside(
+        raise outside(
             "this order", self.spans.of(node), "not a column that DISTINCT shows", remedy
         )
-        raise SyntaxRefused(what)
 
     def _last(
         self, order: str, hidden: Sequence[tuple[str, int]], stage: Base, *, distinct: bool

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.types import Kind
-from dpquery.errors import Diagnostic, QueryRefused, RuleRefused, SyntaxRefused
+from dpquery.errors import QueryRefused, refusal
+from dpquery.sql.bind.released import unknown_function
 from dpquery.sql.bind.scope import fold
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.calls import aggregated, asked_keys, windowed
@@ -89,7 +90,7 @@ class Base(Expressions):
         span = self.spans.of(node)
         label = "computed after WHERE, GROUP BY and HAVING"
         remedy = f"QUALIFY {self.spans.text(node)} = 1"
-        raise SyntaxRefused(outside("a window", span, label, remedy))
+        raise outside("a window", span, label, remedy)
 
 
 class Rows(Base):
@@ -132,18 +133,16 @@ class Rows(Base):
         if not self.from_.members:
             self.opener.without_table("a DP_ function needs a table to ask", node)
         name = " and ".join(self.from_.aliases) or "this query"
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ303",
-                f"{name} holds no private rows",
-                self.spans.of(node),
-                "nothing to protect here",
-                (
-                    "DP_ functions ask private tables; public rows, and what was released,",
-                    "are read as they are.",
-                ),
-                (f"SELECT * FROM {self.opener.first_item(self.from_)}",),
-            )
+        raise refusal(
+            "DPQ303",
+            f"{name} holds no private rows",
+            self.spans.of(node),
+            "nothing to protect here",
+            (
+                "DP_ functions ask private tables; public rows, and what was released,",
+                "are read as they are.",
+            ),
+            f"SELECT * FROM {self.opener.first_item(self.from_)}",
         )
 
     def known(self, node: exp.Expr) -> Value | None:
@@ -156,12 +155,11 @@ class Rows(Base):
             self.opener.without_table(f"{name} needs a table to ask", node)
         label = "computed from the rows chosen here"
         remedy = f"HAVING {self.spans.text(node)} > 0"
-        what = outside(f"{name} among rows", self.spans.of(node), label, remedy)
-        raise SyntaxRefused(what)
+        raise outside(f"{name} among rows", self.spans.of(node), label, remedy)
 
     def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
         """Refuse an unknown function."""
-        self.opener.unknown_function(call, name, "ABS(-1)")
+        raise unknown_function(call, name, self.spans, "ABS(-1)")
 
 
 class Groups(Base):
@@ -275,10 +273,9 @@ class Groups(Base):
 
     def _ungrouped(self, node: exp.Column) -> NoReturn:
         name = self.spans.text(node)
-        what = outside(
+        raise outside(
             f"{name} in a group", self.spans.of(node), "not in GROUP BY", f"max({name})"
         )
-        raise SyntaxRefused(what)
 
 
 class Windowed(Expressions):

@@ -1,4 +1,8 @@
-"""Subqueries above the frontier, and what all SELECTs of a statement share there."""
+"""Relations inside a query above the frontier: subqueries, unions, and the ends of intervals.
+
+Each is computed once, however often its expression is bound, and beside the rows: inside TRY
+it could not stand.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, NoReturn
@@ -14,13 +19,15 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import NUMERIC, Kind
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
+from dpquery.errors import refusal
 from dpquery.ir.query import IntervalEnd, Origin
 from dpquery.sql.bind.from_clause import Context
+from dpquery.sql.bind.options import read_number_between
 from dpquery.sql.bind.released import unaskable
-from dpquery.sql.bind.scope import fold, written_name
+from dpquery.sql.bind.scope import fold, is_call, written_name
+from dpquery.sql.bind.subqueries import uneven
+from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import outside
-from dpquery.sql.postprocess.expressions import no_column_number
 from dpquery.sql.postprocess.from_clause import (
     MOST_CHARACTERS,
     MOST_HIDDEN,
@@ -31,11 +38,8 @@ from dpquery.sql.postprocess.from_clause import (
     refuse_characters,
     require_rows,
 )
-from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS
-from dpquery.sql.postprocess.values import Value, condition, row_count
-from dpquery.sql.suggest.dialects import a_slip_away
-from dpquery.sql.suggest.queries import query_of_policy
-from dpquery.sql.suggest.types import mismatch
+from dpquery.sql.postprocess.values import Value, condition, direction, row_count
+from dpquery.sql.suggest.queries import COUNT, mismatch, query_of_policy
 
 if TYPE_CHECKING:
     from dpquery.sql.postprocess.expressions import Expressions
@@ -128,7 +132,7 @@ class Opener(Context):
             span = self.spans.of(node)
             label = f"{len(found.columns)} columns"
             remedy = "SELECT max(1) FROM ..."
-            raise SyntaxRefused(outside("a subquery of several columns", span, label, remedy))
+            raise outside("a subquery of several columns", span, label, remedy)
         return found
 
     def scalar(self, place: Expressions, node: exp.Subquery) -> Value:
@@ -141,7 +145,7 @@ class Opener(Context):
         value = base.subquery(sql, column.kind)
         grown = None if column.grown else 0
         value = replace(value, narrow=column.narrow, longest=column.longest, grown=grown)
-        return value if place is base else place.lifted(value)
+        return place.lifted(value)
 
     def exists(self, place: Expressions, node: exp.Exists) -> Value:
         """Return whether a subquery has a row."""
@@ -149,7 +153,7 @@ class Opener(Context):
         found = self._inside(base, node.this)
         sql = f'(EXISTS (SELECT 1 FROM {found.source} AS "{self.alias()}"))'
         value = base.subquery(sql, Kind.BOOLEAN)
-        return value if place is base else place.lifted(value)
+        return place.lifted(value)
 
     def member(self, place: Expressions, node: exp.In, query: exp.Expr) -> Value:
         """Return whether a value is among those of a subquery."""
@@ -164,7 +168,7 @@ class Opener(Context):
         sql = f"({value.total} IN (SELECT {found.columns[0].sql} FROM {found.source}"
         sql += f' AS "{self.alias()}"))'
         made = base.subquery(sql, Kind.BOOLEAN)
-        return made if place is base else place.lifted(made)
+        return place.lifted(made)
 
     def where(self, kept: Sequence[Value]) -> str:
         """Write WHERE; empty without conditions."""
@@ -180,29 +184,8 @@ class Opener(Context):
             title, self.spans.of(node), "FROM is missing", query_of_policy(self.policy)
         )
 
-    def unknown_function(self, call: exp.Expr, name: str, otherwise: str) -> NoReturn:
-        """Refuse a function of no meaning here; offer the one that is a slip away."""
-        near = a_slip_away(name, FUNCTIONS)
-        raise NameRefused(
-            Diagnostic(
-                "DPQ202",
-                f"there is no function {name}",
-                self.spans.name(call),
-                "unknown function",
-                ("on results there are ABS, ROUND and others: `dpquery explain functions`.",),
-                (otherwise if near is None else near + self.spans.text(call)[len(name) :],),
-            )
-        )
-
 
 # UNION, EXCEPT and INTERSECT of relations that are released or public.
-
-
-_WORDS: dict[type[exp.Expr], str] = {
-    exp.Union: "UNION",
-    exp.Except: "EXCEPT",
-    exp.Intersect: "INTERSECT",
-}
 
 
 def arms_of(opener: Opener, node: exp.SetOperation) -> list[exp.Expr]:
@@ -214,9 +197,9 @@ def arms_of(opener: Opener, node: exp.SetOperation) -> list[exp.Expr]:
     for side in (node.this, node.expression):
         if isinstance(side, exp.SetOperation) and type(side) is not type(node):
             span = opener.spans.of(node)
-            word = f"{_WORDS[type(side)]} beside {_WORDS[type(node)]}"
+            word = f"{side.key.upper()} beside {node.key.upper()}"
             label = "which comes first?"
-            raise SyntaxRefused(outside(word, span, label, "put one of them in brackets"))
+            raise outside(word, span, label, "put one of them in brackets")
     return [node.this, node.expression]
 
 
@@ -227,10 +210,9 @@ def combined(opener: Opener, node: exp.SetOperation, left: Open, right: Open) ->
         NameRefused: DPQ208 another number of columns, or types that do not match.
     """
     span = opener.spans.of(node)
-    word = _WORDS[type(node)] + ("" if node.args.get("distinct") else " ALL")
+    word = node.key.upper() + ("" if node.args.get("distinct") else " ALL")
     if len(left.columns) != len(right.columns):
-        counts = f"{len(left.columns)} and {len(right.columns)} columns"
-        _refuse(f"{word} of {counts}", span)
+        raise uneven(word, len(left.columns), len(right.columns), span)
     keeps, shared = word == "UNION ALL", _shared(left, right)
     keeps = keeps and (shared or len(left.hidden) + len(right.hidden) <= MOST_HIDDEN)
     count = 0 if shared else len(left.hidden)
@@ -293,19 +275,6 @@ def _common(
     mismatch(span, title, "two types", "CAST(... AS TEXT)")
 
 
-def _refuse(title: str, span: Span) -> None:
-    raise NameRefused(
-        Diagnostic(
-            "DPQ208",
-            title,
-            span,
-            "another number of columns",
-            ("columns are put together by their places.",),
-            ("give both sides the same number of columns",),
-        )
-    )
-
-
 def finished(opener: Opener, node: exp.SetOperation, found: Open, *, root: bool) -> str:
     """Write an operation as a query, with ORDER BY and LIMIT of its own."""
     alias = opener.alias()
@@ -332,19 +301,108 @@ def _items(order: exp.Order | None) -> Sequence[exp.Ordered]:
 def _sort_keys(opener: Opener, item: exp.Ordered, columns: Sequence[OpenColumn]) -> list[str]:
     """Resolve a column's number or name, or ALL: an operation has no others."""
     node, span = item.this, opener.spans.of(item)
-    direction = "DESC" if item.args.get("desc") else "ASC"
-    nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
-    ending = f" {direction} NULLS {nulls}"
+    ending = direction(item)
     if isinstance(node, exp.Var):
         return [column.sql + ending for column in columns]
     if isinstance(node, exp.Literal) and not node.is_string:
-        digits = str(node.this)
-        if digits.isdigit() and len(digits) <= 9 and 1 <= int(digits) <= len(columns):
-            return [columns[int(digits) - 1].sql + ending]
-        no_column_number(digits, span, len(columns), "ORDER BY")
+        return [columns[read_place(node, len(columns), span, "ORDER BY")].sql + ending]
     if isinstance(node, exp.Column) and not node.table:
         for column in columns:
             if fold(column.name) == fold(node.name):
                 return [column.sql + ending]
     label = "not a column of the result"
-    raise SyntaxRefused(outside("this order", span, label, "ORDER BY 1"))
+    raise outside("this order", span, label, "ORDER BY 1")
+
+
+# DP_INTERVAL_LOW and DP_INTERVAL_HIGH: how far noise may have taken a released value.
+#
+# A column that shows a release unchanged knows it, and the number of the row that a value
+# comes from. The ends of the interval stand in the released table as hidden columns, so
+# that they are found by that number: through joins, windows and sorting, wherever the value
+# itself goes.
+
+
+USUAL = Fraction(95, 100)
+LEAST = Fraction(1, 10**9)
+"""Of a confidence, and of what is left to certainty: every mechanism can tell so much."""
+
+
+def end_of(place: Expressions, node: exp.Anonymous) -> Value:
+    """Bind a call: an end of the interval of each value of a released column.
+
+    Raises:
+        NameRefused: DPQ205, DPQ207 the confidence, DPQ206 another number of arguments.
+        RuleRefused: DPQ303 the column shows no release unchanged.
+    """
+    argument, confidence = _arguments(place, node)
+    base, name = place.base, str(node.this).upper()
+    found = None if is_call(unwrapped(argument)) else base.value(argument)
+    if found is None or not found.origins:
+        _not_noisy(place, name, argument)
+    ends = []
+    for origin in found.origins:
+        row, _ = base.rows[origin.row]
+        end = IntervalEnd(
+            origin.frontier, origin.column, name == "DP_INTERVAL_HIGH", confidence
+        )
+        column = place.opener.end(end)
+        ends.append(
+            f'(SELECT "e"."{column}" FROM "f{origin.frontier}" AS "e" WHERE "e"."row" = {row})'
+        )
+    sql = ends[0] if len(ends) == 1 else f"coalesce({', '.join(ends)})"
+    value = base.subquery(sql, found.kind)
+    return place.lifted(value)
+
+
+def _arguments(place: Expressions, node: exp.Anonymous) -> tuple[exp.Expr, Fraction]:
+    """Part the column from the confidence, which may be given by its name."""
+    if not 1 <= len(node.expressions) <= 2:
+        _miscounted(place, node)
+    argument, *others = node.expressions
+    if not others:
+        return argument, USUAL
+    given = others[0]
+    if isinstance(given, exp.EQ | exp.PropertyEQ | exp.Kwarg):
+        if fold(given.this.name) != "confidence":
+            _miscounted(place, node)
+        given = given.expression
+    limits = (LEAST, 1 - LEAST)
+    span = place.spans.of(given)
+    return argument, read_number_between(
+        "the confidence", unwrapped(given), span, limits, "0.95"
+    )
+
+
+def _miscounted(place: Expressions, node: exp.Anonymous) -> NoReturn:
+    name = str(node.this).upper()
+    raise refusal(
+        "DPQ206",
+        f"{name} takes a column, and a confidence if not 0.95",
+        place.spans.of(node),
+        "other arguments",
+        "the noise of a released value says between which ends the exact one lies.",
+        _example(place, name),
+    )
+
+
+def _not_noisy(place: Expressions, name: str, argument: exp.Expr) -> NoReturn:
+    """Refuse what is no release unchanged; offer to name a call that stands inside."""
+    inner = unwrapped(argument)
+    called = is_call(inner)
+    remedy = f"{place.spans.text(inner)} AS n, {name}(n)" if called else _example(place, name)
+    raise refusal(
+        "DPQ303",
+        f"{name} needs a column with noise of its own",
+        place.spans.of(argument),
+        "a release beside those shown" if called else "not a released value, unchanged",
+        (
+            "the interval of a value follows from its noise, which is known where a column",
+            "shows a DP_ function as it was released, not what is computed from it.",
+        ),
+        remedy,
+    )
+
+
+def _example(place: Expressions, name: str) -> str:
+    query = query_of_policy(place.opener.policy)
+    return query.replace(COUNT, f"{COUNT} AS n, {name}(n)")

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NoReturn
 
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import NUMERIC, Kind
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused
+from dpquery.errors import refusal
 from dpquery.ir.expr import Literal
 from dpquery.ir.query import Origin
 from dpquery.sql.parse.literals import read_literal
-from dpquery.sql.parse.spans import Spans
+from dpquery.sql.parse.spans import Spans, repeated
 
 MAX_SIZE = 30_000
 """Parts of an expression with everything written as often as the engine will write it."""
@@ -109,22 +108,12 @@ def checked(value: Value, span: Span) -> Value:
         SyntaxRefused: DPQ105.
     """
     if value.size > MAX_SIZE or value.depth > MAX_DEPTH or len(value.sql) > MAX_TEXT:
-        refuse_size(span)
+        raise repeated(span, REPEATING)
     return value
 
 
-def refuse_size(span: Span) -> NoReturn:
-    """Refuse what would be too much text for the engine."""
-    raise SyntaxRefused(
-        Diagnostic(
-            "DPQ105",
-            "this expression grows too large",
-            span,
-            "written out in full, its parts repeat too often",
-            ("expressions that repeat their parts double with each level.",),
-            ("compute with fewer levels of aliases, IN, BETWEEN and division",),
-        )
-    )
+REPEATING = "aliases, IN, BETWEEN and division"
+"""What stands in the engine's text more often than in the query."""
 
 
 def in_calendar(sql: str) -> str:
@@ -196,6 +185,12 @@ def widest(*values: Value) -> Kind | None:
     return Kind.INTEGER
 
 
+def direction(item: exp.Expr) -> str:
+    """Write how a key of ORDER BY sorts, and where NULL stands."""
+    word = "DESC" if item.args.get("desc") else "ASC"
+    return f" {word} NULLS {'FIRST' if item.args.get('nulls_first') else 'LAST'}"
+
+
 def row_count(node: exp.Expr, slot: str, spans: Spans) -> str:
     """Write LIMIT or OFFSET.
 
@@ -205,14 +200,12 @@ def row_count(node: exp.Expr, slot: str, spans: Spans) -> str:
     digits = str(node.this) if isinstance(node, exp.Literal) and not node.is_string else ""
     digits = digits.lstrip("0") or digits[:1]
     if not digits.isdigit() or len(digits) > 10 or int(digits) > MAX_LIMIT:
-        raise NameRefused(
-            Diagnostic(
-                "DPQ207",
-                f"{slot.upper()} must be a whole number",
-                spans.of(node),
-                "not a whole number",
-                ("it is read from the text before anything is computed.",),
-                (f"{slot.upper()} 10",),
-            )
+        raise refusal(
+            "DPQ207",
+            f"{slot.upper()} must be a whole number",
+            spans.of(node),
+            "not a whole number",
+            "it is read from the text before anything is computed.",
+            f"{slot.upper()} 10",
         )
     return f" {slot.upper()} {int(digits)}"

@@ -14,96 +14,47 @@ from sqlglot import expressions as exp
 from sqlglot.errors import ParseError
 
 from dpquery.core.source import Source, Span
-from dpquery.errors import Diagnostic, RuleRefused, SyntaxRefused, nearest
+from dpquery.errors import QueryRefused, nearest, refusal
 from dpquery.sql.bind.row_calls import target
-from dpquery.sql.parse.spans import Spans, example, mended, outside, shown, span_of
+from dpquery.sql.parse.spans import Spans, example, incomplete, mended, outside, shown, span_of
 from dpquery.sql.postprocess.functions import AGGREGATES
 
 _WORDS: dict[type[exp.Expr], str] = {
-    exp.Join: "a join",
-    exp.With: "WITH",
-    exp.CTE: "WITH",
-    exp.Subquery: "a subquery",
-    exp.Union: "UNION",
-    exp.Except: "EXCEPT",
-    exp.Intersect: "INTERSECT",
-    exp.Group: "GROUP BY",
-    exp.GroupingSets: "GROUPING SETS",
-    exp.Having: "HAVING",
-    exp.Distinct: "DISTINCT",
-    exp.Window: "a window",
-    exp.Case: "CASE",
-    exp.Cast: "a conversion",
-    exp.Lambda: "a lambda",
-    exp.Placeholder: "a parameter",
-    exp.Parameter: "a parameter",
-    exp.Hint: "a hint",
-    exp.TableSample: "a sample",
-    exp.Bracket: "an index in brackets",
-    exp.Tuple: "a row of values",
-    exp.Aliases: "a list of names",
-    exp.Cluster: "CLUSTER BY",
-    exp.Concat: "a text after a text",
-    exp.Distribute: "DISTRIBUTE BY",
-    exp.HistoricalData: "AT",
-    exp.IgnoreNulls: "IGNORE NULLS",
-    exp.Escape: "ESCAPE",
-    exp.Interval: "INTERVAL",
-    exp.RespectNulls: "RESPECT NULLS",
-    exp.Struct: "a struct",
-    exp.Version: "FOR SYSTEM_TIME",
-    exp.WithinGroup: "WITHIN GROUP",
-    exp.Select: "a subquery",
-    exp.PositionalColumn: "a column by number",
-    exp.Fetch: "FETCH",
-    exp.RawString: "a text in dollar quotes",
-    exp.ByteString: "a text of bytes",
+    exp.Join: "a join", exp.With: "WITH", exp.CTE: "WITH", exp.Subquery: "a subquery",
+    exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT",
+    exp.Group: "GROUP BY", exp.GroupingSets: "GROUPING SETS", exp.Having: "HAVING",
+    exp.Distinct: "DISTINCT", exp.Window: "a window", exp.Case: "CASE",
+    exp.Cast: "a conversion", exp.Lambda: "a lambda", exp.Placeholder: "a parameter",
+    exp.Parameter: "a parameter", exp.Hint: "a hint", exp.TableSample: "a sample",
+    exp.Bracket: "an index in brackets", exp.Tuple: "a row of values",
+    exp.Aliases: "a list of names", exp.Cluster: "CLUSTER BY",
+    exp.Concat: "a text after a text", exp.Distribute: "DISTRIBUTE BY",
+    exp.HistoricalData: "AT", exp.IgnoreNulls: "IGNORE NULLS", exp.Escape: "ESCAPE",
+    exp.Interval: "INTERVAL", exp.RespectNulls: "RESPECT NULLS", exp.Struct: "a struct",
+    exp.Version: "FOR SYSTEM_TIME", exp.WithinGroup: "WITHIN GROUP", exp.Select: "a subquery",
+    exp.PositionalColumn: "a column by number", exp.Fetch: "FETCH",
+    exp.RawString: "a text in dollar quotes", exp.ByteString: "a text of bytes",
     exp.National: "a text with a prefix",
-}
+}  # fmt: skip
 _SLOT_WORDS = {
-    "group": "GROUP BY",
-    "having": "HAVING",
-    "with_": "WITH",
-    "joins": "a join",
-    "distinct": "DISTINCT",
-    "qualify": "QUALIFY",
-    "sample": "a sample",
-    "query": "a subquery",
-    "windows": "a window",
-    "locks": "FOR UPDATE",
-    "into": "SELECT INTO",
-    "hint": "a hint",
-    "symmetric": "BETWEEN SYMMETRIC",
-    "limit_options": "LIMIT in percent",
-    "laterals": "LATERAL",
-    "pivots": "PIVOT",
-    "columns": "a list of column names",
-    "except_": "EXCLUDE",
-    "fetch": "FETCH",
-    "kind": "SELECT AS",
-    "only": "ONLY",
-    "order": "ORDER BY",
-    "rename": "RENAME",
-    "replace": "REPLACE",
-    "truncate": "a third argument of ROUND",
-    "connect": "CONNECT BY",
+    "group": "GROUP BY", "having": "HAVING", "with_": "WITH", "joins": "a join",
+    "distinct": "DISTINCT", "qualify": "QUALIFY", "sample": "a sample", "query": "a subquery",
+    "windows": "a window", "locks": "FOR UPDATE", "into": "SELECT INTO", "hint": "a hint",
+    "symmetric": "BETWEEN SYMMETRIC", "limit_options": "LIMIT in percent",
+    "laterals": "LATERAL", "pivots": "PIVOT", "columns": "a list of column names",
+    "except_": "EXCLUDE", "fetch": "FETCH", "kind": "SELECT AS", "only": "ONLY",
+    "order": "ORDER BY", "rename": "RENAME", "replace": "REPLACE",
+    "truncate": "a third argument of ROUND", "connect": "CONNECT BY",
     "recursive": "WITH RECURSIVE",
-}
+}  # fmt: skip
 _KEYWORDS: dict[str, tuple[str, ...]] = {
-    "WITH RECURSIVE": ("RECURSIVE",),
-    "a window": ("OVER", "WINDOW"),
-    "a sample": ("TABLESAMPLE", "TABLE_SAMPLE", "USING"),
-    "a parameter": ("?", "$", "@"),
-    "FOR SYSTEM_TIME": ("FOR",),
-    "FOR UPDATE": ("FOR",),
-    "EXCLUDE": ("EXCLUDE", "EXCEPT"),
-    "SELECT AS": ("STRUCT", "VALUE"),
-    "SELECT INTO": ("INTO",),
-    "LIMIT in percent": ("PERCENT", "%"),
-    "BETWEEN SYMMETRIC": ("SYMMETRIC",),
-    "PIVOT": ("PIVOT", "UNPIVOT"),
-    "a column by number": ("#",),
-}
+    "WITH RECURSIVE": ("RECURSIVE",), "a window": ("OVER", "WINDOW"),
+    "a sample": ("TABLESAMPLE", "TABLE_SAMPLE", "USING"), "a parameter": ("?", "$", "@"),
+    "FOR SYSTEM_TIME": ("FOR",), "FOR UPDATE": ("FOR",), "EXCLUDE": ("EXCLUDE", "EXCEPT"),
+    "SELECT AS": ("STRUCT", "VALUE"), "SELECT INTO": ("INTO",),
+    "LIMIT in percent": ("PERCENT", "%"), "BETWEEN SYMMETRIC": ("SYMMETRIC",),
+    "PIVOT": ("PIVOT", "UNPIVOT"), "a column by number": ("#",),
+}  # fmt: skip
 """The words by which a construct is found in the text, where they are not its name."""
 
 
@@ -124,20 +75,18 @@ def refuse_construct(
     word, span = _word(source, node, spans)
     word = _misused(node) or _SLOT_WORDS.get(slot or "") or word
     if word == "a join":
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ304",
-                "a join of this kind is not answered",
-                span,
-                "does not say which columns are equal",
-                ("private tables are joined ON their unit, or USING it.",),
-                (example(source, spans.tokens),),
-            )
+        raise refusal(
+            "DPQ304",
+            "a join of this kind is not answered",
+            span,
+            "does not say which columns are equal",
+            "private tables are joined ON their unit, or USING it.",
+            example(source, spans.tokens),
         )
     words = (word, word.split()[0]) if word.isupper() else ()
     found = spans.word(*_KEYWORDS.get(word, words)) or span
     remedy = _instead(node, spans, word, found) or example(source, spans.tokens)
-    raise SyntaxRefused(outside(word, found, "not understood", remedy))
+    raise outside(word, found, "not understood", remedy)
 
 
 def _instead(node: exp.Expr, spans: Spans, word: str, found: Span) -> str | None:
@@ -243,7 +192,7 @@ def _misused(node: exp.Expr) -> str | None:
 _CLAUSES = ("CUBE", "FROM", "GROUP", "HAVING", "LIMIT", "OFFSET", "ORDER", "ROLLUP", "WHERE")
 
 
-def misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Diagnostic:
+def misread(source: Source, tokens: Sequence[Token], error: ParseError) -> QueryRefused:
     """Return where the parser stopped, in our words and not in its own."""
     ticks = [token.start for token in tokens if token.token_type is TokenType.UNKNOWN]
     ticks = [start for start in ticks if source.text[start] == "`"]
@@ -258,7 +207,12 @@ def misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Diagn
     mistyped = next((t for t in reversed(tokens) if t.end < start), None)
     meant = nearest(mistyped.text, _CLAUSES) if mistyped is not None else None
     if mistyped is not None and meant is not None and mistyped.text.upper().split()[0] != meant:
-        return _mistyped(source, tokens, mistyped, meant)
+        return incomplete(
+            f"{mistyped.text[:40]!r} is not understood here",
+            span_of(mistyped),
+            f"is it {meant}?",
+            mended(source, span_of(mistyped), meant, example(source, tokens)),
+        )
     title = (
         f"this cannot be read at {marked[:40]!r}"
         if marked
@@ -267,38 +221,19 @@ def misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Diagn
     return unfinished(source, tokens, title, Span(start, start + max(1, len(marked))))
 
 
-def _ticked(source: Source, tokens: Sequence[Token], ticks: Sequence[int]) -> Diagnostic:
+def _ticked(source: Source, tokens: Sequence[Token], ticks: Sequence[int]) -> QueryRefused:
     text = "".join('"' if at in ticks else char for at, char in enumerate(source.text))
-    return Diagnostic(
-        "DPQ101",
+    return incomplete(
         "names stand in double quotes, or in none",
         Span(ticks[0], ticks[0] + 1),
         "no quote in this language",
-        ("the text is not a complete query.",),
-        (shown(text.strip(), example(source, tokens)),),
-    )
-
-
-def _mistyped(source: Source, tokens: Sequence[Token], token: Token, meant: str) -> Diagnostic:
-    return Diagnostic(
-        "DPQ101",
-        f"{token.text[:40]!r} is not understood here",
-        span_of(token),
-        f"is it {meant}?",
-        ("the text is not a complete query.",),
-        (mended(source, span_of(token), meant, example(source, tokens)),),
+        shown(text.strip(), example(source, tokens)),
     )
 
 
 def unfinished(
     source: Source, tokens: Sequence[Token], title: str, span: Span | None = None
-) -> Diagnostic:
+) -> QueryRefused:
     """Say that a text is no complete query: from its first word on, or at a stretch."""
-    return Diagnostic(
-        "DPQ101",
-        title,
-        span or span_of(tokens[0]),
-        "not understood here" if span else "nothing follows that could be answered",
-        ("the text is not a complete query.",),
-        (example(source, tokens),),
-    )
+    label = "not understood here" if span else "nothing follows that could be answered"
+    return incomplete(title, span or span_of(tokens[0]), label, example(source, tokens))

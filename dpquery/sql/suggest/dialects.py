@@ -7,7 +7,7 @@ one. Nothing is accepted here: what is offered is read anew when it is typed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -16,7 +16,7 @@ from sqlglot import expressions as exp
 from dpquery import functions
 from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Source, Span, width
-from dpquery.errors import Diagnostic, QueryRefused
+from dpquery.errors import Diagnostic, QueryRefused, nearest
 from dpquery.functions.base import DPFunction
 from dpquery.ir.expr import Expr
 from dpquery.rowfunctions.ranges import implied
@@ -38,138 +38,124 @@ _LONGEST = 400
 _WIDE, _MORE = 88, 40
 """A mended query is one line on most screens, or hardly longer than what was typed."""
 
-_NAME = r'("[^"\n]+"|[A-Za-z_]\w*)'
-_VALUE = r"('[^'\n]*'|-?\d+(?:\.\d+)?|[A-Za-z_]\w*)"
-_OPTION = (
-    r"(eps|epsilon|delta|bounds|mechanism|max_rows_contributed|max_groups_contributed|weights)"
-)
-_COMPARED = r"(?=\s*(?:[=<>]|!=|IN\b|IS\b|BETWEEN\b|NOT\b))"
-_MATCHES = r"(?:RLIKE|REGEXP|~)\s*('[^'\n]*')"
-
-_EITHER = (rf"\|\|?(?=\s*(?:\(|{_NAME}{_COMPARED}))", "OR")
-
-_READ: tuple[tuple[str, str], ...] = (
-    # comparisons
-    (r"=<", "<="),
-    (r"=>", ">="),
-    (r"!>", "<="),
-    (r"!<", ">="),
-    (r"\bIS\s+(NOT\s+)?(?:NUL|NIL|NONE|NAN|NA)\b", r"IS \1NULL"),
-    (rf"\bIS\s+NOT\s+{_VALUE}", r"<> \1"),
-    (rf"\bIS\s+{_VALUE}", r"= \1"),
-    (r"\bISNULL\b", "IS NULL"),
-    (r"\bNOT\s?NULL\b", "IS NOT NULL"),
-    (rf"\bBETWEEN\s*\(\s*{_VALUE}\s*(?:,|AND)\s*{_VALUE}\s*\)", r"BETWEEN \1 AND \2"),
-    (rf"\bBETWEEN\s+{_VALUE}\s*(?:,|-|\bTO\b)\s*{_VALUE}", r"BETWEEN \1 AND \2"),
-    (rf"{_NAME}\s+(?:!\s*|NOT\s+){_MATCHES}", r"NOT REGEXP_MATCHES(\1, \2)"),
-    (rf"{_NAME}\s+{_MATCHES}", r"REGEXP_MATCHES(\1, \2)"),
-    (r"=\s*ANY\s*\(\s*(?:ARRAY\s*)?\[([^\]]*)\]\s*\)", r"IN (\1)"),
-    (r"\bIN\s*\[([^\]]*)\]", r"IN (\1)"),
-    (r"\bIN\s+('[^'\n]*'|\d+)", r"IN (\1)"),
-    # conditions
-    (r"!(?=[\w\"(])", "NOT "),
-    _EITHER,
-    (r"&&?", "AND"),
-    (rf",\s*{_NAME}{_COMPARED}", r" AND \1"),
-    (r"\bWHERE\b", "AND"),
-    (r"\s+(?:AND|OR|WHERE|HAVING|ORDER\s+BY|LIMIT)\s*$", ""),
-    # values
-    (r"''([^'\n]+)''", r"'\1'"),
-    (r"'(\w+)(?=\s|\)|$)", r"'\1'"),
-    (r'"(\w+)(?=\s|\)|,|$)', r'"\1"'),
-    (r"[$€£](?=\d)", ""),
-    (rf"{_NAME}\s*(?:\^|\*\*)\s*2\b", r"\1 * \1"),
-    # calls
-    (rf"\b{_OPTION}\s*:\s*(?=[\d'\[])", r"\1="),
-    (rf"\b{_OPTION}\s+(?=[\d'\[])", r"\1="),
-    (r"\bweights\s*=\s*table\b", "weights='table'"),
-    (rf"(?<=[\w*\"])\s+{_OPTION}\s*=", r", \1="),
-    (rf";\s*{_OPTION}\s*=", r", \1="),
-    (r"\b(bounds\s*=\s*)\[?(-?\d+)\s*(?:\.\.+|-|:)\s*(-?\d+)\]?", r"\1[\2, \3]"),
-    (r"\b(DP_\w+)\s*\[([^\]]*)\]", r"\1(\2)"),
-    (rf"(?<=\bSELECT\s){_NAME}\s+(\w+\()", r"\1, \2"),
-    (
-        r"\bWITH\s+(?:DIFFERENTIAL_PRIVACY|ANONYMIZATION)\s+(?:OPTIONS\s*\([^()]*\)\s*)?"
-        r"([^()]*?)\b(?:ANON_)?(COUNT|SUM|AVG)\(([^()]*)\)",
-        r"\1DP_\2(\3, eps=0.5)",
-    ),
-    (
-        r"\bWITH\s+(?:DIFFERENTIAL_PRIVACY|ANONYMIZATION)\s+(?:OPTIONS\s*\([^()]*\)\s*)?",
-        "",
-    ),
-    # clauses
-    (r"^\s*(?=(?:DP_\w+)\s*\()", "SELECT "),
-    (r"\bSELECT\s+TOP\s*\(?(\d+)\)?\s+(.*)$", r"SELECT \2 LIMIT \1"),
-    (r"\bFETCH\s+(?:FIRST|NEXT)\s+(\d+)\s+ROWS?\s+ONLY\b", r"LIMIT \1"),
-    (r"\bDISTINCT\s+(?=.*\bDP_)", ""),
-    (r"\b(GROUP|ORDER)\s+(?!BY\b)(?=\w)", r"\1 BY "),
-    (rf"\b(ROLLUP|CUBE|GROUPING\s+SETS)\s+({_NAME}(?:\s*,\s*{_NAME})*)", r"\1 (\2)"),
-    (r"\bDESCENDING\b", "DESC"),
-    (r"\bASCENDING\b", "ASC"),
-    (r"\bAS\s+(\w+)", r'AS "\1"'),
-)
-"""What the parser does not read."""
-
-_UNIT = r"'?(YEAR|QUARTER|MONTH|WEEK|DAY|HOUR|MINUTE|SECOND)S?'?"
-_OF_DAYS = "(?:DATE|DATETIME|TIMESTAMP)_?"
-_PART = r"\s*([^(),]+?)\s*"
-_MOMENTS: tuple[tuple[str, str], ...] = (
-    (
-        rf"\b(?:DATE|DATETIME|TIMESTAMP)_?TRUNC\({_PART},\s*{_UNIT}\s*\)",
-        r"DATE_TRUNC('\2', \1)",
-    ),
-    (rf"\b{_OF_DAYS}DIFF\({_PART},{_PART},\s*{_UNIT}\s*\)", r"DATE_DIFF('\3', \2, \1)"),
-    (rf"\b(?:STRFTIME|FORMAT_DATE)\(\s*('[^']*')\s*,{_PART}\)", r"STRFTIME(\2, \1)"),
-    (rf"\bDATE_FORMAT\({_PART},\s*('[^']*')\s*\)", r"STRFTIME(\1, \2)"),
-)
+_PARTS = {
+    "name": r'("[^"\n]+"|[A-Za-z_]\w*)',
+    "value": r"('[^'\n]*'|-?\d+(?:\.\d+)?|[A-Za-z_]\w*)",
+    "text": r"('[^'\n]*')",
+    "number": r"(\d+(?:\.\d+)?)",
+    "argument": r"\s*([^(),]+?)\s*",
+    "day": r"\d{4}-\d\d-\d\d",
+    "compared": r"(?=\s*(?:[=<>]|!=|IN\b|IS\b|BETWEEN\b|NOT\b))",
+    "matches": r"(?:RLIKE|REGEXP|~)\s*('[^'\n]*')",
+    "option": r"(eps|epsilon|delta|bounds|mechanism|max_rows_contributed|max_groups_contributed"
+    r"|weights)",
+    "unit": r"'?(YEAR|QUARTER|MONTH|WEEK|DAY|HOUR|MINUTE|SECOND)S?'?",
+    "moment": "(?:DATE|DATETIME|TIMESTAMP)_?",
+    "private": r"\bWITH\s+(?:DIFFERENTIAL_PRIVACY|ANONYMIZATION)\s+"
+    r"(?:OPTIONS\s*\([^()]*\)\s*)?",
+    "now": r"\b(?:NOW|TODAY|CURRENT_DATE|CURRENT_TIMESTAMP)\b(?:\(\))?",
+}
+"""What a pattern holds as <name>, and the like."""
+_WORDS = {
+    "=<": "<=", "=>": ">=", "!>": "<=", "!<": ">=", r"\bISNULL\b": "IS NULL",
+    r"\bNOT\s?NULL\b": "IS NOT NULL", "&&?": "AND", r"\bWHERE\b": "AND",
+    r"\bDESCENDING\b": "DESC", r"\bASCENDING\b": "ASC", r"[$€£](?=\d)": "",
+    r"!(?=[\w\"(])": "NOT ", r"\bweights\s*=\s*table\b": "weights='table'",
+    r"\bDISTINCT\s+(?=.*\bDP_)": "", r"\s+(?:AND|OR|WHERE|HAVING|ORDER\s+BY|LIMIT)\s*$": "",
+}  # fmt: skip
+"""Signs and words of other languages."""
+_EITHER = {r"\|\|?(?=\s*(?:\(|<name><compared>))": "OR"}
+_MOMENTS = {
+    r"\b<moment>TRUNC\(<argument>,\s*<unit>\s*\)": r"DATE_TRUNC('\2', \1)",
+    r"\b<moment>DIFF\(<argument>,<argument>,\s*<unit>\s*\)": r"DATE_DIFF('\3', \2, \1)",
+    r"\b(?:STRFTIME|FORMAT_DATE)\(\s*<text>\s*,<argument>\)": r"STRFTIME(\2, \1)",
+    r"\bDATE_FORMAT\(<argument>,\s*<text>\s*\)": r"STRFTIME(\1, \2)",
+}
 """Functions of moments whose arguments stand in another order elsewhere."""
-
-_DAY = r"(?:DATE|DATETIME|TO_DATE)"
-_NOW = r"\b(?:NOW|TODAY|CURRENT_DATE|CURRENT_TIMESTAMP)\b(?:\(\))?"
-_BOUND: tuple[tuple[str, str], ...] = (
-    *_MOMENTS,
+_READ = {
+    # comparisons
+    r"\bIS\s+(NOT\s+)?(?:NUL|NIL|NONE|NAN|NA)\b": r"IS \1NULL",
+    r"\bIS\s+NOT\s+<value>": r"<> \1",
+    r"\bIS\s+<value>": r"= \1",
+    r"\bBETWEEN\s*\(\s*<value>\s*(?:,|AND)\s*<value>\s*\)": r"BETWEEN \1 AND \2",
+    r"\bBETWEEN\s+<value>\s*(?:,|-|\bTO\b)\s*<value>": r"BETWEEN \1 AND \2",
+    r"<name>\s+(?:!\s*|NOT\s+)<matches>": r"NOT REGEXP_MATCHES(\1, \2)",
+    r"<name>\s+<matches>": r"REGEXP_MATCHES(\1, \2)",
+    r"=\s*ANY\s*\(\s*(?:ARRAY\s*)?\[([^\]]*)\]\s*\)": r"IN (\1)",
+    r"\bIN\s*\[([^\]]*)\]": r"IN (\1)",
+    r"\bIN\s+('[^'\n]*'|\d+)": r"IN (\1)",
+    **_EITHER,
+    r",\s*<name><compared>": r" AND \1",
+    # values
+    r"''([^'\n]+)''": r"'\1'",
+    r"'(\w+)(?=\s|\)|$)": r"'\1'",
+    r'"(\w+)(?=\s|\)|,|$)': r'"\1"',
+    r"<name>\s*(?:\^|\*\*)\s*2\b": r"\1 * \1",
+    # calls
+    r"\b<option>\s*:\s*(?=[\d'\[])": r"\1=",
+    r"\b<option>\s+(?=[\d'\[])": r"\1=",
+    r"(?<=[\w*\"])\s+<option>\s*=": r", \1=",
+    r";\s*<option>\s*=": r", \1=",
+    r"\b(bounds\s*=\s*)\[?(-?\d+)\s*(?:\.\.+|-|:)\s*(-?\d+)\]?": r"\1[\2, \3]",
+    r"\b(DP_\w+)\s*\[([^\]]*)\]": r"\1(\2)",
+    r"(?<=\bSELECT\s)<name>\s+(\w+\()": r"\1, \2",
+    r"<private>([^()]*?)\b(?:ANON_)?(COUNT|SUM|AVG)\(([^()]*)\)": r"\1DP_\2(\3, eps=0.5)",
+    r"<private>": "",
+    # clauses
+    r"^\s*(?=(?:DP_\w+)\s*\()": "SELECT ",
+    r"\bSELECT\s+TOP\s*\(?(\d+)\)?\s+(.*)$": r"SELECT \2 LIMIT \1",
+    r"\bFETCH\s+(?:FIRST|NEXT)\s+(\d+)\s+ROWS?\s+ONLY\b": r"LIMIT \1",
+    r"\b(GROUP|ORDER)\s+(?!BY\b)(?=\w)": r"\1 BY ",
+    r"\b(ROLLUP|CUBE|GROUPING\s+SETS)\s+(<name>(?:\s*,\s*<name>)*)": r"\1 (\2)",
+    r"\bAS\s+(\w+)": r'AS "\1"',
+}
+"""What the parser does not read."""
+_BOUND = {
     # options
-    (r"\b(eps|epsilon)\s*=\s*(\d+),\s*(\d+)(?=\s*[,)])", r"\1=\2.\3"),
-    (r"\b(eps|epsilon)\s*=\s*[\"'](\d+(?:\.\d+)?)[\"']", r"\1=\2"),
-    (r"\b(eps|epsilon)\s*[<>]=\s*(\d+(?:\.\d+)?)", r"\1=\2"),
-    (r"\b(?:e|ep|ε|budget|privacy_budget)\s*=", "eps="),
-    (r"\b(?:clamp|clip|range|limits?|bound|min_max)\s*=", "bounds="),
-    (
-        rf"\b(?:low|lower|min)\w*\s*=\s*{_VALUE}\s*,\s*(?:high|upper|max)\w*\s*=\s*{_VALUE}",
-        r"bounds=[\1, \2]",
+    r"\b(eps|epsilon)\s*=\s*(\d+),\s*(\d+)(?=\s*[,)])": r"\1=\2.\3",
+    r"\b(eps|epsilon)\s*=\s*[\"']<number>[\"']": r"\1=\2",
+    r"\b(eps|epsilon)\s*[<>]=\s*<number>": r"\1=\2",
+    r"\b(?:e|ep|ε|budget|privacy_budget)\s*=": "eps=",
+    r"\b(?:clamp|clip|range|limits?|bound|min_max)\s*=": "bounds=",
+    r"\b(?:low|lower|min)\w*\s*=\s*<value>\s*,\s*(?:high|upper|max)\w*\s*=\s*<value>": (
+        r"bounds=[\1, \2]"
     ),
     # values
-    (r"(?<!')\b(\d{4}-\d\d-\d\d)\b(?!')", r"DATE '\1'"),
-    (rf"{_VALUE}\s*(<=?)\s*{_NAME}\s*(<=?)\s*{_VALUE}", r"\1 \2 \3 AND \3 \4 \5"),
-    _EITHER,
+    r"(?<!')\b(<day>)\b(?!')": r"DATE '\1'",
+    r"<value>\s*(<=?)\s*<name>\s*(<=?)\s*<value>": r"\1 \2 \3 AND \3 \4 \5",
+    **_EITHER,
     # functions
-    (r"\bANON_(COUNT|SUM|AVG)\(([^()]*)\)", r"DP_\1(\2, eps=0.5)"),
-    (
-        rf"\bWIDTH_BUCKET\({_PART},{_PART},{_PART},\s*(\d+)\s*\)",
-        r"FLOOR((\1 - \2) * \4 / (\3 - \2)) + 1",
+    r"\bANON_(COUNT|SUM|AVG)\(([^()]*)\)": r"DP_\1(\2, eps=0.5)",
+    r"\bWIDTH_BUCKET\(<argument>,<argument>,<argument>,\s*(\d+)\s*\)": (
+        r"FLOOR((\1 - \2) * \4 / (\3 - \2)) + 1"
     ),
-    (rf"\bIS_?NULL\(\s*{_NAME}\s*\)", r"\1 IS NULL"),
-    (rf"\b{_DAY}\(\s*{_NAME}\s*\)", r"CAST(\1 AS DATE)"),
-    (rf"\b{_DAY}\(\s*('\d{{4}}-\d\d-\d\d')\s*(?:,[^()]*)?\)", r"\1"),
-    (r"\b(?:MAKE_)?DATE\(\s*(\d{4}),\s*(\d+),\s*(\d+)\s*\)", r"'\1-\2-\3'"),
-    (rf"{_NOW}\s*-\s*INTERVAL\s+'?\d+'?\s+\w+'?", "'2024-12-31'"),
-    (_NOW, "'2024-12-31'"),
-)
+    r"\bIS_?NULL\(\s*<name>\s*\)": r"\1 IS NULL",
+    r"\b(?:DATE|DATETIME|TO_DATE)\(\s*<name>\s*\)": r"CAST(\1 AS DATE)",
+    r"\b(?:DATE|DATETIME|TO_DATE)\(\s*('<day>')\s*(?:,[^()]*)?\)": r"\1",
+    r"\b(?:MAKE_)?DATE\(\s*(\d{4}),\s*(\d+),\s*(\d+)\s*\)": r"'\1-\2-\3'",
+    r"<now>\s*-\s*INTERVAL\s+'?\d+'?\s+\w+'?": "'2024-12-31'",
+    "<now>": "'2024-12-31'",
+}
 """What is read, and means nothing here."""
-
-_UNKNOWN: tuple[tuple[str, str], ...] = (
-    *_MOMENTS,
-    (r"([^<>=!]=|<>|!=)\s*([A-Za-z_]\w*)", r"\1 '\2'"),
-    (r"\bIN\s*\(\s*\"?(\w+)\"?\s*\)", r"IN ('\1')"),
-    (r"\bIN\s*\(\s*\"?(\w+)\"?\s*,\s*\"?(\w+)\"?\s*\)", r"IN ('\1', '\2')"),
-)
+_UNKNOWN = {
+    r"([^<>=!]=|<>|!=)\s*([A-Za-z_]\w*)": r"\1 '\2'",
+    r"\bIN\s*\(\s*\"?(\w+)\"?\s*\)": r"IN ('\1')",
+    r"\bIN\s*\(\s*\"?(\w+)\"?\s*,\s*\"?(\w+)\"?\s*\)": r"IN ('\1', '\2')",
+}
 """Names of columns that there are not: texts without their quotes."""
 
 Slips = Sequence[tuple[re.Pattern[str], str]]
-READ, BOUND, UNKNOWN = (
-    [(re.compile(pattern, re.IGNORECASE), text) for pattern, text in table]
-    for table in (_READ, _BOUND, _UNKNOWN)
-)
+
+
+def _slips(table: Mapping[str, str]) -> Slips:
+    """Return a table with its parts written out."""
+    return [
+        (re.compile(re.sub(r"<(\w+)>", lambda m: _PARTS[m[1]], pattern), re.IGNORECASE), text)
+        for pattern, text in table.items()
+    ]
+
+
+READ, BOUND, UNKNOWN = map(_slips, (_WORDS | _READ, _MOMENTS | _BOUND, _MOMENTS | _UNKNOWN))
 
 _NUMBER = re.compile(r"(?<![\w.])(\d+(?:[.,_]\d+)*)(?: ?(k|m|%))?(?![\w.])", re.IGNORECASE)
 _TIMES = {"": Fraction(1), "k": Fraction(1000), "m": Fraction(10**6), "%": Fraction(1, 100)}
@@ -264,8 +250,8 @@ _MEANT = {
 """What functions of other engines are called here, where the name alone does not tell."""
 _BINS = 60
 """Bins of a histogram that is offered, about."""
-_LONGEST_NAME = 40
-"""Letters of a name that are compared; no function's name is as long."""
+CLOSE = 0.8
+"""How much alike a name and the function that it was meant for are: a letter or two apart."""
 
 
 def meant_call(
@@ -366,21 +352,4 @@ def nearest_function(name: str) -> str | None:
     >>> nearest_function("DP_CUONT"), nearest_function("COUNT"), nearest_function("DP_TREE")
     ('DP_COUNT', 'DP_COUNT', None)
     """
-    return a_slip_away(f"DP_{name.upper().removeprefix('DP_')}", functions.names())
-
-
-def a_slip_away(name: str, known: Iterable[str]) -> str | None:
-    """Return the known word from which a word differs in two letters at most."""
-    apart = {word: _letters_apart(name[:_LONGEST_NAME], word) for word in known}
-    near = min(apart, key=lambda word: (apart[word], word))
-    return near if apart[near] <= 2 else None
-
-
-def _letters_apart(one: str, other: str) -> int:
-    """Count the letters to be changed, added or left out to make one word of another."""
-    row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, 1):
-        before, row = row, [i]
-        for j, wanted in enumerate(other, 1):
-            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (letter != wanted)))
-    return row[-1]
+    return nearest(f"DP_{name.upper().removeprefix('DP_')}", functions.names(), CLOSE)

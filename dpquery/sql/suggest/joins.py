@@ -9,7 +9,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.errors import Diagnostic, NameRefused, RuleRefused, SyntaxRefused
+from dpquery.errors import Worded, refusal
 from dpquery.policy.model import Table
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions
@@ -61,18 +61,19 @@ class JoinedBy:
 
 def refuse_units(span: Span, label: str) -> NoReturn:
     """Refuse to take the units of two tables for one another."""
-    raise RuleRefused(
-        Diagnostic(
-            "DPQ308",
-            "the units of these tables cannot be compared",
-            span,
-            label,
-            (
-                "rows of two tables belong to one unit where the unit's column has the same",
-                "name and the same declared type in both.",
-            ),
-            ("ask the data owner to declare the unit's column alike in both tables",),
-        )
+    raise refusal(
+        "DPQ308",
+        "the units of these tables cannot be compared",
+        span,
+        label,
+        (
+            "rows of two tables belong to one unit where the unit's column has the same",
+            "name and the same declared type in both.",
+        ),
+        Worded(
+            "ask the data owner to declare the unit's column alike in both tables",
+            "write both files with one type for the unit's column",
+        ),
     )
 
 
@@ -90,18 +91,16 @@ def refuse_off_unit(
             f"{written_name(member.alias)}.{written_name(_spelled(member, right[0], unit))}",
         ]
         remedy = at.with_condition(f"{names[0]} = {names[1]}")
-    raise RuleRefused(
-        Diagnostic(
-            "DPQ304",
-            "this join would pair the rows of different units",
-            at.span,
-            f"not joined on {unit}" if unit else "its rows are units of their own",
-            (
-                "a row then depends on two units at once, and no bound on one of them holds;",
-                "private tables are joined on the privacy unit.",
-            ),
-            (remedy,),
-        )
+    raise refusal(
+        "DPQ304",
+        "this join would pair the rows of different units",
+        at.span,
+        f"not joined on {unit}" if unit else "its rows are units of their own",
+        (
+            "a row then depends on two units at once, and no bound on one of them holds;",
+            "private tables are joined on the privacy unit.",
+        ),
+        remedy,
     )
 
 
@@ -120,15 +119,13 @@ def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope) -> NoReturn:
         for key in keys
     )
     owner = f"or ask the data owner to declare what is unique in {public.table.name}"
-    raise RuleRefused(
-        Diagnostic(
-            "DPQ306",
-            f"the join with {public.table.name} is not on its unique key",
-            at.span,
-            f"unique: {', '.join(keys)}" if keys else "nothing is declared unique",
-            ("a row that met several public rows would count several times.",),
-            (at.with_condition(on) or f"ON {on}",) if keys else (owner,),
-        )
+    raise refusal(
+        "DPQ306",
+        f"the join with {public.table.name} is not on its unique key",
+        at.span,
+        f"unique: {', '.join(keys)}" if keys else "nothing is declared unique",
+        "a row that met several public rows would count several times.",
+        (at.with_condition(on) or f"ON {on}",) if keys else (owner,),
     )
 
 
@@ -149,39 +146,35 @@ def refuse_public_rows(at: JoinedBy, side: str, instead: str) -> NoReturn:
     source = at.spans.source
     start = source.text.upper().rfind(side, 0, at.relation.start)
     span = Span(start, start + len(side))
-    raise RuleRefused(
-        Diagnostic(
-            "DPQ306",
-            "rows of a public table alone belong to no unit",
-            span,
-            "keeps public rows that no private row meets",
-            (
-                "every row below the DP_ functions belongs to one unit; groups of public",
-                "columns are all shown anyway, also those without rows.",
-            ),
-            (
-                mended(source, span, instead, f"{instead} JOIN".strip()),
-                "and GROUP BY a public column shows its values without rows too",
-            ),
-        )
+    raise refusal(
+        "DPQ306",
+        "rows of a public table alone belong to no unit",
+        span,
+        "keeps public rows that no private row meets",
+        (
+            "every row below the DP_ functions belongs to one unit; groups of public",
+            "columns are all shown anyway, also those without rows.",
+        ),
+        (
+            mended(source, span, instead, f"{instead} JOIN".strip()),
+            "and GROUP BY a public column shows its values without rows too",
+        ),
     )
 
 
 def refuse_computed(span: Span) -> NoReturn:
     """Refuse to keep rows whose computed columns would have to be missing."""
-    raise SyntaxRefused(
-        outside(
-            "a RIGHT or FULL JOIN after computed columns",
-            span,
-            "not understood",
-            "write the computed columns in a subquery of their own",
-        )
+    raise outside(
+        "a RIGHT or FULL JOIN after computed columns",
+        span,
+        "not understood",
+        "write the computed columns in a subquery of their own",
     )
 
 
 def refuse_kind(span: Span, what: str) -> NoReturn:
     """Refuse a kind of join that is not answered."""
-    raise SyntaxRefused(outside(what, span, "not understood", "JOIN ... ON the privacy unit"))
+    raise outside(what, span, "not understood", "JOIN ... ON the privacy unit")
 
 
 def refuse_public_kind(at: JoinedBy, kind: str) -> NoReturn:
@@ -194,20 +187,18 @@ def refuse_public_kind(at: JoinedBy, kind: str) -> NoReturn:
     if kind == "SEMI":
         remedy = mended(source, word, "", "JOIN on its key")
     what = f"a {kind} JOIN with a public table"
-    raise SyntaxRefused(outside(what, word, "not understood", remedy))
+    raise outside(what, word, "not understood", remedy)
 
 
 def refuse_twice(alias: str, span: Span) -> NoReturn:
     """Refuse two relations of one name."""
-    raise NameRefused(
-        Diagnostic(
-            "DPQ211",
-            f"two relations are called {alias}",
-            span,
-            "the second one",
-            ("columns are found by the name of their relation.",),
-            (f"AS {written_name(f'{alias}_2')}",),
-        )
+    raise refusal(
+        "DPQ211",
+        f"two relations are called {alias}",
+        span,
+        "the second one",
+        "columns are found by the name of their relation.",
+        f"AS {written_name(f'{alias}_2')}",
     )
 
 
@@ -220,18 +211,16 @@ def refuse_across(context: Context, clause: exp.Expr, word: str, scope: Scope) -
     start = source.text.upper().rfind(word.split(maxsplit=1)[0], 0, value.start)
     span = Span(max(start, 0), value.end)
     with_blank = Span(len(source.text[: span.start].rstrip()), span.end)
-    raise RuleRefused(
-        Diagnostic(
-            "DPQ307",
-            f"{word} over private rows would let one unit decide about another",
-            span,
-            "chooses among the rows of all units",
-            (
-                "which rows are kept would depend on rows of other units, and nothing would",
-                "bound what one unit changes.",
-            ),
-            (mended(source, with_blank, "", "leave the clause out"), _numbered(scope)),
-        )
+    raise refusal(
+        "DPQ307",
+        f"{word} over private rows would let one unit decide about another",
+        span,
+        "chooses among the rows of all units",
+        (
+            "which rows are kept would depend on rows of other units, and nothing would",
+            "bound what one unit changes.",
+        ),
+        (mended(source, with_blank, "", "leave the clause out"), _numbered(scope)),
     )
 
 
@@ -247,19 +236,15 @@ def _numbered(scope: Scope) -> str:
 def refuse_without_unit(context: Context, span: Span, word: str, found: Derived) -> NoReturn:
     """Refuse to make one row of rows of several units."""
     unit = found.table.unit
-    raise RuleRefused(
-        Diagnostic(
-            "DPQ307",
-            f"{word} of private rows needs the unit among its columns",
-            span,
-            "units would become one row" if unit else "each row is a unit here",
-            ("a row that stands for several units belongs to none of them.",),
-            (
-                f"{written_name(unit)}, {context.spans.source.snippet(span)}"
-                if unit
-                else "leave DISTINCT out",
-            ),
-        )
+    raise refusal(
+        "DPQ307",
+        f"{word} of private rows needs the unit among its columns",
+        span,
+        "units would become one row" if unit else "each row is a unit here",
+        "a row that stands for several units belongs to none of them.",
+        f"{written_name(unit)}, {context.spans.source.snippet(span)}"
+        if unit
+        else "leave DISTINCT out",
     )
 
 
@@ -273,18 +258,16 @@ def refuse_group(
     if _is_one_value(aggregate) and not nodes:
         name = spans.source.snippet(spans.name(aggregate))
         remedy = Calls(rows).meant(name, aggregate) or remedy
-    raise RuleRefused(
-        Diagnostic(
-            "DPQ307",
-            "an exact aggregate in a subquery has to be per unit",
-            spans.of(aggregate),
-            f"not grouped by {unit}" if unit else "each row is a unit of its own here",
-            (
-                "over the rows of several units it would be exact, and exact results show who",
-                "is there; per unit it is one row of that unit, to be asked by a DP_ function.",
-            ),
-            (remedy if unit or "DP_" in remedy else "leave the aggregate out",),
-        )
+    raise refusal(
+        "DPQ307",
+        "an exact aggregate in a subquery has to be per unit",
+        spans.of(aggregate),
+        f"not grouped by {unit}" if unit else "each row is a unit of its own here",
+        (
+            "over the rows of several units it would be exact, and exact results show who",
+            "is there; per unit it is one row of that unit, to be asked by a DP_ function.",
+        ),
+        remedy if unit or "DP_" in remedy else "leave the aggregate out",
     )
 
 
@@ -311,18 +294,16 @@ def refuse_correlated(context: Context, node: exp.Subquery) -> None:
     if tied is None:
         return
     spans = context.spans
-    raise RuleRefused(
-        Diagnostic(
-            "DPQ307",
-            "a subquery of one value cannot look at the row around it",
-            spans.of(tied),
-            "of the query around",
-            (
-                "its value is computed once, before the rows around it are read; what is",
-                "computed from each unit's rows is joined to them on the unit.",
-            ),
-            (_joined(context, inside, tied.name),),
-        )
+    raise refusal(
+        "DPQ307",
+        "a subquery of one value cannot look at the row around it",
+        spans.of(tied),
+        "of the query around",
+        (
+            "its value is computed once, before the rows around it are read; what is",
+            "computed from each unit's rows is joined to them on the unit.",
+        ),
+        _joined(context, inside, tied.name),
     )
 
 

@@ -1,22 +1,25 @@
-"""Calls, conditions and queries that a refusal offers, about the table that was asked.
+"""What refusals offer: calls, conditions, comparisons and queries, about the table asked.
 
-Everything here is made of the policy and the query, so that it can be pasted. It refuses
-nothing and decides nothing: what is offered is bound again when it is typed.
+Everything here is made of the policy and the query, so that it can be pasted. It decides
+nothing: what is offered is bound again when it is typed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
 from fractions import Fraction
+from typing import NoReturn
 
 from dpquery.core.privacy import decimal_text, exact_number
-from dpquery.core.types import Kind, Type
-from dpquery.errors import Diagnostic
+from dpquery.core.source import Source, Span
+from dpquery.core.types import EPOCH, Interval, Kind, Type
+from dpquery.errors import Diagnostic, refusal
 from dpquery.functions.base import BOUNDS, Argument, DPFunction
 from dpquery.functions.quantize import example_bounds, from_code
-from dpquery.ir.expr import Expr
+from dpquery.ir.expr import Comparison, Expr, Literal
 from dpquery.policy.model import Column, Policy, Table
 from dpquery.rowfunctions.ranges import implied
 from dpquery.sql.bind.scope import written_name
@@ -129,69 +132,6 @@ def query_of_policy(policy: Policy) -> str:
     return query_about(tables[0], COUNT) if tables else "SHOW TABLES"
 
 
-# Refusals for who asks files of their own: there is no policy, and no owner but them.
-#
-# What they would ask somebody else for is an option of the command line, or of `connect`.
-
-
-_ASK = "ask the data owner "
-_OPTIONS = (
-    (
-        r"to add bounds for (\w+) to the policy",
-        r"--bounds \1=0:1000 for the whole session, in Python bounds={'\1': (0, 1000)}",
-    ),
-    (r"(?:to add|for) bounds.*", "--bounds COLUMN=LOW:HIGH for the whole session"),
-    (r"to raise the \w+'s (epsilon|delta)", r"\1"),
-)
-_RAISED = {
-    "delta": "--delta 1e-6 when the file is opened, in Python delta=1e-6",
-    "epsilon": "a larger --epsilon when the file is opened, in Python epsilon=",
-}
-_WORDS = {
-    "not in the policy": "not in the file",
-    "no bounds in the query or the policy": "no bounds in the query or the options",
-    "columns that the policy does not list do not exist for queries.": (
-        "columns are those of the file whose types have a meaning here."
-    ),
-}
-
-
-def for_own_files(diagnostic: Diagnostic) -> Diagnostic:
-    """Return a refusal in the words of one's own files."""
-    return replace(
-        diagnostic,
-        label=_WORDS.get(diagnostic.label, diagnostic.label),
-        why=tuple(_own(line) for line in diagnostic.why),
-        remedy=tuple(_remedies(diagnostic.remedy)),
-    )
-
-
-def _own(line: str) -> str:
-    return _WORDS.get(line, line).replace("the policy's ", "the session's ")
-
-
-def _remedies(lines: tuple[str, ...]) -> Iterator[str]:
-    for line in lines:
-        before, asked, what = line.partition(_ASK)
-        if not asked or (before and not before.endswith("or ")):
-            yield line
-            continue
-        option = _option(what)
-        if option is not None:
-            yield before + option
-        elif len(lines) == 1:
-            yield "name the groups of a column in WHERE, as in IN ('a', 'b')"
-
-
-def _option(what: str) -> str | None:
-    for pattern, option in _OPTIONS:
-        found = re.fullmatch(pattern, what)
-        if found is not None:
-            said = found.expand(option)
-            return _RAISED.get(said, said)
-    return None
-
-
 # Offers that need a delta, for a budget that has none: they are left out.
 #
 # A refusal is made from the query and the policy's tables, before anybody looks at limits.
@@ -225,3 +165,138 @@ def _needed(line: str) -> Fraction:
         except ValueError:
             continue
     return max(found)
+
+
+# Values whose types do not match: refused with the comparison that was meant, if plain.
+#
+# A text that holds a number, 1 for true, a year for its days: each is written anew as a
+# literal of the other side's type. Nothing is converted here.
+
+
+_SILENT = (
+    "values are never converted silently: a conversion can fail on one row,",
+    "and a failure would tell whether that row exists.",
+)
+_NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?", re.ASCII)
+_MOMENT = re.compile(r"(?i)\b(DATE|TIMESTAMP)\s+$")
+"""What stands before a literal that is written in another type."""
+_TRUTHS = {"1": "TRUE", "true": "TRUE", "yes": "TRUE", "t": "TRUE", "y": "TRUE"}
+_FALSEHOODS = {"0": "FALSE", "false": "FALSE", "no": "FALSE", "f": "FALSE", "n": "FALSE"}
+_AFTER_A_YEAR = {Comparison.GT, Comparison.LE}
+"""`hired > 2020` means after its last day; `hired >= 2020`, from its first."""
+_MIRRORED = {
+    Comparison.LT: Comparison.GT,
+    Comparison.LE: Comparison.GE,
+    Comparison.GT: Comparison.LT,
+    Comparison.GE: Comparison.LE,
+}
+
+
+def with_article(type_: Type) -> str:
+    """Name a type in a sentence.
+
+    >>> with_article(Type(Kind.INTEGER)), with_article(Type(Kind.DOUBLE))
+    ('an integer', 'a double')
+    """
+    return f"{'an' if type_.kind is Kind.INTEGER else 'a'} {type_.kind.value}"
+
+
+def mismatch(
+    span: Span, title: str, label: str, remedy: str, why: tuple[str, ...] = _SILENT
+) -> NoReturn:
+    """Refuse values whose types do not match."""
+    raise refusal("DPQ208", title, span, label, why, remedy)
+
+
+def no_null(span: Span, label: str, remedy: str) -> NoReturn:
+    """Refuse NULL as a value."""
+    why = ("a value that is missing is neither equal to anything nor different from it.",)
+    mismatch(span, "nothing equals NULL, and nothing differs from it", label, remedy, why)
+
+
+def as_compared(
+    source: Source, span: Span, operator: Comparison | None, exprs: Sequence[Expr]
+) -> str:
+    """Write a comparison anew, its literals in the type of what they are compared with.
+
+    Args:
+        source: the query.
+        span: where the comparison stands; its text is kept but for the literals.
+        operator: what compares two sides; None where the values are a list or two ends.
+        exprs: what is compared, from left to right.
+    """
+    model = next((expr for expr in exprs if not isinstance(expr, Literal)), exprs[0])
+    others = [expr for expr in exprs if expr is not model]
+    literals = [expr for expr in others if isinstance(expr, Literal)]
+    if not literals or len(literals) < len(others):
+        return f"{source.snippet(model.span)} = {_sample(model)}"
+    year = _year(source.snippet(literals[0].span)) if _is_moment(model.type) else None
+    if year is not None and operator in {Comparison.EQ, Comparison.NE}:
+        negated = "NOT " if operator is Comparison.NE else ""
+        ends = " AND ".join(_day(year, model.type, last=last) for last in (False, True))
+        return f"{source.snippet(model.span)} {negated}BETWEEN {ends}"
+    if operator is not None and exprs[0] is not model:
+        operator = _MIRRORED.get(operator, operator)
+    text, end = "", span.start
+    for number, literal in enumerate(literals):
+        last = operator in _AFTER_A_YEAR if operator is not None else number > 0
+        plain = _plain(literal, source)
+        before = _MOMENT.sub("", source.text[end : literal.span.start])
+        text += before + _rewritten(plain, model, last=last)
+        end = literal.span.end
+    return text + source.text[end : span.end]
+
+
+def _rewritten(text: str, model: Expr, *, last: bool) -> str:
+    """Write a literal in the type of another expression; a sample, where it has no meaning."""
+    type_, year = model.type, _year(text)
+    if type_.numeric and _NUMBER.fullmatch(text):
+        return text
+    if type_.kind is Kind.TEXT:
+        return "'" + text.replace("'", "''") + "'"
+    if type_.kind is Kind.BOOLEAN:
+        return {**_TRUTHS, **_FALSEHOODS}.get(text.lower(), "TRUE")
+    if _is_moment(type_) and year is not None:
+        return _day(year, type_, last=last)
+    return _sample(model)
+
+
+def _plain(literal: Literal, source: Source) -> str:
+    """Return what a literal says, without quotes."""
+    if isinstance(literal.value, str):
+        return literal.value
+    return str(literal.value) if _is_moment(literal.type) else source.snippet(literal.span)
+
+
+def _is_moment(type_: Type) -> bool:
+    return type_.kind in {Kind.DATE, Kind.TIMESTAMP}
+
+
+def _year(text: str) -> int | None:
+    digits = text.strip("'")
+    return int(digits) if re.fullmatch("[12][0-9]{3}", digits) else None
+
+
+def _day(year: int, type_: Type, *, last: bool) -> str:
+    """Write the first or the last moment of a year."""
+    day = f"{year}-12-31" if last else f"{year}-01-01"
+    if type_.kind is Kind.DATE:
+        return f"DATE '{day}'"
+    return f"TIMESTAMP '{day} {'23:59:59.999999' if last else '00:00:00'}'"
+
+
+def _sample(model: Expr) -> str:
+    """Write a literal of an expression's type: the low end of its range, if that is short."""
+    domain: Interval = model.domain
+    low = domain.low if isinstance(domain.low, Fraction) and abs(domain.low) < 10**9 else None
+    match model.type.kind:
+        case Kind.TEXT:
+            return "'a'"
+        case Kind.BOOLEAN:
+            return "TRUE"
+        case Kind.DATE:
+            return f"DATE '{date.fromordinal(EPOCH.toordinal() + int(low or 20_000))}'"
+        case Kind.TIMESTAMP:
+            return "TIMESTAMP '2024-12-31 23:59:59'"
+        case _:
+            return decimal_text(low or Fraction(0))
