@@ -18,6 +18,7 @@ from dpquery.budget.ledger.charge import Account, Charge
 from dpquery.budget.ledger.tables import EarlierRelease, Holder
 from dpquery.cache.codec import NOTHING, Keys, Values, read
 from dpquery.core.events import Event
+from dpquery.core.identity import identity
 from dpquery.core.privacy import decimal_text
 from dpquery.core.types import Interval
 from dpquery.errors import QueryRefused, internal
@@ -165,7 +166,7 @@ def holder_of(policy: Policy, account: Account, orders: Orders) -> Holder:
     budget, analyst = policy.budget, account.analyst
     own = policy.analysts.get(analyst, budget.ceiling)
     granted, within = orders.granted.get(analyst), "" if policy.published else account.session
-    rights = repr((own, budget.max_epsilon_per_query, granted, within))
+    rights = identity((own, budget.max_epsilon_per_query, granted, within))
     return Holder(analyst, rights, budget.shared_answers)
 
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from fractions import Fraction
 from math import isqrt
 
+from dpquery.core.identity import record
 from dpquery.core.zcdp import epsilon_above, rho_below
 
 EPSILON_MIN = Fraction(1, 10**9)
@@ -47,6 +48,10 @@ class Loss:
     def within(self, limit: Loss) -> bool:
         """Return whether neither part passes the limit's."""
         return self.epsilon <= limit.epsilon and self.delta <= limit.delta
+
+    def identity(self) -> str:
+        """Return the name of the loss in the ledger."""
+        return record("Loss", epsilon=self.epsilon, delta=self.delta)
 
     def __str__(self) -> str:
         text = decimal_text(self.epsilon)
@@ -172,3 +177,13 @@ class Ceiling:
     def drawn(self) -> Fraction:
         """What the deltas of releases may add up to."""
         return self.limit.delta - self.converted
+
+    def identity(self) -> str:
+        """Return the name of the limit in the ledger."""
+        return record(
+            "Ceiling",
+            limit=self.limit,
+            converted=self.converted,
+            rho=self.rho,
+            summed=self.summed,
+        )

@@ -57,6 +57,12 @@ class Type:
         """Whether arithmetic applies."""
         return self.kind in NUMERIC and not self.listed
 
+    def identity(self) -> str:
+        """Return the name of the type in the ledger."""
+        kind = f"<Kind.{self.kind.name}: '{self.kind.value}'>"
+        parts = f"precision={self.precision}, scale={self.scale}, listed={self.listed}"
+        return f"Type(kind={kind}, {parts})"
+
     def __str__(self) -> str:
         name = self.kind.value
         if self.kind is Kind.DECIMAL:

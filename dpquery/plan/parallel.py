@@ -28,6 +28,7 @@ from hashlib import sha256
 from typing import NoReturn
 
 from dpquery.budget.parallel import EVERYBODY, Touched
+from dpquery.core.identity import identity
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN
 from dpquery.errors import Diagnostic, NameRefused, without
@@ -133,7 +134,7 @@ def _words(table: Table, column: Column, policy: Policy) -> str:
     """
     place = place_of(table, policy)
     said = (table.name, place, table.unit, column, column.parts)
-    digest = sha256(repr(said).encode()).hexdigest()[:16]
+    digest = sha256(identity(said).encode()).hexdigest()[:16]
     return f"{table.name}.{column.name} {digest}"
 
 

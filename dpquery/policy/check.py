@@ -377,7 +377,7 @@ def _check_parts(visit: _Visit, unit: str, column: Column) -> None:
     )
     rows = rows.filter(pc.is_valid(rows["unit"]))
     units = rows.group_by("unit").aggregate([("place", "count_distinct")])
-    kept = int(column.per_unit)
+    kept = column.per_unit or 1
     beyond = int(pc.sum(pc.greater(units["place_count_distinct"], kept)).as_py() or 0)
     if beyond:
         many, first = ("several", "") if kept == 1 else (f"more than {kept}", f" {kept}")

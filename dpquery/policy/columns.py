@@ -35,7 +35,6 @@ UNCONFIRMED = "?"
 """What a draft names as the unit column, until the owner says which it is."""
 _PRIVATE_KEYS = ("bounds", "keys", "grid", "max_length", "per_unit", "parts", "null_group")
 _PARTING_KINDS = frozenset({Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.DATE})
-_ALL_PARTS: int = False
 PARTS_MAX = 255
 """Values of a column that parts a table: what each part has spent stands in every charge."""
 
@@ -103,7 +102,7 @@ def _column(name: str, section: Section, public: bool) -> Column:
     bounds = section.read("bounds", partial(read_bounds, type_=type_), None)
     longest = section.read("max_length", read_count(TEXT_LONGEST), MAX_TEXT)
     keys = partial(read_keys, type_=type_, bounds=bounds, max_length=longest)
-    kept: int = section.read("per_unit", _read_per_unit, _ALL_PARTS)
+    kept = section.read("per_unit", _read_per_unit, None)
     column = Column(
         name,
         type_,
@@ -125,14 +124,14 @@ def _column(name: str, section: Section, public: bool) -> Column:
     return column
 
 
-def _read_per_unit(value: object) -> int:
+def _read_per_unit(value: object) -> int | None:
     """Read of how many parts a unit's rows count: true is one, and false is all."""
     if isinstance(value, bool):
-        return value
+        return 1 if value else None
     if not isinstance(value, int) or not 1 <= value < PARTS_MAX:
         what = f"must be true, or an integer from 1 to {PARTS_MAX - 1}, not {written(value)}"
         raise Unfit(what, "a unit keeps the rows of so many parts.", "true")
-    return True if value == 1 else value
+    return value
 
 
 def _key_of_parts(column: Column) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from dpquery.core.identity import Fact, identity, record
 from dpquery.core.privacy import HALF, Ceiling, Loss, Neighbours
 from dpquery.core.types import Interval, Kind, RowLimit, Type, ordinal
 from dpquery.ir.expr import Scalar
@@ -34,6 +35,10 @@ class Bounds:
     low: int | Fraction | date | datetime
     high: int | Fraction | date | datetime
 
+    def identity(self) -> str:
+        """Return the name of the bounds in the ledger."""
+        return record("Bounds", low=self.low, high=self.high)
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -47,15 +52,29 @@ class Column:
     grid: Fraction | None = None
     """Step of a double's grid where the policy states one."""
     max_length: int = MAX_TEXT
-    per_unit: int = False
-    """Of how many of its own values a unit's rows count, the first ones; false: of all.
-
-    One is `True`, as what names a column in a ledger has it.
-    """
-    parts_rows: bool = field(default=False, repr=False)
+    per_unit: int | None = None
+    """Of how many of its own values a unit's rows count, the first ones; None: of all."""
+    parts_rows: bool = False
     """Whether its values part the rows of a unit, for queries that weigh by the table."""
-    null_group: bool = field(default=True, repr=False)
+    null_group: bool = True
     """Whether NULL is a group where the column is one; otherwise such rows are in none."""
+
+    def identity(self) -> str:
+        """Return the name of the column in the ledger: all that decides which part a row is in.
+
+        What else the policy says of a column may change, and nobody's budget with it.
+        """
+        several = self.per_unit is not None and self.per_unit > 1
+        return record(
+            "Column",
+            name=self.name,
+            type=self.type,
+            bounds=self.bounds,
+            keys=self.keys,
+            grid=self.grid,
+            max_length=self.max_length,
+            per_unit=self.per_unit if several else self.per_unit is not None,
+        )
 
     @property
     def parts(self) -> tuple[Value, ...]:
@@ -132,7 +151,7 @@ class Table:
         column = self.parting
         if column is None:
             return None
-        return 1 if self.single or self.unit is None else int(column.per_unit) or None
+        return 1 if self.single or self.unit is None else column.per_unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +241,7 @@ class Policy:
 # Where tables are, in words that stay the same when all of it is moved together.
 
 
-def place_of(table: Table, policy: Policy) -> tuple[object, ...]:
+def place_of(table: Table, policy: Policy) -> tuple[Fact, ...]:
     """Return where a table is, seen from the ledger: one may serve policies of several places.
 
     A glob is as the owner wrote it: which files there are now is up to the data.
@@ -237,7 +256,7 @@ def place_of(table: Table, policy: Policy) -> tuple[object, ...]:
 
 def place_name(table: Table, policy: Policy) -> str:
     """Write where a table is as the ledger does that keeps what stood there."""
-    return repr(place_of(table, policy))
+    return identity(place_of(table, policy))
 
 
 def from_ledger(path: Path, policy: Policy) -> str:

@@ -31,22 +31,22 @@ UNITS = [1, 1, 1, 2, 2, 3, 3, 4, None, 5]
 CASES = [
     # The first part is by the policy's order; texts are cut, numbers clamped before.
     (
-        Column("p", TEXT, keys=("b", "a"), max_length=1, per_unit=True),
+        Column("p", TEXT, keys=("b", "a"), max_length=1, per_unit=1),
         ["a", "bc", "b", None, "x", "", "a", "ab", "b", None],
         [1, 2, 3, 4, 6, 7, 9],
     ),
     (
-        Column("p", INTEGER, Bounds(0, 9), keys=(9, 0), per_unit=True),
+        Column("p", INTEGER, Bounds(0, 9), keys=(9, 0), per_unit=1),
         [5, 0, -3, 99, 9, None, 5, 0, 9, 1],
         [1, 2, 3, 4, 5, 6, 7, 9],
     ),
     (
-        Column("p", BOOLEAN, per_unit=True),
+        Column("p", BOOLEAN, per_unit=1),
         [True, None, True, False, True, None, None, True, False, None],
         [0, 2, 3, 5, 6, 7, 9],
     ),
     (
-        Column("p", DATE, keys=(date(2020, 1, 2),), per_unit=True),
+        Column("p", DATE, keys=(date(2020, 1, 2),), per_unit=1),
         [date(2020, 1, d) for d in (1, 2, 2, 3, 1, 1, 2, 2, 2, 3)],
         [1, 2, 3, 4, 6, 7, 9],
     ),

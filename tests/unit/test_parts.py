@@ -16,7 +16,7 @@ from dpquery.plan.parallel import every_part, looked_in
 from dpquery.policy.model import Bounds, Column, Policy
 from tests.worlds import planned, policy_of, private_table
 
-REGION = Column("region", TEXT, keys=("N", "S", "W"), per_unit=True)
+REGION = Column("region", TEXT, keys=("N", "S", "W"), per_unit=1)
 OTHERS = (
     Column("unit", INTEGER),
     Column("v", INTEGER, Bounds(0, 9)),
@@ -126,16 +126,16 @@ def test_the_parts_that_a_query_is_charged_on(query: str, expected: list[int] | 
 @pytest.mark.parametrize(
     ("parting", "where", "expected"),
     [
-        (Column("flag", BOOLEAN, per_unit=True), "flag", [1]),
-        (Column("flag", BOOLEAN, per_unit=True), "NOT flag AND v > 1", [0]),
-        (Column("flag", BOOLEAN, per_unit=True), "flag = TRUE", [1]),
-        (Column("flag", BOOLEAN, per_unit=True), "flag OR v > 1", None),
-        (Column("v", INTEGER, Bounds(0, 9), (9, 1), per_unit=True), "v = 9", [0]),
-        (Column("v", INTEGER, Bounds(0, 9), (9, 1), per_unit=True), "v = 12", [2]),
-        (Column("v", INTEGER, Bounds(0, 9), (9, 1), per_unit=True), "v IN (1, 9, 2)", None),
-        (Column("v", INTEGER, Bounds(0, 9), (9, 1), per_unit=True), "v = 1.0", None),
-        (Column("d", DATE, None, (date(2020, 1, 2),), per_unit=True), "d = '2020-01-02'", [0]),
-        (Column("k", TEXT, None, ("ab",), max_length=2, per_unit=True), "k = 'abc'", [1]),
+        (Column("flag", BOOLEAN, per_unit=1), "flag", [1]),
+        (Column("flag", BOOLEAN, per_unit=1), "NOT flag AND v > 1", [0]),
+        (Column("flag", BOOLEAN, per_unit=1), "flag = TRUE", [1]),
+        (Column("flag", BOOLEAN, per_unit=1), "flag OR v > 1", None),
+        (Column("v", INTEGER, Bounds(0, 9), (9, 1), per_unit=1), "v = 9", [0]),
+        (Column("v", INTEGER, Bounds(0, 9), (9, 1), per_unit=1), "v = 12", [2]),
+        (Column("v", INTEGER, Bounds(0, 9), (9, 1), per_unit=1), "v IN (1, 9, 2)", None),
+        (Column("v", INTEGER, Bounds(0, 9), (9, 1), per_unit=1), "v = 1.0", None),
+        (Column("d", DATE, None, (date(2020, 1, 2),), per_unit=1), "d = '2020-01-02'", [0]),
+        (Column("k", TEXT, None, ("ab",), max_length=2, per_unit=1), "k = 'abc'", [1]),
     ],
 )
 def test_parts_are_told_by_the_values_that_a_scan_sees(parting, where, expected):
@@ -160,7 +160,7 @@ def _upper(of: Policy) -> Expr:
     return where.condition.left
 
 
-OF_TABLE = replace(REGION, per_unit=False, parts_rows=True)
+OF_TABLE = replace(REGION, per_unit=None, parts_rows=True)
 SHARED = "SELECT DP_COUNT(*, eps=1, weights='table') FROM"
 
 
@@ -215,7 +215,7 @@ def test_a_scan_keeps_one_part_of_each_unit_unless_it_can_have_no_other():
     assert scanned(policy()).values == ("N", "S", "W")
     assert scanned(policy(single=True)) is None
     assert scanned(policy_of(private_table([Path("t")], [*OTHERS[1:], REGION], None))) is None
-    assert scanned(policy(replace(REGION, per_unit=False))) is None
+    assert scanned(policy(replace(REGION, per_unit=None))) is None
     assert scanned(policy(OF_TABLE)) is None
 
 
@@ -230,7 +230,7 @@ def test_a_policy_that_parts_units_otherwise_has_parts_of_its_own():
         policy(replace(REGION, per_unit=2)),
         policy(replace(REGION, per_unit=3)),
         policy(replace(OF_TABLE, max_length=1)),
-        policy(Column("v", INTEGER, keys=(1,), per_unit=True)),
+        policy(Column("v", INTEGER, keys=(1,), per_unit=1)),
         policy_of(private_table([Path("u.parquet")], [*OTHERS, REGION])),
         policy(written=("other.parquet",)),
         replace(policy(written=("t.parquet",)), directory=Path("elsewhere")),

@@ -160,7 +160,7 @@ def test_a_policy_that_is_another_makes_another_question(field: str):
 def test_what_parts_the_units_makes_another_question_where_it_leaves_rows_out():
     policy = with_table(facts()[0], max_rows_contributed=1)
     columns = policy.tables["staff"].columns
-    parting = replace(columns["remote"], per_unit=True)
+    parting = replace(columns["remote"], per_unit=1)
     for single in (True, False):
         before = with_table(policy, single=single)
         after = with_table(before, columns=columns | {"remote": parting})
