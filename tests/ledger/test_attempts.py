@@ -411,7 +411,7 @@ def test_statements_under_way_elsewhere_are_no_failures(place, impatient):
 def test_an_attempt_of_another_machine_counts_when_its_time_is_over(place, monkeypatch):
     clock = _Clock(monkeypatch)
     with closing(open_at(place)) as ledger:
-        monkeypatch.setattr(process, "identity", lambda: "another machine 1 2")
+        monkeypatch.setattr(attempts_module, "this_process", lambda: "another machine 1 2")
         ledger.charge(pure("0.1"), FIVE, ALICE)
         clock.time += timedelta(seconds=600 + 59)
         assert ledger.failures("alice") == 0
