@@ -19,7 +19,6 @@ from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Source
 from dpquery.core.types import Interval
 from dpquery.engine.base import Engine, FaultLog, noted
-from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.errors import BudgetRefused, Diagnostic, DPQueryError, QueryRefused, ScanFailed
 from dpquery.finish import ready
 from dpquery.ir.expr import Scalar
@@ -33,22 +32,21 @@ E = TypeVar("E", bound=DPQueryError)
 
 
 def execute(
-    lookup: Lookup,
-    receipt: Receipt,
-    engine: Engine,
-    public: PublicEngine,
-    randomness: Randomness,
+    lookup: Lookup, receipt: Receipt, engine: Engine, randomness: Randomness
 ) -> tuple[Plan, list[ReleasedTable]]:
     """Return every table of a plan, and the plan with the bounds that were found for it.
 
-    All that was drawn is stored by then, and the attempt has ended.
+    All that was drawn is stored by then, and the attempt has ended. Nothing is read or drawn
+    where all of it was before.
     """
+    if lookup.tables is not None:
+        return lookup.plan, lookup.tables
     drawn = lookup.drawn(receipt)
     plan = _bounded(lookup, drawn, engine, randomness)
     tables: list[ReleasedTable] = []
     values: dict[int, Scalar | None] = {}
     for number, frontier in enumerate(plan.frontiers):
-        scan = ready(plan, frontier.scan, tables, values, public)
+        scan = ready(plan, frontier.scan, tables, values, lookup.cache.public)
         with engine.open(scan, receipt, number) as exact:
             table = release(plan, number, scan.keys, exact, receipt, randomness)
         drawn.table(frontier, scan, table, values)

@@ -40,6 +40,7 @@ from dpquery.plan.cuts import cut_columns, notes_of
 from dpquery.plan.explain import Explanation, explain
 from dpquery.plan.plan import Plan, guarantee_of, make_plan
 from dpquery.policy.model import Policy
+from dpquery.release import ReleasedTable
 from dpquery.sql.bind.statement import bind
 from dpquery.sql.commands import (
     Aside,
@@ -119,14 +120,15 @@ class Session:
                 if command is not None:
                     return self._free(self._shown(command))
                 query = refreshed(source)
-                plan = self._plan(query or source)
+                plan = self._plan(query or source)  # parse, bind, check, plan
             while True:
                 with self._uncharged(source):
                     lookup = self._look_up(plan, anew=refresh or query is not None)
                 try:
                     with self._charged(lookup.charge, source) as receipt:
                         # Nothing above this line has seen a private row.
-                        return self._answer(lookup, receipt)
+                        plan, tables = execute(lookup, receipt, self._engine, self._randomness)
+                        return self._finish(plan, tables, lookup.charge)
                 except AlreadyRefined:  # by another session, and nothing was charged here
                     continue
 
@@ -147,16 +149,12 @@ class Session:
             self._engine.rehearse(scan)
         return lookup
 
-    def _answer(self, lookup: Lookup, receipt: Receipt) -> Answer:
-        """Execute and finish: what a charge has paid for."""
-        plan, tables = lookup.plan, lookup.tables
-        if tables is None:
-            engine, randomness = self._engine, self._randomness
-            plan, tables = execute(lookup, receipt, engine, self._public, randomness)
+    def _finish(self, plan: Plan, tables: Sequence[ReleasedTable], paid: Charge) -> Answer:
+        """Make the answer of released tables."""
         table, cells = finish(plan.above, tables, self._public)
         return Answer(
             table,
-            basic(lookup.charge.events),
+            basic(paid.events),
             cells,
             self._payer.balance(),
             (*self._notes, *notes_of(plan), *(note for one in tables for note in one.notes)),

@@ -15,7 +15,6 @@ from math import prod
 from dpquery.answer import Guarantee
 from dpquery.budget.accountant import basic
 from dpquery.budget.ledger.charge import Charge
-from dpquery.budget.parallel import Counting, Touched
 from dpquery.core.events import Event
 from dpquery.core.source import Source, Span
 from dpquery.core.types import Interval, Type
@@ -37,7 +36,7 @@ from dpquery.plan.auto_bounds import (
     planned,
     uses_kept,
 )
-from dpquery.plan.parallel import looked_in, may_share, require_shares, touched
+from dpquery.plan.parallel import if_weighed, require_shares, touched
 from dpquery.policy.model import Policy, PublicFacts
 
 
@@ -297,23 +296,11 @@ def _charge(
     spans = [call.options.epsilon_span for call in calls]
     epsilons = tuple(Span(span.start - skipped, span.end - skipped) for span in spans)
     on = touched(scans, policy)
-    weighed = None if on is not None else _if_weighed(scans, frontiers, policy)
+    drawn = ((one.release, part.scan.relation) for part in frontiers for one in part.releases)
+    weighed = if_weighed(scans, drawn, policy) if on is None else None
     return Charge(
         events, scans, query, where, retry, epsilons=epsilons, touched=on, if_weighed=weighed
     )
-
-
-def _if_weighed(
-    scans: Sequence[Scan], frontiers: Sequence[FrontierPlan], policy: Policy
-) -> Touched | None:
-    """Return the parts that a charge would be on if each of its calls weighed by the table."""
-    could = all(
-        may_share(one.release, frontier.scan.relation)
-        for frontier in frontiers
-        for one in frontier.releases
-    )
-    looked = looked_in(scans, policy) if could else None
-    return Counting.of(0, policy.neighbours).kept(looked)
 
 
 def dearest_of(

@@ -16,6 +16,7 @@ from dpquery.answer import Answer
 from dpquery.cache.lookup import REPEATED
 from dpquery.core.privacy import NO_LOSS
 from dpquery.core.source import Source
+from dpquery.execute import execute
 from dpquery.policy.files import copy_samples
 from dpquery.shell.main import run_verb
 from tests.tasks import ROOT
@@ -115,7 +116,8 @@ def test_two_who_ask_at_once_both_pay(policy: Path):
         assert lookup.tables is None
         other.sql(COUNT)
         with one._charged(lookup.charge, Source(COUNT)) as receipt:
-            late = one._answer(lookup, receipt)
+            done = execute(lookup, receipt, one._engine, one._randomness)
+            late = one._finish(*done, lookup.charge)
         assert one.budget.spent.epsilon == 1
         assert other.sql(COUNT).rows == late.rows
 
