@@ -136,6 +136,8 @@ def ready(
 ) -> Scan:
     """Put into a scan what earlier releases have to say in it: groups, and constants."""
     scan = with_found(scan, released)
+    if not plan.constants:
+        return scan
     for constant in constants_in(scan):
         if constant.number not in values:
             above = plan.constants[constant.number]

@@ -47,6 +47,8 @@ class ReleasedTable:
 
 def with_found(scan: Scan, released: Sequence[ReleasedTable]) -> Scan:
     """Return a scan its groups, where earlier releases found them."""
+    if all(key.finding is None for key in scan.keys):
+        return scan
     return replace(scan, keys=tuple(_with_values(key, released) for key in scan.keys))
 
 

@@ -115,7 +115,7 @@ class Parted:
     version: int = 0
     columns: Mapping[str, Mapping[int, Spent]] = field(default_factory=dict)
     per_unit: Mapping[str, int] = field(default_factory=dict)
-    """By column, how many parts one unit can have, where that is more than one."""
+    """By column, how many parts one unit can have."""
 
     def plus(self, spent: Spent, version: int, touched: Touched) -> Parted:
         """Add a charge on some parts, in the version that these are of."""
@@ -123,8 +123,7 @@ class Parted:
         added = {part: before.get(part, NOTHING) + spent for part in touched.parts}
         columns = {**self.columns, touched.column: {**before, **added}}
         per_unit = max(touched.per_unit, self.per_unit.get(touched.column, 1))
-        more = {touched.column: per_unit} if per_unit > 1 else {}
-        return Parted(version, columns, {**self.per_unit, **more})
+        return Parted(version, columns, {**self.per_unit, touched.column: per_unit})
 
     def most(self, counting: Counting, touched: Touched | None = EVERYBODY) -> Spent:
         """Return the most that a unit has lost, of those that may be in the parts touched."""
@@ -135,7 +134,7 @@ class Parted:
             (
                 _most(
                     sums,
-                    counting.apart(self.per_unit.get(column, 1)),
+                    counting.apart(self.per_unit[column]),
                     kept if kept and kept.column == column else None,
                 )
                 for column, sums in self.columns.items()
@@ -149,7 +148,7 @@ class Parted:
             [
                 column,
                 [[part, *texts(spent)] for part, spent in sorted(sums.items())],
-                *([self.per_unit[column]] if column in self.per_unit else []),
+                self.per_unit[column],
             ]
             for column, sums in sorted(self.columns.items())
         ]
@@ -164,27 +163,19 @@ class Parted:
         """
         match listed:
             case [int(version), [_, *_] as columns]:
-                per_unit = {name: most for name, most in map(_per_unit, columns) if most > 1}
-                return cls(version, dict(map(_column, columns)), per_unit)
+                read = [_column(column) for column in columns]
+                sums = {name: spent for name, spent, _ in read}
+                return cls(version, sums, {name: per_unit for name, _, per_unit in read})
         raise ValueError("not the parts of a ledger")
 
 
 NO_PARTS = Parted()
 
 
-def _column(part: object) -> tuple[str, dict[int, Spent]]:
+def _column(part: object) -> tuple[str, dict[int, Spent], int]:
     match part:
-        case [str(column), [_, *_] as sums, *_]:
-            return column, dict(map(_sum, sums))
-    raise ValueError("not the parts of a ledger")
-
-
-def _per_unit(part: object) -> tuple[str, int]:
-    match part:
-        case [str(column), _]:
-            return column, 1
-        case [str(column), _, int(per_unit)]:
-            return column, per_unit
+        case [str(column), [_, *_] as sums, int(per_unit)]:
+            return column, dict(map(_sum, sums)), per_unit
     raise ValueError("not the parts of a ledger")
 
 

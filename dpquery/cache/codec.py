@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -31,7 +30,6 @@ from dpquery.functions.additive import (
     AdditiveCell,
     AdditiveRelease,
     AveragedCell,
-    rate_of,
     wanted_of,
 )
 from dpquery.functions.base import NoisyCell, Release
@@ -52,7 +50,7 @@ from dpquery.ir.query import Scan, columns_read
 from dpquery.ir.relations import PublicJoin, SemiJoin, UnitJoin, Windowed, tables_of, walk
 from dpquery.ir.walk import Writer, filled
 from dpquery.plan.auto_bounds import places_of
-from dpquery.policy.model import Policy, place_name
+from dpquery.policy.model import Policy
 
 _FORMAT = 5
 """Goes up when a law changes and its tree does not, or the text of a cell does."""
@@ -61,9 +59,22 @@ Values = Mapping[int, Scalar | None]
 NOTHING: Values = {}
 
 
+@dataclass(frozen=True, slots=True)
+class _Scanned:
+    """The text of a scan, which each of its releases goes on from."""
+
+    scan: Scan
+    text: str
+    writer: Writer
+
+    def with_(self, release: object) -> str:
+        """Write a release from it."""
+        return f"{self.text},{self.writer.after().text(release)}))"
+
+
 @dataclass(slots=True)
 class Keys:
-    """Returns the releases of one statement their keys.
+    """Returns the releases of one statement their keys, each computed once.
 
     A call that is written twice is drawn twice, so the second has a key of its own.
     """
@@ -72,7 +83,11 @@ class Keys:
     version: int
     public: Callable[[str], str]
     """Returns a short name of what a public table holds."""
-    _asked: Counter[str] = field(default_factory=Counter)
+    _asked: dict[str, list[int]] = field(default_factory=dict)
+    """By text, the releases that have it."""
+    _scanned: dict[int, _Scanned] = field(default_factory=dict)
+    _keys: dict[tuple[int, int], tuple[Scan, Release, str]] = field(default_factory=dict)
+    """By scan and release, which are held with them: no other object gets their ids."""
 
     def of(self, scan: Scan, release: Release, values: Values = NOTHING) -> str:
         """Name a release from a scan that waits for nothing any more.
@@ -82,9 +97,16 @@ class Keys:
             release: as it was planned.
             values: of the constants in it.
         """
-        text = self._text(scan, filled(wanted_of(release), values))
-        self._asked[text] += 1
-        return hashlib.sha256(f"{text}{self._asked[text]}".encode()).hexdigest()
+        wanted = wanted_of(release)
+        place = id(scan), id(wanted)
+        if place not in self._keys:
+            text = self._text(scan, filled(wanted, values))
+            calls = self._asked.setdefault(text, [])
+            if id(wanted) not in calls:  # by another scan of it, filled again
+                calls.append(id(wanted))
+            key = _hashed(f"{text}{calls.index(id(wanted)) + 1}")
+            self._keys[place] = scan, wanted, key
+        return self._keys[place][-1]
 
     def question(self, scan: Scan, release: Release, values: Values = NOTHING) -> str:
         """Name what a count or sum is of, whatever its noise: what can be refined by it.
@@ -95,31 +117,31 @@ class Keys:
         match filled(wanted_of(release), values):
             case AdditiveRelease(function, measure, distance, noise, unit, type_):
                 parts = (function, measure, distance, noise.name, unit, type_, _computer())
-                return hashlib.sha256(self._text(scan, parts).encode()).hexdigest()
+                return _hashed(self._text(scan, parts))
         raise internal("only additive noise can be refined")
 
-    def rate(self, scan: Scan, release: Release) -> Fraction | None:
-        """Return what a release loses, if a later one may be drawn given it.
-
-        Both have to be of one state of the data: not so where files may change unseen.
-        """
-        return rate_of(wanted_of(release), scan) if self.policy.published else None
-
-    def places(self, scan: Scan) -> set[str]:
-        """Name where a scan reads private rows."""
-        tables = (self.policy.tables[one.table] for one in tables_of(scan.relation))
-        return {place_name(table, self.policy) for table in tables}
-
     def _text(self, scan: Scan, release: object) -> str:
+        if id(scan) not in self._scanned:
+            self._scanned[id(scan)] = self._written(scan)
+        return self._scanned[id(scan)].with_(release)
+
+    def _written(self, scan: Scan) -> _Scanned:
+        """Write all that fixes the law of a release but for the release."""
         tables = [self.policy.tables[one.table] for one in tables_of(scan.relation)]
         joined = [one.table for one in walk(scan.relation) if isinstance(one, PublicJoin)]
-        parts = (
+        writer = Writer()
+        about = (
             (_FORMAT, self.version, self.policy.neighbours),
             (places_of(scan.relation, self.policy), tuple(one.unit_type for one in tables)),
             tuple(map(self.public, joined)),
-            (scan.relation, _deciding(scan), scan.contribution, scan.keys, release),
         )
-        return Writer().text(parts)
+        rows = (scan.relation, _deciding(scan), scan.contribution, scan.keys)
+        before, within = (",".join(map(writer.text, parts)) for parts in (about, rows))
+        return _Scanned(scan, f"({before},({within}", writer)
+
+
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _deciding(scan: Scan) -> tuple[ColumnRef, ...]:

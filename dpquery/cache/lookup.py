@@ -1,37 +1,31 @@
-"""A statement whose releases were all drawn before is answered from them, at no charge.
+"""The look-up: what an analyst was released before, and need not pay for again.
 
-Whether it is, depends on the statement, the policy, the published version of the data and the
-ledger: no file is looked at. Where one release is missing, none is repeated.
+A statement whose releases were all drawn before is answered from them, at no charge; bounds
+that were found before are used again; and a release of less noise pays the difference to one of
+more. Which of these it is depends on the statement, the policy, the published version of the
+data and the ledger: no file is looked at. Where one release is missing, none is repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from dpquery.budget.accountant import additive, basic
 from dpquery.budget.ledger.admin import Orders
-from dpquery.budget.ledger.charge import Account, Charge
-from dpquery.budget.ledger.tables import EarlierRelease, Holder
-from dpquery.cache.codec import NOTHING, Keys, Values, read
-from dpquery.core.events import Event
+from dpquery.budget.ledger.charge import Account, Charge, Receipt
+from dpquery.budget.ledger.tables import Holder, Refinable
+from dpquery.cache.codec import NOTHING, Keys, Values, read, written
+from dpquery.cache.refine import Refiner
 from dpquery.core.identity import identity
-from dpquery.core.privacy import decimal_text
 from dpquery.core.types import Interval
-from dpquery.errors import QueryRefused, internal
+from dpquery.errors import internal
 from dpquery.finish import ready
-from dpquery.functions.additive import AdditiveRelease, in_place_of, paid_before
 from dpquery.functions.base import NoisyCell, Release
 from dpquery.functions.search import FoundCell
 from dpquery.ir.expr import Scalar
 from dpquery.ir.query import Scan
-from dpquery.ir.walk import constants_in
-from dpquery.mechanisms import DiscreteLaplace
 from dpquery.plan.auto_bounds import Search
-from dpquery.plan.plan import FrontierPlan, Plan, dearest_of, with_bounds
+from dpquery.plan.plan import FrontierPlan, Plan, with_bounds, with_kept
 from dpquery.policy.model import Policy
 from dpquery.release import ReleasedColumn, ReleasedTable
 
@@ -39,122 +33,51 @@ if TYPE_CHECKING:
     from dpquery.budget.ledger.ledger import Ledger
     from dpquery.engine.duckdb.postprocessor import PublicEngine
 
-
-# What was asked before for a smaller epsilon or rho pays the difference.
-#
-# That is each count or sum of a statement that was released before for less, to the same
-# analyst, within the version of the data; the other releases of the statement are paid in
-# full.
-#
-# * Where epsilons are added up, discrete Laplace noise gives way to less of it: what is drawn
-#   takes the place of the earlier value, which is used up, and both together lose what the
-# later
-#   one does alone.
-# * Under a budget in rho, one more draw with Gaussian noise is averaged with the earlier
-# ones. It
-#   loses what it would by itself, so that nothing is used up.
-#
-# As with what is repeated, no file is looked at to find this out.
+REPEATED = "already answered: costs nothing; REFRESH SELECT asks anew and pays"
+MOST_KEPT = 256 * 1024
+"""Characters of released values that one charge adds to a ledger."""
+TOO_LONG = "this answer is too long to be kept: asked again, it is charged again"
 
 
 @dataclass(frozen=True, slots=True)
-class Refinements:
-    """What is needed to find earlier releases."""
+class Cache:
+    """What one analyst was released before, as a ledger has it."""
 
     policy: Policy
     ledger: Ledger
-    holder: Holder
-    version: int
+    account: Account
     public: PublicEngine
 
-    def of(self, plan: Plan) -> Plan:
-        """Return a plan that refines those of its releases that can be."""
-        if plan.searches or not self._may_be(plan.charge.events):
-            return plan
-        keys = Keys(self.policy, self.version, self.public.digest)
-        used: list[EarlierRelease] = []
-        frontiers = tuple(self._refined(frontier, keys, used) for frontier in plan.frontiers)
-        return self._plan(plan, frontiers, tuple(used)) if used else plan
+    def look_up(self, plan: Plan, *, anew: bool = False) -> Lookup:
+        """Return what an analyst need not pay for of a plan; nothing, where it is asked anew.
 
-    def _refined(
-        self, frontier: FrontierPlan, keys: Keys, used: list[EarlierRelease]
-    ) -> FrontierPlan:
-        """Put in what refines earlier releases, and note these: each can be used up once."""
-
-        def bettered(release: Release) -> Release:
-            kept = self._earlier(frontier.scan, release, keys, used)
-            if kept is None:
-                return release
-            used.append(kept)
-            assert isinstance(release, AdditiveRelease)  # noqa: S101 - it has a rate
-            return in_place_of(release, kept.rate, read(kept.drawn, release))
-
-        releases = (replace(one, release=bettered(one.release)) for one in frontier.releases)
-        return replace(frontier, releases=tuple(releases))
-
-    def _may_be(self, events: Sequence[Event]) -> bool:
-        """Return whether what loses this may be refined.
-
-        What one query may spend is held against what it tells, which is more than it pays.
+        Bounds that are kept now were not yet when the query was first asked: it had found them
+        itself, and that too was stored.
         """
-        cap = self.policy.budget.max_epsilon_per_query
-        return bool(events) and (cap is None or basic(events).epsilon <= cap)
+        orders = self.ledger.orders()
+        holder = holder_of(self.policy, self.account, orders)
+        first = Lookup(self, plan, holder, self.keys(orders.version), anew=anew)
+        if anew:
+            return first
+        bounded = self.bounded(plan)
+        if bounded is not plan:
+            found = Lookup(self, bounded, holder, self.keys(orders.version))
+            again = found.repeated() or first.repeated()
+            return again or found.refined()
+        return first.repeated() or first.refined()
 
-    def _earlier(
-        self, scan: Scan, release: Release, keys: Keys, used: Sequence[EarlierRelease]
-    ) -> EarlierRelease | None:
-        """Return the earlier release that has lost most, of those that lost less; or None."""
-        rate = keys.rate(scan, release)
-        waits = any(key.finding for key in scan.keys) or any(constants_in((scan, release)))
-        if rate is None or waits or not isinstance(release, AdditiveRelease):
-            return None
-        if isinstance(release.noise, DiscreteLaplace) is not self._summed:
-            return None  # the rho of a refinement is that of the later value, and not less
-        taken = {kept.number for kept in used}
-        left = self.ledger.earlier(self.holder, keys.question(scan, release))
-        less = [kept for kept in left if kept.rate < rate and kept.number not in taken]
-        if not less:
-            return None
-        kept = max(less, key=lambda one: (one.rate, one.number))  # the newest of equals
-        # In older ledgers stand the states of a whole statement, and not of this scan alone.
-        drawn_from = {place: kept.read.get(place) for place in keys.places(scan)}
-        return replace(kept, read=drawn_from)
+    def bounded(self, plan: Plan) -> Plan:
+        """Return a plan between the bounds that this analyst has paid for, where there are."""
+        kept: dict[str, Interval] = {}
+        for search in plan.searches:
+            bounds = self.ledger.bounds(self.account, search.key)
+            if bounds is not None:
+                kept[search.key] = bounds
+        return with_kept(plan, kept.get, self.policy) if kept else plan
 
-    @property
-    def _summed(self) -> bool:
-        return self.policy.budget.ceiling.summed
-
-    def _plan(
-        self, plan: Plan, frontiers: tuple[FrontierPlan, ...], used: tuple[EarlierRelease, ...]
-    ) -> Plan:
-        releases = [one.release for part in frontiers for one in part.releases]
-        events = tuple(release.event() for release in releases)
-        calls = [one.call for part in frontiers for one in part.releases]
-        span, retry = dearest_of(calls, events, plan.source.text)
-        charge = replace(
-            plan.charge,
-            events=events,
-            span=span,
-            retry=retry,
-            before=tuple(map(paid_before, releases)),
-            refines=used if self._summed else (),
-            version=self.version,
-        )
-        note = _note(charge, plan.charge)
-        return replace(plan, frontiers=frontiers, charge=charge, notes=(*plan.notes, note))
-
-
-def _note(charge: Charge, whole: Charge) -> str:
-    paid, asked = (decimal_text(_written(one.events)) for one in (charge, whole))
-    return f"refines an earlier answer: pays {paid} of {asked}"
-
-
-def _written(events: Sequence[Event]) -> Fraction:
-    spent = additive(events)
-    return spent.loss.epsilon if spent.summed else spent.rho
-
-
-REPEATED = "already answered: costs nothing; REFRESH SELECT asks anew and pays"
+    def keys(self, version: int) -> Keys:
+        """Return what names the releases of one statement, under a version of the data."""
+        return Keys(self.policy, version, self.public.digest)
 
 
 def holder_of(policy: Policy, account: Account, orders: Orders) -> Holder:
@@ -170,95 +93,132 @@ def holder_of(policy: Policy, account: Account, orders: Orders) -> Holder:
     return Holder(analyst, rights, budget.shared_answers)
 
 
-def repeats_of(
-    policy: Policy, ledger: Ledger, account: Account, public: PublicEngine
-) -> Repeats:
-    """Return what an analyst may be answered from, as the ledger stands."""
-    orders = ledger.orders()
-    return Repeats(policy, ledger, holder_of(policy, account, orders), orders.version, public)
-
-
 class _Missing(Exception):
     """A release was not drawn before."""
 
 
 @dataclass(frozen=True, slots=True)
-class Repeats:
-    """What is needed to answer from what was stored."""
+class Lookup:
+    """What was found of one statement: its plan, and its tables if all were drawn before."""
 
-    policy: Policy
-    ledger: Ledger
+    cache: Cache
+    plan: Plan
     holder: Holder
     """Who asks."""
-    version: int
-    """Of the data."""
-    public: PublicEngine
+    keys: Keys
+    tables: list[ReleasedTable] | None = None
+    anew: bool = False
 
-    def asked(
-        self, plan: Plan, without_kept: Callable[[], Plan]
-    ) -> tuple[Plan, list[ReleasedTable] | None]:
-        """Return a plan, and its tables if all of them were drawn before.
+    @property
+    def charge(self) -> Charge:
+        """What is still to be paid."""
+        whole = self.plan.charge
+        return whole if self.tables is None else replace(whole, events=(), scans=())
 
-        If they were with more noise, it is a plan that refines them.
+    def drawn(self, receipt: Receipt) -> Drawn:
+        """Return what takes down what is drawn for a receipt.
 
-        Bounds that are kept now were not yet when the query was first asked: it had found them
-        itself, and that too was stored.
+        Another version of the data may have been published since the look-up.
         """
-        again = self.of(plan)
-        if again is None and plan.kept:
-            with suppress(QueryRefused):  # then it was never asked without them
-                again = self.of(without_kept())
-        return again or (self._refined(plan), None)
+        same = receipt.version == self.keys.version
+        keys = self.keys if same else self.cache.keys(receipt.version)
+        return Drawn(self, receipt, keys)
 
-    def _refined(self, plan: Plan) -> Plan:
-        found = Refinements(self.policy, self.ledger, self.holder, self.version, self.public)
-        return found.of(plan)
+    def refined(self) -> Lookup:
+        """Return it with a plan that pays the difference to earlier releases, where it can."""
+        return replace(self, plan=self.refiner(self.keys).refined(self.plan))
 
-    def of(self, plan: Plan) -> tuple[Plan, list[ReleasedTable]] | None:
-        """Return the tables of a plan, and the plan with its bounds; None where one is missing.
+    def repeated(self) -> Lookup | None:
+        """Return it with the tables of its plan; None where one is missing.
 
         A plan that charges nothing has nothing to be repeated.
         """
-        if not plan.charge.events:
+        if not self.plan.charge.events:
             return None
-        keys = Keys(self.policy, self.version, self.public.digest)
         try:
-            plan = self._bounded(plan, keys)
-            return replace(plan, notes=(*plan.notes, REPEATED)), self._tables(plan, keys)
+            plan = self._bounded()
+            tables = self._tables(plan)
         except _Missing:
             return None
+        return replace(self, plan=plan.with_(note=REPEATED), tables=tables)
 
-    def _bounded(self, plan: Plan, keys: Keys) -> Plan:
+    def refiner(self, keys: Keys) -> Refiner:
+        """Return what finds and keeps the releases that can be refined."""
+        return Refiner(self.cache.policy, self.cache.ledger, self.holder, keys)
+
+    def _bounded(self) -> Plan:
         """Put in the bounds that were found for it when it was paid."""
+        plan = self.plan
         if not plan.searches:
             return plan
-        found = [self._found(search, keys) for search in plan.searches]
-        return with_bounds(plan, found, self.policy)
+        found = [self._found(search) for search in plan.searches]
+        return with_bounds(plan, found, self.cache.policy)
 
-    def _found(self, search: Search, keys: Keys) -> Interval | None:
-        (cell,) = self._cells(search.scan, search.release, keys)
+    def _found(self, search: Search) -> Interval | None:
+        (cell,) = self._cells(search.scan, search.release)
         if not isinstance(cell, FoundCell):
             raise internal("bounds are found by a release of bounds")
         return cell.value
 
-    def _tables(self, plan: Plan, keys: Keys) -> list[ReleasedTable]:
+    def _tables(self, plan: Plan) -> list[ReleasedTable]:
         found: list[ReleasedTable] = []
         values: dict[int, Scalar | None] = {}
         for frontier in plan.frontiers:
-            scan = ready(plan, frontier.scan, found, values, self.public)
+            scan = ready(plan, frontier.scan, found, values, self.cache.public)
             columns = tuple(
                 ReleasedColumn(
-                    one.column, one.release.type, self._cells(scan, one.release, keys, values)
+                    one.column, one.release.type, self._cells(scan, one.release, values)
                 )
                 for one in frontier.releases
             )
             found.append(ReleasedTable(scan.keys, columns))
         return found
 
-    def _cells(
-        self, scan: Scan, release: Release, keys: Keys, values: Values = NOTHING
-    ) -> list[NoisyCell]:
-        text = self.ledger.stored(self.holder, keys.of(scan, release, values))
+    def _cells(self, scan: Scan, release: Release, values: Values = NOTHING) -> list[NoisyCell]:
+        key = self.keys.of(scan, release, values)
+        text = self.cache.ledger.stored(self.holder, key)
         if text is None:
             raise _Missing
         return read(text, release)
+
+
+@dataclass(slots=True)
+class Drawn:
+    """What is drawn for one receipt, until all of it is stored."""
+
+    lookup: Lookup
+    receipt: Receipt
+    keys: Keys
+    texts: dict[str, str] = field(default_factory=dict)
+    refinable: list[Refinable] = field(default_factory=list)
+
+    def bounds(self, search: Search, cell: FoundCell) -> None:
+        """Take down bounds that were found, and keep them before they are used."""
+        cache = self.lookup.cache
+        if cell.value is not None:
+            cache.ledger.keep(self.receipt, cache.account, search.key, cell.value)
+        self.texts[self.keys.of(search.scan, search.release)] = written([cell])
+
+    def table(
+        self, frontier: FrontierPlan, scan: Scan, table: ReleasedTable, values: Values
+    ) -> None:
+        """Take down what was drawn from a scan."""
+        refiner = self.lookup.refiner(self.keys)
+        for one, column in zip(frontier.releases, table.columns, strict=True):
+            text = written(column.cells)
+            self.texts[self.keys.of(scan, one.release, values)] = text
+            kept = refiner.refinable(scan, one.release, text, self.receipt.read, values)
+            if kept is not None:
+                self.refinable.append(replace(kept, anew=self.lookup.anew))
+
+    def store(self) -> bool:
+        """Store all, to be given again free and to be refined, and say whether it was.
+
+        A ledger would else grow by megabytes for next to nothing, where it is too long. Either
+        way the attempt has ended.
+        """
+        short = sum(map(len, self.texts.values())) <= MOST_KEPT  # of what is released by now
+        drawn, refinable = (self.texts, self.refinable) if short else ({}, [])
+        ledger, holder = self.lookup.cache.ledger, self.lookup.holder
+        ledger.store(self.receipt, holder, drawn, refinable)
+        return short

@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -312,8 +313,9 @@ def guarded(log: FaultLog, read: Callable[[], T]) -> T:
     raise ScanFailed(log.failure(reference))
 
 
-def uncharged(log: FaultLog, source: Source, think: Callable[[], T]) -> T:
-    """Return what is computed before a charge; whatever it raises comes in words of our own.
+@contextmanager
+def uncharged(log: FaultLog, source: Source) -> Iterator[None]:
+    """Have whatever is raised before a charge come in words of our own.
 
     This is the last line: what is known to fail is refused where it stands.
 
@@ -322,16 +324,13 @@ def uncharged(log: FaultLog, source: Source, think: Callable[[], T]) -> T:
         InternalError: DPQ901 anything that is no error of ours; nothing was charged.
     """
     try:
-        return think()
+        yield
     except DPQueryError:
         raise
     except (RecursionError, MemoryError):
-        reference = None
+        raise SyntaxRefused(_too_deep(source)) from None
     except Exception as fault:  # noqa: BLE001 - an analyst never sees a bare error
-        reference = noted(log, fault)
-    if reference is None:
-        raise SyntaxRefused(_too_deep(source))
-    raise InternalError(_mistake(reference))
+        raise InternalError(_mistake(noted(log, fault))) from None
 
 
 def _too_deep(source: Source) -> Diagnostic:

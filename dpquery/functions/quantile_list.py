@@ -47,7 +47,7 @@ from dpquery.mechanisms import (
     rank_range,
     threshold_cost,
 )
-from dpquery.mechanisms.quantiles.histogram_tree import Histogram as Weights
+from dpquery.mechanisms.quantiles.histogram_tree import Weights
 from dpquery.mechanisms.quantiles.ranks import Errors, likely_off
 from dpquery.mechanisms.randomness import Randomness
 

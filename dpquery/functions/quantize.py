@@ -20,8 +20,13 @@ from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, narrower
 from dpquery.ir.expr import Code, ColumnRef, Expr, columns_of
 from dpquery.ir.measures import GroupRequest, Histogram, Weight
 from dpquery.ir.query import Call
-from dpquery.mechanisms.quantiles.histogram_tree import NARROW, Frontier, Request, look_ahead
-from dpquery.mechanisms.quantiles.histogram_tree import Histogram as Weights
+from dpquery.mechanisms.quantiles.histogram_tree import (
+    NARROW,
+    HistogramTree,
+    Request,
+    Weights,
+    look_ahead,
+)
 from dpquery.mechanisms.quantiles.ranks import LARGEST_GRID, Errors, likely_off, rows_for
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import Integers
@@ -292,16 +297,16 @@ class DrawsAhead(Protocol[D_co]):
         """The most bins that it keeps."""
         ...
 
-    def frontier(self, histogram: Weights) -> Frontier:
+    def tree(self, histogram: Weights) -> HistogramTree:
         """Ask for the whole grid."""
         ...
 
-    def near(self, frontier: Frontier) -> Sequence[int]:
+    def near(self, tree: HistogramTree) -> Sequence[int]:
         """Return the ranks where draws will look."""
         ...
 
-    def draw(self, frontier: Frontier, randomness: Randomness) -> D_co:
-        """Draw from such a frontier."""
+    def draw(self, tree: HistogramTree, randomness: Randomness) -> D_co:
+        """Draw from such a tree."""
         ...
 
 
@@ -340,9 +345,9 @@ def _drawn_ahead(
         of_groups = [GroupRequest(histograms[n].group, *request) for n, request in requests]
         return histograms[0].exact.histograms(histograms[0].measure, of_groups)
 
-    frontiers = [mechanism.frontier(histogram) for histogram in histograms]
-    look_ahead(frontiers, mechanism.near, ask)
-    return [mechanism.draw(frontier, randomness) for frontier in frontiers]
+    trees = [mechanism.tree(histogram) for histogram in histograms]
+    look_ahead(trees, mechanism.near, ask)
+    return [mechanism.draw(tree, randomness) for tree in trees]
 
 
 def grid_of(call: Call) -> Code:

@@ -14,6 +14,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import TypeVar
 
+from dpquery.core.identity import identity
 from dpquery.core.source import Span
 from dpquery.errors import internal
 from dpquery.ir.expr import Code, ColumnRef, Constant, Scalar
@@ -48,10 +49,14 @@ def _parts(tree: object) -> Iterator[object]:
 
 def filled(tree: T, values: Mapping[int, Scalar | None]) -> T:
     """Return a tree in which each constant has its value."""
+    return _filled(tree, values) if values else tree
+
+
+def _filled(tree: T, values: Mapping[int, Scalar | None]) -> T:
     if isinstance(tree, Constant):
         return replace(tree, value=values[tree.number], known=True)
     if isinstance(tree, tuple):
-        parts = tuple(filled(part, values) for part in tree)
+        parts = tuple(_filled(part, values) for part in tree)
         same = all(new is old for new, old in zip(parts, tree, strict=True))
         return tree if same else parts  # type: ignore[return-value]
     if not is_dataclass(tree) or isinstance(tree, type):
@@ -59,28 +64,35 @@ def filled(tree: T, values: Mapping[int, Scalar | None]) -> T:
     changed = {}
     for one in fields(tree):
         old = getattr(tree, one.name)
-        new = filled(old, values)
+        new = _filled(old, values)
         if new is not old:
             changed[one.name] = new
     return replace(tree, **changed) if changed else tree
 
 
-# Trees as text that says what they mean: the same text for the same question.
+# Trees as text that says what they mean, the same text for the same question: what the
+# ledger knows stored releases and bounds by.
 #
-# Left out is where things stand in what an analyst typed, and how relations happen to be
-# numbered. Values that earlier releases gave are written out: rows are compared with them,
-# not with a place in a statement.
+# A class is written by its name and the fields by which two of it are told apart: a field
+# that is added makes another question, since a key that left it out would give an answer to
+# a question that it is not of. Not written is where things stand in what an analyst typed,
+# how relations happen to be numbered, and which search found what stands there. Values that
+# earlier releases gave are written out: rows are compared with them, not with a place in a
+# statement.
 
 
 _NUMBERED = (TableScan, Project, PublicJoin, UnionAll, PerUnit, Windowed)
-_LEAVES = (str, int, Fraction, date, Enum)
 
 
 class Writer:
     """Writes a tree without places in the text, its relations numbered as they come."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[int, int] = {}
+    def __init__(self, numbers: Mapping[int, int] | None = None) -> None:
+        self._numbers = dict(numbers or {})
+
+    def after(self) -> Writer:
+        """Return a writer that goes on from here, and leaves this one where it is."""
+        return Writer(self._numbers)
 
     def text(self, part: object) -> str:
         """Write a part of a tree.
@@ -96,8 +108,10 @@ class Writer:
             return f"{type(part).__name__}({','.join(self._known(part))})"
         if is_dataclass(part) and not isinstance(part, type):
             return f"{type(part).__name__}({','.join(self._fields(part))})"
-        if part is None or isinstance(part, _LEAVES):
-            return repr(part)
+        if isinstance(part, Enum):
+            return f"<{type(part).__name__}.{part.name}: {identity(part.value)}>"
+        if part is None or isinstance(part, str | int | Fraction | date):
+            return identity(part)
         raise internal("what a question is made of can be written")
 
     def _known(self, part: Constant | Finding) -> Iterator[str]:
@@ -117,8 +131,6 @@ class Writer:
                 continue
             if isinstance(part, Code | Weight) and one.name == "search":
                 continue  # which search found ends or limit says nothing: they are written
-            if isinstance(part, TableScan) and one.name == "kept" and value == 1:
-                continue  # written as before there could be more: what was paid for is found
             numbered = isinstance(part, _NUMBERED) and one.name == "number"
             if numbered or (isinstance(part, ColumnRef) and one.name == "of"):
                 value = self._numbers.setdefault(value, len(self._numbers))

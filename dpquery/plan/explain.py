@@ -11,7 +11,6 @@ from html import escape
 from dpquery.answer import Guarantee
 from dpquery.budget.accountant import NOTHING, Spent, additive, basic
 from dpquery.budget.limits import Standing
-from dpquery.budget.parallel import Counting
 from dpquery.core.privacy import NO_LOSS, Loss, decimal_text
 from dpquery.core.source import visible_lines, width
 from dpquery.core.types import BOOLEAN, Interval
@@ -24,6 +23,7 @@ from dpquery.ir.query import Call, Contribution, Scan
 from dpquery.ir.relations import tables_of
 from dpquery.plan.auto_bounds import Search, limited, planned
 from dpquery.plan.cuts import notes_of
+from dpquery.plan.parallel import is_apart
 from dpquery.plan.plan import FrontierPlan, Plan, PlannedRelease, guarantee_of
 from dpquery.policy.model import Policy
 from dpquery.rowfunctions.ranges import implied
@@ -113,7 +113,7 @@ def _parts(plan: Plan, policy: Policy) -> Iterator[str]:
     """Say on which units the charge is, where a table has parts."""
     touched, weighed = plan.charge.touched, plan.charge.if_weighed
     if touched is not None and not touched.whole:
-        if Counting.of(0, policy.neighbours).kept(touched) is None:
+        if not is_apart(touched, policy):
             yield "charged on   everybody; a query about one part alone is charged on it"
         else:
             yield f"charged on   {touched.named}: {touched.told}"

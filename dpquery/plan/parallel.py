@@ -22,12 +22,12 @@ the column as the table has it. All else, an OR or a value that is computed, lea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import NoReturn
 
-from dpquery.budget.parallel import EVERYBODY, Touched
+from dpquery.budget.parallel import EVERYBODY, Counting, Touched
 from dpquery.core.identity import identity
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN
@@ -88,6 +88,24 @@ def looked_in(scans: Iterable[Scan], policy: Policy) -> Touched | None:
         return EVERYBODY
     ((table, column),) = parted.values()
     return _touched(table, column, sorted(found), policy)
+
+
+def if_weighed(
+    scans: Sequence[Scan], releases: Iterable[tuple[Release, Relation]], policy: Policy
+) -> Touched | None:
+    """Return the parts that scans would be charged on, if each call weighed rows by the table.
+
+    None where that is on all, or where a call cannot.
+    """
+    if not all(may_share(*one) for one in releases):
+        return EVERYBODY
+    looked = looked_in(scans, policy)
+    return looked if looked is not None and is_apart(looked, policy) else EVERYBODY
+
+
+def is_apart(touched: Touched, policy: Policy) -> bool:
+    """Say whether a charge on some parts is kept under these, and not on everybody."""
+    return Counting.of(0, policy.neighbours).kept(touched) is not None
 
 
 def _apart(scan: Scan, policy: Policy) -> bool:
@@ -197,34 +215,30 @@ def _part(option: Expr, column: Column) -> int | None:
     return parts.index(option.value) if option.value in parts else len(parts)
 
 
-# Which calls may weigh rows by the table: a unit loses by the share of its rows that they
-# see.
+# Which calls may weigh rows by the table: those of which a unit loses by the share of its
+# rows that they see.
 #
 # With weights='table' a unit with n rows in the table gives each of them the weight
 # floor(scale * min(1, limit / n)), so that m of them weigh at most m/n of limit * scale. A
 # call that sees these m alone has to lose at most m/n of its charge, for then charges on
-# different parts of the unit's rows are bounded by the largest (`plan/parallel.py`). That holds
+# different parts of the unit's rows are bounded by the largest, as said above. That holds
 # where
 #
-# * each row that is counted is a row of the table, once: under filters, projections, and joins
-#   with public tables, in which it meets one row at most: so there are no more than m.
+# * each row that is counted is a row of the table, once: under filters, projections, and
+#   joins with public tables, in which it meets one row at most: so there are no more than m.
 # * what is measured adds up, over rows, a weight times a vector that no weight changes. Let
-# A be
-#   all that units of full weight can add, with nothing added among it. Every sum of weights
-#   w_i >= 0 that add up to f * limit * scale is f times such a sum with weights that add up to
-#   limit * scale, so the unit adds something of f A. A unit of f A is replaced by one of g
-# A, and
-#   with h for the larger of f and g, both are of h A, for A has nothing in it, and with two
-#   vectors all between them. Distances in h A are h times those in A, in any norm.
+#   A be all that units of full weight can add, with nothing added among it. Every sum of
+#   weights w_i >= 0 that add up to f * limit * scale is f times such a sum with weights that
+#   add up to limit * scale, so the unit adds something of f A. A unit of f A is replaced by
+#   one of g A, and with h for the larger of f and g, both are of h A, for A has nothing in
+#   it, and with two vectors all between them. Distances in h A are h times those in A, in
+#   any norm.
 # * the loss is at most linear in the distance: of discrete Laplace noise it is distance /
-# scale,
-#   of the exponential mechanism twice its rate times the distance of the scores, each the
-# largest
-#   of numbers that are linear in the weights. In rho both losses, and that of Gaussian
-# noise, go
-#   with the square of the distance: h^2 <= h. With an epsilon and a delta, Gaussian noise of h
-#   times the distance is not shown to have h delta, and noise in steps loses as much for any
-#   distance.
+#   scale, of the exponential mechanism twice its rate times the distance of the scores, each
+#   the largest of numbers that are linear in the weights. In rho both losses, and that of
+#   Gaussian noise, go with the square of the distance: h^2 <= h. With an epsilon and a delta,
+#   Gaussian noise of h times the distance is not shown to have h delta, and noise in steps
+#   loses as much for any distance.
 #
 # What finds the bounds of such a call adds Laplace noise to sums of the same weights.
 

@@ -15,7 +15,6 @@ from math import prod
 from dpquery.answer import Guarantee
 from dpquery.budget.accountant import basic
 from dpquery.budget.ledger.charge import Charge
-from dpquery.budget.parallel import Counting, Touched
 from dpquery.core.events import Event
 from dpquery.core.source import Source, Span
 from dpquery.core.types import Interval, Type
@@ -37,7 +36,7 @@ from dpquery.plan.auto_bounds import (
     planned,
     uses_kept,
 )
-from dpquery.plan.parallel import looked_in, may_share, require_shares, touched
+from dpquery.plan.parallel import if_weighed, require_shares, touched
 from dpquery.policy.model import Policy, PublicFacts
 
 
@@ -62,18 +61,29 @@ class FrontierPlan:
 class Plan:
     """What a statement will do, wholly fixed before it is charged."""
 
-    source: Source
+    checked: Checked
     frontiers: tuple[FrontierPlan, ...]
-    above: Above
     charge: Charge
     notes: tuple[str, ...]
-    constants: tuple[Above, ...] = ()
     searches: tuple[Search, ...] = ()
     """What finds bounds before the frontiers are opened; charged behind them."""
     found: tuple[Interval | None, ...] = ()
     """What they found, once they have; None where no value stood out."""
-    anew: bool = False
-    """Whether it is asked anew, whatever was answered before."""
+
+    @property
+    def source(self) -> Source:
+        """The statement as it is written."""
+        return self.checked.source
+
+    @property
+    def above(self) -> Above:
+        """The query over what is released."""
+        return self.checked.above
+
+    @property
+    def constants(self) -> tuple[Above, ...]:
+        """Queries of one value each, that a scan needs before it is opened."""
+        return self.checked.constants
 
     @property
     def kept(self) -> bool:
@@ -87,47 +97,75 @@ class Plan:
         drawn = [tuple(one.release for one in frontier.releases) for frontier in self.frontiers]
         return (*drawn, *((search.release,) for search in self.searches))
 
+    def with_(
+        self,
+        *,
+        frontiers: tuple[FrontierPlan, ...] | None = None,
+        charge: Charge | None = None,
+        found: tuple[Interval | None, ...] | None = None,
+        note: str = "",
+    ) -> Plan:
+        """Return the plan with other releases, another charge, bounds, or one note more."""
+        return Plan(
+            self.checked,
+            self.frontiers if frontiers is None else frontiers,
+            self.charge if charge is None else charge,
+            (*self.notes, note) if note else self.notes,
+            self.searches,
+            self.found if found is None else found,
+        )
 
-def make_plan(
-    checked: Checked, policy: Policy, public: PublicFacts, kept: Kept = nothing_kept
-) -> Plan:
-    """Plan a statement.
+
+def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
+    """Plan a statement, from itself and the policy alone.
 
     Args:
         checked: the statement.
         policy: the policy it is asked under.
         public: what public tables hold.
-        kept: the bounds that were found for this analyst before.
 
     Raises:
         PlanRefused: DPQ401 no bounds, DPQ403 a mechanism needs a delta, DPQ404 too large.
         NameRefused: DPQ205 bounds outside the column's own, DPQ208 the query above computes
             with types that do not match.
     """
+    plan = _planned(checked, policy, nothing_kept)
+    asked = (checked.above, *checked.constants)
+    if not all(_accepted(above, plan.frontiers, public) for above in asked):
+        raise _unfit(checked)
+    return plan
+
+
+def with_kept(plan: Plan, kept: Kept, policy: Policy) -> Plan:
+    """Return a plan between bounds that were paid for before: nothing is spent to find them.
+
+    Raises:
+        PlanRefused: as above.
+    """
+    return _planned(plan.checked, policy, kept)
+
+
+def _planned(checked: Checked, policy: Policy, kept: Kept) -> Plan:
     searches = Searches(policy, kept)
     try:
         frontiers = tuple(_frontier(*part, policy, searches) for part in checked.frontiers)
     except PlanRefused as refusal:
         raise _with_limits(refusal, checked, policy) from None
-    asked = (checked.above, *checked.constants)
-    if not all(_accepted(above, frontiers, public) for above in asked):
-        raise _unfit(checked)
-    notes = [note for frontier in frontiers for note in _of_rows(frontier.scan)]
-    notes += [key.left_out for one in frontiers for key in one.scan.keys if key.left_out]
-    notes += [note for frontier, _ in checked.frontiers for note in _repeated(frontier)]
-    sets = sorted({frontier.sets for frontier, _ in checked.frontiers} - {1})
-    notes += [_of_sets(count) for count in sets]
+    charge = _charge(checked, policy, frontiers, searches.found)
+    notes = tuple(dict.fromkeys(_notes(checked, frontiers)))
+    return Plan(checked, frontiers, charge, notes, tuple(searches.found))
+
+
+def _notes(checked: Checked, frontiers: Sequence[FrontierPlan]) -> Iterator[str]:
+    for frontier in frontiers:
+        yield from _of_rows(frontier.scan)
+    for frontier in frontiers:
+        yield from (key.left_out for key in frontier.scan.keys if key.left_out)
+    for asked, _ in checked.frontiers:
+        yield from _repeated(asked)
+    yield from map(_of_sets, sorted({asked.sets for asked, _ in checked.frontiers} - {1}))
     releases = (planned.release for frontier in frontiers for planned in frontier.releases)
-    notes += [one.note for one in releases if isinstance(one, Noted)]
-    return Plan(
-        checked.source,
-        frontiers,
-        checked.above,
-        _charge(checked, policy, frontiers, searches.found),
-        tuple(dict.fromkeys(notes)),
-        checked.constants,
-        tuple(searches.found),
-    )
+    yield from (one.note for one in releases if isinstance(one, Noted))
 
 
 def _accepted(above: Above, frontiers: Sequence[FrontierPlan], public: PublicFacts) -> bool:
@@ -258,23 +296,11 @@ def _charge(
     spans = [call.options.epsilon_span for call in calls]
     epsilons = tuple(Span(span.start - skipped, span.end - skipped) for span in spans)
     on = touched(scans, policy)
-    weighed = None if on is not None else _if_weighed(scans, frontiers, policy)
+    drawn = ((one.release, part.scan.relation) for part in frontiers for one in part.releases)
+    weighed = if_weighed(scans, drawn, policy) if on is None else None
     return Charge(
         events, scans, query, where, retry, epsilons=epsilons, touched=on, if_weighed=weighed
     )
-
-
-def _if_weighed(
-    scans: Sequence[Scan], frontiers: Sequence[FrontierPlan], policy: Policy
-) -> Touched | None:
-    """Return the parts that a charge would be on if each of its calls weighed by the table."""
-    could = all(
-        may_share(one.release, frontier.scan.relation)
-        for frontier in frontiers
-        for one in frontier.releases
-    )
-    looked = looked_in(scans, policy) if could else None
-    return Counting.of(0, policy.neighbours).kept(looked)
 
 
 def dearest_of(
@@ -336,33 +362,28 @@ def _plain(checked: Checked) -> str:
     return "SELECT 1 + 1" if at is None else " ".join(["SELECT * FROM", words[at + 1]])
 
 
-# From a plan that waits for bounds or limits to one that has them, as searches found them.
-#
-# The charge stays as it is, and each mechanism states its loss against it again before it
-# draws.
-
-
-Found = Sequence[Interval | None]
-"""What each search found; None where no value stood out."""
-
-
-def with_bounds(plan: Plan, found: Found, policy: Policy) -> Plan:
+def with_bounds(plan: Plan, found: Sequence[Interval | None], policy: Policy) -> Plan:
     """Return a plan whose calls have the bounds that its searches found.
 
-    Where one found none, the bounds are a constant, whatever the data.
+    Where one found none, its bounds are a constant, whatever the data. The charge stays as it
+    is, and each mechanism states its loss against it again before it draws.
     """
     frontiers = tuple(_bounded(frontier, found, policy) for frontier in plan.frontiers)
-    return replace(plan, frontiers=frontiers, found=tuple(found))
+    return plan.with_(frontiers=frontiers, found=tuple(found))
 
 
-def _bounded(frontier: FrontierPlan, found: Found, policy: Policy) -> FrontierPlan:
+def _bounded(
+    frontier: FrontierPlan, found: Sequence[Interval | None], policy: Policy
+) -> FrontierPlan:
     scan = frontier.scan
     facts = Facts(scan.contribution, policy.neighbours, scan.cells, grouped=bool(scan.keys))
     releases = tuple(_again(one, found, facts) for one in frontier.releases)
     return FrontierPlan(replace(scan, measures=measures_of(releases)), releases)
 
 
-def _again(waiting: PlannedRelease, found: Found, facts: Facts) -> PlannedRelease:
+def _again(
+    waiting: PlannedRelease, found: Sequence[Interval | None], facts: Facts
+) -> PlannedRelease:
     call, options = waiting.call, waiting.call.options
     if options.rows_search is not None:
         limit = found[options.rows_search]

@@ -13,6 +13,7 @@ import dpquery
 from dpquery.budget.ledger.tables import AlreadyRefined
 from dpquery.cache.lookup import REPEATED
 from dpquery.core.events import Concentrated
+from dpquery.core.source import Source
 from dpquery.core.types import INTEGER
 from dpquery.errors import BudgetRefused
 from dpquery.functions.additive import AdditiveRelease, AveragedRelease
@@ -121,10 +122,10 @@ def test_all_else_is_paid_in_full(session: Session, first: str, second: str):
 
 def test_a_version_that_is_published_between_is_noticed(policy: Path, session: Session):
     session.sql(COUNT.format("0.01"))
-    late, _ = session._asked(session._source(COUNT.format("0.02")))
+    late = session._look_up(session._plan(Source(COUNT.format("0.02"))))
     assert run_verb(["policy", "publish", str(policy)]) == 0
-    with pytest.raises(AlreadyRefined):
-        session._charge(late)
+    with pytest.raises(AlreadyRefined), session._charged(late.charge, late.plan.source):
+        pass
     assert paid(session, COUNT.format("0.02")) == Fraction("0.02")
 
 

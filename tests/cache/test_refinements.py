@@ -14,8 +14,9 @@ import pytest
 
 import dpquery
 from dpquery.budget.ledger.tables import AlreadyRefined
-from dpquery.cache.lookup import REPEATED
+from dpquery.cache.lookup import REPEATED, Lookup
 from dpquery.core.events import Pure, Refined
+from dpquery.core.source import Source
 from dpquery.errors import BudgetRefused, PolicyInvalid, ScanFailed
 from dpquery.session import Session
 from dpquery.shell.main import run_verb
@@ -204,17 +205,21 @@ def test_ones_own_files_are_not_refined_on(policy: Path):
         assert paid(session, COUNT.format("1")) == 1
 
 
+def looked_up(session: Session, query: str) -> Lookup:
+    return session._look_up(session._plan(Source(query)))
+
+
 def test_of_two_that_refine_the_same_at_once_one_pays_in_full(policy: Path):
     with dpquery.connect(policy) as one, dpquery.connect(policy) as other:
         one.sql(COUNT.format("0.5"))
-        late, _ = one._asked(one._source(COUNT.format("2")))
+        late = looked_up(one, COUNT.format("2"))
         assert paid(other, COUNT.format("1")) == HALF
         spent = one.budget.spent
-        with pytest.raises(AlreadyRefined):
-            one._charge(late)
+        with pytest.raises(AlreadyRefined), one._charged(late.charge, late.plan.source):
+            pass
         assert one.budget.spent == spent
-        find, plans = one._asked, [(late, None)]
-        one._asked = lambda *args, **named: plans.pop() if plans else find(*args, **named)
+        find, first = one._look_up, [late]
+        one._look_up = lambda *args, **named: first.pop() if first else find(*args, **named)
         assert paid(one, COUNT.format("2")) == 1, "of what the other was given"
         assert one._ledger.verify() == 3
 
@@ -222,10 +227,10 @@ def test_of_two_that_refine_the_same_at_once_one_pays_in_full(policy: Path):
 def test_a_version_that_is_published_between_is_noticed(policy: Path):
     with dpquery.connect(policy) as session:
         session.sql(COUNT.format("0.5"))
-        late, _ = session._asked(session._source(COUNT.format("2")))
+        late = looked_up(session, COUNT.format("2"))
         assert run_verb(["policy", "publish", str(policy)]) == 0
-        with pytest.raises(AlreadyRefined):
-            session._charge(late)
+        with pytest.raises(AlreadyRefined), session._charged(late.charge, late.plan.source):
+            pass
 
 
 def test_what_was_not_drawn_after_the_charge_is_used_up(

@@ -113,20 +113,3 @@ def test_a_place_that_one_of_them_does_not_know_fails(session: Session, monkeypa
     monkeypatch.setattr(session._ledger, "earlier", forgotten)
     with pytest.raises(ScanFailed):
         session.sql(both.format("0.3", "0.3"))
-
-
-def test_one_that_was_kept_with_the_states_of_its_whole_statement_is_refined(
-    policy: Path, session: Session, monkeypatch
-):
-    """As ledgers of before have it."""
-    store = session._ledger.store
-
-    def as_before(receipt, holder, drawn, refinable) -> None:
-        store(receipt, holder, drawn, [replace(one, read=receipt.read) for one in refinable])
-
-    with monkeypatch.context() as patched:
-        patched.setattr(session._ledger, "store", as_before)
-        session.sql(BOTH.format("0.1", "0.1"))
-    copy(policy, "visits")
-    session.sql(f"REFRESH {VISITS.format('0.2')}")
-    assert paid(session, BOTH.format("0.3", "0.3")) == Fraction("0.3")

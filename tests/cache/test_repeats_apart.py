@@ -15,6 +15,8 @@ import dpquery
 from dpquery.answer import Answer
 from dpquery.cache.lookup import REPEATED
 from dpquery.core.privacy import NO_LOSS
+from dpquery.core.source import Source
+from dpquery.execute import execute
 from dpquery.policy.files import copy_samples
 from dpquery.shell.main import run_verb
 from tests.tasks import ROOT
@@ -110,10 +112,12 @@ def test_the_newest_answer_is_repeated(policy: Path):
 def test_two_who_ask_at_once_both_pay(policy: Path):
     """Each looks before it charges: what is paid may be too much, and never too little."""
     with dpquery.connect(policy) as one, dpquery.connect(policy) as other:
-        plan, found = one._asked(one._source(COUNT))
-        assert found is None
+        lookup = one._look_up(one._plan(Source(COUNT)))
+        assert lookup.tables is None
         other.sql(COUNT)
-        late = one._paid(plan, lambda receipt: one._answer(plan, receipt))
+        with one._charged(lookup.charge, Source(COUNT)) as receipt:
+            done = execute(lookup, receipt, one._engine, one._randomness)
+            late = one._finish(*done, lookup.charge)
         assert one.budget.spent.epsilon == 1
         assert other.sql(COUNT).rows == late.rows
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dpquery.cache import codec
 from dpquery.cache.codec import Keys
 from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Source
@@ -20,7 +21,7 @@ from dpquery.engine.base import FaultLog
 from dpquery.errors import InternalError
 from dpquery.functions.base import Release
 from dpquery.ir.query import Scan
-from dpquery.ir.walk import constants_in, filled
+from dpquery.ir.walk import Writer, constants_in, filled
 from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import Bounds, Column, Policy, Table
 from dpquery.sql.bind.statement import bind
@@ -179,3 +180,69 @@ def test_columns_that_are_not_asked_for_do_not_matter():
     assert key_under(with_table(policy, columns=columns | {"hired": hired})) != key_under(
         policy
     )
+
+
+GOLDEN = {
+    ASKED: "2f6c6068",
+    "SELECT DP_QUANTILE(salary, [0.1, 0.5], eps=0.5) FROM staff WHERE age >= 30": "1ac08cf9",
+    "SELECT region, DP_COUNT(DISTINCT person_id, eps=1) FROM visits "
+    "GROUP BY region": "ae101207",
+    "SELECT DP_AVG(age, eps=1), DP_AVG(age, eps=1) FROM staff": "fd6ac173 d9ecea11",
+    "SELECT DP_SUM(person_id, eps=9, bounds='auto') FROM staff": "deec5c4a 7fe282d8",
+    "SELECT DP_COUNT(*, eps=1) FROM staff "
+    "WHERE salary > (SELECT DP_MEDIAN(salary, eps=1) FROM staff)": "b8bab840 d1b9ddfb",
+    "SELECT r.zone, DP_MODE(v.region, eps=1) FROM visits v JOIN regions r "
+    "ON v.region = r.region GROUP BY r.zone": "240629b1",
+    "SELECT DP_MAX(n, eps=1, bounds=[0, 9]) FROM (SELECT person_id, COUNT(*) AS n FROM visits "
+    "GROUP BY person_id)": "a8721048",
+}
+
+
+@pytest.mark.parametrize("query", GOLDEN)
+def test_a_stored_release_is_known_by_this_key(query: str):
+    """Where one changes, what analysts paid for is not found again: raise `_FORMAT`."""
+    assert " ".join(key[:8] for key in key_under(facts()[0], query)) == GOLDEN[query]
+
+
+def test_what_can_be_refined_is_known_by_this_text(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(codec, "_computer", lambda: ("machine", "1", "2"))
+    policy, public = facts()
+    (frontier,) = planned(ASKED).frontiers
+    keys = Keys(policy, 3, public.digest)
+    assert keys.question(frontier.scan, frontier.releases[0].release)[:16] == "04513b4c1be42b43"
+
+
+def test_a_question_is_written_like_this():
+    (frontier,) = planned(ASKED).frontiers
+    assert Writer().text((frontier.scan, frontier.releases[0].release)) == (
+        "(Scan(TableScan('staff',0,None,1),Contribution('person_id',True,1,None),(SumCode"
+        "s(Weight(1,1),Code(ColumnRef('bonus',Type(<Kind.DOUBLE: 'double'>,0,0,False),Int"
+        "erval(Fraction(0, 1),Fraction(50000, 1)),True,Fraction(1, 100),None,0,0,True),Fr"
+        "action(1, 100),0,5000000,0,()),1,Logic(True,(Compare(<Comparison.GT: '>'>,Column"
+        "Ref('age',Type(<Kind.INTEGER: 'integer'>,0,0,False),Interval(Fraction(18, 1),Fra"
+        "ction(70, 1)),True,None,None,0,0,True),Literal(30,Type(<Kind.INTEGER: 'integer'>"
+        ",0,0,False))),Compare(<Comparison.GT: '>'>,ColumnRef('hired',Type(<Kind.DATE: 'd"
+        "ate'>,0,0,False),Interval(Fraction(10957, 1),Fraction(20453, 1)),True,None,None,"
+        "0,0,True),Literal(datetime.date(2020, 1, 1),Type(<Kind.DATE: 'date'>,0,0,False))"
+        "))))),(Key('k0',ColumnRef('dept',Type(<Kind.TEXT: 'text'>,0,0,False),Interval(No"
+        "ne,None),False,None,('eng','hr','legal','ops','sales'),256,0,True),('eng','hr','"
+        "legal','ops','sales'),None,False))),AdditiveRelease('DP_SUM',SumCodes(Weight(1,1"
+        "),Code(ColumnRef('bonus',Type(<Kind.DOUBLE: 'double'>,0,0,False),Interval(Fracti"
+        "on(0, 1),Fraction(50000, 1)),True,Fraction(1, 100),None,0,0,True),Fraction(1, 10"
+        "0),0,5000000,0,()),1,Logic(True,(Compare(<Comparison.GT: '>'>,ColumnRef('age',Ty"
+        "pe(<Kind.INTEGER: 'integer'>,0,0,False),Interval(Fraction(18, 1),Fraction(70, 1)"
+        "),True,None,None,0,0,True),Literal(30,Type(<Kind.INTEGER: 'integer'>,0,0,False))"
+        "),Compare(<Comparison.GT: '>'>,ColumnRef('hired',Type(<Kind.DATE: 'date'>,0,0,Fa"
+        "lse),Interval(Fraction(10957, 1),Fraction(20453, 1)),True,None,None,0,0,True),Li"
+        "teral(datetime.date(2020, 1, 1),Type(<Kind.DATE: 'date'>,0,0,False)))))),5000000"
+        ",DiscreteLaplace(Fraction(5000000, 1)),Fraction(1, 100),Type(<Kind.DOUBLE: 'doub"
+        "le'>,0,0,False)))"
+    )
+
+
+def test_bounds_that_are_kept_are_known_by_these_keys():
+    query = (
+        "SELECT DP_SUM(minutes * 2, eps=9, bounds='auto', max_rows_contributed='auto') "
+        "FROM visits WHERE minutes > 5"
+    )
+    assert [search.key[:16] for search in planned(query).searches] == ["c93f6256af0a9849"]

@@ -28,7 +28,6 @@ from dpquery.ir.query import Scan
 from dpquery.ir.walk import constants_in, filled
 from dpquery.mechanisms import GridQuantile
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.plan.auto_bounds import nothing_kept
 from dpquery.policy.files import copy_samples
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Budget, LedgerSettings, Policy
@@ -106,7 +105,9 @@ def compared(duckdb: Session, oracle: Session, query: str, monkeypatch: Any) -> 
     with monkeypatch.context() as patch:
         patch.setattr(stages, "finish", _recording(released))
         duckdb.sql(query)
-    plan = oracle._plan(Source(query), duckdb._kept)  # between the bounds that were found
+    plan = duckdb._cache.bounded(
+        oracle._plan(Source(query))
+    )  # between the bounds that were found
     receipt, found, constants = receipt_for(plan), [], {}
     for number, (frontier, table) in enumerate(zip(plan.frontiers, released, strict=True)):
         scan = ready(plan, frontier.scan, released, constants, oracle._public)
@@ -178,7 +179,7 @@ def _rows_off(release: QuantileRelease, code: int, exact: Any, group: int) -> Fr
 
 def exact_integers(session: Session, query: str) -> list[list[int]]:
     """Give the exact integers that each release of a query is made from; of histograms, all."""
-    plan, found = session._plan(Source(query), nothing_kept), []
+    plan, found = session._plan(Source(query)), []
     receipt, groups = receipt_for(plan), {}
     for number, frontier in enumerate(plan.frontiers):
         constants = {constant.number: SOME for constant in constants_in(frontier.scan)}

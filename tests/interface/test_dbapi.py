@@ -239,7 +239,7 @@ def test_a_broken_scan_is_an_operational_error(folder, connection, cursor):
     fault = failed.value.__cause__
     assert isinstance(fault, dpquery.ScanFailed)
     frames = [frame.f_code.co_name for frame, _ in walk_tb(fault.__traceback__)]
-    assert frames[-1] == "once_charged", "the frames below hold exact integers"
+    assert frames[-1] == "_end", "the frames below hold exact integers"
     assert spent(connection) == Fraction(1, 2)
 
 

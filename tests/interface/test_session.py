@@ -20,6 +20,7 @@ from dpquery.errors import (
     SessionUnusable,
     SyntaxRefused,
 )
+from dpquery.execute import Payer
 from dpquery.mechanisms import DiscreteLaplace
 from dpquery.policy.files import copy_samples
 from dpquery.session import Session
@@ -185,7 +186,7 @@ def test_after_the_charge_a_fault_keeps_it_and_says_so(session: Session, folder:
         session.sql(COUNT)
     assert caught.value.budget.startswith("0.1 spent; 1.9 of 2 left (a charge is never")
     frames = [frame.f_code.co_name for frame, _ in walk_tb(caught.value.__traceback__)]
-    assert frames[1:] == ["sql", "_paid", "once_charged"]  # those below could hold exact values
+    assert frames[1:] == ["sql", "__exit__", "_end"]  # those below could hold exact values
     assert session.budget.spent.epsilon == Fraction(1, 10)
 
 
@@ -210,11 +211,11 @@ def test_a_second_interrupt_has_no_exact_values_behind_it(session: Session, monk
     def broken(self, exact, randomness):
         raise error(diagnostic) if error is dpquery.ScanFailed else error
 
-    def again():
+    def again(_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(DiscreteLaplace, "release", broken)
-    monkeypatch.setattr(session, "_left", again)
+    monkeypatch.setattr(Payer, "left", again)
     with pytest.raises(KeyboardInterrupt) as caught:
         session.sql(COUNT)
     behind = caught.value.__context__
@@ -241,7 +242,7 @@ def test_no_error_of_any_kind_carries_exact_values(
         session.sql(COUNT)
     fault = caught.value
     frames = [frame.f_code.co_name for frame, _ in walk_tb(fault.__traceback__)]
-    assert frames[1:] == ["sql", "_paid", "once_charged"]
+    assert frames[1:] == ["sql", "__exit__", "_end"]
     assert fault.__context__ is fault.__cause__ is None
     if isinstance(fault, dpquery.ScanFailed):
         assert fault.budget.startswith("0.1 spent; 1.9 of 2 left")

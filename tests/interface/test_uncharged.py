@@ -9,6 +9,7 @@ import pytest
 
 import dpquery
 from dpquery import session as stages
+from dpquery.cache.lookup import Cache
 from dpquery.engine.duckdb import verify
 from dpquery.engine.duckdb.relation_sql import Nested
 from dpquery.errors import InternalError, SyntaxRefused
@@ -31,14 +32,15 @@ def session(place: Path) -> Iterator[Session]:
 
 
 @pytest.mark.parametrize("asked", ["sql", "explain"])
-@pytest.mark.parametrize("stage", ["parse", "bind", "check", "make_plan", "repeats_of"])
+@pytest.mark.parametrize("stage", ["parse", "bind", "check", "make_plan", "look_up"])
 def test_a_bare_error_before_the_charge_is_a_mistake_of_ours(
     session: Session, place: Path, monkeypatch: pytest.MonkeyPatch, stage: str, asked: str
 ):
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OverflowError("private")
 
-    monkeypatch.setattr(stages, stage, fail)
+    look = Cache if stage == "look_up" else stages
+    monkeypatch.setattr(look, stage, fail)
     with pytest.raises(InternalError) as told:
         getattr(session, asked)(COUNT)
     assert told.value.code == "DPQ901"

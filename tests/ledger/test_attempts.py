@@ -17,13 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpquery
-from dpquery import execute as paid
 from dpquery.budget.ledger import ledger as ledger_module
 from dpquery.budget.ledger import store as attempts_module
-from dpquery.budget.ledger import store as process
 from dpquery.budget.ledger.charge import FailureLimit, Opened, Receipt
 from dpquery.budget.ledger.ledger import Ledger
-from dpquery.budget.ledger.store import Attempt, Open
+from dpquery.budget.ledger.store import Attempt, Open, is_gone, this_process
+from dpquery.cache import lookup
 from dpquery.engine.duckdb import postprocessor as public
 from dpquery.errors import BudgetRefused, DPQueryError, ScanFailed
 from dpquery.shell.main import main
@@ -234,7 +233,7 @@ def test_who_stops_a_statement_has_not_failed(policy, monkeypatch):
 
 
 def test_an_answer_too_long_to_be_kept_has_ended_as_well(policy, monkeypatch, impatient):
-    monkeypatch.setattr(paid, "MOST_KEPT", 1)
+    monkeypatch.setattr(lookup, "MOST_KEPT", 1)
     with dpquery.connect(policy) as session:
         assert outcomes(session, 7) == ["answer"] * 7
         account = session._account.analyst
@@ -412,7 +411,7 @@ def test_statements_under_way_elsewhere_are_no_failures(place, impatient):
 def test_an_attempt_of_another_machine_counts_when_its_time_is_over(place, monkeypatch):
     clock = _Clock(monkeypatch)
     with closing(open_at(place)) as ledger:
-        monkeypatch.setattr(process, "identity", lambda: "another machine 1 2")
+        monkeypatch.setattr(attempts_module, "this_process", lambda: "another machine 1 2")
         ledger.charge(pure("0.1"), FIVE, ALICE)
         clock.time += timedelta(seconds=600 + 59)
         assert ledger.failures("alice") == 0
@@ -508,23 +507,26 @@ def test_a_suspended_analyst_with_a_charge_is_noticed(tmp_path):
 
 
 def test_a_process_is_known_to_be_gone():
-    own = process.identity()
+    own = this_process()
     assert own
-    assert not process.is_gone(own)
+    assert not is_gone(own)
     child = subprocess.Popen(
-        [sys.executable, "-c", "from dpquery.budget.ledger.store import *; print(identity())"],
+        [
+            sys.executable, "-c",
+            "from dpquery.budget.ledger import store; print(store.this_process())",
+        ],
         stdout=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip
     other = child.stdout.read().strip()
     assert other != own
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert process.is_gone(other)  # a process that nobody has looked after yet
+    assert is_gone(other)  # a process that nobody has looked after yet
     child.communicate()
-    assert process.is_gone(other)
+    assert is_gone(other)
     machine, number, started = own.rsplit(" ", 2)
-    assert process.is_gone(f"{machine} {number} {int(started) + 1}")
-    assert not process.is_gone(f"elsewhere {number} {started}")
-    assert not process.is_gone("")
+    assert is_gone(f"{machine} {number} {int(started) + 1}")
+    assert not is_gone(f"elsewhere {number} {started}")
+    assert not is_gone("")
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Rows under chains of hashes: those of earlier versions are read, and the same are written."""
+"""Rows under chains of hashes: the same are written to the last byte, and read."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ WRITTEN = {
         ),
     ],
 }
-"""As the version before `Chain` wrote it, but with names in place of random ones."""
+"""What a ledger holds, but with names in place of random ones."""
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_the_same_rows_are_written_to_the_last_byte(place, sql):
     assert found == WRITTEN
 
 
-def test_rows_of_an_earlier_version_are_read_and_followed(place, sql):
+def test_rows_are_read_and_followed(place, sql):
     put(sql, WRITTEN)
     with closing(open_at(place)) as ledger:
         assert ledger.verify() == 2

@@ -10,7 +10,6 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,11 +17,9 @@ from hypothesis import strategies as st
 
 from dpquery.budget.accountant import Spent, basic
 from dpquery.budget.ledger.charge import Account, Charge
-from dpquery.budget.ledger.tables import LATER, Holder
 from dpquery.core.events import Composed, Concentrated, Pure
 from dpquery.core.privacy import Ceiling
 from dpquery.core.source import Span
-from dpquery.core.types import Interval
 from dpquery.errors import BudgetRefused, InternalError
 from dpquery.ir.query import Contribution, Scan
 from dpquery.ir.relations import TableScan
@@ -312,22 +309,3 @@ def scopes(accepted, ceiling, account):
         (total(lambda a: a.analyst == account.analyst), ceiling.analyst.limit),
         (total(lambda a: a.session == account.session), ceiling.session.limit),
     ]
-
-
-def test_a_ledger_of_before_its_later_tables_gets_them(place, request):
-    with closing(open_at(place)) as ledger:
-        ledger.charge(pure("0.1"), limits(), ALICE)
-    if isinstance(place, Path):
-        connection = sqlite3.connect(place)
-    else:
-        connection = request.getfixturevalue("postgres").sql(place)
-    with closing(connection) as sql:
-        for table in LATER:
-            sql.execute(f"DROP TABLE {table.name}")
-        sql.commit()
-    with closing(open_at(place)) as ledger:
-        receipt = ledger.charge(pure("0.1"), limits(), ALICE)
-        ledger.keep(receipt, ALICE, "salary", Interval(Fraction(0), Fraction(8)))
-        ledger.store(receipt, Holder("alice", "rights", shared=False), {"key": "[1]"})
-        assert ledger.first_state(1, "staff", lambda: "as it was") == "as it was"
-        assert ledger.verify() == 2

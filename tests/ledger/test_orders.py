@@ -257,19 +257,6 @@ def test_a_charge_is_made_in_a_session(ledger):
         ledger.charge(pure(1), limits(), Account("alice", ""))
 
 
-def test_a_ledger_of_before_orders_takes_them(path):
-    with closing(open_at(path)) as ledger:
-        ledger.charge(pure("0.1"), limits(), ALICE)
-    with closing(sqlite3.connect(path, isolation_level=None)) as sql:
-        sql.execute("UPDATE meta SET value = '2' WHERE key = 'format'")
-    with closing(open_at(path)) as ledger:
-        ledger.freeze()
-        assert ledger.verify() == 1
-    with closing(sqlite3.connect(path)) as sql:
-        query = "SELECT value FROM meta WHERE key = 'format'"
-        assert sql.execute(query).fetchone() == ("6",)
-
-
 named = st.text(max_size=5)
 losses = st.builds(loss, amounts, amounts)
 every_order = st.one_of(

@@ -1,6 +1,6 @@
 """Samples of the grid quantile against its law, and the accuracy it is meant to have.
 
-The law must not depend on how bins are made, shared or forgotten: most frontiers here have few
+The law must not depend on how bins are made, shared or forgotten: most trees here have few
 bins, and forget tables between attempts.
 """
 
@@ -23,7 +23,7 @@ from tests.mechanisms.sources import Seeded
 ALARM = 1e-6
 """How often a test below would fail for right draws and fresh bits; its seeds are fixed."""
 SEEDS, DRAWS, SHARED = 24, 160, 8
-"""Eight draws share a frontier; then a fresh one starts."""
+"""Eight draws share a tree; then a fresh one starts."""
 
 
 def clumped(seed: int, rows: int, cells: int) -> np.ndarray:
@@ -54,8 +54,8 @@ def sample(mechanism: GridQuantile, weights: np.ndarray, seed: int) -> list[int]
     randomness, drawn = Seeded(seed), []
     rows = Rows({cell: int(weights[cell]) for cell in np.flatnonzero(weights)})
     for _ in range(DRAWS // SHARED):
-        frontier = mechanism.frontier(rows)
-        drawn += [mechanism.draw(frontier, randomness) for _ in range(SHARED)]
+        tree = mechanism.tree(rows)
+        drawn += [mechanism.draw(tree, randomness) for _ in range(SHARED)]
     return drawn
 
 

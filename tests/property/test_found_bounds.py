@@ -252,7 +252,7 @@ def test_bounds_are_not_kept_under_another_policy(ordinary, tmp_path, changes):
     policy = policy_over(ordinary, tmp_path / "l", single=True)
     with session(policy) as opened:
         opened.sql(auto("DP_SUM(i", 20))
-        ((_, _, _, key, *_),) = opened._ledger._store.bounds.chain.rows()
+        ((_, _, _, key, *_),) = opened._ledger._store.bounds.rows()
     written = changes.pop("written", None)
     changed = policy_over(ordinary, tmp_path / "l", **{"single": True, **changes})
     if written:
@@ -269,9 +269,9 @@ def test_refresh_pays_for_new_bounds_and_the_newest_count(ordinary):
     with session(policy_over(ordinary, single=True)) as opened:
         for number in (1, 2):
             opened.sql(auto("DP_SUM(i", 20), refresh=True)
-            assert len(list(opened._ledger._store.bounds.chain.rows())) == number
+            assert len(list(opened._ledger._store.bounds.rows())) == number
         opened.sql(auto("DP_SUM(i", 20))
-        assert len(list(opened._ledger._store.bounds.chain.rows())) == 2
+        assert len(list(opened._ledger._store.bounds.rows())) == 2
 
 
 def test_a_search_that_finds_nothing_keeps_nothing(ordinary):

@@ -107,16 +107,6 @@ def unknown_format(file: Path | str | None) -> PolicyInvalid:
     )
 
 
-def outdated(file: Path | str | None) -> PolicyInvalid:
-    """Refuse a ledger of an earlier version, whose totals are not all there."""
-    return refused(
-        file,
-        "the ledger was written by an earlier version",
-        "it added up epsilons alone, and rho is compared with the limits too.",
-        "see what it spent with that version, and grant the rest in another ledger",
-    )
-
-
 def another_promise(file: Path | str | None, broken: str) -> PolicyInvalid:
     """Refuse a policy that protects others than the ledger has counted losses for."""
     diagnostic = Diagnostic(

@@ -53,6 +53,7 @@ from dpquery.budget.ledger.record import Record, Total, Totals, Wording
 from dpquery.budget.ledger.sqlite import SQLite
 from dpquery.budget.ledger.store import Store
 from dpquery.budget.ledger.tables import (
+    VISIBLE,
     AlreadyRefined,
     Database,
     EarlierRelease,
@@ -352,12 +353,14 @@ class Ledger:
         """Keep bounds that a receipt's charge paid for, for later calls of the same analyst."""
         store = self._store
         with faults(store.path), store.writing():
-            store.bounds.add(receipt.id, account.analyst, key, bounds)
+            ends = str(bounds.low), str(bounds.high)
+            store.bounds.append([(receipt.id, account.analyst, key, *ends)])
 
     def bounds(self, account: Account, key: str) -> Interval | None:
         """Return the newest bounds that the charges of an analyst paid for, under a key."""
         with faults(self._store.path):
-            return self._store.bounds.newest(account.analyst, key)
+            row = self._store.bounds.newest(analyst=account.analyst, key=key)
+            return None if row is None else Interval(*map(Fraction, row[-2:]))
 
     def publish(self) -> int:
         """Begin another version of the data, and give its number; it is durable then."""
@@ -381,7 +384,8 @@ class Ledger:
             return
         store = self._store
         with faults(store.path), store.writing():
-            store.answers.add(receipt.id, holder, drawn)
+            whose = receipt.id, holder.analyst, holder.rights, int(holder.shared)
+            store.answers.append([(*whose, key, text) for key, text in drawn.items()])
             store.earlier.add(receipt.id, holder, refinable)
             if receipt.attempt is not None:
                 store.attempts.close(receipt.attempt, "answered")
@@ -394,7 +398,9 @@ class Ledger:
             PolicyInvalid: DPQ605 the row was changed.
         """
         with faults(self._store.path):
-            return self._store.answers.newest(holder, key)
+            asked = key, holder.analyst, holder.rights, int(holder.shared)
+            rows = self._store.answers.found(VISIBLE, asked)
+            return str(rows[0][-1]) if rows else None
 
     def earlier(self, holder: Holder, question: str) -> list[EarlierRelease]:
         """Return what a holder was released of a question, and was not refined so far.
@@ -415,15 +421,14 @@ class Ledger:
         """
         store = self._store
         with faults(store.path):
-            found = store.states.first(version, place)
-            if found is not None:
-                return found
-            state = make()
-            with store.writing():
-                found = store.states.first(version, place)
-                if found is None:
-                    store.states.add(version, place, state)
-        return found or state
+            found = store.states.oldest(place=place, version=version)
+            if found is None:
+                state = make()
+                with store.writing():
+                    found = store.states.oldest(place=place, version=version)
+                    if found is None:
+                        store.states.append([(version, place, state)])
+        return state if found is None else str(found[-1])
 
     def standing(
         self, limits: Limits, account: Account, touched: Touched | None = EVERYBODY
@@ -495,10 +500,10 @@ class Ledger:
         store = self._store
         paid = {record.id: record.analyst for record in store.records()}
         rest = (
-            store.bounds.chain.paid_for(paid),
-            store.answers.chain.paid_for(paid),
+            store.bounds.paid_for(paid),
+            store.answers.paid_for(paid),
             store.earlier.untouched(paid, _refining(store.records())),
-            all(store.states.chain.rows()),  # nobody pays for these: to read them is to check
+            all(store.states.rows()),  # nobody pays for these: to read them is to check
             all(store.attempts.chain.rows()),
         )
         if not all(rest):

@@ -28,7 +28,7 @@ from dpquery.budget.ledger.errors import (
     unsafe,
 )
 from dpquery.budget.ledger.store import first_meta
-from dpquery.budget.ledger.tables import LATER, META, SHORT, TABLES, Table, queued
+from dpquery.budget.ledger.tables import META, SHORT, TABLES, Table, queued
 from dpquery.errors import PolicyInvalid, internal
 
 if TYPE_CHECKING:
@@ -186,13 +186,6 @@ class Postgres:
                 raise damaged(self.path)
         if self._value(f"{_RELATIONS} AND relpersistence <> 'p'", (self._server.schema,)):
             raise unsafe(self.path, "a table of the ledger is unlogged: a crash empties it.")
-
-    def add_later_tables(self) -> None:
-        """Bring a ledger of an earlier version up to this one."""
-        for table in LATER:
-            if not self._has(table.name):
-                for statement in _made(table):
-                    self._run(statement)
 
     def _has(self, table: str) -> bool:
         return bool(self._value(f"{_RELATIONS} AND relname = ?", (self._server.schema, table)))

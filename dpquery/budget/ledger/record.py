@@ -154,8 +154,7 @@ class Wording(NamedTuple):
         """Write it under the parts that it is kept under, if any."""
         if kept is None:
             return self
-        per_unit = [kept.per_unit] if kept.per_unit > 1 else []
-        parts = _json([kept.column, kept.parts, *per_unit])
+        parts = _json([kept.column, kept.parts, kept.per_unit])
         return self._replace(events=f'["within",{parts},{self.events}]')
 
 
@@ -233,8 +232,6 @@ def _read(text: str) -> tuple[tuple[Event, ...], Touched | None]:
     """Read the events of a charge, and the parts that it is on."""
     touched: Touched | None = None
     match json.loads(text):
-        case ["within", [str(column), [*parts]], list(events)]:
-            touched, text = Touched(column, tuple(map(int, parts))), _json(events)
         case ["within", [str(column), [*parts], int(per_unit)], list(events)]:
             touched = Touched(column, tuple(map(int, parts)), per_unit=per_unit)
             text = _json(events)

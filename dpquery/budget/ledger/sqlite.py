@@ -24,7 +24,7 @@ from dpquery.budget.ledger.errors import (
 )
 from dpquery.budget.ledger.high_water import sync_directory
 from dpquery.budget.ledger.store import first_meta
-from dpquery.budget.ledger.tables import CHARGES, LATER, META, SHORT, TABLES, Table, queued
+from dpquery.budget.ledger.tables import CHARGES, META, SHORT, TABLES, Table, queued
 
 _APPLICATION = 0x64707131
 """Stands in the file's header, so that a database of another program is known as such."""
@@ -143,12 +143,6 @@ class SQLite:
         if self._value(f"PRAGMA {pragma}") != "ok":
             raise damaged(self.path)
 
-    def add_later_tables(self) -> None:
-        """Bring a ledger of an earlier version up to this one."""
-        for table in LATER:
-            for statement in _made(table):  # a script would end the transaction
-                self._sql.execute(statement)
-
     def _require_file(self, marked: Path | None) -> tuple[int, int] | None:
         if self.path is None:
             return None
@@ -217,15 +211,15 @@ def _made(table: Table) -> Iterator[str]:
     """Return the statements that make a table and keep it append-only."""
     name, of = table.name, "" if table is CHARGES else f"_of_{table.name}"
     columns = ", ".join(("sequence INTEGER PRIMARY KEY", *table.columns, "hash TEXT NOT NULL"))
-    yield f"CREATE TABLE IF NOT EXISTS {name} ({columns}) STRICT"
+    yield f"CREATE TABLE {name} ({columns}) STRICT"
     for index, indexed in table.indexes.items():
-        yield f"CREATE INDEX IF NOT EXISTS {index} ON {name} ({indexed})"
+        yield f"CREATE INDEX {index} ON {name} ({indexed})"
     for trigger, when, why in (
         ("no_update", "UPDATE", "never changed"),
         ("no_delete", "DELETE", "never removed"),
         ("no_replace", "INSERT", "only appended"),
     ):
-        head = f"CREATE TRIGGER IF NOT EXISTS {trigger}{of} BEFORE {when} ON {name}"
+        head = f"CREATE TRIGGER {trigger}{of} BEFORE {when} ON {name}"
         gap = f"NEW.sequence <> (SELECT coalesce(max(sequence), 0) + 1 FROM {name})"  # noqa: S608
         only = f"WHEN {gap}" if when == "INSERT" else ""
         yield f"{head} {only} BEGIN SELECT RAISE(ABORT, '{name} are {why}'); END"

@@ -25,7 +25,6 @@ from dpquery.budget.ledger.charge import Account, Opened
 from dpquery.budget.ledger.errors import (
     damaged,
     forgetting,
-    outdated,
     refused,
     rolled_back,
     unknown_format,
@@ -39,12 +38,9 @@ from dpquery.budget.ledger.tables import (
     EARLIER,
     REFINED,
     STATES,
-    Answers,
     Chain,
     Database,
     Earlier,
-    KeptBounds,
-    States,
     Table,
 )
 from dpquery.errors import internal
@@ -60,13 +56,13 @@ _ENDED = ("Z", "X")
 """States of a process that runs no more, and whose parent has not looked yet."""
 
 
-def identity() -> str:
+def this_process() -> str:
     """Return a name of this process; an empty one where the system gives none."""
-    return _identity(os.getpid())
+    return _named(os.getpid())
 
 
 @lru_cache(maxsize=1)
-def _identity(number: int) -> str:
+def _named(number: int) -> str:
     machine, state = _machine(number), _state(number)
     return f"{machine} {number} {state[1]}" if machine and state else ""
 
@@ -134,7 +130,7 @@ class Attempt:
     until: datetime
     """When it has surely ended."""
     process: str
-    """Which process it is in, by `process.identity`."""
+    """Which process it is in, by `this_process`."""
     failed: bool = False
 
     def has_failed(self, now: datetime) -> bool:
@@ -227,7 +223,7 @@ class Attempts:
         """Open one of an analyst who may fail so often; after so long it has surely ended."""
         opened = Opened(secrets.token_hex(8), analyst, most)
         now, still = self._now(analyst)
-        attempt = Attempt(opened.id, now, now + time, identity())
+        attempt = Attempt(opened.id, now, now + time, this_process())
         self._put(analyst, now, "begun", still.plus(attempt))
         return opened
 
@@ -257,21 +253,18 @@ class Attempts:
         Raises:
             ValueError: the row is not the one that was written.
         """
-        last = self.chain.found("1 = 1 ORDER BY sequence DESC LIMIT 1", ())
-        now = max([datetime.now(UTC), *(datetime.fromisoformat(row[2]) for row in last)])
-        own = self.chain.found("analyst = ? ORDER BY sequence DESC LIMIT 1", (analyst,))
-        return now, (Open.read(own[0][-1]) if own else Open()).within(now)
+        now, last = datetime.now(UTC), self.chain.newest()
+        if last is not None:
+            now = max(now, datetime.fromisoformat(last[2]))
+        own = self.chain.newest(analyst=analyst)
+        return now, (Open() if own is None else Open.read(own[-1])).within(now)
 
     def _put(self, analyst: str, now: datetime, how: str, still: Open) -> None:
         """Add what an analyst has open from now on, and how that came."""
         self.chain.append([(analyst, now.isoformat(), how, still.text())])
 
 
-_FORMAT = "6"
-"""2: totals have a rho, and there are events of bounded range. 3: orders stand among
-charges, so that a version which would not obey them opens no such ledger. 4: charges can be
-on some parts of the units, and totals have these. 5: a unit can have several parts. 6: an
-analyst can be suspended."""
+_FORMAT = "1"
 
 _TOTALS = """
     SELECT (SELECT totals FROM charges ORDER BY sequence DESC LIMIT 1),
@@ -394,39 +387,27 @@ class Store:
         """
         with self._sql.transaction():
             meta = dict(self._sql.execute("SELECT key, value FROM meta"))
-            if meta.get("format") == "1":
-                raise outdated(self.path)
-            if (
-                meta.get("format") not in {"2", "3", "4", "5", _FORMAT}
-                or meta.get("accountant") not in ACCOUNTANTS
-            ):
+            if meta.get("format") != _FORMAT or meta.get("accountant") not in ACCOUNTANTS:
                 raise unknown_format(self.path)
             self.id: str = meta["id"]
-            self.secret: str = meta.get("secret") or self._keep_secret()
+            self.secret: str = meta["secret"]
             self.accountant = ACCOUNTANTS[meta["accountant"]]
-            self.bounds = KeptBounds(self._chain(BOUNDS))
-            self.answers = Answers(self._chain(ANSWERS))
+            self.bounds = self._chain(BOUNDS)
+            self.answers = self._chain(ANSWERS)
             self.earlier = Earlier(self._chain(EARLIER), self._chain(REFINED))
-            self.states = States(self._chain(STATES))
+            self.states = self._chain(STATES)
             self.attempts = Attempts(self._chain(ATTEMPTS))
-            self._sql.add_later_tables()
             self._sql.require_short()
             self._require_not_rolled_back()
             self._require_sound_end()
             self._seen = self._newest = self._head()
-            # Even if it changes nothing: SQLite begins a transaction on a read-only file too.
-            self._sql.execute("UPDATE meta SET value = ? WHERE key = 'format'", (_FORMAT,))
+            # It changes nothing, and finds a read-only file: SQLite begins a transaction there.
+            self._sql.execute("UPDATE meta SET value = value WHERE key = 'format'")
         self._sql.settle()
         self._raise_mark()
 
     def _chain(self, table: Table) -> Chain:
         return Chain(table, lambda: self._sql, self.id)
-
-    def _keep_secret(self) -> str:
-        """Return a ledger of before there was one its secret."""
-        secret = secrets.token_hex(32)
-        self._sql.execute("INSERT INTO meta VALUES ('secret', ?)", (secret,))
-        return secret
 
     def _require_sound_end(self) -> None:
         newest = "SELECT * FROM charges ORDER BY sequence DESC LIMIT 2"

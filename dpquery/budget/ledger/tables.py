@@ -1,7 +1,8 @@
-"""Rows that are only ever added, under a chain of hashes, so that one that was changed is seen.
+"""The tables of a ledger: rows that are only ever added, under a chain of hashes.
 
-What stands in a row is known above. The first row follows the id of its ledger: rows of
-another ledger are no rows of this one.
+Rows are numbered from 1 without gaps, and each ends in the hash of its fields and of the hash
+before it, so that one that was changed is seen. The first row follows the id of its ledger:
+rows of another ledger are no rows of this one.
 """
 
 from __future__ import annotations
@@ -18,22 +19,16 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol
 
-from dpquery.core.types import Interval
-
-# The tables of a ledger, said once for every store.
-#
-# Rows are only ever appended, numbered from 1 without gaps, and each ends in the hash of
-# its fields and of the hash before it. A store makes a table of this, with triggers that
-# keep it so.
-
-
 META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 """Which ledger this is: the only table whose rows change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An append-only table; before `columns` stands a sequence, and a hash after them."""
+    """An append-only table; before `columns` stands a sequence, and a hash after them.
+
+    Each database makes a table of its own of this, with triggers that keep it append-only.
+    """
 
     name: str
     columns: tuple[str, ...]
@@ -69,6 +64,11 @@ BOUNDS = Table(
     ),
     {"bounds_by_key": "analyst, key"},
 )
+"""Bounds that were found: who paid for them, by which charge, and what they are.
+
+They are released values and no charges: whoever changes them makes answers worse, and no less
+private, and the chain shows it. Numbers are exact rationals written as text (I8).
+"""
 
 ANSWERS = Table(
     "answers",
@@ -83,12 +83,22 @@ ANSWERS = Table(
     {"answers_by_key": "key"},
     long=True,
 )
+"""What was drawn, a row for each release: released values, free for whoever may see them.
+
+The key says what was asked, of which version of the data and under which policy. Nothing here
+was decided by looking at rows.
+"""
 
 STATES = Table(
     "states",
     ("version INTEGER NOT NULL", "place TEXT NOT NULL", "state TEXT NOT NULL"),
     {"states_by_place": "place, version"},
 )
+"""What the files of a table were when they were first read under a version of the data.
+
+That files differ is found by holding them against these rows. They are of private data and for
+the owner's ledger alone: nothing of them is ever shown.
+"""
 
 EARLIER = Table(
     "earlier",
@@ -104,19 +114,27 @@ EARLIER = Table(
     {"earlier_by_question": "question"},
     long=True,
 )
+"""Releases that can be refined, once each, found by what was asked, whatever the noise.
+
+A row holds the noisy integers, what they lost at a distance of 1, and what the files were that
+they were drawn from.
+"""
 
 REFINED = Table("refined", ("charge TEXT NOT NULL", "source INTEGER NOT NULL UNIQUE"))
+"""Which of them the charge of a later release has used up; written with that charge.
+
+Of two that were drawn given the same one, each would have paid for the difference alone, and
+both together lose more.
+"""
 
 ATTEMPTS = Table(
     "attempts",
     ("analyst TEXT NOT NULL", "at TEXT NOT NULL", "how TEXT NOT NULL", "open TEXT NOT NULL"),
     {"attempts_by_analyst": "analyst"},
 )
+"""What each analyst has under way, and what failed, after each change."""
 
 TABLES = (BOUNDS, ANSWERS, EARLIER, REFINED, STATES, ATTEMPTS, CHARGES)
-
-LATER = tuple(table for table in TABLES if table is not CHARGES)
-"""Ledgers that were made before these were kept get them when they are opened."""
 
 SHORT = tuple(table for table in TABLES if not table.long)
 """These are checked whenever a ledger is opened, which long ones must not hold up."""
@@ -207,9 +225,6 @@ class Database(Connection, Protocol):
     def require_whole(self) -> None:
         """Check all of the database's own structures."""
 
-    def add_later_tables(self) -> None:
-        """Bring a ledger of an earlier version up to this one."""
-
 
 @contextmanager
 def queued(file: Path) -> Iterator[None]:
@@ -273,6 +288,27 @@ class Chain:
         """
         return all(paid.get(charge) == analyst for _, charge, analyst, *_ in self.rows())
 
+    def newest(self, **fields: object) -> Row | None:
+        """Return the last row with these fields.
+
+        Raises:
+            ValueError: it is not the one that was written.
+        """
+        return self._one("DESC", fields)
+
+    def oldest(self, **fields: object) -> Row | None:
+        """Return the first row with these fields.
+
+        Raises:
+            ValueError: it is not the one that was written.
+        """
+        return self._one("ASC", fields)
+
+    def _one(self, order: str, fields: Mapping[str, object]) -> Row | None:
+        where = " AND ".join(f"{name} = ?" for name in fields) or "1 = 1"
+        rows = self.found(f"{where} ORDER BY sequence {order} LIMIT 1", tuple(fields.values()))
+        return rows[0] if rows else None
+
     def found(self, where: str, values: Sequence[object]) -> list[Row]:
         """Return some rows without their hashes, in an order that the condition ends in.
 
@@ -288,18 +324,11 @@ class Chain:
         return [tuple(fields) for *fields, _, _ in found]
 
 
-# Answers that were paid for, one row for each release.
-#
-# A row holds what was drawn, as text: released values, which may be read again free by
-# whoever may see them. It is found by a key that says what was asked, of which version of
-# the data and under which policy. Nothing here is a charge, and nothing here was decided by
-# looking at rows.
-
-
-_NEWEST = """
+VISIBLE = """
     key = ? AND ((analyst = ? AND rights = ?) OR (shared = 1 AND ? = 1))
     ORDER BY sequence DESC LIMIT 1
 """
+"""The newest answer of a key that a holder may see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,92 +340,6 @@ class Holder:
     """What the policy grants them, as text: with other rights they are somebody else."""
     shared: bool
     """Whether the policy shares answers among its analysts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """The answers of an open ledger; rows are added within `Store.writing`."""
-
-    chain: Chain
-
-    def newest(self, holder: Holder, key: str) -> str | None:
-        """Return what was drawn last under a key, where the holder may see it.
-
-        Raises:
-            ValueError: the row is not the one that was written.
-        """
-        asked = (key, holder.analyst, holder.rights, int(holder.shared))
-        rows = self.chain.found(_NEWEST, asked)
-        return str(rows[0][-1]) if rows else None
-
-    def add(self, charge: str, holder: Holder, drawn: Mapping[str, str]) -> None:
-        """Add what a charge paid for, by its keys."""
-        whose = (charge, holder.analyst, holder.rights, int(holder.shared))
-        self.chain.append([(*whose, key, text) for key, text in drawn.items()])
-
-
-# Bounds that were found, one row each: who paid for them, by which charge, and what they
-# are.
-#
-# They are released values and no charges: whoever changes them makes answers worse, and no
-# less private, and the chain shows it. Numbers are exact rationals written as text (I8).
-
-
-@dataclass(frozen=True, slots=True)
-class KeptBounds:
-    """The bounds in an open ledger; rows are added within `Store.writing`."""
-
-    chain: Chain
-
-    def newest(self, analyst: str, key: str) -> Interval | None:
-        """Return what an analyst has paid for last under a key.
-
-        Raises:
-            ValueError: the row is not the one that was written.
-        """
-        newest = "analyst = ? AND key = ? ORDER BY sequence DESC LIMIT 1"
-        rows = self.chain.found(newest, (analyst, key))
-        return Interval(*map(Fraction, rows[0][-2:])) if rows else None
-
-    def add(self, charge: str, analyst: str, key: str, bounds: Interval) -> None:
-        """Add what a charge paid for."""
-        self.chain.append([(charge, analyst, key, str(bounds.low), str(bounds.high))])
-
-
-# What the files of a table were when they were first read under a version of the data.
-#
-# That files differ is found by holding them against these rows. They are of private data
-# and for the owner's ledger alone: nothing of them is ever shown.
-
-
-@dataclass(frozen=True, slots=True)
-class States:
-    """The states in an open ledger; rows are added within `Store.writing`."""
-
-    chain: Chain
-
-    def first(self, version: int, place: str) -> str | None:
-        """Return what stood at a place when it was first read under a version.
-
-        Raises:
-            ValueError: the row is not the one that was written.
-        """
-        oldest = "place = ? AND version = ? ORDER BY sequence LIMIT 1"
-        rows = self.chain.found(oldest, (place, version))
-        return str(rows[0][-1]) if rows else None
-
-    def add(self, version: int, place: str, state: str) -> None:
-        """Add what stands at a place."""
-        self.chain.append([(version, place, state)])
-
-
-# Releases that a later one may take the place of, each once.
-#
-# A row of `earlier` holds the noisy integers of one release, what it lost at a distance of
-# 1, and what the files were that it was drawn from; it is found by what was asked, whatever
-# the noise. A row of `refined` says that the charge of a later release has used it up, and
-# is written with that charge: of two that were drawn given the same one, each would have
-# paid for the difference alone, and both together lose more.
 
 
 State = list[tuple[int, int, str]]

@@ -20,10 +20,10 @@ import numpy.typing as npt
 from dpquery.errors import internal
 from dpquery.mechanisms.quantiles.histogram_tree import (
     NARROW,
-    Frontier,
-    Histogram,
+    HistogramTree,
     Request,
     Table,
+    Weights,
     asked,
     passing,
     weight_within,
@@ -36,7 +36,7 @@ from dpquery.mechanisms.quantiles.upper_sums import (
 )
 from dpquery.mechanisms.samplers import Bools, Int64s, Integers, ln2_around
 
-# A frontier as a row of stretches, each with the ranks that its places can have, as
+# A tree as a row of stretches, each with the ranks that its places can have, as
 # exponents.
 #
 # It knows weights and how steeply a law falls in ranks, and neither why it does nor what a
@@ -108,13 +108,13 @@ class Stretch:
 
 
 class Terrain:
-    """Stretches of a frontier, which it refines where a closer look is asked for."""
+    """Stretches of a tree, which it refines where a closer look is asked for."""
 
     __slots__ = ("_children", "_frontier", "_narrow", "scale")
 
-    def __init__(self, frontier: Frontier, scale: Scale) -> None:
-        self._frontier, self.scale = frontier, scale
-        self._narrow = scale.above(np.array([frontier.total], dtype=object))[0] < NARROW_TOTAL
+    def __init__(self, tree: HistogramTree, scale: Scale) -> None:
+        self._frontier, self.scale = tree, scale
+        self._narrow = scale.above(np.array([tree.total], dtype=object))[0] < NARROW_TOTAL
         self._children: dict[tuple[Table, int], Table] = {}
 
     def whole(self) -> list[Stretch]:
@@ -240,7 +240,7 @@ class Row:
 class Outlook:
     """Bins in a row, each with the least and the most weight that lies below its places.
 
-    A cell may be spread over 2^spread places, as `Frontier` spreads it.
+    A cell may be spread over 2^spread places, as `HistogramTree` spreads it.
     """
 
     __slots__ = (
@@ -261,7 +261,7 @@ class Outlook:
 
     def __init__(
         self,
-        histogram: Histogram,
+        histogram: Weights,
         cells: int,
         max_weight: int,
         bins: int,

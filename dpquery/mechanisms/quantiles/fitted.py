@@ -19,7 +19,7 @@ import numpy as np
 from dpquery.core.events import BoundedRange
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.quantiles.cdf_bounds import Outlook, Row
-from dpquery.mechanisms.quantiles.histogram_tree import Histogram, spread_out
+from dpquery.mechanisms.quantiles.histogram_tree import Weights, spread_out
 from dpquery.mechanisms.quantiles.joint_paths import shares_of
 from dpquery.mechanisms.quantiles.ranks import (
     Errors,
@@ -409,7 +409,7 @@ class FittedQuantiles(SpreadRankList):
         rate, cells, spread and max_weight do not depend on the rows.
 
     Proof:
-        Weights are spread first (`Frontier`): a weight of T in a cell is T units of weight 1 at
+        Weights are spread first: a weight of T in a cell is T units of weight 1 at
         places that depend on their numbers 0 to T - 1 alone. So where weights differ by d in L1
         norm, d units are taken away or added in all and no other one moves.
         The places o_1 to o_m of a list part the units into m + 1 parts, those at o_i being in
@@ -475,23 +475,23 @@ class FittedQuantiles(SpreadRankList):
         """State the loss for the ledger."""
         return BoundedRange(self.loss(distance).epsilon)
 
-    def release(self, histogram: Histogram, randomness: Randomness) -> list[int]:
+    def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
         """Draw a cell for each order; they rise or stay."""
-        return self.draw(self.frontier(histogram), randomness)
+        return self.draw(self.tree(histogram), randomness)
 
-    def frontier(self, histogram: Histogram) -> Outlook:
+    def tree(self, histogram: Weights) -> Outlook:
         """Ask for the whole grid."""
         return Outlook(
             histogram, self.cells, self.max_weight, self.bins, self.spread, self.slope
         )
 
-    def near(self, frontier: Outlook) -> list[int]:
+    def near(self, tree: Outlook) -> list[int]:
         """Return the ranks where the draw will look."""
-        return aims_of(self.orders, frontier.total)
+        return aims_of(self.orders, tree.total)
 
-    def draw(self, frontier: Outlook, randomness: Randomness) -> list[int]:
+    def draw(self, tree: Outlook, randomness: Randomness) -> list[int]:
         """Draw the cells from what is known."""
-        paths = FittedPaths(frontier, self.orders, self.slope, self.step, self.max_weight)
+        paths = FittedPaths(tree, self.orders, self.slope, self.step, self.max_weight)
         return [place >> self.spread for place in paths.draw(randomness)]
 
     def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:

@@ -16,9 +16,9 @@ from typing import ClassVar
 from dpquery.core.events import Pure
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.quantiles.histogram_tree import (
-    Frontier,
-    Histogram,
+    HistogramTree,
     Part,
+    Weights,
     around,
     spread_out,
 )
@@ -116,21 +116,21 @@ class GridQuantile(OneRank):
         OneRank.__post_init__(self)
         require_bins(self.bins)
 
-    def release(self, histogram: Histogram, randomness: Randomness) -> int:
+    def release(self, histogram: Weights, randomness: Randomness) -> int:
         """Draw one cell."""
-        return self.draw(self.frontier(histogram), randomness)
+        return self.draw(self.tree(histogram), randomness)
 
-    def frontier(self, histogram: Histogram) -> Frontier:
+    def tree(self, histogram: Weights) -> HistogramTree:
         """Ask for the whole grid, for one draw or for several of any order and rate."""
-        return Frontier(histogram, self.cells, self.max_weight, self.bins, self.held)
+        return HistogramTree(histogram, self.cells, self.max_weight, self.bins, self.held)
 
-    def near(self, frontier: Frontier) -> list[int]:
+    def near(self, tree: HistogramTree) -> list[int]:
         """Return the ranks where a draw will look."""
-        return around([(self.order, self.rate)], frontier.total)
+        return around([(self.order, self.rate)], tree.total)
 
-    def draw(self, frontier: Frontier, randomness: Randomness) -> int:
-        """Draw one cell from a frontier on the same grid."""
-        return Envelope(frontier, self.order, self.rate, self.max_weight).draw(randomness)[0]
+    def draw(self, tree: HistogramTree, randomness: Randomness) -> int:
+        """Draw one cell from a tree on the same grid."""
+        return Envelope(tree, self.order, self.rate, self.max_weight).draw(randomness)[0]
 
     def rank_interval(self, confidence: Fraction) -> int:
         """Return a weight r so that s of the released cell is at most r as often as stated.
@@ -180,7 +180,7 @@ class RecursiveQuantiles(SpreadRankList):
         rate, cells, spread and max_weight do not depend on the rows.
 
     Proof:
-        Weights are spread first (`Frontier`): a weight of T in a cell is T units of weight 1 at
+        Weights are spread first: a weight of T in a cell is T units of weight 1 at
         places that depend on their numbers 0 to T - 1 alone. So where weights differ by d in L1
         norm, d units are taken away or added in all and no other one moves; it is enough to
         show the claim for one unit x that is added, d times over.
@@ -202,7 +202,7 @@ class RecursiveQuantiles(SpreadRankList):
 
     Sampling:
         Exact, as one quantile on a grid is (`envelope.py`), the grid being the part; all draws
-        share one frontier. A bin that reaches out of the part is cut to it: the weights at the
+        share one tree. A bin that reaches out of the part is cut to it: the weights at the
         ends of a part are known from the draws that made it.
 
     Rounding:
@@ -264,29 +264,29 @@ class RecursiveQuantiles(SpreadRankList):
         """State the loss for the ledger."""
         return Pure(self.loss(distance).epsilon)
 
-    def release(self, histogram: Histogram, randomness: Randomness) -> list[int]:
+    def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
         """Draw a cell for each order; they rise or stay."""
-        return self.draw(self.frontier(histogram), randomness)
+        return self.draw(self.tree(histogram), randomness)
 
-    def frontier(self, histogram: Histogram) -> Frontier:
+    def tree(self, histogram: Weights) -> HistogramTree:
         """Ask for the whole grid."""
-        return Frontier(
+        return HistogramTree(
             histogram, self.cells, self.max_weight, self.bins, self.held, self.spread
         )
 
-    def near(self, frontier: Frontier) -> list[int]:
+    def near(self, tree: HistogramTree) -> list[int]:
         """Return the ranks where draws will look, were no earlier one off."""
         draws = [(self.orders[draw.number], draw.rate) for draw in self.plan]
-        return around(draws, frontier.total)
+        return around(draws, tree.total)
 
-    def draw(self, frontier: Frontier, randomness: Randomness) -> list[int]:
-        """Draw the cells from such a frontier."""
-        whole = (frontier.whole, (0, len(self.orders)), self.rate)
-        return [place >> self.spread for place in self._drawn(frontier, *whole, randomness)]
+    def draw(self, tree: HistogramTree, randomness: Randomness) -> list[int]:
+        """Draw the cells from such a tree."""
+        whole = (tree.whole, (0, len(self.orders)), self.rate)
+        return [place >> self.spread for place in self._drawn(tree, *whole, randomness)]
 
     def _drawn(
         self,
-        frontier: Frontier,
+        tree: HistogramTree,
         part: Part,
         span: Span,
         budget: Fraction,
@@ -296,7 +296,7 @@ class RecursiveQuantiles(SpreadRankList):
         draw = self._planned(span, budget)
         if draw is None:
             return []
-        envelope = Envelope(frontier, draw.order, draw.rate, self.max_weight, part)
+        envelope = Envelope(tree, draw.order, draw.rate, self.max_weight, part)
         place, below, up_to = envelope.draw(randomness)
         lower, upper = part.cut(*((place, below) if draw.high else (place + 1, up_to)))
         sides = (
@@ -304,7 +304,7 @@ class RecursiveQuantiles(SpreadRankList):
             (upper, (draw.number + 1, span[1]), draw.upper),
         )
         low, high = (
-            self._drawn(frontier, side, orders, left, randomness)
+            self._drawn(tree, side, orders, left, randomness)
             if side.low < side.high
             else [place] * (orders[1] - orders[0])
             for side, orders, left in sides

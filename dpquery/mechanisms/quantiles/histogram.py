@@ -17,7 +17,7 @@ from dpquery.core.events import Pure
 from dpquery.core.privacy import Loss
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.laplace import DiscreteLaplace
-from dpquery.mechanisms.quantiles.histogram_tree import Histogram, asked
+from dpquery.mechanisms.quantiles.histogram_tree import Weights, asked
 from dpquery.mechanisms.quantiles.ranks import require_orders
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import tail_bound
@@ -134,7 +134,7 @@ class ThresholdQuantiles:
         """State the loss for the ledger."""
         return Pure(self.loss(distance).epsilon)
 
-    def release(self, histogram: Histogram, randomness: Randomness) -> list[int]:
+    def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
         """Find a cell for each order, and sort them."""
         sums = list(accumulate(asked(histogram, 0, self.cells, self.width).tolist()))
         scales = zip(self.orders, self.widths, strict=True)

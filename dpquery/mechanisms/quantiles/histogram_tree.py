@@ -1,7 +1,7 @@
 """Weighted counts of a grid, asked for where they are needed: a tree of histograms.
 
 It knows cells and weights: no order, no rate and no chance. Several draws may share one
-frontier. What it holds is exact and private, and leaves through a mechanism alone.
+tree. What it holds is exact and private, and leaves through a mechanism alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Request = tuple[int, int, int]
 """The cells from low to high - 1 of a histogram, and the width of its bins."""
 
 
-class Histogram(Protocol):
+class Weights(Protocol):
     """Where weighted counts come from: one snapshot of the data for all requests."""
 
     def __call__(self, low: int, high: int, width: int, /) -> Sequence[int] | Integers:
@@ -90,7 +90,7 @@ class Table:
         return start, min(start + self.width, self.high)
 
 
-class Frontier:
+class HistogramTree:
     """Tables that together say what is known of each cell of the grid.
 
     A cell may be spread over 2^spread cells of a finer grid, which is then the grid: of a
@@ -105,7 +105,7 @@ class Frontier:
 
     def __init__(
         self,
-        histogram: Histogram,
+        histogram: Weights,
         cells: int,
         max_weight: int,
         bins: int,
@@ -258,7 +258,7 @@ A = TypeVar("A", bound=Ahead[Any])
 
 
 def look_ahead(
-    frontiers: Sequence[A],
+    trees: Sequence[A],
     near: Callable[[A], Sequence[int]],
     ask: Callable[[Sequence[tuple[int, Request]]], Sequence[Sequence[int] | Integers]],
 ) -> None:
@@ -268,20 +268,20 @@ def look_ahead(
     a draw still misses it asks for itself.
 
     Args:
-        frontiers: of one mechanism, each of another group.
-        near: gives the ranks where draws from a frontier will look, the likeliest first.
-        ask: answers requests together, each with the number of its frontier.
+        trees: of one mechanism, each of another group.
+        near: gives the ranks where draws from a tree will look, the likeliest first.
+        ask: answers requests together, each with the number of its tree.
     """
-    while any(wanted := [frontier.wanted(near(frontier)) for frontier in frontiers]):
+    while any(wanted := [tree.wanted(near(tree)) for tree in trees]):
         requests = [
-            (number, frontier.request(bin_of))
-            for number, (frontier, bins) in enumerate(zip(frontiers, wanted, strict=True))
+            (number, tree.request(bin_of))
+            for number, (tree, bins) in enumerate(zip(trees, wanted, strict=True))
             for bin_of in bins
         ]
         told = zip(requests, ask(requests), strict=True)
         answers = (_checked(answer, *request) for (_, request), answer in told)
-        for frontier, bins in zip(frontiers, wanted, strict=True):
-            frontier.learn([(bin_of, next(answers)) for bin_of in bins])
+        for tree, bins in zip(trees, wanted, strict=True):
+            tree.learn([(bin_of, next(answers)) for bin_of in bins])
 
 
 def around(draws: Sequence[tuple[Fraction, Fraction]], total: int) -> list[int]:
@@ -291,7 +291,7 @@ def around(draws: Sequence[tuple[Fraction, Fraction]], total: int) -> list[int]:
     return [*(aim for aim, _ in aims), *beside]
 
 
-def asked(histogram: Histogram, low: int, high: int, width: int) -> Integers:
+def asked(histogram: Weights, low: int, high: int, width: int) -> Integers:
     """Ask for the weight of each bin, and refuse what cannot be."""
     return _checked(histogram(low, high, width), low, high, width)
 

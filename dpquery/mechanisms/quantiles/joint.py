@@ -15,7 +15,7 @@ from typing import ClassVar, Self
 
 from dpquery.core.events import BoundedRange
 from dpquery.mechanisms.base import Distance
-from dpquery.mechanisms.quantiles.histogram_tree import Frontier, Histogram, spread_out
+from dpquery.mechanisms.quantiles.histogram_tree import HistogramTree, Weights, spread_out
 from dpquery.mechanisms.quantiles.joint_paths import JointPaths, shares_of
 from dpquery.mechanisms.quantiles.ranks import (
     SPREAD,
@@ -182,15 +182,15 @@ class JointQuantiles(_Joint):
         """How many cells a range has: a power of two."""
         return 1 << max(0, (self.cells - 1).bit_length() - (self.bins.bit_length() - 1))
 
-    def release(self, histogram: Histogram, randomness: Randomness) -> list[int]:
+    def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
         """Draw a cell for each order; they rise or stay."""
         width, ranges = self.width, -(-self.cells // self.width)
 
         def of_ranges(low: int, high: int, count: int, /) -> Sequence[int] | Integers:
             return histogram(low * width, min(high * width, self.cells), count * width)
 
-        frontier = Frontier(of_ranges, ranges, self.max_weight, self.bins, self.bins)
-        drawn = JointPaths(frontier, self.orders, self.slope).draw(randomness)
+        tree = HistogramTree(of_ranges, ranges, self.max_weight, self.bins, self.bins)
+        drawn = JointPaths(tree, self.orders, self.slope).draw(randomness)
         return [place * width for place in drawn]
 
     def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:
@@ -220,7 +220,7 @@ class SmoothedJointQuantiles(_Joint):
 
     Proof:
         A weight of T in a cell is T units of weight 1 at places that depend on their numbers 0
-        to T - 1 alone (`Frontier`): weight that is added or taken away moves none that is
+        to T - 1 alone (`HistogramTree`): weight that is added or taken away moves none that is
         there. So a unit moves the weights of places by no more than those of cells, and the
         proof of `JointQuantiles` holds for lists of places. Cells follow from what was drawn.
 
@@ -251,12 +251,12 @@ class SmoothedJointQuantiles(_Joint):
         _Joint.__post_init__(self)
         require_spread(self.spread)
 
-    def release(self, histogram: Histogram, randomness: Randomness) -> list[int]:
+    def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
         """Draw a cell for each order; they rise or stay."""
-        frontier = Frontier(
+        tree = HistogramTree(
             histogram, self.cells, self.max_weight, self.bins, self.bins, self.spread
         )
-        places = JointPaths(frontier, self.orders, self.slope).draw(randomness)
+        places = JointPaths(tree, self.orders, self.slope).draw(randomness)
         return [place >> self.spread for place in places]
 
     def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:

@@ -1,6 +1,6 @@
 """Lists of places that rise, drawn by a law that falls with what each share of weight is off.
 
-It knows a frontier, orders and a slope, and neither why the slope is what it is nor what a draw
+It knows a tree, orders and a slope, and neither why the slope is what it is nor what a draw
 loses. A list has the weight exp(-slope score): the score is the sum, over the parts into which
 its places cut the grid, of how far the weight of a part is from its share. So the weight of a
 list is a product over its steps, and sums over all lists follow step by step. Integers only
@@ -18,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 
 from dpquery.mechanisms.quantiles.cdf_bounds import Scale, Stretch, Terrain
-from dpquery.mechanisms.quantiles.histogram_tree import Frontier
+from dpquery.mechanisms.quantiles.histogram_tree import HistogramTree
 from dpquery.mechanisms.quantiles.upper_sums import (
     MANY,
     NOTHING,
@@ -57,14 +57,16 @@ def shares_of(orders: Sequence[Fraction]) -> list[Fraction]:
 
 
 class JointPaths:
-    """One law of lists on a frontier."""
+    """One law of lists on a tree."""
 
     __slots__ = ("_shares", "_slope", "_stretches", "_terrain", "_total")
 
-    def __init__(self, frontier: Frontier, orders: Sequence[Fraction], slope: Fraction) -> None:
-        self._slope, self._total = slope, frontier.total
-        self._shares = [share * frontier.total for share in shares_of(orders)]
-        self._terrain = Terrain(frontier, Scale.of(slope))
+    def __init__(
+        self, tree: HistogramTree, orders: Sequence[Fraction], slope: Fraction
+    ) -> None:
+        self._slope, self._total = slope, tree.total
+        self._shares = [share * tree.total for share in shares_of(orders)]
+        self._terrain = Terrain(tree, Scale.of(slope))
         self._stretches = self._terrain.whole()
 
     def draw(self, randomness: Randomness) -> list[int]:

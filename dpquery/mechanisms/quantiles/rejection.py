@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpquery.mechanisms.quantiles.histogram_tree import NARROW, Frontier, Part, Table
+from dpquery.mechanisms.quantiles.histogram_tree import NARROW, HistogramTree, Part, Table
 from dpquery.mechanisms.randomness import Randomness, broken
 from dpquery.mechanisms.samplers import Bools, Int64s, Integers, ln2_around, shrunk_coin
 
@@ -133,7 +133,7 @@ class _Bounds:
 
 
 class Envelope:
-    """One law on a part of a frontier: cell g has the weight exp(-rate s(g) / den).
+    """One law on a part of a tree: cell g has the weight exp(-rate s(g) / den).
 
     s(g) = max(0, den C(<g) - target, target - den C(<=g)), where C is the weight of the rows
     of the part in the cells named. The target lies between 0 and den C, so some cell has s = 0:
@@ -153,14 +153,14 @@ class Envelope:
 
     def __init__(
         self,
-        frontier: Frontier,
+        tree: HistogramTree,
         order: Fraction,
         rate: Fraction,
         max_weight: int,
         part: Part | None = None,
     ) -> None:
-        self._frontier, self._den = frontier, order.denominator
-        self._part = part or frontier.whole
+        self._frontier, self._den = tree, order.denominator
+        self._part = part or tree.whole
         self._target = order.numerator * self._part.weight
         self._rate = rate * Fraction(1, self._den)
         self._narrow = self._den * max_weight < NARROW

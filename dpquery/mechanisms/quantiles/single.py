@@ -19,8 +19,8 @@ from dpquery.core.privacy import Loss
 from dpquery.mechanisms.base import AdditiveNoise, Distance
 from dpquery.mechanisms.quantiles.grid import GridQuantile
 from dpquery.mechanisms.quantiles.histogram_tree import (
-    Frontier,
-    Histogram,
+    HistogramTree,
+    Weights,
     around,
     as_integers,
     asked,
@@ -46,7 +46,7 @@ class GapQuantile(OneRank):
     """Draws a place between sorted values, in proportion to the gap and to exp(-rate error).
 
     Claim:
-        Let each cell have 2^spread places over which its weight is spread (`Frontier`). If the
+        Let each cell have 2^spread places over which its weight is spread. If the
         scores s of `GridQuantile` on these places differ by at most d between two data sets,
         their outputs are (2 rate d, 0)-indistinguishable.
 
@@ -89,23 +89,23 @@ class GapQuantile(OneRank):
         require_spread(self.spread)
         require_bins(self.bins)
 
-    def release(self, histogram: Histogram, randomness: Randomness) -> int:
+    def release(self, histogram: Weights, randomness: Randomness) -> int:
         """Draw one cell."""
-        return self.draw(self.frontier(histogram), randomness)
+        return self.draw(self.tree(histogram), randomness)
 
-    def frontier(self, histogram: Histogram) -> Frontier:
+    def tree(self, histogram: Weights) -> HistogramTree:
         """Ask for the whole grid."""
-        return Frontier(
+        return HistogramTree(
             histogram, self.cells, self.max_weight, self.bins, self.held, self.spread
         )
 
-    def near(self, frontier: Frontier) -> list[int]:
+    def near(self, tree: HistogramTree) -> list[int]:
         """Return the ranks where a draw will look."""
-        return around([(self.order, self.rate)], frontier.total)
+        return around([(self.order, self.rate)], tree.total)
 
-    def draw(self, frontier: Frontier, randomness: Randomness) -> int:
-        """Draw one cell from such a frontier."""
-        envelope = Envelope(frontier, self.order, self.rate, self.max_weight)
+    def draw(self, tree: HistogramTree, randomness: Randomness) -> int:
+        """Draw one cell from such a tree."""
+        envelope = Envelope(tree, self.order, self.rate, self.max_weight)
         return envelope.draw(randomness)[0] >> self.spread
 
     def rank_interval(self, confidence: Fraction) -> int:
@@ -190,7 +190,7 @@ class SmoothQuantile(OneRank):
         """Over how many ranges to either side the best one counts."""
         return -(-self.smooth // self.width)
 
-    def release(self, histogram: Histogram, randomness: Randomness) -> int:
+    def release(self, histogram: Weights, randomness: Randomness) -> int:
         """Draw one cell."""
         weights = asked(histogram, 0, self.cells, self.width).tolist()
         scores, rate = self._scores(weights), self.rate * Fraction(1, self.order.denominator)
@@ -307,22 +307,22 @@ class NoisyQuantile:
         """State the loss for the ledger."""
         return self.noise.event(self.sensitivity)
 
-    def release(self, histogram: Histogram, randomness: Randomness) -> int:
+    def release(self, histogram: Weights, randomness: Randomness) -> int:
         """Return a noisy cell."""
         (noisy,) = self.noise.release([self.exact(histogram)], randomness)
         return min(max(noisy, 0), self.cells - 1)
 
-    def exact(self, histogram: Histogram) -> int:
+    def exact(self, histogram: Weights) -> int:
         """Find the first cell up to which an order's share of the weight lies; private."""
-        frontier = Frontier(histogram, self.cells, self.max_weight, self.bins, 1 << 15)
-        table, target = frontier.tables[0], self.order * frontier.total
+        tree = HistogramTree(histogram, self.cells, self.max_weight, self.bins, 1 << 15)
+        table, target = tree.tables[0], self.order * tree.total
         while True:
             up_to = [int(edge) for edge in table.edges[1:]]
             place = next(place for place, weight in enumerate(up_to) if weight >= target)
             start, end = table.span(place)
             if end - start == 1:
                 return start
-            table = frontier.refine(table, place)
+            table = tree.refine(table, place)
 
     def pmf(self, exact: int, cell: int) -> float:
         """Return the probability of a cell inside the grid, or below its ends, for tests."""
@@ -354,7 +354,7 @@ class IndependentQuantiles(RankList):
         was drawn.
 
     Sampling:
-        Exact, as one quantile on a grid is; all draws share one frontier.
+        Exact, as one quantile on a grid is; all draws share one tree.
 
     Rounding:
         Orders, ranges and rate are Fractions and the loss is exact; no step leaves exactness.
@@ -422,21 +422,21 @@ class IndependentQuantiles(RankList):
         each = self.loss(distance).epsilon * Fraction(1, len(self.orders))
         return Composed((BoundedRange(each),) * len(self.orders))
 
-    def release(self, histogram: Histogram, randomness: Randomness) -> list[int]:
+    def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
         """Draw a cell for each order, and sort them."""
-        return self.draw(self.frontier(histogram), randomness)
+        return self.draw(self.tree(histogram), randomness)
 
-    def frontier(self, histogram: Histogram) -> Frontier:
+    def tree(self, histogram: Weights) -> HistogramTree:
         """Ask for the whole grid."""
-        return self.draws[0].frontier(histogram)
+        return self.draws[0].tree(histogram)
 
-    def near(self, frontier: Frontier) -> list[int]:
+    def near(self, tree: HistogramTree) -> list[int]:
         """Return the ranks where draws will look."""
-        return around([(draw.order, draw.rate) for draw in self.draws], frontier.total)
+        return around([(draw.order, draw.rate) for draw in self.draws], tree.total)
 
-    def draw(self, frontier: Frontier, randomness: Randomness) -> list[int]:
-        """Draw the cells from such a frontier."""
-        return sorted(draw.draw(frontier, randomness) for draw in self.draws)
+    def draw(self, tree: HistogramTree, randomness: Randomness) -> list[int]:
+        """Draw the cells from such a tree."""
+        return sorted(draw.draw(tree, randomness) for draw in self.draws)
 
     def rank_interval(self, confidence: Fraction) -> int:
         """Return a weight r so that all cells are at most r off as often as stated.

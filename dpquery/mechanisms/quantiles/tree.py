@@ -18,7 +18,7 @@ from dpquery.core.events import Pure
 from dpquery.core.privacy import Loss
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.laplace import DiscreteLaplace
-from dpquery.mechanisms.quantiles.histogram_tree import Histogram, asked
+from dpquery.mechanisms.quantiles.histogram_tree import Weights, asked
 from dpquery.mechanisms.quantiles.ranks import require_orders
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import Integers
@@ -124,11 +124,11 @@ class TreeQuantiles:
         """State the loss for the ledger."""
         return Pure(self.loss(distance).epsilon)
 
-    def release(self, histogram: Histogram, randomness: Randomness) -> list[int]:
+    def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
         """Return a cell for each order; they rise or stay."""
         return self.read(self.noisy(self.counts(histogram), randomness))
 
-    def counts(self, histogram: Histogram) -> list[list[int]]:
+    def counts(self, histogram: Weights) -> list[list[int]]:
         """Count what each node holds, the leaves first; private."""
         levels = [asked(histogram, 0, self.cells, self.width).tolist()]
         for _ in self.sizes[1:]:

@@ -237,8 +237,9 @@ class Applied:
 
     def _miscounted(self, name: str, span: Span) -> QueryRefused:
         letters = BY_NAME[name].takes if name in BY_NAME else ""
-        takes = [KINDS[letter][0] for letter in letters] or ["what `dpquery explain functions` says"]
-        return miscounted(name, takes, span, _EXAMPLES.get(name, "ABS(-1)"))
+        takes = [KINDS[letter][0] for letter in letters]
+        listed = takes or ["what `dpquery explain functions` says"]
+        return miscounted(name, listed, span, _EXAMPLES.get(name, "ABS(-1)"))
 
     def _refuse(self, node: exp.Expr, span: Span) -> NoReturn:
         call = node.this if isinstance(node, exp.Filter) else node
