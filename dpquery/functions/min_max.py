@@ -34,12 +34,14 @@ from dpquery.functions.base import (
     MAX_ROWS,
     MAX_ROWS_OF_TABLE,
     MECHANISM,
-    Argument,
     DPFunction,
+    Expression,
     Facts,
+    Gives,
     Measured,
     Number,
     Step,
+    Takes,
 )
 from dpquery.functions.quantize import code_of
 from dpquery.functions.selection import (
@@ -268,8 +270,8 @@ MAX = DPFunction(
         "A high quantile in the place of the largest value, which is one person's: "
         "about 4/eps rows lie above it, and few more."
     ),
-    star=False,
-    argument=Argument.ORDERED,
+    positional=(Expression(Takes.ORDERED),),
+    gives=Gives.VALUE,
     parameters=(EPS, MAX_ROWS, BOUNDS),
     mechanisms=(AboveThreshold.name,),
     plan=lambda call, facts: _plan(call, facts, upwards=True),
@@ -389,9 +391,11 @@ FIRST_ABOVE = DPFunction(
     summary=(
         "The first value, in order, that more rows have than the threshold; NULL if none has."
     ),
-    star=False,
-    argument=Argument.ORDERED,
-    number=Number("threshold", MAX_ROWS_OF_TABLE, 100, least=0),
+    positional=(
+        Expression(Takes.ORDERED),
+        Number("threshold", "rows", MAX_ROWS_OF_TABLE, "100", least=0),
+    ),
+    gives=Gives.VALUE,
     parameters=(EPS, MAX_ROWS, BOUNDS, MECHANISM),
     mechanisms=(FirstNoisyCount.name, AboveThreshold.name),
     plan=_plan_first_above,

@@ -32,12 +32,13 @@ from dpquery.functions.additive import (
 from dpquery.functions.base import (
     BOUNDS,
     COMMON,
-    Argument,
     DPFunction,
+    Expression,
     Facts,
     Measured,
     Release,
     Step,
+    Takes,
     without_option,
 )
 from dpquery.functions.count_sum import both, present
@@ -379,8 +380,7 @@ def _plan(call: Call, facts: Facts) -> Release:
 AVG = DPFunction(
     name="DP_AVG",
     summary="The mean of the argument, clamped to its bounds.",
-    star=False,
-    argument=Argument.NUMBER,
+    positional=(Expression(Takes.NUMBER),),
     parameters=(*COMMON, BOUNDS),
     mechanisms=(*ADDITIVE, *CHOSEN),
     plan=_plan,
@@ -391,8 +391,7 @@ AVG = DPFunction(
 PROPORTION = DPFunction(
     name="DP_PROPORTION",
     summary="The share of rows for which a condition is true, where it is not NULL.",
-    star=False,
-    argument=Argument.CONDITION,
+    positional=(Expression(Takes.CONDITION),),
     parameters=COMMON,
     mechanisms=(*ADDITIVE, *CHOSEN),
     plan=_plan,
@@ -490,8 +489,7 @@ def _function(name: str, summary: str, shape: Spread, *aliases: str) -> DPFuncti
     return DPFunction(
         name=name,
         summary=summary,
-        star=False,
-        argument=Argument.NUMBER,
+        positional=(Expression(Takes.NUMBER),),
         parameters=(*COMMON, BOUNDS),
         mechanisms=ADDITIVE,
         plan=plan,

@@ -25,12 +25,15 @@ from dpquery.functions.base import (
     MECHANISM,
     SMOOTH,
     WEIGHTS,
-    Argument,
     DPFunction,
+    Expression,
     Facts,
+    Gives,
     Measured,
     Release,
+    Share,
     Step,
+    Takes,
 )
 from dpquery.functions.quantile_list import OF_LISTS, plan_list
 from dpquery.functions.quantize import (
@@ -319,9 +322,8 @@ QUANTILE = DPFunction(
         "A value below which the given share of rows lies: 0.5 is the median. "
         "For a list of shares it gives a list of values, at one charge."
     ),
-    star=False,
-    argument=Argument.ORDERED,
-    order=True,
+    positional=(Expression(Takes.ORDERED), Share()),
+    gives=Gives.VALUE,
     parameters=(EPS, DELTA, MAX_ROWS, MECHANISM, BOUNDS, SMOOTH, WEIGHTS),
     mechanisms=(*OF_ONE, *OF_LISTS),
     plan=_plan,
@@ -331,8 +333,8 @@ QUANTILE = DPFunction(
 MEDIAN = DPFunction(
     name="DP_MEDIAN",
     summary="A value below which half of the rows lie.",
-    star=False,
-    argument=Argument.ORDERED,
+    positional=(Expression(Takes.ORDERED),),
+    gives=Gives.VALUE,
     parameters=(EPS, DELTA, MAX_ROWS, MECHANISM, BOUNDS, SMOOTH, WEIGHTS),
     mechanisms=OF_ONE,
     plan=_plan,

@@ -181,8 +181,7 @@ def search_for(call: Call, facts: Facts, epsilon: Fraction) -> SearchRelease:
     Facts are those of all rows of its relation, without groups. Where it is to be found how
     many rows of a unit count, its rows count as one here.
     """
-    argument = call.argument
-    assert argument is not None  # noqa: S101 - there are bounds of an argument alone
+    argument = call.inputs[0].expr
     if call.options.auto_rows:
         one = replace(call.options, max_rows_contributed=1, rows_search=None)
         call = replace(call, options=one)

@@ -23,12 +23,14 @@ from dpquery.functions.base import (
     EPS,
     MAX_ROWS,
     MECHANISM,
-    Argument,
     DPFunction,
+    Expression,
     Facts,
+    Gives,
     Measured,
     Number,
     Step,
+    Takes,
 )
 from dpquery.functions.count_sum import both
 from dpquery.functions.quantize import code_of, example_values, from_code
@@ -74,9 +76,9 @@ def listed_code(call: Call) -> Code:
         PlanRefused: DPQ402 they are not public, DPQ404 there are too many.
         NameRefused: DPQ205 the bounds asked for lie outside the column's.
     """
-    argument = call.argument
-    assert argument is not None  # noqa: S101 - the binder refuses a star here
-    listed = call.listed or (argument.keys if isinstance(argument, ColumnRef) else None)
+    (about,) = call.inputs
+    argument = about.expr
+    listed = about.listed or (argument.keys if isinstance(argument, ColumnRef) else None)
     if listed:
         keys = tuple(sorted(listed, key=_order))
         code = Code(argument, Fraction(1), 0, len(keys) - 1, values=keys)
@@ -116,7 +118,7 @@ def require_few(call: Call, code: Code) -> None:
             Diagnostic(
                 "DPQ404",
                 f"{call.function} chooses among {MOST_VALUES:,} values at most",
-                call.argument.span if call.argument else call.span,
+                code.expr.span,
                 f"{code.cells:,} values",
                 ("each public value is weighed, whether or not a row has it.",),
                 (remedy,),
@@ -173,8 +175,7 @@ def require_room(call: Call, facts: Facts, code: Code) -> None:
 
 
 def _private(call: Call) -> PlanRefused:
-    argument = call.argument
-    assert argument is not None  # noqa: S101 - the binder refuses a star here
+    argument = call.inputs[0].expr
     return PlanRefused(
         Diagnostic(
             "DPQ402",
@@ -264,8 +265,8 @@ def _plan_mode(call: Call, facts: Facts) -> ModeRelease:
 MODE = DPFunction(
     name="DP_MODE",
     summary="The value that most rows have, among the column's public values.",
-    star=False,
-    argument=Argument.LISTED,
+    positional=(Expression(Takes.LISTED),),
+    gives=Gives.VALUE,
     parameters=(EPS, MAX_ROWS, MECHANISM),
     mechanisms=(PermuteAndFlip.name, FiniteExponential.name),
     plan=_plan_mode,
@@ -391,9 +392,8 @@ def _more_than_there_are(call: Call, code: Code) -> NameRefused:
 TOP_K = DPFunction(
     name="DP_TOP_K",
     summary="The k values that most rows have, among the column's public values, as a list.",
-    star=False,
-    argument=Argument.LISTED,
-    number=Number("number of values", MOST, 2),
+    positional=(Expression(Takes.LISTED), Number("number of values", "k", MOST, "2")),
+    gives=Gives.VALUES,
     parameters=(EPS, MAX_ROWS, MECHANISM),
     mechanisms=(LargestNoisyCounts.name, NoisyTop.name),
     plan=_plan_top_k,
@@ -450,8 +450,7 @@ class MajorityRelease:
 
 
 def _plan_majority(call: Call, facts: Facts) -> MajorityRelease:
-    condition = call.argument
-    assert condition is not None  # noqa: S101 - the binder refuses a star here
+    condition = call.inputs[0].expr
     weight = facts.weight(call)
     sides = (condition, Not(condition.span, condition))
     measures = tuple(CountRows(weight, both(side, call.condition)) for side in sides)
@@ -465,11 +464,10 @@ def _plan_majority(call: Call, facts: Facts) -> MajorityRelease:
 MAJORITY = DPFunction(
     name="DP_MAJORITY",
     summary="Whether a condition is true for more rows than it is false for.",
-    star=False,
-    argument=Argument.CONDITION,
+    positional=(Expression(Takes.CONDITION),),
+    gives=Gives.TRUTH,
     parameters=(EPS, MAX_ROWS),
     mechanisms=(Majority.name,),
     plan=_plan_majority,
-    releases=Kind.BOOLEAN,
     example="SELECT DP_MAJORITY(remote, eps=0.5) AS mostly_remote FROM staff",
 )

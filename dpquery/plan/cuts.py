@@ -17,7 +17,7 @@ from dpquery.core.types import BOOLEAN, Interval, Kind, Type
 from dpquery.functions.quantile import NoisyQuantileRelease
 from dpquery.functions.quantize import from_code
 from dpquery.functions.search import SearchRelease
-from dpquery.ir.expr import Code, ColumnRef, columns_of
+from dpquery.ir.expr import Code, ColumnRef, Expr, columns_of
 from dpquery.ir.measures import (
     Candidates,
     CountUnits,
@@ -182,24 +182,25 @@ def _clamps(call: Call, measures: Sequence[Measure], scan: Scan) -> Iterator[str
 
 
 def _of_code(call: Call, code: Code, relation: Relation) -> Iterator[str]:
-    argument, options = call.argument, call.options
-    if argument is None or argument.type == BOOLEAN or code.values:
+    about = call.about(code.expr)
+    argument, options = about.expr, call.options
+    if argument.type == BOOLEAN or code.values:
         return
-    low, high, known = None, None, call.implied & argument.domain
+    low, high, known = None, None, about.implied & argument.domain
     if options.bounds is not None:
         if _above(options.bounds.low, known.low):
             low = _end(code.low, code.grid, argument.type)
         if _below(options.bounds.high, known.high):
             high = _end(code.high, code.grid, argument.type)
         yield from _said(call.written, low, high)
-    for column in _clamped_columns(call, relation):
+    for column in _clamped_columns(argument, relation):
         if column != argument:
             yield from _said(column.name, *_ends(column.domain))
             continue
         ends = _ends(column.domain)
         narrower = (
-            low is not None or _above(call.implied.low, column.domain.low),
-            high is not None or _below(call.implied.high, column.domain.high),
+            low is not None or _above(about.implied.low, column.domain.low),
+            high is not None or _below(about.implied.high, column.domain.high),
         )
         left = (None if out else end for end, out in zip(ends, narrower, strict=True))
         yield from _said(column.name, *left)
@@ -215,10 +216,10 @@ def _below(high: Fraction | None, other: Fraction | None) -> bool:
     return high is not None and (other is None or high < other)
 
 
-def _clamped_columns(call: Call, relation: Relation) -> Iterator[ColumnRef]:
-    """Return the numbers of tables that are clamped before a call sees them."""
+def _clamped_columns(expr: Expr, relation: Relation) -> Iterator[ColumnRef]:
+    """Return the numbers of tables that are clamped before an expression over them."""
     tables = {table.number for table in tables_of(relation)}
-    read = list(columns_of(call.argument).values())
+    read = list(columns_of(expr).values())
     if any(column.of not in tables for column in read):
         inner = (node for node in walk(relation) if isinstance(node, _MAKES_COLUMNS))
         read += columns_of(*(expr for node in inner for expr in expressions_of(node))).values()

@@ -258,7 +258,7 @@ def _bounding(call: Call, code: Code) -> str:
     if options.bounds is not None:
         return "found before, and kept" if options.auto else "from the query"
     own = implied(code.expr)
-    if own & call.implied != own:
+    if own & call.about(code.expr).implied != own:
         return "from WHERE" if call.condition is None else "from WHERE and FILTER"
     if not isinstance(code.expr, ColumnRef):
         return "from the expression"

@@ -13,7 +13,7 @@ from tests.corpus.cases import GRAMMAR, Case
 from tests.tasks import ROOT
 
 CASES = [case for path in cases.files() for case in cases.read(path)]
-STAGES = ("sql", "functions", "plan.py")
+STAGES = ("sql", "functions", "plan")
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -57,7 +57,7 @@ def test_every_code_of_the_stages_before_the_charge_has_a_refused_query():
     texts = [
         file.read_text("utf-8")
         for path in sources
-        for file in ([path] if path.is_file() else sorted(path.glob("*.py")))
+        for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))
     ]
     raised = set(re.findall(r'"(DPQ[1-4]\d\d)"', "".join(texts)))
     assert len(raised) >= 20
