@@ -29,6 +29,7 @@ from dpquery.ir.measures import (
     Weight,
 )
 from dpquery.ir.query import Call, Contribution
+from dpquery.mechanisms.base import Mechanism
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import Integers
 
@@ -309,6 +310,11 @@ class Release(Protocol):
     @property
     def measures(self) -> tuple[Measure, ...]:
         """The measures that the scan must hold for it."""
+        ...
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What draws."""
         ...
 
     def event(self) -> Event:

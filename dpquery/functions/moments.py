@@ -27,7 +27,6 @@ from dpquery.functions.additive import (
     double,
     needless,
     significant,
-    spread,
 )
 from dpquery.functions.base import (
     BOUNDS,
@@ -152,7 +151,12 @@ class BernsteinRelease:
     @property
     def damping(self) -> Fraction:
         """The scale of the noise."""
-        return spread(self.noise)
+        return self.noise.scale_shown
+
+    @property
+    def mechanism(self) -> AdditiveNoise:
+        """The noise."""
+        return self.noise
 
     def event(self) -> Event:
         """State the loss at the proven distance."""
@@ -314,15 +318,14 @@ def chosen_mean(call: Call, facts: Facts) -> ChosenMeanRelease:
     """Plan a mean that is chosen.
 
     Raises:
-        PlanRefused: DPQ403 a delta is of no use, DPQ404 there are groups, or units with several
-            rows.
+        PlanRefused: DPQ403 a delta is of no use, DPQ404 a unit may have several rows.
     """
     options = call.options
     kind = CHOSEN[str(options.mechanism)]
     if options.delta is not None:
         raise needless(call, options.delta_span)
-    if facts.grouped or facts.weighted:
-        raise _whole_rows(call, grouped=facts.grouped)
+    if facts.weighted:
+        raise _whole_rows(call)
     code = code_of(call, origin_at_low=True)
     rows = CountRows(Weight(), both(present(code.expr), call.condition))
     total = SumCodes(Weight(), code, 1, call.condition)
@@ -331,14 +334,14 @@ def chosen_mean(call: Call, facts: Facts) -> ChosenMeanRelease:
     return ChosenMeanRelease(call.function, rows, total, mechanism, low, width)
 
 
-def _whole_rows(call: Call, *, grouped: bool) -> PlanRefused:
-    why = "the loss of this mechanism is proven for one row per unit, without groups;"
+def _whole_rows(call: Call) -> PlanRefused:
+    why = "the loss of this mechanism is proven for one row per unit;"
     return PlanRefused(
         Diagnostic(
             "DPQ404",
             f"{call.function} with mechanism='{call.options.mechanism}' is of whole rows",
             call.options.mechanism_span,
-            "there are groups" if grouped else "a unit may have several rows",
+            "a unit may have several rows",
             (why, "that of Laplace noise holds everywhere, and it is more exact."),
             (without_option(call, call.options.mechanism_span),),
         )

@@ -15,8 +15,8 @@ from fractions import Fraction
 from dpquery.core.events import Event
 from dpquery.core.privacy import Neighbours, decimal_text
 from dpquery.core.types import Type
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused
-from dpquery.functions.additive import LEVEL, additive_noise, needless, spread
+from dpquery.errors import Diagnostic, NameRefused
+from dpquery.functions.additive import LEVEL, additive_noise, needless
 from dpquery.functions.base import (
     BOUNDS,
     DELTA,
@@ -137,7 +137,7 @@ class NoisyQuantileRelease:
             mechanism=noise.name,
             epsilon=self.mechanism.loss().epsilon,
             sensitivity=decimal_text(self.mechanism.sensitivity * grid, 4),
-            noise_scale=decimal_text(spread(noise) * grid, 4),
+            noise_scale=decimal_text(noise.scale_shown * grid, 4),
             expected_error=f"± {decimal_text(high * grid, 4)}",
             weight=self.measure.weight,
         )
@@ -155,19 +155,8 @@ def plan_noisy(call: Call, order: Fraction, facts: Facts) -> NoisyQuantileReleas
     """Plan the release of one quantile with additive noise.
 
     Raises:
-        PlanRefused: DPQ401 no bounds, DPQ403 a delta that is missing, DPQ404 groups.
+        PlanRefused: DPQ401 no bounds, DPQ403 a delta that is missing.
     """
-    if facts.grouped:
-        raise PlanRefused(
-            Diagnostic(
-                "DPQ404",
-                f"{call.function} with mechanism={call.options.mechanism!r} has no groups",
-                call.options.mechanism_span,
-                "answered without GROUP BY",
-                ("one person can be in several groups, and move each quantile all the way.",),
-                ("mechanism='quantile'",),
-            )
-        )
     code, weight = grid_of(call), weight_for(call, facts, order.denominator)
     farthest = max(1, code.cells - 1)
     noise = additive_noise(call, farthest, farthest)

@@ -24,7 +24,7 @@ import numpy as np
 from dpquery.core.events import Event
 from dpquery.core.privacy import decimal_text
 from dpquery.core.types import INTEGER, ROWS_MAX, Interval, Kind, Type
-from dpquery.functions.additive import LEVEL, AdditiveRelease, significant, spread
+from dpquery.functions.additive import LEVEL, AdditiveRelease, significant
 from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, Release, Step
 from dpquery.functions.moments import BernsteinRelease, ChosenMeanRelease
 from dpquery.functions.quantile import NoisyQuantileRelease, QuantileRelease
@@ -97,6 +97,11 @@ class SearchRelease:
     def measures(self) -> tuple[Measure, ...]:
         """One histogram, asked for range by range."""
         return (self.measure,)
+
+    @property
+    def mechanism(self) -> AdditiveNoise:
+        """The noise."""
+        return self.noise
 
     def event(self) -> Event:
         """State the loss at the proven distance."""
@@ -409,7 +414,7 @@ def _in_terms_of(most: str, step: Step, noise: AdditiveNoise, distance: Distance
     return replace(
         step,
         sensitivity=most,
-        noise_scale=f"{_short(spread(noise) / Fraction(distance))} times as much",
+        noise_scale=f"{_short(noise.scale_shown / Fraction(distance))} times as much",
         expected_error=f"± {_short(high / Fraction(distance))} times as much",
     )
 

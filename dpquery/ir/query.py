@@ -26,8 +26,6 @@ from dpquery.ir.measures import (
     Histogram,
     Measure,
     SumCodes,
-    code_in,
-    value_in,
 )
 from dpquery.ir.relations import Relation, columns_in
 
@@ -296,8 +294,8 @@ def outline(scan: Scan) -> Scan:
     A charge covers a scan in outline, since it is made before the bounds are found. Measures
     that differ in nothing else become one.
     """
-    codes = (code_in(measure) for measure in scan.measures)
-    if all(code is None or code.search is None for code in codes) and all(
+    codes = (code for measure in scan.measures for code in measure.codes)
+    if all(code.search is None for code in codes) and all(
         measure.weight.search is None for measure in scan.measures
     ):
         return scan
@@ -318,7 +316,5 @@ def columns_read(scan: Scan) -> tuple[ColumnRef, ...]:
     """Return the columns that a scan reads, each once."""
     exprs: list[Expr | None] = [key.expr for key in scan.keys]
     for measure in scan.measures:
-        exprs.append(measure.condition)
-        code = code_in(measure)
-        exprs.append(value_in(measure) if code is None else code.expr)
+        exprs += [measure.condition, *(code.expr for code in measure.codes), *measure.values]
     return columns_in(scan.relation, *exprs)

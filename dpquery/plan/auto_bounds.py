@@ -35,10 +35,10 @@ from dpquery.functions.search import (
     search_for,
     searched,
 )
-from dpquery.ir.measures import code_in
 from dpquery.ir.query import Call, Contribution, Frontier, Scan
 from dpquery.ir.relations import Filter, PublicJoin, Relation, tables_of, walk
 from dpquery.ir.walk import Writer, constants_in
+from dpquery.plan.parallel import require_groups
 from dpquery.policy.model import Policy, place_of
 from dpquery.rowfunctions.base import CALENDAR
 
@@ -209,9 +209,11 @@ def planned(call: Call, facts: Facts) -> Release:
     """Plan the release of a call that has bounds, where it needs any."""
     function = functions.registered(call.function)
     release = function.plan(call, facts)
+    require_groups(call, release, facts)
     if function.chooses:
-        for code in filter(None, map(code_in, release.measures)):
-            require_held(call, code)
+        for measure in release.measures:
+            for code in measure.codes:
+                require_held(call, code)
     return release
 
 

@@ -21,12 +21,11 @@ from dpquery.ir.expr import Code, ColumnRef, Expr, columns_of
 from dpquery.ir.measures import (
     Candidates,
     CountUnits,
+    Histogram,
     Measure,
     Requested,
-    SumCodes,
     TableWeight,
     UnitTotals,
-    value_in,
 )
 from dpquery.ir.query import Above, Call, Scan
 from dpquery.ir.relations import (
@@ -105,7 +104,7 @@ def _limited(measure: Measure, scan: Scan) -> bool:
     """Return whether a unit can have more than a measure counts of it."""
     if scan.contribution.unit is None or scan.contribution.single:
         return False
-    return value_in(measure) is not None or not measure.weight.plain
+    return bool(measure.values) or not measure.weight.plain
 
 
 def _limits(plan: Plan, frontier: FrontierPlan) -> Iterator[str]:
@@ -128,7 +127,7 @@ def _words(measure: Measure, unit: str | None) -> tuple[str, str]:
     """Return how a limit counts, and what becomes of a unit that has more."""
     if isinstance(measure, Candidates):
         return "helps to find at most {} value{}", "more of its values do not count for that"
-    if value_in(measure) is not None:
+    if measure.values:
         return (
             "counts with at most {} different value{}",
             f"a {unit} with more is under-counted",
@@ -177,8 +176,9 @@ def _clamps(call: Call, measures: Sequence[Measure], scan: Scan) -> Iterator[str
             step, type_ = (Fraction(1), None) if code is None else (code.grid, code.expr.type)
             low, high = (_end(end, step, type_) for end in (measure.low, measure.high))
             yield f"a total of one {unit} below {low} counts as {low}, above {high} as {high}"
-        if isinstance(measure, SumCodes | UnitTotals) and measure.code is not None:
-            yield from _of_code(call, measure.code, scan.relation)
+        if not isinstance(measure, Histogram):
+            for code in measure.codes:
+                yield from _of_code(call, code, scan.relation)
 
 
 def _of_code(call: Call, code: Code, relation: Relation) -> Iterator[str]:

@@ -218,7 +218,7 @@ def unclamped(self: Totals, measure: UnitTotals, sums: list[int]) -> None:
 
 TOTAL, ADD_TOTALS = Totals.of, Totals._add_totals
 ADD, SUBSTITUTE = Neighbours
-L1, L2 = (f"dpquery.functions.noise.{name}" for name in ("sensitivity", "l2_sensitivity"))
+L1, L2 = (f"dpquery.functions.additive.{name}" for name in ("sensitivity", "l2_sensitivity"))
 VECTOR, VECTOR_L2 = (
     f"dpquery.functions.moments.{name}"
     for name in ("simplex_sensitivity", "simplex_l2_sensitivity")
