@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from dpquery.core.events import Event, Refined
 from dpquery.core.privacy import decimal_text
@@ -170,6 +170,11 @@ class AdditiveCell:
         """The name of the noise."""
         return self.noise.name
 
+    @property
+    def drawn(self) -> int:
+        """The noisy integer."""
+        return self.noisy
+
     def interval(self, confidence: Fraction) -> tuple[object, object]:
         """Give a range, as far below the value as above, that holds the exact one so often."""
         low, high = self.noise.interval(self.noisy, confidence)
@@ -212,6 +217,12 @@ class AdditiveRelease:
         """State the loss at the proven distance."""
         return self.noise.event(self.distance)
 
+    def cell(self, drawn: Any, /) -> AdditiveCell | AveragedCell:
+        """Return a cell of one noisy integer, or of several draws of one exact one."""
+        if isinstance(drawn, tuple):
+            return AveragedCell(drawn, self.unit, self.type)
+        return AdditiveCell(drawn, self.unit, self.type, self.noise)
+
     def run(self, exact: Measured, randomness: Randomness) -> list[AdditiveCell]:
         """Draw one noisy value per group."""
         noisy = self.noise.release(exact.values(self.measure), randomness)
@@ -247,14 +258,14 @@ Draws = tuple[tuple[Fraction, int], ...]
 class AveragedCell:
     """A noisy count or sum that is the mean of several draws."""
 
-    draws: Draws
+    drawn: Draws
     unit: Fraction
     type: Type
 
     @property
     def _mean(self) -> AdditiveCell:
-        noise = GaussianMean(tuple(variance for variance, _ in self.draws))
-        noisy = noise.of([value for _, value in self.draws])
+        noise = GaussianMean(tuple(variance for variance, _ in self.drawn))
+        noisy = noise.of([value for _, value in self.drawn])
         return AdditiveCell(noisy, self.unit, self.type, noise)
 
     @property
@@ -295,6 +306,10 @@ class Bettered:
     def measures(self) -> tuple[Measure, ...]:
         """Those of what is wanted."""
         return self.wanted.measures
+
+    def cell(self, drawn: Any, /) -> AdditiveCell | AveragedCell:
+        """Return a cell of what is wanted."""
+        return self.wanted.cell(drawn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,7 +436,7 @@ def in_place_of(
 
 def _draws(cell: NoisyCell, variance: Fraction) -> Draws:
     match cell:
-        case AveragedCell(draws=draws):
+        case AveragedCell(drawn=draws):
             return draws
         case AdditiveCell(noisy=noisy):
             return ((variance, noisy),)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from dpquery.answer import Cell
 from dpquery.core.events import Event
@@ -29,7 +29,7 @@ from dpquery.ir.measures import (
     Weight,
 )
 from dpquery.ir.query import Call, Contribution
-from dpquery.mechanisms.base import Mechanism
+from dpquery.mechanisms.base import Distance, Mechanism
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import Integers
 
@@ -298,6 +298,11 @@ class NoisyCell(Cell, Protocol):
         """The value as the analyst sees it."""
         ...
 
+    @property
+    def drawn(self) -> object:
+        """What chance decided of it: numbers, texts and tuples, to be stored."""
+        ...
+
 
 class Release(Protocol):
     """A planned release: what it measures, what it loses, how it draws."""
@@ -325,9 +330,33 @@ class Release(Protocol):
         """Draw the noisy values, one per group."""
         ...
 
+    def cell(self, drawn: Any, /) -> NoisyCell:
+        """Return the cell of what chance decided, as it was when it was drawn."""
+        ...
+
     def step(self) -> Step:
         """Describe it for EXPLAIN."""
         ...
+
+
+class Calibrated:
+    """What releases of one measure say alike, whose mechanism loses by one distance."""
+
+    __slots__ = ()
+
+    measure: Measure
+    distance: Distance
+    """How far one unit moves what the mechanism is given, at most."""
+    mechanism: Mechanism
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The one."""
+        return (self.measure,)
+
+    def event(self) -> Event:
+        """State the loss at the proven distance."""
+        return self.mechanism.event(self.distance)
 
 
 @runtime_checkable

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
+from typing import Any
 
 import numpy as np
 
@@ -45,6 +46,7 @@ from dpquery.functions.base import (
 )
 from dpquery.functions.quantize import code_of
 from dpquery.functions.selection import (
+    ChosenValues,
     ValueCell,
     in_rows,
     require_few,
@@ -83,6 +85,11 @@ class ExtremeCell:
         """The name of the mechanism."""
         return self.release.mechanism.name
 
+    @property
+    def drawn(self) -> object:
+        """The value."""
+        return self.value
+
     def interval(self, confidence: Fraction) -> None:
         """Return nothing: how far away the last rows are is up to the data."""
 
@@ -119,6 +126,10 @@ class ExtremeRelease:
     def event(self) -> Event:
         """State the loss at the proven moves."""
         return self.mechanism.event(self.distance, self.rise)
+
+    def cell(self, drawn: Any, /) -> ExtremeCell:
+        """Return a cell of what was drawn."""
+        return ExtremeCell(drawn, self)
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[ExtremeCell]:
         """Draw one value per group."""
@@ -303,7 +314,7 @@ MIN = replace(
 
 
 @dataclass(frozen=True, slots=True)
-class FirstAboveRelease:
+class FirstAboveRelease(ChosenValues):
     """One value per group, or NULL where none is above."""
 
     function: str

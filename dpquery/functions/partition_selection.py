@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dpquery.core.events import Composed, Event
 from dpquery.core.privacy import decimal_text
@@ -71,6 +71,11 @@ class FoundKeys:
     notes: tuple[str, ...] = ()
     mechanism: str = PartitionSelection.name
 
+    @property
+    def drawn(self) -> tuple[object, ...]:
+        """The values, as groups and as shown, and what is said of others."""
+        return self.groups, self.value, self.notes
+
     def interval(self, confidence: Fraction) -> None:
         """Return nothing: a value was found or not."""
 
@@ -100,6 +105,10 @@ class KeysRelease:
         if self.noise is None:
             return selected
         return Composed((selected, self.noise.event(self.measure.weight.limit)))
+
+    def cell(self, drawn: Any, /) -> FoundKeys:
+        """Return the groups that were found, as they were shown."""
+        return FoundKeys(*drawn)
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[FoundKeys]:
         """Draw the values."""

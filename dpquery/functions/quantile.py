@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 from dpquery.core.events import Event
 from dpquery.core.privacy import Neighbours, decimal_text
@@ -25,6 +26,7 @@ from dpquery.functions.base import (
     MECHANISM,
     SMOOTH,
     WEIGHTS,
+    Calibrated,
     DPFunction,
     Expression,
     Facts,
@@ -89,6 +91,11 @@ class NoisyQuantileCell:
         """The name of the noise."""
         return self.release.mechanism.noise.name
 
+    @property
+    def drawn(self) -> int:
+        """The cell of the grid."""
+        return self.code
+
     def interval(self, confidence: Fraction) -> tuple[object, object]:
         """Return a range of the column's values that holds the exact one so often."""
         low, high = self.release.mechanism.noise.interval(self.code, confidence)
@@ -118,6 +125,10 @@ class NoisyQuantileRelease:
     def event(self) -> Event:
         """State the loss between any two quantiles."""
         return self.mechanism.event()
+
+    def cell(self, drawn: Any, /) -> NoisyQuantileCell:
+        """Return a cell of what was drawn."""
+        return NoisyQuantileCell(drawn, self)
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[NoisyQuantileCell]:
         """Draw the value."""
@@ -189,6 +200,11 @@ class QuantileCell:
         """The name of the mechanism."""
         return self.release.mechanism.name
 
+    @property
+    def drawn(self) -> int:
+        """The cell of the grid."""
+        return self.code
+
     def interval(self, confidence: Fraction) -> None:
         """Return nothing: between which values the exact quantile lies is up to the data."""
 
@@ -201,7 +217,7 @@ class QuantileCell:
 
 
 @dataclass(frozen=True, slots=True)
-class QuantileRelease:
+class QuantileRelease(Calibrated):
     """One quantile per group, by the exponential mechanism on a public grid."""
 
     function: str
@@ -210,14 +226,9 @@ class QuantileRelease:
     mechanism: GridQuantile | GapQuantile | SmoothQuantile
     type: Type
 
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """One histogram."""
-        return (self.measure,)
-
-    def event(self) -> Event:
-        """State the loss at the proven distance."""
-        return self.mechanism.event(self.distance)
+    def cell(self, drawn: Any, /) -> QuantileCell:
+        """Return a cell of what was drawn."""
+        return QuantileCell(drawn, self)
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[QuantileCell]:
         """Draw one value per group."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from dpquery.core.events import Event
 from dpquery.core.privacy import decimal_text
 from dpquery.core.types import INTEGER, ROWS_MAX, Interval, Kind, Type
 from dpquery.functions.additive import LEVEL, AdditiveRelease, significant
-from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, Release, Step
+from dpquery.functions.base import MAX_ROWS_OF_TABLE, Calibrated, Facts, Measured, Release, Step
 from dpquery.functions.moments import BernsteinRelease, ChosenMeanRelease
 from dpquery.functions.quantile import NoisyQuantileRelease, QuantileRelease
 from dpquery.functions.selection import in_rows
@@ -75,12 +76,32 @@ class FoundCell:
     value: Interval | None
     mechanism: str
 
+    @property
+    def drawn(self) -> tuple[object, ...]:
+        """Both ends, and what drew them."""
+        return (
+            (None, None, self.mechanism)
+            if self.value is None
+            else (self.value.low, self.value.high, self.mechanism)
+        )
+
     def interval(self, confidence: Fraction) -> None:
         """Return nothing: between which bounds the values lie is up to the data."""
 
 
+class FoundLimits:
+    """A release that finds bounds, or a limit."""
+
+    __slots__ = ()
+
+    def cell(self, drawn: Any, /) -> FoundCell:
+        """Return what was found before."""
+        low, high, mechanism = drawn
+        return FoundCell(None if low is None else Interval(low, high), mechanism)
+
+
 @dataclass(frozen=True, slots=True)
-class SearchRelease:
+class SearchRelease(FoundLimits):
     """The weights of public blocks with noise, and the bounds that they show."""
 
     name: str = field(compare=False)
@@ -284,7 +305,7 @@ LIMITS = (*sorted({quarters // 4 for quarters in _QUARTERS if quarters % 4 == 0}
 
 
 @dataclass(frozen=True, slots=True)
-class RowSearchRelease:
+class RowSearchRelease(FoundLimits, Calibrated):
     """One limit of rows, drawn among public ones."""
 
     name: str = field(compare=False)
@@ -296,15 +317,6 @@ class RowSearchRelease:
     def type(self) -> Type:
         """A limit is a number of rows."""
         return INTEGER
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """How many units have each number of rows, asked for in two ranges."""
-        return (self.measure,)
-
-    def event(self) -> Event:
-        """State the loss at the proven distance."""
-        return self.mechanism.event(self.distance)
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[FoundCell]:
         """Draw a limit."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
+from typing import Any
 
 from dpquery.core.events import Event
 from dpquery.core.privacy import Neighbours, decimal_text
@@ -23,6 +24,7 @@ from dpquery.functions.base import (
     EPS,
     MAX_ROWS,
     MECHANISM,
+    Calibrated,
     DPFunction,
     Expression,
     Facts,
@@ -60,8 +62,23 @@ class ValueCell:
     value: object
     mechanism: str
 
+    @property
+    def drawn(self) -> tuple[object, str]:
+        """The value, and what drew it."""
+        return self.value, self.mechanism
+
     def interval(self, confidence: Fraction) -> None:
         """Return nothing: what was chosen is right or not, and the data alone know."""
+
+
+class ChosenValues:
+    """A release of values as they are."""
+
+    __slots__ = ()
+
+    def cell(self, drawn: Any, /) -> ValueCell:
+        """Return a value that was chosen before."""
+        return ValueCell(*drawn)
 
 
 def cells_distance(weight: Weight, neighbours: Neighbours) -> int:
@@ -209,7 +226,7 @@ def _of_named(call: Call, type_: Type) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ModeRelease:
+class ModeRelease(ChosenValues, Calibrated):
     """One of the values per group."""
 
     function: str
@@ -217,15 +234,6 @@ class ModeRelease:
     distance: int
     mechanism: PermuteAndFlip | FiniteExponential
     type: Type
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """One histogram."""
-        return (self.measure,)
-
-    def event(self) -> Event:
-        """State the loss at the proven distance."""
-        return self.mechanism.event(self.distance)
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[ValueCell]:
         """Draw one value per group."""
@@ -292,7 +300,7 @@ MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class TopRelease:
+class TopRelease(ChosenValues, Calibrated):
     """One list of values per group."""
 
     function: str
@@ -301,15 +309,6 @@ class TopRelease:
     mechanism: LargestNoisyCounts | NoisyTop
     type: Type
     why: str
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """One histogram."""
-        return (self.measure,)
-
-    def event(self) -> Event:
-        """State the loss at the proven distance."""
-        return self.mechanism.event(self.distance)
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[ValueCell]:
         """Draw one list per group."""
@@ -410,7 +409,7 @@ TOP_K = DPFunction(
 
 
 @dataclass(frozen=True, slots=True)
-class MajorityRelease:
+class MajorityRelease(ChosenValues):
     """One answer per group."""
 
     function: str

@@ -335,24 +335,20 @@ def _width_of(measure: SumProducts) -> int:
     return max(high, 0) - min(low, 0)
 
 
-def simplex_sensitivity(
-    measure: SumCodes | SumProducts, neighbours: Neighbours, degree: int
-) -> int:
-    """Return the sensitivity of the Bernstein sums of a degree over codes from 0 to `size`.
+def simplex_sensitivity(measure: SumCodes | SumProducts, neighbours: Neighbours) -> int:
+    """Return the sensitivity of the Bernstein sums of which a measure is the highest moment.
 
-    The degree is that in each code of the measure. For every row the sums are nonnegative and
-    add up to size^degree, or to the product of these where there are several codes. So the
-    vector moves by the unit's weight times that in L1 norm; replacing a unit moves it by twice
-    as much.
+    Its factors are codes from 0 to `size`. For every row the sums are nonnegative and add up to
+    the product of these sizes. So the vector moves by the unit's weight times that in L1 norm;
+    replacing a unit moves it by twice as much.
     """
     twice = 2 if neighbours is Neighbours.SUBSTITUTE else 1
-    row = prod(max(code.size, 1) for code in measure.codes)
-    return twice * measure.weight.total * int(row**degree)
+    return twice * measure.weight.total * prod(max(code.size, 1) for code in measure.factors)
 
 
 def simplex_l2_sensitivity(
-    measure: SumCodes | SumProducts, neighbours: Neighbours, degree: int
+    measure: SumCodes | SumProducts, neighbours: Neighbours
 ) -> int | Fraction:
     """Return the same in the L2 norm: of two nonnegative vectors, the right angle is widest."""
-    l1 = simplex_sensitivity(measure, Neighbours.ADD_REMOVE, degree)
+    l1 = simplex_sensitivity(measure, Neighbours.ADD_REMOVE)
     return root_above(2) * l1 if neighbours is Neighbours.SUBSTITUTE else l1
