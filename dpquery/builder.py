@@ -21,7 +21,7 @@ from dpquery import functions
 from dpquery.answer import Answer
 from dpquery.core.source import Source, Span
 from dpquery.errors import Diagnostic, QueryRefused, SyntaxRefused, listed, nearest, shown
-from dpquery.functions.base import DPFunction
+from dpquery.functions.base import DPFunction, Expression
 from dpquery.plan.explain import Explanation
 from dpquery.sql.bind.scope import written_name
 from dpquery.sql.parse.literals import misfit, written_setting, written_value
@@ -235,8 +235,14 @@ class Aggregate:
         Raises:
             QueryRefused: an argument is not one expression, or a value has no literal.
         """
-        parts = [self.subject()] if self.arguments or self.function.star else []
-        parts += [Written((written_setting(value),)) for value in self.arguments[1:]]
+        takes = (*self.function.positional, *(None for _ in self.arguments))
+        parts = [self.subject()] if self.arguments or self.function.first.star else []
+        parts += [
+            shut(value, Place.VALUE, self._taker)
+            if isinstance(one, Expression)
+            else Written((written_setting(value),))
+            for one, value in zip(takes[1:], self.arguments[1:], strict=False)
+        ]
         parts += [
             Written((f"{written_name(option)}={_setting(option, value)}",))
             for option, value in self.options
@@ -296,9 +302,9 @@ def _setting(option: str, value: object) -> str:
 def _signature(function: DPFunction) -> Signature:
     """Return what a function takes, for help() and completion."""
     by_position, by_name = Parameter.POSITIONAL_ONLY, Parameter.KEYWORD_ONLY
-    about = Parameter("about", by_position, default="*" if function.star else Parameter.empty)
-    parts = [about, *([Parameter("share", by_position)] if function.order else [])]
-    if function.distinct:
+    default: object = "*" if function.first.star else Parameter.empty
+    parts = [Parameter(one.label, by_position, default=default) for one in function.positional]
+    if function.first.distinct:
         parts.append(Parameter("distinct", by_name, default=None))
     for option in function.parameters:
         needed = option.name == "eps"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dpquery import functions, rowfunctions
 from dpquery.errors.pages import PAGES, Code
-from dpquery.functions.base import DPFunction
+from dpquery.functions.base import DPFunction, Expression
 from dpquery.policy import keys
 from dpquery.policy.document import written
 from dpquery.rowfunctions.base import RowFunction
@@ -80,10 +80,11 @@ def _names(names: Iterable[str]) -> str:
 
 def _function(function: DPFunction) -> str:
     also = ", ".join(f"`{name}`" for name in function.aliases)
-    asked = "a column or an expression" + (", or `*` for all rows" if function.star else "")
-    rows = ["| argument | |", "|---|---|", f"| the first | {asked} |"]
-    if function.second is not None:
-        rows.append(f"| the second | {function.second} |")
+    rows = ["| argument | |", "|---|---|"]
+    for place, one in zip(("first", "second", "third"), function.positional, strict=False):
+        asked = "a column or an expression" if isinstance(one, Expression) else one.noun
+        asked += ", or `*` for all rows" if one == function.first and one.star else ""
+        rows.append(f"| the {place} | {asked} |")
     for parameter in function.parameters:
         names = " or ".join(f"`{name}`" for name in (parameter.name, *parameter.aliases))
         rows.append(f"| {names} | {parameter.summary} |")

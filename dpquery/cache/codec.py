@@ -24,27 +24,12 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
-from dpquery.core.types import Interval
 from dpquery.errors import internal
 from dpquery.functions.additive import (
-    AdditiveCell,
     AdditiveRelease,
-    AveragedCell,
     wanted_of,
 )
 from dpquery.functions.base import NoisyCell, Release
-from dpquery.functions.min_max import ExtremeCell, ExtremeRelease
-from dpquery.functions.moments import BernsteinCell, BernsteinRelease
-from dpquery.functions.partition_selection import FoundKeys, KeysRelease
-from dpquery.functions.quantile import (
-    NoisyQuantileCell,
-    NoisyQuantileRelease,
-    QuantileCell,
-    QuantileRelease,
-)
-from dpquery.functions.quantile_list import QuantilesCell, QuantilesRelease
-from dpquery.functions.search import FoundCell, RowSearchRelease, SearchRelease
-from dpquery.functions.selection import ValueCell
 from dpquery.ir.expr import ColumnRef, Scalar
 from dpquery.ir.query import Scan, columns_read
 from dpquery.ir.relations import PublicJoin, SemiJoin, UnitJoin, Windowed, tables_of, walk
@@ -165,58 +150,12 @@ def _computer() -> tuple[str, ...]:
 
 def written(cells: Sequence[NoisyCell]) -> str:
     """Write what was drawn for each group."""
-    return json.dumps([_listed(_drawn(cell)) for cell in cells], separators=(",", ":"))
+    return json.dumps([_listed(cell.drawn) for cell in cells], separators=(",", ":"))
 
 
 def read(text: str, release: Release) -> list[NoisyCell]:
     """Return the cells that a release drew, from what `written` made of them."""
-    return [_cell(_unlisted(part), release) for part in json.loads(text)]
-
-
-def _drawn(cell: NoisyCell) -> object:
-    """Return what chance decided of a cell; the release says the rest."""
-    match cell:
-        case AdditiveCell(noisy=drawn) | BernsteinCell(noisy=drawn) | AveragedCell(draws=drawn):
-            return drawn
-        case QuantileCell(code=drawn) | NoisyQuantileCell(code=drawn):
-            return drawn
-        case QuantilesCell(codes=drawn):
-            return drawn
-        case ExtremeCell(value=drawn):
-            return drawn
-        case ValueCell(value=value, mechanism=mechanism):
-            return value, mechanism
-        case FoundKeys(groups=groups, value=value, notes=notes):
-            return groups, value, notes
-        case FoundCell(value=None, mechanism=mechanism):
-            return None, None, mechanism
-        case FoundCell(value=Interval(low=low, high=high), mechanism=mechanism):
-            return low, high, mechanism
-    raise internal("each cell can be written")
-
-
-def _cell(drawn: Any, release: Release) -> NoisyCell:
-    match release:
-        case AdditiveRelease() if isinstance(drawn, tuple):
-            return AveragedCell(drawn, release.unit, release.type)
-        case AdditiveRelease():
-            return AdditiveCell(drawn, release.unit, release.type, release.noise)
-        case BernsteinRelease():
-            return BernsteinCell(drawn, release)
-        case QuantileRelease():
-            return QuantileCell(drawn, release)
-        case NoisyQuantileRelease():
-            return NoisyQuantileCell(drawn, release)
-        case QuantilesRelease():
-            return QuantilesCell(drawn, release)
-        case ExtremeRelease():
-            return ExtremeCell(drawn, release)
-        case KeysRelease():
-            return FoundKeys(*drawn)
-        case SearchRelease() | RowSearchRelease():
-            low, high, mechanism = drawn
-            return FoundCell(None if low is None else Interval(low, high), mechanism)
-    return ValueCell(*drawn)
+    return [release.cell(_unlisted(part)) for part in json.loads(text)]
 
 
 def _listed(value: object) -> object:

@@ -17,7 +17,7 @@ from dpquery.functions.partition_selection import KEYS
 from dpquery.functions.quantile import MEDIAN, QUANTILE
 from dpquery.functions.selection import MAJORITY, MODE, TOP_K
 
-__all__ = ["ALL", "find", "names"]
+__all__ = ["ALL", "find", "names", "registered"]
 
 ALL: tuple[DPFunction, ...] = (
     COUNT,
@@ -46,6 +46,11 @@ _BY_NAME = {name: function for function in ALL for name in (function.name, *func
 def find(name: str) -> DPFunction | None:
     """Return the function of a name, in any case; `upper` would make an S of a long s."""
     return _BY_NAME.get(name.upper()) if name.isascii() else None
+
+
+def registered(name: str) -> DPFunction:
+    """Return the function of a bound call."""
+    return _BY_NAME[name]
 
 
 def names() -> list[str]:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from dpquery.core.events import Event, Refined
-from dpquery.core.privacy import decimal_text, root_above
+from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Span
 from dpquery.core.types import INT64, Kind, Type, decimal_value
 from dpquery.errors import Diagnostic, PlanRefused, internal
@@ -24,10 +24,10 @@ from dpquery.ir.measures import Measure, l2_sensitivity, sensitivity
 from dpquery.ir.query import Call, Scan
 from dpquery.ir.walk import nodes_in
 from dpquery.mechanisms import (
+    PURE,
     AdditiveNoise,
     DiscreteGaussian,
     DiscreteLaplace,
-    DiscreteStaircase,
     RefinedLaplace,
 )
 from dpquery.mechanisms.base import Distance
@@ -35,10 +35,11 @@ from dpquery.mechanisms.gaussian import GaussianMean
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.rowfunctions import named
 
-ADDITIVE = ("laplace", "gaussian")
-STAIRCASE = DiscreteStaircase.name
-COUNTING = (*ADDITIVE, STAIRCASE)
-"""For single integers: what one unit moves is one number, where there are no groups."""
+_PURE = {noise.name: noise for noise in PURE}
+ADDITIVE = (*(name for name in _PURE if _PURE[name].weight_linear), DiscreteGaussian.name)
+"""For several integers that one unit moves together; the first is the default."""
+COUNTING = (*ADDITIVE, *(name for name in _PURE if name not in ADDITIVE))
+"""For single integers."""
 LEVEL = Fraction(95, 100)
 """The confidence at which errors are shown."""
 LARGEST = Fraction(sys.float_info.max)
@@ -56,8 +57,6 @@ def additive(
         unit: what one step of the measure is worth in the value.
         type_: the type of the value.
     """
-    if call.options.mechanism == STAIRCASE and facts.grouped:
-        raise _of_one_number(call)
     l1 = max(1, sensitivity(measure, facts.neighbours, grouped=facts.grouped))
     l2 = max(1, l2_sensitivity(measure, facts.neighbours, grouped=facts.grouped))
     noise = additive_noise(call, l1, l2)
@@ -74,11 +73,10 @@ def additive_noise(call: Call, l1: int, l2: Distance) -> AdditiveNoise:
     options = call.options
     if options.rho is not None and options.delta is not None:
         return DiscreteGaussian.of_rho(l2, options.rho, options.delta)
-    if options.mechanism != "gaussian":
+    if options.mechanism != DiscreteGaussian.name:
         if options.delta is not None:
             raise needless(call, options.delta_span)
-        kind = DiscreteStaircase if options.mechanism == STAIRCASE else DiscreteLaplace
-        return kind.calibrated(l1, options.epsilon)
+        return _PURE[options.mechanism or ADDITIVE[0]].calibrated(l1, options.epsilon)
     if options.delta is None:
         raise PlanRefused(
             Diagnostic(
@@ -112,34 +110,6 @@ def needless(call: Call, span: Span | None, default: str = ADDITIVE[0]) -> PlanR
             ),
         )
     )
-
-
-def _of_one_number(call: Call) -> PlanRefused:
-    return PlanRefused(
-        Diagnostic(
-            "DPQ404",
-            f"{call.function} with mechanism='staircase' is of one number",
-            call.options.mechanism_span,
-            "there are groups",
-            (
-                "a unit that moves several numbers a little loses as much in each",
-                "as if it moved it as far as it can.",
-            ),
-            (without_option(call, call.options.mechanism_span),),
-        )
-    )
-
-
-def spread(noise: AdditiveNoise) -> Fraction:
-    """Give the scale of the noise as people know it: a Laplace scale, a standard deviation."""
-    match noise:
-        case DiscreteLaplace(scale=scale):
-            return scale
-        case DiscreteGaussian(sigma2=sigma2):
-            return root_above(sigma2)
-        case DiscreteStaircase():
-            return noise.scale
-    raise internal("every additive noise has a scale to show")
 
 
 def significant(amount: Fraction) -> str:
@@ -200,6 +170,11 @@ class AdditiveCell:
         """The name of the noise."""
         return self.noise.name
 
+    @property
+    def drawn(self) -> int:
+        """The noisy integer."""
+        return self.noisy
+
     def interval(self, confidence: Fraction) -> tuple[object, object]:
         """Give a range, as far below the value as above, that holds the exact one so often."""
         low, high = self.noise.interval(self.noisy, confidence)
@@ -233,9 +208,20 @@ class AdditiveRelease:
         """One measure."""
         return (self.measure,)
 
+    @property
+    def mechanism(self) -> AdditiveNoise:
+        """The noise."""
+        return self.noise
+
     def event(self) -> Event:
         """State the loss at the proven distance."""
         return self.noise.event(self.distance)
+
+    def cell(self, drawn: Any, /) -> AdditiveCell | AveragedCell:
+        """Return a cell of one noisy integer, or of several draws of one exact one."""
+        if isinstance(drawn, tuple):
+            return AveragedCell(drawn, self.unit, self.type)
+        return AdditiveCell(drawn, self.unit, self.type, self.noise)
 
     def run(self, exact: Measured, randomness: Randomness) -> list[AdditiveCell]:
         """Draw one noisy value per group."""
@@ -249,7 +235,7 @@ class AdditiveRelease:
             mechanism=self.noise.name,
             epsilon=self.noise.loss(self.distance).epsilon,
             sensitivity=decimal_text(self.distance * self.unit, 4),
-            noise_scale=decimal_text(spread(self.noise) * self.unit, 4),
+            noise_scale=decimal_text(self.noise.scale_shown * self.unit, 4),
             expected_error=error_of(self.noise, self.unit, self.type),
             weight=self.measure.weight,
         )
@@ -272,14 +258,14 @@ Draws = tuple[tuple[Fraction, int], ...]
 class AveragedCell:
     """A noisy count or sum that is the mean of several draws."""
 
-    draws: Draws
+    drawn: Draws
     unit: Fraction
     type: Type
 
     @property
     def _mean(self) -> AdditiveCell:
-        noise = GaussianMean(tuple(variance for variance, _ in self.draws))
-        noisy = noise.of([value for _, value in self.draws])
+        noise = GaussianMean(tuple(variance for variance, _ in self.drawn))
+        noisy = noise.of([value for _, value in self.drawn])
         return AdditiveCell(noisy, self.unit, self.type, noise)
 
     @property
@@ -321,6 +307,10 @@ class Bettered:
         """Those of what is wanted."""
         return self.wanted.measures
 
+    def cell(self, drawn: Any, /) -> AdditiveCell | AveragedCell:
+        """Return a cell of what is wanted."""
+        return self.wanted.cell(drawn)
+
 
 @dataclass(frozen=True, slots=True)
 class AveragedRelease(Bettered):
@@ -332,7 +322,7 @@ class AveragedRelease(Bettered):
     earlier: Sequence[Draws]
 
     @property
-    def noise(self) -> DiscreteGaussian:
+    def mechanism(self) -> DiscreteGaussian:
         """What is drawn once more."""
         noise, distance = self.wanted.noise, self.wanted.distance
         assert isinstance(noise, DiscreteGaussian)  # noqa: S101 - it has a rho
@@ -340,11 +330,11 @@ class AveragedRelease(Bettered):
 
     def event(self) -> Event:
         """State what the one more draw loses, at the proven distance."""
-        return self.noise.event(self.wanted.distance)
+        return self.mechanism.event(self.wanted.distance)
 
     def run(self, exact: Measured, randomness: Randomness) -> list[AveragedCell]:
         """Draw one value per group, and put it beside the earlier ones."""
-        wanted, noise = self.wanted, self.noise
+        wanted, noise = self.wanted, self.mechanism
         noisy = noise.release(exact.values(wanted.measure), randomness)
         return [
             AveragedCell((*draws, (noise.sigma2, value)), wanted.unit, wanted.type)
@@ -353,7 +343,7 @@ class AveragedRelease(Bettered):
 
     def step(self) -> Step:
         """Describe what is wanted, for what is paid."""
-        wanted, noise = self.wanted, self.noise
+        wanted, noise = self.wanted, self.mechanism
         step = replace(wanted.step(), epsilon=noise.loss(wanted.distance).epsilon)
         draws = self.earlier[0] if self.earlier else ()
         mean = GaussianMean((*(variance for variance, _ in draws), noise.sigma2))
@@ -446,7 +436,7 @@ def in_place_of(
 
 def _draws(cell: NoisyCell, variance: Fraction) -> Draws:
     match cell:
-        case AveragedCell(draws=draws):
+        case AveragedCell(drawn=draws):
             return draws
         case AdditiveCell(noisy=noisy):
             return ((variance, noisy),)

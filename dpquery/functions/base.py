@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from dpquery.answer import Cell
 from dpquery.core.events import Event
@@ -29,6 +29,7 @@ from dpquery.ir.measures import (
     Weight,
 )
 from dpquery.ir.query import Call, Contribution
+from dpquery.mechanisms.base import Distance, Mechanism
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import Integers
 
@@ -297,6 +298,11 @@ class NoisyCell(Cell, Protocol):
         """The value as the analyst sees it."""
         ...
 
+    @property
+    def drawn(self) -> object:
+        """What chance decided of it: numbers, texts and tuples, to be stored."""
+        ...
+
 
 class Release(Protocol):
     """A planned release: what it measures, what it loses, how it draws."""
@@ -311,6 +317,11 @@ class Release(Protocol):
         """The measures that the scan must hold for it."""
         ...
 
+    @property
+    def mechanism(self) -> Mechanism:
+        """What draws."""
+        ...
+
     def event(self) -> Event:
         """State the loss, recomputed from sensitivity and mechanism (I7)."""
         ...
@@ -319,19 +330,33 @@ class Release(Protocol):
         """Draw the noisy values, one per group."""
         ...
 
+    def cell(self, drawn: Any, /) -> NoisyCell:
+        """Return the cell of what chance decided, as it was when it was drawn."""
+        ...
+
     def step(self) -> Step:
         """Describe it for EXPLAIN."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A whole number that stands second in a call: 3 in DP_FIRST_ABOVE(age, 3, eps=1)."""
+class Calibrated:
+    """What releases of one measure say alike, whose mechanism loses by one distance."""
 
-    name: str
-    most: int
-    example: int
-    least: int = 1
+    __slots__ = ()
+
+    measure: Measure
+    distance: Distance
+    """How far one unit moves what the mechanism is given, at most."""
+    mechanism: Mechanism
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The one."""
+        return (self.measure,)
+
+    def event(self) -> Event:
+        """State the loss at the proven distance."""
+        return self.mechanism.event(self.distance)
 
 
 @runtime_checkable
@@ -344,7 +369,7 @@ class Noted(Protocol):
         ...
 
 
-class Argument(StrEnum):
+class Takes(StrEnum):
     """What kind of expression a function is asked about."""
 
     VALUE = "value"
@@ -355,42 +380,111 @@ class Argument(StrEnum):
     DISCRETE = "text, whole number, decimal, date, timestamp or boolean"
 
 
+class Gives(StrEnum):
+    """What a function releases, by which binding knows the type before there is a plan."""
+
+    COUNT = "a whole number"
+    NUMBER = "a double"
+    SUM = "a number of the argument's type"
+    VALUE = "a value of the argument"
+    VALUES = "a list of values of the argument"
+    TRUTH = "true or false"
+
+
+_KINDS = {Gives.COUNT: Kind.INTEGER, Gives.NUMBER: Kind.DOUBLE, Gives.TRUTH: Kind.BOOLEAN}
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """An expression over rows, by position."""
+
+    takes: Takes = Takes.VALUE
+    label: str = "x"
+    """How signatures call it."""
+    star: bool = False
+    """Whether * may stand for it: all rows, as in DP_COUNT(*)."""
+    distinct: bool = False
+    """Whether DISTINCT may stand before it."""
+
+    @property
+    def noun(self) -> str:
+        """How refusals call it."""
+        return "an argument"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Which quantile, by position: a share of the rows, or a list of shares."""
+
+    label: str = "q"
+    example: str = "0.5"
+
+    @property
+    def noun(self) -> str:
+        """How refusals call it."""
+        return "a quantile"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A whole number, by position: 3 in DP_FIRST_ABOVE(age, 3, eps=1)."""
+
+    name: str
+    label: str
+    most: int
+    example: str
+    least: int = 1
+
+    @property
+    def noun(self) -> str:
+        """How refusals call it."""
+        return f"a {self.name}"
+
+
+Positional = Expression | Share | Number
+
+
 @dataclass(frozen=True, slots=True)
 class DPFunction:
     """An aggregate function of the language."""
 
     name: str
     summary: str
-    star: bool
-    """Whether it may be asked of all rows, as DP_COUNT(*)."""
+    positional: tuple[Positional, ...]
+    """What stands first in a call, in this order; the first is an expression."""
     parameters: tuple[Parameter, ...]
+    """What is given by name, in any order."""
     mechanisms: tuple[str, ...]
     """The names it takes for mechanism=; the first is the default."""
     plan: Callable[[Call, Facts], Release]
     example: str
     aliases: tuple[str, ...] = ()
-    argument: Argument = Argument.VALUE
-    order: bool = False
-    """Whether a second argument says which quantile."""
-    distinct: bool = False
-    """Whether DISTINCT may stand before the argument."""
-    number: Number | None = None
-    """What second argument it takes, where that is a whole number."""
-    releases: Kind | None = None
-    """What it releases, where that is neither a number nor a value of its argument."""
-    lists: bool = False
-    """Whether it releases a list."""
+    gives: Gives = Gives.NUMBER
     price: str = "eps=0.5"
     """The options that a call cannot do without, as a refusal writes them."""
 
     @property
-    def second(self) -> str | None:
-        """Name the argument that stands second, if one does."""
-        if self.number is not None:
-            return f"a {self.number.name}"
-        return "a quantile" if self.order else None
+    def first(self) -> Expression:
+        """What it is asked about."""
+        return self.expressions[0]
 
     @property
-    def of_argument(self) -> bool:
-        """Whether it releases one of the values of its argument."""
-        return self.argument in {Argument.ORDERED, Argument.LISTED} and self.releases is None
+    def expressions(self) -> tuple[Expression, ...]:
+        """The expressions over rows that it takes."""
+        return tuple(one for one in self.positional if isinstance(one, Expression))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it releases one of the values of its argument, or several."""
+        return self.gives in {Gives.VALUE, Gives.VALUES}
+
+    def lists(self, call: Call) -> bool:
+        """Return whether a call of it releases a list."""
+        return self.gives is Gives.VALUES or isinstance(call.order, tuple)
+
+    def kind(self, call: Call) -> Kind | None:
+        """Return the kind of what a call of it releases; None of a list."""
+        if self.lists(call):
+            return None
+        of_argument = Kind.DOUBLE if call.argument is None else call.argument.type.kind
+        return _KINDS.get(self.gives, of_argument)

@@ -21,9 +21,11 @@ from dpquery.functions.base import (
     COMMON,
     GROUP_BOUNDS,
     MAX_GROUPS,
-    Argument,
     DPFunction,
+    Expression,
     Facts,
+    Gives,
+    Takes,
     without_option,
 )
 from dpquery.functions.quantize import code_of, number_type
@@ -184,16 +186,15 @@ def _units(call: Call, facts: Facts) -> AdditiveRelease:
 def _values(call: Call, facts: Facts) -> AdditiveRelease:
     """Count different values: a unit shows as many of its own as rows of it count."""
     refuse_groups(call)
-    assert call.argument is not None  # noqa: S101 - otherwise units are counted
-    measure = CountValues(facts.shown(call), call.argument, call.condition)
+    measure = CountValues(facts.shown(call), call.inputs[0].expr, call.condition)
     return additive(call, facts, measure, Fraction(1), INTEGER)
 
 
 COUNT = DPFunction(
     name="DP_COUNT",
     summary="The number of rows, of rows with a value, of different values, or of units.",
-    star=True,
-    distinct=True,
+    positional=(Expression(star=True, distinct=True),),
+    gives=Gives.COUNT,
     parameters=(*COMMON, *PER_GROUP),
     mechanisms=COUNTING,
     plan=_count,
@@ -203,8 +204,8 @@ COUNT = DPFunction(
 COUNT_IF = DPFunction(
     name="DP_COUNT_IF",
     summary="The number of rows for which a condition is true.",
-    star=False,
-    argument=Argument.CONDITION,
+    positional=(Expression(Takes.CONDITION),),
+    gives=Gives.COUNT,
     parameters=(*COMMON, *PER_GROUP),
     mechanisms=COUNTING,
     plan=_count_if,
@@ -231,8 +232,8 @@ def _plan(call: Call, facts: Facts) -> AdditiveRelease:
 SUM = DPFunction(
     name="DP_SUM",
     summary="The sum of the argument, clamped to its bounds.",
-    star=False,
-    argument=Argument.NUMBER,
+    positional=(Expression(Takes.NUMBER),),
+    gives=Gives.SUM,
     parameters=(*COMMON, BOUNDS, *PER_GROUP),
     mechanisms=COUNTING,
     plan=_plan,

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
+from typing import Any
 
 import numpy as np
 
@@ -34,15 +35,18 @@ from dpquery.functions.base import (
     MAX_ROWS,
     MAX_ROWS_OF_TABLE,
     MECHANISM,
-    Argument,
     DPFunction,
+    Expression,
     Facts,
+    Gives,
     Measured,
     Number,
     Step,
+    Takes,
 )
 from dpquery.functions.quantize import code_of
 from dpquery.functions.selection import (
+    ChosenValues,
     ValueCell,
     in_rows,
     require_few,
@@ -81,6 +85,11 @@ class ExtremeCell:
         """The name of the mechanism."""
         return self.release.mechanism.name
 
+    @property
+    def drawn(self) -> object:
+        """The value."""
+        return self.value
+
     def interval(self, confidence: Fraction) -> None:
         """Return nothing: how far away the last rows are is up to the data."""
 
@@ -117,6 +126,10 @@ class ExtremeRelease:
     def event(self) -> Event:
         """State the loss at the proven moves."""
         return self.mechanism.event(self.distance, self.rise)
+
+    def cell(self, drawn: Any, /) -> ExtremeCell:
+        """Return a cell of what was drawn."""
+        return ExtremeCell(drawn, self)
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[ExtremeCell]:
         """Draw one value per group."""
@@ -268,8 +281,8 @@ MAX = DPFunction(
         "A high quantile in the place of the largest value, which is one person's: "
         "about 4/eps rows lie above it, and few more."
     ),
-    star=False,
-    argument=Argument.ORDERED,
+    positional=(Expression(Takes.ORDERED),),
+    gives=Gives.VALUE,
     parameters=(EPS, MAX_ROWS, BOUNDS),
     mechanisms=(AboveThreshold.name,),
     plan=lambda call, facts: _plan(call, facts, upwards=True),
@@ -301,7 +314,7 @@ MIN = replace(
 
 
 @dataclass(frozen=True, slots=True)
-class FirstAboveRelease:
+class FirstAboveRelease(ChosenValues):
     """One value per group, or NULL where none is above."""
 
     function: str
@@ -389,9 +402,11 @@ FIRST_ABOVE = DPFunction(
     summary=(
         "The first value, in order, that more rows have than the threshold; NULL if none has."
     ),
-    star=False,
-    argument=Argument.ORDERED,
-    number=Number("threshold", MAX_ROWS_OF_TABLE, 100, least=0),
+    positional=(
+        Expression(Takes.ORDERED),
+        Number("threshold", "rows", MAX_ROWS_OF_TABLE, "100", least=0),
+    ),
+    gives=Gives.VALUE,
     parameters=(EPS, MAX_ROWS, BOUNDS, MECHANISM),
     mechanisms=(FirstNoisyCount.name, AboveThreshold.name),
     plan=_plan_first_above,

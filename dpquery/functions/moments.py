@@ -1,20 +1,22 @@
 """Means and variances from Bernstein sums: vectors that one unit moves by one row's weight.
 
 With codes k in 0..K, the sums of (K - k), k (degree 1), or of (K - k)^2, 2k(K - k), k^2
-(degree 2) are nonnegative and add up to K^degree for every row. So one unit moves the whole
-vector by at most its weight times K^degree in L1 norm, whatever its values: each sum gets
-noise for the whole epsilon, and nothing is split. The scale of the noise is added to what is
-divided by, so that an empty input gives the middle of the bounds and nothing is divided by
-zero.
+(degree 2) are nonnegative and add up to K^degree for every row. Of two expressions, the
+products of the one's polynomials and the other's are so too, and add up to the product. So one
+unit moves the whole vector by at most its weight times that in L1 norm, whatever its values:
+each sum gets noise for the whole epsilon, and nothing is split. The scale of the noise is added
+to what is divided by, so that an empty input gives the middle of the bounds and nothing is
+divided by zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import comb, sqrt
-from typing import NamedTuple, Protocol
+from itertools import product
+from math import comb, prod, sqrt
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from dpquery.core.events import Event
 from dpquery.core.privacy import decimal_text
@@ -27,26 +29,28 @@ from dpquery.functions.additive import (
     double,
     needless,
     significant,
-    spread,
 )
 from dpquery.functions.base import (
     BOUNDS,
     COMMON,
-    Argument,
     DPFunction,
+    Expression,
     Facts,
     Measured,
     Release,
     Step,
+    Takes,
     without_option,
 )
 from dpquery.functions.count_sum import both, present
 from dpquery.functions.quantize import code_of
-from dpquery.functions.selection import ValueCell
+from dpquery.functions.selection import ChosenValues, ValueCell
+from dpquery.ir.expr import Code, Expr
 from dpquery.ir.measures import (
     CountRows,
     Measure,
     SumCodes,
+    SumProducts,
     Weight,
     simplex_l2_sensitivity,
     simplex_sensitivity,
@@ -72,6 +76,9 @@ class Basis(NamedTuple):
 
 class Shape(Protocol):
     """What is computed from the shares of the Bernstein sums: a mean, a variance."""
+
+    degrees: ClassVar[tuple[int, ...]]
+    """Of the polynomials, in each expression that a call is asked about."""
 
     def value(self, sums: Sequence[Fraction], basis: Basis) -> float:
         """Return the value."""
@@ -116,6 +123,11 @@ class BernsteinCell:
         """The name of the noise."""
         return self.release.noise.name
 
+    @property
+    def drawn(self) -> tuple[int, ...]:
+        """The noisy sums."""
+        return self.noisy
+
     def interval(self, confidence: Fraction) -> tuple[float, float]:
         """Return the values that the noise does not rule out, as far to both sides."""
         low, high = self.release.ranged(self.noisy, confidence)
@@ -126,11 +138,12 @@ class BernsteinCell:
 
 @dataclass(frozen=True, slots=True)
 class BernsteinRelease:
-    """The Bernstein sums of a degree with additive noise, one vector per group."""
+    """The Bernstein sums of some degrees with additive noise, one vector per group."""
 
     function: str
     shape: Shape
-    sums: tuple[SumCodes, ...]
+    sums: tuple[SumCodes | SumProducts, ...]
+    """The moments, the lowest in the first expression first; the last is the highest in all."""
     rows: CountRows
     distance: Distance
     """In the norm of the noise."""
@@ -151,11 +164,20 @@ class BernsteinRelease:
     @property
     def damping(self) -> Fraction:
         """The scale of the noise."""
-        return spread(self.noise)
+        return self.noise.scale_shown
+
+    @property
+    def mechanism(self) -> AdditiveNoise:
+        """The noise."""
+        return self.noise
 
     def event(self) -> Event:
         """State the loss at the proven distance."""
         return self.noise.event(self.distance)
+
+    def cell(self, drawn: Any, /) -> BernsteinCell:
+        """Return a cell of what was drawn."""
+        return BernsteinCell(drawn, self)
 
     def run(self, exact: Measured, randomness: Randomness) -> list[BernsteinCell]:
         """Draw the noisy sums of each group."""
@@ -168,15 +190,19 @@ class BernsteinRelease:
         return [BernsteinCell(tuple(noisy[start : start + size]), self) for start in starts]
 
     def _bernstein(self, moments: tuple[int, ...]) -> list[int]:
-        """Turn sums of 1, k, k^2 into sums of comb(d, i) k^i (K - k)^(d - i)."""
-        degree, top = len(self.sums), max(self.sums[0].code.size, 1)
-        vector = []
-        for i in range(degree + 1):
-            terms = (
-                comb(degree - i, j) * top ** (degree - i - j) * (-1) ** j * moments[i + j]
-                for j in range(degree - i + 1)
-            )
-            vector.append(comb(degree, i) * sum(terms))
+        """Turn sums of 1, k, k^2 into sums of comb(d, i) k^i (K - k)^(d - i), code by code."""
+        vector, factors = list(moments), list(self.sums[-1].factors)
+        stride = 1
+        for degree in self.shape.degrees:
+            top, factors = max(factors[0].size, 1), factors[degree:]
+            block = stride * (degree + 1)
+            vector = [
+                _polynomial(vector[start + offset :: stride], i, degree, top)
+                for start in range(0, len(vector), block)
+                for i in range(degree + 1)
+                for offset in range(stride)
+            ]
+            stride = block
         return vector
 
     def computed(self, sums: Sequence[Fraction]) -> float:
@@ -202,8 +228,8 @@ class BernsteinRelease:
     @property
     def _row(self) -> Fraction:
         """What one row of full weight adds to the sums together."""
-        top = max(self.sums[0].code.size, 1)
-        return Fraction(self.rows.weight.scale * top ** len(self.sums))
+        tops = (max(code.size, 1) for code in self.sums[-1].factors)
+        return Fraction(self.rows.weight.scale * prod(tops))
 
     def step(self) -> Step:
         """Describe the release in rows."""
@@ -228,18 +254,46 @@ class BernsteinRelease:
         return self.shape.error(self.share / 1000, self.width)
 
 
-def bernstein(call: Call, facts: Facts, shape: Shape, degree: int) -> BernsteinRelease:
-    """Plan a release of the Bernstein sums of a degree."""
-    code = code_of(call, origin_at_low=True)
-    weight = facts.weight(call, max(code.size, 1) ** degree)
-    sums = tuple(SumCodes(weight, code, power + 1, call.condition) for power in range(degree))
-    rows = CountRows(weight, both(present(code.expr), call.condition))
-    l1 = simplex_sensitivity(sums[0], facts.neighbours, degree)
-    l2 = simplex_l2_sensitivity(sums[0], facts.neighbours, degree)
-    noise = additive_noise(call, l1, l2)
-    distance = l1 if noise.norm == 1 else l2
-    low, width = code.low * code.grid, (code.high - code.low) * code.grid
+def _polynomial(moments: Sequence[int], i: int, degree: int, top: int) -> int:
+    """Return the i-th of the Bernstein sums from the sums of 1, k, k^2 and so on."""
+    terms = (
+        comb(degree - i, j) * top ** (degree - i - j) * (-1) ** j * moments[i + j]
+        for j in range(degree - i + 1)
+    )
+    return int(comb(degree, i) * sum(terms))
+
+
+def bernstein(call: Call, facts: Facts, shape: Shape) -> BernsteinRelease:
+    """Plan a release of Bernstein sums of what a call is asked about."""
+    codes = [code_of(call, origin_at_low=True, at=at) for at in range(len(shape.degrees))]
+    tops = (max(code.size, 1) ** d for code, d in zip(codes, shape.degrees, strict=True))
+    weight, condition = facts.weight(call, prod(tops)), call.condition
+    for code in codes:
+        condition = both(present(code.expr), condition)
+    sums = tuple(
+        _moments(weight, codes, shape, condition if len(codes) > 1 else call.condition)
+    )
+    l1 = simplex_sensitivity(sums[-1], facts.neighbours)
+    noise = additive_noise(call, l1, simplex_l2_sensitivity(sums[-1], facts.neighbours))
+    distance = l1 if noise.norm == 1 else simplex_l2_sensitivity(sums[-1], facts.neighbours)
+    low = codes[0].low * codes[0].grid
+    width = prod(((code.high - code.low) * code.grid for code in codes), start=Fraction(1))
+    rows = CountRows(weight, condition)
     return BernsteinRelease(call.function, shape, sums, rows, distance, noise, low, width)
+
+
+def _moments(
+    weight: Weight, codes: Sequence[Code], shape: Shape, condition: Expr | None
+) -> Iterator[SumCodes | SumProducts]:
+    """Return the moments up to the degrees but the number of rows, the first code's first."""
+    for powers in product(*(range(degree + 1) for degree in reversed(shape.degrees))):
+        factors = [
+            c for c, power in zip(codes, reversed(powers), strict=True) for _ in range(power)
+        ]
+        if len(codes) == 1 and factors:
+            yield SumCodes(weight, codes[0], len(factors), condition)
+        elif factors:
+            yield SumProducts(weight, tuple(factors), condition)
 
 
 # Means and shares by an exponential mechanism, for those who want to compare.
@@ -259,7 +313,7 @@ ROWS = 1
 
 
 @dataclass(frozen=True, slots=True)
-class ChosenMeanRelease:
+class ChosenMeanRelease(ChosenValues):
     """One mean, on a fine public grid between its bounds."""
 
     function: str
@@ -313,15 +367,14 @@ def chosen_mean(call: Call, facts: Facts) -> ChosenMeanRelease:
     """Plan a mean that is chosen.
 
     Raises:
-        PlanRefused: DPQ403 a delta is of no use, DPQ404 there are groups, or units with several
-            rows.
+        PlanRefused: DPQ403 a delta is of no use, DPQ404 a unit may have several rows.
     """
     options = call.options
     kind = CHOSEN[str(options.mechanism)]
     if options.delta is not None:
         raise needless(call, options.delta_span)
-    if facts.grouped or facts.weighted:
-        raise _whole_rows(call, grouped=facts.grouped)
+    if facts.weighted:
+        raise _whole_rows(call)
     code = code_of(call, origin_at_low=True)
     rows = CountRows(Weight(), both(present(code.expr), call.condition))
     total = SumCodes(Weight(), code, 1, call.condition)
@@ -330,14 +383,14 @@ def chosen_mean(call: Call, facts: Facts) -> ChosenMeanRelease:
     return ChosenMeanRelease(call.function, rows, total, mechanism, low, width)
 
 
-def _whole_rows(call: Call, *, grouped: bool) -> PlanRefused:
-    why = "the loss of this mechanism is proven for one row per unit, without groups;"
+def _whole_rows(call: Call) -> PlanRefused:
+    why = "the loss of this mechanism is proven for one row per unit;"
     return PlanRefused(
         Diagnostic(
             "DPQ404",
             f"{call.function} with mechanism='{call.options.mechanism}' is of whole rows",
             call.options.mechanism_span,
-            "there are groups" if grouped else "a unit may have several rows",
+            "a unit may have several rows",
             (why, "that of Laplace noise holds everywhere, and it is more exact."),
             (without_option(call, call.options.mechanism_span),),
         )
@@ -350,6 +403,8 @@ def _whole_rows(call: Call, *, grouped: bool) -> PlanRefused:
 @dataclass(frozen=True, slots=True)
 class Mean:
     """low + width * share, where the share is that of the second sum."""
+
+    degrees: ClassVar[tuple[int, ...]] = (1,)
 
     def value(self, sums: Sequence[Fraction], basis: Basis) -> float:
         """Return the mean."""
@@ -373,14 +428,13 @@ class Mean:
 def _plan(call: Call, facts: Facts) -> Release:
     if call.options.mechanism in CHOSEN:
         return chosen_mean(call, facts)
-    return bernstein(call, facts, Mean(), 1)
+    return bernstein(call, facts, Mean())
 
 
 AVG = DPFunction(
     name="DP_AVG",
     summary="The mean of the argument, clamped to its bounds.",
-    star=False,
-    argument=Argument.NUMBER,
+    positional=(Expression(Takes.NUMBER),),
     parameters=(*COMMON, BOUNDS),
     mechanisms=(*ADDITIVE, *CHOSEN),
     plan=_plan,
@@ -391,8 +445,7 @@ AVG = DPFunction(
 PROPORTION = DPFunction(
     name="DP_PROPORTION",
     summary="The share of rows for which a condition is true, where it is not NULL.",
-    star=False,
-    argument=Argument.CONDITION,
+    positional=(Expression(Takes.CONDITION),),
     parameters=COMMON,
     mechanisms=(*ADDITIVE, *CHOSEN),
     plan=_plan,
@@ -414,6 +467,8 @@ QUARTER = Fraction(1, 4)
 @dataclass(frozen=True, slots=True)
 class Spread:
     """A variance or its root, of a population or of a sample."""
+
+    degrees: ClassVar[tuple[int, ...]] = (2,)
 
     sample: bool
     root: bool
@@ -485,13 +540,12 @@ class Spread:
 
 def _function(name: str, summary: str, shape: Spread, *aliases: str) -> DPFunction:
     def plan(call: Call, facts: Facts) -> BernsteinRelease:
-        return bernstein(call, facts, shape, 2)
+        return bernstein(call, facts, shape)
 
     return DPFunction(
         name=name,
         summary=summary,
-        star=False,
-        argument=Argument.NUMBER,
+        positional=(Expression(Takes.NUMBER),),
         parameters=(*COMMON, BOUNDS),
         mechanisms=ADDITIVE,
         plan=plan,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dpquery.core.events import Composed, Event
 from dpquery.core.privacy import decimal_text
@@ -25,12 +25,14 @@ from dpquery.functions.base import (
     DELTA,
     EPS,
     MAX_GROUPS,
-    Argument,
     DPFunction,
+    Expression,
     Facts,
+    Gives,
     Measured,
     Parameter,
     Step,
+    Takes,
 )
 from dpquery.functions.quantize import example_values
 from dpquery.ir.expr import Scalar
@@ -69,6 +71,11 @@ class FoundKeys:
     notes: tuple[str, ...] = ()
     mechanism: str = PartitionSelection.name
 
+    @property
+    def drawn(self) -> tuple[object, ...]:
+        """The values, as groups and as shown, and what is said of others."""
+        return self.groups, self.value, self.notes
+
     def interval(self, confidence: Fraction) -> None:
         """Return nothing: a value was found or not."""
 
@@ -98,6 +105,10 @@ class KeysRelease:
         if self.noise is None:
             return selected
         return Composed((selected, self.noise.event(self.measure.weight.limit)))
+
+    def cell(self, drawn: Any, /) -> FoundKeys:
+        """Return the groups that were found, as they were shown."""
+        return FoundKeys(*drawn)
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[FoundKeys]:
         """Draw the values."""
@@ -165,8 +176,7 @@ def _shown(value: Scalar | None, type_: Type) -> object:
 
 
 def _plan(call: Call, facts: Facts) -> KeysRelease:
-    argument, options = call.argument, call.options
-    assert argument is not None  # noqa: S101 - the binder refuses a star here
+    argument, options = call.inputs[0].expr, call.options
     if facts.grouped:
         raise _of_all_rows(call)
     if options.delta is None:
@@ -237,10 +247,7 @@ def _of_all_rows(call: Call) -> PlanRefused:
 
 
 def _without_delta(call: Call) -> PlanRefused:
-    shown, few = (
-        call.written,
-        "" if call.argument is None else example_values(call.argument.type),
-    )
+    shown, few = call.written, example_values(call.inputs[0].expr.type)
     return PlanRefused(
         Diagnostic(
             "DPQ403",
@@ -276,12 +283,11 @@ def _too_little(call: Call, least: Fraction) -> NoReturn:
 KEYS = DPFunction(
     name="DP_KEYS",
     summary="The values that enough units have, where they are not public; or groups of them.",
-    star=False,
-    argument=Argument.DISCRETE,
+    positional=(Expression(Takes.DISCRETE),),
+    gives=Gives.VALUES,
     parameters=(EPS, DELTA, MAX_GROUPS, MOST, OTHER, LEFT_OUT),
     mechanisms=(PartitionSelection.name,),
     plan=_plan,
-    lists=True,
     price="eps=0.5, delta=1e-7",
     example="SELECT DP_KEYS(dept, eps=0.5, delta=1e-7) AS depts FROM staff",
 )

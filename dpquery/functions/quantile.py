@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 from dpquery.core.events import Event
 from dpquery.core.privacy import Neighbours, decimal_text
 from dpquery.core.types import Type
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused
-from dpquery.functions.additive import LEVEL, additive_noise, needless, spread
+from dpquery.errors import Diagnostic, NameRefused
+from dpquery.functions.additive import LEVEL, additive_noise, needless
 from dpquery.functions.base import (
     BOUNDS,
     DELTA,
@@ -25,12 +26,16 @@ from dpquery.functions.base import (
     MECHANISM,
     SMOOTH,
     WEIGHTS,
-    Argument,
+    Calibrated,
     DPFunction,
+    Expression,
     Facts,
+    Gives,
     Measured,
     Release,
+    Share,
     Step,
+    Takes,
 )
 from dpquery.functions.quantile_list import OF_LISTS, plan_list
 from dpquery.functions.quantize import (
@@ -86,6 +91,11 @@ class NoisyQuantileCell:
         """The name of the noise."""
         return self.release.mechanism.noise.name
 
+    @property
+    def drawn(self) -> int:
+        """The cell of the grid."""
+        return self.code
+
     def interval(self, confidence: Fraction) -> tuple[object, object]:
         """Return a range of the column's values that holds the exact one so often."""
         low, high = self.release.mechanism.noise.interval(self.code, confidence)
@@ -116,6 +126,10 @@ class NoisyQuantileRelease:
         """State the loss between any two quantiles."""
         return self.mechanism.event()
 
+    def cell(self, drawn: Any, /) -> NoisyQuantileCell:
+        """Return a cell of what was drawn."""
+        return NoisyQuantileCell(drawn, self)
+
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[NoisyQuantileCell]:
         """Draw the value."""
         return [
@@ -134,7 +148,7 @@ class NoisyQuantileRelease:
             mechanism=noise.name,
             epsilon=self.mechanism.loss().epsilon,
             sensitivity=decimal_text(self.mechanism.sensitivity * grid, 4),
-            noise_scale=decimal_text(spread(noise) * grid, 4),
+            noise_scale=decimal_text(noise.scale_shown * grid, 4),
             expected_error=f"± {decimal_text(high * grid, 4)}",
             weight=self.measure.weight,
         )
@@ -152,19 +166,8 @@ def plan_noisy(call: Call, order: Fraction, facts: Facts) -> NoisyQuantileReleas
     """Plan the release of one quantile with additive noise.
 
     Raises:
-        PlanRefused: DPQ401 no bounds, DPQ403 a delta that is missing, DPQ404 groups.
+        PlanRefused: DPQ401 no bounds, DPQ403 a delta that is missing.
     """
-    if facts.grouped:
-        raise PlanRefused(
-            Diagnostic(
-                "DPQ404",
-                f"{call.function} with mechanism={call.options.mechanism!r} has no groups",
-                call.options.mechanism_span,
-                "answered without GROUP BY",
-                ("one person can be in several groups, and move each quantile all the way.",),
-                ("mechanism='quantile'",),
-            )
-        )
     code, weight = grid_of(call), weight_for(call, facts, order.denominator)
     farthest = max(1, code.cells - 1)
     noise = additive_noise(call, farthest, farthest)
@@ -197,6 +200,11 @@ class QuantileCell:
         """The name of the mechanism."""
         return self.release.mechanism.name
 
+    @property
+    def drawn(self) -> int:
+        """The cell of the grid."""
+        return self.code
+
     def interval(self, confidence: Fraction) -> None:
         """Return nothing: between which values the exact quantile lies is up to the data."""
 
@@ -209,7 +217,7 @@ class QuantileCell:
 
 
 @dataclass(frozen=True, slots=True)
-class QuantileRelease:
+class QuantileRelease(Calibrated):
     """One quantile per group, by the exponential mechanism on a public grid."""
 
     function: str
@@ -218,14 +226,9 @@ class QuantileRelease:
     mechanism: GridQuantile | GapQuantile | SmoothQuantile
     type: Type
 
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """One histogram."""
-        return (self.measure,)
-
-    def event(self) -> Event:
-        """State the loss at the proven distance."""
-        return self.mechanism.event(self.distance)
+    def cell(self, drawn: Any, /) -> QuantileCell:
+        """Return a cell of what was drawn."""
+        return QuantileCell(drawn, self)
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[QuantileCell]:
         """Draw one value per group."""
@@ -319,9 +322,8 @@ QUANTILE = DPFunction(
         "A value below which the given share of rows lies: 0.5 is the median. "
         "For a list of shares it gives a list of values, at one charge."
     ),
-    star=False,
-    argument=Argument.ORDERED,
-    order=True,
+    positional=(Expression(Takes.ORDERED), Share()),
+    gives=Gives.VALUE,
     parameters=(EPS, DELTA, MAX_ROWS, MECHANISM, BOUNDS, SMOOTH, WEIGHTS),
     mechanisms=(*OF_ONE, *OF_LISTS),
     plan=_plan,
@@ -331,8 +333,8 @@ QUANTILE = DPFunction(
 MEDIAN = DPFunction(
     name="DP_MEDIAN",
     summary="A value below which half of the rows lie.",
-    star=False,
-    argument=Argument.ORDERED,
+    positional=(Expression(Takes.ORDERED),),
+    gives=Gives.VALUE,
     parameters=(EPS, DELTA, MAX_ROWS, MECHANISM, BOUNDS, SMOOTH, WEIGHTS),
     mechanisms=OF_ONE,
     plan=_plan,

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from dpquery.core.events import Event
 from dpquery.core.privacy import Neighbours, decimal_text
 from dpquery.core.types import Type
 from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.functions.additive import LEVEL, needless
-from dpquery.functions.base import Facts, Measured, Step
+from dpquery.functions.base import Calibrated, Facts, Measured, Step
 from dpquery.functions.quantize import (
     MAX_DRAWS,
     bins_for,
@@ -32,7 +31,7 @@ from dpquery.functions.quantize import (
     unfit_mechanism,
     weight_for,
 )
-from dpquery.ir.measures import Histogram, Measure, Weight, sensitivity
+from dpquery.ir.measures import Histogram, Weight, sensitivity
 from dpquery.ir.query import Call
 from dpquery.mechanisms import (
     FittedQuantiles,
@@ -133,6 +132,11 @@ class QuantilesCell:
         """The name of the mechanism."""
         return self.release.mechanism.name
 
+    @property
+    def drawn(self) -> tuple[int, ...]:
+        """The cells of the grid."""
+        return self.codes
+
     def interval(self, confidence: Fraction) -> None:
         """Return nothing: between which values the exact quantiles lie is up to the data."""
 
@@ -146,7 +150,7 @@ class QuantilesCell:
 
 
 @dataclass(frozen=True, slots=True)
-class QuantilesRelease:
+class QuantilesRelease(Calibrated):
     """One list of quantiles per group."""
 
     function: str
@@ -158,14 +162,9 @@ class QuantilesRelease:
     type: Type
     why: str
 
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """One histogram."""
-        return (self.measure,)
-
-    def event(self) -> Event:
-        """State the loss at the proven distance."""
-        return self.mechanism.event(self.distance)
+    def cell(self, drawn: Any, /) -> QuantilesCell:
+        """Return a cell of what was drawn."""
+        return QuantilesCell(drawn, self)
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[QuantilesCell]:
         """Draw one list per group."""

@@ -19,7 +19,7 @@ from dpquery.errors import Diagnostic, NameRefused, PlanRefused, Worded, listed,
 from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, narrower
 from dpquery.ir.expr import Code, ColumnRef, Expr, columns_of
 from dpquery.ir.measures import GroupRequest, Histogram, Weight
-from dpquery.ir.query import Call
+from dpquery.ir.query import Call, Input
 from dpquery.mechanisms.quantiles.histogram_tree import (
     NARROW,
     HistogramTree,
@@ -38,18 +38,17 @@ STEPS = 10**9
 """A double without a grid of its own gets about this many steps between its bounds."""
 
 
-def code_of(call: Call, *, origin_at_low: bool) -> Code:
-    """Return the integer code of a call's argument.
+def code_of(call: Call, *, origin_at_low: bool, at: int = 0) -> Code:
+    """Return the integer code of one of the expressions that a call is asked about.
 
     Raises:
         PlanRefused: DPQ401 neither query nor policy nor expression bounds it.
         NameRefused: DPQ205 the bounds asked for lie outside the column's.
     """
-    argument = call.argument
-    assert argument is not None  # noqa: S101 - the binder refuses a star here
-    if argument.type == BOOLEAN:
-        return flag_code(argument)
-    code = code_between(argument, Interval(*_bounds(call, argument)))
+    about = call.inputs[at]
+    if about.expr.type == BOOLEAN:
+        return flag_code(about.expr)
+    code = code_between(about.expr, Interval(*_bounds(call, about)))
     origin = code.low if origin_at_low else 0
     return replace(code, origin=origin, search=call.options.search)
 
@@ -69,27 +68,27 @@ def flag_code(condition: Expr) -> Code:
     return Code(condition, Fraction(1), 0, 1)
 
 
-def _bounds(call: Call, argument: Expr) -> tuple[Fraction, Fraction]:
+def _bounds(call: Call, about: Input) -> tuple[Fraction, Fraction]:
     """Take the narrower of what the query asks for and what somebody chose before."""
-    asked = call.options.bounds
-    known = known_range(call, argument)
+    asked, argument = call.options.bounds, about.expr
+    known = known_range(about)
     if asked is None or asked.low is None or asked.high is None:
         low, high = known.low, known.high
     else:
         low = asked.low if known.low is None else max(asked.low, known.low)
         high = asked.high if known.high is None else min(asked.high, known.high)
     if low is None or high is None:
-        raise _unbounded(call, argument)
+        raise _unbounded(call, about)
     if argument.type.kind is Kind.DOUBLE:
         low, high = max(low, -HUGE), min(high, HUGE)
     if low > high:
-        raise _outside(call, argument)
+        raise _outside(call, about)
     return low, high
 
 
-def known_range(call: Call, argument: Expr) -> Interval:
+def known_range(about: Input) -> Interval:
     """Return what somebody chose of an argument's range: policy, WHERE, FILTER, expression."""
-    return implied(argument) & call.implied
+    return implied(about.expr) & about.implied
 
 
 def _grid(argument: Expr, largest: Fraction) -> Fraction:
@@ -191,13 +190,16 @@ def _bounds_of_ones_own(names: Sequence[str]) -> str:
     return f"or --bounds {said} for the whole session{python}"
 
 
-def _unbounded(call: Call, argument: Expr) -> PlanRefused:
+def _unbounded(call: Call, about: Input) -> PlanRefused:
+    argument, written = about.expr, call.snippet(about.asked)
     unbounded = [c.name for c in columns_of(argument).values() if not c.bounded]
-    loose = [
-        name for name in unbounded if name.lower() in call.written.lower()
-    ]  # not computed ones
-    retry = f"{call.text.removesuffix(')')}, {example_bounds(argument.type)})"
-    found = "or bounds='auto': a fifth of the eps then finds them, and they are kept"
+    loose = [name for name in unbounded if name.lower() in written.lower()]  # not computed
+    offered = [
+        f"{call.text.removesuffix(')')}, {example_bounds(argument.type)})",
+        "or bounds='auto': a fifth of the eps then finds them, and they are kept",
+    ]
+    if len(call.inputs) > 1:  # bounds= would be of all of them
+        offered = [call.changed(about.asked, _cut(written))]
     owner = Worded(
         f"or ask the data owner to add bounds for {', '.join(loose)} to the policy",
         _bounds_of_ones_own(loose),
@@ -205,8 +207,9 @@ def _unbounded(call: Call, argument: Expr) -> PlanRefused:
     return PlanRefused(
         Diagnostic(
             "DPQ401",
-            f"{call.function}({call.written}) has no bounds",
-            call.asked or argument.span,
+            f"{call.function}({', '.join(call.snippet(one.asked) for one in call.inputs)}) "
+            "has no bounds",
+            about.asked,
             Worded(
                 "no bounds in the query or the policy", "no bounds in the query or the options"
             ),
@@ -214,21 +217,24 @@ def _unbounded(call: Call, argument: Expr) -> PlanRefused:
                 "the noise is scaled to the largest change one person can make,",
                 "so values must be clamped to bounds chosen without looking at the data.",
             ),
-            (retry, found, owner) if loose else (retry, found),
+            (*offered, owner) if loose else tuple(offered),
         )
     )
 
 
+def _cut(written: str) -> str:
+    return f"LEAST(GREATEST({written}, 0), 1000)"
+
+
 def _not_held(call: Call, code: Code) -> PlanRefused:
     """Offer bounds in place of those asked for, or values that are cut to a range."""
-    options, argument = call.options, call.asked or code.expr.span
-    near = known_range(call, code.expr) & Interval(Fraction(0), Fraction(1000))
+    options, about = call.options, call.inputs[0]
+    argument = about.asked
+    near = known_range(about) & Interval(Fraction(0), Fraction(1000))
     if options.bounds_span is not None and near.within(*INT64):
         remedy = narrower(call, f"[{near.low}, {near.high}]")
     else:
-        start, end = argument.start - call.span.start, argument.end - call.span.start
-        cut = f"LEAST(GREATEST({call.text[start:end]}, 0), 1000)"
-        text = call.text[:start] + cut + call.text[end:]
+        text = call.changed(argument, _cut(call.written))
         given = options.bounds_span
         if given is not None:
             more = len(text) - len(call.text)
@@ -251,15 +257,15 @@ def _not_held(call: Call, code: Code) -> PlanRefused:
     )
 
 
-def _outside(call: Call, argument: Expr) -> NameRefused:
+def _outside(call: Call, about: Input) -> NameRefused:
     return NameRefused(
         Diagnostic(
             "DPQ205",
             "the bounds lie outside the column's own",
-            call.options.bounds_span or argument.span,
+            call.options.bounds_span or about.expr.span,
             "nothing of the column is left",
             ("the policy clamps first; a query can narrow its bounds, not move past them.",),
-            (_own_bounds(argument), "these are the column's own"),
+            (_own_bounds(about.expr), "these are the column's own"),
         )
     )
 

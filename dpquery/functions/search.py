@@ -18,14 +18,15 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
+from typing import Any
 
 import numpy as np
 
 from dpquery.core.events import Event
 from dpquery.core.privacy import decimal_text
 from dpquery.core.types import INTEGER, ROWS_MAX, Interval, Kind, Type
-from dpquery.functions.additive import LEVEL, AdditiveRelease, significant, spread
-from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, Release, Step
+from dpquery.functions.additive import LEVEL, AdditiveRelease, significant
+from dpquery.functions.base import MAX_ROWS_OF_TABLE, Calibrated, Facts, Measured, Release, Step
 from dpquery.functions.moments import BernsteinRelease, ChosenMeanRelease
 from dpquery.functions.quantile import NoisyQuantileRelease, QuantileRelease
 from dpquery.functions.selection import in_rows
@@ -75,12 +76,32 @@ class FoundCell:
     value: Interval | None
     mechanism: str
 
+    @property
+    def drawn(self) -> tuple[object, ...]:
+        """Both ends, and what drew them."""
+        return (
+            (None, None, self.mechanism)
+            if self.value is None
+            else (self.value.low, self.value.high, self.mechanism)
+        )
+
     def interval(self, confidence: Fraction) -> None:
         """Return nothing: between which bounds the values lie is up to the data."""
 
 
+class FoundLimits:
+    """A release that finds bounds, or a limit."""
+
+    __slots__ = ()
+
+    def cell(self, drawn: Any, /) -> FoundCell:
+        """Return what was found before."""
+        low, high, mechanism = drawn
+        return FoundCell(None if low is None else Interval(low, high), mechanism)
+
+
 @dataclass(frozen=True, slots=True)
-class SearchRelease:
+class SearchRelease(FoundLimits):
     """The weights of public blocks with noise, and the bounds that they show."""
 
     name: str = field(compare=False)
@@ -97,6 +118,11 @@ class SearchRelease:
     def measures(self) -> tuple[Measure, ...]:
         """One histogram, asked for range by range."""
         return (self.measure,)
+
+    @property
+    def mechanism(self) -> AdditiveNoise:
+        """The noise."""
+        return self.noise
 
     def event(self) -> Event:
         """State the loss at the proven distance."""
@@ -181,8 +207,7 @@ def search_for(call: Call, facts: Facts, epsilon: Fraction) -> SearchRelease:
     Facts are those of all rows of its relation, without groups. Where it is to be found how
     many rows of a unit count, its rows count as one here.
     """
-    argument = call.argument
-    assert argument is not None  # noqa: S101 - there are bounds of an argument alone
+    argument = call.inputs[0].expr
     if call.options.auto_rows:
         one = replace(call.options, max_rows_contributed=1, rows_search=None)
         call = replace(call, options=one)
@@ -280,7 +305,7 @@ LIMITS = (*sorted({quarters // 4 for quarters in _QUARTERS if quarters % 4 == 0}
 
 
 @dataclass(frozen=True, slots=True)
-class RowSearchRelease:
+class RowSearchRelease(FoundLimits, Calibrated):
     """One limit of rows, drawn among public ones."""
 
     name: str = field(compare=False)
@@ -292,15 +317,6 @@ class RowSearchRelease:
     def type(self) -> Type:
         """A limit is a number of rows."""
         return INTEGER
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """How many units have each number of rows, asked for in two ranges."""
-        return (self.measure,)
-
-    def event(self) -> Event:
-        """State the loss at the proven distance."""
-        return self.mechanism.event(self.distance)
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[FoundCell]:
         """Draw a limit."""
@@ -410,7 +426,7 @@ def _in_terms_of(most: str, step: Step, noise: AdditiveNoise, distance: Distance
     return replace(
         step,
         sensitivity=most,
-        noise_scale=f"{_short(spread(noise) / Fraction(distance))} times as much",
+        noise_scale=f"{_short(noise.scale_shown / Fraction(distance))} times as much",
         expected_error=f"± {_short(high / Fraction(distance))} times as much",
     )
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
+from typing import Any
 
 from dpquery.core.events import Event
 from dpquery.core.privacy import Neighbours, decimal_text
@@ -23,12 +24,15 @@ from dpquery.functions.base import (
     EPS,
     MAX_ROWS,
     MECHANISM,
-    Argument,
+    Calibrated,
     DPFunction,
+    Expression,
     Facts,
+    Gives,
     Measured,
     Number,
     Step,
+    Takes,
 )
 from dpquery.functions.count_sum import both
 from dpquery.functions.quantize import code_of, example_values, from_code
@@ -58,8 +62,23 @@ class ValueCell:
     value: object
     mechanism: str
 
+    @property
+    def drawn(self) -> tuple[object, str]:
+        """The value, and what drew it."""
+        return self.value, self.mechanism
+
     def interval(self, confidence: Fraction) -> None:
         """Return nothing: what was chosen is right or not, and the data alone know."""
+
+
+class ChosenValues:
+    """A release of values as they are."""
+
+    __slots__ = ()
+
+    def cell(self, drawn: Any, /) -> ValueCell:
+        """Return a value that was chosen before."""
+        return ValueCell(*drawn)
 
 
 def cells_distance(weight: Weight, neighbours: Neighbours) -> int:
@@ -74,9 +93,9 @@ def listed_code(call: Call) -> Code:
         PlanRefused: DPQ402 they are not public, DPQ404 there are too many.
         NameRefused: DPQ205 the bounds asked for lie outside the column's.
     """
-    argument = call.argument
-    assert argument is not None  # noqa: S101 - the binder refuses a star here
-    listed = call.listed or (argument.keys if isinstance(argument, ColumnRef) else None)
+    (about,) = call.inputs
+    argument = about.expr
+    listed = about.listed or (argument.keys if isinstance(argument, ColumnRef) else None)
     if listed:
         keys = tuple(sorted(listed, key=_order))
         code = Code(argument, Fraction(1), 0, len(keys) - 1, values=keys)
@@ -116,7 +135,7 @@ def require_few(call: Call, code: Code) -> None:
             Diagnostic(
                 "DPQ404",
                 f"{call.function} chooses among {MOST_VALUES:,} values at most",
-                call.argument.span if call.argument else call.span,
+                code.expr.span,
                 f"{code.cells:,} values",
                 ("each public value is weighed, whether or not a row has it.",),
                 (remedy,),
@@ -173,8 +192,7 @@ def require_room(call: Call, facts: Facts, code: Code) -> None:
 
 
 def _private(call: Call) -> PlanRefused:
-    argument = call.argument
-    assert argument is not None  # noqa: S101 - the binder refuses a star here
+    argument = call.inputs[0].expr
     return PlanRefused(
         Diagnostic(
             "DPQ402",
@@ -210,7 +228,7 @@ def _of_named(call: Call, type_: Type) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ModeRelease:
+class ModeRelease(ChosenValues, Calibrated):
     """One of the values per group."""
 
     function: str
@@ -218,15 +236,6 @@ class ModeRelease:
     distance: int
     mechanism: PermuteAndFlip | FiniteExponential
     type: Type
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """One histogram."""
-        return (self.measure,)
-
-    def event(self) -> Event:
-        """State the loss at the proven distance."""
-        return self.mechanism.event(self.distance)
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[ValueCell]:
         """Draw one value per group."""
@@ -266,8 +275,8 @@ def _plan_mode(call: Call, facts: Facts) -> ModeRelease:
 MODE = DPFunction(
     name="DP_MODE",
     summary="The value that most rows have, among the column's public values.",
-    star=False,
-    argument=Argument.LISTED,
+    positional=(Expression(Takes.LISTED),),
+    gives=Gives.VALUE,
     parameters=(EPS, MAX_ROWS, MECHANISM),
     mechanisms=(PermuteAndFlip.name, FiniteExponential.name),
     plan=_plan_mode,
@@ -293,7 +302,7 @@ MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class TopRelease:
+class TopRelease(ChosenValues, Calibrated):
     """One list of values per group."""
 
     function: str
@@ -302,15 +311,6 @@ class TopRelease:
     mechanism: LargestNoisyCounts | NoisyTop
     type: Type
     why: str
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """One histogram."""
-        return (self.measure,)
-
-    def event(self) -> Event:
-        """State the loss at the proven distance."""
-        return self.mechanism.event(self.distance)
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[ValueCell]:
         """Draw one list per group."""
@@ -393,9 +393,8 @@ def _more_than_there_are(call: Call, code: Code) -> NameRefused:
 TOP_K = DPFunction(
     name="DP_TOP_K",
     summary="The k values that most rows have, among the column's public values, as a list.",
-    star=False,
-    argument=Argument.LISTED,
-    number=Number("number of values", MOST, 2),
+    positional=(Expression(Takes.LISTED), Number("number of values", "k", MOST, "2")),
+    gives=Gives.VALUES,
     parameters=(EPS, MAX_ROWS, MECHANISM),
     mechanisms=(LargestNoisyCounts.name, NoisyTop.name),
     plan=_plan_top_k,
@@ -412,7 +411,7 @@ TOP_K = DPFunction(
 
 
 @dataclass(frozen=True, slots=True)
-class MajorityRelease:
+class MajorityRelease(ChosenValues):
     """One answer per group."""
 
     function: str
@@ -452,8 +451,7 @@ class MajorityRelease:
 
 
 def _plan_majority(call: Call, facts: Facts) -> MajorityRelease:
-    condition = call.argument
-    assert condition is not None  # noqa: S101 - the binder refuses a star here
+    condition = call.inputs[0].expr
     weight = facts.weight(call)
     sides = (condition, Not(condition.span, condition))
     measures = tuple(CountRows(weight, both(side, call.condition)) for side in sides)
@@ -467,11 +465,10 @@ def _plan_majority(call: Call, facts: Facts) -> MajorityRelease:
 MAJORITY = DPFunction(
     name="DP_MAJORITY",
     summary="Whether a condition is true for more rows than it is false for.",
-    star=False,
-    argument=Argument.CONDITION,
+    positional=(Expression(Takes.CONDITION),),
+    gives=Gives.TRUTH,
     parameters=(EPS, MAX_ROWS),
     mechanisms=(Majority.name,),
     plan=_plan_majority,
-    releases=Kind.BOOLEAN,
     example="SELECT DP_MAJORITY(remote, eps=0.5) AS mostly_remote FROM staff",
 )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
+from math import prod
+from typing import ClassVar, NamedTuple
 
 from dpquery.core.privacy import Neighbours, root_above
 from dpquery.ir.expr import Code, Expr
@@ -48,42 +49,99 @@ class TableWeight(Weight):
 
 
 @dataclass(frozen=True, slots=True)
-class CountRows:
-    """The total weight of the rows that meet a condition (all rows where there is none)."""
+class _Measured:
+    """What all measures say, so that who writes or describes one need not know which it is."""
+
+    of_rows: ClassVar[bool] = False
+    """Whether each row adds its weight times a number, however many rows the unit has."""
 
     weight: Weight
+
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        """The codes that it adds up or counts by, each once."""
+        return ()
+
+    @property
+    def factors(self) -> tuple[Code, ...]:
+        """The codes whose product it adds up."""
+        return ()
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """The expressions whose values it tells apart."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class CountRows(_Measured):
+    """The total weight of the rows that meet a condition (all rows where there is none)."""
+
+    of_rows = True
+
     condition: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SumCodes:
+class SumCodes(_Measured):
     """The sum of weight * code^degree over the rows that have a code and meet a condition."""
 
-    weight: Weight
+    of_rows = True
+
     code: Code
     degree: int = 1
     condition: Expr | None = None
 
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        """One."""
+        return (self.code,)
+
+    @property
+    def factors(self) -> tuple[Code, ...]:
+        """The code, as often as the degree says."""
+        return (self.code,) * self.degree
+
 
 @dataclass(frozen=True, slots=True)
-class CountUnits:
+class SumProducts(_Measured):
+    """The sum of weight * product of codes over the rows that have all and meet a condition."""
+
+    of_rows = True
+
+    factors: tuple[Code, ...]
+    condition: Expr | None = None
+
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        """Each once."""
+        return tuple(dict.fromkeys(self.factors))
+
+
+@dataclass(frozen=True, slots=True)
+class CountUnits(_Measured):
     """How many units have a row that meets a condition, each in at most one group's worth.
 
     With groups, a unit that is in g_u of them counts floor(scale * min(1, limit / g_u)) in
     each.
     """
 
-    weight: Weight
     condition: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Histogram:
+class Histogram(_Measured):
     """Total weights by range of codes, asked for range by range while the scan is open."""
 
-    weight: Weight
+    of_rows = True
+
     code: Code
     condition: Expr | None = None
+
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        """One."""
+        return (self.code,)
 
 
 class GroupRequest(NamedTuple):
@@ -99,7 +157,7 @@ class GroupRequest(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class UnitTotals:
+class UnitTotals(_Measured):
     """What each unit has in each of its groups, clamped, and added up over the units.
 
     A unit that is in g_u groups, with a row there that meets the condition and has a code,
@@ -107,7 +165,6 @@ class UnitTotals:
     sum of its codes there, clamped to [low, high].
     """
 
-    weight: Weight
     code: Code | None
     """None counts rows."""
     low: int
@@ -119,45 +176,57 @@ class UnitTotals:
         """The largest size of a total."""
         return max(abs(self.low), abs(self.high))
 
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        """One, unless rows are counted."""
+        return () if self.code is None else (self.code,)
+
 
 @dataclass(frozen=True, slots=True)
-class CountValues:
+class CountValues(_Measured):
     """How many different values there are, where a unit shows at most `limit` of its own.
 
     What is counted is pairs of a group and a value; which of a unit's pairs are kept is decided
     by a keyed hash of unit, group and value.
     """
 
-    weight: Weight
     value: Expr
     condition: Expr | None = None
 
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """One."""
+        return (self.value,)
+
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(_Measured):
     """How many units have each value, where a unit shows at most `limit` of its own.
 
     The values are not public: they are asked for one by one, once they are chosen.
     """
 
-    weight: Weight
     value: Expr
     condition: Expr | None = None
 
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """One."""
+        return (self.value,)
 
-Measure = CountRows | SumCodes | CountUnits | Histogram | UnitTotals | CountValues | Candidates
+
+Measure = (
+    CountRows
+    | SumCodes
+    | SumProducts
+    | CountUnits
+    | Histogram
+    | UnitTotals
+    | CountValues
+    | Candidates
+)
 Requested = Histogram | Candidates
 """Measures that are asked for while the scan is open, instead of being one integer a group."""
-
-
-def code_in(measure: Measure) -> Code | None:
-    """Return the code that a measure adds up or counts by, if it does."""
-    return measure.code if isinstance(measure, SumCodes | Histogram | UnitTotals) else None
-
-
-def value_in(measure: Measure) -> Expr | None:
-    """Return the expression whose values a measure tells apart, if it does."""
-    return measure.value if isinstance(measure, CountValues | Candidates) else None
 
 
 # How far one privacy unit can move each measure, over all groups together.
@@ -209,8 +278,10 @@ def sensitivity(
             low, high = code.low - code.origin, code.high - code.origin
             ends = (int(low**measure.degree), int(high**measure.degree), 0)
             return weight.total * (max(ends) - min(ends))
-        case SumCodes(weight=weight, code=code):
-            return twice * weight.total * int(code.size**measure.degree)
+        case SumProducts(weight=weight) if substituted and not grouped:
+            return weight.total * _width_of(measure)
+        case SumCodes(weight=weight) | SumProducts(weight=weight):
+            return twice * weight.total * prod(code.size for code in measure.factors)
         case Histogram(weight=weight):  # a unit's rows leave their cells, another's enter
             return (2 if substituted else 1) * weight.total
 
@@ -254,19 +325,30 @@ def _width(measure: UnitTotals) -> int:
     return max(measure.high, 0) - min(measure.low, 0)
 
 
-def simplex_sensitivity(measure: SumCodes, neighbours: Neighbours, degree: int) -> int:
-    """Return the sensitivity of the Bernstein sums of a degree over codes from 0 to `size`.
+def _width_of(measure: SumProducts) -> int:
+    """Return how far apart the products of two rows' codes can be, or one of them and 0."""
+    low, high = 1, 1
+    for code in measure.factors:
+        ends = (code.low - code.origin, code.high - code.origin)
+        corners = [end * other for end in ends for other in (low, high)]
+        low, high = min(corners), max(corners)
+    return max(high, 0) - min(low, 0)
 
-    For every row they are nonnegative and add up to size^degree, so the vector moves by the
-    unit's weight times that in L1 norm; replacing a unit moves it by twice as much.
+
+def simplex_sensitivity(measure: SumCodes | SumProducts, neighbours: Neighbours) -> int:
+    """Return the sensitivity of the Bernstein sums of which a measure is the highest moment.
+
+    Its factors are codes from 0 to `size`. For every row the sums are nonnegative and add up to
+    the product of these sizes. So the vector moves by the unit's weight times that in L1 norm;
+    replacing a unit moves it by twice as much.
     """
     twice = 2 if neighbours is Neighbours.SUBSTITUTE else 1
-    return twice * measure.weight.total * int(max(measure.code.size, 1) ** degree)
+    return twice * measure.weight.total * prod(max(code.size, 1) for code in measure.factors)
 
 
 def simplex_l2_sensitivity(
-    measure: SumCodes, neighbours: Neighbours, degree: int
+    measure: SumCodes | SumProducts, neighbours: Neighbours
 ) -> int | Fraction:
     """Return the same in the L2 norm: of two nonnegative vectors, the right angle is widest."""
-    l1 = simplex_sensitivity(measure, Neighbours.ADD_REMOVE, degree)
+    l1 = simplex_sensitivity(measure, Neighbours.ADD_REMOVE)
     return root_above(2) * l1 if neighbours is Neighbours.SUBSTITUTE else l1

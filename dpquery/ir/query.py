@@ -26,8 +26,6 @@ from dpquery.ir.measures import (
     Histogram,
     Measure,
     SumCodes,
-    code_in,
-    value_in,
 )
 from dpquery.ir.relations import Relation, columns_in
 
@@ -77,6 +75,19 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
+class Input:
+    """An expression over rows that a call is asked about."""
+
+    expr: Expr
+    asked: Span = field(compare=False, repr=False)
+    """Where it stands in the call; what a name stands for can be written elsewhere."""
+    implied: Interval = UNKNOWN
+    """Its range by policy, WHERE, FILTER and the expression itself."""
+    listed: tuple[Scalar, ...] = ()
+    """Its values, where they are public as those of a group would be."""
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """One DP_ call as written: its own release, its own draw, its own charge."""
 
@@ -84,8 +95,8 @@ class Call:
     column: str
     """The engine-made name under which the query above refers to what is released."""
     function: str
-    argument: Expr | None
-    """None for a star."""
+    inputs: tuple[Input, ...]
+    """None for a star, and where units are counted."""
     condition: Expr | None
     """FILTER (WHERE ...)."""
     options: Options
@@ -96,20 +107,29 @@ class Call:
     """The whole number that stands second in calls of some functions."""
     text: str = ""
     """How it is written, without its FILTER: refusals offer it again, mended."""
-    asked: Span | None = field(default=None, compare=False, repr=False)
-    """Where its argument stands; what a name stands for can be written elsewhere."""
-    implied: Interval = UNKNOWN
-    """The range of the argument by policy, WHERE, FILTER and the expression itself."""
-    listed: tuple[Scalar, ...] = ()
-    """The values of the argument, where they are public as those of a group would be."""
+
+    @property
+    def argument(self) -> Expr | None:
+        """The first expression over rows."""
+        return self.inputs[0].expr if self.inputs else None
 
     @property
     def written(self) -> str:
-        """Return its argument as it is written."""
-        if self.argument is None:
-            return "*"
-        asked = self.asked or self.argument.span
-        return self.text[asked.start - self.span.start : asked.end - self.span.start]
+        """Return the first expression as it is written."""
+        return self.snippet(self.inputs[0].asked) if self.inputs else "*"
+
+    def about(self, expr: Expr) -> Input:
+        """Return the input that an expression is."""
+        return next(one for one in self.inputs if one.expr == expr)
+
+    def snippet(self, span: Span) -> str:
+        """Return a stretch of the call as it is written."""
+        return self.text[span.start - self.span.start : span.end - self.span.start]
+
+    def changed(self, span: Span, text: str) -> str:
+        """Return how the call is written with another text in place of a stretch."""
+        start, end = span.start - self.span.start, span.end - self.span.start
+        return self.text[:start] + text + self.text[end:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +294,8 @@ def outline(scan: Scan) -> Scan:
     A charge covers a scan in outline, since it is made before the bounds are found. Measures
     that differ in nothing else become one.
     """
-    codes = (code_in(measure) for measure in scan.measures)
-    if all(code is None or code.search is None for code in codes) and all(
+    codes = (code for measure in scan.measures for code in measure.codes)
+    if all(code.search is None for code in codes) and all(
         measure.weight.search is None for measure in scan.measures
     ):
         return scan
@@ -296,7 +316,5 @@ def columns_read(scan: Scan) -> tuple[ColumnRef, ...]:
     """Return the columns that a scan reads, each once."""
     exprs: list[Expr | None] = [key.expr for key in scan.keys]
     for measure in scan.measures:
-        exprs.append(measure.condition)
-        code = code_in(measure)
-        exprs.append(value_in(measure) if code is None else code.expr)
+        exprs += [measure.condition, *(code.expr for code in measure.codes), *measure.values]
     return columns_in(scan.relation, *exprs)

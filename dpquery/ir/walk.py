@@ -17,7 +17,7 @@ from typing import TypeVar
 from dpquery.core.identity import identity
 from dpquery.core.source import Span
 from dpquery.errors import internal
-from dpquery.ir.expr import Code, ColumnRef, Constant, Scalar
+from dpquery.ir.expr import Code, ColumnRef, Constant, Expr, Scalar
 from dpquery.ir.measures import Weight
 from dpquery.ir.query import Finding
 from dpquery.ir.relations import PerUnit, Project, PublicJoin, TableScan, UnionAll, Windowed
@@ -38,6 +38,20 @@ def nodes_in(tree: object, kind: type[T]) -> Iterator[T]:
         if isinstance(part, kind):
             yield part
         pending.extend(reversed(list(_parts(part))))
+
+
+def expressions_in(tree: object) -> Iterator[Expr]:
+    """Return the outermost expressions anywhere in a tree of our nodes, in order.
+
+    Every field of every node is looked at, so that none that is added can hide one.
+    """
+    pending = [tree]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Expr):
+            yield part
+        else:
+            pending.extend(reversed(list(_parts(part))))
 
 
 def _parts(tree: object) -> Iterator[object]:

@@ -5,7 +5,7 @@ heavier. A mechanism exists for the rest of the engine, and for the conformance 
 line in `ALL`.
 """
 
-from dpquery.mechanisms.base import AdditiveNoise, Mechanism
+from dpquery.mechanisms.base import AdditiveNoise, Mechanism, PureNoise
 from dpquery.mechanisms.exponential import (
     FiniteExponential,
     MeanExponential,
@@ -38,6 +38,7 @@ from dpquery.mechanisms.top_k import FirstNoisyCount, LargestNoisyCounts, NoisyT
 __all__ = [
     "ADDITIVE",
     "ALL",
+    "PURE",
     "AboveThreshold",
     "AdditiveNoise",
     "DiscreteGaussian",
@@ -59,6 +60,7 @@ __all__ = [
     "NoisyTop",
     "PartitionSelection",
     "PermuteAndFlip",
+    "PureNoise",
     "Randomness",
     "RecursiveQuantiles",
     "RefinedLaplace",
@@ -73,6 +75,9 @@ __all__ = [
 
 ADDITIVE: tuple[type[AdditiveNoise], ...] = (DiscreteLaplace, DiscreteGaussian)
 """Those that add noise of one law to each value: the suite examines the law itself."""
+
+PURE: tuple[type[PureNoise], ...] = (DiscreteLaplace, DiscreteStaircase)
+"""Those that counts and sums take by name, for an epsilon alone: the first is the default."""
 
 ALL: tuple[type[Mechanism], ...] = (
     *ADDITIVE,

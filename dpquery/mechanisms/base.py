@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from dpquery.core.events import Event
 from dpquery.core.privacy import Loss
@@ -23,8 +23,14 @@ class Mechanism(Protocol):
 
     name: ClassVar[str]
     """How queries ask for it, as in mechanism='laplace'."""
-    weight_linear: ClassVar[bool]
-    """Whether the loss is at most linear in a unit's weight: one charge covers all groups."""
+
+    @property
+    def weight_linear(self) -> bool:
+        """Whether the loss is at most linear in a unit's weight: one charge covers all groups.
+
+        The planner refuses GROUP BY where it is not.
+        """
+        ...
 
     def loss(self, distance: Distance) -> Loss:
         """Return the loss when one unit moves the exact values by `distance` at most."""
@@ -35,11 +41,26 @@ class Mechanism(Protocol):
         ...
 
 
+@runtime_checkable
+class SharesLoss(Protocol):
+    """A mechanism that may say more of a unit of which it sees a share of the rows."""
+
+    @property
+    def share_linear(self) -> bool:
+        """Whether it is proven that such a unit loses that share of the charge at most."""
+        ...
+
+
 class AdditiveNoise(Mechanism, Protocol):
     """Adds independent integer noise of one law to each of several exact integers."""
 
     norm: ClassVar[int]
     """In which norm the distance of the exact values is measured: 1 or 2."""
+
+    @property
+    def scale_shown(self) -> Fraction:
+        """The scale as people know it: a Laplace scale, a standard deviation."""
+        ...
 
     def release(self, exact: Sequence[int], randomness: Randomness) -> list[int]:
         """Add fresh noise to each exact value."""
@@ -58,4 +79,15 @@ class AdditiveNoise(Mechanism, Protocol):
 
     def pmf(self, noise: int) -> float:
         """Return the probability of one noise value, for tests."""
+        ...
+
+
+class PureNoise(AdditiveNoise, Protocol):
+    """Additive noise without a delta, for distances in L1 norm."""
+
+    weight_linear: ClassVar[bool]
+
+    @classmethod
+    def calibrated(cls, sensitivity: int, epsilon: Fraction, /) -> AdditiveNoise:
+        """Return the noise that loses epsilon at a distance."""
         ...

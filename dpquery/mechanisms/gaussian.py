@@ -111,6 +111,16 @@ class DiscreteGaussian:
         if epsilon_above(self.rho(self.sensitivity), self.delta) > self.epsilon:
             raise ValueError("the variance is too small for what is claimed")
 
+    @property
+    def scale_shown(self) -> Fraction:
+        """The standard deviation, rounded up."""
+        return root_above(self.sigma2)
+
+    @property
+    def share_linear(self) -> bool:
+        """In rho, which goes with the square of the distance; not shown of a delta."""
+        return self.concentrated
+
     @classmethod
     def calibrated(
         cls, sensitivity: Distance, epsilon: Fraction, delta: Fraction

@@ -76,10 +76,16 @@ class DiscreteLaplace:
     name: ClassVar[str] = "laplace"
     norm: ClassVar[int] = 1
     weight_linear: ClassVar[bool] = True
+    share_linear: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.scale <= 0:
             raise ValueError("a scale is above zero")
+
+    @property
+    def scale_shown(self) -> Fraction:
+        """The scale."""
+        return self.scale
 
     @classmethod
     def calibrated(cls, sensitivity: Distance, epsilon: Fraction) -> DiscreteLaplace:

@@ -93,6 +93,11 @@ class DiscreteStaircase:
         """Return step / epsilon, over which the probability falls by a factor e."""
         return self.step / self.epsilon
 
+    @property
+    def scale_shown(self) -> Fraction:
+        """The same."""
+        return self.scale
+
     def loss(self, distance: Distance) -> Loss:
         """Return epsilon for each step begun, which is attained."""
         return Loss(-(-distance // self.step) * self.epsilon)

@@ -218,13 +218,15 @@ class Majority:
     step: int = 1
 
     name: ClassVar[str] = "majority"
-    weight_linear: ClassVar[bool] = False
-    """Any part of a step may lose as much as a whole one; with a step of 1 there are none, and
-    the loss is linear in the distance."""
 
     def __post_init__(self) -> None:
         if self.scale <= 0 or self.step < 1:
             raise ValueError("a scale is above zero, and a step at least 1")
+
+    @property
+    def weight_linear(self) -> bool:
+        """With a step of 1; any part of a longer one may lose as much as the whole."""
+        return self.step == 1
 
     @classmethod
     def calibrated(cls, distance: int, epsilon: Fraction, *, step: int = 1) -> Majority:

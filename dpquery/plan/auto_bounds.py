@@ -24,7 +24,7 @@ from fractions import Fraction
 
 from dpquery import functions
 from dpquery.core.types import BOOLEAN, ROWS_MAX, Interval
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused, internal
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused
 from dpquery.functions.base import Facts, Release, narrower, not_stated
 from dpquery.functions.quantize import known_range, require_held
 from dpquery.functions.search import (
@@ -35,10 +35,10 @@ from dpquery.functions.search import (
     search_for,
     searched,
 )
-from dpquery.ir.measures import code_in
 from dpquery.ir.query import Call, Contribution, Frontier, Scan
 from dpquery.ir.relations import Filter, PublicJoin, Relation, tables_of, walk
 from dpquery.ir.walk import Writer, constants_in
+from dpquery.plan.parallel import require_groups
 from dpquery.policy.model import Policy, place_of
 from dpquery.rowfunctions.base import CALENDAR
 
@@ -174,7 +174,7 @@ def _wanting(call: Call) -> bool:
     """Return whether nobody chose the bounds of a call that leaves them to a release."""
     if not call.options.auto or call.argument is None or call.argument.type == BOOLEAN:
         return False
-    return not known_range(call, call.argument).bounded
+    return not known_range(call.inputs[0]).bounded
 
 
 def _waiting(call: Call, number: int) -> Call:
@@ -207,13 +207,13 @@ def _widest(call: Call, facts: Facts) -> Call:
 
 def planned(call: Call, facts: Facts) -> Release:
     """Plan the release of a call that has bounds, where it needs any."""
-    function = functions.find(call.function)
-    if function is None:
-        raise internal("a bound call names a registered function")
+    function = functions.registered(call.function)
     release = function.plan(call, facts)
-    if function.of_argument:
-        for code in filter(None, map(code_in, release.measures)):
-            require_held(call, code)
+    require_groups(call, release, facts)
+    if function.chooses:
+        for measure in release.measures:
+            for code in measure.codes:
+                require_held(call, code)
     return release
 
 
@@ -233,9 +233,8 @@ def uses_kept(call: Call) -> bool:
 
 def _ranges(call: Call) -> Iterator[Interval]:
     """Return the ranges that bounds can be found in, the widest first, as far as is known."""
-    argument = call.argument
-    assert argument is not None  # noqa: S101 - it wants bounds
-    code, known = searched(argument), known_range(call, argument)
+    argument = call.inputs[0].expr
+    code, known = searched(argument), known_range(call.inputs[0])
     if argument.type.kind in CALENDAR:
         yield known & Interval(Fraction(code.low), Fraction(code.high))
         return
@@ -268,7 +267,7 @@ def _refuse_unfit(call: Call, relation: Relation) -> None:
                 (narrower(call),),
             )
         )
-    if any(True for part in (call.argument, relation) for _ in constants_in(part)):
+    if any(True for _ in constants_in((call.inputs, relation))):
         raise PlanRefused(
             Diagnostic(
                 "DPQ401",

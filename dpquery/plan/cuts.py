@@ -17,16 +17,15 @@ from dpquery.core.types import BOOLEAN, Interval, Kind, Type
 from dpquery.functions.quantile import NoisyQuantileRelease
 from dpquery.functions.quantize import from_code
 from dpquery.functions.search import SearchRelease
-from dpquery.ir.expr import Code, ColumnRef, columns_of
+from dpquery.ir.expr import Code, ColumnRef, Expr, columns_of
 from dpquery.ir.measures import (
     Candidates,
     CountUnits,
+    Histogram,
     Measure,
     Requested,
-    SumCodes,
     TableWeight,
     UnitTotals,
-    value_in,
 )
 from dpquery.ir.query import Above, Call, Scan
 from dpquery.ir.relations import (
@@ -105,7 +104,7 @@ def _limited(measure: Measure, scan: Scan) -> bool:
     """Return whether a unit can have more than a measure counts of it."""
     if scan.contribution.unit is None or scan.contribution.single:
         return False
-    return value_in(measure) is not None or not measure.weight.plain
+    return bool(measure.values) or not measure.weight.plain
 
 
 def _limits(plan: Plan, frontier: FrontierPlan) -> Iterator[str]:
@@ -128,7 +127,7 @@ def _words(measure: Measure, unit: str | None) -> tuple[str, str]:
     """Return how a limit counts, and what becomes of a unit that has more."""
     if isinstance(measure, Candidates):
         return "helps to find at most {} value{}", "more of its values do not count for that"
-    if value_in(measure) is not None:
+    if measure.values:
         return (
             "counts with at most {} different value{}",
             f"a {unit} with more is under-counted",
@@ -177,29 +176,31 @@ def _clamps(call: Call, measures: Sequence[Measure], scan: Scan) -> Iterator[str
             step, type_ = (Fraction(1), None) if code is None else (code.grid, code.expr.type)
             low, high = (_end(end, step, type_) for end in (measure.low, measure.high))
             yield f"a total of one {unit} below {low} counts as {low}, above {high} as {high}"
-        if isinstance(measure, SumCodes | UnitTotals) and measure.code is not None:
-            yield from _of_code(call, measure.code, scan.relation)
+        if not isinstance(measure, Histogram):
+            for code in measure.codes:
+                yield from _of_code(call, code, scan.relation)
 
 
 def _of_code(call: Call, code: Code, relation: Relation) -> Iterator[str]:
-    argument, options = call.argument, call.options
-    if argument is None or argument.type == BOOLEAN or code.values:
+    about = call.about(code.expr)
+    argument, options = about.expr, call.options
+    if argument.type == BOOLEAN or code.values:
         return
-    low, high, known = None, None, call.implied & argument.domain
+    low, high, known = None, None, about.implied & argument.domain
     if options.bounds is not None:
         if _above(options.bounds.low, known.low):
             low = _end(code.low, code.grid, argument.type)
         if _below(options.bounds.high, known.high):
             high = _end(code.high, code.grid, argument.type)
         yield from _said(call.written, low, high)
-    for column in _clamped_columns(call, relation):
+    for column in _clamped_columns(argument, relation):
         if column != argument:
             yield from _said(column.name, *_ends(column.domain))
             continue
         ends = _ends(column.domain)
         narrower = (
-            low is not None or _above(call.implied.low, column.domain.low),
-            high is not None or _below(call.implied.high, column.domain.high),
+            low is not None or _above(about.implied.low, column.domain.low),
+            high is not None or _below(about.implied.high, column.domain.high),
         )
         left = (None if out else end for end, out in zip(ends, narrower, strict=True))
         yield from _said(column.name, *left)
@@ -215,10 +216,10 @@ def _below(high: Fraction | None, other: Fraction | None) -> bool:
     return high is not None and (other is None or high < other)
 
 
-def _clamped_columns(call: Call, relation: Relation) -> Iterator[ColumnRef]:
-    """Return the numbers of tables that are clamped before a call sees them."""
+def _clamped_columns(expr: Expr, relation: Relation) -> Iterator[ColumnRef]:
+    """Return the numbers of tables that are clamped before an expression over them."""
     tables = {table.number for table in tables_of(relation)}
-    read = list(columns_of(call.argument).values())
+    read = list(columns_of(expr).values())
     if any(column.of not in tables for column in read):
         inner = (node for node in walk(relation) if isinstance(node, _MAKES_COLUMNS))
         read += columns_of(*(expr for node in inner for expr in expressions_of(node))).values()

@@ -18,7 +18,7 @@ from dpquery.functions.base import Facts, Step
 from dpquery.functions.quantize import from_code
 from dpquery.functions.search import RowSearchRelease, step_of
 from dpquery.ir.expr import Code, ColumnRef, columns_of
-from dpquery.ir.measures import Candidates, CountUnits, Measure, UnitTotals, code_in, value_in
+from dpquery.ir.measures import Candidates, CountUnits, Measure, UnitTotals
 from dpquery.ir.query import Call, Contribution, Scan
 from dpquery.ir.relations import tables_of
 from dpquery.plan.auto_bounds import Search, limited, planned
@@ -232,15 +232,14 @@ def _release(one: PlannedRelease, step: Step, groups: int | None) -> Iterator[st
     if step.why:
         yield f"  because    {step.why}"
     measure = one.release.measures[0]
-    code = code_in(measure)
     if call.options.search is not None:
         yield "  bounds     those that are found; the scan is shown for the widest"
-    elif code is not None and _bounded(code):
-        yield f"  bounds     {_bounds(code)} ({_bounding(call, code)})"
+    else:
+        yield from _bounds_of(one)
     if isinstance(measure, UnitTotals):
         ends = f"{_end(measure, measure.low)} to {_end(measure, measure.high)}"
         yield f"  totals     {ends} of a unit in a group (from the query)"
-    if value_in(measure) is not None:
+    if measure.values:
         yield f"  values     {_shown(measure, call, groups)}"
     elif not step.weight.plain:
         scale = step.weight.scale.bit_length() - 1
@@ -252,21 +251,26 @@ def _release(one: PlannedRelease, step: Step, groups: int | None) -> Iterator[st
     yield f"  error      {step.expected_error} (95 %)"
 
 
+def _bounds_of(one: PlannedRelease) -> Iterator[str]:
+    """Return between which bounds each expression of a call is, and who said so."""
+    call, measures = one.call, one.release.measures
+    for code in dict.fromkeys(code for measure in measures for code in measure.codes):
+        if code.expr.type != BOOLEAN and not code.values:
+            of = f"{call.snippet(call.about(code.expr).asked)} " if len(call.inputs) > 1 else ""
+            yield f"  bounds     {of}{_bounds(code)} ({_bounding(call, code)})"
+
+
 def _bounding(call: Call, code: Code) -> str:
     """Return what bounds the values of a call: the narrowest that is said of them."""
     options = call.options
     if options.bounds is not None:
         return "found before, and kept" if options.auto else "from the query"
     own = implied(code.expr)
-    if own & call.implied != own:
+    if own & call.about(code.expr).implied != own:
         return "from WHERE" if call.condition is None else "from WHERE and FILTER"
     if not isinstance(code.expr, ColumnRef):
         return "from the expression"
     return "from the policy" if code.expr.clamped else "from the column itself"
-
-
-def _bounded(code: Code) -> bool:
-    return code.expr.type != BOOLEAN and not code.values
 
 
 def _limit(measure: Measure, call: Call, groups: int | None) -> str:

@@ -31,13 +31,10 @@ from dpquery.budget.parallel import EVERYBODY, Counting, Touched
 from dpquery.core.identity import identity
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN
-from dpquery.errors import Diagnostic, NameRefused, without
-from dpquery.functions.additive import AdditiveRelease
-from dpquery.functions.base import Release
-from dpquery.functions.moments import BernsteinRelease
-from dpquery.functions.quantile import QuantileRelease
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused, without
+from dpquery.functions.base import Facts, Release, without_option
 from dpquery.ir.expr import ColumnRef, Compare, Comparison, Expr, In, Literal, Not
-from dpquery.ir.measures import CountRows, Histogram, SumCodes, TableWeight
+from dpquery.ir.measures import TableWeight
 from dpquery.ir.query import Call, Scan
 from dpquery.ir.relations import (
     Filter,
@@ -51,7 +48,7 @@ from dpquery.ir.relations import (
     tables_of,
     walk,
 )
-from dpquery.mechanisms import DiscreteGaussian, DiscreteLaplace, GridQuantile
+from dpquery.mechanisms.base import SharesLoss
 from dpquery.policy.model import Column, Policy, Table, place_of
 from dpquery.rowfunctions.ranges import conjuncts
 
@@ -289,18 +286,39 @@ def _of_a_table(relation: Relation) -> bool:
 
 
 def _of_rows(release: Release) -> bool:
-    return all(isinstance(m, CountRows | SumCodes | Histogram) for m in release.measures)
+    return all(measure.of_rows for measure in release.measures)
 
 
 def _linear(release: Release) -> bool:
-    """Return whether a release loses no more than the share of weight that it sees."""
-    match release:
-        case AdditiveRelease(noise=noise) | BernsteinRelease(noise=noise):
-            concentrated = isinstance(noise, DiscreteGaussian) and noise.concentrated
-            return concentrated or isinstance(noise, DiscreteLaplace)
-        case QuantileRelease(mechanism=GridQuantile()):
-            return True
-    return False
+    """Return whether a release is shown to lose no more than the share of weight it sees."""
+    return isinstance(release.mechanism, SharesLoss) and release.mechanism.share_linear
+
+
+def require_groups(call: Call, release: Release, facts: Facts) -> None:
+    """Refuse groups where what a unit loses in each does not add up to its charge.
+
+    A unit may be in several groups, with a part of its weight in each, and the charge is for
+    all of it in one.
+
+    Raises:
+        PlanRefused: DPQ404.
+    """
+    if not facts.grouped or release.mechanism.weight_linear:
+        return
+    span, name = call.options.mechanism_span, release.mechanism.name
+    raise PlanRefused(
+        Diagnostic(
+            "DPQ404",
+            f"{call.function} with mechanism='{name}' has no groups",
+            span or call.span,
+            "there are groups",
+            (
+                "one unit can be in several groups, and lose in each of them as much as if",
+                "all of its rows were there.",
+            ),
+            (without_option(call, span) if span else "leave out GROUP BY",),
+        )
+    )
 
 
 def _drawn(call: Call) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dpquery import rowfunctions
 from dpquery.functions import ALL, find
-from dpquery.functions.base import WEIGHTS, Argument, DPFunction
+from dpquery.functions.base import WEIGHTS, DPFunction, Expression, Positional, Takes
 from dpquery.functions.partition_selection import KEYS
 from dpquery.shell.context import Place, Word, place_of, words_of
 from dpquery.sql.bind.scope import INTERVAL_ENDS, written_name
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 _TEXT = re.compile(r"'(?:[^']|'')*'")
 _ASKED = {
-    Argument.VALUE: "x",
-    Argument.NUMBER: "number",
-    Argument.ORDERED: "number or date",
-    Argument.CONDITION: "condition",
-    Argument.LISTED: "column",
-    Argument.DISCRETE: "x",
+    Takes.VALUE: "x",
+    Takes.NUMBER: "number",
+    Takes.ORDERED: "number or date",
+    Takes.CONDITION: "condition",
+    Takes.LISTED: "column",
+    Takes.DISCRETE: "x",
 }
 
 
@@ -92,10 +92,15 @@ def signature(function: DPFunction) -> str:
     >>> signature(MEDIAN)[:36]
     'DP_MEDIAN(number or date, eps=, delt'
     """
-    asked = ("* or " if function.star else "") + _ASKED[function.argument]
-    order = ["q"] if function.order else []
     options = [f"{parameter.name}=" for parameter in function.parameters]
-    return f"{function.name}({', '.join([asked, *order, *options])})"
+    return f"{function.name}({', '.join([*map(_place, function.positional), *options])})"
+
+
+def _place(one: Positional) -> str:
+    """Write what stands at a place of a call."""
+    if isinstance(one, Expression):
+        return ("* or " if one.star else "") + _ASKED[one.takes]
+    return one.label
 
 
 _SCALARS = ("ABS", "COALESCE", "GREATEST", "LEAST", "ROUND")
@@ -265,39 +270,40 @@ def _in_call(place: Place, scope: _Scope, function: DPFunction) -> Candidates:
     """Suggest inside a call: what is asked about, then options that are not yet given."""
     if place.last() in _SET and place.last(2) in _WORDED:
         return _settings(place, function)
-    if place.frame.commas and place.last() == ",":
+    at, takes = place.frame.commas, function.positional
+    about = takes[at] if at < len(takes) else None
+    if isinstance(about, Expression):
+        if place.complete:
+            return _operators(place, scope) if about.takes is Takes.CONDITION else ()
+        return _asked(place, scope, about)
+    if place.last() == ",":
         given = place.frame.options
         return (
             (f"{option.name}=", option.summary)
             for option in function.parameters
             if not {option.name, *option.aliases} & set(given)
         )
-    if place.frame.commas:
-        return ()
-    if place.complete:
-        condition = function.argument is Argument.CONDITION
-        return _operators(place, scope) if condition else ()
-    return _asked(place, scope, function)
+    return ()
 
 
-def _asked(place: Place, scope: _Scope, function: DPFunction) -> Iterator[tuple[str, str]]:
+def _asked(place: Place, scope: _Scope, about: Expression) -> Iterator[tuple[str, str]]:
     first = place.last() == "("
-    if first and function.star:
+    if first and about.star:
         yield "*", "all rows"
     if place.last() in _EQUAL:
         yield from _compared(place, scope)
-    yield from _columns(column for column in scope.columns() if _fits(column, function))
-    if first and function.distinct:
+    yield from _columns(column for column in scope.columns() if _fits(column, about.takes))
+    if first and about.distinct:
         yield from _plain("DISTINCT")
 
 
-def _fits(column: Column, function: DPFunction) -> bool:
-    match function.argument:
-        case Argument.NUMBER:
+def _fits(column: Column, takes: Takes) -> bool:
+    match takes:
+        case Takes.NUMBER:
             return column.numeric
-        case Argument.ORDERED:
+        case Takes.ORDERED:
             return column.ordered
-        case Argument.LISTED:
+        case Takes.LISTED:
             return column.groups
     return True
 

@@ -49,6 +49,7 @@ from dpquery.ir.relations import (
     tables_of,
     walk,
 )
+from dpquery.ir.walk import expressions_in
 from dpquery.policy.model import Policy
 from dpquery.rowfunctions.base import CALENDAR
 from dpquery.sql.size_limits import (
@@ -323,12 +324,8 @@ def every_text_is_short(frontier: Frontier, source: Source) -> None:
 
 def _expressions(frontier: Frontier) -> Iterator[Expr]:
     """Return every expression over rows, inner ones included, left to right."""
-    for call in frontier.calls:
-        for root in (call.argument, call.condition):
-            if root is not None:
-                yield from _inside(root)
-    for key in frontier.keys:
-        yield from _inside(key.expr)
+    for root in expressions_in((frontier.calls, frontier.keys)):
+        yield from _inside(root)
     for node in reversed(list(walk(frontier.relation))):
         for expr in expressions_of(node):
             yield from _inside(expr)

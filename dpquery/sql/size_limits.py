@@ -29,6 +29,7 @@ from dpquery.ir.relations import (
     tables_of,
     walk,
 )
+from dpquery.ir.walk import expressions_in
 from dpquery.policy.model import Policy
 
 MOST_READS = 32
@@ -163,9 +164,8 @@ def require_narrow(frontier: Frontier, policy: Policy) -> None:
 
 def _texts(frontier: Frontier) -> Iterator[tuple[Relation, int]]:
     """Return each relation with the characters that a row of it carries, or is made into."""
-    asked = [expr for call in frontier.calls for expr in (call.argument, call.condition)]
-    asked += [key.expr for key in frontier.keys]
-    yield frontier.relation, sum(longest_of(expr) for expr in asked if expr is not None)
+    asked = list(expressions_in((frontier.calls, frontier.keys)))
+    yield frontier.relation, sum(map(longest_of, asked))
     used = columns_in(frontier.relation, *asked)
     for node in walk(frontier.relation):
         given = numbers(node)
@@ -175,9 +175,7 @@ def _texts(frontier: Frontier) -> Iterator[tuple[Relation, int]]:
 
 
 def _roots(frontier: Frontier) -> Iterator[Expr]:
-    for call in frontier.calls:
-        yield from (expr for expr in (call.argument, call.condition) if expr is not None)
-    yield from (key.expr for key in frontier.keys)
+    yield from expressions_in((frontier.calls, frontier.keys))
     for node in walk(frontier.relation):
         yield from expressions_of(node)
 

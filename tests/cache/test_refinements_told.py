@@ -77,7 +77,7 @@ def draws_of(session: Session, query: str, monkeypatch: pytest.MonkeyPatch) -> l
 
     def watched(release: AveragedRelease, exact: object, randomness: object) -> object:
         (cell,) = cells = run(release, exact, randomness)
-        seen.extend(variance for variance, _ in cell.draws)
+        seen.extend(variance for variance, _ in cell.drawn)
         return cells
 
     with monkeypatch.context() as patched:

@@ -37,6 +37,7 @@ from dpquery.ir.measures import (
     Histogram,
     Measure,
     SumCodes,
+    SumProducts,
     TableWeight,
     UnitTotals,
 )
@@ -186,6 +187,8 @@ def measured(measure: Measure) -> str:
             return "count_units"
         case SumCodes(code=code, degree=degree):
             return f"sum_grid {coded(code)}" + (f" ^ {degree}" if degree > 1 else "")
+        case SumProducts(factors=factors):
+            return f"sum_grid {' * '.join(map(coded, factors))}"
         case Histogram(code=code):
             return f"histogram {coded(code)}"
         case UnitTotals(code=code, low=low, high=high):

@@ -20,7 +20,7 @@ from dpquery.core.types import BOOLEAN, INTEGER, Interval, Type
 from dpquery.functions.base import Facts, Release
 from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.ir.measures import Histogram, Measure
-from dpquery.ir.query import Call, Contribution, Key, Options, Scan
+from dpquery.ir.query import Call, Contribution, Input, Key, Options, Scan
 from dpquery.ir.relations import TableScan
 from tests.oracle.totals import Totals
 
@@ -59,7 +59,7 @@ def call(
         NOWHERE,
         "c0",
         function,
-        argument,
+        () if argument is None else (Input(argument, NOWHERE),),
         None,
         Options(Fraction(eps), NOWHERE, **options),
         distinct,

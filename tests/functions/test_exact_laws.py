@@ -114,9 +114,9 @@ def test_noise_loses_exactly_its_epsilon(
         assert attained * (1 - 1e-12) <= worst <= attained * (1 + 1e-12)
 
 
-def single_even_if_replaced(measure: object, neighbours: Neighbours, degree: int) -> int:
+def single_even_if_replaced(measure: object, neighbours: Neighbours) -> int:
     """No doubling under substitution."""
-    return simplex_sensitivity(measure, ADD_REMOVE, degree)
+    return simplex_sensitivity(measure, ADD_REMOVE)
 
 
 def ungrouped_even_in_groups(measure: object, neighbours: Neighbours, *, grouped: bool) -> int:
@@ -124,9 +124,10 @@ def ungrouped_even_in_groups(measure: object, neighbours: Neighbours, *, grouped
     return sensitivity(measure, neighbours, grouped=False)
 
 
-def of_degree_one(measure: object, neighbours: Neighbours, degree: int) -> int:
-    """K instead of K^2."""
-    return simplex_sensitivity(measure, neighbours, 1)
+def of_degree_one(measure: object, neighbours: Neighbours) -> int:
+    """K instead of K^2, or of the product of both."""
+    lower = {"factors": measure.factors[:1]} if len(measure.codes) > 1 else {"degree": 1}
+    return simplex_sensitivity(replace(measure, **lower), neighbours)
 
 
 def without_negatives(measure: object, neighbours: Neighbours, *, grouped: bool) -> int:

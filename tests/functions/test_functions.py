@@ -25,7 +25,7 @@ def release(query: str):
 def planned_call(asked: int | None) -> Call:
     span = Span(0, 1)
     options = Options(Fraction(1), span, max_rows_contributed=asked)
-    return Call(span, "a0", "DP_COUNT", None, None, options)
+    return Call(span, "a0", "DP_COUNT", (), None, options)
 
 
 def test_a_name_is_found_in_any_case_of_its_ascii_letters():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from math import prod
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from dpquery.ir.measures import (
     Histogram,
     Measure,
     SumCodes,
+    SumProducts,
     TableWeight,
     UnitTotals,
     Weight,
@@ -72,18 +74,17 @@ class Totals:
                 self._add_values(measure, sums)
             case UnitTotals():
                 self._add_totals(measure, sums)
-            case CountRows() | SumCodes():
+            case CountRows() | SumCodes() | SumProducts():
                 self._add_rows(measure, sums)
         return tuple(sums)
 
-    def _add_rows(self, measure: CountRows | SumCodes, sums: list[int]) -> None:
+    def _add_rows(self, measure: CountRows | SumCodes | SumProducts, sums: list[int]) -> None:
         """Add up what rows have, each with its weight."""
         for unit, group, row in self._met(measure.condition):
-            code = 1 if isinstance(measure, CountRows) else code_of(measure.code, row)
-            if group is None or code is None:
+            codes = [code_of(code, row) for code in measure.factors]
+            if group is None or None in codes:
                 continue
-            degree = measure.degree if isinstance(measure, SumCodes) else 1
-            sums[group] += self._weight(measure.weight, unit) * code**degree
+            sums[group] += self._weight(measure.weight, unit) * prod(map(int, codes))
 
     def _weight(self, weight: Weight, unit: Value) -> int:
         """Return what each row of a unit counts."""

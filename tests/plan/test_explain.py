@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from fractions import Fraction
+from typing import ClassVar
 
 import pytest
 
@@ -12,7 +13,10 @@ from dpquery.budget.accountant import NOTHING
 from dpquery.budget.limits import Standing
 from dpquery.core.privacy import Ceiling, Loss, Neighbours
 from dpquery.core.types import INTEGER
+from dpquery.errors import PlanRefused
+from dpquery.functions.additive import _PURE as NOISES
 from dpquery.functions.base import Step
+from dpquery.mechanisms import DiscreteLaplace
 from dpquery.plan.explain import WIDTH, Explanation, explain
 from dpquery.policy.model import Column
 from tests.corpus.cases import facts, planned
@@ -98,6 +102,18 @@ budget       2 left; 1.9 after it"""
             "  bounds     2000-01-01 to 2025-12-31, in 9,497 steps (from the policy)",
         ),
         (
+            "SELECT DP_AVG(salary, eps=1, bounds=[0, 1000]) FROM staff",
+            "  bounds     0 to 1000, in 1,001 steps (from the query)",
+        ),
+        (
+            "SELECT DP_STDDEV(salary, eps=1) FROM staff",
+            "  bounds     0 to 200000, in 200,001 steps (from the policy)",
+        ),
+        (
+            "SELECT DP_AVG(salary, eps=1, mechanism='exponential') FROM staff",
+            "  bounds     0 to 200000, in 200,001 steps (from the policy)",
+        ),
+        (
             "SELECT DP_AVG(salary, eps=1) FROM staff",
             "  error      ± 599 over 1,000 rows (95 %)",
         ),
@@ -133,6 +149,40 @@ budget       2 left; 1.9 after it"""
 )
 def test_a_line_says_where_a_number_comes_from(query: str, line: str):
     assert line in explained(query).lines
+
+
+def test_a_share_of_true_values_has_no_bounds():
+    assert "bounds" not in str(explained("SELECT DP_PROPORTION(remote, eps=1) FROM staff"))
+
+
+class Coarse(DiscreteLaplace):
+    """Noise that nothing outside of its own file names."""
+
+    name: ClassVar[str] = "coarse"
+    weight_linear: ClassVar[bool] = False
+
+    @property
+    def scale_shown(self) -> Fraction:
+        """Return another scale."""
+        return Fraction(77)
+
+
+def test_noise_of_any_kind_is_described(monkeypatch: pytest.MonkeyPatch):
+    """A mechanism that is added states its scale itself, and is looked up by its name."""
+    monkeypatch.setitem(NOISES, "laplace", Coarse)
+    counted = explained("SELECT DP_COUNT(*, eps=1) FROM staff")
+    assert "  mechanism  coarse, for a loss of 1" in counted.lines
+    assert "  noise      77" in counted.lines
+    averaged = explained("SELECT DP_AVG(salary, eps=1) FROM staff")
+    assert "  noise      0.0004 in rows, each sum" in averaged.lines
+
+
+def test_noise_that_is_not_linear_in_weights_has_no_groups(monkeypatch: pytest.MonkeyPatch):
+    """One charge would not cover the groups that a unit is in."""
+    monkeypatch.setitem(NOISES, "laplace", Coarse)
+    with pytest.raises(PlanRefused, match="mechanism='coarse' has no groups") as refused:
+        planned("SELECT dept, DP_COUNT(*, eps=1) FROM staff GROUP BY dept")
+    assert refused.value.code == "DPQ404"
 
 
 @pytest.mark.parametrize(

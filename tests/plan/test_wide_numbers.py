@@ -12,7 +12,8 @@ from dpquery import Session
 from dpquery.core.types import INT64, WIDEST_EXACT
 from dpquery.errors import QueryRefused
 from dpquery.functions import ALL
-from dpquery.functions.base import DPFunction
+from dpquery.functions.base import DPFunction, Number
+from dpquery.functions.partition_selection import KEYS
 from tests.tasks import ROOT
 
 STAFF = str(ROOT / "datasets" / "staff.parquet")
@@ -49,9 +50,9 @@ def session() -> Iterator[Session]:
 
 def calls(function: DPFunction, argument: str) -> Iterator[str]:
     """Return calls of a function, with each kind of second argument that it takes."""
-    seconds = [f", {function.number.least}"] if function.number else [""]
-    if function.order:
-        seconds = [", 0.5", ", [0.25, 0.75]"] if function.second else seconds
+    seconds = [""]
+    for one in function.positional[1:]:
+        seconds = [f", {one.least}"] if isinstance(one, Number) else [", 0.5", ", [0.25, 0.75]"]
     price = function.price.replace("0.5", "2")
     for second in seconds:
         for mechanism in (None, *function.mechanisms):
@@ -67,8 +68,8 @@ def outcome(session: Session, call: str) -> tuple[str | None, object]:
         return refusal.code, refusal
 
 
-VALUED = [function for function in ALL if function.of_argument]
-OTHERS = [function for function in ALL if not (function.of_argument or function.star)]
+VALUED = [function for function in ALL if function.chooses and function is not KEYS]
+OTHERS = [f for f in ALL if not (f in VALUED or f.first.star)]
 
 
 def test_some_functions_give_values():

@@ -178,10 +178,10 @@ def as_if_added(claim: Callable[..., int | Fraction]) -> Callable[..., int | Fra
     )
 
 
-def of_degree_one(measure: Measure, neighbours: Neighbours, degree: int) -> int:
+def of_degree_one(measure: Measure, neighbours: Neighbours) -> int:
     """Claim K where vectors of degree two move by K^2."""
-    assert degree == 2
-    return claims.simplex_sensitivity(measure, neighbours, 1)
+    assert measure.degree == 2
+    return claims.simplex_sensitivity(replace(measure, degree=1), neighbours)
 
 
 def scale_from_the_data(self: Totals, measure: Measure) -> tuple[int, ...]:

@@ -207,6 +207,8 @@ def test_functions_come_with_their_signature():
     notes = {found.text: found.note for found in suggestions("SELECT DP_", "", KNOWN)}
     assert notes["DP_QUANTILE("].startswith("DP_QUANTILE(number or date, q, eps=, ")
     assert notes["DP_COUNT("].startswith("DP_COUNT(* or x, eps=, delta=, ")
+    assert notes["DP_TOP_K("].startswith("DP_TOP_K(column, k, eps=, ")
+    assert notes["DP_FIRST_ABOVE("].startswith("DP_FIRST_ABOVE(number or date, rows, eps=, ")
     assert sorted(name.removesuffix("(") for name in notes) == sorted(
         [*names(), *INTERVAL_ENDS]
     )

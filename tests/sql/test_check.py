@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
 
 import pytest
 
-from dpquery.core.source import Source
+from dpquery.core.source import Source, Span
 from dpquery.errors import RuleRefused
-from dpquery.ir.query import Key
+from dpquery.ir.expr import IsNull
+from dpquery.ir.query import Call, Key
+from dpquery.ir.walk import expressions_in
 from dpquery.sql.bind.statement import bind
 from dpquery.sql.parse.parser import parse
 from dpquery.sql.rules import RULES, check
 from tests.corpus.cases import facts, planned, refusal
+
+NOWHERE = Span(0, 0)
 
 WORDING = [
     (
@@ -51,6 +56,33 @@ def test_the_expressions_of_groups_are_checked_too():
         check(replace(bound, frontiers=(grouped,)), policy)
     assert caught.value.code == "DPQ305"
     check(replace(bound, frontiers=(replace(grouped, keys=()),)), policy)
+
+
+def test_no_argument_of_a_call_escapes():
+    """A second argument that overflowed would fail on one row, as the first would (I12)."""
+    policy, public = facts()
+    query = "SELECT DP_SUM(age, eps=1), DP_COUNT(person_id * person_id, eps=1) FROM staff"
+    bound = bind(parse(Source(query)), policy, public)
+    (frontier,) = bound.frontiers
+    plain, product = frontier.calls
+    two = replace(plain, inputs=plain.inputs + product.inputs)
+    with pytest.raises(RuleRefused) as caught:
+        check(replace(bound, frontiers=(replace(frontier, calls=(two,)),)), policy)
+    assert (caught.value.code, caught.value.span) == ("DPQ305", product.inputs[0].expr.span)
+    check(replace(bound, frontiers=(replace(frontier, calls=(plain,)),)), policy)
+
+
+@dataclass(frozen=True)
+class _WithMore(Call):
+    more: tuple[tuple[object, ...], ...] = ()
+
+
+def test_nothing_hides_in_a_field_that_is_new():
+    (release,) = planned("SELECT DP_SUM(age, eps=1) FROM staff").frontiers[0].releases
+    call, hidden = release.call, IsNull(NOWHERE, release.call.inputs[0].expr)
+    fields = {one.name: getattr(call, one.name) for one in dataclass_fields(call)}
+    more = _WithMore(**fields, more=((1, hidden), ("a",)))
+    assert list(expressions_in((more,))) == [call.inputs[0].expr, hidden]
 
 
 def test_these_are_the_rules():

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from math import prod
 
 from dpquery.core.types import INT64, UNKNOWN, Interval, Kind, ordinal
 from dpquery.engine.duckdb.column_sql import (
@@ -45,11 +46,10 @@ from dpquery.ir.measures import (
     Measure,
     Requested,
     SumCodes,
+    SumProducts,
     TableWeight,
     UnitTotals,
     Weight,
-    code_in,
-    value_in,
 )
 from dpquery.ir.query import Key, Scan, columns_read
 from dpquery.ir.relations import only_table, tables_of
@@ -322,8 +322,7 @@ class ScanSQL:
     @cached_property
     def codes(self) -> list[Code]:
         """The codes that rows have, each once."""
-        codes = (code_in(measure) for measure in self.scan.measures)
-        return list(dict.fromkeys(code for code in codes if code is not None))
+        return list(dict.fromkeys(c for measure in self.scan.measures for c in measure.codes))
 
     @cached_property
     def conditions(self) -> list[Expr]:
@@ -334,8 +333,7 @@ class ScanSQL:
     @cached_property
     def values(self) -> list[Expr]:
         """The expressions whose values are told apart, each once: they stand in x0, x1, ..."""
-        values = (value_in(measure) for measure in self.scan.measures)
-        return list(dict.fromkeys(value for value in values if value is not None))
+        return list(dict.fromkeys(v for measure in self.scan.measures for v in measure.values))
 
     @cached_property
     def rows(self) -> str:
@@ -385,8 +383,8 @@ class ScanSQL:
         match measure:
             case CountRows(weight=weight):
                 return self._added("1", condition, weight)
-            case SumCodes(code=code, degree=degree, weight=weight):
-                return self._added(self._power(code, degree, weight), condition, weight)
+            case SumCodes(weight=weight) | SumProducts(weight=weight):
+                return self._added(self._product(measure, weight), condition, weight)
             case UnitTotals():
                 value = clamped_sql(self._value(measure.code), measure)
                 return self._added(value, condition, measure.weight)
@@ -410,12 +408,13 @@ class ScanSQL:
     def _value(self, code: Code | None) -> str:
         return "1" if code is None else self._code(code)
 
-    def _power(self, code: Code, degree: int, weight: Weight) -> str:
-        """Write code^degree in an integer that holds it, and its product with a weight."""
-        name = self._code(code)
-        if not Interval.point(int(code.size**degree) * weight.scale).within(*INT64):
-            name = f"CAST({name} AS HUGEINT)"
-        return " * ".join([name] * degree)
+    def _product(self, measure: SumCodes | SumProducts, weight: Weight) -> str:
+        """Write the product of codes in an integer that holds it, and it times a weight."""
+        names = [self._code(code) for code in measure.factors]
+        largest = prod(code.size for code in measure.factors)
+        if not Interval.point(largest * weight.scale).within(*INT64):
+            names = [f"CAST({name} AS HUGEINT)" for name in names]
+        return " * ".join(names)
 
     def _list(self, sums: str) -> str:
         keys = "".join(f"g{i}, " for i in range(len(self.scan.keys)))
@@ -459,8 +458,8 @@ class ScanSQL:
         """Write a measure of one unit's rows, unweighted; NULL where it has no part in it."""
         condition = self._condition(measure.condition)
         match measure:
-            case SumCodes(code=code, degree=degree):
-                return self._added(self._power(code, degree, PLAIN), condition, PLAIN)
+            case SumCodes() | SumProducts():
+                return self._added(self._product(measure, PLAIN), condition, PLAIN)
             case UnitTotals(code=code):
                 value = self._value(code)
                 if condition is not None:
@@ -481,7 +480,7 @@ class ScanSQL:
                 return f"count(m{index}) * {weight.scale}"
             case UnitTotals(weight=weight):
                 return f"coalesce(sum(m{index}), 0) * {weight.scale}"
-            case SumCodes(weight=weight):
+            case SumCodes(weight=weight) | SumProducts(weight=weight):
                 amount = f"CAST(m{index} AS HUGEINT)"
             case _:
                 amount, weight = f"m{index}", measure.weight

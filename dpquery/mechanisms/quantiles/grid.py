@@ -111,6 +111,7 @@ class GridQuantile(OneRank):
     """The most bins that are kept from one attempt to the next."""
 
     name: ClassVar[str] = "quantile"
+    share_linear: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         OneRank.__post_init__(self)

@@ -12,7 +12,6 @@ from sqlglot import expressions as exp
 from dpquery import functions
 from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Span
-from dpquery.core.types import UNKNOWN
 from dpquery.errors import (
     Diagnostic,
     NameRefused,
@@ -22,9 +21,16 @@ from dpquery.errors import (
     nearest,
     without,
 )
-from dpquery.functions.base import Argument, DPFunction, Parameter
+from dpquery.functions.base import (
+    DPFunction,
+    Expression,
+    Number,
+    Parameter,
+    Share,
+    Takes,
+)
 from dpquery.ir.expr import Expr
-from dpquery.ir.query import Call
+from dpquery.ir.query import Call, Input
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.options import (
     Given,
@@ -36,7 +42,14 @@ from dpquery.sql.bind.options import (
 from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.suggest.dialects import is_share, meant_call, nearest_function
-from dpquery.sql.suggest.queries import fits, mismatch, other_call, sample_call, with_article
+from dpquery.sql.suggest.queries import (
+    call_about,
+    fits,
+    mismatch,
+    other_call,
+    sample_call,
+    with_article,
+)
 
 # DISTINCT inside a DP_ call: units, or the different values of one expression.
 
@@ -50,7 +63,7 @@ def is_distinct(function: DPFunction, first: exp.Expr, rows: Conditions) -> bool
     if not isinstance(first, exp.Distinct):
         return False
     counted = [part for part in first.expressions if part and type(part) is not exp.Star]
-    if function.distinct and len(counted) == 1:
+    if function.first.distinct and len(counted) == 1:
         return True
     first_column = written_name(next(iter(rows.scope.table.columns)))
     written = rows.spans.text(counted[0]) if counted else first_column
@@ -102,16 +115,14 @@ class Calls:
             node = node.this
         function = self._function(node)
         positional, named = self._arguments(function, node)
-        first, second = self._parted(function, node, positional)
-        distinct = is_distinct(function, first, self.rows)
-        order = number = None
-        if second is not None and function.number is not None:
-            number = read_whole(function.number, second, self.rows.spans)
-        elif second is not None:
-            order = self._order(function, node, first, second)
-        asked = first.expressions[0] if distinct else first
-        units = distinct and counts_units(asked, self.rows)
-        argument = None if units else self._argument(function, asked)
+        self._require_positional(function, node, positional)
+        distinct = is_distinct(function, positional[0], self.rows)
+        if distinct:
+            positional[0] = positional[0].expressions[0]
+        order, number = self._settings(function, node, positional)
+        units = distinct and counts_units(positional[0], self.rows)
+        inputs = () if units else self._inputs(function, positional, condition)
+        argument = inputs[0].expr if inputs else None
         self._require_price(function, node, named)
         options = read_options(function, argument, named)
         refuse_constant(function, argument, options)
@@ -119,18 +130,13 @@ class Calls:
             span=whole,
             column=f"a{len(self.found)}",
             function=function.name,
-            argument=argument,
+            inputs=inputs,
             condition=condition,
             options=options,
             distinct=distinct,
             order=order,
             number=number,
             text=self.rows.spans.text(node),
-            asked=self.rows.spans.of(asked),
-            implied=UNKNOWN if argument is None else self.rows.implied(argument, condition),
-            listed=()
-            if argument is None or function.argument is not Argument.LISTED
-            else self.rows.listed(argument, condition),
         )
         self.found.append(call)
         return call
@@ -186,7 +192,7 @@ class Calls:
         """Return whether a call has more arguments than the function of a near name takes."""
         function = functions.find(near)
         given = [part for part in self._given(node) if not self._name_of(part)]
-        return function is not None and len(given) > (2 if function.second else 1)
+        return function is not None and len(given) > len(function.positional)
 
     def _arguments(
         self, function: DPFunction, node: exp.Expr
@@ -208,27 +214,27 @@ class Calls:
             )
         return positional, named
 
-    def _parted(
+    def _require_positional(
         self, function: DPFunction, node: exp.Expr, positional: Sequence[exp.Expr]
-    ) -> tuple[exp.Expr, exp.Expr | None]:
-        """Return what is asked about, and the quantile or number that is asked for, if any."""
-        taken = 2 if function.second else 1
-        if len(positional) > taken:
+    ) -> None:
+        """Require what a function takes by position, and no more."""
+        given, takes = len(positional), function.positional
+        if given > len(takes):
             self._refuse_surplus(function, positional)
-        if not positional:
+        if not given:
             label = "what to ask about is missing"
             offered = sample_call(function, self.rows.scope.table)
             self._missing(function, node, "an argument", label, offered)
-        if len(positional) < taken:
-            value = 0.5 if function.number is None else function.number.example
-            remedy = f"{function.name}({self.rows.spans.text(positional[0])}, {value}, eps=0.5)"
-            label = "it does not say which one"
-            self._missing(function, node, str(function.second), label, remedy)
-        return positional[0], positional[1] if function.second else None
+        if given < len(takes):
+            written = list(map(self.rows.spans.text, positional))
+            remedy = call_about(function, written, None, self.rows.scope.table)
+            what, label = takes[given].noun, "it does not say which one"
+            if isinstance(takes[given], Expression):
+                what, label = "another argument", "it is asked about one alone"
+            self._missing(function, node, what, label, remedy)
 
     def _refuse_surplus(self, function: DPFunction, positional: Sequence[exp.Expr]) -> NoReturn:
-        taken = 2 if function.second else 1
-        takes = f"an argument and {function.second}" if function.second else "one argument"
+        taken = len(function.positional)
         surplus = positional[taken]
         number = isinstance(surplus, exp.Literal) and not surplus.is_string
         texts = [self.rows.spans.text(part) for part in positional[:taken]]
@@ -239,13 +245,26 @@ class Calls:
         raise NameRefused(
             Diagnostic(
                 "DPQ206",
-                f"{function.name} takes {takes}, and options by name",
+                f"{function.name} takes {_taken(function)}, and options by name",
                 self.rows.spans.of(surplus),
                 "which option is this?",
                 ("options are named, so that no number is taken for another.",),
                 (f"{function.name}({', '.join(texts)})",),
             )
         )
+
+    def _settings(
+        self, function: DPFunction, node: exp.Expr, positional: Sequence[exp.Expr]
+    ) -> tuple[Fraction | tuple[Fraction, ...] | None, int | None]:
+        """Read which quantiles, or which number, a call is for."""
+        order = number = None
+        for one, part in zip(function.positional, positional, strict=True):
+            match one:
+                case Share():
+                    order = self._order(function, node, positional[0], part)
+                case Number():
+                    number = read_whole(one, part, self.rows.spans)
+        return order, number
 
     def _order(
         self, function: DPFunction, node: exp.Expr, first: exp.Expr, share: exp.Expr
@@ -331,7 +350,8 @@ class Calls:
         """Write what an unknown argument was meant to be; or the call without it."""
         if near is not None:
             return f"{near}={self.rows.spans.text(item.expression)}"
-        if function.order and item in node.expressions[1:2]:
+        places = zip(node.expressions, function.positional, strict=False)
+        if any(part is item and isinstance(one, Share) for part, one in places):
             return self._with_share(node, self.rows.spans.of(item), unwrapped(item.expression))
         if not any(self._is_price(other) for other in node.expressions):
             call, part = self.rows.spans.of(node), self.rows.spans.of(item)
@@ -373,17 +393,31 @@ class Calls:
         text = self.rows.spans.source.snippet(call)
         return without(text, part.start - call.start, part.end - call.start)
 
-    def _argument(self, function: DPFunction, node: exp.Expr) -> Expr | None:
-        """Bind what is asked about; None stands for all rows."""
+    def _inputs(
+        self, function: DPFunction, positional: Sequence[exp.Expr], condition: Expr | None
+    ) -> tuple[Input, ...]:
+        """Bind what is asked about; none stands for all rows."""
+        found = []
+        for about, node in zip(function.positional, positional, strict=True):
+            if not isinstance(about, Expression):
+                continue
+            if isinstance(node, exp.Star) and about.star:
+                return ()
+            expr = self._argument(function, about, node)
+            implied = self.rows.implied(expr, condition)
+            public = about.takes is Takes.LISTED
+            values = self.rows.listed(expr, condition) if public else ()
+            found.append(Input(expr, self.rows.spans.of(node), implied, values))
+        return tuple(found)
+
+    def _argument(self, function: DPFunction, about: Expression, node: exp.Expr) -> Expr:
         if isinstance(node, exp.Star):
-            if not function.star:
-                self._not_of_rows(function, node)
-            return None
+            self._not_of_rows(function, node)
         if is_call(node):
             self._nested(function, node)
         argument = self.rows.bind(node)
-        if not fits(function, argument.type):
-            self._refuse_kind(function, argument)
+        if not fits(about.takes, argument.type):
+            self._refuse_kind(function, about, argument)
         return argument
 
     def _not_of_rows(self, function: DPFunction, node: exp.Expr) -> NoReturn:
@@ -427,12 +461,22 @@ class Calls:
             )
         )
 
-    def _refuse_kind(self, function: DPFunction, argument: Expr) -> NoReturn:
+    def _refuse_kind(self, function: DPFunction, about: Expression, argument: Expr) -> NoReturn:
         """Refuse an argument of another kind than the function computes with."""
         written = self.rows.spans.source.snippet(argument.span)
         remedy = other_call(argument, written)
-        if function.argument is Argument.CONDITION:
+        if about.takes is Takes.CONDITION:
             remedy = f"{function.name}({written} IS NOT NULL, eps=0.5)"
-        title = f"{function.name} needs a {function.argument}"
+        title = f"{function.name} needs a {about.takes}"
         label = f"{with_article(argument.type)} here"
         mismatch(argument.span, title, label, remedy)
+
+
+def _taken(function: DPFunction) -> str:
+    """Return what a function takes by position, in words."""
+    count = len(function.expressions)
+    if len(function.positional) == 1:
+        return "one argument"
+    arguments = "an argument" if count == 1 else f"{count} arguments"
+    others = [one.noun for one in function.positional if not isinstance(one, Expression)]
+    return " and ".join([arguments, *others])

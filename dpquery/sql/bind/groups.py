@@ -223,10 +223,10 @@ def _is_finder(node: exp.Expr) -> bool:
 def _found(node: exp.Expr, column: str, rows: Conditions, find: Callable[[Call], int]) -> Key:
     """Bind groups that are found in the data, by a release of their own."""
     call = Calls(rows).add(node)
-    assert call.argument is not None  # noqa: S101 - the binder refuses a star
+    expr = call.inputs[0].expr
     rest = call.options.other is not None
     finding = Finding(find(call), most_of(call) + rest)
-    return Key(call.argument.span, column, call.argument, (), finding, rest)
+    return Key(expr.span, column, expr, (), finding, rest)
 
 
 def _where(select: exp.Select, rows: Conditions) -> str:

@@ -16,7 +16,8 @@ from sqlglot import expressions as exp
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
 from dpquery.errors import Diagnostic, QueryRefused, RuleRefused, nearest, refusal
-from dpquery.functions import find
+from dpquery.functions import registered
+from dpquery.functions.base import Gives
 from dpquery.functions.partition_selection import most_of
 from dpquery.functions.quantize import example_values
 from dpquery.ir.expr import ColumnRef, Expr, Literal, longest_of
@@ -152,7 +153,8 @@ class Released:
         for key in self.keys:
             if key.column == column:
                 return key.expr.type.kind
-        return _kind(next(call for call in self.calls.found if call.column == column))
+        call = next(call for call in self.calls.found if call.column == column)
+        return registered(call.function).kind(call)
 
     def longest(self, column: str) -> int:
         """Return how many characters a key has, or what a call releases, written as a text."""
@@ -161,10 +163,9 @@ class Released:
                 return self._key_longest(key)
         call = next(call for call in self.calls.found if call.column == column)
         size = len(call.order) if isinstance(call.order, tuple) else call.number or 1
-        function = find(call.function)
-        if function is not None and function.lists:
+        if call.number is None and registered(call.function).gives is Gives.VALUES:
             size = most_of(call)
-        known = 0 if call.argument is None else longest_of(call.argument)
+        known = max((longest_of(one.expr) for one in call.inputs), default=0)
         other = call.options.other
         named = len(other) if isinstance(other, str) else 0
         return size * (2 * max(LONGEST_NUMBER, known, named) + 4)  # as elements of lists are
@@ -192,23 +193,6 @@ class Released:
             "an exact result shows, when one person is added, that they were.",
             self.calls.meant(name, call) or COUNT,
         )
-
-
-def _kind(call: Call) -> Kind | None:
-    """Return the kind of what a call releases; None where planning alone tells, as of lists."""
-    function = find(call.function)
-    if call.function in {"DP_COUNT", "DP_COUNT_IF"}:
-        return Kind.INTEGER
-    if call.number is not None or isinstance(call.order, tuple):
-        return None
-    if function is not None and function.lists:
-        return None
-    if function is None or call.argument is None:
-        return Kind.DOUBLE
-    if call.function == "DP_SUM":
-        return call.argument.type.kind
-    other = function.releases or Kind.DOUBLE
-    return call.argument.type.kind if function.of_argument else other
 
 
 def unknown_function(call: exp.Expr, name: str, spans: Spans, otherwise: str) -> QueryRefused:

@@ -25,6 +25,7 @@ from dpquery.sql.bind.scope import written_name
 from dpquery.sql.postprocess.functions import aggregate_name
 from dpquery.sql.suggest.queries import (
     COUNT,
+    between,
     call_about,
     fits,
     is_bounded,
@@ -273,19 +274,23 @@ def meant_call(
         unit = rows.scope.table.unit
         asked = "*" if unit is None else f"DISTINCT {written_name(unit)}"
         return f"DP_COUNT({asked}, {options})"
-    share = _share(arguments[1:2])
-    first = arguments[0] if arguments else None
-    if first is None or isinstance(first, exp.Star):
-        return sample_call(function, rows.scope.table, share, options)
+    share, table = _share(arguments[1:2]), rows.scope.table
+    nodes = arguments[: len(function.expressions)]
+    if not nodes or isinstance(nodes[0], exp.Star):
+        return sample_call(function, table, share, options)
     try:
-        bound = rows.bind(first)
+        bound = [rows.bind(node) for node in nodes]
     except QueryRefused:
-        return sample_call(function, rows.scope.table, share, options)
-    written = rows.spans.text(first)
-    if not fits(function, bound.type):
-        return other_call(bound, written)
-    loose = None if is_bounded(bound) else bound.type
-    return call_about(function, written, loose, share, options)
+        return sample_call(function, table, share, options)
+    written = list(map(rows.spans.text, nodes))
+    for about, expr, text in zip(function.expressions, bound, written, strict=False):
+        if not fits(about.takes, expr.type):
+            return other_call(expr, text)
+    loose = [not is_bounded(expr) for expr in bound]
+    given = [between(function, *one) for one in zip(written, loose, strict=True)]
+    return call_about(
+        function, given, bound[0].type if loose[0] else None, table, share, options
+    )
 
 
 def _composed(name: str, arguments: Sequence[exp.Expr], rows: Conditions) -> str | None:

@@ -17,7 +17,7 @@ from dpquery.core.privacy import decimal_text, exact_number
 from dpquery.core.source import Source, Span
 from dpquery.core.types import EPOCH, Interval, Kind, Type
 from dpquery.errors import Diagnostic, refusal
-from dpquery.functions.base import BOUNDS, Argument, DPFunction
+from dpquery.functions.base import BOUNDS, DPFunction, Expression, Share, Takes
 from dpquery.functions.quantize import example_bounds, from_code
 from dpquery.ir.expr import Comparison, Expr, Literal
 from dpquery.policy.model import Column, Policy, Table
@@ -47,22 +47,25 @@ def other_call(expr: Expr, written: str) -> str:
     return f"{function}({written}, eps=0.5)"
 
 
-def sample_call(
-    function: DPFunction, table: Table, share: str = "0.5", options: str = ""
-) -> str:
-    """Write a call of a function about a table: its first column that fits, bounded if any."""
+def sample_call(function: DPFunction, table: Table, share: str = "", options: str = "") -> str:
+    """Write a call of a function about a table: its first columns that fit, bounded if any."""
     options = options or function.price
-    if function.star:
+    if function.first.star:
         return f"{function.name}(*, {options})"
-    columns = [c for c in table.columns.values() if c.name != table.unit]
-    fitting = [c for c in columns if fits(function, c.type)]
-    if function.argument is Argument.CONDITION and not fitting:
+    fitting = _fitting(function.first, table)
+    if function.first.takes is Takes.CONDITION and not fitting:
         return f"{function.name}({_any(table)} IS NOT NULL, {options})"
     if not fitting:
         return COUNT
-    column = min(fitting, key=lambda column: column.bounds is None)
-    loose = column.type if column.bounds is None else None
-    return call_about(function, written_name(column.name), loose, share, options)
+    loose = fitting[0].type if fitting[0].bounds is None else None
+    return call_about(function, [], loose, table, share, options)
+
+
+def _fitting(about: Expression, table: Table) -> list[Column]:
+    """Return the columns that a function can be asked about, those with bounds first."""
+    columns = [c for c in table.columns.values() if c.name != table.unit]
+    fitting = [c for c in columns if fits(about.takes, c.type)]
+    return sorted(fitting, key=lambda column: column.bounds is None)
 
 
 def _any(table: Table) -> str:
@@ -70,31 +73,63 @@ def _any(table: Table) -> str:
 
 
 def call_about(
-    function: DPFunction, written: str, loose: Type | None, share: str, options: str
+    function: DPFunction,
+    given: Sequence[str],
+    loose: Type | None,
+    table: Table,
+    share: str = "",
+    options: str = "",
 ) -> str:
-    """Write a call; with bounds, where they are needed and neither policy nor call has any."""
-    parts = [written, share] if function.order else [written]
-    if function.number is not None:
-        parts.append(str(function.number.example))
+    """Write a call with the arguments given, and examples in place of others.
+
+    Args:
+        function: what is called.
+        given: expressions over rows, from the first on.
+        loose: the type of the first, if neither policy nor query bounds it.
+        table: whose columns stand for expressions that are not given.
+        share: which quantile is asked for, where one is.
+        options: what is given by name.
+    """
+    parts, texts, options = [], iter(given), options or function.price
+    for number, one in enumerate(function.positional):
+        if isinstance(one, Expression):
+            parts.append(next(texts, None) or _sample(function, number, table))
+        else:
+            parts.append(share or one.example if isinstance(one, Share) else one.example)
     if loose is not None and BOUNDS in function.parameters and "bounds" not in options:
         options += f", {example_bounds(loose)}"
     return f"{function.name}({', '.join([*parts, options])})"
 
 
-def fits(function: DPFunction, type_: Type) -> bool:
+def _sample(function: DPFunction, number: int, table: Table) -> str:
+    """Write a column for an expression of a call."""
+    fitting = _fitting(function.expressions[number], table)
+    if not fitting:
+        return _any(table)
+    column = fitting[number % len(fitting)]
+    return between(function, written_name(column.name), column.bounds is None)
+
+
+def between(function: DPFunction, written: str, loose: bool) -> str:
+    """Write an expression cut to a range, where none is said and no option could say it."""
+    cut = loose and len(function.expressions) > 1
+    return f"LEAST(GREATEST({written}, 0), 1000)" if cut else written
+
+
+def fits(takes: Takes, type_: Type) -> bool:
     """Return whether a function can be asked about values of a type."""
-    match function.argument:
-        case Argument.VALUE:
+    match takes:
+        case Takes.VALUE:
             return True
-        case Argument.NUMBER:
+        case Takes.NUMBER:
             return type_.numeric
-        case Argument.ORDERED:
+        case Takes.ORDERED:
             return type_.numeric or type_.kind in {Kind.DATE, Kind.TIMESTAMP}
-        case Argument.CONDITION:
+        case Takes.CONDITION:
             return type_.kind is Kind.BOOLEAN
-        case Argument.LISTED:
+        case Takes.LISTED:
             return type_.kind not in {Kind.DOUBLE, Kind.TIMESTAMP}
-        case Argument.DISCRETE:
+        case Takes.DISCRETE:
             return type_.kind is not Kind.DOUBLE
 
 
@@ -229,7 +264,7 @@ def as_compared(
     others = [expr for expr in exprs if expr is not model]
     literals = [expr for expr in others if isinstance(expr, Literal)]
     if not literals or len(literals) < len(others):
-        return f"{source.snippet(model.span)} = {_sample(model)}"
+        return f"{source.snippet(model.span)} = {_sample_literal(model)}"
     year = _year(source.snippet(literals[0].span)) if _is_moment(model.type) else None
     if year is not None and operator in {Comparison.EQ, Comparison.NE}:
         negated = "NOT " if operator is Comparison.NE else ""
@@ -258,7 +293,7 @@ def _rewritten(text: str, model: Expr, *, last: bool) -> str:
         return {**_TRUTHS, **_FALSEHOODS}.get(text.lower(), "TRUE")
     if _is_moment(type_) and year is not None:
         return _day(year, type_, last=last)
-    return _sample(model)
+    return _sample_literal(model)
 
 
 def _plain(literal: Literal, source: Source) -> str:
@@ -285,7 +320,7 @@ def _day(year: int, type_: Type, *, last: bool) -> str:
     return f"TIMESTAMP '{day} {'23:59:59.999999' if last else '00:00:00'}'"
 
 
-def _sample(model: Expr) -> str:
+def _sample_literal(model: Expr) -> str:
     """Write a literal of an expression's type: the low end of its range, if that is short."""
     domain: Interval = model.domain
     low = domain.low if isinstance(domain.low, Fraction) and abs(domain.low) < 10**9 else None
