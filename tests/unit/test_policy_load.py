@@ -481,6 +481,22 @@ def test_each_doubt_is_refused_with_its_place(place: Path, case: Case) -> None:
     assert error.diagnostic.remedy[0]
 
 
+@pytest.mark.parametrize(
+    "denied",
+    [
+        'type = "double", parts = false, per_unit = false',
+        'type = "text", keys = ["a"], per_unit = true, parts = false',
+    ],
+)
+def test_what_is_denied_contradicts_nothing(place: Path, denied: str) -> None:
+    assert (
+        not load(place, SMALL.replace(COLUMN, f"{{ {denied} }}"))
+        .tables["people"]
+        .columns["x"]
+        .parts_rows
+    )
+
+
 def test_no_table_is_refused(place: Path) -> None:
     with pytest.raises(PolicyInvalid, match="tables holds no table"):
         load(place, "[budget]\nepsilon = 1\n")
