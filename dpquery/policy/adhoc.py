@@ -59,9 +59,8 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
     paths = _named(source)
     if epsilon is None:
         raise _no_epsilon(paths, unit).at("")
-    limit = Loss(
-        read_argument(BUDGET["epsilon"], epsilon), read_argument(BUDGET["delta"], delta)
-    )
+    most = read_argument(BUDGET["epsilon"], epsilon)
+    limit = Loss(most, read_argument(BUDGET["delta"], delta))
     units = _at("unit", _units, unit, paths)
     single = _single(rows_per_unit, units)
     rows = _rows(max_rows_contributed, units, single=single)
