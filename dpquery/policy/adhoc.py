@@ -22,7 +22,7 @@ from dpquery.policy.columns import ascii_folded, likely_units, refuse_unit_type
 from dpquery.policy.document import Unfit, written
 from dpquery.policy.files import find_files, stem
 from dpquery.policy.keys import BUDGET, COLUMN, PRIVACY, TABLE, Key
-from dpquery.policy.ledgers import ledger_of_ones_own
+from dpquery.policy.load import ledger_of_ones_own
 from dpquery.policy.model import Bounds, Budget, Column, Files, Policy, Table
 from dpquery.policy.schema import Schema, read_schema
 from dpquery.policy.values import read_name
@@ -59,9 +59,8 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
     paths = _named(source)
     if epsilon is None:
         raise _no_epsilon(paths, unit).at("")
-    limit = Loss(
-        read_argument(BUDGET["epsilon"], epsilon), read_argument(BUDGET["delta"], delta)
-    )
+    most = read_argument(BUDGET["epsilon"], epsilon)
+    limit = Loss(most, read_argument(BUDGET["delta"], delta))
     units = _at("unit", _units, unit, paths)
     single = _single(rows_per_unit, units)
     rows = _rows(max_rows_contributed, units, single=single)
@@ -138,11 +137,9 @@ def _named(source: Paths | Mapping[str, Paths]) -> dict[str, tuple[str, ...]]:
         _at("the table", _refuse_alike, name, named)
         named[name] = _at("the file", _texts, paths)
     if not named:
-        why, call = (
-            "queries reach only the tables that are named.",
-            '{"people": "people.parquet"}',
-        )
-        raise Unfit("there is no table", why, f"connect({call}, ...)").at("")
+        why = "queries reach only the tables that are named."
+        call = 'connect({"people": "people.parquet"}, ...)'
+        raise Unfit("there is no table", why, call).at("")
     return named
 
 
@@ -155,16 +152,14 @@ def _texts(paths: object) -> tuple[str, ...]:
 
 
 def _refuse_alike(value: object, others: Mapping[str, object]) -> None:
-    name = _name(value)
+    try:
+        name = read_name(value)
+    except Unfit as unfit:
+        raise Unfit(unfit.what, "queries name it.", '{"people": "people.parquet"}') from None
     if ascii_folded(name) in map(ascii_folded, others):
         what = f"differs from another in case only: {written(name)}"
         why = "queries do not distinguish upper and lower case."
         raise Unfit(what, why, "rename one of the two", code="DPQ608")
-
-
-def _name(value: object) -> str:
-    name: str = TABLE["privacy_unit_column"].read(value)
-    return name
 
 
 def _stem(texts: tuple[str, ...]) -> str:
@@ -208,6 +203,11 @@ def _notes(table: Table, schema: Schema) -> list[str]:
 
 
 # Whose rows they are, and how many of one unit count.
+
+
+def _name(value: object) -> str:
+    name: str = TABLE["privacy_unit_column"].read(value)
+    return name
 
 
 def _units(unit: object, paths: Mapping[str, object]) -> dict[str, str | None]:

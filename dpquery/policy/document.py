@@ -27,9 +27,8 @@ _MOMENTS = (date, datetime, time)
 class Unfit(ValueError):
     """A value that cannot be taken: what is wrong, why that matters, what to write.
 
-    It does not know where the value stands; who does makes `PolicyInvalid` of it, by `at`.
-    A reader of values may leave the reason and the remedy to the key, or say only what value
-    may have been meant.
+    It does not know where the value stands: its section does, and makes it `PolicyInvalid`.
+    A reader may leave the reason and the remedy to the key, or only say which value was meant.
     """
 
     def __init__(

@@ -140,10 +140,12 @@ def _misplaced(
     if public and not key.public:
         why = "columns of a public table are shown as they are: not clamped, cut or rounded."
         return Unfit("does not apply to a public table", why, "leave it out", code="DPQ607")
+    own = section.values[key.name]
+    if own is False:  # what is denied has nothing to contradict
+        return None
     if key.kinds is not None and found["type"].kind not in key.kinds.of:
         what = f"does not apply to a column of type {found['type']}"
         return Unfit(what, key.kinds.why, key.kinds.remedy, code="DPQ607")
-    own = section.values[key.name]
     for other in key.excludes:
         if _said(section, other.key) and (other.unless is None or own != other.unless):
             what = f"cannot stand beside {toml_key(other.key)}"

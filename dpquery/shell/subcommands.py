@@ -31,8 +31,7 @@ from dpquery.core.privacy import BUDGET_MAX, NO_LOSS, Loss, decimal_text, exact_
 from dpquery.core.source import visible
 from dpquery.core.text_table import TextColumn, cell_text, lay_out
 from dpquery.errors import ExitCode, listed
-from dpquery.policy.ledgers import ledger_of_ones_own
-from dpquery.policy.load import load_policy
+from dpquery.policy.load import ledger_of_ones_own, load_policy
 from dpquery.policy.model import LedgerSettings, Policy
 from dpquery.shell.arguments import UsageError
 from dpquery.shell.batch import answers_to, show, writing

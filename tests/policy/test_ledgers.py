@@ -8,8 +8,7 @@ import pytest
 
 from dpquery.errors import PolicyInvalid
 from dpquery.policy.document import Unfit
-from dpquery.policy.ledgers import ledger_of_ones_own
-from dpquery.policy.load import load_policy
+from dpquery.policy.load import ledger_of_ones_own, load_policy
 from dpquery.policy.model import LedgerSettings, Server
 from tests.tasks import ROOT
 

@@ -274,6 +274,10 @@ CASES = [
     column('type = "double", keys = [1, 1.0]', "keys"),
     column('type = "integer", keys = [1], bounds = [2, 3]', "keys"),
     column('type = "boolean", keys = [1]', "keys"),
+    # description
+    column('type = "double", description = ""', "description", remedy="description = "),
+    column('type = "double", description = "a\\u001b[2J"', "description"),
+    column('type = "double", description = 5', "description"),
     # grid and length
     column('type = "double", grid = 0', "grid", remedy="grid = 0.01"),
     column('type = "double", grid = 1e-320', "grid"),
@@ -479,6 +483,28 @@ def test_each_doubt_is_refused_with_its_place(place: Path, case: Case) -> None:
     assert error.diagnostic.title.startswith(case.key)
     assert error.diagnostic.why[0].endswith((".", "exact"))
     assert error.diagnostic.remedy[0]
+
+
+def test_columns_of_a_public_table_have_a_description_too(place: Path) -> None:
+    told = '[tables.regions.columns]\nregion = { type = "text", description = "code, as n1" }\n'
+    regions = load(place, WHOLE + told).tables["regions"]
+    assert regions.columns["region"].description == "code, as n1"
+
+
+@pytest.mark.parametrize(
+    "denied",
+    [
+        'type = "double", parts = false, per_unit = false',
+        'type = "text", keys = ["a"], per_unit = true, parts = false',
+    ],
+)
+def test_what_is_denied_contradicts_nothing(place: Path, denied: str) -> None:
+    assert (
+        not load(place, SMALL.replace(COLUMN, f"{{ {denied} }}"))
+        .tables["people"]
+        .columns["x"]
+        .parts_rows
+    )
 
 
 def test_no_table_is_refused(place: Path) -> None:
