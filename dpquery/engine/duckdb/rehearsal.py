@@ -27,7 +27,7 @@ from dpquery.ir.relations import PublicJoin, walk
 from dpquery.ir.walk import constants_in, filled
 from dpquery.policy.model import Table
 
-_CONSTANT = re.compile(r"'(?:[^']|'')*'|\b\d+\b")
+_NAME_OR_CONSTANT = re.compile(r"""("(?:[^"]|"")*")|'(?:[^']|'')*'|\b\d+\b""")
 
 
 class Rehearsal:
@@ -75,7 +75,7 @@ class Rehearsal:
         for join in walk(sql.scan.relation):
             if isinstance(join, PublicJoin):
                 self._empty_public(join.table, sql.publics[join.table])
-        shape = _CONSTANT.sub("0", query)
+        shape = _NAME_OR_CONSTANT.sub(r"\1", query)  # names stay
         if shape in self._planned:
             return
         try:
