@@ -1,4 +1,4 @@
-"""Backends: what reads private rows. One line each here; loaded when a session connects."""
+"""The engines that read private rows: one line each here, loaded when a session connects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def open_engine(
     secret: str = "",
     watch: Watch = unwatched,
 ) -> Engine:
-    """Start a backend by name; no private file is opened for reading yet.
+    """Return an engine, by name; no private file is opened for reading yet.
 
     Args:
         name: which one.

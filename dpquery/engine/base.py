@@ -1,4 +1,4 @@
-"""What a backend is: it opens a scan against a receipt, and answers with exact integers.
+"""What an engine is: it opens a scan against a receipt, and answers with exact integers.
 
 The integers leave in an `Exact` only, which cannot be printed, pickled or iterated, and which
 the release stage alone reads (I4). Whatever goes wrong inside becomes one constant failure:
@@ -165,7 +165,7 @@ def _integers(weights: Integers) -> Integers:
 
 
 class Engine(Protocol):
-    """A backend, opened once per session."""
+    """What reads private rows, opened once per session."""
 
     def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
         """Read the rows of one frontier, which the receipt has to cover.
@@ -180,10 +180,10 @@ class Engine(Protocol):
         ...
 
     def rehearse(self, scan: Scan) -> None:
-        """Hold what would be run for a scan against its tree, before it is charged.
+        """Check what would be run for a scan, before it is charged.
 
         Raises:
-            InternalError: DPQ901 opening it would fail.
+            InternalError: DPQ901 the engine could not run it.
         """
         ...
 

@@ -179,6 +179,33 @@ def test_what_cannot_be_planned_is_found_before_it_is_charged(
             rehearsal.plan(sql, changed)
 
 
+def test_texts_that_differ_in_constants_alone_are_planned_once(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+):
+    verifier = Verifier()
+    rehearsal, planned = Rehearsal(verifier, {}, written.public), []
+    (query,) = written.sql(TABLE).whole()
+    rehearsal.plan(written.sql(TABLE), query)
+
+    class Watched:
+        """The verifier's instance, which is told what is planned."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(verifier._parser, name)
+
+        def sql(self, text: str) -> object:
+            planned.append(text)
+            return verifier._parser.sql(text)
+
+    monkeypatch.setattr(Verifier, "connection", Watched())
+    for text, count in [(TABLE.replace("3", "4"), 0), (TABLE.replace("i > 3", "j > 3"), 1)]:
+        sql = written.sql(text)
+        for one in sql.whole():
+            rehearsal.plan(sql, one)
+        assert len(planned) == count
+    verifier.close()
+
+
 def test_what_passed_for_one_scan_is_checked_again_for_another(
     written: Written, verifier: Verifier
 ):

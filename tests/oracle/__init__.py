@@ -1,7 +1,8 @@
 """The oracle: a second engine in plain Python, row by row, with nothing clever in it.
 
-It reads the meaning of the tree and never the text of the other engine, so that where the two
-agree on every integer, neither has leaned on a default of its tools.
+It computes what the query tree means and never sees the SQL of the product's engine. Where both
+give the same integers, neither has leaned on a default of its tools. `tests/conftest.py` adds
+it to the engines, as `python`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Counts a scan row by row, from Parquet files.
+"""The engine of the oracle: opens a scan against a receipt, and counts it row by row.
 
-A scan sees one state of the files and starts when a receipt has been opened, not before (I1,
-I3). What goes wrong becomes the constant failure of `engine/base.py` (I11); a table in a DuckDB
-file is one of these things, for only DuckDB reads it.
+It keeps the rules of the product's engine: a scan starts when a receipt has been opened (I1,
+I3), sees one state of the files, and whatever goes wrong is the one constant failure (I11). It
+reads Parquet files alone; of a table in a DuckDB file, the scan fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values told apart: different ones counted, and candidates for groups, row by row."""
+"""What is kept of a unit that has more different values than count, and which can be shown."""
 
 from __future__ import annotations
 

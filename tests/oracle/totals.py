@@ -1,4 +1,4 @@
-"""What a scan asks for, computed row by row: groups, codes, weights, sums, histograms."""
+"""The measures of a scan, row by row: groups, weights, sums, histograms, candidates."""
 
 from __future__ import annotations
 

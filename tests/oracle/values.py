@@ -1,4 +1,4 @@
-"""The code of an expression for one row."""
+"""The code of an expression for one row: its value clamped, on the grid, as an integer."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class Held:
 
 
 def _width(table: Table, names: Set[str]) -> int:
-    """Give the most bytes that a row can take: its unit, numbers, and texts of full length."""
+    """Return the most bytes of a row: its unit, numbers, and texts of full length."""
     columns = [table.columns[name[2:]] for name in names if name.startswith("c:")]
     texts = sum(_SIGN * c.max_length for c in columns if c.type.kind is Kind.TEXT)
     return _NUMBER * (len(names) + 2) + texts

@@ -275,7 +275,7 @@ def _less_origin(number: str, code: Code) -> str:
 
 
 def _inside(code: Code) -> bool:
-    """Whether the expression's own range is that of the code.
+    """Return whether the expression's own range is that of the code.
 
     Computed doubles are rounded and can reach infinity on the way, whatever their range.
     """
@@ -325,7 +325,7 @@ def _on_grid(value: str, code: Code) -> str:
 
 
 def _rounds_outwards(code: Code) -> bool:
-    """Whether the code of an end, in doubles, lies outside; in between they are monotone."""
+    """Return whether an end has a code outside, in doubles; in between codes are monotone."""
     ends = (code.expr.domain.low, code.expr.domain.high) if _inside(code) else (None, None)
     low, high = (
         on_grid(float(code.grid * at if end is None else end), code.grid)
@@ -431,7 +431,7 @@ def uncut(table: Table, key: Key) -> Column | None:
 
 
 def listed(column: Column, key: Key) -> bool:
-    """Whether all values of a key are among those that the policy lists."""
+    """Return whether all values of a key are among those that the policy lists."""
     return column.keys is not None and set(key.values) <= set(enumerated(column))
 
 

@@ -1,8 +1,8 @@
 """Expressions and values as DuckDB's SQL: what each node means is fixed by the tree.
 
 Every literal is printed anew and every number stands in a storage that holds it, so that no
-default of DuckDB decides anything; the Python engine is written against the same meaning, and
-both give the same integers.
+default of DuckDB decides anything. The oracle of the tests computes the same meaning in plain
+Python, and both give the same integers.
 
 A double has one form: NaN is NULL, and a zero has no sign. Every text from `Values.value` has
 it, and so do columns and literals. So values that compare equal are the same bytes, and it does
@@ -202,7 +202,7 @@ class Values(ABC):
 
 
 def _may_be_nan(expr: Negate | Arithmetic | Apply) -> bool:
-    """Whether the text of a double can be NaN, which has to become NULL."""
+    """Return whether the text of a double can be NaN, which has to become NULL."""
     if expr.type.kind is not Kind.DOUBLE or not isinstance(expr, Apply):
         return expr.type.kind is Kind.DOUBLE
     function = named(expr.function)
@@ -210,7 +210,7 @@ def _may_be_nan(expr: Negate | Arithmetic | Apply) -> bool:
 
 
 def _may_make_zero(expr: Apply) -> bool:
-    """Whether a function computes a double, rather than choose among its arguments."""
+    """Return whether a function computes a double, rather than choose among its arguments."""
     return expr.type.kind is Kind.DOUBLE and not named(expr.function).chosen(expr)
 
 

@@ -232,7 +232,7 @@ class PublicEngine:
         self._columns[table.name] = tuple(row[0] for row in described)
 
     def _unique(self, relation: str, columns: Sequence[str]) -> bool:
-        """Say whether the columns, taken together, are present and differ from row to row."""
+        """Return whether the columns together are present and differ from row to row."""
         names = ", ".join(quoted(column) for column in columns)
         missing = " OR ".join(f"{quoted(column)} IS NULL" for column in columns)
         different = f"SELECT DISTINCT {names} FROM {relation} WHERE NOT ({missing})"

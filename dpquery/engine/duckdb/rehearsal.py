@@ -6,6 +6,7 @@ known before the charge stand in the SQL as NULL, and groups that are still to b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -26,6 +27,8 @@ from dpquery.ir.relations import PublicJoin, walk
 from dpquery.ir.walk import constants_in, filled
 from dpquery.policy.model import Table
 
+_NAME_OR_CONSTANT = re.compile(r"""("(?:[^"]|"")*")|'(?:[^']|'')*'|\b\d+\b""")
+
 
 class Rehearsal:
     """Checks and plans the queries of scans, each scan once, in the verifier's instance."""
@@ -39,6 +42,8 @@ class Rehearsal:
         self._public = public
         self._made: dict[tuple[str, Type | None], str] = {}
         self._passed: set[Scan] = set()
+        self._planned: set[str] = set()
+        """Texts without their constants, whose types do not depend on their values."""
 
     def require(self, scan: Scan, tables: Sequence[Table]) -> None:
         """Check and plan all queries of a scan, which reads these private tables.
@@ -70,16 +75,23 @@ class Rehearsal:
         for join in walk(sql.scan.relation):
             if isinstance(join, PublicJoin):
                 self._empty_public(join.table, sql.publics[join.table])
+        shape = _NAME_OR_CONSTANT.sub(r"\1", query)  # names stay
+        if shape in self._planned:
+            return
         try:
             self.verifier.connection.sql(query)
         except (duckdb.OutOfMemoryException, MemoryError):
             raise MemoryError from None  # which is no fault of the text
         except duckdb.Error:
             raise internal("DuckDB can plan the SQL of a scan") from None
+        if len(self._planned) >= REMEMBERED:
+            self._planned.clear()
+        self._planned.add(shape)
 
     def close(self) -> None:
         """Let go of the verifier's instance, and forget what was made in it."""
         self._made.clear()
+        self._planned.clear()
         self.verifier.close()
 
     def _empty(self, table: Table, unit: Type) -> str:

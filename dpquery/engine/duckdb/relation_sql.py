@@ -4,7 +4,7 @@ The owner of a row is the column u. A column that a relation gives is named by t
 the relation and a name, so that nothing an analyst writes is ever a name here. Only columns in
 use are written. What is computed per unit does not depend on the order of rows: integers,
 decimals and codes are added up, and ties are broken by every column in use: as equal values are
-the same bytes (`values.py`), they are left between rows that nothing can tell apart.
+the same bytes (`expr_sql.py`), they are left between rows that nothing can tell apart.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Nested(Values):
         return [ref for number in sorted(of) for ref in self._by_number.get(number, [])]
 
     def _owned(self, relation: Relation) -> bool:
-        """Whether rows have owners with several rows: all tables have a unit, or none has."""
+        """Return whether rows have units with several rows: all tables have a unit, or none."""
         return self.places[tables_of(relation)[0].table].table.unit is not None
 
     def _row(self, relation: Relation, columns: Iterable[str]) -> str:

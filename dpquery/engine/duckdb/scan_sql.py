@@ -108,7 +108,7 @@ class NumberedKey:
 
     @property
     def _alone(self) -> bool:
-        """Whether one group holds all rows: then nothing has to be looked up."""
+        """Return whether one group holds all rows: then nothing has to be looked up."""
         return self.key.rest and len(self.key.values) == 1
 
     @property
@@ -118,7 +118,7 @@ class NumberedKey:
 
     @property
     def _missing(self) -> bool:
-        """Whether NULL is a group, which comes last, and is no value of an enumeration."""
+        """Return whether NULL is a group: the last one, and no value of an enumeration."""
         return self.kept is None and None in self._listed
 
     @property
@@ -288,7 +288,7 @@ class ScanSQL:
 
     @cached_property
     def _several(self) -> bool:
-        """Whether a unit may have several rows."""
+        """Return whether a unit may have several rows."""
         return self.scan.contribution.unit is not None and not self.scan.contribution.single
 
     @cached_property
@@ -350,7 +350,7 @@ class ScanSQL:
 
     @cached_property
     def by_table(self) -> bool:
-        """Whether weights count all rows that a unit has in the table."""
+        """Return whether weights count all rows that a unit has in the table."""
         return any(isinstance(measure.weight, TableWeight) for measure in self.scan.measures)
 
     @cached_property

@@ -166,7 +166,7 @@ def _source(place: Place) -> Source:
 def _require_select(tree: Node, sources: Mapping[Source, str]) -> None:
     """Hold every node of a text against the lists, and every table against the scan."""
     insist(tree["type"] in {"SELECT_NODE", "SET_OPERATION_NODE"}, "a SELECT")
-    nodes, read = list(_nodes(tree)), set[int]()
+    nodes, read = _nodes(tree), set[int]()
     shared = {each["key"] for node in nodes for each in node.get("map", ())}
     insist(all(map(_SHARED.fullmatch, shared)), "names of WITH")
     for node in nodes:
@@ -218,14 +218,15 @@ def _words(call: Node) -> Iterator[str]:
             insist(node["type"] == "COMPARE_EQUAL", "the settings of a reader")
 
 
-def _nodes(tree: Node, *, calls: bool = False) -> Iterator[Node]:
+def _nodes(tree: Node, *, calls: bool = False) -> list[Node]:
     """Return all nodes of a tree, itself first; those of what reads files if asked for."""
-    pending: list[Any] = [tree]
+    found, pending = list[Node](), list[Any]([tree])
     while pending:
         part = pending.pop()
         if isinstance(part, dict):
-            yield part
+            found.append(part)
             if calls or part.get("type") != "TABLE_FUNCTION":
                 pending.extend(reversed(part.values()))
         elif isinstance(part, list):
             pending.extend(reversed(part))
+    return found
