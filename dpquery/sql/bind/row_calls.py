@@ -42,17 +42,14 @@ MOST_UNITS = 10**6
 _SHOWN = ("CASE", "COALESCE", "YEAR", "ROUND", "LENGTH")
 
 
-def known_function(node: exp.Expr) -> tuple[RowFunction, list[exp.Expr]] | None:
-    """Return the row function that a node calls by name, and its arguments as written."""
+def called(node: exp.Expr) -> tuple[str, list[exp.Expr]]:
+    """Return the name of the function that a node calls, and its arguments as written."""
     match node:
         case exp.Anonymous(this=str(name)):
-            arguments = list(node.expressions)
+            return name.upper(), list(node.expressions)
         case exp.Abs() | exp.Round() | exp.Greatest() | exp.Least() | exp.Coalesce():
-            name, arguments = node.key, list(node.iter_expressions())
-        case _:
-            return None
-    function = rowfunctions.find(name)
-    return None if function is None else (function, arguments)
+            return node.key.upper(), list(node.iter_expressions())
+    return "", []
 
 
 def bound_call(span: Span, function: RowFunction, arguments: Sequence[Expr]) -> Apply:

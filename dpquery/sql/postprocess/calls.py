@@ -13,7 +13,7 @@ from dpquery.core.source import Span
 from dpquery.core.types import NUMERIC, Kind
 from dpquery.errors import QueryRefused, refusal
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES
-from dpquery.sql.bind.row_calls import miscounted, read_interval, word_of
+from dpquery.sql.bind.row_calls import called, miscounted, read_interval, word_of
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.functions import (
@@ -46,12 +46,6 @@ if TYPE_CHECKING:
     from dpquery.sql.postprocess.stages import Base
 
 
-_NODES: dict[type[exp.Expr], str] = {
-    exp.Abs: "ABS",
-    exp.Greatest: "GREATEST",
-    exp.Least: "LEAST",
-    exp.Coalesce: "COALESCE",
-}
 _SUBDAY = frozenset({"hour", "minute", "second"})
 
 
@@ -73,20 +67,12 @@ class Applied:
         match node:
             case exp.Case():
                 return self._case(node)
-            case exp.Round():
-                decimals = node.args.get("decimals")
-                return self._round(node.this, *[decimals] * (decimals is not None))
             case exp.Extract():
                 return self._part(node.this.name, self.spans.of(node.this), node.expression)
             case exp.If():
                 met, then = self._of.truth(node.this), node.args["true"]
                 return self._chosen([met], [then], node.args.get("false"))
-        name = _NODES.get(type(node)) or (
-            str(node.this).upper() if isinstance(node, exp.Anonymous) else ""
-        )
-        arguments = list(
-            node.expressions if isinstance(node, exp.Anonymous) else node.iter_expressions()
-        )
+        name, arguments = called(node)
         special = self._special(name, arguments, span)
         if special is not None:
             return special
