@@ -25,16 +25,14 @@ from dpquery.sql.bind.row_calls import (
     bound_call,
     called,
     case,
-    convert,
     distinct_from,
     extracted,
     moved,
     nothing,
-    target,
     unknown_function,
 )
 from dpquery.sql.bind.scope import Scope, fold, is_call, is_interval_end, written_name
-from dpquery.sql.bind.typing import Remedy, arithmetic, compare, member, negate
+from dpquery.sql.bind.typing import Remedy, arithmetic, compare, convert, member, negate, target
 from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import Spans, outside
