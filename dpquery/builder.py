@@ -493,7 +493,7 @@ class Query:
         return (
             Written(("SELECT ",))
             + joined(", ", [_named(*item) for item in self.shown + self.items] or [_ALL])
-            + f" FROM {_table_of(self)}"
+            + Written((f" FROM {_table_of(self)}",))
             + joined("", self.joins)
             + _clause("WHERE", " AND ", self.conditions)
             + _clause("GROUP BY", ", ", self.groups)
