@@ -67,8 +67,11 @@ class Written:
 
     parts: tuple[str | Fragment, ...]
 
-    def __add__(self, other: Written) -> Written:
-        return Written(self.parts + other.parts)
+    def __add__(self, other: Written | str) -> Written:
+        return Written((*self.parts, *([other] if isinstance(other, str) else other.parts)))
+
+    def __radd__(self, other: str) -> Written:
+        return Written((other, *self.parts))
 
     @property
     def text(self) -> str:
@@ -110,7 +113,7 @@ def joined(between: str, parts: Sequence[Written]) -> Written:
     """Return parts with a text between each two of them."""
     whole = Written(())
     for number, part in enumerate(parts):
-        whole += Written((between,)) + part if number else part
+        whole += between + part if number else part
     return whole
 
 
@@ -211,7 +214,7 @@ def _several(source: Source, taker: str) -> SyntaxRefused:
 def shut(text: object, place: Place, taker: str) -> Written:
     """Write an expression so that nothing around it can be read as a part of it."""
     fragment = read_fragment(text, place, taker)
-    return Written((fragment,)) if fragment.closed else Written(("(", fragment, ")"))
+    return Written((fragment,) if fragment.closed else ("(", fragment, ")"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,19 +250,19 @@ class Aggregate:
             Written((f"{written_name(option)}={_setting(option, value)}",))
             for option, value in self.options
         ]
-        call = Written((f"{self.name}(",)) + joined(", ", parts) + Written((")",))
+        call = f"{self.name}(" + joined(", ", parts) + ")"
         if not self.conditions:
             return call
         taker = f"{self._taker}().where"
         kept = [shut(text, Place.CONDITION, taker) for text in self.conditions]
-        return call + Written((" FILTER (WHERE ",)) + joined(" AND ", kept) + Written((")",))
+        return call + " FILTER (WHERE " + joined(" AND ", kept) + ")"
 
     def subject(self) -> Written:
         """Return what is asked about as text: all rows where nothing is said."""
         if not self.arguments:
             return Written(("*",))
         distinct = "DISTINCT " if self.distinct else ""
-        return Written((distinct,)) + shut(self.arguments[0], Place.VALUE, self._taker)
+        return distinct + shut(self.arguments[0], Place.VALUE, self._taker)
 
     @property
     def _taker(self) -> str:
@@ -391,14 +394,12 @@ class Query:
             near = nearest(how, _JOINS) if isinstance(how, str) else None
             why = f"there are {listed(_JOINS)}."
             raise misfit(f"there is no join {shown(how)}", f"how={near or 'inner'!r}", why=why)
-        part = Written((f" {_JOINS[how]} ",)) + _joinable(other)
+        part = f" {_JOINS[how]} " + _joinable(other)
         if on is not None:
-            part += Written((" ON ",)) + shut(on, Place.CONDITION, "join")
+            part += " ON " + shut(on, Place.CONDITION, "join")
         if using is not None:
             columns = [using] if isinstance(using, str) else using
-            part += Written(
-                (f" USING ({', '.join(_name(column, 'join') for column in columns)})",)
-            )
+            part += f" USING ({', '.join(_name(column, 'join') for column in columns)})"
         return replace(self, joins=(*self.joins, part))
 
     def where(self, *conditions: str) -> Query:
@@ -504,7 +505,7 @@ class Query:
             + _clause("GROUP BY", ", ", self.groups)
             + _clause("HAVING", " AND ", self.kept)
             + _clause("ORDER BY", ", ", self.keys)
-            + Written((self.most,))
+            + self.most
         )
 
 
@@ -533,7 +534,7 @@ def _joinable(other: Query | str) -> Written:
     if not isinstance(other, Query) or other == Query(other.session, other.name, other.alias):
         return Written((_table_of(other),))
     called = _name(other.name if other.alias is None else other.alias, "as_")
-    return Written(("(",)) + other._written() + Written((f") AS {called}",))
+    return "(" + other._written() + f") AS {called}"
 
 
 def _name(name: object, taker: str) -> str:
@@ -544,8 +545,8 @@ def _name(name: object, taker: str) -> str:
 
 
 def _named(name: str | None, written: Written) -> Written:
-    return written if name is None else written + Written((f" AS {written_name(name)}",))
+    return written if name is None else written + f" AS {written_name(name)}"
 
 
 def _clause(word: str, between: str, parts: Sequence[Written]) -> Written:
-    return Written((f" {word} ",)) + joined(between, parts) if parts else Written(())
+    return f" {word} " + joined(between, parts) if parts else Written(())

@@ -23,18 +23,16 @@ from dpquery.rowfunctions.ranges import facts_of, implied
 from dpquery.sql.bind.row_calls import (
     Sizes,
     bound_call,
+    called,
     case,
-    convert,
     distinct_from,
     extracted,
-    known_function,
     moved,
     nothing,
-    target,
     unknown_function,
 )
 from dpquery.sql.bind.scope import Scope, fold, is_call, is_interval_end, written_name
-from dpquery.sql.bind.typing import Remedy, arithmetic, compare, member, negate
+from dpquery.sql.bind.typing import Remedy, arithmetic, compare, convert, member, negate, target
 from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import Spans, outside
@@ -185,10 +183,11 @@ class Conditions:
                 fold(str(node.this)) == "date_part"
             ):
                 return extracted(span, part.name, self.spans.of(part), self.bind(value))
-        called = known_function(node)
-        if called is None:
+        name, arguments = called(node)
+        row_function = rowfunctions.find(name)
+        if row_function is None:
             self._refuse(node, span)
-        return self._called(*called, span)
+        return self._called(row_function, arguments, span)
 
     def _called(self, function: RowFunction, arguments: Sequence[exp.Expr], span: Span) -> Expr:
         if function.name == "DATE_ADD" and len(arguments) == 2:

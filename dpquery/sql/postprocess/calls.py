@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.core.types import Kind
+from dpquery.core.types import NUMERIC, Kind
 from dpquery.errors import QueryRefused, refusal
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES
-from dpquery.sql.bind.row_calls import miscounted, read_interval, word_of
+from dpquery.sql.bind.row_calls import called, miscounted, read_interval, word_of
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.functions import (
@@ -22,6 +22,7 @@ from dpquery.sql.postprocess.functions import (
     KINDS,
     ONLY_WINDOWS,
     PATTERNED,
+    SPECIAL,
     Aggregate,
     Function,
     window_name,
@@ -45,13 +46,6 @@ if TYPE_CHECKING:
     from dpquery.sql.postprocess.stages import Base
 
 
-_NODES: dict[type[exp.Expr], str] = {
-    exp.Abs: "ABS",
-    exp.Greatest: "GREATEST",
-    exp.Least: "LEAST",
-    exp.Coalesce: "COALESCE",
-    exp.If: "IF",
-}
 _SUBDAY = frozenset({"hour", "minute", "second"})
 
 
@@ -73,20 +67,12 @@ class Applied:
         match node:
             case exp.Case():
                 return self._case(node)
-            case exp.Round():
-                decimals = node.args.get("decimals")
-                return self._round(node.this, *[decimals] * (decimals is not None))
             case exp.Extract():
                 return self._part(node.this.name, self.spans.of(node.this), node.expression)
             case exp.If():
-                slots = [node.this, node.args["true"], node.args.get("false") or exp.Null()]
-                return self._called(BY_NAME["IF"], slots, span)
-        name = _NODES.get(type(node)) or (
-            str(node.this).upper() if isinstance(node, exp.Anonymous) else ""
-        )
-        arguments = list(
-            node.expressions if isinstance(node, exp.Anonymous) else node.iter_expressions()
-        )
+                met, then = self._of.truth(node.this), node.args["true"]
+                return self._chosen([met], [then], node.args.get("false"))
+        name, arguments = called(node)
         special = self._special(name, arguments, span)
         if special is not None:
             return special
@@ -112,11 +98,13 @@ class Applied:
                 both = self._moment(one), self._moment(other)
                 template = f"date_diff('{self._unit(unit)}', {{0}}, {{1}})"
                 return made(template, *both, kind=Kind.INTEGER)
+            case "IFF", [condition, one, other]:
+                return self._chosen([self._of.truth(condition)], [one], other)
             case "DATE_ADD", [moment, step]:
                 interval = unwrapped(step)
                 if isinstance(interval, exp.Interval):
                     return self.moved(moment, interval, "+")
-        if name in {"ROUND", "DATE_TRUNC", "DATETRUNC", "DATE_PART", "DATE_DIFF", "DATEDIFF"}:
+        if name in SPECIAL and name != "DATE_ADD":
             raise self._miscounted(name, span)
         return None
 
@@ -126,11 +114,9 @@ class Applied:
             raise self._miscounted(function.name, span)
         values = (
             self._of.alike(arguments)
-            if function.gives == "alike" and function.name != "IF"
+            if function.gives == "alike"
             else [self._of.value(argument) for argument in arguments]
         )
-        if function.name == "IF":
-            values = [values[0], *self._of.alike(arguments[1:])]
         for letter, value, argument in zip(letters, values, arguments, strict=True):
             what, kinds = KINDS[letter]
             if value.kind is not None and value.kind not in kinds:
@@ -140,25 +126,16 @@ class Applied:
                 self._not_literal(function.name, "how it is written", argument, "'%Y-%m'")
         if function.name in PATTERNED:
             self._of.require_pattern(values[1], arguments[1])
-        kind = self._kind(function, values)
+        kind = function.gives if isinstance(function.gives, Kind) else _one_kind(values)
+        kind = values[0].kind if function.gives == "first" else kind
         template = function.template(len(arguments))
         lengths = [value.longest for value in values] or [0]
         longest = function.longest(lengths)
         grows = longest if longest > max(lengths) else None
         return made(template, *values, kind=kind, repeats=function.repeats, longest=grows)
 
-    def _kind(self, function: Function, values: Sequence[Value]) -> Kind | None:
-        if isinstance(function.gives, Kind):
-            return function.gives
-        if function.gives == "first":
-            return values[0].kind
-        return _one_kind(values[1:] if function.name == "IF" else values)
-
     def _round(self, node: exp.Expr, places: exp.Expr | None = None) -> Value:
-        number = self._of.value(node)
-        if number.kind is not None and not number.numeric:
-            title = "ROUND needs a number"
-            mismatch(self.spans.of(node), title, f"a {number.kind} here", "ROUND(1.5)")
+        number = self._of.needed(node, NUMERIC, "a number", "ROUND(1.5)")
         if places is None:
             return made("round({0})", number, kind=number.kind)
         found = read_literal(unwrapped(places), self.spans.of(places))
@@ -179,12 +156,8 @@ class Applied:
         )
 
     def _moment(self, node: exp.Expr) -> Value:
-        found = self._of.value(node)
-        if found.kind not in {None, Kind.DATE, Kind.TIMESTAMP}:
-            title = "a date or a timestamp is needed here"
-            remedy = f"CAST({self.spans.text(node)} AS DATE)"
-            mismatch(self.spans.of(node), title, f"a {found.kind}", remedy)
-        return found
+        moments, remedy = KINDS["m"][1], f"CAST({self.spans.text(node)} AS DATE)"
+        return self._of.needed(node, moments, "a date or a timestamp", remedy)
 
     def _unit(self, node: exp.Expr) -> str:
         return word_of(_word(node), self.spans.of(node), UNIT_NAMES)
@@ -225,10 +198,13 @@ class Applied:
             else:
                 conditions.append(self._of.compared("({0} = {1})", node.this, branch.this))
         results = [branch.args["true"] for branch in node.args["ifs"]]
-        otherwise = node.args.get("default")
-        if otherwise is not None:
-            results.append(otherwise)
-        values = self._of.alike(results)
+        return self._chosen(conditions, results, node.args.get("default"))
+
+    def _chosen(
+        self, conditions: list[Value], results: list[exp.Expr], otherwise: exp.Expr | None
+    ) -> Value:
+        """Bind a choice: the value of the first condition that is true."""
+        values = self._of.alike([*results, *([] if otherwise is None else [otherwise])])
         count = len(conditions)
         arms = [f"WHEN {{{i}}} THEN {{{count + i}}}" for i in range(count)]
         last = f" ELSE {{{2 * count}}}" if otherwise is not None else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
@@ -13,8 +13,8 @@ from dpquery.core.source import Span
 from dpquery.core.types import DATE, NUMERIC, TIMESTAMP, Kind
 from dpquery.errors import refusal
 from dpquery.sql.bind.expressions import chain, conjuncts
-from dpquery.sql.bind.row_calls import target
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end
+from dpquery.sql.bind.typing import target
 from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.literals import as_moment, unwrapped
 from dpquery.sql.parse.spans import Spans, repeated
@@ -45,7 +45,7 @@ _PATTERNS: dict[type[exp.Expr], str] = {
     exp.ILike: "({0} ILIKE {1})",
     exp.SimilarTo: "regexp_full_match({0}, {1})",
 }
-_NUMBERS_OF = {
+_NUMBERS_OF: dict[Kind | None, str] = {
     Kind.TEXT: "LENGTH({})",
     Kind.BOOLEAN: "CAST({} AS BIGINT)",
     Kind.DATE: "YEAR({})",
@@ -232,21 +232,26 @@ class Expressions(ABC):
         return self._applied.value(node, span)
 
     def _number(self, node: exp.Expr) -> Value:
-        found = self.value(node)
-        if found.kind is None or found.numeric:
-            return found
-        inner = unwrapped(node)
-        remedy = _NUMBERS_OF.get(found.kind, "{}").format(self.spans.text(node))
+        inner, kind = unwrapped(node), self.value(node).kind
+        remedy = _NUMBERS_OF.get(kind, "{}").format(self.spans.text(node))
         if isinstance(inner, exp.Literal):
             remedy = _number_in(str(inner.this))
-        mismatch(self.spans.of(node), "a number is needed here", f"a {found.kind}", remedy)
+        return self.needed(node, NUMERIC, "a number", remedy)
 
     def _text(self, node: exp.Expr) -> Value:
-        found = self.value(node)
-        if found.kind in {None, Kind.TEXT}:
-            return found
         remedy = f"CAST({self.spans.text(node)} AS TEXT)"
-        mismatch(self.spans.of(node), "a text is needed here", f"a {found.kind}", remedy)
+        return self.needed(node, {Kind.TEXT}, "a text", remedy)
+
+    def needed(self, node: exp.Expr, kinds: Set[Kind], what: str, remedy: str) -> Value:
+        """Bind a value of one of some kinds.
+
+        Raises:
+            NameRefused: DPQ208 it is of another kind.
+        """
+        found = self.value(node)
+        if found.kind is not None and found.kind not in kinds:
+            mismatch(self.spans.of(node), f"{what} is needed here", f"a {found.kind}", remedy)
+        return found
 
     def _texts(
         self, node: exp.Expr, template: str, kind: Kind, longest: Longest | None = None

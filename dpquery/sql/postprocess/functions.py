@@ -189,7 +189,6 @@ _OWN = (
     *map(_doubled, ("CBRT", "SIN", "COS", "TAN", "ASIN", "ACOS", "ATAN", "DEGREES", "RADIANS")),
     _doubled("ATAN2", "nn"),
     _plain("PI", "", Kind.DOUBLE),
-    Function("IF", "baa", "CASE WHEN {} THEN {} ELSE {} END".format, "alike", aliases=("IFF",)),
     _plain("REVERSE", "t", Kind.TEXT),
     _plain("REPLACE", "ttt", Kind.TEXT, longest=_replaced),
     _padding("LPAD"),
@@ -206,8 +205,11 @@ _OWN = (
         Kind.DATE,
     ),
 )
-SPECIAL = ("DATE_ADD", "DATE_DIFF", "DATEDIFF", "DATE_PART", "DATE_TRUNC", "DATETRUNC", "ROUND")
-"""Functions that read a word, or a number of places, from the text."""
+SPECIAL = (
+    *("DATE_ADD", "DATE_DIFF", "DATEDIFF", "DATE_PART", "DATE_TRUNC", "DATETRUNC"),
+    *("IF", "IFF", "ROUND"),
+)
+"""Functions that read a word or a number of places from the text, or choose by a condition."""
 _APART = frozenset({*SPECIAL, *(own.name for own in _OWN)})
 _ALL = (
     *_OWN,

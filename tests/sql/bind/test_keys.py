@@ -77,7 +77,7 @@ refused[DPQ405]: this would make 1,000,010 groups
 refused[DPQ205]: there is no column number 2 in the result
   |
 1 | SELECT DP_COUNT(*, eps=0.5) FROM staff GROUP BY 2
-  |                                                 ^ the result has 1
+  |                                                 ^ the columns are 1 to 1
 
    why: a number in GROUP BY counts the columns of the result.
    try: GROUP BY 1""",

@@ -10,11 +10,12 @@ import duckdb
 import pytest
 
 import dpquery
+from dpquery import rowfunctions
 from dpquery.core.types import Kind
 from dpquery.errors import QueryRefused
 from dpquery.session import Session
 from dpquery.sql.postprocess.from_clause import MOST_CHARACTERS
-from dpquery.sql.postprocess.functions import BY_NAME, Function
+from dpquery.sql.postprocess.functions import BY_NAME, SPECIAL, Function
 from dpquery.sql.postprocess.values import LONGEST_NUMBER
 from dpquery.sql.postprocess.values import text as quoted
 from tests.samples import sample_policy
@@ -184,3 +185,18 @@ def test_no_function_makes_a_longer_text_than_it_states(function: Function):
             lengths = [length for _, length in parts]
             most = (function.longest or max)(lengths)
             assert found is None or len(found) <= most, (sql, found)
+
+
+def test_results_have_the_functions_of_rows():
+    called = {
+        name for row in rowfunctions.ALL if row.written for name in (row.name, *row.aliases)
+    }
+    assert called <= {*BY_NAME, *SPECIAL}
+    assert BY_NAME["UPPER"].template(1) == rowfunctions.named("UPPER").sql(None, "{0}")
+
+
+@pytest.mark.parametrize(
+    ("call", "value"), [("UPPER('a\u00e9')", "A\u00e9"), ("LCASE('A\u00c9')", "a\u00c9")]
+)
+def test_letters_of_results_fold_as_those_of_rows(session, call, value):
+    assert session.sql(f"SELECT {call} AS x").scalar() == value
