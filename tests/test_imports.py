@@ -32,7 +32,7 @@ def loaded(statement: str) -> set[str]:
         "from dpquery import errors",
         "import dpquery.shell.main",
         "import dpquery.present",
-        "import dpquery.codes",
+        "import dpquery.errors.pages",
     ],
 )
 def test_what_starts_quickly_loads_nothing_heavy(statement: str):

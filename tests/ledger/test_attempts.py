@@ -511,8 +511,9 @@ def test_a_process_is_known_to_be_gone():
     own = process.identity()
     assert own
     assert not process.is_gone(own)
+    program = "from dpquery.budget.ledger import store; print(store.identity())"
     child = subprocess.Popen(
-        [sys.executable, "-c", "from dpquery.budget import process; print(process.identity())"],
+        [sys.executable, "-c", program],
         stdout=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip
     other = child.stdout.read().strip()

@@ -115,7 +115,7 @@ def test_extreme_claims_take_no_memory_and_give_a_bound(epsilon):
 
 
 def test_deciding_loads_no_dp_accounting():
-    loaded = "import sys, dpquery.budget.ledger, dpquery.budget.reported"
+    loaded = "import sys, dpquery.budget.ledger.ledger, dpquery.budget.ledger.report"
     code = f"{loaded}; print('dp_accounting' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
