@@ -510,11 +510,9 @@ def test_a_process_is_known_to_be_gone():
     own = this_process()
     assert own
     assert not is_gone(own)
+    program = "from dpquery.budget.ledger import store; print(store.this_process())"
     child = subprocess.Popen(
-        [
-            sys.executable, "-c",
-            "from dpquery.budget.ledger import store; print(store.this_process())",
-        ],
+        [sys.executable, "-c", program],
         stdout=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip
     other = child.stdout.read().strip()
