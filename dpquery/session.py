@@ -54,7 +54,7 @@ from dpquery.sql.commands import (
 from dpquery.sql.parse.literals import misfit
 from dpquery.sql.parse.parser import parse
 from dpquery.sql.rules import check
-from dpquery.stream import Stream, Watch, count_of, not_limited, watch
+from dpquery.stream import Stream, StreamState, count_of, not_limited, start_stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,23 +189,23 @@ class Session:
                 limit of rows no whole number above 0.
         """
         with self._usable():
-            watched = watch(threshold, eps, self._policy.neighbours, max_rows_contributed)
+            state = start_stream(threshold, eps, self._policy.neighbours, max_rows_contributed)
         return Stream(
             threshold,
-            watched.epsilon,
-            lambda table, where: self._watched(watched, table, where),
+            state.epsilon,
+            lambda table, where: self._watched(state, table, where),
         )
 
-    def _watched(self, watched: Watch, table: str, where: str) -> bool:
+    def _watched(self, state: StreamState, table: str, where: str) -> bool:
         with self._usable():
-            source = self._source(watched.question(table, where))
+            source = self._source(state.question(table, where))
             with self._uncharged(source):
                 plan = self._watch_plan(source)
-                plain = self._watch_plan(Source(watched.question(table, "")))
+                plain = self._watch_plan(Source(state.question(table, "")))
                 count = count_of(plan, plain)
-                charge = watched.charge(plan, count)
+                charge = state.charge(plan, count)
             with self._charged(charge, source) as receipt:
-                return self._compared(watched, count, receipt)
+                return self._compared(state, count, receipt)
 
     def _watch_plan(self, source: Source) -> Plan:
         """Return the plan of one question of a stream."""
@@ -219,11 +219,11 @@ class Session:
             self._engine.rehearse(scan)
         return plan
 
-    def _compared(self, watched: Watch, count: CountRows, receipt: Receipt) -> bool:
+    def _compared(self, state: StreamState, count: CountRows, receipt: Receipt) -> bool:
         """Return whether a count is above the threshold."""
-        watched.paid(count)
+        state.paid(count)
         with self._engine.open(receipt.charge.scans[0], receipt, 0) as exact:
-            above = watched.answer(exact, count, self._randomness)
+            above = state.answer(exact, count, self._randomness)
         self._ledger.close_attempt(receipt, "answered")
         return above
 

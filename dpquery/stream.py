@@ -27,7 +27,7 @@ from dpquery.plan.plan import Plan
 
 
 @dataclass(slots=True)
-class Watch:
+class StreamState:
     """What is known of a stream: what it may lose, and how far it has come."""
 
     threshold: int
@@ -126,9 +126,9 @@ class Stream:
         return self._ask(table, where)
 
 
-def watch(
+def start_stream(
     threshold: int, eps: object, neighbours: Neighbours, rows: int | None = None
-) -> Watch:
+) -> StreamState:
     """Start a stream; nothing is charged yet.
 
     Raises:
@@ -142,7 +142,7 @@ def watch(
         raise ValueError("the eps of a stream is a decimal above 0, such as 0.5")
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
         raise ValueError("max_rows_contributed of a stream is a whole number, such as 5")
-    return Watch(threshold, epsilon, neighbours, rows)
+    return StreamState(threshold, epsilon, neighbours, rows)
 
 
 def count_of(plan: Plan, plain: Plan) -> CountRows:

@@ -192,7 +192,7 @@ GOLDEN = {
     "SELECT DP_COUNT(*, eps=1) FROM staff "
     "WHERE salary > (SELECT DP_MEDIAN(salary, eps=1) FROM staff)": "b8bab840 d1b9ddfb",
     "SELECT r.zone, DP_MODE(v.region, eps=1) FROM visits v JOIN regions r "
-    "ON v.region = r.region GROUP BY r.zone": "240629b1",
+    "ON v.region = r.region GROUP BY r.zone": "6f718576",
     "SELECT DP_MAX(n, eps=1, bounds=[0, 9]) FROM (SELECT person_id, COUNT(*) AS n FROM visits "
     "GROUP BY person_id)": "a8721048",
 }

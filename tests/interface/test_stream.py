@@ -25,7 +25,7 @@ from dpquery.ir.measures import CountRows, Weight
 from dpquery.mechanisms import AboveThreshold
 from dpquery.policy.files import copy_samples
 from dpquery.session import Session
-from dpquery.stream import Watch, watch
+from dpquery.stream import StreamState, start_stream
 from tests.corpus.cases import planned
 from tests.mechanisms.sources import Seeded
 
@@ -154,7 +154,7 @@ class Counted:
 @pytest.mark.parametrize("neighbours", Neighbours)
 def test_the_noise_is_that_of_a_stream_of_counts(neighbours: Neighbours):
     """Scales are 2kW / eps where a unit is added; a count's twice that where it is replaced."""
-    started = watch(5, 1, neighbours)
+    started = start_stream(5, 1, neighbours)
     count = CountRows(Weight(3, WEIGHT_SCALE))
     started.paid(count)
     mechanism = started._mechanism(3)
@@ -173,14 +173,16 @@ def test_the_noise_is_that_of_a_stream_of_counts(neighbours: Neighbours):
 
 def test_a_stream_that_is_not_paid_for_answers_nothing():
     with pytest.raises(InternalError):
-        Watch(5, Fraction(1), ADD_REMOVE).answer(Counted(1), CountRows(Weight()), Seeded(1))
+        StreamState(5, Fraction(1), ADD_REMOVE).answer(
+            Counted(1), CountRows(Weight()), Seeded(1)
+        )
 
 
 def test_a_question_that_loses_something_else_is_not_charged():
     plan = planned("SELECT DP_COUNT(*, eps=0.5) FROM staff")
     (count,) = plan.frontiers[0].scan.measures
-    assert Watch(5, Fraction(1, 2), ADD_REMOVE).charge(plan, count) == plan.charge
+    assert StreamState(5, Fraction(1, 2), ADD_REMOVE).charge(plan, count) == plan.charge
     with pytest.raises(InternalError):
-        Watch(5, Fraction(1), ADD_REMOVE).charge(plan, count)
-    later = replace(Watch(5, Fraction(1, 2), ADD_REMOVE), rows=1)
+        StreamState(5, Fraction(1), ADD_REMOVE).charge(plan, count)
+    later = replace(StreamState(5, Fraction(1, 2), ADD_REMOVE), rows=1)
     assert later.charge(plan, count).events == ()

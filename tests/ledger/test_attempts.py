@@ -21,7 +21,7 @@ from dpquery.budget.ledger import ledger as ledger_module
 from dpquery.budget.ledger import store as attempts_module
 from dpquery.budget.ledger.charge import FailureLimit, Opened, Receipt
 from dpquery.budget.ledger.ledger import Ledger
-from dpquery.budget.ledger.store import Attempt, Open, is_gone, this_process
+from dpquery.budget.ledger.store import Attempt, is_gone, read, this_process, written
 from dpquery.cache import lookup
 from dpquery.engine.duckdb import postprocessor as public
 from dpquery.errors import BudgetRefused, DPQueryError, ScanFailed
@@ -237,7 +237,7 @@ def test_an_answer_too_long_to_be_kept_has_ended_as_well(policy, monkeypatch, im
     with dpquery.connect(policy) as session:
         assert outcomes(session, 7) == ["answer"] * 7
         account = session._account.analyst
-        assert session._ledger._store.attempts._now(account)[1] == Open()
+        assert session._ledger._store.attempts.open(account) == []
 
 
 def test_a_failure_that_cannot_be_counted_says_no_more_than_others(policy, monkeypatch):
@@ -284,7 +284,7 @@ def test_what_fails_with_released_values_is_counted(policy, monkeypatch, query):
         assert set(found[5:]) <= {"DPQ702", "DPQ505"}
         assert session._ledger.failures("default") == 5
         assert outcomes(session, 1, ANOTHER) == ["DPQ505"]
-        assert session._ledger._store.attempts.number("default") == 5
+        assert len(session._ledger._store.attempts.open("default")) == 5
 
 
 ANOTHER = "SELECT DP_COUNT(*, eps=2e-9) FROM staff"
@@ -540,4 +540,4 @@ def test_a_process_is_known_to_be_gone():
     )
 )
 def test_attempts_are_read_as_they_were_written(attempts):
-    assert Open.read(Open(tuple(attempts)).text()) == Open(tuple(attempts))
+    assert read(written(attempts)) == attempts

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dpquery.budget.ledger.admin import Freeze, Grant, Orders, Promise, Thaw, decode, encode
 from dpquery.budget.ledger.charge import OWNER, Account, Limits
-from dpquery.budget.ledger.record import Record
+from dpquery.budget.ledger.record import Record, Wording
 from dpquery.core.privacy import Ceiling
 from dpquery.errors import BudgetRefused, InternalError, PolicyInvalid
 from tests.ledger.helpers import ALICE, BOB, gaussian, limits, loss, open_at, pure, spent
@@ -221,7 +221,8 @@ def tampered(ledger, text):
     """Seal a row as a writer with a mistake of its own would."""
     head = ledger._store._head()
     totals = ledger._store.totals(OWNER)
-    ledger._store.append(Record.ordered(head.sequence, head.hash, text, totals))
+    place = head.sequence, head.hash
+    ledger._store.append(Record.after(place, OWNER, Wording.ordered(text), totals))
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ class _Crowded(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Charged:
+class _Prepared:
     """A charge, and what is known of it before the ledger is one's own."""
 
     charge: Charge
@@ -170,7 +170,7 @@ class Ledger:
         if sum(isinstance(event, Refined) for event in charge.events) != len(charge.refines):
             raise internal("what pays a difference uses up what paid the rest")
         # Others wait while the ledger is one's own: what it cannot change is ready by then.
-        charged = _Charged(
+        charged = _Prepared(
             charge, limits, account, self._store.accountant(charge.events), Wording.of(charge)
         )
         patience = monotonic() + _PATIENCE
@@ -182,7 +182,7 @@ class Ledger:
                     raise crowded(charge, limits.failures) from None
             sleep(_PAUSE)
 
-    def _receipt(self, charged: _Charged) -> Receipt:
+    def _receipt(self, charged: _Prepared) -> Receipt:
         """Decide and write; the receipt is made when both are durable."""
         store, charge, analyst = self._store, charged.charge, charged.account.analyst
         with faults(store.path), store.writing():
@@ -198,7 +198,7 @@ class Ledger:
             raise suspended(charge, failed, charged.limits.failures)
         return Receipt(charge, identity, orders.version, attempt)
 
-    def _appended(self, charged: _Charged, orders: Orders) -> str:
+    def _appended(self, charged: _Prepared, orders: Orders) -> str:
         """Add a charge, if it keeps every limit."""
         store, charge, account = self._store, charged.charge, charged.account
         totals, counting = store.totals(account), self._counting(orders)
@@ -207,7 +207,7 @@ class Ledger:
         kept = counting.kept(charge.touched)
         totals = totals.plus(charged.asked, counting, kept)
         self._promise_in(orders)
-        record = Record.after(*store.last, charged.wording.within(kept), account, totals)
+        record = Record.after(store.last, account, charged.wording.within(kept), totals)
         store.append(record)
         if charge.version not in {None, orders.version}:
             raise AlreadyRefined
@@ -224,12 +224,12 @@ class Ledger:
         self._append(Suspend(analyst, failed))
         return failed
 
-    def _opened(self, charged: _Charged) -> Opened | None:
+    def _opened(self, charged: _Prepared) -> Opened | None:
         """Open the attempt that a charge is for."""
         limit, analyst = charged.limits.failures, charged.account.analyst
         if limit is None:
             return None
-        if self._store.attempts.number(analyst) >= limit.most:
+        if len(self._store.attempts.open(analyst)) >= limit.most:
             raise _Crowded
         time = timedelta(seconds=limit.seconds * max(1, len(charged.charge.scans))) + _MARGIN
         return self._store.attempts.begin(analyst, limit.most, time)
@@ -284,7 +284,9 @@ class Ledger:
     def _append(self, order: Order) -> None:
         """Add an order; within `Store.writing`."""
         store = self._store
-        store.append(Record.ordered(*store.last, encode(order), store.totals(OWNER)))
+        store.append(
+            Record.after(store.last, OWNER, Wording.ordered(encode(order)), store.totals(OWNER))
+        )
 
     def _orders(self) -> Orders:
         """Read the orders that came after those known; of these none is taken back."""

@@ -28,7 +28,7 @@ from dpquery.budget.ledger.errors import (
     unsafe,
 )
 from dpquery.budget.ledger.store import first_meta
-from dpquery.budget.ledger.tables import META, SHORT, TABLES, Table, queued
+from dpquery.budget.ledger.tables import META, SHORT, TABLES, LedgerTable, queued
 from dpquery.errors import PolicyInvalid, internal
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class Postgres:
         """Check that no row is missing."""
         self._require_whole(TABLES)
 
-    def _require_whole(self, tables: Iterable[Table]) -> None:
+    def _require_whole(self, tables: Iterable[LedgerTable]) -> None:
         """Check some tables, and that none at all is one that a crash empties."""
         for table in tables:
             counted = f"SELECT count(*) = coalesce(max(sequence), 0) FROM {table.name}"  # noqa: S608
@@ -344,7 +344,7 @@ def _exact(statement: str) -> str:
     return statement.replace(" TEXT ", ' TEXT COLLATE "C" ')
 
 
-def _made(table: Table) -> Iterator[str]:
+def _made(table: LedgerTable) -> Iterator[str]:
     """Return the statements that make a table and keep it append-only."""
     name = table.name
     columns = ", ".join(("sequence BIGINT PRIMARY KEY", *table.columns, "hash TEXT NOT NULL"))

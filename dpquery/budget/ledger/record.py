@@ -148,7 +148,12 @@ class Wording(NamedTuple):
         # A lone surrogate has no UTF-8, and servers take no NUL; a query is not refused for
         # its ledger's sake.
         query = charge.query.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
-        return cls(_identity(), query, encode(Composed(charge.events)))
+        return cls(secrets.token_hex(16), query, encode(Composed(charge.events)))
+
+    @classmethod
+    def ordered(cls, order: str) -> Wording:
+        """Write an order of the owner."""
+        return cls(secrets.token_hex(16), "", order)
 
     def within(self, kept: Touched | None) -> Wording:
         """Write it under the parts that it is kept under, if any."""
@@ -173,20 +178,9 @@ class Record(NamedTuple):
 
     @classmethod
     def after(
-        cls, sequence: int, seal: str, wording: Wording, account: Account, totals: Totals
-    ) -> Record:
-        """Write the charge that comes after another one's sequence and hash."""
-        return cls._sealed((sequence, seal), account, wording, totals)
-
-    @classmethod
-    def ordered(cls, sequence: int, seal: str, order: str, totals: Totals) -> Record:
-        """Write the owner's order that comes after another row's sequence and hash."""
-        return cls._sealed((sequence, seal), OWNER, Wording(_identity(), "", order), totals)
-
-    @classmethod
-    def _sealed(
         cls, head: tuple[int, str], account: Account, wording: Wording, totals: Totals
     ) -> Record:
+        """Write the charge or order that comes after another row's sequence and hash."""
         sequence, seal = head
         fields = (
             sequence + 1,
@@ -239,10 +233,6 @@ def _read(text: str) -> tuple[tuple[Event, ...], Touched | None]:
         case Composed(composed):
             return composed, touched
     raise ValueError("not the events of a charge")
-
-
-def _identity() -> str:
-    return secrets.token_hex(16)
 
 
 _json = json.JSONEncoder(separators=(",", ":")).encode

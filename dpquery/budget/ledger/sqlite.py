@@ -24,7 +24,7 @@ from dpquery.budget.ledger.errors import (
 )
 from dpquery.budget.ledger.high_water import sync_directory
 from dpquery.budget.ledger.store import first_meta
-from dpquery.budget.ledger.tables import CHARGES, META, SHORT, TABLES, Table, queued
+from dpquery.budget.ledger.tables import CHARGES, META, SHORT, TABLES, LedgerTable, queued
 
 _APPLICATION = 0x64707131
 """Stands in the file's header, so that a database of another program is known as such."""
@@ -207,7 +207,7 @@ def _fill(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def _made(table: Table) -> Iterator[str]:
+def _made(table: LedgerTable) -> Iterator[str]:
     """Return the statements that make a table and keep it append-only."""
     name, of = table.name, "" if table is CHARGES else f"_of_{table.name}"
     columns = ", ".join(("sequence INTEGER PRIMARY KEY", *table.columns, "hash TEXT NOT NULL"))

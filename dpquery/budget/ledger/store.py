@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -41,7 +41,7 @@ from dpquery.budget.ledger.tables import (
     Chain,
     Database,
     Earlier,
-    Table,
+    LedgerTable,
 )
 from dpquery.errors import internal
 
@@ -138,57 +138,21 @@ class Attempt:
         return self.failed or now > self.until or is_gone(self.process)
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
-    """What one analyst has under way, and what failed within the window."""
+def written(attempts: Iterable[Attempt]) -> str:
+    """Write what one analyst has under way, and what failed within the window."""
+    listed = [
+        [a.id, a.at.isoformat(), a.until.isoformat(), a.process, a.failed] for a in attempts
+    ]
+    return json.dumps(listed, separators=(",", ":"))
 
-    attempts: tuple[Attempt, ...] = ()
 
-    def failures(self, now: datetime) -> int:
-        """Count what has failed."""
-        return sum(attempt.has_failed(now) for attempt in self.attempts)
+def read(text: str) -> list[Attempt]:
+    """Read what `written` wrote.
 
-    def within(self, now: datetime) -> Open:
-        """Drop what began before the window."""
-        return self._only(lambda attempt: now - attempt.at < WINDOW)
-
-    def forgiven(self, now: datetime) -> Open:
-        """Drop what has failed so far, and keep what is under way."""
-        return self._only(lambda attempt: not attempt.has_failed(now))
-
-    def plus(self, attempt: Attempt) -> Open:
-        """Open one more."""
-        return Open((*self.attempts, attempt))
-
-    def without(self, identity: str) -> Open:
-        """Close an attempt that did not fail."""
-        return self._only(lambda attempt: attempt.id != identity)
-
-    def failing(self, identity: str) -> Open:
-        """Mark an attempt as failed."""
-        return Open(
-            tuple(replace(a, failed=a.failed or a.id == identity) for a in self.attempts)
-        )
-
-    def _only(self, kept: Callable[[Attempt], bool]) -> Open:
-        return Open(tuple(filter(kept, self.attempts)))
-
-    def text(self) -> str:
-        """Write all attempts."""
-        listed = [
-            [a.id, a.at.isoformat(), a.until.isoformat(), a.process, a.failed]
-            for a in self.attempts
-        ]
-        return json.dumps(listed, separators=(",", ":"))
-
-    @classmethod
-    def read(cls, text: str) -> Open:
-        """Read what `text` wrote.
-
-        Raises:
-            ValueError: the text is something else.
-        """
-        return cls(tuple(map(_attempt, json.loads(text))))
+    Raises:
+        ValueError: the text is something else.
+    """
+    return [_attempt(part) for part in json.loads(text)]
 
 
 def _attempt(part: object) -> Attempt:
@@ -210,45 +174,44 @@ class Attempts:
         named = "SELECT DISTINCT analyst FROM attempts ORDER BY analyst"
         return [str(analyst) for (analyst,) in self.chain.connection().execute(named)]
 
-    def number(self, analyst: str) -> int:
-        """Return how many an analyst has open, those that failed among them."""
-        return len(self._now(analyst)[1].attempts)
+    def open(self, analyst: str) -> list[Attempt]:
+        """Return those of an analyst, those that failed among them."""
+        return self._now(analyst)[1]
 
     def failures(self, analyst: str) -> int:
         """Return how many statements of an analyst count as failed."""
-        now, still = self._now(analyst)
-        return still.failures(now)
+        return _failures(*self._now(analyst))
 
     def begin(self, analyst: str, most: int, time: timedelta) -> Opened:
         """Open one of an analyst who may fail so often; after so long it has surely ended."""
         opened = Opened(secrets.token_hex(8), analyst, most)
         now, still = self._now(analyst)
         attempt = Attempt(opened.id, now, now + time, this_process())
-        self._put(analyst, now, "begun", still.plus(attempt))
+        self._put(analyst, now, "begun", [*still, attempt])
         return opened
 
     def close(self, opened: Opened, how: str) -> None:
         """Close one that did not fail."""
         now, still = self._now(opened.analyst)
-        self._put(opened.analyst, now, how, still.without(opened.id))
+        self._put(opened.analyst, now, how, [a for a in still if a.id != opened.id])
 
     def fail(self, opened: Opened) -> int:
         """Mark one as failed, and return how many have."""
         now, still = self._now(opened.analyst)
-        still = still.failing(opened.id)
+        still = [replace(a, failed=a.failed or a.id == opened.id) for a in still]
         self._put(opened.analyst, now, "failed", still)
-        return still.failures(now)
+        return _failures(now, still)
 
     def forgive(self, analyst: str) -> bool:
         """Drop what has failed so far; say whether anything had."""
         now, still = self._now(analyst)
-        if not still.failures(now):
+        if not _failures(now, still):
             return False
-        self._put(analyst, now, "forgiven", still.forgiven(now))
+        self._put(analyst, now, "forgiven", [a for a in still if not a.has_failed(now)])
         return True
 
-    def _now(self, analyst: str) -> tuple[datetime, Open]:
-        """Return the time and what an analyst has open; a clock set back forgives nothing.
+    def _now(self, analyst: str) -> tuple[datetime, list[Attempt]]:
+        """Return the time and what began within the window; a clock set back forgives nothing.
 
         Raises:
             ValueError: the row is not the one that was written.
@@ -257,11 +220,16 @@ class Attempts:
         if last is not None:
             now = max(now, datetime.fromisoformat(last[2]))
         own = self.chain.newest(analyst=analyst)
-        return now, (Open() if own is None else Open.read(own[-1])).within(now)
+        attempts = [] if own is None else read(own[-1])
+        return now, [attempt for attempt in attempts if now - attempt.at < WINDOW]
 
-    def _put(self, analyst: str, now: datetime, how: str, still: Open) -> None:
+    def _put(self, analyst: str, now: datetime, how: str, still: Iterable[Attempt]) -> None:
         """Add what an analyst has open from now on, and how that came."""
-        self.chain.append([(analyst, now.isoformat(), how, still.text())])
+        self.chain.append([(analyst, now.isoformat(), how, written(still))])
+
+
+def _failures(now: datetime, attempts: Iterable[Attempt]) -> int:
+    return sum(attempt.has_failed(now) for attempt in attempts)
 
 
 _FORMAT = "1"
@@ -406,7 +374,7 @@ class Store:
         self._sql.settle()
         self._raise_mark()
 
-    def _chain(self, table: Table) -> Chain:
+    def _chain(self, table: LedgerTable) -> Chain:
         return Chain(table, lambda: self._sql, self.id)
 
     def _require_sound_end(self) -> None:

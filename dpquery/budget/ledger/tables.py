@@ -24,7 +24,7 @@ META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class LedgerTable:
     """An append-only table; before `columns` stands a sequence, and a hash after them.
 
     Each database makes a table of its own of this, with triggers that keep it append-only.
@@ -39,7 +39,7 @@ class Table:
     """Whether it grows with what is released, and its rows are checked when they are read."""
 
 
-CHARGES = Table(
+CHARGES = LedgerTable(
     "charges",
     (
         "id TEXT NOT NULL UNIQUE",
@@ -53,7 +53,7 @@ CHARGES = Table(
     {"charges_by_analyst": "analyst", "charges_by_session": "session"},
 )
 
-BOUNDS = Table(
+BOUNDS = LedgerTable(
     "bounds",
     (
         "charge TEXT NOT NULL",
@@ -70,7 +70,7 @@ They are released values and no charges: whoever changes them makes answers wors
 private, and the chain shows it. Numbers are exact rationals written as text (I8).
 """
 
-ANSWERS = Table(
+ANSWERS = LedgerTable(
     "answers",
     (
         "charge TEXT NOT NULL",
@@ -89,7 +89,7 @@ The key says what was asked, of which version of the data and under which policy
 was decided by looking at rows.
 """
 
-STATES = Table(
+STATES = LedgerTable(
     "states",
     ("version INTEGER NOT NULL", "place TEXT NOT NULL", "state TEXT NOT NULL"),
     {"states_by_place": "place, version"},
@@ -100,7 +100,7 @@ That files differ is found by holding them against these rows. They are of priva
 the owner's ledger alone: nothing of them is ever shown.
 """
 
-EARLIER = Table(
+EARLIER = LedgerTable(
     "earlier",
     (
         "charge TEXT NOT NULL",
@@ -120,14 +120,14 @@ A row holds the noisy integers, what they lost at a distance of 1, and what the 
 they were drawn from.
 """
 
-REFINED = Table("refined", ("charge TEXT NOT NULL", "source INTEGER NOT NULL UNIQUE"))
+REFINED = LedgerTable("refined", ("charge TEXT NOT NULL", "source INTEGER NOT NULL UNIQUE"))
 """Which of them the charge of a later release has used up; written with that charge.
 
 Of two that were drawn given the same one, each would have paid for the difference alone, and
 both together lose more.
 """
 
-ATTEMPTS = Table(
+ATTEMPTS = LedgerTable(
     "attempts",
     ("analyst TEXT NOT NULL", "at TEXT NOT NULL", "how TEXT NOT NULL", "open TEXT NOT NULL"),
     {"attempts_by_analyst": "analyst"},
@@ -249,7 +249,7 @@ Row = tuple[Any, ...]
 class Chain:
     """One table of an open ledger; rows are added within `Store.writing`."""
 
-    table: Table
+    table: LedgerTable
     connection: Callable[[], Connection]
     ledger: str
     """Its id."""

@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from dpquery.core.arrow import arrow_type, table_of
+from dpquery.core.identity import identity
 from dpquery.core.types import Kind, Type
 from dpquery.engine.duckdb.connection import (
     database_schema,
@@ -130,13 +131,17 @@ class PublicEngine:
     def digest(self, table: str) -> str:
         """Return a short name of what a public table holds, the same for the same rows."""
         if table not in self._digests:
-            columns = self._columns[table], self._types[table]
-            self._digests[table] = f"{columns} {self._hashed(table)}"
+            types = tuple(self._types[table].items())
+            said = (tuple(self._columns[table]), types, self._hashed(table))
+            self._digests[table] = identity(said)
         return self._digests[table]
 
-    def _hashed(self, table: str) -> object:
-        sql = f"SELECT count(*), sum(hash(rows)) FROM {self._relations[table]} AS rows"
-        return self._connection.execute(sql).fetchall()
+    def _hashed(self, table: str) -> tuple[int, int]:
+        """Return how many rows there are, and the sum of their hashes."""
+        relation = self._relations[table]
+        sql = f"SELECT count(*), coalesce(sum(hash(rows)), 0) FROM {relation} AS rows"
+        ((rows, hashes),) = self._connection.execute(sql).fetchall()
+        return int(rows), int(hashes)
 
     def listed(self, above: Above) -> Sequence[object] | None:
         """Return the values of a query of one column over public tables; None of no such query.
