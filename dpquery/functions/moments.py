@@ -268,7 +268,7 @@ def bernstein(call: Call, facts: Facts, shape: Shape) -> BernsteinRelease:
     codes = [code_of(call, origin_at_low=True, at=at) for at in range(len(shape.degrees))]
     tops = (max(code.size, 1) ** d for code, d in zip(codes, shape.degrees, strict=True))
     weight, condition = facts.weight(call, prod(tops)), call.condition
-    for code in codes:
+    for code in reversed(codes):
         condition = both(present(code.expr), condition)
     sums = tuple(
         _moments(weight, codes, shape, condition if len(codes) > 1 else call.condition)
