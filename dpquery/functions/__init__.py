@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpquery.errors import internal
 from dpquery.functions.base import DPFunction
 from dpquery.functions.count_sum import COUNT, COUNT_IF, SUM
+from dpquery.functions.covariance import COVAR_POP
 from dpquery.functions.min_max import FIRST_ABOVE, MAX, MIN
 from dpquery.functions.moments import (
     AVG,
@@ -30,6 +31,7 @@ ALL: tuple[DPFunction, ...] = (
     VAR_SAMP,
     STDDEV_POP,
     STDDEV_SAMP,
+    COVAR_POP,
     QUANTILE,
     MEDIAN,
     MIN,
