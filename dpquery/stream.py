@@ -18,7 +18,6 @@ from dpquery.budget.parallel import EVERYBODY
 from dpquery.core.privacy import Neighbours, decimal_text, exact_number
 from dpquery.core.source import Span
 from dpquery.errors import Diagnostic, PlanRefused, SessionUnusable, internal
-from dpquery.functions.additive import AdditiveRelease
 from dpquery.functions.base import WEIGHT_SCALE, Measured
 from dpquery.ir.measures import CountRows, Weight
 from dpquery.mechanisms import AboveThreshold
@@ -160,14 +159,13 @@ def count_of(plan: Plan, plain: Plan) -> CountRows:
         raise not_limited(plan.charge.span)
     releases = [planned.release for frontier in plan.frontiers for planned in frontier.releases]
     one = len(releases) == 1 and not plan.frontiers[0].scan.keys
-    release = releases[0] if one else None
-    if (
-        not isinstance(release, AdditiveRelease)
-        or not isinstance(release.measure, CountRows)
-        or plan.above != plain.above
-    ):
+    measures = releases[0].measures if one else ()
+    if len(measures) != 1 or plan.above != plain.above:
         raise _more_than_a_count(plan)
-    return release.measure
+    (measure,) = measures
+    if not isinstance(measure, CountRows):
+        raise _more_than_a_count(plan)
+    return measure
 
 
 def not_limited(span: Span | None) -> PlanRefused:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dpquery.errors import internal
 from dpquery.functions.base import DPFunction
 from dpquery.functions.count_sum import COUNT, COUNT_IF, SUM
+from dpquery.functions.covariance import COVAR_POP
 from dpquery.functions.min_max import FIRST_ABOVE, MAX, MIN
 from dpquery.functions.moments import (
     AVG,
@@ -29,6 +31,7 @@ ALL: tuple[DPFunction, ...] = (
     VAR_SAMP,
     STDDEV_POP,
     STDDEV_SAMP,
+    COVAR_POP,
     QUANTILE,
     MEDIAN,
     MIN,
@@ -50,6 +53,8 @@ def find(name: str) -> DPFunction | None:
 
 def registered(name: str) -> DPFunction:
     """Return the function of a bound call."""
+    if name not in _BY_NAME:
+        raise internal("a bound call names a registered function")
     return _BY_NAME[name]
 
 

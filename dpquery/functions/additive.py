@@ -240,6 +240,30 @@ class AdditiveRelease:
             weight=self.measure.weight,
         )
 
+    def step_of_found(self, _: Call) -> Step:
+        """Describe the release between any bounds."""
+        most = "what one unit can change between the bounds"
+        return in_terms_of(most, self.step(), self.noise, self.distance)
+
+
+WIDTH = "the distance between the bounds"
+
+
+def in_terms_of(most: str, step: Step, noise: AdditiveNoise, distance: Distance) -> Step:
+    """Return a step whose noise is said as a multiple of what one unit can change."""
+    _, high = noise.interval(0, LEVEL)
+    return replace(
+        step,
+        sensitivity=most,
+        noise_scale=f"{short(noise.scale_shown / Fraction(distance))} times as much",
+        expected_error=f"± {short(high / Fraction(distance))} times as much",
+    )
+
+
+def short(number: Fraction) -> str:
+    """Write a number with three significant digits."""
+    return decimal_text(Fraction(f"{float(number):.3g}"))
+
 
 def error_of(noise: Ranged, unit: Fraction, type_: Type) -> str:
     """Return how far noise takes values of a type, at the confidence at which it is shown."""

@@ -360,6 +360,20 @@ class Calibrated:
 
 
 @runtime_checkable
+class Found(Protocol):
+    """A release whose amounts are up to bounds, which may have to be found first."""
+
+    def step_of_found(self, call: Call) -> Step:
+        """Describe it for EXPLAIN while they are not known.
+
+        It is planned for the widest bounds there could be, and amounts in values would be of
+        these. So they are given as shares of what is found; those in rows and ranks hold for
+        any bounds, or are the most that they can be.
+        """
+        ...
+
+
+@runtime_checkable
 class Noted(Protocol):
     """A release with something that the analyst should know."""
 

@@ -12,7 +12,7 @@ divided by zero.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from math import comb, prod, sqrt
@@ -25,6 +25,7 @@ from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.functions.additive import (
     ADDITIVE,
     LEVEL,
+    WIDTH,
     additive_noise,
     double,
     needless,
@@ -253,6 +254,11 @@ class BernsteinRelease:
         """Return what the noise does to a mean or variance of a thousand rows."""
         return self.shape.error(self.share / 1000, self.width)
 
+    def step_of_found(self, _: Call) -> Step:
+        """Describe the release between any bounds."""
+        error = self.shape.error(self.share / 1000, Fraction(1), f" times {WIDTH}")
+        return replace(self.step(), expected_error=error)
+
 
 def _polynomial(moments: Sequence[int], i: int, degree: int, top: int) -> int:
     """Return the i-th of the Bernstein sums from the sums of 1, k, k^2 and so on."""
@@ -268,7 +274,7 @@ def bernstein(call: Call, facts: Facts, shape: Shape) -> BernsteinRelease:
     codes = [code_of(call, origin_at_low=True, at=at) for at in range(len(shape.degrees))]
     tops = (max(code.size, 1) ** d for code, d in zip(codes, shape.degrees, strict=True))
     weight, condition = facts.weight(call, prod(tops)), call.condition
-    for code in codes:
+    for code in reversed(codes):
         condition = both(present(code.expr), condition)
     sums = tuple(
         _moments(weight, codes, shape, condition if len(codes) > 1 else call.condition)
@@ -361,6 +367,11 @@ class ChosenMeanRelease(ChosenValues):
             expected_error=f"± {significant(error)} over 1,000 rows",
             weight=self.rows.weight,
         )
+
+    def step_of_found(self, _: Call) -> Step:
+        """Describe the release between any bounds."""
+        error = f"± {significant(self.share / 1000)} times {WIDTH} over 1,000 rows"
+        return replace(self.step(), expected_error=error)
 
 
 def chosen_mean(call: Call, facts: Facts) -> ChosenMeanRelease:

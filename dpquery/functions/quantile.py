@@ -17,7 +17,14 @@ from dpquery.core.events import Event
 from dpquery.core.privacy import Neighbours, decimal_text
 from dpquery.core.types import Type
 from dpquery.errors import Diagnostic, NameRefused
-from dpquery.functions.additive import LEVEL, additive_noise, needless
+from dpquery.functions.additive import (
+    LEVEL,
+    WIDTH,
+    additive_noise,
+    in_terms_of,
+    needless,
+    short,
+)
 from dpquery.functions.base import (
     BOUNDS,
     DELTA,
@@ -161,6 +168,11 @@ class NoisyQuantileRelease:
             "its noise spans the range of all values; the default is far nearer"
         )
 
+    def step_of_found(self, _: Call) -> Step:
+        """Describe the release between any bounds."""
+        mechanism = self.mechanism
+        return in_terms_of(WIDTH, self.step(), mechanism.noise, mechanism.sensitivity)
+
 
 def plan_noisy(call: Call, order: Fraction, facts: Facts) -> NoisyQuantileRelease:
     """Plan the release of one quantile with additive noise.
@@ -272,6 +284,13 @@ class QuantileRelease(Calibrated):
             expected_error=self.error(),
             weight=self.measure.weight,
         )
+
+    def step_of_found(self, call: Call) -> Step:
+        """Describe the release between any bounds."""
+        if call.options.smooth is not None:
+            return self.step()
+        share = Fraction(self.steps_beside, max(self.measure.code.size, 1))
+        return replace(self.step(), expected_error=self.error(f"{short(share)} times {WIDTH}"))
 
 
 def _plan(call: Call, facts: Facts) -> Release:

@@ -18,24 +18,19 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpquery.core.events import Event
-from dpquery.core.privacy import decimal_text
 from dpquery.core.types import INTEGER, ROWS_MAX, Interval, Kind, Type
-from dpquery.functions.additive import LEVEL, AdditiveRelease, significant
-from dpquery.functions.base import MAX_ROWS_OF_TABLE, Calibrated, Facts, Measured, Release, Step
-from dpquery.functions.moments import BernsteinRelease, ChosenMeanRelease
-from dpquery.functions.quantile import NoisyQuantileRelease, QuantileRelease
+from dpquery.functions.base import MAX_ROWS_OF_TABLE, Calibrated, Facts, Measured, Step
 from dpquery.functions.selection import in_rows
 from dpquery.ir.expr import Code, ColumnRef, Expr
 from dpquery.ir.measures import Histogram, Measure, Weight, sensitivity
 from dpquery.ir.query import Call, Contribution, Scan
 from dpquery.ir.relations import Aggregate, PerUnit, Relation, UnitAggregate, walk
 from dpquery.mechanisms import AdditiveNoise, DiscreteLaplace, PermuteAndFlip
-from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import tail_bound
 from dpquery.rowfunctions.base import CALENDAR
@@ -103,6 +98,8 @@ class FoundLimits:
 @dataclass(frozen=True, slots=True)
 class SearchRelease(FoundLimits):
     """The weights of public blocks with noise, and the bounds that they show."""
+
+    where: ClassVar[str] = "in all rows"
 
     name: str = field(compare=False)
     measure: Histogram
@@ -308,6 +305,8 @@ LIMITS = (*sorted({quarters // 4 for quarters in _QUARTERS if quarters % 4 == 0}
 class RowSearchRelease(FoundLimits, Calibrated):
     """One limit of rows, drawn among public ones."""
 
+    where: ClassVar[str] = "of the rows of this query"
+
     name: str = field(compare=False)
     measure: Histogram
     distance: int
@@ -383,53 +382,3 @@ def _octaves(limit: int) -> Fraction:
     """Return about the binary logarithm of a limit: straight between powers of two."""
     whole = limit.bit_length() - 1
     return whole + Fraction(limit, 1 << whole) - 1
-
-
-# What EXPLAIN says of a release whose bounds are found first.
-#
-# Its plan is made for the widest bounds there could be. Amounts in values would be of
-# these, so they are given as shares of what is found; those in rows and ranks hold for any
-# bounds, or are the most that they can be.
-
-
-_WIDTH = "the distance between the bounds"
-
-
-def step_of(release: Release, call: Call) -> Step:
-    """Describe the release of a call."""
-    step = release.step()
-    if call.options.search is None:
-        return step
-    match release:
-        case AdditiveRelease():
-            most = "what one unit can change between the bounds"
-            return _in_terms_of(most, step, release.noise, release.distance)
-        case NoisyQuantileRelease(mechanism=mechanism):
-            return _in_terms_of(_WIDTH, step, mechanism.noise, mechanism.sensitivity)
-        case BernsteinRelease():
-            share = release.share / 1000
-            error = release.shape.error(share, Fraction(1), f" times {_WIDTH}")
-            return replace(step, expected_error=error)
-        case QuantileRelease() if call.options.smooth is None:
-            share = Fraction(release.steps_beside, max(release.measure.code.size, 1))
-            return replace(
-                step, expected_error=release.error(f"{_short(share)} times {_WIDTH}")
-            )
-        case ChosenMeanRelease():
-            error = f"± {significant(release.share / 1000)} times {_WIDTH} over 1,000 rows"
-            return replace(step, expected_error=error)
-    return step
-
-
-def _in_terms_of(most: str, step: Step, noise: AdditiveNoise, distance: Distance) -> Step:
-    _, high = noise.interval(0, LEVEL)
-    return replace(
-        step,
-        sensitivity=most,
-        noise_scale=f"{_short(noise.scale_shown / Fraction(distance))} times as much",
-        expected_error=f"± {_short(high / Fraction(distance))} times as much",
-    )
-
-
-def _short(number: Fraction) -> str:
-    return decimal_text(Fraction(f"{float(number):.3g}"))

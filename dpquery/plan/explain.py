@@ -14,9 +14,8 @@ from dpquery.budget.limits import Standing
 from dpquery.core.privacy import NO_LOSS, Loss, decimal_text
 from dpquery.core.source import visible_lines, width
 from dpquery.core.types import BOOLEAN, Interval
-from dpquery.functions.base import Facts, Step
+from dpquery.functions.base import Facts, Found, Release, Step
 from dpquery.functions.quantize import from_code
-from dpquery.functions.search import RowSearchRelease, step_of
 from dpquery.ir.expr import Code, ColumnRef, columns_of
 from dpquery.ir.measures import Candidates, CountUnits, Measure, UnitTotals
 from dpquery.ir.query import Call, Contribution, Scan
@@ -171,9 +170,7 @@ def _wrapped(line: str) -> Iterator[str]:
 
 def _search(search: Search) -> Iterator[str]:
     step = search.release.step()
-    of_rows = isinstance(search.release, RowSearchRelease)
-    where = "of the rows of this query" if of_rows else "in all rows"
-    yield f"first        {step.function}, {where}"
+    yield f"first        {step.function}, {search.release.where}"
     yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
     yield f"  moved by   {step.sensitivity}"
     yield f"  noise      {step.noise_scale}"
@@ -213,16 +210,22 @@ def _groups(scan: Scan) -> str:
 def _step(one: PlannedRelease, scan: Scan, policy: Policy) -> Step:
     """Describe a release; while it waits for a limit of rows, as so many times that limit k."""
     if one.call.options.rows_search is None:
-        return step_of(one.release, one.call)
+        return _step_of(one.release, one.call)
     facts = Facts(scan.contribution, policy.neighbours, scan.cells, grouped=bool(scan.keys))
     call = limited(one.call, Interval.point(1))
-    step = step_of(planned(call, facts), call)
+    step = _step_of(planned(call, facts), call)
     return replace(
         step,
         sensitivity=f"{step.sensitivity}, times k",
         noise_scale=f"{step.noise_scale}, times k",
         expected_error=f"{step.expected_error}, times k",
     )
+
+
+def _step_of(release: Release, call: Call) -> Step:
+    if call.options.search is not None and isinstance(release, Found):
+        return release.step_of_found(call)
+    return release.step()
 
 
 def _release(one: PlannedRelease, step: Step, groups: int | None) -> Iterator[str]:

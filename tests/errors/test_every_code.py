@@ -20,6 +20,7 @@ import duckdb
 import pytest
 
 import dpquery
+from dpquery import functions
 from dpquery.budget.ledger import ledger
 from dpquery.budget.ledger.charge import Limits
 from dpquery.budget.ledger.ledger import open_ledger
@@ -174,9 +175,8 @@ def cursor_of(place: Path) -> dpquery.dbapi.Cursor:
 
 
 def with_a_broken_rule(place: Path, monkeypatch: pytest.MonkeyPatch) -> object:
-    monkeypatch.setattr(
-        "dpquery.plan.auto_bounds.functions", SimpleNamespace(find=lambda _: None)
-    )
+    broken = SimpleNamespace(registered=lambda _: functions.registered("DP_NOTHING"))
+    monkeypatch.setattr("dpquery.plan.auto_bounds.functions", broken)
     return ask(place)
 
 

@@ -47,7 +47,7 @@ def column(
 
 def call(
     function: str,
-    argument: Expr | None = None,
+    argument: Expr | tuple[Expr, ...] | None = None,
     *,
     eps: object = 1,
     order: object = None,
@@ -55,11 +55,12 @@ def call(
     **options: object,
 ) -> Call:
     """Return a call as the binder would."""
+    exprs = argument if isinstance(argument, tuple) else () if argument is None else (argument,)
     return Call(
         NOWHERE,
         "c0",
         function,
-        () if argument is None else (Input(argument, NOWHERE),),
+        tuple(Input(expr, NOWHERE) for expr in exprs),
         None,
         Options(Fraction(eps), NOWHERE, **options),
         distinct,
@@ -91,7 +92,14 @@ class World:
     weighted: bool = False
 
     @property
-    def argument(self) -> ColumnRef:
+    def argument(self) -> ColumnRef | tuple[ColumnRef, ...]:
+        """The column `x`; or `x` and `y`, where a row has a pair of values."""
+        if isinstance(self.values[0], tuple):
+            parts = (replace(self, values=part) for part in zip(*self.values, strict=True))
+            return tuple(
+                replace(part.argument, name=name)
+                for part, name in zip(parts, "xy", strict=True)
+            )
         known = [value for value in self.values if value is not None]
         if isinstance(known[0], bool):
             return column(BOOLEAN)
@@ -119,6 +127,12 @@ class World:
                     yield units
 
 
+def cells(value: object) -> dict[tuple[int, str], object]:
+    """Return the value of a row, or both, by column."""
+    pair = value if isinstance(value, tuple) else (value,)
+    return {(0, name): one for name, one in zip("xy", pair, strict=False)}
+
+
 class Held:
     """The exact side of a release, computed row by row."""
 
@@ -129,7 +143,7 @@ class Held:
         self.groups = world.groups
         self._totals = Totals(
             scan,
-            [(n, {(0, "g"): g, (0, "x"): x}) for n, rows in enumerate(units) for g, x in rows],
+            [(n, {(0, "g"): g} | cells(x)) for n, rows in enumerate(units) for g, x in rows],
         )
 
     def values(self, measure: Measure) -> Vector:

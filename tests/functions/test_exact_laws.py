@@ -38,7 +38,16 @@ BOOLEANS = (None, False, True)
 RANGES = {"0..1": (0, 1), "0..2": (0, 2), "0..3": (0, 3), "-2..1": (-2, 1), "-3..-1": (-3, -1)}
 
 
+PAIRS = {
+    "pairs": ((None, None), (0, 0), (0, 1), (1, 0), (1, 1), (None, 1), (1, None)),
+    "wide pairs": ((0, None), (0, 0), (0, 2), (1, 0), (1, 1), (1, 2)),
+    "signed pairs": ((None, 1), (-2, 0), (0, 0), (-2, 1), (-1, 1)),
+}
+
+
 def values(name: str) -> tuple[object, ...]:
+    if name in PAIRS:
+        return PAIRS[name]
     if name == "booleans":
         return BOOLEANS
     low, high = RANGES[name]
@@ -54,6 +63,7 @@ QUERIES = [
     *(("DP_SUM", name) for name in RANGES),
     *(("DP_AVG", name) for name in ("0..1", "0..2", "0..3", "-3..-1")),
     *(("DP_VAR_POP", name) for name in ("0..1", "0..2", "0..3")),
+    *(("DP_COVAR_POP", name) for name in PAIRS),
 ]
 BOUNDING = {"one row per unit": (1, False), "limit 1": (1, True), "limit 2": (2, True)}
 
@@ -155,6 +165,9 @@ MISTAKES = [
     (ADDITIVE, without_negatives, "DP_SUM", SIGNED, ADD_REMOVE),
     (VECTOR, power_sums, "DP_AVG", World(values("0..1")), ADD_REMOVE),
     (VECTOR, power_sums, "DP_VAR_POP", World(values("0..1")), ADD_REMOVE),
+    (SIMPLEX, single_even_if_replaced, "DP_COVAR_POP", World(PAIRS["pairs"]), SUBSTITUTE),
+    (SIMPLEX, of_degree_one, "DP_COVAR_POP", World(PAIRS["wide pairs"]), ADD_REMOVE),
+    (VECTOR, power_sums, "DP_COVAR_POP", World(PAIRS["pairs"]), ADD_REMOVE),
 ]
 
 

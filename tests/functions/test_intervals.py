@@ -93,6 +93,43 @@ def test_an_interval_holds_the_exact_value_as_often_as_stated(
     assert misses(draws(release, ROWS), EXACT[name](ROWS)) <= MOST_MISSES
 
 
+PAIRED = {
+    "apart": [(row, (7 * row + 3) % 11) for row in ROWS],
+    "together": [(row, min(10, row + 1)) for row in ROWS],
+    "against": [(row, 10 - row) for row in ROWS * 4],
+    "alike": [(10, 10)] * 40,
+}
+
+
+@pytest.mark.parametrize(
+    ("rows", "eps", "facts"),
+    [
+        ("apart", "1/10", ALONE),
+        ("apart", "3", WEIGHTED),
+        ("together", "1/10", WEIGHTED),
+        ("against", "1/10", ALONE),
+        ("alike", "3", ALONE),
+    ],
+)
+def test_an_interval_of_a_covariance_holds_the_exact_one(
+    rows: str, eps: str, facts: Facts
+) -> None:
+    both = column(INTEGER, 0, 10), replace(column(INTEGER, 0, 10), name="y")
+    release = plan(call("DP_COVAR_POP", both, eps=eps), facts)
+    exact = np.cov(np.array(PAIRED[rows]).T, bias=True)[0, 1]
+    assert misses(draws(release, PAIRED[rows]), exact) <= MOST_MISSES
+
+
+def test_the_interval_of_a_covariance_is_little_wider_than_the_error() -> None:
+    rows = PAIRED["apart"] * 20
+    both = column(INTEGER, 0, 10), replace(column(INTEGER, 0, 10), name="y")
+    cells = draws(plan(call("DP_COVAR_POP", both, eps="1/2"), ALONE), rows)
+    exact = np.cov(np.array(rows).T, bias=True)[0, 1]
+    off = np.quantile([abs(cell.value - exact) for cell in cells], 0.95)
+    halves = [high - cell.value for cell, (_, high) in ((c, c.interval(LEVEL)) for c in cells)]
+    assert np.median(halves) <= 1.5 * off
+
+
 @pytest.mark.parametrize("name", ["DP_COUNT", "DP_SUM"])
 def test_the_interval_of_a_number_is_no_wider_than_it_must_be(name: str) -> None:
     """It misses 1 time in 20 less what rounding takes: with 1 in 25, P[fewer] < 1e-6."""

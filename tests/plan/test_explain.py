@@ -174,7 +174,7 @@ def test_noise_of_any_kind_is_described(monkeypatch: pytest.MonkeyPatch):
     assert "  mechanism  coarse, for a loss of 1" in counted.lines
     assert "  noise      77" in counted.lines
     averaged = explained("SELECT DP_AVG(salary, eps=1) FROM staff")
-    assert "  noise      0.0004 in rows, each sum" in averaged.lines
+    assert "  noise      0.000385 in rows, each sum" in averaged.lines
 
 
 def test_noise_that_is_not_linear_in_weights_has_no_groups(monkeypatch: pytest.MonkeyPatch):

@@ -12,7 +12,7 @@ from dpquery import Session
 from dpquery.core.types import INT64, WIDEST_EXACT
 from dpquery.errors import QueryRefused
 from dpquery.functions import ALL
-from dpquery.functions.base import DPFunction, Number
+from dpquery.functions.base import DPFunction, Expression, Number, Share
 from dpquery.functions.partition_selection import KEYS
 from tests.tasks import ROOT
 
@@ -52,7 +52,13 @@ def calls(function: DPFunction, argument: str) -> Iterator[str]:
     """Return calls of a function, with each kind of second argument that it takes."""
     seconds = [""]
     for one in function.positional[1:]:
-        seconds = [f", {one.least}"] if isinstance(one, Number) else [", 0.5", ", [0.25, 0.75]"]
+        match one:
+            case Expression():
+                seconds = [f", {argument}"]
+            case Number():
+                seconds = [f", {one.least}"]
+            case Share():
+                seconds = [", 0.5", ", [0.25, 0.75]"]
     price = function.price.replace("0.5", "2")
     for second in seconds:
         for mechanism in (None, *function.mechanisms):

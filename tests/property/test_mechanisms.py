@@ -47,7 +47,9 @@ OF_ARGUMENT = {
 CHOSEN = {"g": (str, "a", "empty"), "i": (int, -5, 100), "b": (bool, False, True)}
 MORE = {"DP_FIRST_ABOVE": ", 2", "DP_TOP_K": ", 2"}
 SQUARED = {"DP_VAR_POP", "DP_VAR_SAMP", "DP_STDDEV_POP", "DP_STDDEV_SAMP"}
-UNFIT = {name: {"wide"} for name in SQUARED} | {"DP_FIRST_ABOVE": {"wide", "d", "at"}}
+UNFIT = {name: {"wide"} for name in (*SQUARED, "DP_COVAR_POP")} | {
+    "DP_FIRST_ABOVE": {"wide", "d", "at"}
+}
 """Columns whose squares do not fit, or which have too many values for what weighs each."""
 PAIRS = [
     (function, mechanism) for function in functions.ALL for mechanism in function.mechanisms
@@ -73,6 +75,8 @@ def wanted(function: DPFunction, name: str) -> Wanted:
             return TYPES[name], *anywhere
         case "DP_AVG":
             return float, LEAST[name], MOST[name]
+        case "DP_COVAR_POP":
+            return float, *anywhere
         case of if of in SQUARED:
             return float, 0, math.inf
     return TYPES[name], LEAST[name], MOST[name]

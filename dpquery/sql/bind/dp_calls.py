@@ -427,7 +427,9 @@ class Calls:
                 f"{function.name} needs a column, not *",
                 self.rows.spans.of(node),
                 "whole rows have no value",
-                (f"{function.name} is computed from the values of one expression.",),
+                (f"{function.name} is computed from values, each of an expression.",)
+                if len(function.expressions) > 1
+                else (f"{function.name} is computed from the values of one expression.",),
                 (sample_call(function, self.rows.scope.table),),
             )
         )
@@ -477,6 +479,6 @@ def _taken(function: DPFunction) -> str:
     count = len(function.expressions)
     if len(function.positional) == 1:
         return "one argument"
-    arguments = "an argument" if count == 1 else f"{count} arguments"
+    arguments = ("an argument", "two arguments", "three arguments")[count - 1]
     others = [one.noun for one in function.positional if not isinstance(one, Expression)]
     return " and ".join([arguments, *others])

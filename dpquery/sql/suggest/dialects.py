@@ -295,7 +295,7 @@ def meant_call(
 
 def _composed(name: str, arguments: Sequence[exp.Expr], rows: Conditions) -> str | None:
     """Write in several calls, or as a count of groups, what is no function of its own."""
-    shown = {"HISTOGRAM": 1, "CORR": 2, "COVAR_POP": 2, "COVAR_SAMP": 2}.get(name, 0)
+    shown = {"HISTOGRAM": 1, "CORR": 2, "COVAR_SAMP": 2}.get(name, 0)
     try:
         exprs = [rows.bind(argument) for argument in arguments[:shown]]
     except QueryRefused:

@@ -93,7 +93,7 @@ def call_about(
     parts, texts, options = [], iter(given), options or function.price
     for number, one in enumerate(function.positional):
         if isinstance(one, Expression):
-            parts.append(next(texts, None) or _sample(function, number, table))
+            parts.append(next(texts, None) or _sample(function, number, table, given))
         else:
             parts.append(share or one.example if isinstance(one, Share) else one.example)
     if loose is not None and BOUNDS in function.parameters and "bounds" not in options:
@@ -101,11 +101,13 @@ def call_about(
     return f"{function.name}({', '.join([*parts, options])})"
 
 
-def _sample(function: DPFunction, number: int, table: Table) -> str:
-    """Write a column for an expression of a call."""
+def _sample(function: DPFunction, number: int, table: Table, given: Sequence[str]) -> str:
+    """Write a column for an expression of a call, another one than those given if it can be."""
     fitting = _fitting(function.expressions[number], table)
     if not fitting:
         return _any(table)
+    fitting = [c for c in fitting if written_name(c.name) not in given] or fitting
+    number -= len(given)
     column = fitting[number % len(fitting)]
     return between(function, written_name(column.name), column.bounds is None)
 

@@ -283,8 +283,8 @@ MISTAKES = [
     ("SELECT DP_COUNT(*, eps=0.1) * NULL FROM staff", CARET),
     ("SELECT ROUND(5, 0) - (NULL + DP_COUNT(*, eps=0.1)) FROM staff", CARET),
     (
-        "SELECT DP_COVAR_POP(age, salary, eps=1) FROM staff",
-        "DP_COVAR_POP(age, salary, eps=1)",
+        "SELECT DP_COVAR_SAMP(age, salary, eps=1) FROM staff",
+        "DP_COVAR_SAMP(age, salary, eps=1)",
     ),
     (f"{STAFF}NULL", CARET),
     (f"{STAFF}remote AND NULL", CARET),
@@ -464,7 +464,11 @@ def test_what_a_subquery_computes_is_not_offered_outside_of_it(session, made):
     [
         ("CORR(age, salary)", "DP_AVG((age) * (salary), eps=0.1)"),
         ("DP_CORR(age, salary, eps=1)", "DP_AVG((age) * (salary), eps=0.1)"),
-        ("COVAR_POP(age, salary)", "DP_AVG((age) * (salary), eps=0.1)"),
+        ("COVAR_SAMP(age, salary)", "DP_AVG((age) * (salary), eps=0.1)"),
+        ("COVAR_POP(age, salary)", "DP_COVAR_POP(age, salary, eps=0.5)"),
+        ("DP_COVAR_POP(age, eps=1)", "DP_COVAR_POP(age, salary, eps=0.5)"),
+        ("COVAR_POP(age, person_id)", "LEAST(GREATEST(person_id, 0), 1000), eps=0.5)"),
+        ("DP_COVAR_PAP(age, salary, eps=1)", "DP_COVAR_POP(age, salary, eps=1)"),
         ("HISTOGRAM(age)", "SELECT age AS bin, DP_COUNT(*, eps=0.5) AS n"),
         ("DP_HISTOGRAM(salary, 10, eps=1)", "SELECT FLOOR(salary / 10000) * 10000 AS bin"),
         ("HISTOGRAM(bonus)", "SELECT FLOOR(bonus / 1000) * 1000 AS bin"),
