@@ -278,10 +278,11 @@ def sensitivity(
             low, high = code.low - code.origin, code.high - code.origin
             ends = (int(low**measure.degree), int(high**measure.degree), 0)
             return weight.total * (max(ends) - min(ends))
-        case SumProducts(weight=weight) if substituted and not grouped:
-            return weight.total * _width_of(measure)
-        case SumCodes(weight=weight) | SumProducts(weight=weight):
+        case SumCodes(weight=weight):
             return twice * weight.total * prod(code.size for code in measure.factors)
+        case SumProducts(weight=weight):  # the products of two rows can have both signs
+            largest = prod(code.size for code in measure.factors)
+            return (2 if substituted else 1) * weight.total * largest
         case Histogram(weight=weight):  # a unit's rows leave their cells, another's enter
             return (2 if substituted else 1) * weight.total
 
@@ -323,16 +324,6 @@ def _spread_l2(
 def _width(measure: UnitTotals) -> int:
     """Return how far apart two units' totals can be; no total at all is 0."""
     return max(measure.high, 0) - min(measure.low, 0)
-
-
-def _width_of(measure: SumProducts) -> int:
-    """Return how far apart the products of two rows' codes can be, or one of them and 0."""
-    low, high = 1, 1
-    for code in measure.factors:
-        ends = (code.low - code.origin, code.high - code.origin)
-        corners = [end * other for end in ends for other in (low, high)]
-        low, high = min(corners), max(corners)
-    return max(high, 0) - min(low, 0)
 
 
 def simplex_sensitivity(measure: SumCodes | SumProducts, neighbours: Neighbours) -> int:

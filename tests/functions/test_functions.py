@@ -10,8 +10,10 @@ from dpquery import functions
 from dpquery.core.events import Gaussian, Pure
 from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Span
+from dpquery.core.types import INTEGER
 from dpquery.functions.base import WEIGHT_SCALE, Facts
-from dpquery.ir.measures import CountRows, Weight
+from dpquery.ir.expr import Code, Literal
+from dpquery.ir.measures import CountRows, SumProducts, Weight, sensitivity
 from dpquery.ir.query import Call, Contribution, Options
 from dpquery.mechanisms import DiscreteGaussian, DiscreteLaplace
 from tests.corpus.cases import planned
@@ -93,3 +95,22 @@ def test_a_count_is_divided_by_the_scale_and_stays_within_bigint(exact, monkeypa
     assert cell.value == max(-(2**63), min(2**63 - 1, exact))
     low, high = cell.interval(Fraction(95, 100))
     assert low <= cell.value <= high
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("neighbours", Neighbours)
+def test_a_sum_of_products_moves_by_the_largest_of_them(neighbours: Neighbours, grouped: bool):
+    """Both signs and both ends, by enumeration of what a row adds, and what replaces it."""
+    expr = Literal(Span(0, 1), 1, INTEGER)
+    ranges = ((-2, 3), (-1, 4))
+    codes = tuple(Code(expr, Fraction(1), low, high) for low, high in ranges)
+    rows = {
+        j * k for j in range(ranges[0][0], ranges[0][1] + 1)
+        for k in range(ranges[1][0], ranges[1][1] + 1)
+    }  # fmt: skip
+    moved = max(abs(added) for added in rows)
+    if neighbours is Neighbours.SUBSTITUTE:
+        moved = max(abs(one) + abs(other) if grouped else abs(one - other)
+                    for one in rows for other in rows)  # fmt: skip
+    stated = sensitivity(SumProducts(Weight(), codes), neighbours, grouped=grouped)
+    assert moved <= stated <= 2 * moved
