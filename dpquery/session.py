@@ -80,7 +80,7 @@ class Session:
     ) -> None:
         self._policy = policy
         self._account = Account(analyst, secrets.token_hex(8))
-        self._limits = Limits(
+        limits = Limits(
             policy=policy.budget.ceiling,
             analyst=policy.analysts.get(analyst),
             session=None if ceiling is None else Ceiling.of(ceiling, policy.budget.share),
@@ -100,7 +100,7 @@ class Session:
         )
         self._randomness = Randomness()
         self._cache = Cache(policy, self._ledger, self._account, self._public)
-        self._payer = Payer(policy, self._ledger, self._account, self._limits, self._log)
+        self._payer = Payer(policy, self._ledger, self._account, limits, self._log)
 
     def sql(self, text: str, *, refresh: bool = False) -> Answer:
         """Answer one statement.
@@ -257,7 +257,7 @@ class Session:
         """
         with self._usable():
             name = self._account.analyst
-            limits = self._ledger.orders().raised(self._limits, name)
+            limits = self._ledger.orders().raised(self._payer.limits, name)
             if text is None:
                 charges = [entry.events for entry in self._ledger.entries(name)]
             else:

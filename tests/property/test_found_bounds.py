@@ -218,7 +218,7 @@ def test_bounds_are_those_of_all_rows(ordinary):
 
 def kept(opened: Session, text: str) -> bool:
     """Return whether a query would have its bounds free."""
-    return not opened._plan(Source(text)).searches
+    return not opened._cache.bounded(opened._plan(Source(text))).searches
 
 
 def test_bounds_are_kept_for_who_paid_and_for_the_same_expression(ordinary, tmp_path):
@@ -309,7 +309,8 @@ def test_a_refusal_for_lack_of_budget_names_the_whole_call(ordinary):
     policy = policy_over(ordinary, single=True)
     with session(policy) as opened:
         three = Ceiling(Loss(Fraction(3), policy.budget.limit.delta))
-        opened._limits = replace(opened._limits, session=three)
+        limits = replace(opened._payer.limits, session=three)
+        opened._payer = replace(opened._payer, limits=limits)
         with pytest.raises(DPQueryError) as refused:
             opened.sql(auto("DP_SUM(i", 5))
         assert refused.value.diagnostic.label == "asks for 5"
@@ -350,17 +351,6 @@ def test_bounds_are_only_appended(ordinary, tmp_path, statement):
     filled_ledger(ordinary, path)
     with closing(sqlite3.connect(path)) as sql, pytest.raises(sqlite3.IntegrityError):
         sql.execute(statement)
-
-
-def test_a_ledger_from_before_bounds_were_kept_gets_a_place_for_them(ordinary, tmp_path):
-    path = tmp_path / "l"
-    with session(policy_over(ordinary, path, single=True)) as opened:
-        opened.sql("SELECT DP_COUNT(*, eps=1) FROM t")
-    with closing(sqlite3.connect(path, isolation_level=None)) as sql:
-        sql.execute("DROP TABLE bounds")
-    filled_ledger(ordinary, path)
-    with closing(open_ledger(LedgerSettings(path))) as ledger:
-        assert ledger.verify() == 3
 
 
 def test_a_rho_buys_no_bounds(ordinary):

@@ -43,7 +43,8 @@ def planned(session: Session, text: str) -> str:
     """Plan a text and explain it; give "planned", or the code of the refusal."""
     began = time.process_time()
     try:
-        session._plan(Source(text))
+        with session._uncharged(Source(text)):
+            session._look_up(session._plan(Source(text)))
         found = "planned"
     except QueryRefused as refused:
         found = refused.code

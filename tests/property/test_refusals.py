@@ -99,8 +99,10 @@ def refusal(session: Session, text: str) -> str | None:
     """Return the whole text of a refusal; None where the query would be answered."""
     before = session.budget
     try:
-        plan = session._plan(Source(text))
-        session._charge(plan)
+        with session._uncharged(Source(text)):
+            lookup = session._look_up(session._plan(Source(text)))
+        with session._charged(lookup.charge, Source(text)):
+            pass
     except QueryRefused as refused:
         assert session.budget == before
         return str(refused)

@@ -69,8 +69,9 @@ def test_no_stage_before_the_scan_needs_the_private_engine(policy: Path):
     for name in ("staff.parquet", "visits.parquet"):
         (policy.parent / name).unlink()
     for text in ACCEPTED:
-        plan = session._plan(Source(text))
-        assert session._charge(plan).charge is plan.charge
+        lookup = session._look_up(session._plan(Source(text)))
+        with session._charged(lookup.charge, Source(text)) as receipt:
+            assert receipt.charge is lookup.plan.charge
     assert engine.opened == 0
     session.close()
 
