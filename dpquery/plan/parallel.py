@@ -305,7 +305,8 @@ def require_groups(call: Call, release: Release, facts: Facts) -> None:
     """
     if not facts.grouped or release.mechanism.weight_linear:
         return
-    span, name = call.options.mechanism_span, release.mechanism.name
+    span = call.options.mechanism_span
+    name = call.options.mechanism or release.mechanism.name
     raise PlanRefused(
         Diagnostic(
             "DPQ404",

@@ -157,7 +157,7 @@ class Held:
     def histograms(
         self, measure: Histogram, requests: Sequence[tuple[int, int, int, int]]
     ) -> Sequence[np.ndarray]:
-        return self._totals(measure, requests)
+        return self._totals.histograms(measure, requests)
 
 
 class _Listening:

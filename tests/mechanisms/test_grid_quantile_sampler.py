@@ -108,7 +108,9 @@ def test_the_last_coin_is_fair_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """It decides once in 2^55 tosses; with a rest of 1 it must show exp(-1). Alarm 1e-6."""
     monkeypatch.setattr(certified, "_below_rest", lambda *_: True)
     randomness = Seeded(13)
-    heads = sum(certified._even_run(Fraction(0), 0, 0, randomness) for _ in range(20_000))
+    heads = sum(
+        certified._even_run_of_rest(Fraction(0), 0, 0, randomness) for _ in range(20_000)
+    )
     assert stats.binomtest(heads, 20_000, math.exp(-1)).pvalue > ALARM
 
 
