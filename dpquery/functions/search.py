@@ -237,9 +237,9 @@ def searched(argument: Expr) -> Code:
 def blocks_of(code: Code) -> list[Block]:
     """Part a code into its blocks, in rising order.
 
-    >>> from dpquery.ir import Literal
-    >>> from dpquery.source import Span
-    >>> from dpquery.types import INTEGER
+    >>> from dpquery.ir.expr import Literal
+    >>> from dpquery.core.source import Span
+    >>> from dpquery.core.types import INTEGER
     >>> code = Code(Literal(Span(0, 0), 0, INTEGER), Fraction(1), -2, 4)
     >>> [(block.low, block.high) for block in blocks_of(code)]
     [(-2, -1), (-1, 0), (0, 0), (0, 1), (1, 2), (2, 4)]

@@ -87,7 +87,7 @@ def settled(value: Value) -> Value:
 def constant(value: Scalar | None, type_: Type) -> Value:
     """Return a value of query or policy as the rows hold it: a double's is the nearest double.
 
-    >>> from dpquery.types import DATE
+    >>> from dpquery.core.types import DATE
     >>> constant(Fraction(1, 10), DOUBLE), constant(date(1970, 1, 3), DATE)
     (0.1, 2)
     """

@@ -94,7 +94,7 @@ class Totals:
         """Write the totals exactly.
 
         >>> from fractions import Fraction
-        >>> from dpquery.privacy import Loss
+        >>> from dpquery.core.privacy import Loss
         >>> Totals().plus(Spent(Loss(Fraction("0.5")), Fraction("0.125"))).text()
         '[["1/2","0","1/8",true,1],["1/2","0","1/8",true,1],["1/2","0","1/8",true,1]]'
 
