@@ -9,10 +9,24 @@ sets ?= 3
 draws ?= 4
 
 .DEFAULT_GOAL := help
+# Which folders of tests/ an area has: tests/README.md says when to run which.
+sql_tests := sql corpus core
+mechanisms_tests := mechanisms
+functions_tests := functions rowfunctions
+plan_tests := plan
+engine_tests := engine
+ledger_tests := ledger
+cache_tests := cache
+policy_tests := policy
+shell_tests := shell present
+interface_tests := interface
+docs_tests := docs errors
+property_tests := property
+
 .PHONY: help setup check test slow corpus corpus-update fix docs data demo bench study clean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 18
+	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  \1\t/' | expand -t 18
 
 setup: $(STAMP)  ## make .venv and install dpquery with the extras shell and dev
 
@@ -31,6 +45,10 @@ check: $(STAMP)  ## format, lint, types, import contracts
 test: check  ## check, then every test that is not marked slow (k=NAME picks some)
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m 'not slow' $(if $(k),-k '$(k)')
 
+test-%: $(STAMP)  ## one area: sql, mechanisms, functions, plan, engine, ledger, cache, policy, shell, interface, docs, property
+	$(if $($*_tests),,$(error there is no area $*; tests/README.md lists them))
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m 'not slow' $(addprefix tests/,$($*_tests)) $(if $(k),-k '$(k)')
+
 slow: $(STAMP)  ## statistical, crash and large tests
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m slow $(if $(k),-k '$(k)')
 
@@ -44,7 +62,7 @@ fix: $(STAMP)  ## format, and the lint fixes that cannot change meaning
 	$(BIN)/ruff check --fix --quiet . || true
 	$(BIN)/ruff format --quiet .
 
-docs: $(STAMP)  ## regenerate what is generated: grammar/functions.md, grammar/errors.md
+docs: $(STAMP)  ## regenerate functions.md, policy.md, errors.md, noise.svg, and changed transcripts
 	$(BIN)/python -m tests.tasks docs
 
 data: $(STAMP)  ## regenerate the sample data and compare checksums
@@ -54,10 +72,10 @@ demo: $(STAMP)  ## set up, then groups, a quantile and a refusal on the sample d
 	@$(BIN)/dpquery demo
 
 bench: $(STAMP)  ## ratios to DuckDB's own answer, side by side in one run
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m benchmarks.bench
 
 study: $(STAMP)  ## accuracy of released values (draws=12 for more of quantiles; sets=9)
-	$(BIN)/python -m tests.study $(sets) $(draws)
+	$(BIN)/python -m benchmarks.study $(sets) $(draws)
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

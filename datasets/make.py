@@ -66,7 +66,7 @@ class Dice:
         self.random = random.Random(seed).random
 
     def below(self, end: int) -> int:
-        """Give an integer from 0 to end - 1."""
+        """Return an integer from 0 to end - 1."""
         return int(self.random() * end)
 
     def chance(self, percent: int) -> bool:
@@ -74,15 +74,15 @@ class Dice:
         return self.below(100) < percent
 
     def pick(self, items: Sequence[T]) -> T:
-        """Give one of some items."""
+        """Return one of some items."""
         return items[self.below(len(items))]
 
     def hill(self, low: int, high: int) -> int:
-        """Give an integer between two others, more often from the middle."""
+        """Return an integer between two others, more often from the middle."""
         return low + sum(self.below(high - low + 1) for _ in range(3)) // 3
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """Give the items in another order."""
+        """Return the items in another order."""
         return [item for _, item in sorted((self.random(), item) for item in items)]
 
 

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from dpquery.answer import Answer
+from dpquery.core.privacy import Loss, Neighbours
 from dpquery.errors import (
     BudgetRefused,
     DPQueryError,
@@ -25,7 +26,6 @@ from dpquery.errors import (
     SessionUnusable,
     SyntaxRefused,
 )
-from dpquery.privacy import Loss, Neighbours
 
 if TYPE_CHECKING:
     from dpquery import dbapi
@@ -68,11 +68,11 @@ def __getattr__(name: str) -> Any:
         return import_module("importlib.metadata").version("dpquery")
     # `from dpquery import functions` asks here first: a module must not load the registry.
     if name[:1] != "_" and find_spec(f"dpquery.{name}") is None:
-        maker = import_module("dpquery.aggregates").find(name)
+        maker = import_module("dpquery.builder").find(name)
         if maker is not None:
             return maker
     raise AttributeError(f"module 'dpquery' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *import_module("dpquery.aggregates").names()})
+    return sorted({*globals(), *__all__, *import_module("dpquery.builder").names()})

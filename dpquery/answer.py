@@ -11,24 +11,88 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from dpquery.core.privacy import Loss, Neighbours, decimal_text, exact_number
+from dpquery.core.source import visible
+from dpquery.core.text_table import TextColumn, cell_text, lay_out, value_text
 from dpquery.errors import listed, nearest, shown
-from dpquery.guarantee import Guarantee
-from dpquery.layout import TextColumn, cell_text, lay_out, value_text
-from dpquery.privacy import Loss, decimal_text, exact_number
-from dpquery.source import visible
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
 
-__all__ = ["Answer", "Cell", "Ranked"]
+
+# What is promised to the people in the data, and what that comes to for several of them.
+
+
+UP, DOWN = Context(prec=50, rounding=ROUND_CEILING), Context(prec=50, rounding=ROUND_FLOOR)
+"""An exponential is rounded to nearest in either: its neighbours enclose it."""
+SHORT_UP = Context(prec=9, rounding=ROUND_CEILING)
+"""What a group's delta is given with has nine digits."""
+HOPELESS = 1000
+"""Above, the exponential of an epsilon times any delta that means something is above 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """Whose rows may differ between two databases, and how little an answer tells of it."""
+
+    loss: Loss
+    units: tuple[str, ...]
+    """What each unit is called: a column of all of its rows, or "row"."""
+    neighbours: Neighbours
+    beside: bool = False
+    """Whether it also tells bounds that an earlier charge had found."""
+
+    def for_group(self, size: int) -> Loss:
+        """Return the loss for so many units at once, rounded up.
+
+        From database to database, one unit each: P(Y0) <= e^eps P(Y1) + delta, and so on. The
+        epsilons add up, and each delta is multiplied by those before it.
+
+        >>> from fractions import Fraction
+        >>> Guarantee(Loss(Fraction(1, 2)), ("id",), Neighbours.ADD_REMOVE).for_group(3)
+        Loss(epsilon=Fraction(3, 2), delta=Fraction(0, 1))
+
+        Raises:
+            ValueError: the size is no natural number above 0.
+        """
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError("a group has a whole number of units, such as 3")
+        epsilon, delta = size * self.loss.epsilon, self.loss.delta
+        if not delta or size == 1:
+            return Loss(epsilon, delta)
+        if epsilon > HOPELESS:
+            return Loss(epsilon, Fraction(1))
+        return Loss(epsilon, _short_above(delta * self._added_up(size)))
+
+    def _added_up(self, size: int) -> Fraction:
+        """Return 1 + e^eps + ... + e^((size - 1) eps), or a little more."""
+        epsilon = self.loss.epsilon
+        if not epsilon:
+            return Fraction(size)
+        most = Fraction(UP.next_plus(UP.exp(_decimal(size * epsilon, UP)))) - 1
+        return most / (Fraction(DOWN.next_minus(DOWN.exp(_decimal(epsilon, DOWN)))) - 1)
+
+    def __str__(self) -> str:
+        change = "replaced" if self.neighbours is Neighbours.SUBSTITUTE else "added or removed"
+        beside = ", beside bounds that were found before" if self.beside else ""
+        return f"loss {self.loss}, for one {' or '.join(self.units)} {change}{beside}"
+
+
+def _decimal(number: Fraction, rounded: Context) -> Decimal:
+    return rounded.divide(number.numerator, number.denominator)
+
+
+def _short_above(number: Fraction) -> Fraction:
+    return min(Fraction(1), Fraction(_decimal(number, SHORT_UP)))
+
 
 _SHOWN_CONFIDENCE = Fraction(95, 100)
 _SHOWN_ROWS = 40
@@ -47,7 +111,7 @@ class Cell(Protocol):
         ...
 
     def interval(self, confidence: Fraction) -> tuple[Any, Any] | None:
-        """Give a range that holds the exact value so often; None where noise cannot tell."""
+        """Return a range that holds the exact value so often; None where noise cannot tell."""
         ...
 
 
@@ -94,7 +158,7 @@ class Answer:
         return iter(self.rows)
 
     def scalar(self) -> Any:
-        """Give the only value of an answer with one row and one column.
+        """Return the only value of an answer with one row and one column.
 
         Raises:
             ValueError: the answer has another shape.
@@ -165,7 +229,7 @@ class Answer:
         Raises:
             ValueError: the confidence is not a number between 0 and 1.
         """
-        from dpquery.arrow import column  # pyarrow is loaded by now
+        from dpquery.core.arrow import column  # pyarrow is loaded by now
 
         level, table, names = _level(confidence), self.table, set(self.columns)
         for at in reversed(range(len(self.columns))):
@@ -243,7 +307,7 @@ class Answer:
         return "\n".join([*above, f" … {left_out:,} more rows …", *below])
 
     def _shortened(self, most: int) -> tuple[Answer, int]:
-        """Give the first and the last rows of a long answer, and how many are left out."""
+        """Return the first and the last rows of a long answer, and how many are left out."""
         left_out = len(self) - most
         if left_out <= 0:
             return self, 0
@@ -274,7 +338,7 @@ class Answer:
         return f"<Answer: {len(self)} x {len(self.columns)}, loss {self.loss}>"
 
     def _repr_html_(self) -> str:
-        """Give the table of a notebook, with what it lost and what is left below it."""
+        """Return the table of a notebook, with what it lost and what is left below it."""
         text, left_out = self._shortened(_SHOWN_ROWS)
         columns = text._text_columns()
         rows = [
@@ -338,7 +402,7 @@ def _as_precise(values: list[Any], intervals: list[tuple[Any, Any] | None]) -> l
 
 
 def _places(value: Any, interval: tuple[Any, Any] | None) -> int | None:
-    """Give the places of a double's margin at three digits; None where no noise is known."""
+    """Return the places of a double's margin at three digits; None where no noise is known."""
     if interval is None or not isinstance(value, float) or abs(value) >= _LARGE:
         return None
     if not all(math.isfinite(number) for number in (value, *interval)):

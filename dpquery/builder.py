@@ -9,17 +9,329 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
+from inspect import Parameter, Signature
 from typing import Any, Protocol
 
-from dpquery.aggregates import Aggregate, shut
-from dpquery.answer import Answer
-from dpquery.errors import QueryRefused, listed, nearest, shown
-from dpquery.explain import Explanation
-from dpquery.sql.fragments import Place, Written, joined, read_fragment
-from dpquery.sql.names import written_name
-from dpquery.sql.values import misfit, written_value
+from sqlglot import Token, TokenType
+from sqlglot import expressions as exp
+from sqlglot.dialects.duckdb import DuckDB
 
-__all__ = ["Asked", "Query"]
+from dpquery import functions
+from dpquery.answer import Answer
+from dpquery.core.source import Source, Span
+from dpquery.errors import Diagnostic, QueryRefused, SyntaxRefused, listed, nearest, shown
+from dpquery.functions.base import DPFunction, Expression
+from dpquery.plan.explain import Explanation
+from dpquery.sql.bind.scope import written_name
+from dpquery.sql.parse.literals import misfit, written_setting, written_value
+from dpquery.sql.parse.parser import parse
+
+# Parts of a query that are written as text: each is parsed on its own before it is used.
+#
+# A part that is one whole expression stays one inside a query, where brackets go around it.
+# What would change the query's shape, as `1=1) OR (1=1` would, or `x GROUP BY y`, is no
+# such part.
+
+
+_OTHERS = {"SHOW TABLES", "SELECT 1 FROM t", "SELECT DP_COUNT(*, eps=0.5) AS n FROM t"}
+"""Examples that parse gives of whole queries."""
+
+
+class Place(Enum):
+    """Where a part stands, as the query around it in which it is tried; and its slot there."""
+
+    VALUE = ("SELECT ", "expressions")
+    CONDITION = ("SELECT 1 FROM t WHERE ", "where")
+    KEY = ("SELECT 1 FROM t ORDER BY ", "order")
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """One expression as the analyst wrote it, without blanks and comments around it."""
+
+    source: Source
+    span: Span
+    closed: bool
+    """Whether it needs no brackets: a name, a star, or a call."""
+
+    @property
+    def text(self) -> str:
+        """What goes into the query."""
+        return self.source.snippet(self.span)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A text made of words of ours and of fragments, and the way back to those."""
+
+    parts: tuple[str | Fragment, ...]
+
+    def __add__(self, other: Written | str) -> Written:
+        return Written((*self.parts, *([other] if isinstance(other, str) else other.parts)))
+
+    def __radd__(self, other: str) -> Written:
+        return Written((other, *self.parts))
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "".join(p if isinstance(p, str) else p.text for p in self.parts)
+
+    def pointed(self, refusal: QueryRefused) -> QueryRefused:
+        """Have a refusal of the whole text point into the fragment that it is about."""
+        span, start = refusal.span, 0
+        for part in self.parts if span is not None else ():
+            text = part if isinstance(part, str) else part.text
+            place = Span(start, start + len(text))
+            start = place.end
+            if not isinstance(part, str) and span is not None and _covers(place, span):
+                moved = max(span.start, place.start), min(span.end, place.end)
+                by = part.span.start - place.start
+                refusal.diagnostic = replace(
+                    refusal.diagnostic,
+                    span=Span(moved[0] + by, moved[1] + by),
+                    remedy=self._remedies(refusal.diagnostic, place),
+                )
+                refusal.source = part.source
+        return refusal
+
+    def _remedies(self, diagnostic: Diagnostic, place: Span) -> tuple[str, ...]:
+        """Cut a mended query down to the fragment in it."""
+        before, after = self.text[: place.start], self.text[place.end :]
+        return tuple(
+            line[len(before) : len(line) - len(after)]
+            if line.startswith(before)
+            and line.endswith(after)
+            and len(line) > len(before + after)
+            else line
+            for line in diagnostic.remedy
+        )
+
+
+def joined(between: str, parts: Sequence[Written]) -> Written:
+    """Return parts with a text between each two of them."""
+    whole = Written(())
+    for number, part in enumerate(parts):
+        whole += between + part if number else part
+    return whole
+
+
+def _covers(place: Span, span: Span) -> bool:
+    """Return whether a span lies in a place, or also takes in the brackets around it."""
+    return place.start - 1 <= span.start and span.end <= place.end + 1
+
+
+def read_fragment(text: object, place: Place, taker: str) -> Fragment:
+    """Read a text that has to be one expression, or one key of ORDER BY.
+
+    Raises:
+        QueryRefused: what parse refuses; DPQ101 it is more than that; DPQ805 it is no text.
+    """
+    if not isinstance(text, str):
+        title = f"{taker} takes an expression as a text, not {type(text).__name__}"
+        raise misfit(title, f'{taker}("age > 30")', why="an expression is written as in SQL.")
+    source = Source(text, taker)
+    before, slot = place.value
+    whole = Fragment(source, Span(0, len(text)), closed=False)
+    written = Written((before, whole))
+    try:
+        tree = parse(Source(written.text)).query
+    except QueryRefused as refused:
+        raise _of_fragment(refused, written, source, taker) from None
+    tokens = list(DuckDB().tokenize(text))
+    if not _is_one(tree, slot) or tokens[-1].token_type is TokenType.SEMICOLON:
+        raise _several(source, taker)
+    span = Span(tokens[0].start, tokens[-1].end + 1)
+    return Fragment(source, span, _is_closed(tokens))
+
+
+def _of_fragment(
+    refused: QueryRefused, written: Written, source: Source, taker: str
+) -> QueryRefused:
+    """Have a refusal speak of the fragment alone, and not of the query around it."""
+    refused.source, refused.budget = None, "unchanged"
+    written.pointed(refused)
+    if refused.span is not None and refused.source is None:
+        return _several(source, taker)
+    remedy = tuple(
+        f'{taker}("age > 30")' if line in _OTHERS else line
+        for line in refused.diagnostic.remedy
+    )
+    refused.diagnostic = replace(refused.diagnostic, remedy=remedy)
+    return refused
+
+
+def _is_one(tree: exp.Query, slot: str) -> bool:
+    """Return whether a tried query holds the fragment in its slot and nowhere else."""
+    filled = {name for name, value in tree.args.items() if value}
+    if not isinstance(tree, exp.Select) or filled - {"expressions", "from_", slot}:
+        return False
+    if slot == "expressions":
+        items = tree.expressions
+        return "from_" not in filled and len(items) == 1 and not isinstance(items[0], exp.Alias)
+    return slot != "order" or len(tree.args["order"].expressions) == 1
+
+
+def _is_closed(tokens: Sequence[Token]) -> bool:
+    """Say whether words are a name, a star, or a name and one pair of brackets to the end."""
+    kinds = [token.token_type for token in tokens]
+    names = {TokenType.VAR, TokenType.IDENTIFIER}
+    if kinds == [TokenType.STAR] or (
+        set(kinds[::2]) <= names and set(kinds[1::2]) <= {TokenType.DOT}
+    ):
+        return True
+    depth = 0
+    for number, kind in enumerate(kinds[1:], 2):
+        depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
+        if depth == 0:
+            return kinds[0] is TokenType.VAR and number == len(kinds) > 2
+    return False
+
+
+def _several(source: Source, taker: str) -> SyntaxRefused:
+    return SyntaxRefused(
+        Diagnostic(
+            "DPQ101",
+            f"{taker} takes one expression",
+            Span(0, len(source.text)),
+            "more than one expression, or another thing",
+            ("a part of a query cannot add other parts to it.",),
+            ("give each expression on its own, and each clause by its method",),
+        ),
+        source,
+        "unchanged",
+    )
+
+
+# `dpquery.count`, `dpquery.median` and so on: DP_ calls for the builder, written in Python.
+#
+# They are made from the registry: a function that is registered is here under its own name
+# and its aliases, without `DP_`. Nothing is checked here; the call becomes text, and
+# binding decides.
+
+
+def shut(text: object, place: Place, taker: str) -> Written:
+    """Write an expression so that nothing around it can be read as a part of it."""
+    fragment = read_fragment(text, place, taker)
+    return Written((fragment,) if fragment.closed else ("(", fragment, ")"))
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One DP_ call: what it asks about, and its options by name."""
+
+    function: DPFunction
+    name: str
+    arguments: tuple[object, ...]
+    distinct: bool
+    options: tuple[tuple[str, object], ...]
+    conditions: tuple[object, ...] = ()
+
+    def where(self, *conditions: str) -> Aggregate:
+        """Ask only about rows for which all conditions are true: FILTER (WHERE ...)."""
+        return replace(self, conditions=self.conditions + conditions)
+
+    def written(self) -> Written:
+        """Return the call as text.
+
+        Raises:
+            QueryRefused: an argument is not one expression, or a value has no literal.
+        """
+        takes = (*self.function.positional, *(None for _ in self.arguments))
+        parts = [self.subject()] if self.arguments or self.function.first.star else []
+        parts += [
+            shut(value, Place.VALUE, self._taker)
+            if isinstance(one, Expression)
+            else Written((written_setting(value),))
+            for one, value in zip(takes[1:], self.arguments[1:], strict=False)
+        ]
+        parts += [
+            Written((f"{written_name(option)}={_setting(option, value)}",))
+            for option, value in self.options
+        ]
+        call = f"{self.name}(" + joined(", ", parts) + ")"
+        if not self.conditions:
+            return call
+        taker = f"{self._taker}().where"
+        kept = [shut(text, Place.CONDITION, taker) for text in self.conditions]
+        return call + " FILTER (WHERE " + joined(" AND ", kept) + ")"
+
+    def subject(self) -> Written:
+        """Return what is asked about as text: all rows where nothing is said."""
+        if not self.arguments:
+            return Written(("*",))
+        distinct = "DISTINCT " if self.distinct else ""
+        return distinct + shut(self.arguments[0], Place.VALUE, self._taker)
+
+    @property
+    def _taker(self) -> str:
+        return self.name.removeprefix("DP_").lower()
+
+
+class Maker:
+    """Makes calls of one function."""
+
+    def __init__(self, function: DPFunction, name: str) -> None:
+        self._function = function
+        self._called = name
+        self.__name__ = name.removeprefix("DP_").lower()
+        self.__doc__ = f"{function.summary}\n\nIn SQL: {function.example}"
+        self.__signature__ = _signature(function)
+
+    def __call__(self, *about: object, distinct: object = None, **options: object) -> Aggregate:
+        """Return a call; a text stands for an expression of rows, and options go by name."""
+        arguments = about if distinct is None else (distinct, *about)
+        return Aggregate(
+            self._function,
+            self._called,
+            arguments,
+            distinct is not None,
+            tuple(options.items()),
+        )
+
+    def __repr__(self) -> str:
+        return f"<dpquery.{self.__name__}{self.__signature__}>"
+
+
+def _setting(option: str, value: object) -> str:
+    """Write what an option is set to: a longer list than a pair would be data."""
+    if isinstance(value, list | tuple) and len(value) != 2:
+        title = f"{option} takes one value or a pair, not {shown(value)} of {len(value)}"
+        raise misfit(title, f"{option}=(0, 100)")
+    return written_setting(value)
+
+
+def _signature(function: DPFunction) -> Signature:
+    """Return what a function takes, for help() and completion."""
+    by_position, by_name = Parameter.POSITIONAL_ONLY, Parameter.KEYWORD_ONLY
+    default: object = "*" if function.first.star else Parameter.empty
+    parts = [Parameter(one.label, by_position, default=default) for one in function.positional]
+    if function.first.distinct:
+        parts.append(Parameter("distinct", by_name, default=None))
+    for option in function.parameters:
+        needed = option.name == "eps"
+        default = Parameter.empty if needed else None
+        parts.append(Parameter(option.name, by_name, default=default))
+    return Signature(parts)
+
+
+_MAKERS = {
+    name.removeprefix("DP_").lower(): Maker(function, name)
+    for function in functions.ALL
+    for name in (function.name, *function.aliases)
+}
+
+
+def find(name: str) -> Maker | None:
+    """Return the function that makes calls of that name, in lower case and without DP_."""
+    return _MAKERS.get(name)
+
+
+def names() -> list[str]:
+    """Return the names of all of them, sorted."""
+    return sorted(_MAKERS)
+
 
 _JOINS = {
     "inner": "JOIN",
@@ -39,7 +351,7 @@ class Asked(Protocol):
         ...
 
     def explain(self, text: str) -> Explanation:
-        """Say what a text would lose."""
+        """Return what a text would lose."""
         ...
 
 
@@ -82,14 +394,12 @@ class Query:
             near = nearest(how, _JOINS) if isinstance(how, str) else None
             why = f"there are {listed(_JOINS)}."
             raise misfit(f"there is no join {shown(how)}", f"how={near or 'inner'!r}", why=why)
-        part = Written((f" {_JOINS[how]} ",)) + _joinable(other)
+        part = f" {_JOINS[how]} " + _joinable(other)
         if on is not None:
-            part += Written((" ON ",)) + shut(on, Place.CONDITION, "join")
+            part += " ON " + shut(on, Place.CONDITION, "join")
         if using is not None:
             columns = [using] if isinstance(using, str) else using
-            part += Written(
-                (f" USING ({', '.join(_name(column, 'join') for column in columns)})",)
-            )
+            part += f" USING ({', '.join(_name(column, 'join') for column in columns)})"
         return replace(self, joins=(*self.joins, part))
 
     def where(self, *conditions: str) -> Query:
@@ -150,11 +460,11 @@ class Query:
         return replace(self, most=f" LIMIT {written_value(rows)}{skipped}")
 
     def sql(self) -> str:
-        """Give the text that is asked."""
+        """Return the text that is asked."""
         return self._written().text
 
     def explain(self) -> Explanation:
-        """Say what the query would lose and how it would be answered; costs nothing.
+        """Return what the query would lose and how it would be answered; costs nothing.
 
         Raises:
             QueryRefused: it would not be answered.
@@ -195,7 +505,7 @@ class Query:
             + _clause("GROUP BY", ", ", self.groups)
             + _clause("HAVING", " AND ", self.kept)
             + _clause("ORDER BY", ", ", self.keys)
-            + Written((self.most,))
+            + self.most
         )
 
 
@@ -224,7 +534,7 @@ def _joinable(other: Query | str) -> Written:
     if not isinstance(other, Query) or other == Query(other.session, other.name, other.alias):
         return Written((_table_of(other),))
     called = _name(other.name if other.alias is None else other.alias, "as_")
-    return Written(("(",)) + other._written() + Written((f") AS {called}",))
+    return "(" + other._written() + f") AS {called}"
 
 
 def _name(name: object, taker: str) -> str:
@@ -235,8 +545,8 @@ def _name(name: object, taker: str) -> str:
 
 
 def _named(name: str | None, written: Written) -> Written:
-    return written if name is None else written + Written((f" AS {written_name(name)}",))
+    return written if name is None else written + f" AS {written_name(name)}"
 
 
 def _clause(word: str, between: str, parts: Sequence[Written]) -> Written:
-    return Written((f" {word} ",)) + joined(between, parts) if parts else Written(())
+    return f" {word} " + joined(between, parts) if parts else Written(())

@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dpquery.core.privacy import Loss
 from dpquery.errors import Diagnostic, PolicyInvalid, listed, nearest, shown
-from dpquery.policy.adhoc import adhoc_policy
+from dpquery.policy.adhoc import Paths, adhoc_policy, read_argument
+from dpquery.policy.keys import BUDGET
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
-from dpquery.privacy import BUDGET_MAX, Loss, decimal_text, exact_number
 from dpquery.session import Session
 
-__all__ = ["connect"]
-
 DEFAULT_ANALYST = "default"
-_EXACT = "a session's ceiling is read exactly, and has to mean something."
-Paths = str | Path | Sequence[str]
 
 
 def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by name
@@ -116,36 +113,15 @@ def _analyst(policy: Policy, name: str | None) -> str:
 
 
 def _ceiling(policy: Policy, epsilon: object, delta: object) -> Loss | None:
+    """Read the session's own ceiling; what is not given is the policy's."""
     if epsilon is None and delta is None:
         return None
     limit = policy.budget.limit
+    read = partial(read_argument, code="DPQ608")
     return Loss(
-        limit.epsilon if epsilon is None else _epsilon(epsilon),
-        limit.delta if delta is None else _delta(delta),
+        limit.epsilon if epsilon is None else read(BUDGET["epsilon"], epsilon),
+        limit.delta if delta is None else read(BUDGET["delta"], delta),
     )
-
-
-def _epsilon(value: object) -> Fraction:
-    number = _number(value)
-    if number is None or not 0 < number <= BUDGET_MAX:
-        wanted = f"epsilon= must be a number above 0 and at most {decimal_text(BUDGET_MAX)}"
-        raise _unfit(f"{wanted}, not {shown(value)}", _EXACT, "epsilon=1")
-    return number
-
-
-def _delta(value: object) -> Fraction:
-    number = _number(value)
-    if number is None or not 0 <= number < 1:
-        wanted = "delta= must be a number from 0 to below 1"
-        raise _unfit(f"{wanted}, not {shown(value)}", _EXACT, "delta=1e-7")
-    return number
-
-
-def _number(value: object) -> Fraction | None:
-    try:
-        return exact_number(value)
-    except ValueError:
-        return None
 
 
 def _unfit(title: str, why: str, *remedy: str) -> PolicyInvalid:

@@ -14,13 +14,14 @@ from typing import Any
 import pyarrow as pa
 
 from dpquery.answer import Cell
-from dpquery.arrow import arrow_type, column
-from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.ir import Above, IntervalEnd, Scalar
-from dpquery.release import ReleasedTable
-from dpquery.types import Kind, Type, decimal_value
-
-__all__ = ["finish", "value_of"]
+from dpquery.core.arrow import arrow_type, column
+from dpquery.core.types import Kind, Type, decimal_value
+from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.ir.expr import Scalar
+from dpquery.ir.query import Above, IntervalEnd, Scan
+from dpquery.ir.walk import constants_in, filled
+from dpquery.plan.plan import Plan
+from dpquery.release import ReleasedTable, with_found
 
 
 def finish(
@@ -44,7 +45,7 @@ def value_of(
 
 
 def _tables(above: Above, released: Sequence[ReleasedTable]) -> list[pa.Table]:
-    """Give the released tables as a query finds them, with the ends that it asks for."""
+    """Return the released tables as a query finds them, with the ends that it asks for."""
     asked = [
         [part for part in above.ends if part[1].frontier == n] for n in range(len(released))
     ]
@@ -68,7 +69,7 @@ def _table(released: ReleasedTable, ends: Sequence[tuple[str, IntervalEnd]]) -> 
 def _ends(
     released: ReleasedTable, asked: Sequence[tuple[str, IntervalEnd]]
 ) -> dict[str, pa.Array]:
-    """Give ends of intervals as columns; NULL where noise alone cannot tell."""
+    """Return ends of intervals as columns; NULL where noise alone cannot tell."""
     drawn = {one.name: one for one in released.columns}
     intervals: dict[tuple[str, Fraction], list[tuple[Any, Any] | None]] = {}
     for _, end in asked:
@@ -89,7 +90,7 @@ def _ends(
 
 
 def _combinations(released: ReleasedTable) -> Iterator[tuple[Scalar | None, ...]]:
-    """Give each key's value row by row: every combination, the last key running fastest."""
+    """Return each key's value row by row: every combination, the last key running fastest."""
     rows = list(product(*(key.values for key in released.keys)))
     return zip(*rows, strict=True) if rows else iter(() for _ in released.keys)
 
@@ -121,6 +122,24 @@ def _cells(
 def _cell(
     row: int, source: Sequence[tuple[Sequence[int | None], Sequence[Cell]]]
 ) -> Cell | None:
-    """Give the release behind a value; None where it cannot be told."""
+    """Return the release behind a value; None where it cannot be told."""
     cells = [cells[at] for numbers, cells in source if (at := numbers[row]) is not None]
     return cells[0] if len(cells) == 1 else None
+
+
+def ready(
+    plan: Plan,
+    scan: Scan,
+    released: Sequence[ReleasedTable],
+    values: dict[int, Scalar | None],
+    public: PublicEngine,
+) -> Scan:
+    """Put into a scan what earlier releases have to say in it: groups, and constants."""
+    scan = with_found(scan, released)
+    if not plan.constants:
+        return scan
+    for constant in constants_in(scan):
+        if constant.number not in values:
+            above = plan.constants[constant.number]
+            values[constant.number] = value_of(above, released, public)
+    return filled(scan, values)

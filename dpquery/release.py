@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dpquery.budget.charge import Receipt
+from dpquery.budget.ledger.charge import Receipt
+from dpquery.core.types import Type
 from dpquery.engine.base import Exact
 from dpquery.errors import internal
 from dpquery.functions.base import NoisyCell
-from dpquery.functions.keys import FoundKeys
+from dpquery.functions.partition_selection import FoundKeys
 from dpquery.functions.search import FoundCell
-from dpquery.ir import Key, Scan
+from dpquery.ir.query import Key, Scan
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.plan import Plan
-from dpquery.types import Type
-
-__all__ = ["ReleasedColumn", "ReleasedTable", "find_bounds", "release", "with_found"]
+from dpquery.plan.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,9 @@ class ReleasedTable:
 
 
 def with_found(scan: Scan, released: Sequence[ReleasedTable]) -> Scan:
-    """Give a scan its groups, where earlier releases found them."""
+    """Return a scan its groups, where earlier releases found them."""
+    if all(key.finding is None for key in scan.keys):
+        return scan
     return replace(scan, keys=tuple(_with_values(key, released) for key in scan.keys))
 
 

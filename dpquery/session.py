@@ -1,7 +1,7 @@
-"""A session: the stages in order, and nothing else.
+"""A session: the stages of a query in order, and what else an analyst can ask.
 
-One statement runs at a time. Nothing before `charge` has seen a private row, and nothing after
-it gives a charge back.
+One statement runs at a time. Nothing before the charge has seen a private row, and nothing
+after it gives a charge back.
 """
 
 from __future__ import annotations
@@ -10,66 +10,51 @@ import os
 import secrets
 import shlex
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TypeVar
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dpquery import catalogue
+from dpquery import catalog as catalogue
 from dpquery.answer import Answer
 from dpquery.budget.accountant import basic
-from dpquery.budget.charge import Account, FailureLimit, Limits, Receipt
-from dpquery.budget.decision import more_of
-from dpquery.budget.earlier import AlreadyRefined
-from dpquery.budget.ledger import Ledger, open_ledger
-from dpquery.budget.parts import EVERYBODY, Touched
-from dpquery.budget.standing import Standing
+from dpquery.budget.ledger.charge import Account, Charge, FailureLimit, Limits, Receipt
+from dpquery.budget.ledger.ledger import Ledger, open_ledger
+from dpquery.budget.ledger.tables import AlreadyRefined
 from dpquery.builder import Query
-from dpquery.ceilings import Ceiling
-from dpquery.cuts import cut_columns, notes_of
+from dpquery.cache.lookup import Cache, Lookup
+from dpquery.cache.privacy_scope import promise_of
+from dpquery.core.privacy import NO_LOSS, Ceiling, Loss
+from dpquery.core.source import Source
 from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, FaultLog, uncharged
-from dpquery.engine.drift import watch_of
-from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.engine.fit import require_fit
-from dpquery.errors import (
-    BudgetRefused,
-    Diagnostic,
-    DPQueryError,
-    InternalError,
-    QueryRefused,
-    SyntaxRefused,
-    unusable,
-)
-from dpquery.explain import Explanation, explain
+from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.files import require_fit, watch_of
+from dpquery.errors import Diagnostic, InternalError, QueryRefused, SyntaxRefused, unusable
+from dpquery.execute import Charged, Payer, execute
 from dpquery.finish import finish
+from dpquery.ir.measures import CountRows
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.paid import Paid, once_charged
-from dpquery.plan import Plan, guarantee_of, make_plan
+from dpquery.plan.cuts import cut_columns, notes_of
+from dpquery.plan.explain import Explanation, explain
+from dpquery.plan.plan import Plan, guarantee_of, make_plan
 from dpquery.policy.model import Policy
-from dpquery.privacy import NO_LOSS, Loss, decimal_text
-from dpquery.promised import promise_of
 from dpquery.release import ReleasedTable
-from dpquery.repeats import holder_of, repeats_of
-from dpquery.searches import Kept, nothing_kept
-from dpquery.source import Source
-from dpquery.sql.asides import Describe, Explain, Show, Subject, read_aside, refreshed
-from dpquery.sql.bind import bind
-from dpquery.sql.check import check
-from dpquery.sql.deltas import within_delta
-from dpquery.sql.own_files import for_own_files
-from dpquery.sql.parse import parse
-from dpquery.sql.values import misfit
-from dpquery.stream import Stream, Watch, count_of, not_limited, watch
-from dpquery.types import Interval
-
-T = TypeVar("T")
-E = TypeVar("E", bound=DPQueryError)
-
-__all__ = ["Budget", "Session"]
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.commands import (
+    Aside,
+    Describe,
+    Explain,
+    Show,
+    Subject,
+    read_aside,
+    refreshed,
+)
+from dpquery.sql.parse.literals import misfit
+from dpquery.sql.parse.parser import parse
+from dpquery.sql.rules import check
+from dpquery.stream import Stream, StreamState, count_of, not_limited, start_stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +80,7 @@ class Session:
     ) -> None:
         self._policy = policy
         self._account = Account(analyst, secrets.token_hex(8))
-        self._limits = Limits(
+        limits = Limits(
             policy=policy.budget.ceiling,
             analyst=policy.analysts.get(analyst),
             session=None if ceiling is None else Ceiling.of(ceiling, policy.budget.share),
@@ -114,6 +99,8 @@ class Session:
             engine, policy, self._log, self._public, self._ledger.secret, watch
         )
         self._randomness = Randomness()
+        self._cache = Cache(policy, self._ledger, self._account, self._public)
+        self._payer = Payer(policy, self._ledger, self._account, limits, self._log)
 
     def sql(self, text: str, *, refresh: bool = False) -> Answer:
         """Answer one statement.
@@ -128,69 +115,52 @@ class Session:
         """
         with self._usable():
             source = self._source(text)
-            aside = self._uncharged(source, partial(self._aside, source))
-            if aside is not None:
-                return self._free(aside)
+            with self._uncharged(source):
+                command = read_aside(source)
+                if command is not None:
+                    return self._free(self._shown(command))
+                query = refreshed(source)
+                plan = self._plan(query or source)  # parse, bind, check, plan
             while True:
-                plan, released = self._asked(source, anew=refresh)
-                if released is not None:
-                    return self._repeated(plan, released)
+                with self._uncharged(source):
+                    lookup = self._look_up(plan, anew=refresh or query is not None)
                 try:
-                    return self._paid(plan, partial(self._answer, plan))
+                    with self._charged(lookup.charge, source) as receipt:
+                        # Nothing above this line has seen a private row.
+                        plan, tables = execute(lookup, receipt, self._engine, self._randomness)
+                        return self._finish(plan, tables, lookup.charge)
                 except AlreadyRefined:  # by another session, and nothing was charged here
                     continue
 
-    def _asked(
-        self, source: Source, *, anew: bool = False
-    ) -> tuple[Plan, list[ReleasedTable] | None]:
-        """Give the plan of a query, and what was drawn for it, if all of it was before."""
+    def _plan(self, source: Source) -> Plan:
+        """Take a query through the stages that look at nothing but the policy."""
+        parsed = parse(source)
+        bound = bind(parsed, self._policy, self._public)
+        checked = check(bound, self._policy)
+        return make_plan(checked, self._policy, self._public)
 
-        def ask() -> tuple[Plan, list[ReleasedTable] | None]:
-            query = refreshed(source)
-            if anew or query is not None:
-                return replace(self._plan(query or source, nothing_kept), anew=True), None
-            repeats = repeats_of(self._policy, self._ledger, self._account, self._public)
-            plan, again = self._plan(source), partial(self._plan, source, nothing_kept)
-            return repeats.asked(plan, again)
+    def _look_up(self, plan: Plan, *, anew: bool = False) -> Lookup:
+        """Find what was released before: the first that reads the ledger.
 
-        return self._uncharged(source, ask)
+        What would be read is rehearsed, so that a mistake of ours costs nothing.
+        """
+        lookup = self._cache.look_up(plan, anew=anew)
+        for scan in lookup.charge.scans:
+            self._engine.rehearse(scan)
+        return lookup
 
-    def _paid(self, plan: Plan, answer: Callable[[Receipt], T]) -> T:
-        """Charge, then answer."""
-        return once_charged(
-            self._log,
-            partial(self._charge, plan),
-            answer,
-            self._ended,
-            lambda: f"{basic(plan.charge.events)} spent; {self._left()}",
+    def _finish(self, plan: Plan, tables: Sequence[ReleasedTable], paid: Charge) -> Answer:
+        """Make the answer of released tables."""
+        table, cells = finish(plan.above, tables, self._public)
+        return Answer(
+            table,
+            basic(paid.events),
+            cells,
+            self._payer.balance(),
+            (*self._notes, *notes_of(plan), *(note for one in tables for note in one.notes)),
+            guarantee_of(plan, self._policy) if plan.charge.scans else None,
+            cut_columns(plan, plan.above),
         )
-
-    def _repeated(self, plan: Plan, released: list[ReleasedTable]) -> Answer:
-        """Answer from what was drawn before: free, but it counts if it fails."""
-        free = replace(plan, charge=replace(plan.charge, events=(), scans=()))
-        return self._paid(free, lambda _: self._finished(plan, released, NO_LOSS))
-
-    def _answer(self, plan: Plan, receipt: Receipt) -> Answer:
-        """Read, draw and finish: what a charge has paid for."""
-        holder = holder_of(self._policy, self._account, self._ledger.orders())
-        work = Paid(
-            self._engine,
-            self._public,
-            self._randomness,
-            self._policy,
-            keep=lambda key, found: self._ledger.keep(receipt, self._account, key, found),
-            store=lambda *drawn: self._ledger.store(receipt, holder, *drawn),
-        )
-        plan, released = work.released(plan, receipt)
-        return self._finished(plan, released, basic(plan.charge.events))
-
-    def _finished(self, plan: Plan, released: list[ReleasedTable], loss: Loss) -> Answer:
-        table, cells = finish(plan.above, released, self._public)
-        noted = (note for one in released for note in one.notes)
-        notes = (*self._notes, *notes_of(plan), *noted)
-        guarantee = guarantee_of(plan, self._policy) if plan.charge.scans else None
-        cut = cut_columns(plan, plan.above)
-        return Answer(table, loss, cells, self._balance(), notes, guarantee, cut)
 
     def table(self, name: str) -> Query:
         """Begin a query over a table, built by methods; nothing is asked before it is run.
@@ -219,57 +189,65 @@ class Session:
                 limit of rows no whole number above 0.
         """
         with self._usable():
-            watched = watch(threshold, eps, self._policy.neighbours, max_rows_contributed)
+            state = start_stream(threshold, eps, self._policy.neighbours, max_rows_contributed)
         return Stream(
             threshold,
-            watched.epsilon,
-            lambda table, where: self._watched(watched, table, where),
+            state.epsilon,
+            lambda table, where: self._watched(state, table, where),
         )
 
-    def _watched(self, watched: Watch, table: str, where: str) -> bool:
+    def _watched(self, state: StreamState, table: str, where: str) -> bool:
         with self._usable():
-            source = self._source(watched.question(table, where))
-            try:
-                plan = self._plan(source)
-            except QueryRefused as refusal:
-                if refusal.code != "DPQ407":
-                    raise
-                raise self._told(not_limited(refusal.span), source) from None
-            plain = self._plan(self._source(watched.question(table, "")))
-            try:
+            source = self._source(state.question(table, where))
+            with self._uncharged(source):
+                plan = self._watch_plan(source)
+                plain = self._watch_plan(Source(state.question(table, "")))
                 count = count_of(plan, plain)
-                charge = watched.charge(plan, count)
-            except QueryRefused as refusal:
-                raise self._told(refusal, source) from None
+                charge = state.charge(plan, count)
+            with self._charged(charge, source) as receipt:
+                return self._compared(state, count, receipt)
 
-            def answer(receipt: Receipt) -> bool:
-                watched.paid(count)
-                with self._engine.open(charge.scans[0], receipt, 0) as exact:
-                    above = watched.answer(exact, count, self._randomness)
-                self._ledger.close_attempt(receipt, "answered")
-                return above
+    def _watch_plan(self, source: Source) -> Plan:
+        """Return the plan of one question of a stream."""
+        try:
+            plan = self._cache.bounded(self._plan(source))
+        except QueryRefused as refusal:
+            if refusal.code != "DPQ407":
+                raise
+            raise not_limited(refusal.span) from None
+        for scan in plan.charge.scans:
+            self._engine.rehearse(scan)
+        return plan
 
-            return self._paid(replace(plan, charge=charge), answer)
+    def _compared(self, state: StreamState, count: CountRows, receipt: Receipt) -> bool:
+        """Return whether a count is above the threshold."""
+        state.paid(count)
+        with self._engine.open(receipt.charge.scans[0], receipt, 0) as exact:
+            above = state.answer(exact, count, self._randomness)
+        self._ledger.close_attempt(receipt, "answered")
+        return above
 
     def explain(self, text: str) -> Explanation:
-        """Say what a query would lose and how it would be answered; costs nothing."""
+        """Return what a query would lose and how it would be answered; costs nothing."""
         with self._usable():
-            return self._explain(self._source(text))
+            source = self._source(text)
+            with self._uncharged(source):
+                return self._explain(source)
 
     @property
     def budget(self) -> Budget:
         """The binding limit among policy, analyst and session."""
         with self._usable():
-            standing = self._standing()
+            standing = self._payer.standing()
             return Budget(standing.limit, standing.spent, standing.left)
 
     def ledger(self) -> Answer:
-        """Give this analyst's charges, oldest first."""
+        """Return this analyst's charges, oldest first."""
         with self._usable():
             return self._free(self._charges())
 
     def losses(self, text: str | None = None) -> Answer:
-        """Give what this analyst's charges have lost: in sum, as rho, and by their laws.
+        """Return what this analyst's charges have lost: in sum, as rho, and by their laws.
 
         Only the first two are held against limits: the third is for questions fixed beforehand,
         as those of one statement are. Of a query, it is what that would lose by itself.
@@ -279,22 +257,23 @@ class Session:
         """
         with self._usable():
             name = self._account.analyst
-            limits = self._ledger.orders().raised(self._limits, name)
+            limits = self._ledger.orders().raised(self._payer.limits, name)
             if text is None:
                 charges = [entry.events for entry in self._ledger.entries(name)]
             else:
                 source = self._source(text)
-                plan = self._plan(refreshed(source) or source, nothing_kept)
+                with self._uncharged(source):
+                    plan = self._plan(refreshed(source) or source)
                 name, charges = "this query", [plan.charge.events] if plan.charge.events else []
             return self._free(catalogue.losses(name, charges, limits.analyst or limits.policy))
 
     def tables(self) -> Answer:
-        """Give the tables of the policy."""
+        """Return the tables of the policy."""
         with self._usable():
             return self._free(catalogue.tables(self._policy))
 
     def describe(self, name: str) -> Answer:
-        """Give a table's columns, from the policy alone.
+        """Return a table's columns, from the policy alone.
 
         Raises:
             NameRefused: DPQ201, DPQ805 as `table`.
@@ -333,11 +312,11 @@ class Session:
             return Source(text)
         title = f"a statement is a text, not {type(text).__name__}"
         nothing = Diagnostic("DPQ104", title, remedy=("session.sql('SHOW TABLES')",))
-        raise self._told(SyntaxRefused(nothing), Source(""))
+        raise self._payer.told(SyntaxRefused(nothing), Source(""))
 
-    def _aside(self, source: Source) -> pa.Table | None:
-        """Answer EXPLAIN, SHOW and DESCRIBE, which ask no data; None for anything else."""
-        match read_aside(source):
+    def _shown(self, command: Aside) -> pa.Table:
+        """Answer EXPLAIN, SHOW or DESCRIBE, which ask no data."""
+        match command:
             case Explain(query):
                 return catalogue.lines("explanation", str(self._explain(query)))
             case Describe(name, span):
@@ -347,126 +326,43 @@ class Session:
             case Show(Subject.LEDGER):
                 return self._charges()
             case Show(Subject.BUDGET):
-                return catalogue.budget(self._policy, self._standing, self._failures())
+                payer = self._payer
+                return catalogue.budget(self._policy, payer.standing, payer.failures())
             case Show(Subject.FUNCTIONS):
                 return catalogue.functions()
-        return None
 
     def _explain(self, source: Source) -> Explanation:
-        plan, released = self._asked(source)
-
-        def said() -> Explanation:
-            scans = [self._engine.describe(frontier.scan) for frontier in plan.frontiers]
-            standing, failed = self._standing(plan.charge.touched), self._failures()
-            answered = released is not None
-            return explain(
-                plan, self._policy, scans, standing, answered=answered, failed=failed
-            )
-
-        return self._uncharged(source, said)
-
-    def _plan(self, source: Source, kept: Kept | None = None) -> Plan:
-        """Take a text through the stages that look at no data, and read its SQL back."""
-
-        def stages() -> Plan:
-            parsed = parse(source)
-            bound = bind(parsed, self._policy, self._public)
-            checked = check(bound, self._policy)
-            plan = make_plan(checked, self._policy, self._public, kept or self._kept)
-            for scan in plan.charge.scans:
-                self._engine.rehearse(scan)
-            return plan
-
-        return self._uncharged(source, stages)
-
-    def _uncharged(self, source: Source, think: Callable[[], T]) -> T:
-        """Return what is computed before a charge, or raise in words, with the balance."""
-        try:
-            return uncharged(self._log, source, think)
-        except (QueryRefused, InternalError) as fault:
-            raise self._told(fault, source) from None
-
-    def _kept(self, key: str) -> Interval | None:
-        return self._ledger.bounds(self._account, key)
-
-    def _charge(self, plan: Plan) -> Receipt:
-        try:
-            return self._ledger.charge(plan.charge, self._limits, self._account)
-        except QueryRefused as refusal:
-            raise self._told(refusal, plan.source) from None
-
-    def _ended(self, receipt: Receipt, failed: bool) -> tuple[str, ...]:
-        """Have the ledger know how a statement ended without an answer, and tell of it.
-
-        Where that cannot be written, the attempt stays open, and counts when its time is over.
-        """
-        most = self._policy.limits.max_failures
-        try:
-            if not failed:
-                self._ledger.close_attempt(receipt, "stopped")
-                return ()
-            number = self._ledger.fail(receipt, self._account.analyst, most)
-            counted = f"failures are counted: this is number {number} of"
-        except Exception:  # noqa: BLE001 - whatever it is, the attempt stays open and counts
-            number, counted = 0, "failures are counted, and there may be"
-        then = "" if number >= most else "then "
-        if self._policy.published:
-            until = "until the data owner thaws the budget."
-        elif self._policy.ledger.path or self._policy.ledger.server:
-            until = "until you thaw the ledger."
-        else:
-            until = "in this session."
-        return (
-            f"{counted} {most} within 24 hours;",
-            f"{then}nothing more is read for you {until}",
+        query = refreshed(source)
+        lookup = self._look_up(self._plan(query or source), anew=query is not None)
+        plan, payer = lookup.plan, self._payer
+        return explain(
+            plan,
+            self._policy,
+            [self._engine.describe(frontier.scan) for frontier in plan.frontiers],
+            payer.standing(plan.charge.touched),
+            answered=lookup.tables is not None,
+            failed=payer.failures(),
         )
 
-    def _left(self) -> str:
-        """Say what is left after a fault, even where the ledger cannot be read either."""
-        kept = "(a charge is never returned once reading has begun)"
+    @contextmanager
+    def _uncharged(self, source: Source) -> Iterator[None]:
+        """Have what goes wrong before a charge said in words, with the balance."""
         try:
-            return f"{self._balance()} {kept}"
-        except DPQueryError:
-            return kept
+            with uncharged(self._log, source):
+                yield
+        except (QueryRefused, InternalError) as fault:
+            raise self._payer.told(fault, source) from None
 
-    def _told(self, refusal: E, source: Source) -> E:
-        """Add to a refusal the text it points into, and the balance."""
-        refusal.source = source
-        if isinstance(refusal, QueryRefused) and not isinstance(refusal, BudgetRefused):
-            refusal.diagnostic = self._affordable(refusal.diagnostic)
-        if not self._policy.published:
-            refusal.diagnostic = for_own_files(refusal.diagnostic)
-        refusal.budget = f"unchanged; {self._balance()}"
-        return refusal
-
-    def _affordable(self, diagnostic: Diagnostic) -> Diagnostic:
-        """Leave out what needs a delta that no limit has."""
-        limits = self._ledger.orders().raised(self._limits, self._account.analyst)
-        ceilings = {
-            "policy": limits.policy,
-            "analyst": limits.analyst or limits.policy,
-            "session": limits.session or limits.policy,
-        }
-        name = min(ceilings, key=lambda name: ceilings[name].drawn)
-        return within_delta(diagnostic, ceilings[name].drawn, more_of(name, "delta"))
+    def _charged(self, charge: Charge, source: Source) -> Charged:
+        """Charge on entering; whatever goes wrong after that says that the charge stays."""
+        return Charged(self._payer, charge, source)
 
     def _charges(self) -> pa.Table:
         entries = self._ledger.entries(self._account.analyst)
         return catalogue.charges(entries, self._policy)
 
-    def _standing(self, touched: Touched | None = EVERYBODY) -> Standing:
-        return self._ledger.standing(self._limits, self._account, touched)
-
-    def _failures(self) -> int:
-        return self._ledger.failures(self._account.analyst)
-
-    def _balance(self) -> str:
-        standing = self._standing()
-        left, limit = standing.left.epsilon, standing.limit.epsilon
-        return f"{decimal_text(left)} of {decimal_text(limit)} left"
-
     def _free(self, table: pa.Table) -> Answer:
-        return Answer(table, NO_LOSS, (), self._balance(), ())
+        return Answer(table, NO_LOSS, (), self._payer.balance(), ())
 
     @contextmanager
     def _usable(self) -> Iterator[None]:

@@ -13,23 +13,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from dpquery.budget.charge import Charge
-from dpquery.budget.parts import EVERYBODY
+from dpquery.budget.ledger.charge import Charge
+from dpquery.budget.parallel import EVERYBODY
+from dpquery.core.privacy import Neighbours, decimal_text, exact_number
+from dpquery.core.source import Span
 from dpquery.errors import Diagnostic, PlanRefused, SessionUnusable, internal
 from dpquery.functions.base import WEIGHT_SCALE, Measured
-from dpquery.functions.noise import AdditiveRelease
-from dpquery.ir import CountRows, Weight
+from dpquery.ir.measures import CountRows, Weight
 from dpquery.mechanisms import AboveThreshold
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.plan import Plan
-from dpquery.privacy import Neighbours, decimal_text, exact_number
-from dpquery.source import Span
-
-__all__ = ["Stream", "Watch", "count_of", "not_limited", "watch"]
+from dpquery.plan.plan import Plan
 
 
 @dataclass(slots=True)
-class Watch:
+class StreamState:
     """What is known of a stream: what it may lose, and how far it has come."""
 
     threshold: int
@@ -61,7 +58,7 @@ class Watch:
             raise SessionUnusable(_ended())
 
     def charge(self, plan: Plan, count: CountRows) -> Charge:
-        """Give what a question has to be charged: the whole stream, or nothing any more.
+        """Return what a question has to be charged: the whole stream, or nothing any more.
 
         Raises:
             PlanRefused: DPQ404 more rows of a unit would count than the noise is scaled to.
@@ -82,7 +79,7 @@ class Watch:
             self.rows = count.weight.limit
 
     def answer(self, exact: Measured, count: CountRows, randomness: Randomness) -> bool:
-        """Say whether the count is above the threshold; after the first that is, no more."""
+        """Return whether the count is above the threshold; after the first that is, no more."""
         if self.rows is None or self._fired:
             raise internal("a stream is paid for before it answers, and ends when it fires")
         mechanism = self._mechanism(self.rows)
@@ -111,7 +108,7 @@ class Stream:
     _ask: Callable[[str, str], bool] = field(repr=False)
 
     def ask(self, table: str, where: str = "") -> bool:
-        """Say whether a table has more rows than the threshold that meet a condition.
+        """Return whether a table has more rows than the threshold that meet a condition.
 
         The first question is charged for the whole stream; the others are free. With True the
         stream ends.
@@ -128,9 +125,9 @@ class Stream:
         return self._ask(table, where)
 
 
-def watch(
+def start_stream(
     threshold: int, eps: object, neighbours: Neighbours, rows: int | None = None
-) -> Watch:
+) -> StreamState:
     """Start a stream; nothing is charged yet.
 
     Raises:
@@ -144,11 +141,11 @@ def watch(
         raise ValueError("the eps of a stream is a decimal above 0, such as 0.5")
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
         raise ValueError("max_rows_contributed of a stream is a whole number, such as 5")
-    return Watch(threshold, epsilon, neighbours, rows)
+    return StreamState(threshold, epsilon, neighbours, rows)
 
 
 def count_of(plan: Plan, plain: Plan) -> CountRows:
-    """Give the count that a question is about.
+    """Return the count that a question is about.
 
     Args:
         plan: the question's.
@@ -162,14 +159,13 @@ def count_of(plan: Plan, plain: Plan) -> CountRows:
         raise not_limited(plan.charge.span)
     releases = [planned.release for frontier in plan.frontiers for planned in frontier.releases]
     one = len(releases) == 1 and not plan.frontiers[0].scan.keys
-    release = releases[0] if one else None
-    if (
-        not isinstance(release, AdditiveRelease)
-        or not isinstance(release.measure, CountRows)
-        or plan.above != plain.above
-    ):
+    measures = releases[0].measures if one else ()
+    if len(measures) != 1 or plan.above != plain.above:
         raise _more_than_a_count(plan)
-    return release.measure
+    (measure,) = measures
+    if not isinstance(measure, CountRows):
+        raise _more_than_a_count(plan)
+    return measure
 
 
 def not_limited(span: Span | None) -> PlanRefused:

@@ -8,12 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 from dpquery.functions.base import Measured, Release
-from dpquery.functions.chosen_mean import ChosenMeanRelease
-from dpquery.functions.extremes import ExtremeRelease
-from dpquery.functions.first_above import FirstAboveRelease
-from dpquery.functions.majority import MajorityRelease
-from dpquery.functions.mode import ModeRelease
-from dpquery.functions.top_k import TopRelease
+from dpquery.functions.min_max import ExtremeRelease, FirstAboveRelease
+from dpquery.functions.moments import ChosenMeanRelease
+from dpquery.functions.selection import MajorityRelease, ModeRelease, TopRelease
 from dpquery.mechanisms import DiscreteStaircase, FirstNoisyCount, LargestNoisyCounts, NoisyTop
 
 CHOOSING = (
@@ -47,7 +44,7 @@ class Heard:
 
 
 def handed(release: Release, held: Measured) -> tuple[Given, ...]:
-    """Give what a mechanism is given, group by group."""
+    """Return what a mechanism is given, group by group."""
     slot = "noise" if hasattr(release, "noise") else "mechanism"
     heard = Heard(getattr(release, slot))
     replace(release, **{slot: heard}).run(held, None)
@@ -57,7 +54,7 @@ def handed(release: Release, held: Measured) -> tuple[Given, ...]:
 def moved(
     release: Any, before: Sequence[Given], after: Sequence[Given]
 ) -> tuple[Fraction, Fraction]:
-    """Give how far what is handed over moved, and how far it may, over all groups together.
+    """Return how far what is handed over moved, and how far it may, over all groups together.
 
     Of a threshold: what that costs, by the scales of its noise.
     """

@@ -9,6 +9,8 @@ import tempfile
 
 from hypothesis import HealthCheck, settings
 
+from dpquery.engine import ENGINES
+
 # Marks of ledgers are kept where a user's programs keep their state: not the real one's here.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="dpquery-state-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
@@ -21,3 +23,6 @@ settings.register_profile(
 )
 settings.register_profile("nightly", max_examples=20_000, deadline=None)
 settings.load_profile("dev")
+
+
+ENGINES["python"] = "tests.oracle"  # all tests of engines run on the oracle, too

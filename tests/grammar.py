@@ -15,8 +15,8 @@ from functools import cache
 from hypothesis import strategies as st
 
 from dpquery import functions, rowfunctions
-from dpquery.sql.above.aggregates import AGGREGATES, ONLY_WINDOWS
-from dpquery.sql.above.functions import NAMES as RESULTS
+from dpquery.sql.postprocess.functions import AGGREGATES, ONLY_WINDOWS
+from dpquery.sql.postprocess.functions import NAMES as RESULTS
 from tests.tasks import ROOT
 
 __all__ = ["asked", "mutated", "texts", "vocabulary"]
@@ -153,7 +153,7 @@ def _inside(part: Part) -> list[Part]:
 
 
 def named(kind: str) -> set[str]:
-    """Give all words, all rules that are named, or all descriptions in the file."""
+    """Return all words, all rules that are named, or all descriptions in the file."""
     used = {name: part for name, part in grammar().items() if name not in _SPELT}
     return {p.text for part in used.values() for p in _inside(part) if p.kind == kind}
 
@@ -163,7 +163,7 @@ _SPELT = {*LEXICAL, "digit"}
 
 @cache
 def _depths() -> dict[str, int]:
-    """Give how deep the shallowest derivation of each rule is."""
+    """Return how deep the shallowest derivation of each rule is."""
     found = dict.fromkeys(LEXICAL, 0)
     while True:
         before = dict(found)
@@ -218,7 +218,7 @@ class _Writer:
                 self.optional(part, room, place)
 
     def fitting(self, part: Part, room: int) -> list[Part]:
-        """Give the alternatives that end in time, or the shortest."""
+        """Return the alternatives that end in time, or the shortest."""
         depths = [(_depth(inner, _depths()) or 0, inner) for inner in part.parts]
         least = max(room, min(depth for depth, _ in depths))
         return [inner for depth, inner in depths if depth <= least]
@@ -268,7 +268,7 @@ def asked(draw: st.DrawFn) -> str:
 
 @cache
 def vocabulary() -> tuple[str, ...]:
-    """Give the words that one in a text may be exchanged for."""
+    """Return the words that one in a text may be exchanged for."""
     words = {*named("word"), *COLUMNS, *TABLES, *TEXTS, *NUMBERS, "DP_SUM", "eps", "COUNT"}
     return tuple(sorted(words | {"??", "--", "$1", "\\", "FOR UPDATE", "NATURAL", "LATERAL"}))
 
@@ -285,7 +285,7 @@ _KINDS = (
 
 
 def _alike(word: str) -> tuple[str, ...]:
-    """Give words that could stand where one stands."""
+    """Return words that could stand where one stands."""
     kinds = [kind for kind in _KINDS if word in kind]
     return tuple(other for kind in kinds for other in kind) or vocabulary()
 

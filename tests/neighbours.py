@@ -16,15 +16,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpquery.budget.ledger import Ledger
+from dpquery.budget.ledger.ledger import Ledger
 from dpquery.engine.base import Engine, Exact
+from dpquery.functions.additive import AdditiveRelease
 from dpquery.functions.moments import BernsteinRelease
-from dpquery.functions.noise import AdditiveRelease
 from dpquery.functions.quantile import QuantileRelease
-from dpquery.functions.quantiles import QuantilesRelease
+from dpquery.functions.quantile_list import QuantilesRelease
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.plan import Plan
+from dpquery.plan.plan import Plan
 from tests.choosing import CHOOSING, handed, moved
 from tests.worlds import receipt_for
 
@@ -120,7 +120,7 @@ def squared(distance: Distance) -> Fraction:
 
 
 def move(before: Drawn, after: Drawn) -> tuple[Fraction, Fraction]:
-    """Give how far a release moved and how far it may, both squared.
+    """Return how far a release moved and how far it may, both squared.
 
     Additive noise: in the norm of its loss, over all groups and sums together. Quantiles: the
     rank score of the cell that moves furthest in each group, added up over the groups. Lists:
@@ -147,13 +147,13 @@ def move(before: Drawn, after: Drawn) -> tuple[Fraction, Fraction]:
 
 
 def score_move(before: Sequence[int], after: Sequence[int], order: Fraction) -> Fraction:
-    """Give the largest change of a cell's score between two histograms."""
+    """Return the largest change of a cell's score between two histograms."""
     a, b = (scores(weights, order) for weights in (before, after))
     return max(abs(x - y) for x, y in zip(a, b, strict=True))
 
 
 def scores(weights: Sequence[int], order: Fraction) -> list[Fraction]:
-    """Give each cell's distance in rank from an order: the definition of the mechanism."""
+    """Return each cell's distance in rank from an order: the definition of the mechanism."""
     target, found, below = order * sum(weights), [], 0
     for weight in weights:
         found.append(max(Fraction(0), below - target, target - below - weight))

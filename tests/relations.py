@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT
 from dpquery.policy.model import Bounds, Column, Files, Policy, Table
-from dpquery.privacy import Neighbours
-from dpquery.types import DATE, DOUBLE, INTEGER, TEXT
 from tests.neighbours import Row
 from tests.worlds import policy_of, private_table
 
@@ -68,7 +68,7 @@ def row(random: Random) -> Row:
 
 
 def policy_over(paths: dict[str, list[Path]], place: Path, neighbours: Neighbours) -> Policy:
-    """Give a policy over tables that share their units, and regions.
+    """Return a policy over tables that share their units, and regions.
 
     In o a unit has one row; in s those of one part alone count, and in q of two. In s NULL is
     no group.

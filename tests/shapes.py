@@ -210,12 +210,12 @@ SHAPES: Mapping[str, Callable[[int], str]] = {
 
 
 def shaped(name: str, size: int) -> str:
-    """Give a query of one shape, about as long as a size says."""
+    """Return a query of one shape, about as long as a size says."""
     return SHAPES[name](size)
 
 
 def moments() -> list[str]:
-    """Give queries about moments at the ends of the calendar, and past them."""
+    """Return queries about moments at the ends of the calendar, and past them."""
     ends = (
         "DATE '0001-01-01'",
         "DATE '9999-12-31'",

@@ -13,9 +13,9 @@ from fractions import Fraction
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.policy.model import Bounds, Column
-from dpquery.privacy import Neighbours
-from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from tests.neighbours import Pair, Row, Units
 
 __all__ = ["COLUMNS", "SCHEMA", "pairs", "queries"]
@@ -264,7 +264,7 @@ _LIMITS = ["", "", ", max_rows_contributed=3", ", max_rows_contributed=60"]
 
 
 def _per_group(call: str) -> list[str]:
-    """Give the bounds per group that a call takes."""
+    """Return the bounds per group that a call takes."""
     if call.startswith("COUNT(DISTINCT"):
         return [", max_groups_contributed=2"] if call.startswith("COUNT(DISTINCT unit") else []
     if not call.startswith(("COUNT", "SUM")):
@@ -274,7 +274,7 @@ def _per_group(call: str) -> list[str]:
 
 
 def _weighs(call: str) -> bool:
-    """Say whether a call can weigh rows by the table."""
+    """Return whether a call can weigh rows by the table."""
     if call.startswith(("MEDIAN", "QUANTILE")):
         return ", [" not in call.partition(", bounds=")[0]
     added = call.startswith(("COUNT", "SUM", "AVG", "MEAN", "PROPORTION", "VAR", "STDDEV"))

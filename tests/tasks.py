@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 from dpquery import functions, rowfunctions
-from dpquery.codes import PAGES, Code
-from dpquery.functions.base import DPFunction
+from dpquery.errors.pages import PAGES, Code
+from dpquery.functions.base import DPFunction, Expression
+from dpquery.policy import keys
+from dpquery.policy.document import written
 from dpquery.rowfunctions.base import RowFunction
-from dpquery.sql.above.aggregates import AGGREGATES, ONLY_WINDOWS
-from dpquery.sql.above.functions import NAMES as RESULTS
-from dpquery.sql.names import INTERVAL_ENDS
-from tests.docs import follow
+from dpquery.sql.bind.scope import INTERVAL_ENDS
+from dpquery.sql.postprocess.functions import AGGREGATES, ONLY_WINDOWS
+from dpquery.sql.postprocess.functions import NAMES as RESULTS
+from tests.docs import follow, picture
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,10 +34,11 @@ _FAMILIES = {
 
 
 def errors_page() -> str:
-    """Give the text of grammar/errors.md."""
+    """Return the text of docs/errors.md."""
     parts = [
         "# Codes",
-        "`make docs` writes this from `dpquery/codes.py`; `dpquery explain DPQ301` prints one.",
+        "`make docs` writes this from `dpquery/errors/pages.py`; "
+        "`dpquery explain DPQ301` prints one.",
     ]
     for digit, pages in groupby(PAGES, key=lambda page: page.code[3]):
         parts += [f"## {digit}xx, {_FAMILIES[digit]}", *map(_entry, pages)]
@@ -50,7 +53,7 @@ def _entry(page: Code) -> str:
 
 
 def functions_page() -> str:
-    """Give the text of grammar/functions.md."""
+    """Return the text of docs/functions.md."""
     parts = [
         "# Functions",
         "`make docs` writes this from `dpquery/functions`; each call is a release of its own.",
@@ -61,8 +64,8 @@ def functions_page() -> str:
         "NULL, for every row. An argument that is NULL gives NULL, unless said otherwise.",
         *(_family(name, family) for name, family in rowfunctions.FAMILIES.items()),
         "# Functions of results",
-        "What is computed from released values and from public tables is made of these, from "
-        "`dpquery/sql/above`. None fails on a value: NULL stands where there is no result.",
+        "What is computed from released values and from public tables is made of these. None "
+        "fails on a value: NULL stands where there is no result.",
         f"Of values: {_names(RESULTS)}.",
         *(f"`{end}(n)`, or `{end}(n, 0.9)`: {line}" for end, line in INTERVAL_ENDS.items()),
         f"Aggregates, also before `OVER`: {_names(AGGREGATES)}.",
@@ -77,10 +80,11 @@ def _names(names: Iterable[str]) -> str:
 
 def _function(function: DPFunction) -> str:
     also = ", ".join(f"`{name}`" for name in function.aliases)
-    asked = "a column or an expression" + (", or `*` for all rows" if function.star else "")
-    rows = ["| argument | |", "|---|---|", f"| the first | {asked} |"]
-    if function.second is not None:
-        rows.append(f"| the second | {function.second} |")
+    rows = ["| argument | |", "|---|---|"]
+    for place, one in zip(("first", "second", "third"), function.positional, strict=False):
+        asked = "a column or an expression" if isinstance(one, Expression) else one.noun
+        asked += ", or `*` for all rows" if one == function.first and one.star else ""
+        rows.append(f"| the {place} | {asked} |")
     for parameter in function.parameters:
         names = " or ".join(f"`{name}`" for name in (parameter.name, *parameter.aliases))
         rows.append(f"| {names} | {parameter.summary} |")
@@ -108,9 +112,47 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def policy_page() -> str:
+    """Return the text of docs/policy.md."""
+    parts = [
+        "# Keys of a policy",
+        "`make docs` writes this from `dpquery/policy/keys.py`; [`owners.md`](owners.md) says "
+        "how to choose. Only `[budget]` and one table have to be there; every key may be left "
+        "out unless this page says otherwise. A key that is not listed here is refused.",
+        *chain.from_iterable(map(_group, keys.GROUPS)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _group(group: keys.Group) -> tuple[str, str, str]:
+    rows = [
+        f"| `{_cell(key.line)}` | {_cell(key.reader.takes)} | {_key(key)} |"
+        for key in group.keys
+    ]
+    table = "\n".join(["| key | value | |", "|---|---|---|", *rows])
+    return f"## `{group.header}`", group.says, table
+
+
+def _key(key: keys.Key) -> str:
+    beside = (
+        ("Not beside", [f"`{other.key}`" for other in key.excludes]),
+        ("Needs", [f"`{other.key}`" for other in key.needs]),
+        ("For columns of type", sorted(key.kinds.of) if key.kinds else []),
+    )
+    says = key.says.removeprefix("is ")
+    said = [f"{says[0].upper()}{says[1:]}."]
+    if key.default:
+        default = str(key.default) if isinstance(key.default, str) else key.default
+        said.append(f"Unless stated: `{written(default)}`.")
+    said += [f"{word} {', '.join(others)}." for word, others in beside if others]
+    return _cell(" ".join(said))
+
+
 GENERATED: dict[Path, Callable[[], str]] = {
-    ROOT / "grammar" / "errors.md": errors_page,
-    ROOT / "grammar" / "functions.md": functions_page,
+    ROOT / "docs" / "errors.md": errors_page,
+    ROOT / "docs" / "functions.md": functions_page,
+    ROOT / "docs" / "policy.md": policy_page,
+    ROOT / "docs" / "noise.svg": picture.picture,
     follow.PAGE: follow.page,
 }
 
@@ -120,8 +162,11 @@ def main(argv: list[str]) -> int:
     if argv != ["docs"]:
         print("usage: python -m tests.tasks docs", file=sys.stderr)
         return 2
+    from tests.docs import transcripts
+
     for path, text in GENERATED.items():
         path.write_text(text(), "utf-8")
+    transcripts.rewrite()
     return 0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.policy.samples import copy_samples
+from dpquery.policy.files import copy_samples
 from tests.tasks import ROOT
 
 HEAVY = {"numpy", "scipy", "sqlglot", "duckdb", "pyarrow", "dp_accounting", "pandas", "polars"}
@@ -32,7 +32,7 @@ def loaded(statement: str) -> set[str]:
         "from dpquery import errors",
         "import dpquery.shell.main",
         "import dpquery.present",
-        "import dpquery.codes",
+        "import dpquery.errors.pages",
     ],
 )
 def test_what_starts_quickly_loads_nothing_heavy(statement: str):
@@ -42,7 +42,7 @@ def test_what_starts_quickly_loads_nothing_heavy(statement: str):
 
 
 def test_a_query_on_the_command_line_loads_neither_pandas_nor_the_shell(tmp_path: Path):
-    """pyarrow would load pandas, which takes longer than the query: see `dpquery.arrow`."""
+    """pyarrow would load pandas, which takes longer than the query: see `core/arrow.py`."""
     policy = copy_samples(tmp_path / "samples")
     query = "SELECT dept, DP_COUNT(*, eps=0.1) AS n FROM staff GROUP BY dept"
     for asked in (query, "SHOW TABLES", f"EXPLAIN {query}"):

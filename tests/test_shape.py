@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,13 +12,24 @@ import pytest
 from tests.tasks import ROOT
 
 FUNCTION_LINES = 40
-FILE_LINES = {"dpquery": 600, "datasets": 600, "tests": 600}
+FILE_LINES = {"dpquery": 600, "datasets": 600, "tests": 600, "benchmarks": 600}
 
 FILES = [
     (path, ceiling)
     for directory, ceiling in FILE_LINES.items()
     for path in sorted((ROOT / directory).rglob("*.py"))
 ]
+TESTS = sorted((ROOT / "tests").glob("*/**/test_*.py"))
+
+
+def test_every_folder_of_tests_belongs_to_an_area():
+    """`make test-AREA` for each, and `tests/README.md` names it."""
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    areas = dict(re.findall(r"^(\w+)_tests := (.*)$", makefile, re.MULTILINE))
+    folders = {path.relative_to(ROOT / "tests").parts[0] for path in TESTS}
+    assert sorted(" ".join(areas.values()).split()) == sorted(folders)
+    readme = (ROOT / "tests" / "README.md").read_text("utf-8")
+    assert set(re.findall(r"make test-(\w+)", readme)) == set(areas)
 
 
 def name(value: object) -> str | None:
@@ -25,7 +37,7 @@ def name(value: object) -> str | None:
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
-    """Give each function with its length; a docstring explains, and does not count."""
+    """Return each function with its length; a docstring explains, and does not count."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield (

@@ -16,22 +16,22 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpquery.budget.charge import Account, Limits, Receipt
-from dpquery.budget.ledger import Ledger, open_ledger
-from dpquery.ceilings import Ceiling
+from dpquery.budget.ledger.charge import Account, Limits, Receipt
+from dpquery.budget.ledger.ledger import Ledger, open_ledger
+from dpquery.core.privacy import Ceiling, Loss, Neighbours
+from dpquery.core.source import Source, Span
+from dpquery.core.types import INTEGER, Type
 from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, Exact, FaultLog
 from dpquery.errors import QueryRefused
-from dpquery.ir import Above, Histogram, Measure
-from dpquery.plan import FrontierPlan, Plan, make_plan
+from dpquery.ir.measures import Histogram, Measure
+from dpquery.ir.query import Above
+from dpquery.plan.plan import FrontierPlan, Plan, make_plan
 from dpquery.policy.model import Budget, Column, Files, LedgerSettings, Policy, Table
-from dpquery.privacy import Loss, Neighbours
-from dpquery.source import Source, Span
-from dpquery.sql.bind import bind
-from dpquery.sql.check import check
-from dpquery.sql.names import Member, Scope, column_ref
-from dpquery.sql.parse import parse
-from dpquery.types import INTEGER, Type
+from dpquery.sql.bind.scope import Member, Scope, column_ref
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.parse.parser import parse
+from dpquery.sql.rules import check
 
 MOST = Loss(Fraction(10**9), Fraction(1, 2))
 LIMITS = Limits(Ceiling(MOST))
@@ -78,7 +78,7 @@ def private_table(
 
 
 def scope_of(table: Table) -> Scope:
-    """Give what names mean in a query over one table alone."""
+    """Return what names mean in a query over one table alone."""
     columns = {name: column_ref(c, 0, Span(0, 0)) for name, c in table.columns.items()}
     return Scope((Member(table.name, columns),), table)
 
@@ -116,13 +116,13 @@ def receipt_for(plan: Plan, ledger: Ledger | None = None) -> Receipt:
 
 
 def ranges(measure: Histogram, bins: int = 256) -> tuple[int, int, int]:
-    """Give the request for a whole grid in so many ranges at most."""
+    """Return the request for a whole grid in so many ranges at most."""
     cells = measure.code.cells
     return 0, cells, 1 << max(0, (cells - 1).bit_length() - bins.bit_length() + 1)
 
 
 def integers(exact: Exact, measure: Measure) -> list[int]:
-    """Give the integers of a measure group by group; of a histogram, all ranges of each."""
+    """Return the integers of a measure group by group; of a histogram, all ranges of each."""
     if not isinstance(measure, Histogram):
         return list(exact.values(measure))
     return [
@@ -152,7 +152,7 @@ class World:
             yield frontier, exact
 
     def groups(self, sql: str) -> list[list[int]]:
-        """Give the exact integers of a query: per measure of each call, one per group."""
+        """Return the exact integers of a query: per measure of each call, one per group."""
         return self._read(planned(self.policy, sql))
 
     def over(self, sql: str, *measures: Measure) -> list[list[int]]:
@@ -177,7 +177,7 @@ class World:
         return found[0]
 
     def exact(self, sql: str) -> list[int]:
-        """Give the same without groups, one integer per measure, in units of 1/scale."""
+        """Return the same without groups, one integer per measure, in units of 1/scale."""
         return [value for (value,) in self.groups(sql)]
 
     def counts(self, *conditions: str) -> list[int]:

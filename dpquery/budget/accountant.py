@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from dpquery.errors import internal
-from dpquery.events import (
+from dpquery.core.events import (
     Approximate,
     BoundedRange,
     Composed,
@@ -22,9 +21,8 @@ from dpquery.events import (
     Pure,
     Refined,
 )
-from dpquery.privacy import NO_LOSS, Loss
-
-__all__ = ["ACCOUNTANTS", "NOTHING", "Accountant", "Spent", "additive", "basic"]
+from dpquery.core.privacy import NO_LOSS, Loss
+from dpquery.errors import internal
 
 RHO_UNIT = 10**40
 """Rho is rounded up to a multiple of its inverse: sums of many fractions stay short."""

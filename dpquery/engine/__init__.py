@@ -1,19 +1,16 @@
-"""Backends: what reads private rows. One line each here; loaded when a session connects."""
+"""The engines that read private rows: one line each here, loaded when a session connects."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
 from dpquery.engine.base import Engine, FaultLog, NoPublicRows, PublicRows
-from dpquery.engine.drift import Watch, unwatched
+from dpquery.engine.files import Watch, unwatched
 from dpquery.policy.model import Policy
 
 __all__ = ["ENGINES", "open_engine"]
 
-ENGINES = {
-    "duckdb": "dpquery.engine.duckdb",
-    "python": "dpquery.engine.python",
-}
+ENGINES = {"duckdb": "dpquery.engine.duckdb"}
 
 
 def open_engine(
@@ -24,7 +21,7 @@ def open_engine(
     secret: str = "",
     watch: Watch = unwatched,
 ) -> Engine:
-    """Start a backend by name; no private file is opened for reading yet.
+    """Return an engine, by name; no private file is opened for reading yet.
 
     Args:
         name: which one.

@@ -1,4 +1,4 @@
-"""What a backend is: it opens a scan against a receipt, and answers with exact integers.
+"""What an engine is: it opens a scan against a receipt, and answers with exact integers.
 
 The integers leave in an `Exact` only, which cannot be printed, pickled or iterated, and which
 the release stage alone reads (I4). Whatever goes wrong inside becomes one constant failure:
@@ -11,15 +11,19 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
-from typing import NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
-from dpquery.budget.charge import Receipt
-from dpquery.engine.found import Found
+from dpquery.budget.ledger.charge import Receipt
+from dpquery.core.source import Source, Span
+from dpquery.core.types import EPOCH, INT64, Kind, Type
 from dpquery.errors import (
     Diagnostic,
     DPQueryError,
@@ -28,21 +32,11 @@ from dpquery.errors import (
     SyntaxRefused,
     internal,
 )
-from dpquery.ir import Candidates, GroupRequest, Histogram, Measure, Scalar, Scan
-from dpquery.mechanisms.exponential import Integers
-from dpquery.source import Source, Span
-
-__all__ = [
-    "Engine",
-    "Exact",
-    "FaultLog",
-    "NoPublicRows",
-    "PublicRows",
-    "Ranges",
-    "guarded",
-    "noted",
-    "uncharged",
-]
+from dpquery.ir.expr import Expr, Scalar
+from dpquery.ir.measures import Candidates, GroupRequest, Histogram, Measure
+from dpquery.ir.query import Scan
+from dpquery.mechanisms.samplers import Integers
+from dpquery.rowfunctions.base import CALENDAR
 
 T = TypeVar("T")
 LONGEST_LINE = 1 << 16
@@ -53,7 +47,7 @@ class PublicRows(Protocol):
     """Where an engine gets public tables, for joins: the rows that were loaded at connect."""
 
     def rows(self, table: str) -> pa.Table:
-        """Give the columns of a public table that a policy's types can name; NaN is NULL."""
+        """Return the columns of a public table that a policy's types can name; NaN is NULL."""
         ...
 
 
@@ -65,13 +59,25 @@ class NoPublicRows:
         raise internal(f"{table} is not among the public tables")
 
 
-class Ranges(Protocol):
-    """What answers histograms while a scan is open."""
+class OpenScan(Protocol):
+    """What answers requests while a scan is open.
 
-    def __call__(
+    Values that nobody has listed are counted without their names, in an order of chance; those
+    at the places that a mechanism chose are named. No other value leaves an engine.
+    """
+
+    def histograms(
         self, measure: Histogram, requests: Sequence[GroupRequest]
     ) -> Sequence[Integers]:
-        """Give the weights of each request's ranges, in order; in few passes where it can."""
+        """Return the weights of each request's ranges, in order; in few passes where it can."""
+        ...
+
+    def counts(self, measure: Candidates) -> Integers:
+        """Return the number of units of each value, in an order of chance."""
+        ...
+
+    def values(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
+        """Return the values at some places of that order."""
         ...
 
     def close(self) -> None:
@@ -79,76 +85,60 @@ class Ranges(Protocol):
         ...
 
 
-def _only_integers(values: Sequence[int]) -> None:
-    if any(type(value) is not int for value in values):
-        raise internal("only integers cross from scan to release (I4)")
-
-
 class Exact:
     """Exact integers of one scan: private, read by the release stage, then closed."""
 
-    __slots__ = ("_found", "_ranges", "_values", "groups")
+    __slots__ = ("_opened", "_values", "groups")
 
     def __init__(
         self,
         values: Mapping[Measure, tuple[int, ...]],
         groups: int = 1,
-        ranges: Ranges | None = None,
-        found: Found | None = None,
+        opened: OpenScan | None = None,
     ) -> None:
+        if any(type(value) is not int for cells in values.values() for value in cells):
+            raise internal(_INTEGERS)
         self.groups = groups
-        for cells in values.values():
-            _only_integers(cells)
         self._values: dict[Measure, tuple[int, ...]] | None = dict(values)
-        self._ranges = ranges
-        self._found = found
+        self._opened = opened
 
     def values(self, measure: Measure) -> tuple[int, ...]:
-        """Give the integers of one measure, one per group."""
+        """Return the integers of one measure, one per group."""
         if self._values is None or measure not in self._values:
-            raise internal("a release reads the measures of its own open scan")
+            raise internal(_OWN)
         return self._values[measure]
 
     def histogram(
         self, measure: Histogram, group: int, low: int, high: int, width: int
     ) -> Integers:
-        """Give the weight of each range of `width` codes from low to high - 1, in order."""
+        """Return the weight of each range of `width` codes from low to high - 1, in order."""
         return self.histograms(measure, [GroupRequest(group, low, high, width)])[0]
 
     def histograms(
         self, measure: Histogram, requests: Sequence[GroupRequest]
     ) -> Sequence[Integers]:
-        """Give several histograms, together where that is cheaper."""
-        if self._values is None or self._ranges is None:
-            raise internal("a release reads the measures of its own open scan")
-        found = self._ranges(measure, requests)
-        if any(weights.dtype.kind not in "iO" for weights in found):
-            raise internal("only integers cross from scan to release (I4)")
-        return found
+        """Return several histograms, together where that is cheaper."""
+        return [*map(_integers, self._open.histograms(measure, requests))]
 
     def counts(self, measure: Candidates) -> Integers:
-        """Give how many units have each value, in an order of chance."""
-        counts = self._finder().counts(measure)
-        if counts.dtype.kind not in "iO":
-            raise internal("only integers cross from scan to release (I4)")
-        return counts
+        """Return how many units have each value, in an order of chance."""
+        return _integers(self._open.counts(measure))
 
     def chosen(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
-        """Give the values at the places that a mechanism chose: no other is ever named."""
-        return self._finder().values(measure, places)
+        """Return the values at the places that a mechanism chose: no other is ever named."""
+        return self._open.values(measure, places)
 
-    def _finder(self) -> Found:
-        if self._values is None or self._found is None:
-            raise internal("a release reads the measures of its own open scan")
-        return self._found
+    @property
+    def _open(self) -> OpenScan:
+        if self._opened is None:
+            raise internal(_OWN)
+        return self._opened
 
     def close(self) -> None:
         """Forget the integers, and let go of what the engine holds for them."""
-        held = (self._ranges, self._found)
-        self._values = self._ranges = self._found = None
-        for one in held:
-            if one is not None:
-                one.close()
+        opened, self._opened, self._values = self._opened, None, None
+        if opened is not None:
+            opened.close()
 
     def __enter__(self) -> Exact:
         return self
@@ -163,8 +153,19 @@ class Exact:
         raise internal("exact values stay in the process (I4)")
 
 
+_INTEGERS = "only integers cross from scan to release (I4)"
+_OWN = "a release reads the measures of its own open scan"
+
+
+def _integers(weights: Integers) -> Integers:
+    """Pass an array of integers, of whatever size."""
+    if weights.dtype.kind not in "iO":
+        raise internal(_INTEGERS)
+    return weights
+
+
 class Engine(Protocol):
-    """A backend, opened once per session."""
+    """What reads private rows, opened once per session."""
 
     def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
         """Read the rows of one frontier, which the receipt has to cover.
@@ -175,20 +176,58 @@ class Engine(Protocol):
         ...
 
     def describe(self, scan: Scan) -> str:
-        """Say what the engine would run for a scan; nothing is opened."""
+        """Return what the engine would run for a scan; nothing is opened."""
         ...
 
     def rehearse(self, scan: Scan) -> None:
-        """Hold what would be run for a scan against its tree, before it is charged.
+        """Check what would be run for a scan, before it is charged.
 
         Raises:
-            InternalError: DPQ901 opening it would fail.
+            InternalError: DPQ901 the engine could not run it.
         """
         ...
 
     def close(self) -> None:
         """Let go of files and memory; closing twice is fine."""
         ...
+
+
+def by_chance(size: int) -> Integers:
+    """Return the numbers below a size in an order that tells nothing of the data."""
+    drawn = np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
+    order: Integers = np.argsort(drawn).astype(np.int64)
+    return order
+
+
+def nameable(value: Expr) -> tuple[int, int] | None:
+    """Return the range of the numbers that a column of an answer can show, if others occur.
+
+    Dates are numbers of days, timestamps of microseconds. A row with another is in no group.
+    """
+    if value.type.kind not in {Kind.INTEGER, *CALENDAR}:
+        return None
+    low, high = INT64
+    if value.type.kind in CALENDAR:
+        ends = CALENDAR[value.type.kind]
+        low, high = int(ends.low or 0), int(ends.high or 0)
+    return None if value.domain.within(low, high) else (low, high)
+
+
+def named(value: Any, type_: Type) -> Scalar | None:
+    """Return a value as groups are named, from the number that an engine has for it."""
+    match type_.kind:
+        case _ if value is None:
+            return None
+        case Kind.DATE:
+            return EPOCH.date() + timedelta(days=value)
+        case Kind.TIMESTAMP:
+            return EPOCH + timedelta(microseconds=value)
+        case Kind.DECIMAL:
+            return Fraction(value)
+        case Kind.INTEGER:
+            return int(value)
+    scalar: Scalar = value
+    return scalar
 
 
 class FaultLog:
@@ -261,7 +300,7 @@ def _last_line(path: Path) -> str:
 
 
 def guarded(log: FaultLog, read: Callable[[], T]) -> T:
-    """Give what a backend reads; whatever it raises becomes the one constant failure.
+    """Return what a backend reads; whatever it raises becomes the one constant failure.
 
     The failure is raised when the fault is no longer being handled: it would be its context.
     """
@@ -274,8 +313,9 @@ def guarded(log: FaultLog, read: Callable[[], T]) -> T:
     raise ScanFailed(log.failure(reference))
 
 
-def uncharged(log: FaultLog, source: Source, think: Callable[[], T]) -> T:
-    """Return what is computed before a charge; whatever it raises comes in words of our own.
+@contextmanager
+def uncharged(log: FaultLog, source: Source) -> Iterator[None]:
+    """Have whatever is raised before a charge come in words of our own.
 
     This is the last line: what is known to fail is refused where it stands.
 
@@ -284,16 +324,13 @@ def uncharged(log: FaultLog, source: Source, think: Callable[[], T]) -> T:
         InternalError: DPQ901 anything that is no error of ours; nothing was charged.
     """
     try:
-        return think()
+        yield
     except DPQueryError:
         raise
     except (RecursionError, MemoryError):
-        reference = None
+        raise SyntaxRefused(_too_deep(source)) from None
     except Exception as fault:  # noqa: BLE001 - an analyst never sees a bare error
-        reference = noted(log, fault)
-    if reference is None:
-        raise SyntaxRefused(_too_deep(source))
-    raise InternalError(_mistake(reference))
+        raise InternalError(_mistake(noted(log, fault))) from None
 
 
 def _too_deep(source: Source) -> Diagnostic:

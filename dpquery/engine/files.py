@@ -8,26 +8,19 @@ text that is not UTF-8, or a page that cannot be decoded, fails every scan that 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
-from dpquery.policy.fit import Misfit
-from dpquery.policy.model import DatabaseTable, Table
-
-__all__ = [
-    "DataChanged",
-    "Fingerprint",
-    "State",
-    "about_bytes",
-    "files_of",
-    "fingerprint",
-    "require_none",
-    "require_unchanged",
-    "state_of",
-]
+from dpquery.budget.ledger.charge import Receipt
+from dpquery.budget.ledger.tables import State
+from dpquery.engine.base import FaultLog
+from dpquery.errors import Diagnostic, PolicyInvalid
+from dpquery.policy.model import DatabaseTable, Policy, Table, place_name
+from dpquery.policy.schema import Misfit, file_misfits
 
 _FOOTER = 8
 _LARGEST_FOOTER = 2**26
@@ -51,23 +44,23 @@ def fingerprint(table: Table) -> Fingerprint:
 
 
 def files_of(table: Table) -> list[Path]:
-    """Give the files of a table: of a database, what waits to be written to it too."""
+    """Return the files of a table: of a database, what waits to be written to it too."""
     if not isinstance(table.source, DatabaseTable):
         return list(table.source.paths)
     wal = table.source.database.with_name(table.source.database.name + ".wal")
     return [table.source.database, *([wal] if wal.exists() else [])]
 
 
-State = dict[str, Fingerprint]
+TableStates = dict[str, Fingerprint]
 """What several tables' files are, by table."""
 
 
-def state_of(tables: Iterable[Table]) -> State:
+def state_of(tables: Iterable[Table]) -> TableStates:
     """Take the fingerprints of several tables."""
     return {table.name: fingerprint(table) for table in tables}
 
 
-def require_unchanged(tables: Sequence[Table], state: State) -> None:
+def require_unchanged(tables: Sequence[Table], state: TableStates) -> None:
     """Hold files against what they were.
 
     Raises:
@@ -87,7 +80,7 @@ def _of_file(path: Path) -> tuple[int, int, int, int, str]:
 
 
 def about_bytes(path: Path, *, whole: bool = False) -> str:
-    """Give what tells the bytes of a file from others: its size, and a hash of both ends.
+    """Return what tells the bytes of a file from others: its size, and a hash of both ends.
 
     In a Parquet file these are its first rows and its footer, with where all others are; a
     DuckDB file has at its beginning what counts every change. Values between can be exchanged
@@ -108,7 +101,7 @@ def _tail(file: BinaryIO, size: int, length: int) -> bytes:
 
 
 def _footer_length(tail: bytes) -> int:
-    """Give how many bytes at the end hold a Parquet footer; a fixed share of other files."""
+    """Return how many bytes at the end hold a Parquet footer; a fixed share of other files."""
     if tail[4:] == b"PAR1":
         return min(int.from_bytes(tail[:4], "little") + _FOOTER, _LARGEST_FOOTER)
     return 4096
@@ -122,3 +115,174 @@ def require_none(table: Table, misfits: Sequence[Misfit]) -> None:
     """
     if misfits:
         raise DataChanged(f"{table.name}: {misfits[0]}")
+
+
+# A policy that does not fit its files is told when a session opens, before any charge.
+#
+# What is compared is names and types of columns: a public fact of the data owner's files,
+# which no row decides. Neighbouring data are in files of the same schema, so that sessions
+# over both open, or both do not, with the same words. Counts and statistics, which stand in
+# the same footers, are not looked at (I1). A DuckDB file beside which changes wait to be
+# written cannot be opened without reading these, and they are rows: such a table is
+# compared by its scan alone.
+
+
+def misfits_of(table: Table) -> list[Misfit]:
+    """Return how the schema of a private table differs from the policy, for the owner."""
+    if isinstance(table.source, DatabaseTable):
+        from dpquery.engine.duckdb.connection import misfits_in_file
+
+        return misfits_in_file(table)
+    return file_misfits(table)
+
+
+def require_fit(policy: Policy, log: FaultLog) -> None:
+    """Hold the schemas of all private tables against the policy.
+
+    Raises:
+        PolicyInvalid: DPQ612 a table differs. Which one is said, and of one's own files how.
+    """
+    for table in policy.tables.values():
+        told = [] if table.public or _unwritten(table) else [*map(str, misfits_of(table))]
+        if told and policy.published:
+            log.note_once(DataChanged(f"{table.name}: {'; '.join(told)}"))
+            raise _unfit(table, policy)
+        if told:
+            raise _unfit_own(table, told)
+
+
+def _unwritten(table: Table) -> bool:
+    """Return whether changes of a database wait beside its file."""
+    return isinstance(table.source, DatabaseTable) and len(files_of(table)) > 1
+
+
+def _unfit(table: Table, policy: Policy) -> PolicyInvalid:
+    """Refuse in words that are the same whatever differs."""
+    diagnostic = Diagnostic(
+        "DPQ612",
+        f"the files of the table {table.name} do not hold what the policy says",
+        why=("its queries would be charged and then fail, so no session is opened.",),
+        remedy=(f"dpquery policy check {policy.name}", "tells the data owner what differs"),
+    )
+    return PolicyInvalid(diagnostic, policy.name)
+
+
+def _unfit_own(table: Table, told: list[str]) -> PolicyInvalid:
+    """Refuse one's own files, of which the first one's schema has become the policy."""
+    diagnostic = Diagnostic(
+        "DPQ612",
+        f"the files of the table {table.name} do not have the same columns",
+        why=("the first file says which columns there are, and of what type.", *told[:8]),
+        remedy=("leave out the files that differ, or write them with the same columns",),
+    )
+    return PolicyInvalid(diagnostic)
+
+
+# Whether files are still those of the version of the data that a charge was made for.
+#
+# Answers are repeated within a version, so its files must not change. Where they have,
+# every scan of them fails in the same words, until the owner publishes them as another
+# version. They are never looked at to decide what is charged, refused or repeated: that
+# would tell of one person's row. Take a job that writes the files anew each night. Were
+# they held against the version before the charge, a query would be answered after a night
+# in which nothing changed, and refused at no cost after one in which one person came.
+#
+# Sizes and times are compared first, and bytes only where these differ: a copy is no
+# change. What refines an earlier value has to be drawn from the same rows to the last one,
+# so that there sizes and times have to be those of the scan that the earlier value came
+# from.
+
+
+Watch = Callable[[Table, Fingerprint, Receipt], None]
+"""Is shown each table that was read, with its state and the receipt for reading it."""
+
+
+def unwatched(table: Table, state: Fingerprint, receipt: Receipt) -> None:
+    """Take any files: nobody says when they are another version."""
+
+
+class States(Protocol):
+    """What remembers the first state of files under a version."""
+
+    def first_state(self, version: int, place: str, make: Callable[[], str]) -> str:
+        """Return the first state at a place; where there is none, it is what is made now."""
+        ...
+
+
+def watch_of(policy: Policy, states: States) -> Watch:
+    """Return what watches the tables of a policy, where somebody publishes their versions."""
+    return Drift(policy, states) if policy.published else unwatched
+
+
+class Drift:
+    """Holds files against the first state that was read under their version."""
+
+    def __init__(self, policy: Policy, states: States) -> None:
+        self._policy = policy
+        self._states = states
+        self._same: dict[tuple[str, int], Fingerprint] = {}
+
+    def __call__(self, table: Table, state: Fingerprint, receipt: Receipt) -> None:
+        """Pass files that are as they were, and note on the receipt what they are.
+
+        Raises:
+            DataChanged: they are others.
+        """
+        place, version = place_name(table, self._policy), receipt.version
+        if self._same.get((table.name, version)) != state:
+            self._require_first(table, state, version, place)
+            self._same[table.name, version] = state
+        now = _exactly(state)
+        before, refines = receipt.read.setdefault(place, now), receipt.charge.refines
+        # Each names all places of its own scan, and None for what is not known of one.
+        earlier = [kept.read[place] for kept in refines if place in kept.read]
+        if any(one != now for one in (before, *earlier)):
+            raise DataChanged(
+                f"the files of {table.name!r} are not those that an earlier value of the "
+                "statement was drawn from; REFRESH SELECT asks anew, and a copy with the same "
+                "times (cp -p) is no change"
+            )
+
+    def _require_first(
+        self, table: Table, state: Fingerprint, version: int, place: str
+    ) -> None:
+        text = self._states.first_state(version, place, lambda: _written(table, state))
+        seen, bytes_ = json.loads(text)
+        if seen != _seen(table, state) and bytes_ != _bytes(table, state):
+            raise DataChanged(
+                f"the files of {table.name!r} are not those of data version {version}; "
+                f"if they are to be asked about: dpquery policy publish {self._policy.name}"
+            )
+
+
+def _written(table: Table, state: Fingerprint) -> str:
+    told = [_seen(table, state), _bytes(table, state)]
+    return json.dumps(told, separators=(",", ":"))
+
+
+def _seen(table: Table, state: Fingerprint) -> list[list[object]]:
+    """Return name, size and time of each file."""
+    paths = map(str, files_of(table))
+    return [
+        [path, size, time]
+        for path, (_, _, size, time, _) in zip(paths, state.files, strict=True)
+    ]
+
+
+def _exactly(state: Fingerprint) -> State:
+    """Return what tells rows from others to the last one; a file may be moved."""
+    return sorted((size, time, end) for _, _, size, time, end in state.files)
+
+
+def _bytes(table: Table, state: Fingerprint) -> list[str]:
+    """Return what tells the files' bytes, in no order: rows have none either.
+
+    Where units have parts, budgets rest on it that nobody moves to another: no byte may differ.
+
+    Raises:
+        DataChanged: these are the bytes of another state.
+    """
+    whole = table.parting is not None
+    told = sorted(about_bytes(path, whole=whole) for path in files_of(table))
+    require_unchanged([table], {table.name: state})
+    return told

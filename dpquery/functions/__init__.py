@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dpquery.errors import internal
 from dpquery.functions.base import DPFunction
-from dpquery.functions.count import COUNT, COUNT_IF
-from dpquery.functions.extremes import MAX, MIN
-from dpquery.functions.first_above import FIRST_ABOVE
-from dpquery.functions.keys import KEYS
-from dpquery.functions.majority import MAJORITY
-from dpquery.functions.mean import AVG, PROPORTION
-from dpquery.functions.mode import MODE
+from dpquery.functions.count_sum import COUNT, COUNT_IF, SUM
+from dpquery.functions.covariance import COVAR_POP
+from dpquery.functions.min_max import FIRST_ABOVE, MAX, MIN
+from dpquery.functions.moments import (
+    AVG,
+    PROPORTION,
+    STDDEV_POP,
+    STDDEV_SAMP,
+    VAR_POP,
+    VAR_SAMP,
+)
+from dpquery.functions.partition_selection import KEYS
 from dpquery.functions.quantile import MEDIAN, QUANTILE
-from dpquery.functions.sum import SUM
-from dpquery.functions.top_k import TOP_K
-from dpquery.functions.variance import STDDEV_POP, STDDEV_SAMP, VAR_POP, VAR_SAMP
+from dpquery.functions.selection import MAJORITY, MODE, TOP_K
 
-__all__ = ["ALL", "find", "names"]
+__all__ = ["ALL", "find", "names", "registered"]
 
 ALL: tuple[DPFunction, ...] = (
     COUNT,
@@ -27,6 +31,7 @@ ALL: tuple[DPFunction, ...] = (
     VAR_SAMP,
     STDDEV_POP,
     STDDEV_SAMP,
+    COVAR_POP,
     QUANTILE,
     MEDIAN,
     MIN,
@@ -42,10 +47,17 @@ _BY_NAME = {name: function for function in ALL for name in (function.name, *func
 
 
 def find(name: str) -> DPFunction | None:
-    """Give the function of a name, in any case; `upper` would make an S of a long s."""
+    """Return the function of a name, in any case; `upper` would make an S of a long s."""
     return _BY_NAME.get(name.upper()) if name.isascii() else None
 
 
+def registered(name: str) -> DPFunction:
+    """Return the function of a bound call."""
+    if name not in _BY_NAME:
+        raise internal("a bound call names a registered function")
+    return _BY_NAME[name]
+
+
 def names() -> list[str]:
-    """Give every name a call may use, sorted."""
+    """Return every name a call may use, sorted."""
     return sorted(_BY_NAME)

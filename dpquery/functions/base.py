@@ -11,55 +11,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from dpquery.answer import Cell
+from dpquery.core.events import Event
+from dpquery.core.privacy import Neighbours
+from dpquery.core.source import Span
+from dpquery.core.types import WIDEST_EXACT, Kind, Type
 from dpquery.errors import Diagnostic, PlanRefused, without
-from dpquery.events import Event
-from dpquery.ir import (
-    Call,
+from dpquery.ir.expr import Scalar
+from dpquery.ir.measures import (
     Candidates,
-    Contribution,
     GroupRequest,
     Histogram,
     Measure,
-    Scalar,
     TableWeight,
     Weight,
 )
-from dpquery.mechanisms.exponential import Integers
+from dpquery.ir.query import Call, Contribution
+from dpquery.mechanisms.base import Distance, Mechanism
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.privacy import Neighbours
-from dpquery.source import Span
-from dpquery.types import WIDEST_EXACT, Kind, Type
-
-__all__ = [
-    "BOUNDS",
-    "COMMON",
-    "DELTA",
-    "EPS",
-    "GROUP_BOUNDS",
-    "MAX_GROUPS",
-    "MAX_ROWS",
-    "MAX_ROWS_OF_TABLE",
-    "MECHANISM",
-    "MECHANISM_ALIASES",
-    "SMOOTH",
-    "WEIGHTS",
-    "Argument",
-    "DPFunction",
-    "Facts",
-    "Measured",
-    "NoisyCell",
-    "Noted",
-    "Number",
-    "Parameter",
-    "Release",
-    "Step",
-    "narrower",
-    "not_stated",
-    "without_option",
-]
+from dpquery.mechanisms.samplers import Integers
 
 MAX_ROWS_OF_TABLE = 2**36
 """More rows than any table here has; sums are shown to fit for so many."""
@@ -149,7 +121,7 @@ class Facts:
         return limit
 
     def groups(self, call: Call) -> int:
-        """Give in how many groups one unit counts in full.
+        """Return in how many groups one unit counts in full.
 
         By the call, or the policy; where either says nothing of groups, as many as rows: each
         of these is in one.
@@ -161,7 +133,7 @@ class Facts:
         return min(asked or policy.groups or self.limit(call), self.cells)
 
     def shown(self, call: Call) -> Weight:
-        """Give how many different values of one unit count, each in full."""
+        """Return how many different values of one unit count, each in full."""
         if not self.weighted:
             return Weight()
         return Weight(self.limit(call), search=call.options.rows_search)
@@ -205,7 +177,7 @@ class Facts:
         return scale
 
     def cell_weight(self, call: Call) -> Weight:
-        """Give weights for a histogram, whose sums are computed in 62 bits."""
+        """Return weights for a histogram, whose sums are computed in 62 bits."""
         return self.weight(call, SPARE)
 
 
@@ -289,7 +261,7 @@ class Measured(Protocol):
     """The exact side of a release: integers, by measure, one per group."""
 
     def values(self, measure: Measure) -> tuple[int, ...]:
-        """Give the exact integers of one measure of the scan."""
+        """Return the exact integers of one measure of the scan."""
         ...
 
     @property
@@ -300,21 +272,21 @@ class Measured(Protocol):
     def histogram(
         self, measure: Histogram, group: int, low: int, high: int, width: int
     ) -> Integers:
-        """Give the weight of each range of `width` codes from low to high - 1, in order."""
+        """Return the weight of each range of `width` codes from low to high - 1, in order."""
         ...
 
     def histograms(
         self, measure: Histogram, requests: Sequence[GroupRequest]
     ) -> Sequence[Integers]:
-        """Give several histograms, together where that is cheaper."""
+        """Return several histograms, together where that is cheaper."""
         ...
 
     def counts(self, measure: Candidates) -> Integers:
-        """Give how many units have each value, in an order of chance."""
+        """Return how many units have each value, in an order of chance."""
         ...
 
     def chosen(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
-        """Give the values at some places of that order."""
+        """Return the values at some places of that order."""
         ...
 
 
@@ -324,6 +296,11 @@ class NoisyCell(Cell, Protocol):
     @property
     def value(self) -> object:
         """The value as the analyst sees it."""
+        ...
+
+    @property
+    def drawn(self) -> object:
+        """What chance decided of it: numbers, texts and tuples, to be stored."""
         ...
 
 
@@ -340,6 +317,11 @@ class Release(Protocol):
         """The measures that the scan must hold for it."""
         ...
 
+    @property
+    def mechanism(self) -> Mechanism:
+        """What draws."""
+        ...
+
     def event(self) -> Event:
         """State the loss, recomputed from sensitivity and mechanism (I7)."""
         ...
@@ -348,19 +330,47 @@ class Release(Protocol):
         """Draw the noisy values, one per group."""
         ...
 
+    def cell(self, drawn: Any, /) -> NoisyCell:
+        """Return the cell of what chance decided, as it was when it was drawn."""
+        ...
+
     def step(self) -> Step:
         """Describe it for EXPLAIN."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A whole number that stands second in a call: 3 in DP_FIRST_ABOVE(age, 3, eps=1)."""
+class Calibrated:
+    """What releases of one measure say alike, whose mechanism loses by one distance."""
 
-    name: str
-    most: int
-    example: int
-    least: int = 1
+    __slots__ = ()
+
+    measure: Measure
+    distance: Distance
+    """How far one unit moves what the mechanism is given, at most."""
+    mechanism: Mechanism
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The one."""
+        return (self.measure,)
+
+    def event(self) -> Event:
+        """State the loss at the proven distance."""
+        return self.mechanism.event(self.distance)
+
+
+@runtime_checkable
+class Found(Protocol):
+    """A release whose amounts are up to bounds, which may have to be found first."""
+
+    def step_of_found(self, call: Call) -> Step:
+        """Describe it for EXPLAIN while they are not known.
+
+        It is planned for the widest bounds there could be, and amounts in values would be of
+        these. So they are given as shares of what is found; those in rows and ranks hold for
+        any bounds, or are the most that they can be.
+        """
+        ...
 
 
 @runtime_checkable
@@ -373,7 +383,7 @@ class Noted(Protocol):
         ...
 
 
-class Argument(StrEnum):
+class Takes(StrEnum):
     """What kind of expression a function is asked about."""
 
     VALUE = "value"
@@ -384,42 +394,111 @@ class Argument(StrEnum):
     DISCRETE = "text, whole number, decimal, date, timestamp or boolean"
 
 
+class Gives(StrEnum):
+    """What a function releases, by which binding knows the type before there is a plan."""
+
+    COUNT = "a whole number"
+    NUMBER = "a double"
+    SUM = "a number of the argument's type"
+    VALUE = "a value of the argument"
+    VALUES = "a list of values of the argument"
+    TRUTH = "true or false"
+
+
+_KINDS = {Gives.COUNT: Kind.INTEGER, Gives.NUMBER: Kind.DOUBLE, Gives.TRUTH: Kind.BOOLEAN}
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """An expression over rows, by position."""
+
+    takes: Takes = Takes.VALUE
+    label: str = "x"
+    """How signatures call it."""
+    star: bool = False
+    """Whether * may stand for it: all rows, as in DP_COUNT(*)."""
+    distinct: bool = False
+    """Whether DISTINCT may stand before it."""
+
+    @property
+    def noun(self) -> str:
+        """How refusals call it."""
+        return "an argument"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Which quantile, by position: a share of the rows, or a list of shares."""
+
+    label: str = "q"
+    example: str = "0.5"
+
+    @property
+    def noun(self) -> str:
+        """How refusals call it."""
+        return "a quantile"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A whole number, by position: 3 in DP_FIRST_ABOVE(age, 3, eps=1)."""
+
+    name: str
+    label: str
+    most: int
+    example: str
+    least: int = 1
+
+    @property
+    def noun(self) -> str:
+        """How refusals call it."""
+        return f"a {self.name}"
+
+
+Positional = Expression | Share | Number
+
+
 @dataclass(frozen=True, slots=True)
 class DPFunction:
     """An aggregate function of the language."""
 
     name: str
     summary: str
-    star: bool
-    """Whether it may be asked of all rows, as DP_COUNT(*)."""
+    positional: tuple[Positional, ...]
+    """What stands first in a call, in this order; the first is an expression."""
     parameters: tuple[Parameter, ...]
+    """What is given by name, in any order."""
     mechanisms: tuple[str, ...]
     """The names it takes for mechanism=; the first is the default."""
     plan: Callable[[Call, Facts], Release]
     example: str
     aliases: tuple[str, ...] = ()
-    argument: Argument = Argument.VALUE
-    order: bool = False
-    """Whether a second argument says which quantile."""
-    distinct: bool = False
-    """Whether DISTINCT may stand before the argument."""
-    number: Number | None = None
-    """What second argument it takes, where that is a whole number."""
-    releases: Kind | None = None
-    """What it releases, where that is neither a number nor a value of its argument."""
-    lists: bool = False
-    """Whether it releases a list."""
+    gives: Gives = Gives.NUMBER
     price: str = "eps=0.5"
     """The options that a call cannot do without, as a refusal writes them."""
 
     @property
-    def second(self) -> str | None:
-        """Name the argument that stands second, if one does."""
-        if self.number is not None:
-            return f"a {self.number.name}"
-        return "a quantile" if self.order else None
+    def first(self) -> Expression:
+        """What it is asked about."""
+        return self.expressions[0]
 
     @property
-    def of_argument(self) -> bool:
-        """Whether it releases one of the values of its argument."""
-        return self.argument in {Argument.ORDERED, Argument.LISTED} and self.releases is None
+    def expressions(self) -> tuple[Expression, ...]:
+        """The expressions over rows that it takes."""
+        return tuple(one for one in self.positional if isinstance(one, Expression))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it releases one of the values of its argument, or several."""
+        return self.gives in {Gives.VALUE, Gives.VALUES}
+
+    def lists(self, call: Call) -> bool:
+        """Return whether a call of it releases a list."""
+        return self.gives is Gives.VALUES or isinstance(call.order, tuple)
+
+    def kind(self, call: Call) -> Kind | None:
+        """Return the kind of what a call of it releases; None of a list."""
+        if self.lists(call):
+            return None
+        of_argument = Kind.DOUBLE if call.argument is None else call.argument.type.kind
+        return _KINDS.get(self.gives, of_argument)

@@ -1,36 +1,67 @@
 """Means and variances from Bernstein sums: vectors that one unit moves by one row's weight.
 
 With codes k in 0..K, the sums of (K - k), k (degree 1), or of (K - k)^2, 2k(K - k), k^2
-(degree 2) are nonnegative and add up to K^degree for every row. So one unit moves the whole
-vector by at most its weight times K^degree in L1 norm, whatever its values: each sum gets
-noise for the whole epsilon, and nothing is split. The scale of the noise is added to what is
-divided by, so that an empty input gives the middle of the bounds and nothing is divided by
-zero.
+(degree 2) are nonnegative and add up to K^degree for every row. Of two expressions, the
+products of the one's polynomials and the other's are so too, and add up to the product. So one
+unit moves the whole vector by at most its weight times that in L1 norm, whatever its values:
+each sum gets noise for the whole epsilon, and nothing is split. The scale of the noise is added
+to what is divided by, so that an empty input gives the middle of the bounds and nothing is
+divided by zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import comb
-from typing import NamedTuple, Protocol
+from itertools import product
+from math import comb, prod, sqrt
+from typing import Any, ClassVar, NamedTuple, Protocol
 
-from dpquery.events import Event
-from dpquery.functions.base import Facts, Measured, Step
-from dpquery.functions.codes import code_of
-from dpquery.functions.conditions import both, present
-from dpquery.functions.noise import LEVEL, additive_noise, spread
-from dpquery.ir import Call, CountRows, Measure, SumCodes
-from dpquery.mechanisms import AdditiveNoise
+from dpquery.core.events import Event
+from dpquery.core.privacy import decimal_text
+from dpquery.core.types import DOUBLE, Type
+from dpquery.errors import Diagnostic, PlanRefused
+from dpquery.functions.additive import (
+    ADDITIVE,
+    LEVEL,
+    WIDTH,
+    additive_noise,
+    double,
+    needless,
+    significant,
+)
+from dpquery.functions.base import (
+    BOUNDS,
+    COMMON,
+    DPFunction,
+    Expression,
+    Facts,
+    Measured,
+    Release,
+    Step,
+    Takes,
+    without_option,
+)
+from dpquery.functions.count_sum import both, present
+from dpquery.functions.quantize import code_of
+from dpquery.functions.selection import ChosenValues, ValueCell
+from dpquery.ir.expr import Code, Expr
+from dpquery.ir.measures import (
+    CountRows,
+    Measure,
+    SumCodes,
+    SumProducts,
+    Weight,
+    simplex_l2_sensitivity,
+    simplex_sensitivity,
+)
+from dpquery.ir.query import Call
+from dpquery.mechanisms import AdditiveNoise, MeanExponential, MeanInverseSensitivity
 from dpquery.mechanisms.base import Distance
-from dpquery.mechanisms.combined_noise import Reach, combined_reach
+from dpquery.mechanisms.laplace import Reach, combined_reach, share_range
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.privacy import decimal_text
-from dpquery.sensitivity import simplex_l2_sensitivity, simplex_sensitivity
-from dpquery.types import DOUBLE, Type
-
-__all__ = ["Basis", "BernsteinCell", "BernsteinRelease", "Shape", "bernstein"]
+from dpquery.mechanisms.samplers import tail_bound
 
 
 class Basis(NamedTuple):
@@ -47,12 +78,15 @@ class Basis(NamedTuple):
 class Shape(Protocol):
     """What is computed from the shares of the Bernstein sums: a mean, a variance."""
 
+    degrees: ClassVar[tuple[int, ...]]
+    """Of the polynomials, in each expression that a call is asked about."""
+
     def value(self, sums: Sequence[Fraction], basis: Basis) -> float:
         """Return the value."""
         ...
 
     def error(self, share: Fraction, width: Fraction, times: str = "") -> str:
-        """Say what noise of such a share of a thousand rows does to the value.
+        """Return what noise of such a share of a thousand rows does to the value.
 
         Where the bounds are not known yet, `times` names their distance, and `width` is 1.
         """
@@ -90,6 +124,11 @@ class BernsteinCell:
         """The name of the noise."""
         return self.release.noise.name
 
+    @property
+    def drawn(self) -> tuple[int, ...]:
+        """The noisy sums."""
+        return self.noisy
+
     def interval(self, confidence: Fraction) -> tuple[float, float]:
         """Return the values that the noise does not rule out, as far to both sides."""
         low, high = self.release.ranged(self.noisy, confidence)
@@ -100,11 +139,12 @@ class BernsteinCell:
 
 @dataclass(frozen=True, slots=True)
 class BernsteinRelease:
-    """The Bernstein sums of a degree with additive noise, one vector per group."""
+    """The Bernstein sums of some degrees with additive noise, one vector per group."""
 
     function: str
     shape: Shape
-    sums: tuple[SumCodes, ...]
+    sums: tuple[SumCodes | SumProducts, ...]
+    """The moments, the lowest in the first expression first; the last is the highest in all."""
     rows: CountRows
     distance: Distance
     """In the norm of the noise."""
@@ -125,11 +165,20 @@ class BernsteinRelease:
     @property
     def damping(self) -> Fraction:
         """The scale of the noise."""
-        return spread(self.noise)
+        return self.noise.scale_shown
+
+    @property
+    def mechanism(self) -> AdditiveNoise:
+        """The noise."""
+        return self.noise
 
     def event(self) -> Event:
         """State the loss at the proven distance."""
         return self.noise.event(self.distance)
+
+    def cell(self, drawn: Any, /) -> BernsteinCell:
+        """Return a cell of what was drawn."""
+        return BernsteinCell(drawn, self)
 
     def run(self, exact: Measured, randomness: Randomness) -> list[BernsteinCell]:
         """Draw the noisy sums of each group."""
@@ -142,15 +191,19 @@ class BernsteinRelease:
         return [BernsteinCell(tuple(noisy[start : start + size]), self) for start in starts]
 
     def _bernstein(self, moments: tuple[int, ...]) -> list[int]:
-        """Turn sums of 1, k, k^2 into sums of comb(d, i) k^i (K - k)^(d - i)."""
-        degree, top = len(self.sums), max(self.sums[0].code.size, 1)
-        vector = []
-        for i in range(degree + 1):
-            terms = (
-                comb(degree - i, j) * top ** (degree - i - j) * (-1) ** j * moments[i + j]
-                for j in range(degree - i + 1)
-            )
-            vector.append(comb(degree, i) * sum(terms))
+        """Turn sums of 1, k, k^2 into sums of comb(d, i) k^i (K - k)^(d - i), code by code."""
+        vector, factors = list(moments), list(self.sums[-1].factors)
+        stride = 1
+        for degree in self.shape.degrees:
+            top, factors = max(factors[0].size, 1), factors[degree:]
+            block = stride * (degree + 1)
+            vector = [
+                _polynomial(vector[start + offset :: stride], i, degree, top)
+                for start in range(0, len(vector), block)
+                for i in range(degree + 1)
+                for offset in range(stride)
+            ]
+            stride = block
         return vector
 
     def computed(self, sums: Sequence[Fraction]) -> float:
@@ -176,8 +229,8 @@ class BernsteinRelease:
     @property
     def _row(self) -> Fraction:
         """What one row of full weight adds to the sums together."""
-        top = max(self.sums[0].code.size, 1)
-        return Fraction(self.rows.weight.scale * top ** len(self.sums))
+        tops = (max(code.size, 1) for code in self.sums[-1].factors)
+        return Fraction(self.rows.weight.scale * prod(tops))
 
     def step(self) -> Step:
         """Describe the release in rows."""
@@ -198,19 +251,330 @@ class BernsteinRelease:
         return max(Fraction(high), self.damping) / self._row
 
     def _error(self) -> str:
-        """Say what the noise does to a mean or variance of a thousand rows."""
+        """Return what the noise does to a mean or variance of a thousand rows."""
         return self.shape.error(self.share / 1000, self.width)
 
+    def step_of_found(self, _: Call) -> Step:
+        """Describe the release between any bounds."""
+        error = self.shape.error(self.share / 1000, Fraction(1), f" times {WIDTH}")
+        return replace(self.step(), expected_error=error)
 
-def bernstein(call: Call, facts: Facts, shape: Shape, degree: int) -> BernsteinRelease:
-    """Plan a release of the Bernstein sums of a degree."""
-    code = code_of(call, origin_at_low=True)
-    weight = facts.weight(call, max(code.size, 1) ** degree)
-    sums = tuple(SumCodes(weight, code, power + 1, call.condition) for power in range(degree))
-    rows = CountRows(weight, both(present(code.expr), call.condition))
-    l1 = simplex_sensitivity(sums[0], facts.neighbours, degree)
-    l2 = simplex_l2_sensitivity(sums[0], facts.neighbours, degree)
-    noise = additive_noise(call, l1, l2)
-    distance = l1 if noise.norm == 1 else l2
-    low, width = code.low * code.grid, (code.high - code.low) * code.grid
+
+def _polynomial(moments: Sequence[int], i: int, degree: int, top: int) -> int:
+    """Return the i-th of the Bernstein sums from the sums of 1, k, k^2 and so on."""
+    terms = (
+        comb(degree - i, j) * top ** (degree - i - j) * (-1) ** j * moments[i + j]
+        for j in range(degree - i + 1)
+    )
+    return int(comb(degree, i) * sum(terms))
+
+
+def bernstein(call: Call, facts: Facts, shape: Shape) -> BernsteinRelease:
+    """Plan a release of Bernstein sums of what a call is asked about."""
+    codes = [code_of(call, origin_at_low=True, at=at) for at in range(len(shape.degrees))]
+    tops = (max(code.size, 1) ** d for code, d in zip(codes, shape.degrees, strict=True))
+    weight, condition = facts.weight(call, prod(tops)), call.condition
+    for code in reversed(codes):
+        condition = both(present(code.expr), condition)
+    sums = tuple(
+        _moments(weight, codes, shape, condition if len(codes) > 1 else call.condition)
+    )
+    l1 = simplex_sensitivity(sums[-1], facts.neighbours)
+    noise = additive_noise(call, l1, simplex_l2_sensitivity(sums[-1], facts.neighbours))
+    distance = l1 if noise.norm == 1 else simplex_l2_sensitivity(sums[-1], facts.neighbours)
+    low = codes[0].low * codes[0].grid
+    width = prod(((code.high - code.low) * code.grid for code in codes), start=Fraction(1))
+    rows = CountRows(weight, condition)
     return BernsteinRelease(call.function, shape, sums, rows, distance, noise, low, width)
+
+
+def _moments(
+    weight: Weight, codes: Sequence[Code], shape: Shape, condition: Expr | None
+) -> Iterator[SumCodes | SumProducts]:
+    """Return the moments up to the degrees but the number of rows, the first code's first."""
+    for powers in product(*(range(degree + 1) for degree in reversed(shape.degrees))):
+        factors = [
+            c for c, power in zip(codes, reversed(powers), strict=True) for _ in range(power)
+        ]
+        if len(codes) == 1 and factors:
+            yield SumCodes(weight, codes[0], len(factors), condition)
+        elif factors:
+            yield SumProducts(weight, tuple(factors), condition)
+
+
+# Means and shares by an exponential mechanism, for those who want to compare.
+#
+# Sensitivity: the mechanisms state their loss for whole rows, of which a unit has one here.
+# A unit that is added, removed or replaced changes one row; neither the number of rows nor
+# their sum need be known. With groups a replaced unit would change a row of each of two,
+# and parts of rows are not in the claim: both are refused.
+
+
+CHOSEN: dict[str, type[MeanExponential | MeanInverseSensitivity]] = {
+    "exponential": MeanExponential,
+    "inverse_sensitivity": MeanInverseSensitivity,
+}
+ROWS = 1
+"""How many rows a unit changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenMeanRelease(ChosenValues):
+    """One mean, on a fine public grid between its bounds."""
+
+    function: str
+    rows: CountRows
+    sum: SumCodes
+    mechanism: MeanExponential | MeanInverseSensitivity
+    low: Fraction
+    width: Fraction
+
+    @property
+    def type(self) -> Type:
+        """A mean is a double."""
+        return DOUBLE
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """How many values there are, and their sum."""
+        return (self.rows, self.sum)
+
+    def event(self) -> Event:
+        """State the loss of the rows that a unit changes."""
+        return self.mechanism.event(ROWS)
+
+    def run(self, exact: Measured, randomness: Randomness) -> Sequence[ValueCell]:
+        """Draw the mean."""
+        (rows,), (total,) = (exact.values(measure) for measure in self.measures)
+        tick = self.mechanism.release(total, rows, max(self.sum.code.size, 1), randomness)
+        share = Fraction(tick, self.mechanism.ticks)
+        return [ValueCell(float(self.low + self.width * share), self.mechanism.name)]
+
+    @property
+    def share(self) -> Fraction:
+        """How many rows the noise is as much as, 95 times in 100."""
+        return Fraction(tail_bound(1, self.mechanism.rate, LEVEL))
+
+    def step(self) -> Step:
+        """Describe the release in rows."""
+        error = self.share * self.width / 1000
+        return Step(
+            function=self.function,
+            mechanism=self.mechanism.name,
+            epsilon=self.mechanism.loss(ROWS).epsilon,
+            sensitivity="1 in rows",
+            noise_scale=f"{decimal_text(1 / self.mechanism.rate, 4)} in rows",
+            expected_error=f"± {significant(error)} over 1,000 rows",
+            weight=self.rows.weight,
+        )
+
+    def step_of_found(self, _: Call) -> Step:
+        """Describe the release between any bounds."""
+        error = f"± {significant(self.share / 1000)} times {WIDTH} over 1,000 rows"
+        return replace(self.step(), expected_error=error)
+
+
+def chosen_mean(call: Call, facts: Facts) -> ChosenMeanRelease:
+    """Plan a mean that is chosen.
+
+    Raises:
+        PlanRefused: DPQ403 a delta is of no use, DPQ404 a unit may have several rows.
+    """
+    options = call.options
+    kind = CHOSEN[str(options.mechanism)]
+    if options.delta is not None:
+        raise needless(call, options.delta_span)
+    if facts.weighted:
+        raise _whole_rows(call)
+    code = code_of(call, origin_at_low=True)
+    rows = CountRows(Weight(), both(present(code.expr), call.condition))
+    total = SumCodes(Weight(), code, 1, call.condition)
+    mechanism = kind.calibrated(ROWS, options.epsilon)
+    low, width = code.low * code.grid, (code.high - code.low) * code.grid
+    return ChosenMeanRelease(call.function, rows, total, mechanism, low, width)
+
+
+def _whole_rows(call: Call) -> PlanRefused:
+    why = "the loss of this mechanism is proven for one row per unit;"
+    return PlanRefused(
+        Diagnostic(
+            "DPQ404",
+            f"{call.function} with mechanism='{call.options.mechanism}' is of whole rows",
+            call.options.mechanism_span,
+            "a unit may have several rows",
+            (why, "that of Laplace noise holds everywhere, and it is more exact."),
+            (without_option(call, call.options.mechanism_span),),
+        )
+    )
+
+
+# DP_AVG and DP_PROPORTION: a pair of sums, and their share.
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """low + width * share, where the share is that of the second sum."""
+
+    degrees: ClassVar[tuple[int, ...]] = (1,)
+
+    def value(self, sums: Sequence[Fraction], basis: Basis) -> float:
+        """Return the mean."""
+        below, above = sums
+        return float(basis.low + basis.width * above / (below + above))
+
+    def error(self, share: Fraction, width: Fraction, times: str = "") -> str:
+        """A mean runs from bound to bound."""
+        return f"± {significant(share * width)}{times} over 1,000 rows"
+
+    def range(
+        self, sums: Sequence[float], reach: Callable[[float], Reach], basis: Basis
+    ) -> tuple[float, float]:
+        """Return the means for which above - share (below + above) is within reach of zero."""
+        (below, above), far = sums, reach(1)
+        ends = share_range(above, below + above, lambda s: far((s, 1 - s)), (0.0, 1.0))
+        least, most = (float(basis.low) + float(basis.width) * end for end in ends)
+        return least, most
+
+
+def _plan(call: Call, facts: Facts) -> Release:
+    if call.options.mechanism in CHOSEN:
+        return chosen_mean(call, facts)
+    return bernstein(call, facts, Mean())
+
+
+AVG = DPFunction(
+    name="DP_AVG",
+    summary="The mean of the argument, clamped to its bounds.",
+    positional=(Expression(Takes.NUMBER),),
+    parameters=(*COMMON, BOUNDS),
+    mechanisms=(*ADDITIVE, *CHOSEN),
+    plan=_plan,
+    aliases=("DP_MEAN",),
+    example="SELECT DP_AVG(salary, eps=0.5) AS pay FROM staff",
+)
+
+PROPORTION = DPFunction(
+    name="DP_PROPORTION",
+    summary="The share of rows for which a condition is true, where it is not NULL.",
+    positional=(Expression(Takes.CONDITION),),
+    parameters=COMMON,
+    mechanisms=(*ADDITIVE, *CHOSEN),
+    plan=_plan,
+    example="SELECT DP_PROPORTION(remote, eps=0.5) AS share FROM staff",
+)
+
+
+# DP_VAR_POP and its family: the spread of values, from Bernstein sums of degree 2.
+#
+# With the sums b0, b1, b2 of (K - k)^2, 2k(K - k), k^2 and their total T, the mean of k/K
+# is (b1/2 + b2) / T and the mean of its square b2 / T, so all moments up to the second come
+# from one vector. The result is cut to what bounds allow: a quarter of their squared
+# distance at most.
+
+
+QUARTER = Fraction(1, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A variance or its root, of a population or of a sample."""
+
+    degrees: ClassVar[tuple[int, ...]] = (2,)
+
+    sample: bool
+    root: bool
+
+    def value(self, sums: Sequence[Fraction], basis: Basis) -> float:
+        """Return the variance from the sums."""
+        total = sum(sums, Fraction(0))
+        mean = (sums[1] / 2 + sums[2]) / total
+        share = min(max(sums[2] / total - mean * mean, Fraction(0)), QUARTER)
+        return self._shown(share, basis.width, total / basis.row)
+
+    def error(self, share: Fraction, width: Fraction, times: str = "") -> str:
+        """A variance goes with the square of the distance between the bounds.
+
+        A deviation d is off by sqrt(d^2 + e) - d: most where it is zero, and less and less.
+        """
+        squared = share * width * width
+        if not self.root:
+            power = ", squared," if times else ""
+            return f"± {significant(squared)}{times}{power} over 1,000 rows"
+        most = significant(Fraction(sqrt(squared)))
+        if times:
+            return f"at most {most}{times} over 1,000 rows"
+        usual = width / 4
+        off = significant(Fraction(sqrt(usual**2 + squared)) - usual)
+        return f"± {off} over 1,000 rows that deviate by {significant(usual)}, at most {most}"
+
+    def range(
+        self, sums: Sequence[float], reach: Callable[[float], Reach], basis: Basis
+    ) -> tuple[float, float]:
+        """Return the range of spreads that noise does not rule out, whatever the mean is.
+
+        About the mean m, a row at x has (x - m)^2, which is linear in the sums; about another
+        centre only their squared distance more. So little hangs on where the mean is.
+        """
+        total, mostly, seldom = sum(sums), reach(0.9), reach(0.05)
+        means = share_range(
+            sums[1] / 2 + sums[2], total, lambda m: seldom((m, 0.5 - m, 1 - m)), (0.0, 1.0)
+        )
+        spreads = [
+            self._about(means[0] + (means[1] - means[0]) * place / 4, sums, mostly)
+            for place in range(5)
+        ]
+        most = (total + seldom((1, 1, 1))) / float(basis.row)
+        least = max(total - seldom((1, 1, 1)), 0) / float(basis.row)
+        return (
+            self._shown(Fraction(min(one for one, _ in spreads)), basis.width, Fraction(most)),
+            self._shown(Fraction(max(one for _, one in spreads)), basis.width, Fraction(least)),
+        )
+
+    @staticmethod
+    def _about(mean: float, sums: Sequence[float], reach: Reach) -> tuple[float, float]:
+        """Return the range of the spread about a mean."""
+        squares = (mean * mean, mean * (mean - 1), (1 - mean) ** 2)
+        part = sum(size * one for size, one in zip(squares, sums, strict=True))
+        return share_range(
+            part, sum(sums), lambda v: reach([size - v for size in squares]), (0.0, 0.25)
+        )
+
+    def _shown(self, share: Fraction, width: Fraction, count: Fraction) -> float:
+        """Correct for a sample's size, never by more than a sample of two; take the root.
+
+        The share is of the squared width, which itself may be larger than any double.
+        """
+        if self.sample:
+            share *= count / (count - 1) if count > 2 else 2
+        return sqrt(4 * share) * float(width / 2) if self.root else double(share * width**2)
+
+
+def _function(name: str, summary: str, shape: Spread, *aliases: str) -> DPFunction:
+    def plan(call: Call, facts: Facts) -> BernsteinRelease:
+        return bernstein(call, facts, shape)
+
+    return DPFunction(
+        name=name,
+        summary=summary,
+        positional=(Expression(Takes.NUMBER),),
+        parameters=(*COMMON, BOUNDS),
+        mechanisms=ADDITIVE,
+        plan=plan,
+        aliases=aliases,
+        example=f"SELECT {name}(salary, eps=0.5) AS spread FROM staff",
+    )
+
+
+VAR_POP = _function("DP_VAR_POP", "The population variance.", Spread(sample=False, root=False))
+VAR_SAMP = _function(
+    "DP_VAR_SAMP", "The sample variance.", Spread(sample=True, root=False), "DP_VARIANCE"
+)
+STDDEV_POP = _function(
+    "DP_STDDEV_POP", "The population standard deviation.", Spread(sample=False, root=True)
+)
+STDDEV_SAMP = _function(
+    "DP_STDDEV_SAMP",
+    "The sample standard deviation.",
+    Spread(sample=True, root=True),
+    "DP_STDDEV",
+)

@@ -11,9 +11,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
+from dpquery.core.events import Event
+from dpquery.core.privacy import Neighbours, decimal_text
+from dpquery.core.types import Type
 from dpquery.errors import Diagnostic, NameRefused
-from dpquery.events import Event
+from dpquery.functions.additive import (
+    LEVEL,
+    WIDTH,
+    additive_noise,
+    in_terms_of,
+    needless,
+    short,
+)
 from dpquery.functions.base import (
     BOUNDS,
     DELTA,
@@ -22,20 +33,23 @@ from dpquery.functions.base import (
     MECHANISM,
     SMOOTH,
     WEIGHTS,
-    Argument,
+    Calibrated,
     DPFunction,
+    Expression,
     Facts,
+    Gives,
     Measured,
     Release,
+    Share,
     Step,
+    Takes,
 )
-from dpquery.functions.codes import from_code
-from dpquery.functions.noise import LEVEL, needless
-from dpquery.functions.noisy_quantile import OF_TEACHING, plan_noisy
-from dpquery.functions.quantiles import OF_LISTS, plan_list
-from dpquery.functions.ranked import (
+from dpquery.functions.quantile_list import OF_LISTS, plan_list
+from dpquery.functions.quantize import (
+    Asked,
     bins_for,
     draw_groups,
+    from_code,
     grid_of,
     most_weight,
     ranks_words,
@@ -43,14 +57,136 @@ from dpquery.functions.ranked import (
     unfit_mechanism,
     weight_for,
 )
-from dpquery.ir import Call, Histogram, Measure
-from dpquery.mechanisms import GapQuantile, GridQuantile, SmoothQuantile, rank_range
-from dpquery.mechanisms.likely_ranks import likely_off
+from dpquery.ir.measures import Histogram, Measure
+from dpquery.ir.query import Call
+from dpquery.mechanisms import (
+    GapQuantile,
+    GridQuantile,
+    NoisyQuantile,
+    SmoothQuantile,
+    rank_range,
+)
+from dpquery.mechanisms.quantiles.ranks import likely_off
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.privacy import Neighbours, decimal_text
-from dpquery.types import Type
 
-__all__ = ["MEDIAN", "QUANTILE"]
+# DP_QUANTILE with additive noise: for teaching, since the noise spans the range of all
+# values.
+#
+# Sensitivity: one unit can move a quantile from one bound to the other, however little it
+# weighs. So the loss is not in proportion to a unit's weight, and one charge does not cover
+# groups.
+
+
+OF_TEACHING = ("laplace", "gaussian")
+"""Mechanisms that add noise to the quantile itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyQuantileCell:
+    """A released value."""
+
+    code: int
+    release: NoisyQuantileRelease
+
+    @property
+    def value(self) -> object:
+        """The value on the column's own grid."""
+        return self._shown(self.code)
+
+    @property
+    def mechanism(self) -> str:
+        """The name of the noise."""
+        return self.release.mechanism.noise.name
+
+    @property
+    def drawn(self) -> int:
+        """The cell of the grid."""
+        return self.code
+
+    def interval(self, confidence: Fraction) -> tuple[object, object]:
+        """Return a range of the column's values that holds the exact one so often."""
+        low, high = self.release.mechanism.noise.interval(self.code, confidence)
+        return self._shown(max(low, 0)), self._shown(
+            min(high, self.release.mechanism.cells - 1)
+        )
+
+    def _shown(self, cell: int) -> object:
+        code = self.release.measure.code
+        return from_code(cell + code.origin, code.grid, self.release.type)
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyQuantileRelease:
+    """One quantile, with additive noise."""
+
+    function: str
+    measure: Histogram
+    mechanism: NoisyQuantile
+    type: Type
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """One histogram."""
+        return (self.measure,)
+
+    def event(self) -> Event:
+        """State the loss between any two quantiles."""
+        return self.mechanism.event()
+
+    def cell(self, drawn: Any, /) -> NoisyQuantileCell:
+        """Return a cell of what was drawn."""
+        return NoisyQuantileCell(drawn, self)
+
+    def run(self, exact: Measured, randomness: Randomness) -> Sequence[NoisyQuantileCell]:
+        """Draw the value."""
+        return [
+            NoisyQuantileCell(
+                self.mechanism.release(Asked(exact, self.measure, group), randomness), self
+            )
+            for group in range(exact.groups)
+        ]
+
+    def step(self) -> Step:
+        """Describe the release in units of the value."""
+        grid, noise = self.measure.code.grid, self.mechanism.noise
+        _, high = noise.interval(0, LEVEL)
+        return Step(
+            function=self.function,
+            mechanism=noise.name,
+            epsilon=self.mechanism.loss().epsilon,
+            sensitivity=decimal_text(self.mechanism.sensitivity * grid, 4),
+            noise_scale=decimal_text(noise.scale_shown * grid, 4),
+            expected_error=f"± {decimal_text(high * grid, 4)}",
+            weight=self.measure.weight,
+        )
+
+    @property
+    def note(self) -> str:
+        """Say that there is something better."""
+        return (
+            f"{self.function} with mechanism='{self.mechanism.noise.name}' is for teaching: "
+            "its noise spans the range of all values; the default is far nearer"
+        )
+
+    def step_of_found(self, _: Call) -> Step:
+        """Describe the release between any bounds."""
+        mechanism = self.mechanism
+        return in_terms_of(WIDTH, self.step(), mechanism.noise, mechanism.sensitivity)
+
+
+def plan_noisy(call: Call, order: Fraction, facts: Facts) -> NoisyQuantileRelease:
+    """Plan the release of one quantile with additive noise.
+
+    Raises:
+        PlanRefused: DPQ401 no bounds, DPQ403 a delta that is missing.
+    """
+    code, weight = grid_of(call), weight_for(call, facts, order.denominator)
+    farthest = max(1, code.cells - 1)
+    noise = additive_noise(call, farthest, farthest)
+    mechanism = NoisyQuantile(order, code.cells, noise, most_weight(weight))
+    measure = Histogram(weight, code, call.condition)
+    return NoisyQuantileRelease(call.function, measure, mechanism, code.expr.type)
+
 
 HALF = Fraction(1, 2)
 OF_RANKS = {kind.name: kind for kind in (GridQuantile, GapQuantile, SmoothQuantile)}
@@ -76,8 +212,13 @@ class QuantileCell:
         """The name of the mechanism."""
         return self.release.mechanism.name
 
+    @property
+    def drawn(self) -> int:
+        """The cell of the grid."""
+        return self.code
+
     def interval(self, confidence: Fraction) -> None:
-        """Give nothing: between which values the exact quantile lies is up to the data."""
+        """Return nothing: between which values the exact quantile lies is up to the data."""
 
     def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
         """Return how many rows the value's rank is off; None where it may lie beside."""
@@ -88,7 +229,7 @@ class QuantileCell:
 
 
 @dataclass(frozen=True, slots=True)
-class QuantileRelease:
+class QuantileRelease(Calibrated):
     """One quantile per group, by the exponential mechanism on a public grid."""
 
     function: str
@@ -97,14 +238,9 @@ class QuantileRelease:
     mechanism: GridQuantile | GapQuantile | SmoothQuantile
     type: Type
 
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """One histogram."""
-        return (self.measure,)
-
-    def event(self) -> Event:
-        """State the loss at the proven distance."""
-        return self.mechanism.event(self.distance)
+    def cell(self, drawn: Any, /) -> QuantileCell:
+        """Return a cell of what was drawn."""
+        return QuantileCell(drawn, self)
 
     def run(self, exact: Measured, randomness: Randomness) -> Sequence[QuantileCell]:
         """Draw one value per group."""
@@ -129,7 +265,7 @@ class QuantileRelease:
         return (mechanism.reach + 1) * mechanism.width - 1
 
     def error(self, beside: str = "") -> str:
-        """Say how many ranks the value is off, and how far beside such a rank."""
+        """Return how many ranks the value is off, and how far beside such a rank."""
         steps = self.steps_beside
         far = f", or {beside or f'{steps:,} steps'} beside such a value" if steps else ""
         mechanism, weight = self.mechanism, self.measure.weight
@@ -148,6 +284,13 @@ class QuantileRelease:
             expected_error=self.error(),
             weight=self.measure.weight,
         )
+
+    def step_of_found(self, call: Call) -> Step:
+        """Describe the release between any bounds."""
+        if call.options.smooth is not None:
+            return self.step()
+        share = Fraction(self.steps_beside, max(self.measure.code.size, 1))
+        return replace(self.step(), expected_error=self.error(f"{short(share)} times {WIDTH}"))
 
 
 def _plan(call: Call, facts: Facts) -> Release:
@@ -198,9 +341,8 @@ QUANTILE = DPFunction(
         "A value below which the given share of rows lies: 0.5 is the median. "
         "For a list of shares it gives a list of values, at one charge."
     ),
-    star=False,
-    argument=Argument.ORDERED,
-    order=True,
+    positional=(Expression(Takes.ORDERED), Share()),
+    gives=Gives.VALUE,
     parameters=(EPS, DELTA, MAX_ROWS, MECHANISM, BOUNDS, SMOOTH, WEIGHTS),
     mechanisms=(*OF_ONE, *OF_LISTS),
     plan=_plan,
@@ -210,8 +352,8 @@ QUANTILE = DPFunction(
 MEDIAN = DPFunction(
     name="DP_MEDIAN",
     summary="A value below which half of the rows lie.",
-    star=False,
-    argument=Argument.ORDERED,
+    positional=(Expression(Takes.ORDERED),),
+    gives=Gives.VALUE,
     parameters=(EPS, DELTA, MAX_ROWS, MECHANISM, BOUNDS, SMOOTH, WEIGHTS),
     mechanisms=OF_ONE,
     plan=_plan,

@@ -18,29 +18,22 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dpquery.events import Event
-from dpquery.functions.base import Facts, Measured, Step
-from dpquery.functions.choice import in_rows
-from dpquery.ir import Call, Code, ColumnRef, Expr, Histogram, Measure
-from dpquery.mechanisms import DiscreteLaplace
-from dpquery.mechanisms.certified import tail_bound
+from dpquery.core.events import Event
+from dpquery.core.types import INTEGER, ROWS_MAX, Interval, Kind, Type
+from dpquery.functions.base import MAX_ROWS_OF_TABLE, Calibrated, Facts, Measured, Step
+from dpquery.functions.selection import in_rows
+from dpquery.ir.expr import Code, ColumnRef, Expr
+from dpquery.ir.measures import Histogram, Measure, Weight, sensitivity
+from dpquery.ir.query import Call, Contribution, Scan
+from dpquery.ir.relations import Aggregate, PerUnit, Relation, UnitAggregate, walk
+from dpquery.mechanisms import AdditiveNoise, DiscreteLaplace, PermuteAndFlip
 from dpquery.mechanisms.randomness import Randomness
+from dpquery.mechanisms.samplers import tail_bound
 from dpquery.rowfunctions.base import CALENDAR
-from dpquery.sensitivity import sensitivity
-from dpquery.types import Interval, Kind, Type
-
-__all__ = [
-    "SHARE",
-    "FoundCell",
-    "SearchRelease",
-    "blocks_of",
-    "fallback",
-    "search_for",
-    "searched",
-]
 
 SHARE = Fraction(1, 5)
 """What bounds take of the epsilon of the call that has them found."""
@@ -53,7 +46,7 @@ EXACT, FLOATING = 60, 96
 """The powers of two up to which values are told apart, in steps of their grid."""
 FINEST = Fraction(1, 2**33)
 """The step of doubles without a grid of their own: up to 2^63 they are told apart."""
-FINE = 12
+FINE_DIGITS = 12
 """Binary digits by which one request to the engine tells powers of two apart."""
 MOMENTS = {Kind.DATE: 9, Kind.TIMESTAMP: 45}
 """Binary digits of a block of moments: 512 days, or 2^45 microseconds (407 days)."""
@@ -78,13 +71,35 @@ class FoundCell:
     value: Interval | None
     mechanism: str
 
+    @property
+    def drawn(self) -> tuple[object, ...]:
+        """Both ends, and what drew them."""
+        return (
+            (None, None, self.mechanism)
+            if self.value is None
+            else (self.value.low, self.value.high, self.mechanism)
+        )
+
     def interval(self, confidence: Fraction) -> None:
-        """Give nothing: between which bounds the values lie is up to the data."""
+        """Return nothing: between which bounds the values lie is up to the data."""
+
+
+class FoundLimits:
+    """A release that finds bounds, or a limit."""
+
+    __slots__ = ()
+
+    def cell(self, drawn: Any, /) -> FoundCell:
+        """Return what was found before."""
+        low, high, mechanism = drawn
+        return FoundCell(None if low is None else Interval(low, high), mechanism)
 
 
 @dataclass(frozen=True, slots=True)
-class SearchRelease:
+class SearchRelease(FoundLimits):
     """The weights of public blocks with noise, and the bounds that they show."""
+
+    where: ClassVar[str] = "in all rows"
 
     name: str = field(compare=False)
     measure: Histogram
@@ -101,6 +116,11 @@ class SearchRelease:
         """One histogram, asked for range by range."""
         return (self.measure,)
 
+    @property
+    def mechanism(self) -> AdditiveNoise:
+        """The noise."""
+        return self.noise
+
     def event(self) -> Event:
         """State the loss at the proven distance."""
         return self.noise.event(self.distance)
@@ -116,7 +136,7 @@ class SearchRelease:
         return [FoundCell(Interval(low * grid, high * grid), self.noise.name)]
 
     def _ends(self, noisy: Sequence[int]) -> tuple[int, int] | None:
-        """Give the first block within the bounds and the one after the last."""
+        """Return the first block within the bounds and the one after the last."""
         sums, least = list(accumulate(noisy, initial=0)), self.least
 
         def stands(start: int, run: int) -> bool:
@@ -184,8 +204,7 @@ def search_for(call: Call, facts: Facts, epsilon: Fraction) -> SearchRelease:
     Facts are those of all rows of its relation, without groups. Where it is to be found how
     many rows of a unit count, its rows count as one here.
     """
-    argument = call.argument
-    assert argument is not None  # noqa: S101 - there are bounds of an argument alone
+    argument = call.inputs[0].expr
     if call.options.auto_rows:
         one = replace(call.options, max_rows_contributed=1, rows_search=None)
         call = replace(call, options=one)
@@ -196,7 +215,7 @@ def search_for(call: Call, facts: Facts, epsilon: Fraction) -> SearchRelease:
 
 
 def fallback(type_: Type) -> Interval:
-    """Give the bounds where none were found: 0 to 1, or the first block from 1970 on."""
+    """Return the bounds where none were found: 0 to 1, or the first block from 1970 on."""
     digits = MOMENTS.get(type_.kind)
     return Interval(Fraction(0), Fraction(1 if digits is None else (1 << digits) - 1))
 
@@ -218,9 +237,9 @@ def searched(argument: Expr) -> Code:
 def blocks_of(code: Code) -> list[Block]:
     """Part a code into its blocks, in rising order.
 
-    >>> from dpquery.ir import Literal
-    >>> from dpquery.source import Span
-    >>> from dpquery.types import INTEGER
+    >>> from dpquery.ir.expr import Literal
+    >>> from dpquery.core.source import Span
+    >>> from dpquery.core.types import INTEGER
     >>> code = Code(Literal(Span(0, 0), 0, INTEGER), Fraction(1), -2, 4)
     >>> [(block.low, block.high) for block in blocks_of(code)]
     [(-2, -1), (-1, 0), (0, 0), (0, 1), (1, 2), (2, 4)]
@@ -241,15 +260,125 @@ def _year(code: Code, first: int, size: int) -> Block:
 
 
 def _requests(code: Code) -> Iterator[Request]:
-    """Give what to ask for: ranges of whole blocks, ever coarser away from zero."""
+    """Return what to ask for: ranges of whole blocks, ever coarser away from zero."""
     digits = MOMENTS.get(code.expr.type.kind)
     if digits is not None:
         yield code.low >> digits << digits, code.high + 1, 1 << digits
         return
     top = code.high.bit_length() - 1
-    steps = range(FINE, top, FINE)
+    steps = range(FINE_DIGITS, top, FINE_DIGITS)
     for n in reversed(steps):
-        yield -(1 << min(n + FINE, top)), -(1 << n), 1 << n
-    yield -(1 << FINE), (1 << FINE) + 1, 1
+        yield -(1 << min(n + FINE_DIGITS, top)), -(1 << n), 1 << n
+    yield -(1 << FINE_DIGITS), (1 << FINE_DIGITS) + 1, 1
     for n in steps:
-        yield (1 << n) + 1, (1 << min(n + FINE, top)) + 1, 1 << n
+        yield (1 << n) + 1, (1 << min(n + FINE_DIGITS, top)) + 1, 1 << n
+
+
+# A limit of rows by a release: how many rows of one unit count, where nobody says.
+#
+# Each unit has one value, the number of its rows. Raising a limit of k rows by one counts
+# as many rows more as there are units with more than k, and adds noise of 1/eps rows. So
+# limits are weighed against each other by the units that have more rows than they allow: a
+# limit is worth doubling where that reaches some 3/eps' units more, eps' being what the
+# search may lose. Among a few public limits to the octave, permute-and-flip chooses.
+#
+# Sensitivity: a unit that is added has more rows than k for each limit k below its own
+# number, and for no other: each of these counts rises by 1 or stays, and where it is
+# removed, falls by 1 or stays. Where it is replaced by a unit with more rows, some rise by
+# 1 and none falls; by one with fewer, some fall and none rises. So the differences lie
+# within a range of width 1, times SCALE. What is taken off for large limits is public, and
+# the same in any data.
+
+
+SCALE = 2**10
+"""Counts are multiplied by it, so that what is taken off need not be whole."""
+UNITS_PER_OCTAVE = 3
+"""How many units, over eps', a limit has to reach more to be worth doubling."""
+FINE_ROWS = 2**12
+"""Up to so many rows, numbers of rows are told apart one by one; beyond, to a part in four."""
+_QUARTERS = (m << n for n in range(20) for m in (4, 5, 6, 7))
+LIMITS = (*sorted({quarters // 4 for quarters in _QUARTERS if quarters % 4 == 0}), ROWS_MAX)
+"""The limits that are chosen among."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowSearchRelease(FoundLimits, Calibrated):
+    """One limit of rows, drawn among public ones."""
+
+    where: ClassVar[str] = "of the rows of this query"
+
+    name: str = field(compare=False)
+    measure: Histogram
+    distance: int
+    mechanism: PermuteAndFlip
+
+    @property
+    def type(self) -> Type:
+        """A limit is a number of rows."""
+        return INTEGER
+
+    def run(self, exact: Measured, randomness: Randomness) -> Sequence[FoundCell]:
+        """Draw a limit."""
+        place = self.mechanism.release(self.utilities(exact), randomness)
+        return [FoundCell(Interval.point(LIMITS[place]), self.mechanism.name)]
+
+    def utilities(self, exact: Measured) -> list[int]:
+        """Return what speaks for each limit: few units with more rows, and a small limit."""
+        counted = zip(self.asked(exact), self.taken_off, strict=True)
+        return [-SCALE * more - off for more, off in counted]
+
+    def asked(self, exact: Measured) -> list[int]:
+        """Ask how many units have more rows than each limit."""
+        coarse = FINE_ROWS // 4
+        near = exact.histogram(self.measure, 0, 0, FINE_ROWS, 1)
+        far = exact.histogram(self.measure, 0, FINE_ROWS, ROWS_MAX, coarse)
+        below = [0, *accumulate([*map(int, near), *map(int, far)])]
+        place = (k if k <= FINE_ROWS else FINE_ROWS + (k - FINE_ROWS) // coarse for k in LIMITS)
+        return [below[-1] - below[at] for at in place]
+
+    @property
+    def taken_off(self) -> list[int]:
+        """What a limit has to make up for: it rises from one power of two to the next."""
+        unit = SCALE * UNITS_PER_OCTAVE / self.mechanism.loss(self.distance).epsilon
+        return [int(unit * _octaves(limit)) for limit in LIMITS]
+
+    def step(self) -> Step:
+        """Describe the release in units."""
+        loss = self.mechanism.loss(self.distance).epsilon
+        return Step(
+            function=self.name,
+            mechanism=self.mechanism.name,
+            epsilon=loss,
+            sensitivity="1 unit",
+            noise_scale=f"chosen among {len(LIMITS)} limits up to {ROWS_MAX:,}",
+            expected_error=(
+                f"doubled where that reaches about {-(-UNITS_PER_OCTAVE // loss):,} units more"
+            ),
+            weight=self.measure.weight,
+        )
+
+
+def row_search_for(
+    call: Call, relation: Relation, contribution: Contribution, epsilon: Fraction
+) -> tuple[Scan, RowSearchRelease]:
+    """Plan the search for a limit of rows, for a share of what a call may lose in all.
+
+    Its scan has one row for each unit: how many rows it has in the relation.
+    """
+    most = Interval(Fraction(1), Fraction(MAX_ROWS_OF_TABLE))
+    number = 1 + max(getattr(node, "number", 0) for node in walk(relation))
+    count = UnitAggregate("n", Aggregate.COUNT, None, None, INTEGER, most)
+    units = PerUnit(relation.span, relation, number, (), (count,))
+    rows = ColumnRef(relation.span, "n", INTEGER, most, of=number)
+    measure = Histogram(Weight(), Code(rows, Fraction(1), 1, ROWS_MAX, 1))
+    mechanism = PermuteAndFlip.calibrated(SCALE, epsilon * SHARE)
+    name = f"max_rows_contributed, how many rows of one {contribution.unit} count"
+    release = RowSearchRelease(name, measure, SCALE, mechanism)
+    one_each = Contribution(contribution.unit, True, 1)
+    return Scan(units, one_each, (measure,)), release
+
+
+def _octaves(limit: int) -> Fraction:
+    """Return about the binary logarithm of a limit: straight between powers of two."""
+    whole = limit.bit_length() - 1
+    return whole + Fraction(limit, 1 << whole) - 1

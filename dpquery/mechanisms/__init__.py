@@ -5,38 +5,40 @@ heavier. A mechanism exists for the rest of the engine, and for the conformance 
 line in `ALL`.
 """
 
-from dpquery.mechanisms.above_threshold import AboveThreshold
-from dpquery.mechanisms.base import AdditiveNoise, Mechanism
-from dpquery.mechanisms.discrete_gaussian import DiscreteGaussian
-from dpquery.mechanisms.discrete_laplace import DiscreteLaplace
-from dpquery.mechanisms.discrete_staircase import DiscreteStaircase
-from dpquery.mechanisms.finite_exponential import FiniteExponential
-from dpquery.mechanisms.fitted_quantiles import FittedQuantiles
-from dpquery.mechanisms.gap_quantile import GapQuantile
-from dpquery.mechanisms.grid_quantile import GridQuantile, rank_range
-from dpquery.mechanisms.independent_quantiles import IndependentQuantiles
-from dpquery.mechanisms.joint_quantiles import (
+from dpquery.mechanisms.base import AdditiveNoise, Mechanism, PureNoise
+from dpquery.mechanisms.exponential import (
+    FiniteExponential,
+    MeanExponential,
+    MeanInverseSensitivity,
+    PermuteAndFlip,
+)
+from dpquery.mechanisms.gaussian import DiscreteGaussian
+from dpquery.mechanisms.laplace import DiscreteLaplace, RefinedLaplace
+from dpquery.mechanisms.partition import PartitionSelection
+from dpquery.mechanisms.quantiles.fitted import FittedQuantiles
+from dpquery.mechanisms.quantiles.grid import GridQuantile, RecursiveQuantiles, rank_range
+from dpquery.mechanisms.quantiles.histogram import ThresholdQuantiles, threshold_cost
+from dpquery.mechanisms.quantiles.joint import (
     JointQuantiles,
     SmoothedJointQuantiles,
     joint_move,
 )
-from dpquery.mechanisms.majority import Majority
-from dpquery.mechanisms.mean_selection import MeanExponential, MeanInverseSensitivity
-from dpquery.mechanisms.noisy_histogram import FirstNoisyCount, LargestNoisyCounts
-from dpquery.mechanisms.noisy_quantile import NoisyQuantile
-from dpquery.mechanisms.noisy_top import NoisyTop
-from dpquery.mechanisms.partition import PartitionSelection
-from dpquery.mechanisms.permute_and_flip import PermuteAndFlip
+from dpquery.mechanisms.quantiles.single import (
+    GapQuantile,
+    IndependentQuantiles,
+    NoisyQuantile,
+    SmoothQuantile,
+)
+from dpquery.mechanisms.quantiles.tree import TreeQuantiles
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.mechanisms.recursive_quantiles import RecursiveQuantiles
-from dpquery.mechanisms.refined_laplace import RefinedLaplace
-from dpquery.mechanisms.smooth_quantile import SmoothQuantile
-from dpquery.mechanisms.threshold_quantiles import ThresholdQuantiles, threshold_cost
-from dpquery.mechanisms.tree_quantiles import TreeQuantiles
+from dpquery.mechanisms.staircase import DiscreteStaircase
+from dpquery.mechanisms.threshold import AboveThreshold, Majority
+from dpquery.mechanisms.top_k import FirstNoisyCount, LargestNoisyCounts, NoisyTop
 
 __all__ = [
     "ADDITIVE",
     "ALL",
+    "PURE",
     "AboveThreshold",
     "AdditiveNoise",
     "DiscreteGaussian",
@@ -58,6 +60,7 @@ __all__ = [
     "NoisyTop",
     "PartitionSelection",
     "PermuteAndFlip",
+    "PureNoise",
     "Randomness",
     "RecursiveQuantiles",
     "RefinedLaplace",
@@ -72,6 +75,9 @@ __all__ = [
 
 ADDITIVE: tuple[type[AdditiveNoise], ...] = (DiscreteLaplace, DiscreteGaussian)
 """Those that add noise of one law to each value: the suite examines the law itself."""
+
+PURE: tuple[type[PureNoise], ...] = (DiscreteLaplace, DiscreteStaircase)
+"""Those that counts and sums take by name, for an epsilon alone: the first is the default."""
 
 ALL: tuple[type[Mechanism], ...] = (
     *ADDITIVE,

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
-from dpquery.events import Event
+from dpquery.core.events import Event
+from dpquery.core.privacy import Loss
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.privacy import Loss
-
-__all__ = ["AdditiveNoise", "Distance", "Mechanism"]
 
 Distance = int | Fraction
 """How far one unit can move the exact values; an L2 norm is rounded up to a rational."""
@@ -25,15 +23,31 @@ class Mechanism(Protocol):
 
     name: ClassVar[str]
     """How queries ask for it, as in mechanism='laplace'."""
-    weight_linear: ClassVar[bool]
-    """Whether the loss is at most linear in a unit's weight: one charge covers all groups."""
+
+    @property
+    def weight_linear(self) -> bool:
+        """Whether the loss is at most linear in a unit's weight: one charge covers all groups.
+
+        The planner refuses GROUP BY where it is not.
+        """
+        ...
 
     def loss(self, distance: Distance) -> Loss:
-        """Give the loss when one unit moves the exact values by `distance` at most."""
+        """Return the loss when one unit moves the exact values by `distance` at most."""
         ...
 
     def event(self, distance: Distance) -> Event:
         """State the same for the ledger."""
+        ...
+
+
+@runtime_checkable
+class SharesLoss(Protocol):
+    """A mechanism that may say more of a unit of which it sees a share of the rows."""
+
+    @property
+    def share_linear(self) -> bool:
+        """Whether it is proven that such a unit loses that share of the charge at most."""
         ...
 
 
@@ -43,21 +57,37 @@ class AdditiveNoise(Mechanism, Protocol):
     norm: ClassVar[int]
     """In which norm the distance of the exact values is measured: 1 or 2."""
 
+    @property
+    def scale_shown(self) -> Fraction:
+        """The scale as people know it: a Laplace scale, a standard deviation."""
+        ...
+
     def release(self, exact: Sequence[int], randomness: Randomness) -> list[int]:
         """Add fresh noise to each exact value."""
         ...
 
     def interval(self, noisy: int, confidence: Fraction) -> tuple[int, int]:
-        """Give a symmetric range that holds the exact value as often as stated.
+        """Return a symmetric range that holds the exact value as often as stated.
 
         It is the smallest one, or larger by what rounding outwards takes.
         """
         ...
 
     def log_pmf(self, noise: int) -> float:
-        """Give the logarithm of the probability of one noise value, for tests."""
+        """Return the logarithm of the probability of one noise value, for tests."""
         ...
 
     def pmf(self, noise: int) -> float:
-        """Give the probability of one noise value, for tests."""
+        """Return the probability of one noise value, for tests."""
+        ...
+
+
+class PureNoise(AdditiveNoise, Protocol):
+    """Additive noise without a delta, for distances in L1 norm."""
+
+    weight_linear: ClassVar[bool]
+
+    @classmethod
+    def calibrated(cls, sensitivity: int, epsilon: Fraction, /) -> AdditiveNoise:
+        """Return the noise that loses epsilon at a distance."""
         ...

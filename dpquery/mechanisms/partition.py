@@ -15,12 +15,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpquery.events import Approximate
+from dpquery.core.events import Approximate
+from dpquery.core.privacy import Loss
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import Randomness, less
-from dpquery.privacy import Loss
-
-__all__ = ["LEAST_EPSILON", "PartitionSelection"]
 
 BITS = 126
 """Probabilities are multiples of 2^-126: two digits of `Randomness`, one in a signed word."""
@@ -92,11 +90,11 @@ class PartitionSelection:
 
     @classmethod
     def calibrated(cls, groups: int, epsilon: Fraction, delta: Fraction) -> PartitionSelection:
-        """Give the selection that loses epsilon and delta where so many counts move by 1."""
+        """Return the selection that loses epsilon and delta where so many counts move by 1."""
         return cls(Fraction(epsilon, groups), Fraction(delta, groups))
 
     def loss(self, distance: Distance) -> Loss:
-        """Give what is lost where so many counts move by 1."""
+        """Return what is lost where so many counts move by 1."""
         return Loss(distance * self.epsilon, distance * self.delta)
 
     def event(self, distance: Distance) -> Approximate:
@@ -105,7 +103,7 @@ class PartitionSelection:
         return Approximate(loss.epsilon, loss.delta)
 
     def select(self, counts: Sequence[int], randomness: Randomness) -> list[int]:
-        """Give the places that are shown, in their order."""
+        """Return the places that are shown, in their order."""
         law = _law(self.epsilon, self.delta)
         rows = np.array([min(index(count), len(law) - 1) for count in counts], dtype=np.int64)
         drawn = randomness.digits_below(1 << BITS, len(counts))
@@ -115,19 +113,19 @@ class PartitionSelection:
         return places
 
     def probability(self, count: int) -> Fraction:
-        """Give the exact probability with which a count is shown."""
+        """Return the exact probability with which a count is shown."""
         law = _law(self.epsilon, self.delta)
         return Fraction(law[min(count, len(law) - 1)], 1 << BITS)
 
     def enough(self, probability: Fraction) -> int:
-        """Give the least count that is shown with at least a probability."""
+        """Return the least count that is shown with at least a probability."""
         law, needed = _law(self.epsilon, self.delta), probability * (1 << BITS)
         return next(count for count, p in enumerate(law) if p >= needed)
 
 
 @lru_cache(maxsize=64)
 def _law(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
-    """Give p(0), p(1), ... as multiples of 2^-BITS, up to the first that is 1."""
+    """Return p(0), p(1), ... as multiples of 2^-BITS, up to the first that is 1."""
     power, one = _power_below(epsilon), 1 << BITS
     step, law = (delta.numerator << BITS) // delta.denominator, [0]
     while law[-1] < one:
@@ -138,7 +136,7 @@ def _law(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
 
 
 def _power_below(epsilon: Fraction) -> int:
-    """Give at most 2^FINE exp(epsilon), and at least 2^FINE."""
+    """Return at most 2^FINE exp(epsilon), and at least 2^FINE."""
     x = min(epsilon, Fraction(LARGEST_EXPONENT))
     term = total = 1 << FINE
     k = 0

@@ -22,8 +22,6 @@ import numpy.typing as npt
 
 from dpquery.errors import Diagnostic, InternalError
 
-__all__ = ["ROUNDS", "Randomness", "broken", "collect", "less"]
-
 ROUNDS = 512
 """In no loop does a value need another round with probability above 0.6: 0.6^512 is below
 2^-377, which leaves 2^-128 even for 2^249 values."""

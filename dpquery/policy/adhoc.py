@@ -1,62 +1,40 @@
 """A policy made from the arguments of `connect`, for one's own Parquet files.
 
 The schema of a table's first file is read once and is policy from then on. Nothing else of the
-file is looked at: no rows, no counts, no statistics (I1).
+file is looked at: no rows, no counts, no statistics (I1). Values are read as those of a policy
+file are, by the keys of `keys.py`; what is offered is written in Python.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
-from decimal import Decimal
-from fractions import Fraction
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from dpquery.ceilings import HALF, Ceiling
+from dpquery.core.privacy import HALF, Ceiling, Loss, exact_number
+from dpquery.core.types import Kind, RowLimit, Type
 from dpquery.errors import listed, nearest
 from dpquery.policy.columns import ascii_folded, likely_units, refuse_unit_type
+from dpquery.policy.document import Unfit, written
 from dpquery.policy.files import find_files, stem
-from dpquery.policy.ledgers import ledger_of_ones_own
+from dpquery.policy.keys import BUDGET, COLUMN, PRIVACY, TABLE, Key
+from dpquery.policy.load import ledger_of_ones_own
 from dpquery.policy.model import Bounds, Budget, Column, Files, Policy, Table
 from dpquery.policy.schema import Schema, read_schema
-from dpquery.policy.unfit import Unfit, written
-from dpquery.policy.values import (
-    read_bounds,
-    read_delta,
-    read_epsilon,
-    read_name,
-    read_neighbours,
-    read_rows,
-)
-from dpquery.privacy import Loss, exact_number
-from dpquery.types import Kind, RowLimit, Type
-
-__all__ = ["adhoc_policy"]
+from dpquery.policy.values import read_name
 
 T = TypeVar("T")
 Paths = str | Path | Sequence[str | Path]
 Units = str | Mapping[str, str | None] | None
 
 
-_REMEDIES = {
-    "delta": "delta=1e-7",
-    "epsilon": "epsilon=1",
-    "max_rows_contributed": 'max_rows_contributed="auto"',
-    "ledger": 'ledger="postgresql://db.example.org/privacy"',
-    "neighbours": 'neighbours="add-remove"',
-    "unit": 'unit="user_id"',
-}
-"""How an argument is written; the readers of values speak of the owner's file."""
-_WRITABLE = (int, float, str, Decimal, Fraction, date, datetime)
-"""Types whose repr is known: a subclass could show anything."""
-_EXAMPLES = {
-    Kind.DATE: '("2020-01-01", "2024-12-31")',
-    Kind.TIMESTAMP: '("2020-01-01 00:00:00", "2024-12-31 23:59:59")',
-}
+_KEY = re.compile(r"^(\w+) = ")
+_ARGUMENTS = {"privacy_unit_column": "unit", "url": "ledger"}
+"""What connect calls keys of a policy, where it has another name for them."""
 
 
 def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
@@ -79,81 +57,113 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
             inexactly; DPQ608 arguments that do not fit, or no epsilon.
     """
     paths = _named(source)
-    limit = Loss(_epsilon(epsilon, paths, unit), _read("delta", _delta, delta))
-    units = _read("unit", partial(_units, paths=paths), unit)
+    if epsilon is None:
+        raise _no_epsilon(paths, unit).at("")
+    most = read_argument(BUDGET["epsilon"], epsilon)
+    limit = Loss(most, read_argument(BUDGET["delta"], delta))
+    units = _at("unit", _units, unit, paths)
     single = _single(rows_per_unit, units)
     rows = _rows(max_rows_contributed, units, single=single)
     tables: dict[str, Table] = {}
     notes: list[str] = []
     for name, texts in paths.items():
-        table, schema = _table(name, texts)
-        tables[name] = _with_unit(table, units[name], schema, single)
-        if units[name] is not None:
-            tables[name] = replace(tables[name], max_rows_contributed=rows)
+        table, schema = _at(f"the table {name}", _table, name, texts)
+        tables[name] = _at("unit", _with_unit, table, units[name], schema, single, rows)
         notes += _notes(tables[name], schema)
-    for key, ends in _read("bounds", _mapping, bounds or {}).items():
-        tables |= _read(f"bounds[{written(key)}]", partial(_bounded, key, tables), ends)
+    for key, ends in _at("bounds", _mapping, bounds or {}).items():
+        tables |= _at(f"bounds[{written(key)}]", _bounded, key, tables, ends)
     if ledger is None:
         notes.append("the ledger is in memory: what is spent is forgotten with this session")
     policy = Policy(
         name=", ".join(text for texts in paths.values() for text in texts),
-        neighbours=_read("neighbours", read_neighbours, neighbours),
+        neighbours=read_argument(PRIVACY["neighbours"], neighbours),
         budget=Budget(Ceiling.of(limit, HALF)),
         tables=tables,
-        ledger=_read("ledger", ledger_of_ones_own, ledger),
+        ledger=_at("ledger", ledger_of_ones_own, ledger),
         directory=Path.cwd(),
         published=False,
     )
     return policy, tuple(notes)
 
 
-def _read(key: str, reader: Callable[[object], T], value: object) -> T:
-    """Read an argument of connect; a refusal names it, and offers Python."""
+def read_argument(key: Key, value: object, code: str = "") -> Any:
+    """Read an argument of connect that is called as a key of the policy; offer it in Python.
+
+    Args:
+        key: the key.
+        value: the argument.
+        code: the code of a refusal, if not that of a value in a policy.
+
+    Raises:
+        PolicyInvalid: it cannot be taken.
+    """
+    return _at(key.name, key.read, _exact(value), code=code)
+
+
+def _exact(value: object) -> object:
+    """Return the number that a text holds, as on the command line; any other value as it is."""
+    if not isinstance(value, str):
+        return value
     try:
-        return reader(value)
+        number = exact_number(value)
+    except ValueError:
+        return value
+    return number.numerator if number.denominator == 1 else number
+
+
+def _at(key: str, read: Callable[..., T], *arguments: object, code: str = "") -> T:
+    """Read an argument; a refusal names it, and offers what is written as in Python."""
+    try:
+        return read(*arguments)
     except Unfit as unfit:
-        if unfit.code == "DPQ604" and key in _REMEDIES:
-            unfit = Unfit(unfit.what, unfit.why, _REMEDIES[key])
-        raise unfit.at(key) from None
+        offered = (_KEY.sub(_as_argument, line) for line in unfit.remedy)
+        raise Unfit(unfit.what, unfit.why, *offered, code=code or unfit.code).at(key) from None
+
+
+def _as_argument(key: re.Match[str]) -> str:
+    return f"{_ARGUMENTS.get(key[1], key[1])}="
+
+
+# Which files there are, and what their tables are called.
 
 
 def _named(source: Paths | Mapping[str, Paths]) -> dict[str, tuple[str, ...]]:
-    """Give the paths of each table by its name."""
+    """Return the paths of each table by its name."""
     if not isinstance(source, Mapping):
-        texts = _texts(source)
-        return {_read("the file", _stem, texts): texts}
+        texts = _at("the file", _texts, source)
+        return {_at("the file", _stem, texts): texts}
     named: dict[str, tuple[str, ...]] = {}
     for name, paths in source.items():
-        _read("the table", partial(_unlike, others=list(named)), name)
-        named[name] = _texts(paths)
+        _at("the table", _refuse_alike, name, named)
+        named[name] = _at("the file", _texts, paths)
     if not named:
         why = "queries reach only the tables that are named."
-        raise Unfit("there is no table", why, 'connect({"people": "people.parquet"}, ...)').at(
-            ""
-        )
+        call = 'connect({"people": "people.parquet"}, ...)'
+        raise Unfit("there is no table", why, call).at("")
     return named
 
 
 def _texts(paths: object) -> tuple[str, ...]:
-    listed_paths = paths if isinstance(paths, list | tuple) else [paths]
-    if not all(isinstance(path, str | Path) for path in listed_paths):
+    several = paths if isinstance(paths, list | tuple) else [paths]
+    if not all(isinstance(path, str | Path) for path in several):
         why = "a table is a file, a list of files, or a glob."
-        unfit = Unfit(f"is no path: {written(paths)}", why, '"people.parquet"', code="DPQ608")
-        raise unfit.at("the file")
-    return tuple(map(str, listed_paths))
+        raise Unfit(f"is no path: {written(paths)}", why, '"people.parquet"', code="DPQ608")
+    return tuple(map(str, several))
 
 
-def _unlike(value: object, others: Sequence[str]) -> None:
-    name = read_name(value)
+def _refuse_alike(value: object, others: Mapping[str, object]) -> None:
+    try:
+        name = read_name(value)
+    except Unfit as unfit:
+        raise Unfit(unfit.what, "queries name it.", '{"people": "people.parquet"}') from None
     if ascii_folded(name) in map(ascii_folded, others):
         what = f"differs from another in case only: {written(name)}"
         why = "queries do not distinguish upper and lower case."
         raise Unfit(what, why, "rename one of the two", code="DPQ608")
 
 
-def _stem(value: object) -> str:
+def _stem(texts: tuple[str, ...]) -> str:
     """Name a table after its file; for a glob, after what stands before the first wildcard."""
-    texts = value if isinstance(value, tuple) else ()
     try:
         return read_name(stem(texts[0]) if len(texts) == 1 else "")
     except Unfit:
@@ -162,37 +172,48 @@ def _stem(value: object) -> str:
         raise Unfit("gives the table no name", why, call, code="DPQ608") from None
 
 
-def _epsilon(value: object, paths: Mapping[str, tuple[str, ...]], unit: Units) -> Fraction:
-    if value is not None:
-        return _read("epsilon", lambda given: read_epsilon(_exactly(given)), value)
+def _no_epsilon(paths: Mapping[str, tuple[str, ...]], unit: Units) -> Unfit:
     texts = next(iter(paths.values()))
     shown = written(unit if isinstance(unit, str) else "user_id")
-    raise Unfit(
+    return Unfit(
         "no epsilon is given",
         "without a policy file nothing else says how much may be lost in all.",
         f"dpquery.connect({written(texts[0])}, unit={shown}, epsilon=1)",
         "on the command line: --epsilon 1",
         code="DPQ608",
-    ).at("")
+    )
 
 
-def _delta(value: object) -> Fraction:
-    return read_delta(_exactly(value))
+def _table(name: str, texts: tuple[str, ...]) -> tuple[Table, Schema]:
+    files = find_files(texts, Path.cwd())
+    if not files:
+        why = "a table without a file has no rows."
+        raise Unfit("names no file", why, '"people.parquet"', code="DPQ601")
+    schema = read_schema(files[0])
+    columns = {column: Column(column, type_) for column, type_ in schema.types.items()}
+    return Table(name, Files(files), texts, columns), schema
 
 
-def _exactly(value: object) -> Fraction:
-    try:
-        return exact_number(value)
-    except ValueError as error:
-        why = "numbers are exact here: finite, and of at most 30 digits."
-        raise Unfit(f"is {error}: {written(value)}", why, "0.5") from None
+def _notes(table: Table, schema: Schema) -> list[str]:
+    left_out = schema.left_out.items()
+    notes = [f"{table.name}: {column} is left out: {why}" for column, why in left_out]
+    if table.unit is None:
+        notes.append(f"{table.name}: each row is its own privacy unit, for lack of unit=")
+    return notes
+
+
+# Whose rows they are, and how many of one unit count.
+
+
+def _name(value: object) -> str:
+    name: str = TABLE["privacy_unit_column"].read(value)
+    return name
 
 
 def _units(unit: object, paths: Mapping[str, object]) -> dict[str, str | None]:
-    """Give each table's unit column."""
+    """Return each table's unit column."""
     if not isinstance(unit, Mapping):
-        column = None if unit is None else read_name(unit)
-        return dict.fromkeys(paths, column)
+        return dict.fromkeys(paths, None if unit is None else _name(unit))
     for name in unit:
         if name not in paths:
             what = f"names a table that is not connected: {written(name)}"
@@ -204,55 +225,35 @@ def _units(unit: object, paths: Mapping[str, object]) -> dict[str, str | None]:
             what = f"says nothing of the table {name}"
             why = "each table needs its unit column, or None where each row is a unit."
             raise Unfit(what, why, f"unit={{..., {written(name)}: None}}", code="DPQ608")
-    return {name: None if unit[name] is None else read_name(unit[name]) for name in paths}
+    return {name: None if unit[name] is None else _name(unit[name]) for name in paths}
 
 
-def _single(rows_per_unit: int | None, units: Mapping[str, str | None]) -> bool:
+def _single(rows_per_unit: object, units: Mapping[str, str | None]) -> bool:
     if rows_per_unit is None:
         return False
-    if type(rows_per_unit) is not int or rows_per_unit != 1:
-        raise _several(rows_per_unit).at("rows_per_unit")
+    single: bool = read_argument(TABLE["rows_per_unit"], rows_per_unit)
     if not any(units.values()):
         why = "without a unit column each row is its own privacy unit."
         raise Unfit("needs unit", why, 'unit="user_id"', code="DPQ608").at("rows_per_unit")
-    return True
+    return single
 
 
 def _rows(rows: object, units: Mapping[str, str | None], *, single: bool) -> RowLimit:
     """Read how many rows of one unit count, where units may have several."""
+    key = TABLE["max_rows_contributed"]
     if rows is None:
         return None
     if single or not any(units.values()):
         why = "with one row per unit, or rows as units, there is nothing to limit."
         remedy = "leave out rows_per_unit" if single else 'unit="user_id"'
-        unfit = Unfit("has nothing to limit", why, remedy, code="DPQ608")
-        raise unfit.at("max_rows_contributed")
-    given = int(rows) if isinstance(rows, str) and rows.isascii() and rows.isdigit() else rows
-    return _read("max_rows_contributed", read_rows, given)
+        raise Unfit("has nothing to limit", why, remedy, code="DPQ608").at(key.name)
+    limit: RowLimit = read_argument(key, rows)
+    return limit
 
 
-def _several(rows: object) -> Unfit:
-    """Refuse another number of rows: a query says how many count, and the noise follows."""
-    why = "one row per unit is verified in the file; more are no promise, but can be limited."
-    more = type(rows) is int and rows > 1
-    remedy = f"max_rows_contributed={rows}" if more else "rows_per_unit=1"
-    return Unfit(f"must be 1 or left out, not {written(rows)}", why, remedy)
-
-
-def _table(name: str, texts: tuple[str, ...]) -> tuple[Table, Schema]:
-    try:
-        files = find_files(texts, Path.cwd())
-        if not files:
-            why = "a table without a file has no rows."
-            raise Unfit("names no file", why, '"people.parquet"', code="DPQ601")
-        schema = read_schema(files[0])
-    except Unfit as unfit:
-        raise unfit.at(f"the table {name}") from None
-    columns = {column: Column(column, type_) for column, type_ in schema.types.items()}
-    return Table(name, Files(files), texts, columns), schema
-
-
-def _with_unit(table: Table, unit: str | None, schema: Schema, single: bool) -> Table:
+def _with_unit(
+    table: Table, unit: str | None, schema: Schema, single: bool, rows: RowLimit
+) -> Table:
     if unit is None:
         return table
     if unit not in table.columns:
@@ -262,20 +263,14 @@ def _with_unit(table: Table, unit: str | None, schema: Schema, single: bool) -> 
         likely = [*likely_units(schema.types), *sorted(table.columns)]
         remedy = f"unit={written(near or likely[0])}"
         what = f"does not fit the table {table.name}: {reason}"
-        raise Unfit(what, why, remedy, code="DPQ608").at("unit")
+        raise Unfit(what, why, remedy, code="DPQ608")
     type_ = table.columns[unit].type
     if (unfit := refuse_unit_type(unit, type_)) is not None:
-        raise unfit.at("unit")
-    return replace(table, unit=unit, unit_type=type_, single=single)
+        raise unfit
+    return replace(table, unit=unit, unit_type=type_, single=single, max_rows_contributed=rows)
 
 
-def _notes(table: Table, schema: Schema) -> list[str]:
-    notes = [
-        f"{table.name}: {column} is left out: {why}" for column, why in schema.left_out.items()
-    ]
-    if table.unit is None:
-        notes.append(f"{table.name}: each row is its own privacy unit, for lack of unit=")
-    return notes
+# Bounds of columns, by `column` or `table.column`.
 
 
 def _mapping(bounds: object) -> Mapping[str, object]:
@@ -290,64 +285,46 @@ def _mapping(bounds: object) -> Mapping[str, object]:
 
 
 def _bounded(key: str, tables: Mapping[str, Table], ends: object) -> dict[str, Table]:
-    """Give the tables that a key of bounds means, with those bounds."""
-    places = [
-        (table, column)
-        for table in tables.values()
-        for column in table.columns
-        if key in {column, f"{table.name}.{column}"}
-    ]
-    if not places:
+    """Return the tables that a key of bounds means, with those bounds."""
+    changed: dict[str, Table] = {}
+    for table in tables.values():
+        meant = {n: c for n, c in table.columns.items() if key in {n, f"{table.name}.{n}"}}
+        if meant:
+            new = {n: replace(c, bounds=_bounds(key, ends, c.type)) for n, c in meant.items()}
+            changed[table.name] = replace(table, columns={**table.columns, **new})
+    if not changed:
         known = {column for table in tables.values() for column in table.columns}
         near = nearest(key, known)
         remedy = f"bounds={{{written(near or min(known))}: (0, 100)}}"
         here, why = f"columns here: {listed(known, near)}", "bounds belong to a column."
         raise Unfit("names no column", why, remedy, here, code="DPQ603")
-    changed: dict[str, Table] = {}
-    for table, name in places:
-        column = table.columns[name]
-        column = replace(column, bounds=_chosen(key, ends, column.type))
-        current = changed.get(table.name, table)
-        changed[table.name] = replace(current, columns={**current.columns, name: column})
     return changed
 
 
-def _chosen(key: str, ends: object, type_: Type) -> Bounds:
+def _bounds(key: str, ends: object, type_: Type) -> Bounds:
     """Read the bounds of a column; what is refused is offered as an argument."""
+    bounds = COLUMN["bounds"]
+    if bounds.kinds is not None and type_.kind not in bounds.kinds.of:
+        what = f"does not apply to a column of type {type_}"
+        raise Unfit(what, bounds.kinds.why, f"leave {key} out of bounds=", code="DPQ607")
     try:
-        return _bounds(ends, type_)
+        found: Bounds = bounds.read(_typed(ends, type_), (type_,))
     except Unfit as unfit:
-        remedy = f"bounds={{{written(key)}: {_ends(ends, type_)}}}"
-        if unfit.code == "DPQ607":
-            remedy = f"leave {key} out of bounds="
-        raise Unfit(unfit.what, unfit.why, remedy, code=unfit.code) from None
-
-
-def _ends(ends: object, type_: Type) -> str:
-    """Write bounds that could be meant: the same the other way round, or any of the type."""
-    if isinstance(ends, list | tuple) and len(ends) == 2:
-        plain = all(type(end) in _WRITABLE for end in ends)
-        with suppress(Unfit):
-            _bounds(ends[::-1], type_)
-            return f"({ends[1]!r}, {ends[0]!r})" if plain else "(0, 100)"
-    return _EXAMPLES.get(type_.kind, "(0, 100)")
-
-
-def _bounds(ends: object, type_: Type) -> Bounds:
-    if not isinstance(ends, list | tuple) or len(ends) != 2:
-        return read_bounds(ends, type_)
-    return read_bounds([_typed(end, type_) for end in ends], type_)
+        meant = unfit.remedy[0].removeprefix("bounds = ")[1:-1].split(", ")
+        pair = ", ".join(end if type_.numeric else f'"{end}"' for end in meant)
+        raise Unfit(unfit.what, unfit.why, f"bounds={{{written(key)}: ({pair})}}") from None
+    return found
 
 
 def _typed(value: object, type_: Type) -> object:
-    """Give the exact value behind a Python number, or a date written as text."""
+    """Return the exact values behind Python's numbers and behind dates written as text."""
+    if isinstance(value, list | tuple):
+        return [_typed(end, type_) for end in value]
     if type_.numeric:
-        return _exactly(value)
-    try:
+        return _exact(value)
+    with suppress(ValueError):
         if isinstance(value, str) and type_.kind is Kind.DATE:
             return date.fromisoformat(value)
         if isinstance(value, str) and type_.kind is Kind.TIMESTAMP:
             return datetime.fromisoformat(value)
-    except ValueError:
-        return value
     return value

@@ -6,8 +6,9 @@ gives counts, and serves `dpquery policy check` alone: a finding depends on the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
@@ -15,18 +16,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpquery.policy.fit import Misfit, file_misfits
-from dpquery.policy.generous import above_one_unit, generous
+from dpquery.core.privacy import Ceiling, decimal_text
+from dpquery.core.types import Kind, Type
 from dpquery.policy.model import Column, Files, Policy, Table, Value
-from dpquery.policy.schema import Schema, read_schema, schema_of
-from dpquery.types import Kind, Type
+from dpquery.policy.schema import Misfit, Schema, file_misfits, read_schema, schema_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Finding", "Severity", "check"]
-
 Misfits = Callable[[Table], list[Misfit]]
+
+LARGE_EPSILON = 20
+"""What censuses have spent in all; most budgets stay below half of it."""
+LARGE_DELTA = Fraction(1, 10**5)
 
 
 class Severity(StrEnum):
@@ -51,36 +53,6 @@ class Finding:
     text: str
 
 
-@dataclass(slots=True)
-class _Tally:
-    """Rows of a column, by what would happen to them."""
-
-    rows: int = 0
-    missing: int = 0
-    nan: int = 0
-    below: int = 0
-    above: int = 0
-    undeclared: int = 0
-
-
-@dataclass(slots=True)
-class _Visit:
-    """A table being checked, and what was found so far."""
-
-    table: Table
-    delta: Fraction
-    """What the policy has in all."""
-    findings: list[Finding] = field(default_factory=list)
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The table's files; none of a table in a database."""
-        return self.table.source.paths if isinstance(self.table.source, Files) else ()
-
-    def add(self, severity: Severity, column: str | None, text: str) -> None:
-        self.findings.append(Finding(severity, self.table.name, column, text))
-
-
 def check(policy: Policy, misfits: Misfits = file_misfits) -> list[Finding]:
     """Compare a policy with its data.
 
@@ -88,145 +60,181 @@ def check(policy: Policy, misfits: Misfits = file_misfits) -> list[Finding]:
         policy: what is declared.
         misfits: compares schemas; of a DuckDB file only an engine knows it.
     """
-    limits = [Finding(Severity.WARNING, *told) for told in generous(policy)]
-    delta = policy.budget.limit.delta
-    visits = [_Visit(table, delta) for table in policy.tables.values()]
-    return [*limits, *(finding for visit in visits for finding in _check(visit, misfits))]
+    findings = [Finding(Severity.WARNING, *told) for told in _limits(policy)]
+    for table in policy.tables.values():
+        visit = _Visit(table, policy.budget.limit.delta)
+        findings += (
+            Finding(severity, table.name, column, text)
+            for severity, column, text in _table(visit, misfits)
+        )
+    return findings
 
 
-def _check(visit: _Visit, misfits: Misfits) -> list[Finding]:
-    import pyarrow as pa
-
-    table = visit.table
-    try:
-        public = table.public  # it may be a CSV file, which is read by the declared types
-        found = file_misfits(table, partial(_schema, table=table)) if public else misfits(table)
-        for misfit in found:
-            visit.add(Severity.FAULT, misfit.column, misfit.text)
-        if not isinstance(table.source, Files):
-            visit.add(Severity.NOTE, None, "its rows stand in a DuckDB file: not checked")
-        elif all(misfit.column is not None for misfit in found):
-            _check_rows(visit, {misfit.column for misfit in found})
-    except (pa.ArrowException, OSError):
-        visit.add(Severity.FAULT, None, "a file cannot be read")
-    return visit.findings
+# Limits that promise little, or never bind. None is a fault: the owner decides.
 
 
-def _check_rows(visit: _Visit, unsound: set[str | None]) -> None:
-    table = visit.table
-    names = [*table.columns, *([] if table.unit is None else [table.unit])]
-    sound = [name for name in dict.fromkeys(names) if name not in unsound]
-    if table.public:
-        _check_unique(visit, [name for name in table.unique if _present(visit, name)])
-        return
-    _check_columns(visit, sound)
-    if table.unit in sound:
-        _check_unit(visit, table.unit)
-    elif table.unit is None:
-        _check_delta(visit, _rows(visit))
-    column = table.parting
-    if table.unit in sound and column is not None and _cut(column, sound):
-        _check_parts(visit, table.unit, column)
+def _limits(policy: Policy) -> Iterator[tuple[str, str, str]]:
+    """Yield section, key and text of each."""
+    whole = policy.budget.ceiling
+    epsilon, delta = whole.limit.epsilon, whole.limit.delta
+    if epsilon > LARGE_EPSILON:
+        text = (
+            f"{decimal_text(epsilon, 4)} is above {LARGE_EPSILON}: answers may nearly show "
+            "what is true of one unit; 1 protects well, and 10 is much"
+        )
+        yield "budget", _key(whole), text
+    if delta > LARGE_DELTA:
+        text = (
+            f"{decimal_text(delta)} is above 1e-5: with that chance nothing is promised; "
+            "it should be far below 1 / the number of units"
+        )
+        yield "budget", "delta", text
+    of_query = policy.budget.max_epsilon_per_query or Fraction(0)
+    limits = [("budget", "max_epsilon_per_query", of_query, epsilon)]
+    for name, own in policy.analysts.items():
+        limits.append((f"analysts.{name}", _key(own), own.limit.epsilon, epsilon))
+        limits.append((f"analysts.{name}", "delta", own.limit.delta, delta))
+    for section, key, limit, most in limits:
+        if limit > most:
+            above = f"{decimal_text(limit, 4)} is above the {decimal_text(most, 4)}"
+            yield section, key, f"{above} that the policy has in all: the total binds first"
 
 
-def _present(visit: _Visit, name: str) -> bool:
-    """Say whether each file has a column; of one that is listed, it has been reported."""
-    table = visit.table
-    lacking = [file for file in visit.files if name not in _schema(file, table).written]
-    for file in lacking if name not in table.columns else ():
-        visit.add(Severity.FAULT, name, f"{file.name} has no such column")
-    return not lacking
+def _key(ceiling: Ceiling) -> str:
+    return "epsilon" if ceiling.summed else "rho"
 
 
-def _schema(file: Path, table: Table) -> Schema:
-    return schema_of(_csv(file, table).schema) if _is_csv(file) else read_schema(file)
+# The rows of a table, held against what is declared of them.
+
+Told = tuple[Severity, str | None, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """A table that is checked."""
+
+    table: Table
+    delta: Fraction
+    """What the policy has in all."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The table's files; none of a table in a database."""
+        return self.table.source.paths if isinstance(self.table.source, Files) else ()
+
+    def schema(self, file: Path) -> Schema:
+        """Return the columns of a file."""
+        return schema_of(self._csv(file).schema) if _is_csv(file) else read_schema(file)
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield some columns of all rows."""
+        import pyarrow.parquet as pq
+
+        for file in self.files:
+            if _is_csv(file):
+                yield from self._csv(file).select(names).to_batches()
+            else:
+                with pq.ParquetFile(file) as parquet:
+                    yield from parquet.iter_batches(columns=list(names))
+
+    def _csv(self, file: Path) -> pa.Table:
+        from pyarrow import csv
+
+        types = {column.name: _arrow(column.type) for column in self.table.columns.values()}
+        return csv.read_csv(file, convert_options=csv.ConvertOptions(column_types=types))
 
 
 def _is_csv(file: Path) -> bool:
     return file.suffix.lower() == ".csv"
 
 
-def _csv(file: Path, table: Table) -> pa.Table:
-    from pyarrow import csv
-
-    types = {column.name: _arrow(column.type) for column in table.columns.values()}
-    return csv.read_csv(file, convert_options=csv.ConvertOptions(column_types=types))
-
-
-def _batches(visit: _Visit, names: list[str]) -> Iterator[pa.RecordBatch]:
-    import pyarrow.parquet as pq
-
-    for file in visit.files:
-        if _is_csv(file):
-            yield from _csv(file, visit.table).select(names).to_batches()
-        else:
-            with pq.ParquetFile(file) as parquet:
-                yield from parquet.iter_batches(columns=names)
-
-
-def _check_unique(visit: _Visit, names: list[str]) -> None:
+def _table(visit: _Visit, misfits: Misfits) -> Iterator[Told]:
     import pyarrow as pa
 
-    batches = list(_batches(visit, names)) if len(names) == len(visit.table.unique) else []
-    if not (names and batches):
+    table = visit.table
+    try:
+        # A public table may be a CSV file, which is read by the declared types.
+        found = file_misfits(table, visit.schema) if table.public else misfits(table)
+        yield from ((Severity.FAULT, misfit.column, misfit.text) for misfit in found)
+        if not isinstance(table.source, Files):
+            yield Severity.NOTE, None, "its rows stand in a DuckDB file: not checked"
+        elif all(misfit.column is not None for misfit in found):
+            yield from _rows(visit, {misfit.column for misfit in found})
+    except (pa.ArrowException, OSError):
+        yield Severity.FAULT, None, "a file cannot be read"
+
+
+def _rows(visit: _Visit, unsound: set[str | None]) -> Iterator[Told]:
+    table = visit.table
+    if table.public:
+        yield from _unique(visit)
         return
-    table = pa.Table.from_batches(batches)
-    repeated = table.num_rows - table.group_by(names).aggregate([]).num_rows
-    if repeated:
-        text = f"not unique: {repeated} of {table.num_rows} rows repeat another"
-        visit.add(Severity.FAULT, ", ".join(names), text)
+    for column in table.columns.values():
+        if column.name not in unsound:
+            yield from _values(visit, column)
+    if table.unit is None:
+        yield from _delta(visit, sum(batch.num_rows for batch in visit.batches([])))
+    elif table.unit not in unsound:
+        yield from _units(visit, table.unit)
+        parting = table.parting
+        if parting is not None and parting.per_unit and parting.name not in unsound:
+            yield from _parts(visit, table.unit, parting, parting.per_unit)
 
 
-def _check_columns(visit: _Visit, sound: list[str]) -> None:
-    columns = [visit.table.columns[name] for name in sound if name in visit.table.columns]
-    tallies = {column.name: _Tally() for column in columns}
-    for batch in _batches(visit, list(tallies)) if tallies else ():
-        for column in columns:
-            _count(tallies[column.name], column, batch.column(column.name))
-    for name, tally in tallies.items():
-        _report(visit, name, tally)
-
-
-def _count(tally: _Tally, column: Column, raw: pa.Array) -> None:
+def _unique(visit: _Visit) -> Iterator[Told]:
+    """Find rows of a public table that repeat the values of another."""
     import pyarrow as pa
+
+    names, lacking = visit.table.unique, False
+    for name in names:
+        for file in visit.files:
+            if name not in visit.schema(file).written:
+                lacking = True
+                if name not in visit.table.columns:  # else it has been reported
+                    yield Severity.FAULT, name, f"{file.name} has no such column"
+    batches = list(visit.batches(names)) if names and not lacking else []
+    if batches:
+        rows = pa.Table.from_batches(batches)
+        repeated = rows.num_rows - rows.group_by(list(names)).aggregate([]).num_rows
+        if repeated:
+            text = f"not unique: {repeated} of {rows.num_rows} rows repeat another"
+            yield Severity.FAULT, ", ".join(names), text
+
+
+def _values(visit: _Visit, column: Column) -> Iterator[Told]:
+    """Count the values that are clamped, or are in no group."""
     import pyarrow.compute as pc
 
-    type_ = _arrow(column.type)
-    values = pc.cast(raw, type_, safe=False)
-    tally.rows += len(values)
-    tally.missing += 0 if column.null_group else values.null_count
+    rows, counts = 0, Counter[str]()
+    for batch in visit.batches([column.name]):
+        values = pc.cast(batch.column(0), _arrow(column.type), safe=False)
+        rows += len(values)
+        for what, found in _doubts(values, column):
+            counts[what] += found.true_count
+    for what, count in counts.items():
+        if count:
+            share = f"{count} of {rows} rows ({_percent(count, rows)} %)"
+            yield Severity.WARNING, column.name, f"{share} are {what}"
+
+
+def _doubts(values: pa.Array, column: Column) -> Iterator[tuple[str, pa.BooleanArray]]:
+    """Yield what becomes of some values, and which these are."""
+    import pyarrow.compute as pc
+
+    if not column.null_group:
+        yield "NULL: no group has them (null_group = false)", values.is_null()
     if column.type.kind is Kind.DOUBLE:
-        tally.nan += _true(pc.is_nan(values))
+        yield "NaN: they count as NULL", pc.is_nan(values)
     if column.bounds is not None:
-        low, high = (
-            _scalar(end, column.type) for end in (column.bounds.low, column.bounds.high)
-        )
-        tally.below += _true(pc.less(values, pa.scalar(low, type_)))
-        tally.above += _true(pc.greater(values, pa.scalar(high, type_)))
+        low, high = _array((column.bounds.low, column.bounds.high), column.type)
+        yield "below the bounds: they count as the low end", pc.less(values, low)
+        yield "above the bounds: they count as the high end", pc.greater(values, high)
     if column.keys is not None:
         if column.type.kind is Kind.TEXT:
             values = pc.utf8_slice_codeunits(values, 0, column.max_length)
-        keys = pa.array([_scalar(key, column.type) for key in column.keys], type_)
-        declared = pc.is_in(values, value_set=keys)
-        tally.undeclared += _true(pc.and_not(values.is_valid(), declared))
-
-
-def _true(flags: pa.Array) -> int:
-    return int(flags.true_count)
-
-
-def _report(visit: _Visit, name: str, tally: _Tally) -> None:
-    said = (
-        (tally.missing, "NULL: no group has them (null_group = false)"),
-        (tally.nan, "NaN: they count as NULL"),
-        (tally.below, "below the bounds: they count as the low end"),
-        (tally.above, "above the bounds: they count as the high end"),
-        (tally.undeclared, "of keys that are not declared: no group has them"),
-    )
-    for count, what in said:
-        if count:
-            share = f"{count} of {tally.rows} rows ({_percent(count, tally.rows)} %)"
-            visit.add(Severity.WARNING, name, f"{share} are {what}")
+        declared = pc.is_in(values, value_set=_array(column.keys, column.type))
+        what = "of keys that are not declared: no group has them"
+        yield what, pc.and_not(values.is_valid(), declared)
 
 
 def _percent(count: int, rows: int) -> str:
@@ -235,59 +243,50 @@ def _percent(count: int, rows: int) -> str:
     return f"{share:.2g}" if share < 99 else "100" if count == rows else "more than 99"
 
 
-def _check_unit(visit: _Visit, unit: str) -> None:
-    import pyarrow.compute as pc
-
-    values = _units(list(_batches(visit, [unit])), unit)
-    if values.null_count:
-        text = f"{values.null_count} of {len(values)} rows have no unit: they never count"
-        visit.add(Severity.WARNING, unit, text)
-    units = pc.count_distinct(values).as_py()
-    rows = len(values) - values.null_count
-    _check_delta(visit, units)
-    if visit.table.single and units < rows:
-        text = f"rows_per_unit = 1 does not hold: {units} units have {rows} rows"
-        visit.add(Severity.FAULT, unit, text)
-    if not visit.table.single and units < rows:
-        _check_limit(visit, unit, values)
-
-
-def _rows(visit: _Visit) -> int:
-    import pyarrow.parquet as pq
-
-    return sum(int(pq.read_metadata(file).num_rows) for file in visit.files)
-
-
-def _check_delta(visit: _Visit, units: int) -> None:
-    shown = above_one_unit(visit.delta, units)
-    if shown is not None:
-        visit.add(Severity.WARNING, visit.table.unit, shown)
-
-
-def _check_limit(visit: _Visit, unit: str, values: pa.ChunkedArray) -> None:
+def _units(visit: _Visit, unit: str) -> Iterator[Told]:
     """Say how many rows units have, and what the policy's limit leaves of them."""
     import numpy as np
     import pyarrow.compute as pc
 
+    values = _names(list(visit.batches([unit])), unit)
+    if values.null_count:
+        text = f"{values.null_count} of {len(values)} rows have no unit: they never count"
+        yield Severity.WARNING, unit, text
     counts = pc.value_counts(pc.drop_null(values)).field("counts").to_numpy()
+    units, rows = len(counts), int(counts.sum())
+    yield from _delta(visit, units)
+    if units == rows:
+        return
+    if visit.table.single:
+        text = f"rows_per_unit = 1 does not hold: {units} units have {rows} rows"
+        yield Severity.FAULT, unit, text
+        return
     of = ", ".join(
         f"{name} {int(np.quantile(counts, share, method='inverted_cdf')):,}"
         for name, share in (("median", 0.5), ("95 %", 0.95), ("99 %", 0.99), ("largest", 1))
     )
-    told = f"{len(counts):,} units have {int(counts.sum()):,} rows: {of} each"
+    told = f"{units:,} units have {rows:,} rows: {of} each"
     limit = visit.table.max_rows_contributed
     if limit is None:
         told += "; max_rows_contributed is not stated: each query has to state it"
-    visit.add(Severity.NOTE, unit, told)
-    if isinstance(limit, int):
-        cut = float(np.maximum(counts - limit, 0).sum() / counts.sum())
-        if cut:
-            text = f"max_rows_contributed = {limit} cuts {100 * cut:.3g} % of the rows' weight"
-            visit.add(Severity.WARNING, unit, text)
+    yield Severity.NOTE, unit, told
+    if isinstance(limit, int) and (cut := int((counts - limit).clip(0).sum())):
+        share = f"cuts {100 * cut / rows:.3g} % of the rows' weight"
+        yield Severity.WARNING, unit, f"max_rows_contributed = {limit} {share}"
 
 
-def _units(batches: list[pa.RecordBatch], unit: str) -> pa.ChunkedArray:
-    """Give the units of rows in one type, in which they are equal or not."""
+def _delta(visit: _Visit, units: int) -> Iterator[Told]:
+    """Hold the policy's delta against the number of units."""
+    if visit.delta * units > 1:
+        text = (
+            f"delta = {decimal_text(visit.delta)} is above 1 / {units:,} units: an answer that "
+            "shows one of them whole would be allowed"
+        )
+        yield Severity.WARNING, visit.table.unit, text
+
+
+def _names(batches: list[pa.RecordBatch], unit: str) -> pa.ChunkedArray:
+    """Return the units of rows in one type, in which they are equal or not."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -296,61 +295,36 @@ def _units(batches: list[pa.RecordBatch], unit: str) -> pa.ChunkedArray:
     return pa.chunked_array([pc.cast(batch.column(unit), type_) for batch in batches], type_)
 
 
-def _cut(column: Column, sound: list[str]) -> bool:
-    """Say whether units lose rows by a column that can be read."""
-    return bool(column.per_unit) and column.name in sound
-
-
-def _check_parts(visit: _Visit, unit: str, column: Column) -> None:
+def _parts(visit: _Visit, unit: str, column: Column, kept: int) -> Iterator[Told]:
     """Say of how many units some rows do not count: those beyond the first parts."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    batches = list(_batches(visit, list(dict.fromkeys([unit, column.name]))))
-    places = [_place(batch.column(column.name), column) for batch in batches]
-    rows = pa.table(
-        {"unit": _units(batches, unit), "place": pa.chunked_array(places, pa.int32())}
-    )
-    rows = rows.filter(pc.is_valid(rows["unit"]))
-    units = rows.group_by("unit").aggregate([("place", "count_distinct")])
-    kept = int(column.per_unit)
-    beyond = int(pc.sum(pc.greater(units["place_count_distinct"], kept)).as_py() or 0)
+    batches = list(visit.batches(list(dict.fromkeys([unit, column.name]))))
+    parts = [_part(batch.column(column.name), column) for batch in batches]
+    arrays = [_names(batches, unit), pa.chunked_array(parts, pa.int32())]
+    rows = pa.table(arrays, ["unit", "part"]).drop_null()
+    units = rows.group_by("unit").aggregate([("part", "count_distinct")])
+    beyond = int(pc.sum(pc.greater(units["part_count_distinct"], kept)).as_py() or 0)
     if beyond:
         many, first = ("several", "") if kept == 1 else (f"more than {kept}", f" {kept}")
-        text = (
-            f"{beyond} of {units.num_rows} units have rows in {many} parts: "
-            f"only those of the first{first} count"
-        )
-        visit.add(Severity.WARNING, column.name, text)
+        those = f"{beyond} of {units.num_rows} units have rows in {many} parts"
+        yield Severity.WARNING, column.name, f"{those}: only those of the first{first} count"
 
 
-def _place(raw: pa.Array, column: Column) -> pa.Array:
-    """Give the place of each value among the parts of a table."""
-    import pyarrow as pa
+def _part(raw: pa.Array, column: Column) -> pa.Array:
+    """Return the number of the part of each value, cut or clamped as a scan does."""
     import pyarrow.compute as pc
 
-    type_ = _arrow(column.type)
-    values = _in_domain(pc.cast(raw, type_, safe=False), column)
-    parts = pa.array([_scalar(part, column.type) for part in column.parts], type_)
-    return pc.fill_null(pc.index_in(values, value_set=parts), len(column.parts))
-
-
-def _in_domain(values: pa.Array, column: Column) -> pa.Array:
-    """Cut texts and clamp numbers, as a scan does."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+    values = pc.cast(raw, _arrow(column.type), safe=False)
     if column.type.kind is Kind.TEXT:
-        return pc.utf8_slice_codeunits(values, 0, column.max_length)
-    if column.bounds is None:
-        return values
-    low, high = (
-        pa.scalar(_scalar(end, column.type), values.type)
-        for end in (column.bounds.low, column.bounds.high)
-    )
-    return pc.max_element_wise(
-        pc.min_element_wise(values, high, skip_nulls=False), low, skip_nulls=False
-    )
+        values = pc.utf8_slice_codeunits(values, 0, column.max_length)
+    elif column.bounds is not None:
+        low, high = _array((column.bounds.low, column.bounds.high), column.type)
+        at_most = partial(pc.min_element_wise, skip_nulls=False)
+        values = pc.max_element_wise(at_most(values, high), low, skip_nulls=False)
+    found = pc.index_in(values, value_set=_array(column.parts, column.type))
+    return pc.fill_null(found, len(column.parts))
 
 
 def _arrow(type_: Type) -> pa.DataType:
@@ -368,10 +342,13 @@ def _arrow(type_: Type) -> pa.DataType:
     }[type_.kind]
 
 
-def _scalar(value: Value, type_: Type) -> object:
-    """Give a value as pyarrow takes it; a double's as the nearest float: enough to count."""
-    if not isinstance(value, Fraction):
-        return value
-    if type_.kind is Kind.DOUBLE:
-        return float(value)
-    return Decimal(value.numerator) / Decimal(value.denominator)
+def _array(values: Sequence[Value], type_: Type) -> pa.Array:
+    """Return values as pyarrow takes them; a double as the nearest float: enough to count."""
+    import pyarrow as pa
+
+    given: list[object] = list(values)
+    for place, value in enumerate(given):
+        if isinstance(value, Fraction):
+            exact = Decimal(value.numerator) / Decimal(value.denominator)
+            given[place] = float(value) if type_.kind is Kind.DOUBLE else exact
+    return pa.array(given, _arrow(type_))

@@ -7,35 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import partial
 
+from dpquery.core.types import Kind, Type
 from dpquery.errors import listed, nearest
-from dpquery.policy.document import Section
-from dpquery.policy.model import MAX_TEXT, Column
-from dpquery.policy.unfit import Unfit, dotted, toml_key, written
-from dpquery.policy.values import (
-    read_bounds,
-    read_count,
-    read_flag,
-    read_grid,
-    read_keys,
-    read_name,
-    read_type,
-)
-from dpquery.types import Kind, Type
+from dpquery.policy.document import Section, Unfit, dotted, toml_key, written
+from dpquery.policy.keys import COLUMN, missing
+from dpquery.policy.model import Column
+from dpquery.policy.values import PARTS_MAX, read_name
 
-__all__ = [
-    "UNIT_KINDS",
-    "ascii_folded",
-    "likely_units",
-    "read_columns",
-    "read_unit",
-    "refuse_alike",
-    "refuse_unit_type",
-]
-
-TEXT_LONGEST = 2**16
-"""Characters: each text is carried at this length through joins and groups."""
 _UNIT_NAME = re.compile(
     r"(?i)(.*[_ -])?(id|uid|user|person|customer|client|patient|account|member|device|employee)"
     r"([_ -]?(id|no|nr|number|key))?"
@@ -44,11 +23,6 @@ UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT})
 """Types whose values are equal exactly or not at all."""
 UNCONFIRMED = "?"
 """What a draft names as the unit column, until the owner says which it is."""
-_PRIVATE_KEYS = ("bounds", "keys", "grid", "max_length", "per_unit", "parts", "null_group")
-_PARTING_KINDS = frozenset({Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.DATE})
-_ALL_PARTS: int = False
-PARTS_MAX = 255
-"""Values of a column that parts a table: what each part has spent stands in every charge."""
 
 
 def read_columns(section: Section, *, public: bool) -> dict[str, Column]:
@@ -75,6 +49,34 @@ def _children(section: Section) -> Iterable[tuple[str, Section]]:
         yield name, section.child(name)
 
 
+def _column(name: str, section: Section, public: bool) -> Column:
+    if "type" not in section:
+        section.only(COLUMN.names)
+        raise section.refuse(None, missing(COLUMN["type"], "DPQ604"))
+    column = Column(name, **COLUMN.read(section, public=public))
+    if (key := _key_of_parts(column)) and (unfit := _unparted(column, key)) is not None:
+        raise section.refuse(key, unfit)
+    return column
+
+
+def _key_of_parts(column: Column) -> str:
+    """Return the key that makes the values of a column parts, if one does."""
+    return "per_unit" if column.per_unit else "parts" if column.parts_rows else ""
+
+
+def _unparted(column: Column, key: str) -> Unfit | None:
+    """Return the refusal to part a table by a column without a short list of values."""
+    if not column.parts:
+        why = "each of them is a part, and all other values are one more."
+        line = f"{{ type = {written(str(column.type))}, keys = [...], {key} = true }}"
+        return Unfit("needs keys", why, f"{toml_key(column.name)} = {line}", code="DPQ607")
+    if len(column.parts) > PARTS_MAX:
+        what = f"parts a table into more than {PARTS_MAX} keys"
+        why = "the ledger holds what each part has spent."
+        return Unfit(what, why, "fewer keys, or leave it out", code="DPQ607")
+    return None
+
+
 def refuse_alike(section: Section) -> None:
     """Refuse names that are none, and names that SQL would not tell apart.
 
@@ -86,7 +88,8 @@ def refuse_alike(section: Section) -> None:
         try:
             folded = ascii_folded(read_name(name))
         except Unfit as unfit:
-            raise section.refuse(name, unfit) from None
+            why = "it names a table, a column or an analyst."
+            raise section.refuse(name, Unfit(unfit.what, why, "another name")) from None
         if folded in seen:
             what = f"differs from {seen[folded]} in case only"
             why = "queries do not distinguish upper and lower case, so neither could be meant."
@@ -104,87 +107,10 @@ def ascii_folded(name: str) -> str:
     return "".join(char.lower() if char.isascii() else char for char in name)
 
 
-def _column(name: str, section: Section, public: bool) -> Column:
-    section.only(("type", *_PRIVATE_KEYS))
-    if "type" not in section:
-        unfit = Unfit("has no type", "types come from the policy.", 'type = "integer"')
-        raise section.refuse(None, unfit)
-    type_ = section.need("type", read_type)
-    _refuse_unmeant(section, type_, public)
-    bounds = section.read("bounds", partial(read_bounds, type_=type_), None)
-    longest = section.read("max_length", read_count(TEXT_LONGEST), MAX_TEXT)
-    keys = partial(read_keys, type_=type_, bounds=bounds, max_length=longest)
-    kept: int = section.read("per_unit", _read_per_unit, _ALL_PARTS)
-    column = Column(
-        name,
-        type_,
-        bounds,
-        section.read("keys", keys, None),
-        section.read("grid", read_grid, None),
-        longest,
-        kept,
-        section.read("parts", read_flag, False),
-        section.read("null_group", read_flag, True),
-    )
-    if column.per_unit and column.parts_rows:
-        what = "stands beside per_unit, which it takes the place of"
-        why = "a unit keeps the rows of some of its parts, or of all."
-        raise section.refuse("parts", Unfit(what, why, "leave one of them out", code="DPQ607"))
-    key = _key_of_parts(column)
-    if key:
-        _refuse_no_parts(section, column, key)
-    return column
-
-
-def _read_per_unit(value: object) -> int:
-    """Read of how many parts a unit's rows count: true is one, and false is all."""
-    if isinstance(value, bool):
-        return value
-    if not isinstance(value, int) or not 1 <= value < PARTS_MAX:
-        what = f"must be true, or an integer from 1 to {PARTS_MAX - 1}, not {written(value)}"
-        raise Unfit(what, "a unit keeps the rows of so many parts.", "true")
-    return True if value == 1 else value
-
-
-def _key_of_parts(column: Column) -> str:
-    """Give the key that makes the values of a column parts, if one does."""
-    return "per_unit" if column.per_unit else "parts" if column.parts_rows else ""
-
-
-def _refuse_no_parts(section: Section, column: Column, key: str) -> None:
-    """Refuse to part a table by a column without a short list of exact values."""
-    if column.type.kind not in _PARTING_KINDS:
-        what = f"does not apply to a column of type {column.type}"
-        why = "parts are told by values that are equal exactly: texts, integers, dates, truth."
-        remedy = "leave it out"
-    elif not column.parts:
-        what, why = "needs keys", "each of them is a part, and all other values are one more."
-        line = f"{{ type = {written(str(column.type))}, keys = [...], {key} = true }}"
-        remedy = f"{toml_key(column.name)} = {line}"
-    elif len(column.parts) > PARTS_MAX:
-        what = f"parts a table into more than {PARTS_MAX} keys"
-        why = "the ledger holds what each part has spent."
-        remedy = "fewer keys, or leave it out"
-    else:
-        return
-    raise section.refuse(key, Unfit(what, why, remedy, code="DPQ607"))
-
-
-def _refuse_unmeant(section: Section, type_: Type, public: bool) -> None:
-    """Refuse keys that mean nothing for a column of this type, or of a public table."""
-    if public and (said := next((key for key in _PRIVATE_KEYS if key in section), None)):
-        why = "columns of a public table are shown as they are: not clamped, cut or rounded."
-        unfit = Unfit("does not apply to a public table", why, "leave it out", code="DPQ607")
-        raise section.refuse(said, unfit)
-    for key, kind in (("grid", Kind.DOUBLE), ("max_length", Kind.TEXT)):
-        if key in section and type_.kind is not kind:
-            what = f"does not apply to a column of type {type_}"
-            unfit = Unfit(what, f"only a {kind} has it.", "leave it out", code="DPQ607")
-            raise section.refuse(key, unfit)
-
-
-def read_unit(section: Section, columns: dict[str, Column]) -> tuple[str | None, Type | None]:
-    """Read the unit column of a table, and its type where one is declared.
+def read_unit(
+    section: Section, unit: str | None, declared: Type | None, columns: dict[str, Column]
+) -> Type | None:
+    """Return the type of the unit column of a table, where one is known.
 
     A column that is not listed is hidden from analysts; without a type it may hold integers or
     texts, which the first open verifies.
@@ -193,28 +119,26 @@ def read_unit(section: Section, columns: dict[str, Column]) -> tuple[str | None,
         PolicyInvalid: DPQ607 it looks like a misspelt column, its type is declared twice, or it
             compares inexactly.
     """
-    unit = section.read("privacy_unit_column", read_name, None)
     if unit is None:
-        return None, None
-    declared = section.read("privacy_unit_type", read_type, None)
-    if declared is not None and (alike := _alike(unit, columns)) is not None:
+        return None
+    key, type_ = "privacy_unit_type", declared
+    if declared is None:
+        if unit not in columns:
+            if unit == UNCONFIRMED or nearest(unit, columns) is not None:
+                raise section.refuse("privacy_unit_column", _unlisted(section, unit, columns))
+            return None
+        key, type_ = "privacy_unit_column", columns[unit].type
+    elif (alike := _alike(unit, columns)) is not None:
         what = f"is said of a column that is listed: {alike}"
         why = "the type of a listed column stands in its own line."
-        unfit = Unfit(what, why, "leave it out", code="DPQ607")
-        raise section.refuse("privacy_unit_type", unfit)
-    if declared is not None:
-        _refuse_type(section, "privacy_unit_type", unit, declared)
-        return unit, declared
-    if unit not in columns:
-        if unit == UNCONFIRMED or nearest(unit, columns) is not None:
-            raise section.refuse("privacy_unit_column", _unlisted(section, unit, columns))
-        return unit, None
-    _refuse_type(section, "privacy_unit_column", unit, columns[unit].type)
-    return unit, columns[unit].type
+        raise section.refuse(key, Unfit(what, why, "leave it out", code="DPQ607"))
+    if type_ is not None and (unfit := refuse_unit_type(unit, type_)) is not None:
+        raise section.refuse(key, unfit)
+    return type_
 
 
 def likely_units(types: Mapping[str, Type]) -> list[str]:
-    """Give the columns that, by name and type, could say whose a row is."""
+    """Return the columns that, by name and type, could say whose a row is."""
     able = [name for name, type_ in types.items() if type_.kind in UNIT_KINDS]
     return [name for name in able if _UNIT_NAME.fullmatch(name)]
 
@@ -240,13 +164,8 @@ def _unlisted(section: Section, unit: str, columns: dict[str, Column]) -> Unfit:
     )
 
 
-def _refuse_type(section: Section, key: str, unit: str, type_: Type) -> None:
-    if (unfit := refuse_unit_type(unit, type_)) is not None:
-        raise section.refuse(key, unfit)
-
-
 def refuse_unit_type(unit: str, type_: Type) -> Unfit | None:
-    """Give the refusal of a unit column by its type; none for an integer or a text."""
+    """Return the refusal of a unit column by its type; none for an integer or a text."""
     if type_.kind in UNIT_KINDS:
         return None
     return Unfit(

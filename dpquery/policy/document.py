@@ -1,23 +1,102 @@
 """The policy file as text, as TOML, and as sections that know where they stand.
 
-This module reads one small file and knows no key by name: which keys there are is `load.py`'s.
+This module reads one small file and knows no key by name: which keys there are is in `keys.py`.
 Its promise is that a refusal can name file and line, and that no key is passed over (I9).
 """
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import TypeVar
 
-from dpquery.errors import PolicyInvalid
-from dpquery.policy.unfit import Unfit, dotted, unknown, written
+from dpquery.errors import Diagnostic, PolicyInvalid, listed, nearest, shown
 
-__all__ = ["Document", "Section", "key_lines", "read_document"]
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_LONGEST = 128
+"""Characters of a text that a message repeats."""
+_MOMENTS = (date, datetime, time)
+
+
+class Unfit(ValueError):
+    """A value that cannot be taken: what is wrong, why that matters, what to write.
+
+    It does not know where the value stands: its section does, and makes it `PolicyInvalid`.
+    A reader may leave the reason and the remedy to the key, or only say which value was meant.
+    """
+
+    def __init__(
+        self, what: str, why: str = "", *remedy: str, meant: str = "", code: str = "DPQ604"
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.why = why
+        self.remedy = remedy
+        self.meant = meant
+        self.code = code
+
+    def at(self, key: str, file: str | None = None, line: int | None = None) -> PolicyInvalid:
+        """Return the refusal, now that its key, file and line are known."""
+        title = f"{key} {self.what}".strip()
+        why = tuple(self.why.split("\n"))
+        return PolicyInvalid(
+            Diagnostic(self.code, title, why=why, remedy=self.remedy), file, line, key or None
+        )
+
+
+def written(value: object) -> str:
+    """Write a value as TOML would; of a list, of a table and of what Python has, only the kind.
+
+    >>> written(True), written("a"), written([1, 2]), written({"a": 1})
+    ('true', '"a"', 'a list of 2 values', 'a table')
+    """
+    match value:
+        case bool():
+            return str(value).lower()
+        case str() if type(value) is str:
+            return toml_text(value) if len(value) <= _LONGEST else "a long text"
+        case list() if type(value) is list:
+            return f"a list of {len(value)} values" if value else "[]"
+        case dict() if type(value) is dict:
+            return "a table"
+        case date() | time() if type(value) in _MOMENTS:
+            return str(value)
+    return shown(value)
+
+
+def toml_key(name: str) -> str:
+    """Write a name as a TOML key: bare where that is possible.
+
+    >>> toml_key("age"), toml_key("full name")
+    ('age', '"full name"')
+    """
+    return name if _BARE.fullmatch(name) else toml_text(name)
+
+
+def toml_text(text: str) -> str:
+    r"""Write a text as a TOML string in which everything prints.
+
+    >>> toml_text("a\n\u202eb")
+    '"a\\n\\u202eb"'
+    """
+    written = json.dumps(text, ensure_ascii=False)  # JSON's escapes are TOML's
+    return "".join(char if char.isprintable() else _escape(ord(char)) for char in written)
+
+
+def _escape(code: int) -> str:
+    return f"\\u{code:04x}" if code < 2**16 else f"\\U{code:08x}"
+
+
+def dotted(path: tuple[str, ...]) -> str:
+    """Write a path of keys as TOML would."""
+    return ".".join(toml_key(part) for part in path)
+
 
 T = TypeVar("T")
 Path_ = tuple[str, ...]
@@ -35,7 +114,7 @@ class Document:
     path: Path
     """The file itself, links followed: another spelling must not mean another ledger."""
     values: Mapping[str, object]
-    lines: Mapping[Path_, int]
+    text: str
 
     @property
     def root(self) -> Section:
@@ -55,10 +134,12 @@ class Section:
         return key in self.values
 
     def refuse(self, key: str | None, unfit: Unfit) -> PolicyInvalid:
-        """Give the refusal of a key of this section, or of the section."""
+        """Return the refusal of a key of this section, or of the section."""
         path = self.path if key is None else (*self.path, key)
-        line = self.document.lines.get(path, self.document.lines.get(self.path))
-        return unfit.at(dotted(path), self.document.name, line)
+        there = path
+        while there and not _holds(self.document.values, there):
+            there = there[:-1]
+        return unfit.at(dotted(path), self.document.name, line_of(there, self.document.text))
 
     def only(self, known: Collection[str]) -> Section:
         """Refuse every key that is not known, the first in the file's order.
@@ -68,11 +149,14 @@ class Section:
         """
         for key in self.values:
             if key not in known:
-                what = "is not a key of the policy"
                 why = (
                     "a key that is not understood might have been a limit, so none is skipped."
                 )
-                raise self.refuse(key, unknown(what, why, key, known))
+                near = nearest(key, known)
+                offer = () if near is None else (toml_key(near),)
+                here = f"known here: {listed(known, near)}"
+                unfit = Unfit("is not a key of the policy", why, *offer, here, code="DPQ603")
+                raise self.refuse(key, unfit)
         return self
 
     def read(self, key: str, reader: Callable[[object], T], default: T) -> T:
@@ -87,7 +171,7 @@ class Section:
             raise self.refuse(key, unfit) from None
 
     def child(self, key: str) -> Section:
-        """Give the section under a key; an empty one where it is absent.
+        """Return the section under a key; an empty one where it is absent.
 
         Raises:
             PolicyInvalid: DPQ604, the key holds something other than a table.
@@ -100,7 +184,7 @@ class Section:
         return Section(self.document, (*self.path, key), value)
 
     def children(self) -> Iterator[tuple[str, Section]]:
-        """Give each key with the section under it, in the file's order."""
+        """Return each key with the section under it, in the file's order."""
         return ((key, self.child(key)) for key in self.values)
 
 
@@ -113,10 +197,9 @@ def read_document(path: str | Path) -> Document:
     text = _text(Path(path))
     try:
         values = tomllib.loads(text, parse_float=Decimal)
-        lines = key_lines(text)
     except (ValueError, ArithmeticError, RecursionError) as error:
         raise _syntax(error, text).at("", str(path), _line(str(error), text)) from None
-    return Document(str(path), Path(path).resolve(), values, lines)
+    return Document(str(path), Path(path).resolve(), values, text)
 
 
 def _text(path: Path) -> str:
@@ -164,89 +247,41 @@ def _line(message: str, text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-_TOKEN = re.compile(
-    r'"""(?:\\.|[^\\])*?"{3,5}'  # strings first: they may hold any other token
-    r"|'''.*?'{3,5}"
-    r'|"(?:\\.|[^"\\])*"'
-    r"|'[^']*'"
-    r"|#[^\n]*"
-    r"|[\[\]{}=,.\n]"
-    r"""|[^\s\[\]{}=,.#"']+""",
-    re.DOTALL,
-)
+def line_of(path: Path_, text: str) -> int | None:
+    r"""Return the line of valid TOML in which a path of keys is first written.
 
+    tomllib keeps no positions. A key is written in the last line with its name before which the
+    text is TOML that lacks the key. One that is spelled with escapes has its section's line.
 
-def key_lines(text: str) -> dict[Path_, int]:
-    r"""Map each path of keys to the line where it is first written, in valid TOML.
-
-    tomllib keeps no positions, so this walks over the same text, keys only.
-
-    >>> key_lines("[a]\nb = { c = 1 }")
-    {('a',): 1, ('a', 'b'): 2, ('a', 'b', 'c'): 2}
+    >>> [line_of(path, "[a]\nb = { c = 1 }") for path in (("a",), ("a", "b"), ("a", "b", "c"))]
+    [1, 2, 2]
     """
-    walk = _Walk(text)
-    walk.document()
-    return walk.lines
+    if not path:
+        return None
+    found = line_of(path[:-1], text)
+    spelled = (re.escape(one) for one in (path[-1], toml_text(path[-1])[1:-1]))
+    named = re.compile(rf"(?<![\w-])(?:{'|'.join(spelled)})(?![\w-])")
+    lines = text.split("\n")
+    for number in range(found or 1, len(lines) + 1):
+        if named.search(lines[number - 1]):
+            before = _before(lines[: number - 1])
+            if before is not None and _holds(before, path):
+                break
+            found = number if before is not None else found
+    return found
 
 
-class _Walk:
-    """A walk over the keys of a TOML text."""
-
-    def __init__(self, text: str) -> None:
-        self.tokens: list[tuple[str, int]] = []
-        self.at = 0
-        self.lines: dict[Path_, int] = {}
-        line, read = 1, 0
-        for match in _TOKEN.finditer(text):
-            line += text.count("\n", read, match.start())
-            read = match.start()
-            if not match[0].startswith("#"):
-                self.tokens.append((match[0], line))
-
-    def peek(self) -> str:
-        return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
-
-    def skip(self, tokens: str) -> None:
-        while self.peek() and self.peek() in tokens:
-            self.at += 1
-
-    def document(self) -> None:
-        header: Path_ = ()
-        while self.peek():
-            if self.peek() == "[":
-                self.skip("[")
-                header = self.key((), "]")
-                self.skip("]")
-            elif self.peek() == "\n":
-                self.at += 1
-            else:
-                self.value(self.key(header, "="))
-
-    def key(self, path: Path_, end: str) -> Path_:
-        while self.peek() != end:
-            word, line = self.tokens[self.at]
-            self.at += 1
-            if word != ".":
-                path = (*path, _unquoted(word))
-                self.lines.setdefault(path, line)
-        self.at += 1
-        return path
-
-    def value(self, path: Path_) -> None:
-        closing = {"{": "}", "[": "]"}.get(self.peek())
-        if closing is None:
-            while self.peek() not in {"", "\n", ",", "]", "}"}:
-                self.at += 1
-            return
-        self.at += 1
-        self.skip(",\n")
-        while self.peek() != closing:
-            self.value(self.key(path, "=") if closing == "}" else path)
-            self.skip(",\n")
-        self.at += 1
+def _before(lines: list[str]) -> dict[str, object] | None:
+    """Return what some lines say, if a value does not end below them."""
+    try:
+        return tomllib.loads("\n".join(lines), parse_float=Decimal)
+    except ValueError:
+        return None
 
 
-def _unquoted(token: str) -> str:
-    if token[0] not in "\"'":
-        return token
-    return str(tomllib.loads(f"key = {token}")["key"])
+def _holds(values: object, path: Path_) -> bool:
+    for key in path:
+        if not isinstance(values, dict) or key not in values:
+            return False
+        values = values[key]
+    return True

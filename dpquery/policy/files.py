@@ -7,21 +7,114 @@ query. Nothing here opens a file.
 from __future__ import annotations
 
 import glob
+import os
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
-from dpquery.policy.formats import refuse_formats
-from dpquery.policy.unfit import Unfit, written
+from dpquery.policy.document import Unfit, written
 
-__all__ = ["find_file", "find_files", "stem", "unlinked"]
+# Files that are no table by themselves: those of a table format, and those that hold
+# several.
+#
+# A table format keeps rows that were deleted, and a log that says which count. Its Parquet
+# files read one by one would bring people back who were to be forgotten, so they are
+# refused by name. Nothing here opens a file.
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """A table format: what stands in its folder, and what reads its current version."""
+
+    name: str
+    log: str
+    reader: str | None = None
+
+
+_FORMATS = (
+    _Format("a Delta Lake table", "_delta_log", "delta_scan"),
+    _Format("an Iceberg table", "metadata/*.metadata.json", "iceberg_scan"),
+    _Format("a Hudi table", ".hoodie"),
+)
+_DUCKLAKE = ".ducklake.files"
+"""What DuckLake adds to the name of its catalogue, for the folder of a catalogue's files."""
+_READERS = {
+    ".csv": "read_csv",
+    ".tsv": "read_csv",
+    ".txt": "read_csv",
+    ".json": "read_json",
+    ".jsonl": "read_json",
+    ".ndjson": "read_json",
+}
+_DATABASES = frozenset({".duckdb", ".ddb", ".db"})
+
+
+def refuse_formats(folders: Iterable[Path]) -> None:
+    """Refuse folders that are those of a table format, or stand in one.
+
+    Raises:
+        Unfit: DPQ613.
+    """
+    ways = {way for one in set(folders) for way in (one.absolute(), _followed(one))}
+    for folder in sorted({folder for way in ways for folder in (way, *way.parents)}):
+        for one in _FORMATS:
+            if glob.glob(os.path.join(glob.escape(str(folder)), one.log)):
+                raise _unfit(one.name, folder, one.reader)
+        if folder.name.endswith(_DUCKLAKE):
+            raise _unfit("a DuckLake catalogue", folder, None)
+
+
+def _followed(folder: Path) -> Path:
+    """Follow links; of what has none, or a loop of them, what is written."""
+    return Path(os.path.realpath(folder))
+
+
+def _unfit(name: str, folder: Path, reader: str | None) -> Unfit:
+    remedy = "write its current version to Parquet files elsewhere, with what keeps the table"
+    if reader is not None:
+        call = f"duckdb.table_function({reader!r}, [{str(folder)!r}])"
+        remedy = _python(f"{call}.write_parquet({f'{folder.name}.parquet'!r})")
+    return Unfit(
+        f"names files of {name}: {written(str(folder))}",
+        "its Parquet files can hold rows that were deleted since, and people with them.",
+        remedy,
+        code="DPQ613",
+    )
+
+
+def as_parquet(name: str) -> str:
+    """Write what makes a Parquet file of another file, with what is installed here.
+
+    >>> print(as_parquet("a.csv"))
+    python -c "import duckdb; duckdb.read_csv('a.csv').write_parquet('a.parquet')"
+    """
+    path = Path(name)
+    reader, to = _READERS.get(path.suffix.lower()), f"{path.stem}.parquet"
+    if is_database(path):
+        table = f"duckdb.connect({name!r}, read_only=True).table('people')"
+        return _python(f"{table}.write_parquet('people.parquet')")
+    if reader is None:
+        return '"people.parquet"'
+    return _python(f"duckdb.{reader}({name!r}).write_parquet({to!r})")
+
+
+def _python(call: str) -> str:
+    return f'python -c "import duckdb; {call}"'
+
+
+def is_database(path: Path) -> bool:
+    """Return whether a file is named as a database that DuckDB keeps."""
+    return path.suffix.lower() in _DATABASES
+
 
 _PATTERN = frozenset("*?[]{}")
 
 
 def find_files(paths: Sequence[str], directory: Path) -> tuple[Path, ...]:
-    """Give the files behind some paths, each glob's in sorted order, links followed.
+    """Return the files behind some paths, each glob's in sorted order, links followed.
 
     Raises:
         Unfit: DPQ601 a path names no file; DPQ607 a file is named twice; DPQ613 a file is one
@@ -73,7 +166,7 @@ def _named(path: str) -> str:
 
 
 def find_file(path: str, directory: Path) -> Path:
-    """Give the file behind one path.
+    """Return the file behind one path.
 
     Raises:
         Unfit: DPQ601.
@@ -104,10 +197,34 @@ def stem(path: str) -> str:
 
 
 def unlinked(path: Path) -> Path:
-    """Give an absolute path whose last part is as written: a ledger must not be a link."""
+    """Return an absolute path whose last part is as written: a ledger must not be a link."""
     return path.parent.resolve() / path.name
 
 
 def _missing(what: str, directory: Path) -> Unfit:
     why = f"relative paths start at {directory}."
     return Unfit(what, why, "mend the path, or put the file there", code="DPQ601")
+
+
+# Where the sample data stands: beside the package in a checkout, inside it in a wheel.
+
+
+def copy_samples(place: Path) -> Path:
+    """Copy the samples to a new directory, and give their policy there, with no ledger yet."""
+    without = shutil.ignore_patterns("*.ledger*")
+    return Path(shutil.copytree(sample_directory(), place, ignore=without)) / "policy.toml"
+
+
+def sample_directory() -> Path:
+    """Return the directory with the sample data and its policy.
+
+    Raises:
+        PolicyInvalid: DPQ601 this installation has no sample data.
+    """
+    package = Path(__file__).resolve().parents[1]
+    for directory in (package / "datasets", package.parent / "datasets"):
+        if (directory / "policy.toml").is_file():
+            return directory
+    why = "the samples are installed with the wheel, and stand in datasets/ in a checkout."
+    remedy = "pip install --force-reinstall dpquery"
+    raise Unfit("the sample data is not installed", why, remedy, code="DPQ601").at("")

@@ -6,29 +6,20 @@ it, with every doubt refused; nothing else does.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from fractions import Fraction
+from os.path import relpath
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import urlsplit
 
-from dpquery.ceilings import HALF, Ceiling
-from dpquery.privacy import Loss, Neighbours
-from dpquery.types import Interval, Kind, RowLimit, Type, ordinal
-
-__all__ = [
-    "Bounds",
-    "Budget",
-    "Column",
-    "DatabaseTable",
-    "Files",
-    "LedgerSettings",
-    "Limits",
-    "Policy",
-    "Server",
-    "Table",
-    "Value",
-]
+from dpquery.core.identity import Fact, identity, record
+from dpquery.core.privacy import HALF, Ceiling, Loss, Neighbours
+from dpquery.core.types import Interval, Kind, RowLimit, Type, ordinal
+from dpquery.ir.expr import Scalar
+from dpquery.ir.query import Above
 
 Value = int | Fraction | str | bool | date | datetime
 """A public value in the policy: exact, never a float."""
@@ -44,6 +35,10 @@ class Bounds:
     low: int | Fraction | date | datetime
     high: int | Fraction | date | datetime
 
+    def identity(self) -> str:
+        """Return the name of the bounds in the ledger."""
+        return record("Bounds", low=self.low, high=self.high)
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -57,15 +52,31 @@ class Column:
     grid: Fraction | None = None
     """Step of a double's grid where the policy states one."""
     max_length: int = MAX_TEXT
-    per_unit: int = False
-    """Of how many of its own values a unit's rows count, the first ones; false: of all.
-
-    One is `True`, as what names a column in a ledger has it.
-    """
-    parts_rows: bool = field(default=False, repr=False)
+    per_unit: int | None = None
+    """Of how many of its own values a unit's rows count, the first ones; None: of all."""
+    parts_rows: bool = False
     """Whether its values part the rows of a unit, for queries that weigh by the table."""
-    null_group: bool = field(default=True, repr=False)
+    null_group: bool = True
     """Whether NULL is a group where the column is one; otherwise such rows are in none."""
+    description: str | None = None
+    """What it means, for analysts to read: no answer depends on it."""
+
+    def identity(self) -> str:
+        """Return the name of the column in the ledger: all that decides which part a row is in.
+
+        What else the policy says of a column may change, and nobody's budget with it.
+        """
+        several = self.per_unit is not None and self.per_unit > 1
+        return record(
+            "Column",
+            name=self.name,
+            type=self.type,
+            bounds=self.bounds,
+            keys=self.keys,
+            grid=self.grid,
+            max_length=self.max_length,
+            per_unit=self.per_unit if several else self.per_unit is not None,
+        )
 
     @property
     def parts(self) -> tuple[Value, ...]:
@@ -142,7 +153,7 @@ class Table:
         column = self.parting
         if column is None:
             return None
-        return 1 if self.single or self.unit is None else int(column.per_unit) or None
+        return 1 if self.single or self.unit is None else column.per_unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +205,7 @@ class LedgerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ScanLimits:
     """What one query of the engine over private tables may take, and how often one may fail."""
 
     seconds: int = 600
@@ -218,7 +229,7 @@ class Policy:
     """Empty: there is one analyst, "default", who has the whole budget."""
     directory: Path = Path()
     """Where the paths start that the owner wrote."""
-    limits: Limits = field(default_factory=Limits)
+    limits: ScanLimits = field(default_factory=ScanLimits)
     published: bool = True
     """Whether an owner says when data are another version; of one's own files nobody does."""
 
@@ -227,3 +238,84 @@ class Policy:
         """The tables that have at most one row of a unit."""
         tables = self.tables.values()
         return frozenset(one.name for one in tables if one.single or one.unit is None)
+
+
+# Where tables are, in words that stay the same when all of it is moved together.
+
+
+def place_of(table: Table, policy: Policy) -> tuple[Fact, ...]:
+    """Return where a table is, seen from the ledger: one may serve policies of several places.
+
+    A glob is as the owner wrote it: which files there are now is up to the data.
+    """
+    match table.source:
+        case DatabaseTable(database, name):
+            return from_ledger(database, policy), name
+        case Files(paths) if not table.written:
+            return tuple(from_ledger(path, policy) for path in paths)
+    return from_ledger(policy.directory, policy), table.written
+
+
+def place_name(table: Table, policy: Policy) -> str:
+    """Write where a table is as the ledger does that keeps what stood there."""
+    return identity(place_of(table, policy))
+
+
+def from_ledger(path: Path, policy: Policy) -> str:
+    """Return the way from the ledger to a path, the same however that is spelled."""
+    ledger = policy.ledger.path
+    return relpath(path, Path("/") if ledger is None else ledger.parent)
+
+
+# What the stages before `open` may ask of public tables, and nothing else (I1).
+#
+# The public engine serves it; the stages know this protocol only. Nothing here reads a
+# private row.
+
+
+LONGEST_PUBLIC = 2**12
+"""Characters of a public text that private rows may be joined to: a longer one is NULL."""
+
+
+class PublicFacts(Protocol):
+    """Facts of public tables and their engine: the same for every neighbour."""
+
+    def columns(self, table: str) -> Sequence[str]:
+        """Return the columns of a public table, in order."""
+        ...
+
+    def types(self, table: str) -> Mapping[str, Type]:
+        """Return the columns of a public table whose types a policy can name, in order."""
+        ...
+
+    def values(self, table: str, column: str) -> tuple[Scalar, ...] | None:
+        """Return the different values of a column, but for NULL; None of very many."""
+        ...
+
+    def nulls(self, table: str, column: str) -> bool:
+        """Return whether a column has NULL in some row."""
+        ...
+
+    def height(self, table: str) -> int:
+        """Return how many rows a public table has."""
+        ...
+
+    def longest(self, table: str, column: str) -> int:
+        """Return how many characters the longest value of a column has, written as a text."""
+        ...
+
+    def relation(self, table: str) -> str:
+        """Return the engine's own name of a public table."""
+        ...
+
+    def listed(self, above: Above) -> Sequence[object] | None:
+        """Return the values of a query of one column over public tables; None if it fails."""
+        ...
+
+    def matches_with(self, pattern: str) -> bool:
+        """Say whether a pattern in the engine's SQL can be used, as far as it is a constant."""
+        ...
+
+    def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
+        """Return whether a query fits the types of the tables it would be run over."""
+        ...

@@ -1,43 +1,30 @@
-"""Readers of single values of a policy: numbers, types, bounds, keys.
+"""Readers: one for each kind of value that a policy, or an argument of `connect`, can hold.
 
-Each takes what TOML gives and gives the exact value, or raises `Unfit`; none knows where the
-value stands. Floats do not occur: TOML's are read as `Decimal` (I8).
+A reader takes what TOML or Python gives and returns the exact value, or raises `Unfit`. It
+knows no key and no place. No policy holds a float: TOML's are read as `Decimal` (I8).
 """
 
 from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
+from typing import Generic, TypeVar
+from urllib.parse import parse_qsl, urlsplit
 
+from dpquery.core.privacy import BUDGET_MAX, Neighbours, exact_number
+from dpquery.core.types import INT64, ROWS_MAX, Kind, RowLimit, Type
 from dpquery.errors import nearest
+from dpquery.policy.document import Unfit, written
 from dpquery.policy.model import Bounds, Value
-from dpquery.policy.unfit import Unfit, written
-from dpquery.privacy import BUDGET_MAX, Neighbours, exact_number
-from dpquery.types import INT64, ROWS_MAX, Kind, RowLimit, Type
 
-__all__ = [
-    "read_bounds",
-    "read_count",
-    "read_delta",
-    "read_epsilon",
-    "read_flag",
-    "read_grid",
-    "read_keys",
-    "read_name",
-    "read_names",
-    "read_neighbours",
-    "read_paths",
-    "read_rho",
-    "read_rows",
-    "read_single",
-    "read_text",
-    "read_type",
-    "read_value",
-]
+T = TypeVar("T")
 
 KEYS_MAX = 1_000_000
 """Public keys of one column: as many as an answer may have cells."""
@@ -45,246 +32,280 @@ NAME_MAX = 128
 DECIMAL_MAX = 18
 """Digits of a decimal that fit a 64-bit integer."""
 DOUBLE_MAX = Fraction(sys.float_info.max)
-
-_BOUNDED = frozenset({Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP})
-_EXAMPLES = {
-    Kind.INTEGER: "120",
-    Kind.DOUBLE: "99.5",
-    Kind.DECIMAL: "99.5",
-    Kind.TEXT: '"eng"',
-    Kind.BOOLEAN: "true",
-    Kind.DATE: "2030-12-31",
-    Kind.TIMESTAMP: "2030-12-31T23:59:59",
-}
-_LOW = {Kind.DATE: "2000-01-01", Kind.TIMESTAMP: "2000-01-01T00:00:00"}
-"""Low ends of bounds, where 0 is none."""
-_OTHER_NAMES = {
-    "bigint": "integer",
-    "int": "integer",
-    "float": "double",
-    "real": "double",
-    "numeric": "decimal(18,2)",
-    "decimal": "decimal(18,2)",
-    "string": "text",
-    "str": "text",
-    "varchar": "text",
-    "bool": "boolean",
-    "datetime": "timestamp",
-}
-"""What other systems call our types; a refusal names ours."""
+TEXT_LONGEST = 2**16
+"""Characters: each text is carried at this length through joins and groups."""
+PARTS_MAX = 255
+"""Values of a column that parts a table: what each part has spent stands in every charge."""
+DESCRIPTION_MAX = 1000
 
 
-def read_epsilon(value: object) -> Fraction:
-    """Read a ceiling on epsilon: above zero, at most 9e9."""
-    number = _number(value)
-    if not 0 < number <= BUDGET_MAX:
-        raise Unfit(
-            f"must be above 0 and at most 9e9, not {written(value)}",
-            "epsilon is the most that may be lost; at 0 no question could be answered.",
-            "epsilon = 1",
-        )
-    return number
+@dataclass(frozen=True, slots=True)
+class Reader(Generic[T]):
+    """How one kind of value is read, and what that kind is called."""
+
+    takes: str
+    """Fits after "must be"."""
+    read: Callable[..., T]
+    """Returns the value, given what else it depends on, or raises `ValueError`."""
+
+    def __call__(self, value: object, *known: object) -> T:
+        """Read a value.
+
+        Raises:
+            Unfit: it is of another kind, or cannot be taken.
+        """
+        try:
+            return self.read(value, *known)
+        except ValueError as error:
+            what = f"must be {self.takes}, not {written(value)}"
+            unfit = error if isinstance(error, Unfit) else Unfit(what)
+            unfit.meant = self._unquoted(value, known) or unfit.meant
+            raise unfit from None
+
+    def fits(self, value: object, *known: object) -> bool:
+        """Return whether a value would be read."""
+        try:
+            self.read(value, *known)
+        except ValueError:
+            return False
+        return True
+
+    def _unquoted(self, value: object, known: tuple[object, ...]) -> str:
+        """Return what would have been taken without its quotes, if anything would."""
+        text = _bare(value)
+        return text if _is_toml(text) and self.fits(_toml(text), *known) else ""
 
 
-def read_rho(value: object) -> Fraction:
-    """Read a ceiling on rho: above zero, at most 9e9."""
-    number = _number(value)
-    if not 0 < number <= BUDGET_MAX:
-        raise Unfit(
-            f"must be above 0 and at most 9e9, not {written(value)}",
-            "rho is the most that may add up; at 0 no question could be answered.",
-            "rho = 0.05",
-        )
-    return number
+def reader(takes: str) -> Callable[[Callable[..., T]], Reader[T]]:
+    """Make a reader of a function that reads one kind of value."""
+    return partial(Reader, takes)
 
 
-def read_delta(value: object) -> Fraction:
-    """Read a ceiling on delta: from 0, below 1."""
-    number = _number(value)
-    if not 0 <= number < 1:
-        raise Unfit(
-            f"must be at least 0 and below 1, not {written(value)}",
-            "delta is a probability with which the promise may fail.",
-            "delta = 1e-7",
-        )
-    return number
+def _toml(text: str) -> object:
+    (value,) = tomllib.loads(f"value = {text}", parse_float=Decimal).values()
+    return value
 
 
-def read_grid(value: object) -> Fraction:
-    """Read the step of a double's grid."""
-    number = _number(value)
-    if not Fraction(sys.float_info.min) <= number <= DOUBLE_MAX:
-        raise Unfit(
-            f"must be above 0 and a double, not {written(value)}",
-            "values are rounded to multiples of the grid, which become integers.",
-            "grid = 0.01",
-        )
-    return number
+def _is_toml(text: str) -> bool:
+    """Return whether a text is one value of TOML."""
+    try:
+        _toml(text)
+    except (ValueError, ArithmeticError, RecursionError):
+        return False
+    return True
 
 
-def _number(value: object) -> Fraction:
-    if isinstance(value, str) or not isinstance(value, int | Decimal | Fraction):
-        raise _not_a("number", value, _unquoted(value, exact_number) or "1")
+def _bare(value: object) -> str:
+    """Write a text without its quotes, or a short list of them."""
+    if isinstance(value, list | tuple) and len(value) < 10:
+        return f"[{', '.join(map(_bare, value))}]"
+    return value.strip() if isinstance(value, str) else written(value)
+
+
+# Numbers.
+
+
+def number(takes: str, fits: Callable[[Fraction], bool]) -> Reader[Fraction]:
+    """Return the reader of exact numbers of some range."""
+
+    def read(value: object) -> Fraction:
+        found = _exact(value)
+        if not fits(found):
+            raise ValueError
+        return found
+
+    return Reader(f"a number {takes}", read)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Decimal | Fraction) and not isinstance(value, bool)
+
+
+def _exact(value: object) -> Fraction:
+    if not _is_number(value):
+        raise ValueError
     try:
         return exact_number(value)
     except ValueError as error:
         why = "numbers are exact here: finite, and of at most 30 digits."
-        raise Unfit(f"is {error}: {written(value)}", why, "such as 120") from None
+        raise Unfit(f"is {error}: {written(value)}", why) from None
 
 
-def _unquoted(value: object, read: Callable[[str], object]) -> str | None:
-    """Return what a text holds that would have been understood without its quotes."""
-    text = value.strip() if isinstance(value, str) else ""
-    try:
-        read(text)
-    except ValueError:
-        return None
-    return text
+read_budget = number("above 0 and at most 9e9", lambda one: 0 < one <= BUDGET_MAX)
+read_delta = number("from 0 to below 1", lambda one: 0 <= one < 1)
+read_grid = number(
+    "above 0 that is a double",
+    lambda one: Fraction(sys.float_info.min) <= one <= DOUBLE_MAX,
+)
 
 
-def _not_a(kind: str, value: object, example: str) -> Unfit:
-    why = "a value of another type is a mistake more often than a wish, so none is converted."
-    return Unfit(f"must be a {kind}, not {written(value)}", why, example)
-
-
-def read_count(
-    high: int, why: str = "the noise is scaled to this number.", example: str = "1"
-) -> Callable[[object], int]:
-    """Return the reader of an integer from 1 on, with why it is limited."""
+def count(high: int) -> Reader[int]:
+    """Return the reader of integers from 1 on."""
 
     def read(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= high:
-            what = f"must be an integer from 1 to {high}, not {written(value)}"
-            raise Unfit(what, why, example)
+            raise ValueError
         return value
 
-    return read
+    return Reader(f"an integer from 1 to {high}", read)
 
 
+read_count = count(ROWS_MAX)
+
+
+@reader(f'"auto" or {read_count.takes}')
 def read_rows(value: object) -> RowLimit:
-    """Read how many rows of one unit count: a number, or "auto"."""
-    if value == "auto":
-        return "auto"
-    if isinstance(value, str):
-        what = f'must be "auto" or an integer from 1 to {ROWS_MAX}, not {written(value)}'
-        raise Unfit(what, "the noise is scaled to this number.", '"auto"')
-    return read_count(ROWS_MAX)(value)
+    return "auto" if value == "auto" else read_count.read(value)
 
 
+@reader("1")
 def read_single(value: object) -> bool:
-    """Read how many rows each unit has: that it is one is all that can be declared."""
     if isinstance(value, bool) or value != 1:
-        number = value if isinstance(value, int) and value > 1 else 20
-        raise Unfit(
-            f"can only be 1, not {written(value)}",
-            "it declares that each unit has one row; where units have more, a limit is stated.",
-            f"max_rows_contributed = {number}",
-        )
+        several = (f"max_rows_contributed = {value}",) if read_count.fits(value) else ()
+        why = "more than one row is no promise, but how many of them count can be limited."
+        raise Unfit(f"must be 1 or left out, not {written(value)}", why, *several)
     return True
 
 
+@reader(f"true, or an integer from 1 to {PARTS_MAX - 1}")
+def read_per_unit(value: object) -> int | None:
+    if isinstance(value, bool):
+        return 1 if value else None
+    return count(PARTS_MAX - 1).read(value)
+
+
+_MEMORY = re.compile(r"([1-9][0-9]{0,5})(MB|GB|MiB|GiB)", re.ASCII)
+_BYTES = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
+_LEAST_MEMORY = 128_000_000
+
+
+@reader('a text such as "4GB", of 128MB or more')
+def read_memory(value: object) -> str:
+    found = _MEMORY.fullmatch(read_text.read(value))
+    if found is None or int(found[1]) * _BYTES[found[2]] < _LEAST_MEMORY:
+        raise ValueError
+    return found[0]
+
+
+# Texts, names and other words.
+
+
+@reader("true or false")
 def read_flag(value: object) -> bool:
-    """Read true or false."""
     if not isinstance(value, bool):
         no = str(value).lower() in {"false", "no", "off", "n", "0"}
-        raise _not_a("boolean", value, "false" if no else "true")
+        what = f"must be true or false, not {written(value)}"
+        raise Unfit(what, meant="false" if no else "true")
     return value
 
 
+@reader("a text that is not empty")
 def read_text(value: object) -> str:
-    """Read a text that is not empty."""
-    if not isinstance(value, str):
-        raise _not_a("text", value, '"people.parquet"')
-    if not value or "\0" in value:
-        why = "a name that is empty, or holds a NUL character, names nothing."
-        raise Unfit(f"names nothing: {written(value)}", why, '"people.parquet"')
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError
     return value
 
 
+@reader(f"a text of 1 to {DESCRIPTION_MAX} printable characters")
+def read_description(value: object) -> str:
+    text = read_text.read(value)
+    if len(text) > DESCRIPTION_MAX or not text.isprintable():
+        raise ValueError
+    return text
+
+
+@reader(f"a name of 1 to {NAME_MAX} printable characters")
 def read_name(value: object) -> str:
-    """Read a name of a table, column or analyst: 1 to 128 printable characters."""
-    name = read_text(value)
+    name = read_text.read(value)
     if len(name) > NAME_MAX or not name.isprintable():
-        raise Unfit(
-            f"is not a name: {written(value)}",
-            f"names have at most {NAME_MAX} characters, and only such as can be printed.",
-            '"people"',
-        )
+        raise ValueError
     return name
 
 
+@reader("a list of names of columns")
 def read_names(value: object) -> tuple[str, ...]:
-    """Read a list of names, none of them twice."""
-    names = tuple(read_name(item) for item in _items(value, '["region"]'))
+    names = tuple(read_name.read(item) for item in _items(value))
     if len(set(names)) < len(names):
-        raise Unfit("names a column twice", "each column counts once.", '["region"]')
+        raise Unfit("names a column twice", "each column counts once.")
     return names
 
 
+@reader("a path, a glob, or a list of them")
 def read_paths(value: object) -> tuple[str, ...]:
-    """Read one path, or a list of paths."""
-    if isinstance(value, list):
-        return tuple(read_text(item) for item in _items(value, '["people.parquet"]'))
-    return (read_text(value),)
+    paths = _items(value) if isinstance(value, list) else [value]
+    return tuple(map(read_text.read, paths))
 
 
-def _items(value: object, example: str) -> list[object]:
+def _items(value: object) -> list[object]:
     if not isinstance(value, list) or not value:
-        why = "an empty list would say nothing."
-        raise Unfit(f"must be a list that is not empty, not {written(value)}", why, example)
+        raise ValueError
     return value
 
 
+@reader("a path, or false")
+def read_mark(value: object) -> str:
+    return "" if value is False else read_text.read(value)
+
+
+@reader('"add-remove" or "substitute"')
 def read_neighbours(value: object) -> Neighbours:
-    """Read the neighbouring relation."""
     known = [str(relation) for relation in Neighbours]
     text = value if isinstance(value, str) else ""
     if text in known:
         return Neighbours(text)
-    near = nearest(text, known)
-    raise Unfit(
-        f"is none of {', '.join(known)}: {written(value)}",
-        "it says whether the number of units is private (add-remove) or public (substitute).",
-        f'neighbours = "{near or known[0]}"',
-    )
+    near = nearest(text, known) or known[0]
+    raise Unfit(f"is none of {', '.join(known)}: {written(value)}", meant=written(near))
 
 
+# Types, and values of them.
+
+
+_OTHER_NAMES = {
+    **dict.fromkeys(("bigint", "int"), "integer"),
+    **dict.fromkeys(("float", "real"), "double"),
+    **dict.fromkeys(("numeric", "decimal"), "decimal(18,2)"),
+    **dict.fromkeys(("string", "str", "varchar"), "text"),
+    "bool": "boolean",
+    "datetime": "timestamp",
+}
+"""What other systems call our types; a refusal names ours."""
+_PLAIN_TYPES = [kind.value for kind in Kind if kind is not Kind.DECIMAL]
+TYPES = (*_PLAIN_TYPES, f"decimal({DECIMAL_MAX},2)")
+
+
+@reader(f"a type: {', '.join(TYPES)}")
 def read_type(value: object) -> Type:
-    """Read the name of a type.
-
-    >>> str(read_type("decimal(9, 2)"))
-    'decimal(9,2)'
-    """
-    text = read_text(value) if isinstance(value, str) else ""
-    plain = [kind.value for kind in Kind if kind is not Kind.DECIMAL]
-    if text in plain:
+    text = value if isinstance(value, str) else ""
+    if text in _PLAIN_TYPES:
         return Type(Kind(text))
     digits = re.fullmatch(r"decimal\(([0-9]{1,2}), ?([0-9]{1,2})\)", text)
     if digits and 1 <= int(digits[1]) <= DECIMAL_MAX and int(digits[2]) <= int(digits[1]):
         return Type(Kind.DECIMAL, int(digits[1]), int(digits[2]))
-    known = [*plain, f"decimal({DECIMAL_MAX},2)"]
-    near = _OTHER_NAMES.get(text.lower()) or nearest(text, known) or "integer"
-    raise Unfit(
-        f"is not a type: {written(value)}",
-        f"types are {', '.join(known)}; a decimal has at most {DECIMAL_MAX} digits.",
-        f'type = "{near}"',
-    )
+    near = _OTHER_NAMES.get(text.lower()) or nearest(text, TYPES) or "integer"
+    why = f"types are {', '.join(TYPES)}; a decimal has at most {DECIMAL_MAX} digits."
+    raise Unfit(f"is not a type: {written(value)}", why, meant=f'"{near}"')
 
 
-def read_value(value: object, type_: Type) -> Value:
-    """Read a value of a column's type, exactly.
+BOUNDED = frozenset({Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP})
+_EXAMPLES = {
+    Kind.INTEGER: ("0", "120"),
+    Kind.DOUBLE: ("0", "99.5"),
+    Kind.DECIMAL: ("0", "99.5"),
+    Kind.TEXT: ('"eng"', '"ops"'),
+    Kind.BOOLEAN: ("false", "true"),
+    Kind.DATE: ("2000-01-01", "2030-12-31"),
+    Kind.TIMESTAMP: ("2000-01-01T00:00:00", "2030-12-31T23:59:59"),
+}
+"""Two values of each type, the lower first."""
 
-    >>> from dpquery.types import DOUBLE
-    >>> read_value(Decimal("0.1"), DOUBLE)
-    Fraction(1, 10)
-    """
+
+def _value(value: object, type_: Type) -> Value:
+    """Read a value of a column's type, exactly."""
     match type_.kind:
-        case Kind.INTEGER:
-            return _integer(value)
-        case Kind.DOUBLE:
-            return _double(value)
-        case Kind.DECIMAL:
-            return _decimal(value, type_)
+        case Kind.INTEGER | Kind.DOUBLE | Kind.DECIMAL if _is_number(value):
+            found = _exact(value)
+            if _holds(type_, found):
+                return found.numerator if type_.kind is Kind.INTEGER else found
         case Kind.TEXT if isinstance(value, str) and "\0" not in value:
             return value
         case Kind.BOOLEAN if isinstance(value, bool):
@@ -293,88 +314,130 @@ def read_value(value: object, type_: Type) -> Value:
             return value
         case Kind.TIMESTAMP if isinstance(value, datetime) and value.tzinfo is None:
             return value
-    raise _outside(value, type_)
-
-
-def _integer(value: object) -> int:
-    number = _number(value)
-    if number.denominator != 1 or not INT64[0] <= number <= INT64[1]:
-        raise _outside(value, Type(Kind.INTEGER))
-    return number.numerator
-
-
-def _double(value: object) -> Fraction:
-    number = _number(value)
-    if abs(number) > DOUBLE_MAX:
-        raise _outside(value, Type(Kind.DOUBLE))
-    return number
-
-
-def _decimal(value: object, type_: Type) -> Fraction:
-    number = _number(value)
-    scaled = number * 10**type_.scale
-    if scaled.denominator != 1 or abs(scaled) >= 10**type_.precision:
-        raise _outside(value, type_)
-    return number
-
-
-def _outside(value: object, type_: Type) -> Unfit:
     why = "bounds and keys are compared with the column, so they have its type."
     if type_.kind is Kind.TIMESTAMP:
         why += "\ntimestamps have no time zone here."
     what = f"holds {written(value)}, which is not a value of type {type_}"
-    moments = {Kind.DATE: date.fromisoformat, Kind.TIMESTAMP: datetime.fromisoformat}
-    meant = _unquoted(value, moments[type_.kind]) if type_.kind in moments else None
-    return Unfit(what, why, meant or f"such as {_EXAMPLES[type_.kind]}")
+    raise Unfit(what, why, meant=_example(type_))
 
 
+def _holds(type_: Type, value: Fraction) -> bool:
+    if type_.kind is Kind.INTEGER:
+        return value.denominator == 1 and INT64[0] <= value <= INT64[1]
+    if type_.kind is Kind.DOUBLE:
+        return abs(value) <= DOUBLE_MAX
+    scaled: Fraction = value * 10**type_.scale
+    return scaled.denominator == 1 and abs(scaled) < 10**type_.precision
+
+
+def _example(type_: Type) -> str:
+    return f"[{', '.join(_EXAMPLES[type_.kind])}]"
+
+
+@reader("a list of two values, the lowest and the highest")
 def read_bounds(value: object, type_: Type) -> Bounds:
-    """Read the lowest and the highest value of a column."""
-    if type_.kind not in _BOUNDED:
-        raise Unfit(
-            f"does not apply to a column of type {type_}",
-            "only values that are clamped have bounds: numbers, dates and timestamps.",
-            "keys = [...]    lists the values that may be groups",
-            code="DPQ607",
-        )
-    example = f"bounds = [{_LOW.get(type_.kind, '0')}, {_EXAMPLES[type_.kind]}]"
     if not isinstance(value, list | tuple) or len(value) != 2:
-        why = (
-            "values are clamped to a lowest and a highest, chosen without looking at the data."
-        )
-        raise Unfit(f"must be two values, not {written(value)}", why, example)
-    low, high = (read_value(end, type_) for end in value)
+        raise Unfit(f"must be two values, not {written(value)}", meant=_example(type_))
+    low, high = (_value(end, type_) for end in value)
     if low > high:  # type: ignore[operator]  # both have the column's one type
-        raise Unfit(
-            f"has its low end {written(value[0])} above its high end {written(value[1])}",
-            "values are clamped to lie between the two.",
-            f"bounds = [{written(value[1])}, {written(value[0])}]",
-        )
-    return Bounds(low, high)  # type: ignore[arg-type]  # texts and booleans were refused above
+        lower, higher = (written(end) for end in value)
+        swapped, why = f"[{higher}, {lower}]", "values are clamped to lie between the two."
+        what = f"has its low end {lower} above its high end {higher}"
+        raise Unfit(what, why, meant=swapped if _is_toml(swapped) else _example(type_))
+    return Bounds(low, high)  # type: ignore[arg-type]  # other kinds have no bounds
 
 
+@reader("a list of values, each once")
 def read_keys(
     value: object, type_: Type, bounds: Bounds | None, max_length: int
 ) -> tuple[Value, ...]:
-    """Read the values of a column that may be groups, in the policy's order."""
-    items = _items(value, f"keys = [{_EXAMPLES[type_.kind]}]")
-    if len(items) > KEYS_MAX:
+    if not isinstance(value, list) or not value:
+        what = f"must be a list that is not empty, not {written(value)}"
+        raise Unfit(what, "an empty list would say nothing.", meant=_example(type_))
+    if len(value) > KEYS_MAX:
         why = "each key is a row of the answer, whether or not the data has it."
         raise Unfit(f"has more than {KEYS_MAX} values", why, "fewer keys, or none")
     keys: dict[Value, None] = {}
-    for item in items:
-        key = read_value(item, type_)
-        if key in keys:
-            what, why = "holds {} twice", "a group appears once."
-        elif isinstance(key, str) and len(key) > max_length:
-            what, why = (
-                "holds {}, which is too long",
-                f"texts are cut to {max_length} characters.",
-            )
-        elif bounds and not bounds.low <= key <= bounds.high:  # type: ignore[operator]
-            what, why = "holds {}, outside the bounds", "clamped values never reach this key."
-        else:
-            keys[key] = None
-            continue
-        raise Unfit(what.format(written(item)), why, "leave this key out")
+    for item in value:
+        key = _value(item, type_)
+        if (wrong := _unkeyed(key, keys, bounds, max_length)) is not None:
+            what, why = wrong
+            raise Unfit(what.format(written(item)), why, "leave this key out")
+        keys[key] = None
     return tuple(keys)
+
+
+def _unkeyed(
+    key: Value, before: dict[Value, None], bounds: Bounds | None, max_length: int
+) -> tuple[str, str] | None:
+    """Return what is wrong with a key, and why; None if it is one."""
+    if key in before:
+        return "holds {} twice", "a group appears once."
+    if isinstance(key, str) and len(key) > max_length:
+        return "holds {}, which is too long", f"texts are cut to {max_length} characters."
+    if bounds and not bounds.low <= key <= bounds.high:  # type: ignore[operator]
+        return "holds {}, outside the bounds", "clamped values never reach this key."
+    return None
+
+
+# Where a ledger is, on a PostgreSQL server.
+
+
+_SCHEMES = ("postgresql://", "postgres://")
+_OPTIONS = frozenset(
+    (
+        *("host", "connect_timeout", "passfile", "channel_binding", "gssencmode"),
+        *("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl"),
+    )
+)
+"""What a URL may say beside its place: how to reach it, and nothing of what is done there."""
+_IDENTIFIER_MAX = 63
+"""Bytes; PostgreSQL cuts off the rest, and two names would be one."""
+
+
+@reader(f"a name of up to {_IDENTIFIER_MAX} bytes")
+def read_schema(value: object) -> str:
+    name = read_name.read(value)
+    if len(name.encode()) > _IDENTIFIER_MAX or name.startswith("pg_"):
+        why = f"PostgreSQL has names of up to {_IDENTIFIER_MAX} bytes, and keeps pg_ to itself."
+        raise Unfit(f"is no name of a schema: {written(name)}", why)
+    return name
+
+
+@reader("the URL of a PostgreSQL database, without a password")
+def read_url(value: object) -> str:
+    # A refusal quotes nothing of a text: what is wrong may be that it holds a password.
+    if not isinstance(value, str):
+        raise ValueError
+    try:
+        doubt = _doubt(value)
+    except ValueError:
+        doubt = "is no URL of a server"
+    if doubt is not None:
+        raise Unfit(doubt)
+    return value
+
+
+def _doubt(url: str) -> str | None:
+    """Return what is wrong with a URL.
+
+    Raises:
+        ValueError: it is none.
+    """
+    parts = urlsplit(url)
+    options = parse_qsl(parts.query, True, strict_parsing=True) if parts.query else []
+    keys = [key for key, _ in options]
+    elsewhere = [value for key, value in options if key == "host" and value[:1] != "/"]
+    if parts.password is not None or "password" in keys:
+        return "holds a password"
+    if not url.startswith(_SCHEMES) or parts.fragment:
+        return "is no URL of a server"
+    if not url.isascii() or not url.isprintable() or " " in url or parts.port == 0:
+        return "is no URL of a server"
+    if not parts.path[1:] or "/" in parts.path[1:]:
+        return "names no database"
+    if "," in parts.netloc or elsewhere or len(set(keys)) < len(keys):
+        return "names more than one server"
+    if not _OPTIONS.issuperset(keys):
+        return "says more than how a server is reached"
+    return None

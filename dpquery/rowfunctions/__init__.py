@@ -1,37 +1,49 @@
 """The functions of rows: one file for each family, and one line for each family in ALL.
 
 What is not in ALL does not exist for rows. An entry states everything about its function, and
-binding, ranges, group keys, both engines, completion and `grammar/functions.md` follow from it.
+binding, ranges, group keys, both engines, completion and `docs/functions.md` follow from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpquery.expr import Apply, Expr
+from dpquery.core.source import Span
+from dpquery.core.types import Interval
+from dpquery.ir.expr import Apply, Expr
 from dpquery.rowfunctions import (
     casts,
     conditional,
+    date_arithmetic,
+    date_format,
     dates,
-    doubles,
-    moves,
     numeric,
     patterns,
-    spelled,
     text,
 )
 from dpquery.rowfunctions.base import CALENDAR, RowFunction
-from dpquery.source import Span
-from dpquery.types import Interval
 
-__all__ = ["ALL", "FAMILIES", "apply", "find", "implied_range", "named", "names"]
+__all__ = [
+    "ALL",
+    "FAMILIES",
+    "apply",
+    "engine_functions",
+    "find",
+    "implied_range",
+    "named",
+    "names",
+]
 
 FAMILIES: dict[str, tuple[RowFunction, ...]] = {
     "Choices": conditional.FUNCTIONS,
-    "Numbers": (*numeric.FUNCTIONS, *doubles.FUNCTIONS),
+    "Numbers": (*numeric.FUNCTIONS, *numeric.DOUBLE_FUNCTIONS),
     "Texts": text.FUNCTIONS,
     "Patterns": patterns.FUNCTIONS,
-    "Dates and timestamps": (*dates.FUNCTIONS, *spelled.FUNCTIONS, *moves.FUNCTIONS),
+    "Dates and timestamps": (
+        *dates.FUNCTIONS,
+        *date_format.FUNCTIONS,
+        *date_arithmetic.FUNCTIONS,
+    ),
     "Conversions": casts.FUNCTIONS,
 }
 ALL: tuple[RowFunction, ...] = tuple(f for family in FAMILIES.values() for f in family)
@@ -46,18 +58,23 @@ _BY_CALL = {
 
 
 def find(name: str) -> RowFunction | None:
-    """Give the function that is called by a name, in any case of its ASCII letters."""
+    """Return the function that is called by a name, in any case of its ASCII letters."""
     return _BY_CALL.get(name.upper()) if name.isascii() else None
 
 
 def named(name: str) -> RowFunction:
-    """Give the function that an expression applies."""
+    """Return the function that an expression applies."""
     return _BY_NAME[name]
 
 
 def names() -> list[str]:
-    """Give every name by which rows can call a function, sorted."""
+    """Return every name by which rows can call a function, sorted."""
     return sorted(_BY_CALL)
+
+
+def engine_functions() -> frozenset[str]:
+    """Return the functions of DuckDB that the texts of row functions call."""
+    return frozenset(name for one in ALL for name in one.calls or (one.name.lower(),))
 
 
 def apply(span: Span, name: str, *arguments: Expr) -> Apply:
@@ -74,5 +91,5 @@ def apply(span: Span, name: str, *arguments: Expr) -> Apply:
 
 
 def implied_range(call: Apply, ranges: Sequence[Interval]) -> Interval:
-    """Give the range of an application where those of its arguments are as given."""
+    """Return the range of an application where those of its arguments are as given."""
     return _BY_NAME[call.function].range(call.arguments, ranges)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpquery.expr import Apply, Expr, Scalar, longest_of
-from dpquery.types import (
+from dpquery.core.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
@@ -29,32 +28,7 @@ from dpquery.types import (
     Type,
     ordinal,
 )
-
-__all__ = [
-    "ANY",
-    "CALENDAR",
-    "DOUBLES",
-    "INTEGERS",
-    "MOMENTS",
-    "NUMBERS",
-    "TEXTS",
-    "TO_BOOLEAN",
-    "TO_DATE",
-    "TO_DOUBLE",
-    "TO_INTEGER",
-    "TO_TEXT",
-    "TO_TIMESTAMP",
-    "WHOLE",
-    "Parameter",
-    "RowFunction",
-    "Value",
-    "count_to",
-    "first_type",
-    "hull",
-    "one_of",
-    "pattern",
-    "same_longest",
-]
+from dpquery.ir.expr import Apply, Expr, Scalar, longest_of
 
 Value = Any
 """None, bool, int, float, Fraction or str, as the type says; moments are numbers since 1970."""
@@ -141,6 +115,8 @@ class RowFunction:
     """Its value, of the application and the values of its arguments."""
     sql: Callable[..., str]
     """Its text for DuckDB, of the application and the texts of its arguments."""
+    calls: tuple[str, ...] = ()
+    """The functions of DuckDB that its text calls, where it is not the one of its name."""
     aliases: tuple[str, ...] = ()
     written: bool = True
     """Whether it is called by its name; otherwise the language has words for it."""
@@ -179,7 +155,7 @@ class RowFunction:
 
 
 def always(type_: Type) -> Callable[[Sequence[Expr]], Type]:
-    """Give one type whatever the arguments."""
+    """Return one type whatever the arguments."""
     return lambda _: type_
 
 
@@ -192,12 +168,12 @@ TO_TIMESTAMP = always(TIMESTAMP)
 
 
 def first_type(arguments: Sequence[Expr]) -> Type:
-    """Give the type of the first argument."""
+    """Return the type of the first argument."""
     return arguments[0].type
 
 
 def hull(_: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
-    """Give the range of a value that is one of the arguments."""
+    """Return the range of a value that is one of the arguments."""
     found = ranges[0]
     for one in ranges[1:]:
         found |= one
@@ -205,5 +181,5 @@ def hull(_: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
 
 
 def same_longest(arguments: Sequence[Expr]) -> int:
-    """Give the length of a text that is one of the arguments, or a part of one."""
+    """Return the length of a text that is one of the arguments, or a part of one."""
     return max(map(longest_of, arguments))

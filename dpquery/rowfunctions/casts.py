@@ -9,7 +9,8 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dpquery.expr import Apply, Expr, longest_of
+from dpquery.core.types import DATE, UNKNOWN, Interval, Kind, decimal_value
+from dpquery.ir.expr import Apply, Expr, longest_of
 from dpquery.rowfunctions.base import (
     CALENDAR,
     TO_DATE,
@@ -21,8 +22,7 @@ from dpquery.rowfunctions.base import (
     RowFunction,
     Value,
 )
-from dpquery.rowfunctions.calendar import DAY
-from dpquery.rowfunctions.dates import has_calendar, in_calendar, to_date
+from dpquery.rowfunctions.dates import DAY, has_calendar, in_calendar, to_date
 from dpquery.rowfunctions.numeric import (
     EXACT_DOUBLES,
     cut_to_range,
@@ -30,9 +30,6 @@ from dpquery.rowfunctions.numeric import (
     whole_number,
     whole_range,
 )
-from dpquery.types import DATE, UNKNOWN, Interval, Kind, decimal_value
-
-__all__ = ["FUNCTIONS"]
 
 _DIGITS = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _LONGEST_NUMBER = 48
@@ -174,6 +171,7 @@ FUNCTIONS = (
         result=TO_INTEGER,
         meaning=_integer,
         sql=_integer_sql,
+        calls=("regexp_extract", "round"),
         range=_integer_range,
         limits=WHOLE,
         dense=True,

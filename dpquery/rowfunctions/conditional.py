@@ -8,30 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dpquery.expr import Apply, Expr, IsNull, Literal
-from dpquery.rowfunctions.base import (
-    ANY,
-    RowFunction,
-    Value,
-    first_type,
-    hull,
-    same_longest,
-)
-from dpquery.types import Interval, Type
-
-__all__ = ["FILLED", "FUNCTIONS", "NOTHING", "branches", "is_nothing", "never_null"]
+from dpquery.core.types import Interval, Type
+from dpquery.ir.expr import Apply, Expr, IsNull, Literal
+from dpquery.rowfunctions.base import ANY, RowFunction, Value, first_type, hull, same_longest
 
 NOTHING = "NULL"
 FILLED = frozenset({"COALESCE", "GREATEST", "LEAST"})
 
 
 def is_nothing(expr: Expr) -> bool:
-    """Say whether an expression is NULL itself."""
+    """Return whether an expression is NULL itself."""
     return isinstance(expr, Apply) and expr.function == NOTHING
 
 
 def never_null(expr: Expr) -> bool:
-    """Say whether an expression is known to have a value in every row."""
+    """Return whether an expression is known to have a value in every row."""
     match expr:
         case Literal() | IsNull():
             return True
@@ -43,13 +34,13 @@ def never_null(expr: Expr) -> bool:
 
 
 def branches(arguments: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Give the results of a CASE: each after its condition, and the one after ELSE."""
+    """Return the results of a CASE: each after its condition, and the one after ELSE."""
     last = arguments[-1:] if len(arguments) % 2 else ()
     return (*arguments[1::2], *last)
 
 
 def _some(exprs: Sequence[Expr]) -> list[int]:
-    """Give the places of the arguments that are not NULL itself."""
+    """Return the places of the arguments that are not NULL itself."""
     return [i for i, expr in enumerate(exprs) if not is_nothing(expr)]
 
 
@@ -99,7 +90,7 @@ def _least(_: Apply, *values: Value) -> Value:
 
 
 def _greatest_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
-    """Give a range that starts where an argument does which always has a value."""
+    """Return a range that starts where an argument does which always has a value."""
     kept = [r for a, r in zip(arguments, ranges, strict=True) if never_null(a)]
     lows = [r.low for r in kept if r.low is not None]
     around = hull(arguments, ranges)

@@ -6,12 +6,15 @@ go around with a fixed period, so ends are enough to know a range.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from calendar import monthrange
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from fractions import Fraction
 from itertools import islice
+from typing import NamedTuple
 
-from dpquery.expr import Apply, Expr, Literal, Scalar
+from dpquery.core.types import EPOCH, TIMESTAMP, UNKNOWN, Interval, Kind, Type
+from dpquery.ir.expr import Apply, Expr, Literal, Scalar
 from dpquery.rowfunctions.base import (
     CALENDAR,
     MOMENTS,
@@ -21,31 +24,81 @@ from dpquery.rowfunctions.base import (
     Value,
     one_of,
 )
-from dpquery.rowfunctions.calendar import (
-    CLOCK,
-    DAY,
-    PARTS,
-    UNITS,
-    began,
-    moment,
-    months_on,
-)
-from dpquery.types import EPOCH, TIMESTAMP, UNKNOWN, Interval, Kind, Type
 
-__all__ = [
-    "FUNCTIONS",
-    "MOST_LISTED",
-    "PART_NAMES",
-    "UNIT_NAMES",
-    "UNIT_WORDS",
-    "begins",
-    "calendar_of",
-    "has_calendar",
-    "in_calendar",
-    "is_timestamp",
-    "to_date",
-    "unit_of",
-]
+# The calendar of days and microseconds since 1970: parts, beginnings, months further on.
+#
+# Only years 1 to 9999 have one here; who asks holds moments against `base.CALENDAR` first.
+
+
+_ZERO = EPOCH.toordinal()
+SECOND = 1_000_000
+MINUTE, HOUR = 60 * SECOND, 3600 * SECOND
+DAY = 24 * HOUR
+CLOCK = {"hour": HOUR, "minute": MINUTE, "second": SECOND}
+"""Microseconds of the units that only timestamps have."""
+UNITS = {"year": 12, "quarter": 3, "month": 1}
+"""Months of the units that are made of months."""
+
+
+class Moment(NamedTuple):
+    """A day, and the microseconds of it that have passed."""
+
+    day: date
+    time: int
+
+
+def moment(value: int, *, timestamp: bool) -> Moment:
+    """Return the day of a number of days, or of microseconds, since 1970."""
+    days, time = divmod(value, DAY) if timestamp else (value, 0)
+    return Moment(date.fromordinal(_ZERO + days), time)
+
+
+PARTS: Mapping[str, Callable[[Moment], int]] = {
+    "year": lambda at: at.day.year,
+    "month": lambda at: at.day.month,
+    "day": lambda at: at.day.day,
+    "quarter": lambda at: (at.day.month + 2) // 3,
+    "dayofweek": lambda at: at.day.isoweekday() % 7,
+    "isodow": lambda at: at.day.isoweekday(),
+    "dayofyear": lambda at: at.day.timetuple().tm_yday,
+    "week": lambda at: at.day.isocalendar().week,
+    "isoyear": lambda at: at.day.isocalendar().year,
+    "hour": lambda at: at.time // HOUR,
+    "minute": lambda at: at.time // MINUTE % 60,
+    "second": lambda at: at.time // SECOND % 60,
+}
+
+
+def began(value: int, unit: str, *, timestamp: bool) -> int:
+    """Return when a unit of time began that holds a moment."""
+    if unit in CLOCK:  # a date is the beginning of its first second
+        return value - value % CLOCK[unit] if timestamp else value
+    day = moment(value, timestamp=timestamp).day
+    if unit == "week":
+        first = day.toordinal() - day.weekday()
+    elif unit == "day":
+        first = day.toordinal()
+    else:
+        month = (day.month - 1) // UNITS[unit] * UNITS[unit] + 1
+        first = day.replace(month=month, day=1).toordinal()
+    return (first - _ZERO) * (DAY if timestamp else 1)
+
+
+def months_on(value: int, months: int, *, timestamp: bool) -> int:
+    """Return the same day so many months on, or the last of its month where it has no such day.
+
+    Raises:
+        ValueError: the calendar ends before.
+    """
+    day, time = moment(value, timestamp=timestamp)
+    number = day.year * 12 + day.month - 1 + months
+    year, month = number // 12, number % 12 + 1
+    if not 1 <= year <= 9999:
+        raise ValueError(year)
+    last = monthrange(year, month)[1]
+    days = date(year, month, min(day.day, last)).toordinal() - _ZERO
+    return days * DAY + time if timestamp else days
+
 
 MOST_LISTED = 1_000_000
 _AROUND = {
@@ -68,12 +121,12 @@ UNIT_NAMES = {
 
 
 def is_timestamp(type_: Type) -> bool:
-    """Say whether moments of a type have a time of day."""
+    """Return whether moments of a type have a time of day."""
     return type_ == TIMESTAMP
 
 
 def calendar_of(expr: Expr) -> Interval:
-    """Give the range of the calendar, in the steps of an expression's type."""
+    """Return the range of the calendar, in the steps of an expression's type."""
     return CALENDAR[expr.type.kind]
 
 
@@ -87,7 +140,7 @@ def _within(expr: Expr) -> bool:
 
 
 def has_calendar(expr: Expr, value: int) -> bool:
-    """Say whether a value of an expression lies in years 1 to 9999."""
+    """Return whether a value of an expression lies in years 1 to 9999."""
     ends = calendar_of(expr)
     assert ends.low is not None  # noqa: S101 - the calendar has both ends
     assert ends.high is not None  # noqa: S101
@@ -178,7 +231,7 @@ _SUMMARIES = {
 
 
 def unit_of(expr: Expr) -> str:
-    """Give the unit that a literal names."""
+    """Return the unit that a literal names."""
     assert isinstance(expr, Literal)  # noqa: S101 - the signature says so
     return str(expr.value)
 
@@ -217,7 +270,7 @@ def _trunc_listed(call: Apply, range_: Interval) -> tuple[Scalar, ...] | None:
 
 
 def begins(low: int, high: int, unit: str, stamped: bool) -> Iterator[int]:
-    """Give when each unit began that a range touches."""
+    """Return when each unit began that a range touches."""
     at = began(low, unit, timestamp=stamped)
     while at <= high:
         yield at
@@ -228,7 +281,7 @@ def begins(low: int, high: int, unit: str, stamped: bool) -> Iterator[int]:
 
 
 def to_date(days: int) -> date:
-    """Give the date so many days after 1970 began."""
+    """Return the date so many days after 1970 began."""
     return (EPOCH + timedelta(days=days)).date()
 
 

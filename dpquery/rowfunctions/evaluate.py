@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from fractions import Fraction
 
-from dpquery.expr import (
+from dpquery.core.types import DOUBLE, Kind, Type, ordinal
+from dpquery.ir.expr import (
     Apply,
     Arithmetic,
     ColumnRef,
@@ -34,9 +35,6 @@ from dpquery.expr import (
 )
 from dpquery.rowfunctions import named
 from dpquery.rowfunctions.base import Value
-from dpquery.types import DOUBLE, Kind, Type, ordinal
-
-__all__ = ["Row", "combined", "constant", "evaluate", "settled"]
 
 Row = Mapping[tuple[int, str], Value]
 """Values by relation and name of their column."""
@@ -52,7 +50,7 @@ _COMPARE: Mapping[Comparison, Callable[[Value, Value], bool]] = {
 
 
 def evaluate(expr: Expr, row: Row) -> Value:
-    """Give the value of an expression for one row of clamped columns."""
+    """Return the value of an expression for one row of clamped columns."""
     match expr:
         case ColumnRef(of=number, name=name):
             return row[number, name]
@@ -71,7 +69,7 @@ def evaluate(expr: Expr, row: Row) -> Value:
 def combined(
     expr: Widen | Negate | Not | Compare | In | Arithmetic | Apply, operands: list[Value]
 ) -> Value:
-    """Give the value of a node whose operands have these values."""
+    """Return the value of a node whose operands have these values."""
     if isinstance(expr, Apply):
         return settled(_called(expr, operands))
     if any(value is None for value in operands):
@@ -87,9 +85,9 @@ def settled(value: Value) -> Value:
 
 
 def constant(value: Scalar | None, type_: Type) -> Value:
-    """Give a value of query or policy as the rows hold it: a double's is the nearest double.
+    """Return a value of query or policy as the rows hold it: a double's is the nearest double.
 
-    >>> from dpquery.types import DATE
+    >>> from dpquery.core.types import DATE
     >>> constant(Fraction(1, 10), DOUBLE), constant(date(1970, 1, 3), DATE)
     (0.1, 2)
     """

@@ -3,21 +3,232 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
 
-from dpquery.expr import Apply, Literal
+from dpquery.core.types import Kind
+from dpquery.ir.expr import Apply, Literal
 from dpquery.rowfunctions.base import TEXTS, TO_BOOLEAN, Parameter, RowFunction, pattern
-from dpquery.rowfunctions.regexes import (
-    Pattern,
-    check_like,
-    check_regex,
-    like_regex,
-    read_regex,
-)
 from dpquery.rowfunctions.text import folded, lower_sql
-from dpquery.types import Kind
 
-__all__ = ["FUNCTIONS"]
+# Patterns: one closed subset of regular expressions, written anew for each engine.
+#
+# What is taken: characters, `.`, classes in brackets, `\d \w \s`, escaped signs, `^` and
+# `$` as the ends of the whole text, groups, `|`, and the counts `* + ? {2} {2,} {2,5}`. All
+# of it is matched in linear time by the engine's automaton, and means the same in Python.
+# There are no look-arounds, no references back, no flags.
+
+
+MAX_SIZE = 1000
+"""Characters of a pattern with its counts written out: the automaton grows with them."""
+_CLASSES = {"d": "0-9", "w": "0-9A-Za-z_", "s": " \\t\\n\\f\\r"}
+_SIGNS = frozenset("\\.^$|?*+()[]{}-/\"'#&~@%,:;<>=!`_ ")
+_SPECIAL = frozenset("\\.^$|?*+()[]{}")
+_COUNT = re.compile(r"\{(\d{1,4})(,(\d{0,4}))?\}", re.ASCII)
+MAX_LIKE = 256
+
+
+class _Unread(Exception):
+    """A pattern that is outside the subset; its text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A pattern for both engines; they differ in how the end of a text is written."""
+
+    engine: str
+    python: str
+
+
+@dataclass(slots=True)
+class _Reader:
+    text: str
+    at: int = 0
+    written: list[str] = field(default_factory=list)
+
+    def peek(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def take(self) -> str:
+        self.at += 1
+        return self.text[self.at - 1]
+
+    def alternatives(self, depth: int) -> int:
+        """Read `a|b`; give the size of the automaton."""
+        if depth > 16:
+            raise _Unread("its groups nest too deeply")
+        size = self._sequence(depth)
+        while self.peek() == "|":
+            self.written.append(self.take())
+            size += self._sequence(depth)
+        return size
+
+    def _sequence(self, depth: int) -> int:
+        size = 0
+        while self.peek() not in {"", "|", ")"}:
+            size += self._counted(depth)
+            if size > MAX_SIZE:
+                raise _Unread("it is too long, with its counts written out")
+        return size
+
+    def _counted(self, depth: int) -> int:
+        size = self._one(depth)
+        sign = self.peek()
+        if sign in {"*", "+", "?"} and sign:
+            self.written.append(self.take())
+        elif sign == "{":
+            size *= self._count()
+        else:
+            return size
+        if self.peek() in {"*", "+", "?", "{"} and self.peek():
+            raise _Unread("a count follows a count")
+        return size
+
+    def _count(self) -> int:
+        match = _COUNT.match(self.text, self.at)
+        if match is None:
+            raise _Unread("{ does not begin a count; write \\{")
+        low, high = int(match[1]), int(match[3] or match[1])
+        if high < low or max(low, high) > MAX_SIZE:
+            raise _Unread("a count is too large, or the wrong way round")
+        self.written.append(match[0])
+        self.at = match.end()
+        return max(high, 1) + 1
+
+    def _one(self, depth: int) -> int:
+        sign = self.take()
+        match sign:
+            case "(":
+                self._group(depth)
+                size = self.alternatives(depth + 1)
+                if self.peek() != ")":
+                    raise _Unread("a group is not closed")
+                self.written.append(self.take())
+                return max(size, 1)
+            case "[":
+                self._class()
+            case "\\":
+                self.written.append(self._escaped(inside=False))
+            case "^":
+                self.written.append("\\A")
+            case "$":
+                self.written.append("\\z")
+            case ".":
+                self.written.append(".")
+            case "*" | "+" | "?" | "{":
+                raise _Unread(f"nothing stands before {sign}")
+            case "]" | "}":
+                raise _Unread(f"{sign} closes nothing; write \\{sign}")
+            case _:
+                self.written.append(sign)
+        return 1
+
+    def _group(self, depth: int) -> None:
+        if self.text[self.at : self.at + 2] == "?:":
+            self.at += 2
+        elif self.peek() == "?":
+            raise _Unread("a group begins with ?; only (?: is taken")
+        self.written.append("(?:")
+
+    def _escaped(self, *, inside: bool) -> str:
+        if not self.peek():
+            raise _Unread("it ends in a backslash")
+        sign = self.take()
+        if sign in _CLASSES:
+            return _CLASSES[sign] if inside else f"[{_CLASSES[sign]}]"
+        if sign not in _SIGNS:
+            raise _Unread(f"\\{sign} is not taken")
+        return "\\" + sign if sign in _SPECIAL or sign == "-" else sign
+
+    def _class(self) -> None:
+        parts = ["["]
+        if self.peek() == "^":
+            parts.append(self.take())
+        while self.peek() != "]":
+            parts.append(self._member())
+        self.at += 1
+        if parts[-1] in {"[", "^"}:
+            raise _Unread("a class in brackets is empty")
+        self.written.append("".join(parts) + "]")
+
+    def _member(self) -> str:
+        low = self._single()
+        if self.peek() != "-" or self.text[self.at + 1 : self.at + 2] == "]":
+            return low
+        self.at += 1
+        high = self._single()
+        if len(low.lstrip("\\")) > 1 or len(high.lstrip("\\")) > 1 or _char(low) > _char(high):
+            raise _Unread("a range in brackets is the wrong way round")
+        return f"{low}-{high}"
+
+    def _single(self) -> str:
+        if not self.peek():
+            raise _Unread("a class in brackets is not closed")
+        sign = self.take()
+        if sign == "\\":
+            return self._escaped(inside=True)
+        if sign in {"[", "^"}:
+            return "\\" + sign
+        return "\\" + sign if sign in {"-", "&", "~", "|"} else sign
+
+
+def _char(written: str) -> str:
+    return written[-1]
+
+
+def read_regex(text: str) -> Pattern:
+    """Read a pattern of the subset.
+
+    Raises:
+        ValueError: the pattern is outside it; the message says why.
+    """
+    reader = _Reader(text)
+    try:
+        if len(text) > MAX_SIZE:
+            raise _Unread("it is too long")
+        reader.alternatives(0)
+        if reader.peek():
+            raise _Unread(") closes nothing; write \\)")
+    except _Unread as unread:
+        raise ValueError(str(unread)) from None
+    written = "".join(reader.written)
+    return Pattern(written, _for_python(reader.written))
+
+
+def _for_python(parts: list[str]) -> str:
+    return "".join("\\Z" if part == "\\z" else part for part in parts)
+
+
+def _said(read: Callable[[str], object]) -> Callable[[str], str | None]:
+    def check(text: str) -> str | None:
+        try:
+            read(text)
+        except ValueError as unread:
+            return str(unread)
+        return None
+
+    return check
+
+
+check_regex = _said(read_regex)
+
+
+def check_like(text: str) -> str | None:
+    """Return what is wrong with a pattern of LIKE: only its length can be."""
+    return None if len(text) <= MAX_LIKE else f"it is longer than {MAX_LIKE} characters"
+
+
+def like_regex(text: str) -> str:
+    """Write a pattern of LIKE for an automaton, which is as fast whatever the text.
+
+    >>> like_regex("a%b_")
+    'a.*b.'
+    """
+    parts = re.sub("%+", "%", text)
+    wild = {"%": ".*", "_": "."}
+    return "".join(wild.get(c, "\\" + c if c in _SPECIAL else c) for c in parts)
+
 
 _read = lru_cache(256)(read_regex)
 _compiled = lru_cache(256)(re.compile)
@@ -28,7 +239,7 @@ def _quoted(text: str) -> str:
 
 
 def _written(call: Apply) -> str:
-    """Give the pattern, which is a literal text."""
+    """Return the pattern, which is a literal text."""
     given = call.arguments[1]
     assert isinstance(given, Literal)  # noqa: S101 - the signature says so
     return str(given.value)
@@ -78,6 +289,7 @@ FUNCTIONS = (
         result=TO_BOOLEAN,
         meaning=_like,
         sql=_like_sql,
+        calls=("regexp_full_match", "~~"),
     ),
     RowFunction(
         name="ILIKE",
@@ -88,6 +300,7 @@ FUNCTIONS = (
         result=TO_BOOLEAN,
         meaning=lambda call, text, written: _like(call, folded(text), folded(written)),
         sql=_ilike_sql,
+        calls=("regexp_full_match", "translate", "~~"),
     ),
     RowFunction(
         name="REGEXP_MATCHES",

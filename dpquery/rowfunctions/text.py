@@ -10,7 +10,8 @@ import string
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from dpquery.expr import Apply, Expr, Literal, longest_of
+from dpquery.core.types import Interval
+from dpquery.ir.expr import Apply, Expr, Literal, longest_of
 from dpquery.rowfunctions.base import (
     TEXTS,
     TO_BOOLEAN,
@@ -23,9 +24,6 @@ from dpquery.rowfunctions.base import (
     pattern,
     same_longest,
 )
-from dpquery.types import Interval
-
-__all__ = ["FUNCTIONS", "folded", "lower_sql"]
 
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UPPER = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
@@ -62,7 +60,7 @@ def _length_range(arguments: Sequence[Expr], _: Sequence[Interval]) -> Interval:
 
 
 def _cut_longest(arguments: Sequence[Expr]) -> int:
-    """Give the length of a part: no longer than the text, nor than the last argument says."""
+    """Return the length of a part: no longer than the text, nor than the last argument says."""
     last = arguments[-1]
     said = last.value if isinstance(last, Literal) and len(arguments) > 1 else None
     whole = longest_of(arguments[0])
@@ -166,6 +164,7 @@ FUNCTIONS = (
         lambda _, text: folded(text),
         lambda _, text: lower_sql(text),
         aliases=("LCASE",),
+        calls=("translate",),
     ),
     _of_text(
         "UPPER",
@@ -175,6 +174,7 @@ FUNCTIONS = (
         lambda _, text: text.translate(_UPPER),
         _upper_sql,
         aliases=("UCASE",),
+        calls=("translate",),
     ),
     _of_text(
         "LENGTH",
@@ -249,6 +249,7 @@ FUNCTIONS = (
         (TEXTS, TEXTS),
         lambda _, one, other: one + other,
         lambda _, one, other: f"({one} || {other})",
+        calls=("||",),
         written=False,
         longest=_sum_longest,
     ),

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import shlex
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
 from typing import Any
 
+from dpquery.core.privacy import Neighbours
 from dpquery.present import FORMATS
-from dpquery.privacy import Neighbours
-
-__all__ = ["Part", "UsageError", "asked", "connect_settings", "draft_asked", "verb_parser"]
 
 _MORE = """\
 -c and -f are asked in their order, until one fails. Without them, the shell opens on a
@@ -25,7 +23,7 @@ Standard output carries answers only; refusals, notes and the budget go to stand
 
 Other commands:
   dpquery demo                  groups, a quantile and a refusal on the sample data
-  dpquery explain CODE          what a code such as DPQ301 means
+  dpquery explain TOPIC         a code such as DPQ301, or a page such as functions
   dpquery policy init FILE      draft a policy from the schema of a Parquet file
   dpquery policy check FILE     check a policy against its data (for the data owner)
   dpquery policy publish POLICY say that the data are other ones now: no answer is repeated
@@ -63,7 +61,7 @@ class Part:
 
 
 def _query_parser() -> ArgumentParser:
-    """Give the parser for asking a source."""
+    """Return the parser for asking a source."""
     parser = ArgumentParser(
         "dpquery",
         description="Ask SQL about people without giving away any one of them.",
@@ -156,23 +154,43 @@ def _format_of(out: str | None) -> str:
 
 
 def verb_parser(*words: str, argument: str | None = None) -> ArgumentParser:
-    """Give the parser of a verb, which takes one argument or none."""
+    """Return the parser of a verb, which takes one argument or none."""
     parser = ArgumentParser(" ".join(("dpquery", *words)), allow_abbrev=False)
     if argument is not None:
         said = _ARGUMENTS.get(words, "a policy (.toml)")
         parser.add_argument("argument", metavar=argument, help=said)
+    _add_options(words[-1], parser.add_argument)
+    if words[-1] == "grant":
+        how = parser.add_mutually_exclusive_group(required=True)
+        how.add_argument("--add", metavar="E", help="raise their epsilon by so much")
+        how.add_argument("--to", metavar="E", help="raise their epsilon to so much")
     return parser
 
 
+def _add_options(verb: str, add: Callable[..., object]) -> None:
+    """Add what may be stated beside the argument of a verb."""
+    match verb:
+        case "export":
+            add("-o", dest="out", metavar="FILE", help="write to a file")
+            add("--format", choices=["csv", "json", "dp-accounting"], default="csv")
+        case "backup":
+            add("file", metavar="FILE", help="a new file")
+        case "thaw":
+            add("--analyst", metavar="A", help="who alone; all where nobody is named")
+        case "grant":
+            add("--analyst", metavar="A", required=True, help="as the policy names them")
+            add("--delta", metavar="D", help="the same for delta, in the same way")
+
+
 _ARGUMENTS = {
-    ("explain",): "a code, such as DPQ301",
+    ("explain",): "a code, such as DPQ301, or a page, such as tutorial",
     ("policy", "init"): "a Parquet file, or a glob in quotes",
 }
 """What commands take, where it is no policy."""
 
 
 def connect_settings(options: Namespace) -> dict[str, Any]:
-    """Give the arguments of `connect` that the command line states, and no others."""
+    """Return the arguments of `connect` that the command line states, and no others."""
     names = ("analyst", "epsilon", "delta", "unit", "neighbours", "ledger")
     stated = {name: value for name in names if (value := getattr(options, name)) is not None}
     if options.rows_per_unit is not None:

@@ -6,19 +6,102 @@ worst that a wrong suggestion can lead to is a refusal; nothing here asks the se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from dpquery import rowfunctions
 from dpquery.functions import ALL, find
-from dpquery.functions.base import WEIGHTS, Argument, DPFunction
-from dpquery.functions.keys import KEYS
-from dpquery.shell.known import Column, Known, signature
-from dpquery.shell.place import Place, Word, place_of, words_of
-from dpquery.sql.names import INTERVAL_ENDS, written_name
+from dpquery.functions.base import WEIGHTS, DPFunction, Expression, Positional, Takes
+from dpquery.functions.partition_selection import KEYS
+from dpquery.shell.context import Place, Word, place_of, words_of
+from dpquery.sql.bind.scope import INTERVAL_ENDS, written_name
 
-__all__ = ["Suggestion", "matching", "suggestions"]
+if TYPE_CHECKING:
+    from dpquery.shell.batch import Asked
+
+# What can be named at the prompt: tables and columns of the policy, functions with
+# arguments.
+#
+# All of it is what `SHOW TABLES` and `DESCRIBE` say, read once when the shell opens;
+# nothing of the data is known here.
+
+
+_TEXT = re.compile(r"'(?:[^']|'')*'")
+_ASKED = {
+    Takes.VALUE: "x",
+    Takes.NUMBER: "number",
+    Takes.ORDERED: "number or date",
+    Takes.CONDITION: "condition",
+    Takes.LISTED: "column",
+    Takes.DISCRETE: "x",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the policy, as far as completion has to know it."""
+
+    name: str
+    type: str
+    keys: tuple[str, ...] = ()
+    """Those of a text column, as a query writes them."""
+    bounded: bool = False
+
+    @property
+    def numeric(self) -> bool:
+        """Whether it can be summed."""
+        return self.type.startswith(("integer", "double", "decimal"))
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it has quantiles."""
+        return self.numeric or self.type in {"date", "timestamp"}
+
+    @property
+    def groups(self) -> bool:
+        """Whether the policy alone says which groups it makes."""
+        whole = self.type in {"integer", "date"} and self.bounded
+        return bool(self.keys) or self.type == "boolean" or whole
+
+
+Known = Mapping[str, tuple[Column, ...]]
+"""The columns of each table, in the order of the policy."""
+
+
+def known_to(session: Asked) -> Known:
+    """Read what a session's policy names."""
+    names = [str(row["table"]) for row in session.tables().to_dicts()]
+    return {
+        name: tuple(_column(row) for row in session.describe(name).to_dicts()) for name in names
+    }
+
+
+def _column(row: Mapping[str, str | None]) -> Column:
+    type_, keys = row["type"] or "", row["keys"]
+    texts = _TEXT.findall(keys) if keys and type_ == "text" else ()
+    return Column(row["column"] or "", type_, tuple(texts), row["low"] is not None)
+
+
+def signature(function: DPFunction) -> str:
+    """Write how a function is asked.
+
+    >>> from dpquery.functions.quantile import MEDIAN
+    >>> signature(MEDIAN)[:36]
+    'DP_MEDIAN(number or date, eps=, delt'
+    """
+    options = [f"{parameter.name}=" for parameter in function.parameters]
+    return f"{function.name}({', '.join([*map(_place, function.positional), *options])})"
+
+
+def _place(one: Positional) -> str:
+    """Write what stands at a place of a call."""
+    if isinstance(one, Expression):
+        return ("* or " if one.star else "") + _ASKED[one.takes]
+    return one.label
+
 
 _SCALARS = ("ABS", "COALESCE", "GREATEST", "LEAST", "ROUND")
 _SHOWN = ("TABLES", "BUDGET", "LEDGER", "FUNCTIONS")
@@ -95,7 +178,7 @@ class _Scope:
     words: Sequence[Word]
 
     def tables(self) -> Iterator[tuple[str, str]]:
-        """Give the tables after FROM, each with the name the statement calls it by."""
+        """Return the tables after FROM, each with the name the statement calls it by."""
         by_name = {name.lower(): name for name in self.known}
         for at, (first, second) in enumerate(pairwise(self.words)):
             name = by_name.get(second.text.strip('"').lower())
@@ -104,12 +187,12 @@ class _Scope:
                 yield name, following[0].text if following else name
 
     def columns(self) -> list[Column]:
-        """Give the columns in reach."""
+        """Return the columns in reach."""
         read = [table for table, _ in self.tables()] or list(self.known)
         return [column for table in read for column in self.known[table]]
 
     def of(self, qualifier: str) -> list[Column]:
-        """Give the columns of the table that a name before a point stands for."""
+        """Return the columns of the table that a name before a point stands for."""
         called = qualifier.strip('"').lower()
         for table, alias in [*self.tables(), *((name, name) for name in self.known)]:
             if called in {table.lower(), alias.lower()}:
@@ -122,7 +205,7 @@ class _Scope:
         return next((c for c in self.columns() if c.name.lower() == called), None)
 
     def aliases(self) -> list[str]:
-        """Give the names after AS in the SELECT list."""
+        """Return the names after AS in the SELECT list."""
         tables = {alias for _, alias in self.tables()}
         named = [b.text for a, b in pairwise(self.words) if a.upper == "AS"]
         return [name for name in named if name not in tables]
@@ -187,39 +270,40 @@ def _in_call(place: Place, scope: _Scope, function: DPFunction) -> Candidates:
     """Suggest inside a call: what is asked about, then options that are not yet given."""
     if place.last() in _SET and place.last(2) in _WORDED:
         return _settings(place, function)
-    if place.frame.commas and place.last() == ",":
+    at, takes = place.frame.commas, function.positional
+    about = takes[at] if at < len(takes) else None
+    if isinstance(about, Expression):
+        if place.complete:
+            return _operators(place, scope) if about.takes is Takes.CONDITION else ()
+        return _asked(place, scope, about)
+    if place.last() == ",":
         given = place.frame.options
         return (
             (f"{option.name}=", option.summary)
             for option in function.parameters
             if not {option.name, *option.aliases} & set(given)
         )
-    if place.frame.commas:
-        return ()
-    if place.complete:
-        condition = function.argument is Argument.CONDITION
-        return _operators(place, scope) if condition else ()
-    return _asked(place, scope, function)
+    return ()
 
 
-def _asked(place: Place, scope: _Scope, function: DPFunction) -> Iterator[tuple[str, str]]:
+def _asked(place: Place, scope: _Scope, about: Expression) -> Iterator[tuple[str, str]]:
     first = place.last() == "("
-    if first and function.star:
+    if first and about.star:
         yield "*", "all rows"
     if place.last() in _EQUAL:
         yield from _compared(place, scope)
-    yield from _columns(column for column in scope.columns() if _fits(column, function))
-    if first and function.distinct:
+    yield from _columns(column for column in scope.columns() if _fits(column, about.takes))
+    if first and about.distinct:
         yield from _plain("DISTINCT")
 
 
-def _fits(column: Column, function: DPFunction) -> bool:
-    match function.argument:
-        case Argument.NUMBER:
+def _fits(column: Column, takes: Takes) -> bool:
+    match takes:
+        case Takes.NUMBER:
             return column.numeric
-        case Argument.ORDERED:
+        case Takes.ORDERED:
             return column.ordered
-        case Argument.LISTED:
+        case Takes.LISTED:
             return column.groups
     return True
 

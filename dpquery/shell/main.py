@@ -8,16 +8,188 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+import tempfile
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from dpquery.errors import DPQueryError, ExitCode
-from dpquery.shell.arguments import UsageError, asked, connect_settings, verb_parser
-from dpquery.shell.ask import Connect, ask, open_session, say, unexpected
-from dpquery.shell.demo import demo
-from dpquery.shell.interactive import at_terminal, converse
-from dpquery.shell.verbs import FIRST_WORDS, run_verb
+from dpquery.core.source import visible
+from dpquery.errors import DPQueryError, ExitCode, QueryRefused
+from dpquery.errors.pages import explain
+from dpquery.shell.arguments import (
+    UsageError,
+    asked,
+    connect_settings,
+    draft_asked,
+    verb_parser,
+)
+from dpquery.shell.batch import (
+    Asked,
+    Connect,
+    ask,
+    open_output,
+    open_session,
+    say,
+    show,
+    unexpected,
+)
 
-__all__ = ["entry", "main"]
+# The way into the shell: whether a person is there, and whether its packages are.
+#
+# Nothing of the shell's own packages is loaded before both are known.
+
+
+_PACKAGES = frozenset({"prompt_toolkit", "pygments", "rich"})
+_MISSING = (
+    "the shell needs packages that are not installed: pip install 'dpquery[shell]'\n"
+    "(without them: give -c SQL or -f FILE, or pipe statements in)"
+)
+
+
+def at_terminal() -> bool:
+    """Return whether somebody types and reads here."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def converse(
+    session: Asked,
+    analyst: str | None,
+    form: str = "table",
+    out: str | None = None,
+    *,
+    intervals: bool = False,
+) -> None:
+    """Open the shell on a session until the person leaves.
+
+    Raises:
+        UsageError: a package is missing, or the output cannot be written.
+    """
+    try:
+        from dpquery.shell.repl import Repl
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in _PACKAGES:
+            raise
+        raise UsageError(_MISSING) from None
+    repl = Repl(session, analyst or "default", form)
+    repl.desk.intervals = intervals
+    if out is not None:
+        repl.desk.direct(open_output(out, form))
+    repl.run()
+
+
+# `dpquery demo`: groups, a quantile and a refusal, on a copy of the sample data.
+#
+# The copy has a ledger of its own; on a terminal the shell opens on another one. Everything
+# goes to standard output, refusals too: here the refusal is part of the show.
+
+
+_QUERIES = (
+    "SELECT dept, DP_COUNT(*, eps=0.5) AS n, DP_AVG(salary, eps=0.5) AS pay "
+    "FROM staff GROUP BY dept",
+    "SELECT DP_QUANTILE(salary, 0.1, eps=0.5) AS tenth FROM staff",
+    "SELECT dept, salary FROM staff GROUP BY dept",
+)
+
+
+def demo(connect: Connect) -> int:
+    """Ask the sample data each query, and print what comes back."""
+    from dpquery.policy.files import copy_samples
+
+    with tempfile.TemporaryDirectory(prefix="dpquery-demo-") as place:
+        with connect(str(copy_samples(Path(place) / "shown"))) as session:
+            for query in _QUERIES:
+                show(f"dp> {query};\n{_reply(query, session)}\n")
+        if at_terminal():
+            show("Your turn, on a fresh copy of the samples with its whole budget.")
+            with connect(str(copy_samples(Path(place) / "samples"))) as session:
+                converse(session, None)
+    return ExitCode.ANSWER
+
+
+def _reply(query: str, session: Asked) -> str:
+    try:
+        answer = session.sql(query)
+    except QueryRefused as refusal:
+        return str(refusal)
+    notes = "".join(f"\nnote: {note}" for note in answer.notes)
+    return f"{answer}{notes}\nbudget: {answer.budget}"
+
+
+# The commands that open no session: explain, policy, ledger.
+#
+# `policy` and `ledger` are the data owner's: they go to the owner's files directly and
+# charge nothing.
+
+
+def _explain(options: Namespace) -> int:
+    try:
+        show(explain(options.argument))
+    except LookupError as error:
+        raise UsageError(error.args[0]) from None
+    return ExitCode.ANSWER
+
+
+def _policy_init(options: Namespace) -> int:
+    from dpquery.policy.schema import draft
+
+    show(draft(options.argument).rstrip())
+    return ExitCode.ANSWER
+
+
+def _policy_check(options: Namespace) -> int:
+    from dpquery.engine.files import misfits_of
+    from dpquery.policy.check import Severity, check
+    from dpquery.policy.load import load_policy
+
+    findings = check(load_policy(options.argument), misfits_of)
+    for found in findings:
+        place = found.place if found.column is None else f"{found.place}.{found.column}"
+        show(f"{found.severity}: {visible(place)}: {visible(found.text)}")
+    if not findings:
+        show("the data hold what the policy says")
+    faulty = any(found.severity is Severity.FAULT for found in findings)
+    return ExitCode.USAGE if faulty else ExitCode.ANSWER
+
+
+def _owners(command: str) -> Callable[[Namespace], int]:
+    """Return a command over a ledger, which is loaded when it is run."""
+
+    def run(options: Namespace) -> int:
+        from dpquery.shell import subcommands
+
+        code: int = getattr(subcommands, command)(options)
+        return code
+
+    return run
+
+
+_Run = Callable[[Namespace], int]
+_VERBS: dict[tuple[str, ...], tuple[str, _Run]] = {
+    ("explain",): ("TOPIC", _explain),
+    ("policy", "init"): ("FILE", _policy_init),
+    ("policy", "check"): ("FILE", _policy_check),
+    ("policy", "publish"): ("POLICY", _owners("publish")),
+    ("ledger", "show"): ("POLICY", _owners("show_charges")),
+    **{
+        ("ledger", verb): ("POLICY", _owners(verb))
+        for verb in ("losses", "verify", "export", "backup", "freeze", "thaw", "grant")
+    },
+}
+FIRST_WORDS = frozenset({"explain", "policy", "ledger"})
+
+
+def run_verb(argv: list[str]) -> int:
+    """Run the verb that the command line starts with."""
+    for words, (argument, run) in _VERBS.items():
+        if argv[: len(words)] == list(words):
+            parser, rest = verb_parser(*words, argument=argument), argv[len(words) :]
+            if words == ("policy", "init"):
+                return run(draft_asked(parser, rest))
+            return run(parser.parse_args(rest))
+    usual = (" ".join((*words, argument)) for words, (argument, _) in _VERBS.items())
+    raise UsageError(
+        "write " + ", or ".join(f"dpquery {u}" for u in usual if u.startswith(argv[0]))
+    )
 
 
 def entry() -> None:

@@ -6,42 +6,106 @@ It is the only module that talks to prompt_toolkit for input. The loop ends by c
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
+from pathlib import Path
 from typing import TextIO
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
-from prompt_toolkit.completion import (
-    CompleteEvent,
-    Completer,
-    Completion,
-    PathCompleter,
-)
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, completion_is_selected
 from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.formatted_text.utils import split_lines
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.output import Output as Screen
+from prompt_toolkit.styles import Style
 from rich.console import Console as RichConsole
 
 from dpquery.errors import DPQueryError
-from dpquery.shell.ask import Asked
-from dpquery.shell.commands import is_command, suggested, take
-from dpquery.shell.complete import Suggestion, suggestions
-from dpquery.shell.console import Terminal
-from dpquery.shell.desk import Desk
-from dpquery.shell.highlight import STYLE, QueryLexer
-from dpquery.shell.known import Known, known_to
-from dpquery.shell.progress import Waiting
-from dpquery.shell.split import ended
-from dpquery.shell.state import history_file
+from dpquery.functions import find
+from dpquery.shell.batch import Asked
+from dpquery.shell.complete import Known, Suggestion, known_to, suggestions
+from dpquery.shell.console import Terminal, Waiting
+from dpquery.shell.context import LANGUAGE, Word, ended, words_of
+from dpquery.shell.dot_commands import is_command, suggested, take
+from dpquery.shell.prompt import Desk
 
-__all__ = ["Repl"]
+# Where the shell keeps what was typed: in the user's state directory, never beside the
+# data.
+#
+# The file holds queries and commands, readable by its owner alone; answers never reach it.
+
+
+def history_file(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the file of what was typed, made if need be; None where there can be none."""
+    stated = Path(environment.get("XDG_STATE_HOME", ""))
+    try:
+        # A relative path would mean another place in each directory, perhaps beside the data.
+        state = stated if stated.is_absolute() else Path.home() / ".local" / "state"
+        file = state / "dpquery" / "history"
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(
+            file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600
+        )
+    except (OSError, RuntimeError):  # a home that cannot be written, or none
+        return None
+    try:
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+    return file
+
+
+# Colours of what is typed, by the same words that completion goes by.
+
+
+STYLE = Style.from_dict({
+    "keyword": "ansiblue bold",
+    "function": "ansimagenta",
+    "text": "ansigreen",
+    "number": "ansicyan",
+    "comment": "ansibrightblack italic",
+    "bottom-toolbar": "noreverse bg:ansibrightblack fg:ansiwhite",
+    "bottom-toolbar.spent": "fg:ansiblack",
+    "prompt": "bold",
+})  # fmt: skip
+
+
+class QueryLexer(Lexer):
+    """Colours statements; commands stay as they are."""
+
+    def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
+        """Return the coloured pieces of each line."""
+        lines = list(split_lines(list(_pieces(document.text))))
+        return lambda number: lines[number] if number < len(lines) else []
+
+
+def _pieces(text: str) -> Iterator[tuple[str, str]]:
+    if is_command(text):
+        yield "", text
+        return
+    at = 0
+    for word in words_of(text):
+        yield "", text[at : word.start]
+        yield _style(word), word.text
+        at = word.end
+    yield "", text[at:]
+
+
+def _style(word: Word) -> str:
+    if word.kind == "name":
+        known = find(word.text) is not None
+        return "class:function" if known else "class:keyword" * (word.upper in LANGUAGE)
+    return f"class:{word.kind}" if word.kind in {"text", "number", "comment"} else ""
+
 
 PROMPT, MORE = "dp> ", " -> "
 BAR = 10
@@ -132,7 +196,7 @@ class Repl:
 
 
 def _cells(left: Fraction, limit: Fraction) -> int:
-    """Give how much of the bar is left: full only while nothing is spent, empty only at 0."""
+    """Return how much of the bar is left: full only while nothing is spent, empty only at 0."""
     if left >= limit:
         return BAR
     return min(BAR - 1, -int(-BAR * left // limit)) if left > 0 else 0

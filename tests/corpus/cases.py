@@ -2,7 +2,7 @@
 
 A case is a comment, a query, `--`, and an expectation; cases are parted by `==`. The query of a
 refusal has « and » around the stretch under the caret, and the expectation is the code; that of
-an accepted query is what the plan states. Wording is pinned in tests/unit, and not here; but in
+an accepted query is what the plan states. Wording is pinned in tests/sql, and not here; but in
 poor_messages.test the expectation is the message, which waits to be replaced.
 """
 
@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from dpquery.engine.duckdb.public import PublicEngine
+from dpquery.core.source import Source, Span
+from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.errors import QueryRefused
-from dpquery.plan import Plan, make_plan
+from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
-from dpquery.source import Source, Span
-from dpquery.sql.bind import bind
-from dpquery.sql.check import check
-from dpquery.sql.parse import parse
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.parse.parser import parse
+from dpquery.sql.rules import check
 from tests.corpus.describe import described
 from tests.tasks import ROOT
 
@@ -93,7 +93,7 @@ def planned(query: str) -> Plan:
 
 
 def refusal(query: str) -> str:
-    """Give the whole text of a refusal, as a session would show it but for the budget."""
+    """Return the whole text of a refusal, as a session would show it but for the budget."""
     try:
         planned(query)
     except QueryRefused as refused:
@@ -104,7 +104,7 @@ def refusal(query: str) -> str:
 
 @cache
 def facts() -> tuple[Policy, PublicEngine]:
-    """Give the policy of the sample data, and its public tables."""
+    """Return the policy of the sample data, and its public tables."""
     policy = load_policy(POLICY)
     return policy, PublicEngine(policy)
 

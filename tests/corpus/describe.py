@@ -4,41 +4,51 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpquery.events import Approximate, BoundedRange, Composed, Event, Gaussian, Pure, Refined
-from dpquery.ir import (
+from dpquery.core.events import (
+    Approximate,
+    BoundedRange,
+    Composed,
+    Event,
+    Gaussian,
+    Pure,
+    Refined,
+)
+from dpquery.core.types import Kind, Type
+from dpquery.ir.expr import (
     Apply,
     Arithmetic,
-    Candidates,
     Code,
     ColumnRef,
     Compare,
+    Expr,
+    In,
+    IsNull,
+    Literal,
+    Logic,
+    Negate,
+    Not,
+    Widen,
+)
+from dpquery.ir.measures import (
+    Candidates,
     CountRows,
     CountUnits,
     CountValues,
-    Expr,
-    Filter,
     Histogram,
-    In,
-    IsNull,
-    Key,
-    Literal,
-    Logic,
     Measure,
-    Negate,
-    Not,
-    Relation,
-    Scan,
     SumCodes,
+    SumProducts,
     TableWeight,
     UnitTotals,
-    Widen,
 )
-from dpquery.plan import Plan
-from dpquery.relations import (
+from dpquery.ir.query import Key, Scan
+from dpquery.ir.relations import (
+    Filter,
     Output,
     PerUnit,
     Project,
     PublicJoin,
+    Relation,
     SemiJoin,
     UnionAll,
     UnitAggregate,
@@ -48,11 +58,11 @@ from dpquery.relations import (
     WindowFunction,
     only_table,
 )
-from dpquery.types import Kind, Type
+from dpquery.plan.plan import Plan
 
 
 def described(plan: Plan) -> str:
-    """Give the lines of an expectation."""
+    """Return the lines of an expectation."""
     lines = [f"charge: {charged(event)}" for event in plan.charge.events] or ["charge: none"]
     for frontier in plan.frontiers:
         lines += [f"scan: {scanned(frontier.scan, m)}" for m in frontier.scan.measures]
@@ -177,6 +187,8 @@ def measured(measure: Measure) -> str:
             return "count_units"
         case SumCodes(code=code, degree=degree):
             return f"sum_grid {coded(code)}" + (f" ^ {degree}" if degree > 1 else "")
+        case SumProducts(factors=factors):
+            return f"sum_grid {' * '.join(map(coded, factors))}"
         case Histogram(code=code):
             return f"histogram {coded(code)}"
         case UnitTotals(code=code, low=low, high=high):

@@ -17,22 +17,21 @@ from pathlib import Path
 from typing import Any
 
 from dpquery import session as stages
-from dpquery.ceilings import Ceiling
-from dpquery.constants import constants_in, filled
+from dpquery.core.privacy import BUDGET_MAX, Ceiling, Loss
+from dpquery.core.source import Source
+from dpquery.finish import ready
+from dpquery.functions.additive import AdditiveRelease
 from dpquery.functions.moments import BernsteinRelease
-from dpquery.functions.noise import AdditiveRelease
 from dpquery.functions.quantile import QuantileRelease
-from dpquery.ir import Candidates, CountRows, CountUnits, CountValues, Scan, SumCodes
+from dpquery.ir.measures import Candidates, CountRows, CountUnits, CountValues, SumCodes
+from dpquery.ir.query import Scan
+from dpquery.ir.walk import constants_in, filled
 from dpquery.mechanisms import GridQuantile
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.paid import ready
+from dpquery.policy.files import copy_samples
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Budget, LedgerSettings, Policy
-from dpquery.policy.samples import copy_samples
-from dpquery.privacy import BUDGET_MAX, Loss
-from dpquery.searches import nothing_kept
 from dpquery.session import Session
-from dpquery.source import Source
 from tests.corpus import cases
 from tests.corpus.cases import Case
 from tests.worlds import integers, receipt_for
@@ -106,7 +105,9 @@ def compared(duckdb: Session, oracle: Session, query: str, monkeypatch: Any) -> 
     with monkeypatch.context() as patch:
         patch.setattr(stages, "finish", _recording(released))
         duckdb.sql(query)
-    plan = oracle._plan(Source(query), duckdb._kept)  # between the bounds that were found
+    plan = duckdb._cache.bounded(
+        oracle._plan(Source(query))
+    )  # between the bounds that were found
     receipt, found, constants = receipt_for(plan), [], {}
     for number, (frontier, table) in enumerate(zip(plan.frontiers, released, strict=True)):
         scan = ready(plan, frontier.scan, released, constants, oracle._public)
@@ -154,14 +155,14 @@ def _step(release: Any) -> Fraction:
 
 
 def _silent(noise: Any) -> Any:
-    """Give noise of the same kind that is always zero."""
+    """Return noise of the same kind that is always zero."""
     kind = type(noise)
     still = type("Silent", (kind,), {"release": lambda _, exact, __: list(exact)})
     return still(**{field.name: getattr(noise, field.name) for field in fields(kind)})
 
 
 def _rows_off(release: QuantileRelease, code: int, exact: Any, group: int) -> Fraction:
-    """Give the rank score of a code, from the definition."""
+    """Return the rank score of a code, from the definition."""
 
     def weight(low: int, high: int) -> int:
         if low == high:
@@ -178,7 +179,7 @@ def _rows_off(release: QuantileRelease, code: int, exact: Any, group: int) -> Fr
 
 def exact_integers(session: Session, query: str) -> list[list[int]]:
     """Give the exact integers that each release of a query is made from; of histograms, all."""
-    plan, found = session._plan(Source(query), nothing_kept), []
+    plan, found = session._plan(Source(query)), []
     receipt, groups = receipt_for(plan), {}
     for number, frontier in enumerate(plan.frontiers):
         constants = {constant.number: SOME for constant in constants_in(frontier.scan)}
@@ -211,7 +212,7 @@ def counted_by_value(exact: Any, measure: Candidates) -> dict[Any, int]:
 
 
 def _with_groups(scan: Scan, groups: Mapping[int, tuple[Any, ...]]) -> Scan:
-    """Give a scan the groups that an earlier one could have found."""
+    """Return a scan the groups that an earlier one could have found."""
     keys = [
         key
         if key.finding is None

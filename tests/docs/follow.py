@@ -1,31 +1,37 @@
-"""Follows one query through the stages and prints each value: a section of ARCHITECTURE.md."""
+"""What ARCHITECTURE.md takes from the source: `Session.sql`, packages, a query by stages."""
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from fractions import Fraction
 from pathlib import Path
 
-from dpquery.budget.charge import Account, Limits
-from dpquery.budget.ledger import open_ledger
-from dpquery.engine.duckdb.private import _files
-from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.engine.duckdb.render import Origin, Place
-from dpquery.engine.duckdb.scan import ScanSQL
-from dpquery.events import encode
-from dpquery.plan import make_plan
+from dpquery.budget.ledger.charge import Account, Limits
+from dpquery.budget.ledger.ledger import open_ledger
+from dpquery.core.events import encode
+from dpquery.core.source import Source, Span
+from dpquery.engine.duckdb.column_sql import Place
+from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.scan_sql import ScanSQL
+from dpquery.plan.plan import make_plan
+from dpquery.policy.files import sample_directory
 from dpquery.policy.load import load_policy
-from dpquery.policy.samples import sample_directory
-from dpquery.source import Source
-from dpquery.sql.bind import bind
-from dpquery.sql.check import check
-from dpquery.sql.parse import parse
+from dpquery.session import Session
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.parse.parser import parse
+from dpquery.sql.rules import check
 
-PAGE = Path(__file__).resolve().parents[2] / "ARCHITECTURE.md"
-BEGIN, END = "<!-- followed: begin -->", "<!-- followed: end -->"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "ARCHITECTURE.md"
 QUERY = "SELECT DP_COUNT(*, eps=0.5) AS n FROM visits WHERE minutes >= 30"
 
 
 def followed() -> str:
-    """Give the section: each stage, and what it makes of the query."""
+    """Return the section: each stage, and what it makes of the query."""
     policy = load_policy(sample_directory() / "policy.toml")
     public = PublicEngine(policy)
     parsed = parse(Source(QUERY))
@@ -36,7 +42,7 @@ def followed() -> str:
     scan = plan.frontiers[0].scan
     table = policy.tables["visits"]
     sql = (
-        ScanSQL(scan, {table.name: Place(table, Origin(_files(table), held=False))}, {})
+        ScanSQL(scan, {table.name: Place.in_files(table)}, {})
         .queries()[0][1]
         .replace(str(sample_directory()), "…")
     )
@@ -46,12 +52,12 @@ def followed() -> str:
         [
             _stage("the text", QUERY),
             _stage("parse: a tree of allowed nodes", parsed.query.sql("duckdb")),
-            _stage("bind: the frontier", f"relation  {bound.frontiers[0].relation}"),
-            _stage("bind: its call", f"{call}"),
+            _stage("bind: the frontier", _shown(bound.frontiers[0].relation)),
+            _stage("bind: its call", _shown(call)),
             _stage("bind: what is above", bound.above.sql),
-            _stage("check: what bounds one unit's rows", f"{contribution}"),
-            _stage("plan: the measure", f"{scan.measures[0].weight}"),
-            _stage("plan: its loss at the proven distance", f"{released.event()}"),
+            _stage("check: what bounds one unit's rows", _shown(contribution)),
+            _stage("plan: the measure", _shown(scan.measures[0].weight)),
+            _stage("plan: its loss at the proven distance", _shown(released.event())),
             _stage(
                 "charge: what the ledger stores",
                 encode(_receipt(policy, plan).charge.events[0]),
@@ -73,9 +79,63 @@ def _stage(name: str, value: str) -> str:
     return f"**{name}**\n\n```text\n{value}\n```\n"
 
 
+def _shown(value: object) -> str:
+    """Write a node of a tree with the fields that say something: no spans, no defaults."""
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_shown, value))})"
+    if not is_dataclass(value):
+        return repr(value)
+    said = [
+        f"{field.name}={_shown(getattr(value, field.name))}"
+        for field in fields(value)
+        if not isinstance(getattr(value, field.name), Span)
+        and getattr(value, field.name) not in (None, (), False, 0, field.default)
+        and (field.default_factory is MISSING or getattr(value, field.name))
+    ]
+    return f"{type(value).__name__}({', '.join(said)})"
+
+
+def excerpt() -> str:
+    """Return the body of `Session.sql` without its docstring."""
+    source = textwrap.dedent(inspect.getsource(Session.sql))
+    (function,) = ast.parse(source).body
+    assert isinstance(function, ast.FunctionDef)
+    lines = source.splitlines()[function.body[1].lineno - 1 :]
+    return "```python\n" + textwrap.dedent("\n".join(lines)) + "\n```"
+
+
+def packages() -> str:
+    """Return a table of the packages, and of the modules beside them."""
+    rows = ["| | | modules |", "|---|---|---|"]
+    package = ROOT / "dpquery"
+    for init in sorted(package.rglob("__init__.py")):
+        folder = init.parent
+        names = [path.stem for path in sorted(folder.glob("*.py")) if path != init]
+        if folder == package:
+            rows += [f"| `{name}.py` | {_first(package / f'{name}.py')} | |" for name in names]
+        else:
+            name = folder.relative_to(package).as_posix()
+            rows.append(f"| `{name}/` | {_first(init)} | {', '.join(names)} |")
+    return "\n".join(rows)
+
+
+def _first(path: Path) -> str:
+    told = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+    return told.splitlines()[0].replace("|", "\\|")
+
+
+SECTIONS = {"sql": excerpt, "packages": packages, "followed": followed}
+
+
 def page() -> str:
-    """Give ARCHITECTURE.md with the section written anew."""
+    """Return ARCHITECTURE.md with its sections written anew."""
     text = PAGE.read_text("utf-8")
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    return f"{before}{BEGIN}\n\n{followed()}\n\n{END}{after}"
+    for name, section in SECTIONS.items():
+        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+        before, rest = text.split(begin)
+        text = f"{before}{begin}\n\n{section()}\n\n{end}{rest.split(end)[1]}"
+    return text

@@ -7,13 +7,10 @@ import re
 from tests.tasks import ROOT
 
 README = ROOT / "README.md"
-PAGES = [
-    README,
-    *(
-        ROOT / "grammar" / f"{name}.md"
-        for name in ("owners", "ledgers", "bounds", "refining", "analysts", "parts")
-    ),
-]
+GENERATED = {"errors.md", "functions.md"}
+DOCS = [path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in GENERATED]
+PAGES = [README, *(path for path in DOCS if path.name != "README.md")]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def text_of(page: str) -> str:
@@ -22,8 +19,7 @@ def text_of(page: str) -> str:
 
 
 def blocks(page: str, kind: str) -> list[str]:
-    found = re.findall(r"^```(\w+)\n(.*?)^```$", text_of(page), re.MULTILINE | re.DOTALL)
-    return [text for name, text in found if name == kind]
+    return [text for name, text in BLOCK.findall(text_of(page)) if name == kind]
 
 
 def numbers(page: str, head: str) -> list[str]:

@@ -1,58 +1,53 @@
-"""What the pages show is run: transcripts, policies, Python; and their figures are computed."""
+"""What the pages show is run: transcripts, queries, policies, Python."""
 
 from __future__ import annotations
 
-import math
-import re
-import shlex
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
 from dpquery import connect
 from dpquery.policy.load import load_policy
-from dpquery.shell.main import main
-from dpquery.zcdp import rho_below
 from tests.corpus.cases import planned
-from tests.docs.pages import PAGES, blocks, numbers, shape, text_of
+from tests.docs.pages import DOCS, PAGES, README, blocks, text_of
+from tests.docs.transcripts import played, shapes, stories, written
 from tests.tasks import ROOT
 
-LEVEL = Fraction(95, 100)
-TRANSCRIPTS = [(page.name, text) for page in PAGES for text in blocks(page.name, "console")]
+STORIES = [(page, story) for page in PAGES for story in stories(page)]
 
 
-@pytest.mark.parametrize(("page", "text"), TRANSCRIPTS)
-def test_transcripts_come_out_as_printed(page, text, samples, capfd):
-    written: list[str] = []
-    for line in text.splitlines():
-        if not line.startswith("$ "):
-            continue
-        _, *argv = shlex.split(line[2:])
-        file = argv.pop() if argv[-2] == ">" else None
-        main([word for word in argv if word != ">"])
-        out, err = capfd.readouterr()
-        if file is not None:
-            Path(file).write_text(out, "utf-8")
-            out = ""
-        written += [line, *out.splitlines(), *err.splitlines()]
-    assert [shape(line) for line in written if line] == [
-        shape(line) for line in text.splitlines() if line
-    ]
+@pytest.mark.parametrize(
+    ("page", "story"),
+    STORIES,
+    ids=[f"{page.stem}-{at}" for at, (page, _) in enumerate(STORIES)],
+)
+def test_transcripts_come_out_as_printed(page, story, tmp_path):
+    """`make docs` writes those again that do not."""
+    assert [*map(shapes, played(story, written(page), tmp_path))] == [*map(shapes, story)]
 
 
 def test_a_changed_transcript_is_noticed():
-    _, text = TRANSCRIPTS[-1]
-    assert [shape(line) for line in text.splitlines()] != [
-        shape(line) for line in text.replace("is left", "is gone").splitlines()
-    ]
+    text = STORIES[-1][1][-1]
+    assert shapes(text) != shapes(text.replace("budget", "bucket"))
 
 
-@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
-def test_a_page_is_one_sitting_and_is_linked(page):
-    assert len(page.read_text("utf-8").splitlines()) <= 220
-    assert f"grammar/{page.name}" in text_of("README.md")
-    assert f"({page.name})" in (ROOT / "grammar" / "README.md").read_text("utf-8")
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_a_page_is_one_sitting_and_is_in_the_index(page):
+    lines = page.read_text("utf-8").splitlines()
+    assert len(lines) <= 220
+    assert page.name == "README.md" or f"({page.name})" in (ROOT / "docs/README.md").read_text()
+
+
+def test_the_readme_is_short_and_begins_with_an_answer_and_a_refusal():
+    lines = README.read_text("utf-8").splitlines()
+    assert len(lines) <= 150
+    first = "\n".join(lines[:52])
+    assert all(part in first for part in ("make demo", "DP_COUNT", "refused[", "guarantee"))
+
+
+@pytest.mark.parametrize("text", blocks("sql.md", "sql"))
+def test_the_queries_of_the_reference_are_accepted(text):
+    assert planned(text).frontiers
 
 
 def test_the_owners_policy_loads_over_the_sample_data(samples):
@@ -80,53 +75,29 @@ def test_the_call_that_weighs_by_the_table_is_charged_on_its_part(samples):
             assert told is part
 
 
-def test_the_analysts_python_runs(samples):
-    (text,) = blocks("analysts.md", "python")
+def run(page: str) -> dict:
+    (text,) = blocks(page, "python")
     scope: dict = {}
-    exec(compile(text, "analysts.md", "exec"), scope)
-    frame = scope["frame"]
-    assert list(frame.columns) == ["dept", "n", "n_low", "n_high"]
-    assert (frame["n_low"] <= frame["n"]).all()
-    assert (frame["n"] <= frame["n_high"]).all()
-    assert frame.attrs["dpquery"]["loss"]["epsilon"] == "0.4"
-    assert scope["left"] == Fraction(6, 10)
+    exec(compile(text, page, "exec"), scope)
+    return scope
 
 
-def error(call: str, table: str) -> str:
-    """Give how far noise takes an answer, as EXPLAIN says it."""
-    step = planned(f"SELECT {call} FROM {table}").frontiers[0].releases[0].release.step()
-    found = re.search(r"\d+", step.expected_error)
-    assert found is not None
-    return found[0]
+def test_the_python_of_the_readme_runs(samples):
+    scope = run("README.md")
+    assert isinstance(scope["answer"].scalar(), int)
+    assert "Fraction(3, 2)" in text_of("README.md")
+    assert scope["answer"].budget == "1.5 of 2 left"
 
 
-def owners(head: str) -> list[str]:
-    return numbers("owners.md", head)
-
-
-def test_the_owners_errors_are_what_the_engine_states():
-    bounds, sums = map(owners, ("bounds of `salary`", "sum at ε = 0.5, ±"))
-    for ends, amount in zip(bounds, sums, strict=True):
-        assert error(f"DP_SUM(person_id, eps=0.5, bounds={ends})", "staff") == amount
-    limits, counts = map(owners, ("k", "rows counted at ε = 0.5, ±"))
-    for limit, rows in zip(limits, counts, strict=True):
-        assert error(f"DP_COUNT(*, eps=0.5, max_rows_contributed={limit})", "visits") == rows
-    gaussian = "DP_COUNT(*, eps=0.5, delta=1e-7, mechanism='gaussian')"
-    assert f"within ± {error(gaussian, 'staff')}" in text_of("owners.md")
-
-
-def test_the_owners_counts_are_what_fits():
-    half, limit = Fraction(5, 10**7), Fraction(2)
-    each = [Fraction(text) for text in owners("ε of each")]
-    rho = rho_below(limit, half)
-    counts = [max(limit / e, 2 * rho / e**2) // 1 for e in each]
-    assert owners("counts, δ = 0") == [str(limit / e) for e in each]
-    assert owners("counts, δ = 1e-6") == [str(n) for n in counts]
-    assert owners("medians, δ = 1e-6") == [str(8 * rho / e**2 // 1) for e in each]
-
-
-def test_the_owners_factors_are_powers_of_e():
-    factors = owners("factor")
-    for epsilon, factor in zip(owners("ε in all"), factors, strict=True):
-        value = math.exp(float(epsilon))
-        assert factor in {f"{value:.2f}", f"{value:.0f}"}
+def test_the_python_of_the_reference_runs_and_its_comments_hold(samples, capsys):
+    scope = run("python.md")
+    answer, session = scope["answer"], scope["session"]
+    assert isinstance(answer.scalar(), int)
+    ((low, high),) = answer.interval("n", 0.95)
+    assert low <= answer.scalar() <= high
+    assert repr(answer.loss) == "Loss(epsilon=Fraction(1, 2), delta=Fraction(0, 1))"
+    assert list(answer.to_pandas(intervals=True).columns) == ["n", "n_low", "n_high"]
+    assert "charge       0.1" in capsys.readouterr().out
+    assert scope["built"].explain().charge.epsilon == Fraction(3, 10)
+    assert scope["left"] == session.budget.left.epsilon == 2 - answer.loss.epsilon
+    session.close()

@@ -18,10 +18,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, EPOCH, INTEGER, TIMESTAMP, Kind, Type
 from dpquery.errors import QueryRefused
-from dpquery.ir import Code, Histogram, SumCodes, Weight
+from dpquery.ir.expr import Code
+from dpquery.ir.measures import Histogram, SumCodes, Weight
 from dpquery.policy.model import Bounds, Column
-from dpquery.types import BOOLEAN, DATE, DOUBLE, EPOCH, INTEGER, TIMESTAMP, Kind, Type
 from tests.worlds import World, planned, private_table, ranges, world, write
 
 NAN, INF = float("nan"), float("inf")
@@ -163,7 +164,7 @@ CASES = {
 
 
 def code_of(small: World, asked: str, *names: str) -> Code:
-    """Give the code that the first of some functions uses which takes the argument."""
+    """Return the code that the first of some functions uses which takes the argument."""
     name, *others = names or ("DP_PROPORTION", "DP_MEDIAN", "DP_SUM")
     try:
         plan = planned(small.policy, f"SELECT {name}({asked}, eps=1) FROM t")

@@ -8,13 +8,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.connection import PINS, quoted, start
-from dpquery.engine.duckdb.private import DuckDBEngine
-from dpquery.engine.duckdb.schema import unplain_columns
+from dpquery.engine.duckdb.connection import PINS, quoted, start, unplain_columns
+from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.errors import ScanFailed
 from dpquery.policy.model import Bounds, Column, DatabaseTable, Table
-from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from tests.worlds import World, policy_of, private_table, write
 
 ALL = "SELECT DP_COUNT(*, eps=1) FROM t"

@@ -12,7 +12,7 @@ import pytest
 
 from dpquery.engine.base import Exact
 from dpquery.errors import InternalError
-from dpquery.ir import CountRows, Weight
+from dpquery.ir.measures import CountRows, Weight
 
 MEASURE = CountRows(Weight(3, 5))
 

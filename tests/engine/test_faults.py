@@ -16,14 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpquery.budget.ledger import open_ledger
+from dpquery.budget.ledger.ledger import open_ledger
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP
 from dpquery.engine import ENGINES, open_engine
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb import private, scan
+from dpquery.engine.duckdb import engine as private
+from dpquery.engine.duckdb import scan_sql as scan
 from dpquery.errors import InternalError, ScanFailed
-from dpquery.measures import TableWeight, Weight
+from dpquery.ir.measures import TableWeight, Weight
 from dpquery.policy.model import Column, DatabaseTable, LedgerSettings, Table
-from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP
 from tests.worlds import (
     ALICE,
     LIMITS,
@@ -137,7 +138,7 @@ def test_a_fault_does_not_quote_the_secret_of_the_ledger(
     policy, log = policy_of(private_table([path], [X, Column("s", TEXT)])), tmp_path / "faults"
     chosen = scan.chosen_sql
     monkeypatch.setattr(scan, "chosen_sql", lambda *a: chosen(*a).replace("sha256", "absent"))
-    monkeypatch.setattr(private.Reread, "require", lambda *_: None)
+    monkeypatch.setattr(private.Verifier, "require", lambda *_: None)
     plan = planned(policy, text)
     receipt, asked = receipt_for(plan), plan.frontiers[0].scan
     opened = open_engine("duckdb", policy, FaultLog(log), secret=SECRET)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.policy.model import Bounds, Column
-from dpquery.types import BOOLEAN, DATE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from tests.worlds import planned, private_table, world, write
 
 W = 2**32

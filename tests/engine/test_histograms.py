@@ -9,12 +9,12 @@ import duckdb
 import numpy as np
 import pytest
 
+from dpquery.core.types import BOOLEAN, DOUBLE, INTEGER, TEXT
 from dpquery.engine.base import Exact
 from dpquery.engine.duckdb.connection import execute
 from dpquery.errors import InternalError, PlanRefused, ScanFailed
-from dpquery.ir import GroupRequest, Histogram
+from dpquery.ir.measures import GroupRequest, Histogram
 from dpquery.policy.model import Bounds, Column
-from dpquery.types import BOOLEAN, DOUBLE, INTEGER, TEXT
 from tests.worlds import planned, policy_of, private_table, world, write
 
 W = 2**24  # the scale under which scores of a median stay in 64 bits
@@ -186,7 +186,7 @@ def test_rows_that_memory_does_not_hold_are_read_for_each_request(monkeypatch, t
             raise duckdb.OutOfMemoryException("full")
         return execute(connection, query)
 
-    monkeypatch.setattr("dpquery.engine.duckdb.ranges.execute", run_out)
+    monkeypatch.setattr("dpquery.engine.duckdb.open_scan.execute", run_out)
     path = table(tmp_path / "t.parquet")
     with (
         world("duckdb", private_table([path], COLUMNS)) as small,
@@ -230,7 +230,7 @@ def test_requests_of_one_shape_are_one_query(tmp_path: Path, monkeypatch):
         queries.append(query)
         return execute(connection, query)
 
-    monkeypatch.setattr("dpquery.engine.duckdb.ranges.execute", watched)
+    monkeypatch.setattr("dpquery.engine.duckdb.open_scan.execute", watched)
     with (
         world("duckdb", table) as small,
         small.open("SELECT DP_MEDIAN(x, eps=1) FROM t") as (frontier, exact),

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT
 from dpquery.policy.model import Bounds, Column
 from dpquery.session import Session
-from dpquery.types import BOOLEAN, DATE, INTEGER, TEXT
 from tests.worlds import planned, policy_of, private_table, world, write
 
 COLUMNS = [

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT, Kind, Type
 from dpquery.policy.model import Bounds, Column
-from dpquery.types import BOOLEAN, DATE, INTEGER, TEXT, Kind, Type
 from tests.worlds import private_table, world, write
 
 MONEY = Type(Kind.DECIMAL, 9, 2)

@@ -14,22 +14,23 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpquery.core.privacy import Neighbours
+from dpquery.core.source import Source
+from dpquery.core.types import DOUBLE, INTEGER
 from dpquery.engine.base import FaultLog
+from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.connection import quoted
-from dpquery.engine.duckdb.private import DuckDBEngine, _files
-from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.engine.duckdb.relations import Nested
-from dpquery.engine.duckdb.render import Origin, Place
-from dpquery.ir import ColumnRef, columns_read
-from dpquery.plan import make_plan
+from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.relation_sql import Nested
+from dpquery.ir.expr import ColumnRef
+from dpquery.ir.query import columns_read
+from dpquery.ir.relations import numbers, tables_of
+from dpquery.plan.plan import make_plan
 from dpquery.policy.model import Bounds, Column, Policy
-from dpquery.privacy import Neighbours
-from dpquery.relations import numbers, tables_of
-from dpquery.source import Source
-from dpquery.sql.bind import bind
-from dpquery.sql.check import check
-from dpquery.sql.parse import parse
-from dpquery.types import DOUBLE, INTEGER
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.parse.parser import parse
+from dpquery.sql.rules import check
 from tests.relations import policy_over
 from tests.worlds import private_table, world, write
 
@@ -120,10 +121,7 @@ def _rows(policy: Policy, query: str, threads: int) -> Iterator[object]:
     checked = check(bind(parse(Source(text)), policy, public), policy)
     scan = make_plan(checked, policy, public).frontiers[0].scan
     names = {one.table for one in tables_of(scan.relation)}
-    places = {
-        name: Place(policy.tables[name], Origin(_files(policy.tables[name]), held=False))
-        for name in names
-    }
+    places = {name: Place.in_files(policy.tables[name]) for name in names}
     refs = columns_read(scan)
     nested = Nested(places, engine._publics, refs)
     columns = ", ".join(_bits(ref) for ref in refs if ref.of in numbers(scan.relation))

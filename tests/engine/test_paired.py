@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dpquery import extent
-from dpquery.extent import MOST_PAIRS, kept_rows
+from dpquery.core.types import DOUBLE, INTEGER, TEXT
+from dpquery.ir import relations as extent
+from dpquery.ir.relations import MOST_PAIRS, kept_rows
 from dpquery.policy.model import Column
-from dpquery.types import DOUBLE, INTEGER, TEXT
 from tests.worlds import World, private_table, world, write
 
 COLUMNS = [

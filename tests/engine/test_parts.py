@@ -11,19 +11,19 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from dpquery.core.privacy import Neighbours
+from dpquery.core.source import Source
+from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.private import DuckDBEngine
-from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.engine.python.engine import PythonEngine
-from dpquery.plan import Plan, make_plan
+from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import Bounds, Column
-from dpquery.privacy import Neighbours
-from dpquery.source import Source
-from dpquery.sql.bind import bind
-from dpquery.sql.check import check
-from dpquery.sql.parse import parse
-from dpquery.types import BOOLEAN, DATE, INTEGER, TEXT
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.parse.parser import parse
+from dpquery.sql.rules import check
 from tests.neighbours import drawn, save
+from tests.oracle.engine import PythonEngine
 from tests.relations import SCHEMA, policy_over, row
 from tests.worlds import integers, planned, policy_of, private_table, receipt_for, write
 
@@ -31,22 +31,22 @@ UNITS = [1, 1, 1, 2, 2, 3, 3, 4, None, 5]
 CASES = [
     # The first part is by the policy's order; texts are cut, numbers clamped before.
     (
-        Column("p", TEXT, keys=("b", "a"), max_length=1, per_unit=True),
+        Column("p", TEXT, keys=("b", "a"), max_length=1, per_unit=1),
         ["a", "bc", "b", None, "x", "", "a", "ab", "b", None],
         [1, 2, 3, 4, 6, 7, 9],
     ),
     (
-        Column("p", INTEGER, Bounds(0, 9), keys=(9, 0), per_unit=True),
+        Column("p", INTEGER, Bounds(0, 9), keys=(9, 0), per_unit=1),
         [5, 0, -3, 99, 9, None, 5, 0, 9, 1],
         [1, 2, 3, 4, 5, 6, 7, 9],
     ),
     (
-        Column("p", BOOLEAN, per_unit=True),
+        Column("p", BOOLEAN, per_unit=1),
         [True, None, True, False, True, None, None, True, False, None],
         [0, 2, 3, 5, 6, 7, 9],
     ),
     (
-        Column("p", DATE, keys=(date(2020, 1, 2),), per_unit=True),
+        Column("p", DATE, keys=(date(2020, 1, 2),), per_unit=1),
         [date(2020, 1, d) for d in (1, 2, 2, 3, 1, 1, 2, 2, 2, 3)],
         [1, 2, 3, 4, 6, 7, 9],
     ),

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from dpquery.core.types import DOUBLE, INTEGER, TEXT
 from dpquery.errors import ScanFailed
 from dpquery.policy.model import Bounds, Column
-from dpquery.types import DOUBLE, INTEGER, TEXT
 from tests.worlds import private_table, world, write
 
 W = 2**32

@@ -14,23 +14,15 @@ from fractions import Fraction
 import numpy as np
 
 from dpquery import functions
-from dpquery.engine.python.totals import Totals
+from dpquery.core.privacy import Neighbours
+from dpquery.core.source import Span
+from dpquery.core.types import BOOLEAN, INTEGER, Interval, Type
 from dpquery.functions.base import Facts, Release
-from dpquery.ir import (
-    Call,
-    ColumnRef,
-    Contribution,
-    Expr,
-    Histogram,
-    Key,
-    Measure,
-    Options,
-    Scan,
-    TableScan,
-)
-from dpquery.privacy import Neighbours
-from dpquery.source import Span
-from dpquery.types import BOOLEAN, INTEGER, Interval, Type
+from dpquery.ir.expr import ColumnRef, Expr
+from dpquery.ir.measures import Histogram, Measure
+from dpquery.ir.query import Call, Contribution, Input, Key, Options, Scan
+from dpquery.ir.relations import TableScan
+from tests.oracle.totals import Totals
 
 ADD_REMOVE, SUBSTITUTE = Neighbours
 NOWHERE = Span(0, 0)
@@ -48,26 +40,27 @@ def column(
     *,
     grid: Fraction | None = None,
 ) -> ColumnRef:
-    """Give a column `x`, bounded where its bounds are given."""
+    """Return a column `x`, bounded where its bounds are given."""
     ends = (None if end is None else Fraction(end) for end in (low, high))
     return ColumnRef(NOWHERE, "x", type_, Interval(*ends), low is not None, grid)
 
 
 def call(
     function: str,
-    argument: Expr | None = None,
+    argument: Expr | tuple[Expr, ...] | None = None,
     *,
     eps: object = 1,
     order: object = None,
     distinct: bool = False,
     **options: object,
 ) -> Call:
-    """Give a call as the binder would."""
+    """Return a call as the binder would."""
+    exprs = argument if isinstance(argument, tuple) else () if argument is None else (argument,)
     return Call(
         NOWHERE,
         "c0",
         function,
-        argument,
+        tuple(Input(expr, NOWHERE) for expr in exprs),
         None,
         Options(Fraction(eps), NOWHERE, **options),
         distinct,
@@ -99,7 +92,14 @@ class World:
     weighted: bool = False
 
     @property
-    def argument(self) -> ColumnRef:
+    def argument(self) -> ColumnRef | tuple[ColumnRef, ...]:
+        """The column `x`; or `x` and `y`, where a row has a pair of values."""
+        if isinstance(self.values[0], tuple):
+            parts = (replace(self, values=part) for part in zip(*self.values, strict=True))
+            return tuple(
+                replace(part.argument, name=name)
+                for part, name in zip(parts, "xy", strict=True)
+            )
         known = [value for value in self.values if value is not None]
         if isinstance(known[0], bool):
             return column(BOOLEAN)
@@ -127,6 +127,12 @@ class World:
                     yield units
 
 
+def cells(value: object) -> dict[tuple[int, str], object]:
+    """Return the value of a row, or both, by column."""
+    pair = value if isinstance(value, tuple) else (value,)
+    return {(0, name): one for name, one in zip("xy", pair, strict=False)}
+
+
 class Held:
     """The exact side of a release, computed row by row."""
 
@@ -137,7 +143,7 @@ class Held:
         self.groups = world.groups
         self._totals = Totals(
             scan,
-            [(n, {(0, "g"): g, (0, "x"): x}) for n, rows in enumerate(units) for g, x in rows],
+            [(n, {(0, "g"): g} | cells(x)) for n, rows in enumerate(units) for g, x in rows],
         )
 
     def values(self, measure: Measure) -> Vector:
@@ -151,7 +157,7 @@ class Held:
     def histograms(
         self, measure: Histogram, requests: Sequence[tuple[int, int, int, int]]
     ) -> Sequence[np.ndarray]:
-        return self._totals(measure, requests)
+        return self._totals.histograms(measure, requests)
 
 
 class _Listening:
@@ -171,7 +177,7 @@ class _Listening:
 
 
 def exact_vector(release: Release, held: Held) -> Vector:
-    """Give the integers that a release hands to its mechanism, group by group."""
+    """Return the integers that a release hands to its mechanism, group by group."""
     if hasattr(release, "noise"):
         listening = _Listening()
         replace(release, noise=listening).run(held, None)

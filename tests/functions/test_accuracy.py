@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import BOOLEAN, DOUBLE
 from dpquery.functions.base import Facts, Release
 from dpquery.functions.moments import BernsteinRelease
-from dpquery.ir import Contribution, CountRows, Measure, SumCodes
+from dpquery.ir.measures import CountRows, Measure, SumCodes
+from dpquery.ir.query import Contribution
 from dpquery.mechanisms import DiscreteLaplace
-from dpquery.privacy import Neighbours
-from dpquery.types import BOOLEAN, DOUBLE
 from tests.functions.tables import ALONE, call, column, plan
 from tests.mechanisms.sources import Seeded
 

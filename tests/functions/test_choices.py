@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpquery import functions
-from dpquery.functions import base, extremes, first_above, majority, top_k
+from dpquery.core.privacy import Neighbours
+from dpquery.functions import base, selection
+from dpquery.functions import min_max as extremes
+from dpquery.functions import min_max as first_above
 from dpquery.mechanisms import (
     AboveThreshold,
     DiscreteStaircase,
@@ -27,7 +29,6 @@ from dpquery.mechanisms import (
     MeanInverseSensitivity,
     NoisyTop,
 )
-from dpquery.privacy import Neighbours
 from tests.choosing import handed
 from tests.functions.tables import ADD_REMOVE, SUBSTITUTE, Held, World, call, plan
 
@@ -192,8 +193,8 @@ def noise_for_half(distance: int, epsilon: Fraction, size: int = 0) -> object:
 
 
 SCALES, RATE = (AboveThreshold, "calibrated"), (MeanExponential, "calibrated")
-MODE, SIDES = (functions.mode, "cells_distance"), (majority, "cells_distance")
-TOP, LARGEST = (top_k, "top_distance"), (top_k, "sensitivity")
+MODE, SIDES = (selection, "cells_distance"), (selection, "cells_distance")
+TOP, LARGEST = (selection, "top_distance"), (selection, "sensitivity")
 FIRST = (first_above, "sensitivity")
 MOVES = (first_above, "threshold_moves")
 MISTAKES = [

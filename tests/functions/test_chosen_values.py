@@ -11,13 +11,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.errors import NameRefused, PlanRefused
-from dpquery.functions import extremes
+from dpquery.functions import min_max as extremes
 from dpquery.functions.base import Facts
-from dpquery.functions.choice import MOST_VALUES, value_of
-from dpquery.ir import ColumnRef, Contribution
-from dpquery.privacy import Neighbours
-from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.functions.selection import MOST_VALUES, value_of
+from dpquery.ir.expr import ColumnRef
+from dpquery.ir.query import Contribution
 from tests.functions.tables import ALONE, Held, World, call, column, plan
 from tests.mechanisms.histograms import Codes
 from tests.mechanisms.sources import Seeded

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from dpquery.core.types import DOUBLE, INTEGER, Kind, Type
+from dpquery.functions.additive import AdditiveCell, in_type
 from dpquery.functions.moments import BernsteinCell
-from dpquery.functions.noise import AdditiveCell, in_type
 from dpquery.mechanisms import DiscreteLaplace
-from dpquery.types import DOUBLE, INTEGER, Kind, Type
 from tests.functions.tables import ALONE, Held, World, call, column, exact_vector, plan
 
 NOISY = st.integers(-(10**40), 10**40) | st.integers(-100, 100)

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from dpquery import functions
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import INTEGER
 from dpquery.functions.base import Facts, Release
 from dpquery.functions.moments import BernsteinRelease
 from dpquery.functions.quantile import QuantileRelease
-from dpquery.privacy import Neighbours
-from dpquery.sensitivity import sensitivity, simplex_sensitivity
-from dpquery.types import INTEGER
+from dpquery.ir.measures import sensitivity, simplex_sensitivity
 from tests.functions.tables import (
     ADD_REMOVE,
     SUBSTITUTE,
@@ -38,7 +38,16 @@ BOOLEANS = (None, False, True)
 RANGES = {"0..1": (0, 1), "0..2": (0, 2), "0..3": (0, 3), "-2..1": (-2, 1), "-3..-1": (-3, -1)}
 
 
+PAIRS = {
+    "pairs": ((None, None), (0, 0), (0, 1), (1, 0), (1, 1), (None, 1), (1, None)),
+    "wide pairs": ((0, None), (0, 0), (0, 2), (1, 0), (1, 1), (1, 2)),
+    "signed pairs": ((None, 1), (-2, 0), (0, 0), (-2, 1), (-1, 1)),
+}
+
+
 def values(name: str) -> tuple[object, ...]:
+    if name in PAIRS:
+        return PAIRS[name]
     if name == "booleans":
         return BOOLEANS
     low, high = RANGES[name]
@@ -54,6 +63,7 @@ QUERIES = [
     *(("DP_SUM", name) for name in RANGES),
     *(("DP_AVG", name) for name in ("0..1", "0..2", "0..3", "-3..-1")),
     *(("DP_VAR_POP", name) for name in ("0..1", "0..2", "0..3")),
+    *(("DP_COVAR_POP", name) for name in PAIRS),
 ]
 BOUNDING = {"one row per unit": (1, False), "limit 1": (1, True), "limit 2": (2, True)}
 
@@ -114,9 +124,9 @@ def test_noise_loses_exactly_its_epsilon(
         assert attained * (1 - 1e-12) <= worst <= attained * (1 + 1e-12)
 
 
-def single_even_if_replaced(measure: object, neighbours: Neighbours, degree: int) -> int:
+def single_even_if_replaced(measure: object, neighbours: Neighbours) -> int:
     """No doubling under substitution."""
-    return simplex_sensitivity(measure, ADD_REMOVE, degree)
+    return simplex_sensitivity(measure, ADD_REMOVE)
 
 
 def ungrouped_even_in_groups(measure: object, neighbours: Neighbours, *, grouped: bool) -> int:
@@ -124,9 +134,10 @@ def ungrouped_even_in_groups(measure: object, neighbours: Neighbours, *, grouped
     return sensitivity(measure, neighbours, grouped=False)
 
 
-def of_degree_one(measure: object, neighbours: Neighbours, degree: int) -> int:
-    """K instead of K^2."""
-    return simplex_sensitivity(measure, neighbours, 1)
+def of_degree_one(measure: object, neighbours: Neighbours) -> int:
+    """K instead of K^2, or of the product of both."""
+    lower = {"factors": measure.factors[:1]} if len(measure.codes) > 1 else {"degree": 1}
+    return simplex_sensitivity(replace(measure, **lower), neighbours)
 
 
 def without_negatives(measure: object, neighbours: Neighbours, *, grouped: bool) -> int:
@@ -140,7 +151,7 @@ def power_sums(self: BernsteinRelease, moments: tuple[int, ...]) -> list[int]:
 
 
 SIMPLEX = "dpquery.functions.moments.simplex_sensitivity"
-ADDITIVE = "dpquery.functions.noise.sensitivity"
+ADDITIVE = "dpquery.functions.additive.sensitivity"
 VECTOR = "dpquery.functions.moments.BernsteinRelease._bernstein"
 CODES_3, SIGNED, FLAGS = World(values("0..2")), World(values("-2..1")), World(BOOLEANS)
 GROUPS = World(values("0..2"), 2)
@@ -154,6 +165,9 @@ MISTAKES = [
     (ADDITIVE, without_negatives, "DP_SUM", SIGNED, ADD_REMOVE),
     (VECTOR, power_sums, "DP_AVG", World(values("0..1")), ADD_REMOVE),
     (VECTOR, power_sums, "DP_VAR_POP", World(values("0..1")), ADD_REMOVE),
+    (SIMPLEX, single_even_if_replaced, "DP_COVAR_POP", World(PAIRS["pairs"]), SUBSTITUTE),
+    (SIMPLEX, of_degree_one, "DP_COVAR_POP", World(PAIRS["wide pairs"]), ADD_REMOVE),
+    (VECTOR, power_sums, "DP_COVAR_POP", World(PAIRS["pairs"]), ADD_REMOVE),
 ]
 
 
@@ -175,9 +189,7 @@ def test_weights_that_do_not_fall_with_the_rows_fail_the_law(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World(values("0..1"), 1, 1, True)
-    monkeypatch.setattr(
-        "dpquery.engine.python.totals.row_weight", lambda weight, rows: weight.scale
-    )
+    monkeypatch.setattr("tests.oracle.totals.row_weight", lambda weight, rows: weight.scale)
     assert losses("DP_AVG", world)[ADD_REMOVE] > 1.9
 
 

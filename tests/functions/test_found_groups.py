@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 import dpquery
-from dpquery.events import Approximate, Composed, Pure
-from dpquery.functions.keys import KeysRelease
-from dpquery.ir import Candidates, Scalar
+from dpquery.core.events import Approximate, Composed, Pure
+from dpquery.functions.partition_selection import KeysRelease
+from dpquery.ir.expr import Scalar
+from dpquery.ir.measures import Candidates
 from dpquery.mechanisms import PartitionSelection
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.session import Session
@@ -46,7 +47,7 @@ def table(place: Path, **columns: object) -> Iterator[Session]:
 
 
 def doubled(values: list[object]) -> dict[str, object]:
-    """Give each value to two units."""
+    """Return each value to two units."""
     return {"u": list(range(2 * len(values))), "x": values * 2}
 
 
@@ -136,10 +137,10 @@ def test_what_is_left_out_is_told_for_its_own_price(tmp_path: Path):
 
 
 def planned_keys(
-    relation: dpquery.privacy.Neighbours, call: str, groups: int | None = 3
+    relation: dpquery.Neighbours, call: str, groups: int | None = 3
 ) -> KeysRelease:
+    from dpquery.core.types import TEXT
     from dpquery.policy.model import Column
-    from dpquery.types import TEXT
     from tests.worlds import private_table
 
     private = private_table(
@@ -158,7 +159,7 @@ def planned_keys(
 def test_a_unit_counts_in_one_group_unless_somebody_says_more(groups: int | None):
     """Whatever rows it may have; and nobody pays for a limit that finds nothing unknowingly."""
     plain = "DP_KEYS(x, eps=0.6, delta=6e-7)"
-    relation = dpquery.privacy.Neighbours.ADD_REMOVE
+    relation = dpquery.Neighbours.ADD_REMOVE
     if groups == 300:
         with pytest.raises(dpquery.NameRefused, match="no value of fewer than") as caught:
             planned_keys(relation, plain, groups)
@@ -175,7 +176,7 @@ def test_a_unit_counts_in_one_group_unless_somebody_says_more(groups: int | None
 
 @pytest.mark.parametrize(("relation", "places"), [("add-remove", 3), ("substitute", 6)])
 def test_the_charge_is_what_was_asked_for_whatever_the_relation(relation: str, places: int):
-    neighbours = dpquery.privacy.Neighbours(relation)
+    neighbours = dpquery.Neighbours(relation)
     release = planned_keys(neighbours, "DP_KEYS(x, eps=0.6, delta=6e-7)")
     assert release.distance == places
     assert release.mechanism.epsilon == Fraction(6, 10 * places)
@@ -204,7 +205,7 @@ BOUND = -NormalDist().inv_cdf(5e-7 / 2)
 
 
 def shown_of(release: KeysRelease, count: int) -> int:
-    """Give how many of DRAWS values with this count are shown."""
+    """Return how many of DRAWS values with this count are shown."""
     held = Counted(np.full(DRAWS, count))
     (cell,) = replace(release, most=DRAWS).run(held, Randomness())
     assert held.named == len(cell.groups), "no more values are named than are shown"
@@ -218,7 +219,7 @@ def deviation(shown: int, probability: float) -> float:
 def test_a_value_is_shown_as_often_as_the_law_says():
     """20,000 draws of each of two counts; false alarm 1e-6 in all, by the normal law."""
     release = planned_keys(
-        dpquery.privacy.Neighbours.ADD_REMOVE,
+        dpquery.Neighbours.ADD_REMOVE,
         "DP_KEYS(x, eps=1, delta=1e-6, max_groups_contributed=1)",
     )
     wrong = PartitionSelection(Fraction(11, 10), Fraction(1, 10**6))

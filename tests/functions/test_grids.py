@@ -12,12 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dpquery.errors import NameRefused, PlanRefused
-from dpquery.functions.base import WEIGHT_SCALE, Facts
-from dpquery.functions.codes import code_of, from_code
-from dpquery.ir import Contribution, Weight
-from dpquery.privacy import Neighbours
-from dpquery.types import (
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
@@ -29,6 +25,11 @@ from dpquery.types import (
     Type,
     ordinal,
 )
+from dpquery.errors import NameRefused, PlanRefused
+from dpquery.functions.base import WEIGHT_SCALE, Facts
+from dpquery.functions.quantize import code_of, from_code
+from dpquery.ir.measures import Weight
+from dpquery.ir.query import Contribution
 from tests.functions.tables import ALONE, call, column, plan
 
 MONEY = Type(Kind.DECIMAL, 12, 2)

@@ -18,11 +18,12 @@ import pytest
 from scipy import stats
 
 from dpquery.answer import Ranked
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import INTEGER
 from dpquery.functions.base import Facts, Release
-from dpquery.functions.quantiles import OF_LISTS
-from dpquery.ir import Contribution, Measure
-from dpquery.privacy import Neighbours
-from dpquery.types import INTEGER
+from dpquery.functions.quantile_list import OF_LISTS
+from dpquery.ir.measures import Measure
+from dpquery.ir.query import Contribution
 from tests.functions.tables import ALONE, Held, World, call, column, plan
 from tests.mechanisms.sources import Seeded
 
@@ -90,6 +91,43 @@ def test_an_interval_holds_the_exact_value_as_often_as_stated(
 ) -> None:
     release = plan(call(name, column(INTEGER, 0, 10), eps=eps), facts)
     assert misses(draws(release, ROWS), EXACT[name](ROWS)) <= MOST_MISSES
+
+
+PAIRED = {
+    "apart": [(row, (7 * row + 3) % 11) for row in ROWS],
+    "together": [(row, min(10, row + 1)) for row in ROWS],
+    "against": [(row, 10 - row) for row in ROWS * 4],
+    "alike": [(10, 10)] * 40,
+}
+
+
+@pytest.mark.parametrize(
+    ("rows", "eps", "facts"),
+    [
+        ("apart", "1/10", ALONE),
+        ("apart", "3", WEIGHTED),
+        ("together", "1/10", WEIGHTED),
+        ("against", "1/10", ALONE),
+        ("alike", "3", ALONE),
+    ],
+)
+def test_an_interval_of_a_covariance_holds_the_exact_one(
+    rows: str, eps: str, facts: Facts
+) -> None:
+    both = column(INTEGER, 0, 10), replace(column(INTEGER, 0, 10), name="y")
+    release = plan(call("DP_COVAR_POP", both, eps=eps), facts)
+    exact = np.cov(np.array(PAIRED[rows]).T, bias=True)[0, 1]
+    assert misses(draws(release, PAIRED[rows]), exact) <= MOST_MISSES
+
+
+def test_the_interval_of_a_covariance_is_little_wider_than_the_error() -> None:
+    rows = PAIRED["apart"] * 20
+    both = column(INTEGER, 0, 10), replace(column(INTEGER, 0, 10), name="y")
+    cells = draws(plan(call("DP_COVAR_POP", both, eps="1/2"), ALONE), rows)
+    exact = np.cov(np.array(rows).T, bias=True)[0, 1]
+    off = np.quantile([abs(cell.value - exact) for cell in cells], 0.95)
+    halves = [high - cell.value for cell, (_, high) in ((c, c.interval(LEVEL)) for c in cells)]
+    assert np.median(halves) <= 1.5 * off
 
 
 @pytest.mark.parametrize("name", ["DP_COUNT", "DP_SUM"])

@@ -11,15 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpquery.budget.charge import Receipt
-from dpquery.functions.row_search import FINE, LIMITS, SCALE, RowSearchRelease
-from dpquery.functions.search import SHARE
-from dpquery.ir import Histogram
+from dpquery.budget.ledger.charge import Receipt
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import INTEGER, ROWS_MAX, Interval
+from dpquery.functions.search import FINE_ROWS, LIMITS, SCALE, SHARE, RowSearchRelease
+from dpquery.ir.measures import Histogram
 from dpquery.mechanisms import PermuteAndFlip
-from dpquery.narrowing import with_bounds
+from dpquery.plan.plan import with_bounds
 from dpquery.policy.model import Column
-from dpquery.privacy import Neighbours
-from dpquery.types import INTEGER, ROWS_MAX, Interval
 from tests.worlds import planned, policy_of, private_table
 
 COLUMN = Column("v", INTEGER)
@@ -110,7 +109,7 @@ def test_the_limits_are_those_that_the_requests_can_tell_apart():
     assert LIMITS[0] == 1
     assert LIMITS[-1] == ROWS_MAX
     assert list(LIMITS) == sorted(set(LIMITS))
-    assert all(k <= FINE or k % (FINE // 4) == 0 for k in LIMITS)
+    assert all(k <= FINE_ROWS or k % (FINE_ROWS // 4) == 0 for k in LIMITS)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 448, ROWS_MAX])

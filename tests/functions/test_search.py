@@ -11,11 +11,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dpquery.cuts import written_ends
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import DATE, DOUBLE, INTEGER, TIMESTAMP, Interval, Kind, Type
 from dpquery.functions.search import RUNS, SHARE, blocks_of, fallback, search_for
 from dpquery.mechanisms import DiscreteLaplace
-from dpquery.privacy import Neighbours
-from dpquery.types import DATE, DOUBLE, INTEGER, TIMESTAMP, Interval, Kind, Type
+from dpquery.plan.cuts import written_ends
 from tests.functions.tables import ALONE, Held, World, call, column
 from tests.mechanisms.sources import Seeded
 
@@ -134,7 +134,7 @@ def test_what_is_found_is_made_of_the_noisy_weights_alone(relation):
 
 
 def found_in(**weights: int):
-    """Give the ends that noisy weights show, by powers of two; `least` counts in 100ths."""
+    """Return the ends that noisy weights show, by powers of two; `least` counts in 100ths."""
     release = release_of(column())
     least = {f"r{run}": weight for run, weight in release.least.items()}
     noisy = [0] * len(blocks_of(release.measure.code))

@@ -6,14 +6,14 @@ from fractions import Fraction
 
 import pytest
 
+from dpquery.core.events import BoundedRange, Gaussian, Pure
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import DATE, INTEGER
 from dpquery.errors import NameRefused, PlanRefused
-from dpquery.events import BoundedRange, Gaussian, Pure
 from dpquery.functions.base import Noted
-from dpquery.functions.noisy_quantile import NoisyQuantileRelease
-from dpquery.functions.quantile import OF_ONE, QuantileRelease
+from dpquery.functions.quantile import OF_ONE, NoisyQuantileRelease, QuantileRelease
 from dpquery.mechanisms import SmoothQuantile, rank_range
-from dpquery.privacy import Neighbours
-from dpquery.types import DATE, INTEGER
+from dpquery.plan.parallel import require_groups
 from tests.functions.tables import ALONE, Held, World, call, column, plan
 from tests.mechanisms.sources import Seeded
 
@@ -66,8 +66,10 @@ def test_noise_spans_the_range_and_the_answer_says_so(mechanism: str) -> None:
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_noise_on_a_value_is_refused_with_groups(mechanism: str) -> None:
+    facts = World((10, 110), 2).facts(Neighbours.ADD_REMOVE)
+    release = plan(asked(mechanism), facts)
     with pytest.raises(PlanRefused, match="no groups") as refused:
-        plan(asked(mechanism), World((10, 110), 2).facts(Neighbours.ADD_REMOVE))
+        require_groups(asked(mechanism), release, facts)
     assert refused.value.code == "DPQ404"
 
 

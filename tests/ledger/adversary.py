@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from dpquery.events import Approximate, Concentrated, Event, Gaussian, Pure
+from dpquery.core.events import Approximate, Concentrated, Event, Gaussian, Pure
 
 STEP = Fraction(1, 10)
 Counts = tuple[int, ...]
@@ -64,7 +64,7 @@ def _coin(steps: int) -> tuple[tuple[float, int], ...]:
 def worst_delta(
     epsilon: Fraction, menu: Sequence[Asked], admits: Callable[[Counts, int], bool]
 ) -> float:
-    """Give the delta that the best strategy reaches; the rule sees counts, and the next."""
+    """Return the delta that the best strategy reaches; the rule sees counts, and the next."""
     admitted = lru_cache(None)(admits)
 
     @lru_cache(None)

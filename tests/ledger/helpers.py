@@ -7,14 +7,13 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
-from dpquery.budget.charge import Account, Charge, Limits
-from dpquery.budget.ledger import Ledger, open_ledger
-from dpquery.budget.orders import Promise
-from dpquery.ceilings import Ceiling
-from dpquery.events import Gaussian, Pure
+from dpquery.budget.ledger.admin import Promise
+from dpquery.budget.ledger.charge import Account, Charge, Limits
+from dpquery.budget.ledger.ledger import Ledger, open_ledger
+from dpquery.core.events import Gaussian, Pure
+from dpquery.core.privacy import Ceiling, Loss
+from dpquery.core.source import Span
 from dpquery.policy.model import LedgerSettings, Server
-from dpquery.privacy import Loss
-from dpquery.source import Span
 
 Place = Path | Server | None
 """Where a ledger is; in memory when there is none."""

@@ -139,7 +139,7 @@ class PostgresServer:
 
 
 def _children(parent: int) -> list[int]:
-    """Give the processes that a process started; on Linux, which tells them as files."""
+    """Return the processes that a process started; on Linux, which tells them as files."""
     found = []
     for file in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.budget.accountant import ACCOUNTANTS, NOTHING, Spent, additive, basic
-from dpquery.errors import InternalError
-from dpquery.events import (
+from dpquery.core.events import (
     Approximate,
     BoundedRange,
     Composed,
@@ -21,7 +20,8 @@ from dpquery.events import (
     decode,
     encode,
 )
-from dpquery.privacy import NO_LOSS, Loss
+from dpquery.core.privacy import NO_LOSS, Loss
+from dpquery.errors import InternalError
 
 amounts = st.fractions(min_value=0, max_value=10)
 events = st.recursive(

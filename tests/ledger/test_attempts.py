@@ -17,14 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpquery
-from dpquery import paid
-from dpquery.budget import attempts as attempts_module
-from dpquery.budget import ledger as ledger_module
-from dpquery.budget import process
-from dpquery.budget.attempts import Attempt, Open
-from dpquery.budget.charge import FailureLimit, Opened, Receipt
-from dpquery.budget.ledger import Ledger
-from dpquery.engine.duckdb import public
+from dpquery.budget.ledger import ledger as ledger_module
+from dpquery.budget.ledger import store as attempts_module
+from dpquery.budget.ledger.charge import FailureLimit, Opened, Receipt
+from dpquery.budget.ledger.ledger import Ledger
+from dpquery.budget.ledger.store import Attempt, is_gone, read, this_process, written
+from dpquery.cache import lookup
+from dpquery.engine.duckdb import postprocessor as public
 from dpquery.errors import BudgetRefused, DPQueryError, ScanFailed
 from dpquery.shell.main import main
 from tests.ledger.helpers import ALICE, BOB, ROOT, limits, open_at, pure, start
@@ -234,11 +233,11 @@ def test_who_stops_a_statement_has_not_failed(policy, monkeypatch):
 
 
 def test_an_answer_too_long_to_be_kept_has_ended_as_well(policy, monkeypatch, impatient):
-    monkeypatch.setattr(paid, "MOST_KEPT", 1)
+    monkeypatch.setattr(lookup, "MOST_KEPT", 1)
     with dpquery.connect(policy) as session:
         assert outcomes(session, 7) == ["answer"] * 7
         account = session._account.analyst
-        assert session._ledger._store.attempts._now(account)[1] == Open()
+        assert session._ledger._store.attempts.open(account) == []
 
 
 def test_a_failure_that_cannot_be_counted_says_no_more_than_others(policy, monkeypatch):
@@ -285,7 +284,7 @@ def test_what_fails_with_released_values_is_counted(policy, monkeypatch, query):
         assert set(found[5:]) <= {"DPQ702", "DPQ505"}
         assert session._ledger.failures("default") == 5
         assert outcomes(session, 1, ANOTHER) == ["DPQ505"]
-        assert session._ledger._store.attempts.number("default") == 5
+        assert len(session._ledger._store.attempts.open("default")) == 5
 
 
 ANOTHER = "SELECT DP_COUNT(*, eps=2e-9) FROM staff"
@@ -412,7 +411,7 @@ def test_statements_under_way_elsewhere_are_no_failures(place, impatient):
 def test_an_attempt_of_another_machine_counts_when_its_time_is_over(place, monkeypatch):
     clock = _Clock(monkeypatch)
     with closing(open_at(place)) as ledger:
-        monkeypatch.setattr(process, "identity", lambda: "another machine 1 2")
+        monkeypatch.setattr(attempts_module, "this_process", lambda: "another machine 1 2")
         ledger.charge(pure("0.1"), FIVE, ALICE)
         clock.time += timedelta(seconds=600 + 59)
         assert ledger.failures("alice") == 0
@@ -508,23 +507,24 @@ def test_a_suspended_analyst_with_a_charge_is_noticed(tmp_path):
 
 
 def test_a_process_is_known_to_be_gone():
-    own = process.identity()
+    own = this_process()
     assert own
-    assert not process.is_gone(own)
+    assert not is_gone(own)
+    program = "from dpquery.budget.ledger import store; print(store.this_process())"
     child = subprocess.Popen(
-        [sys.executable, "-c", "from dpquery.budget import process; print(process.identity())"],
+        [sys.executable, "-c", program],
         stdout=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip
     other = child.stdout.read().strip()
     assert other != own
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert process.is_gone(other)  # a process that nobody has looked after yet
+    assert is_gone(other)  # a process that nobody has looked after yet
     child.communicate()
-    assert process.is_gone(other)
+    assert is_gone(other)
     machine, number, started = own.rsplit(" ", 2)
-    assert process.is_gone(f"{machine} {number} {int(started) + 1}")
-    assert not process.is_gone(f"elsewhere {number} {started}")
-    assert not process.is_gone("")
+    assert is_gone(f"{machine} {number} {int(started) + 1}")
+    assert not is_gone(f"elsewhere {number} {started}")
+    assert not is_gone("")
 
 
 @given(
@@ -540,4 +540,4 @@ def test_a_process_is_known_to_be_gone():
     )
 )
 def test_attempts_are_read_as_they_were_written(attempts):
-    assert Open.read(Open(tuple(attempts)).text()) == Open(tuple(attempts))
+    assert read(written(attempts)) == attempts

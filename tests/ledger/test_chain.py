@@ -1,4 +1,4 @@
-"""Rows under chains of hashes: those of earlier versions are read, and the same are written."""
+"""Rows under chains of hashes: the same are written to the last byte, and read."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.budget.answers import Holder
-from dpquery.budget.charge import Receipt
-from dpquery.budget.earlier import EarlierRelease, Refinable
-from dpquery.budget.ledger import Ledger
+from dpquery.budget.ledger.charge import Receipt
+from dpquery.budget.ledger.ledger import Ledger
+from dpquery.budget.ledger.tables import EarlierRelease, Holder, Refinable
+from dpquery.core.types import Interval
 from dpquery.errors import PolicyInvalid
-from dpquery.types import Interval
 from tests.ledger.helpers import ALICE, limits, open_at, pure
 
 HOLDER = Holder("alice", "rights", shared=True)
@@ -82,7 +81,7 @@ WRITTEN = {
         ),
     ],
 }
-"""As the version before `Chain` wrote it, but with names in place of random ones."""
+"""What a ledger holds, but with names in place of random ones."""
 
 
 @pytest.fixture
@@ -130,7 +129,7 @@ def test_the_same_rows_are_written_to_the_last_byte(place, sql):
     assert found == WRITTEN
 
 
-def test_rows_of_an_earlier_version_are_read_and_followed(place, sql):
+def test_rows_are_read_and_followed(place, sql):
     put(sql, WRITTEN)
     with closing(open_at(place)) as ledger:
         assert ledger.verify() == 2

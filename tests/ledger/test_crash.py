@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpquery.budget.sqlite import SQLite
+from dpquery.budget.ledger.sqlite import SQLite
 from dpquery.errors import BudgetRefused, PolicyInvalid
 from tests.ledger.helpers import ALICE, limits, loss, open_at, pure, spent, start
 

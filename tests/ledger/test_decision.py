@@ -10,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.budget.accountant import Spent, additive
-from dpquery.budget.charge import Charge, Limits
-from dpquery.budget.decision import binding, require_within
-from dpquery.budget.record import Total, Totals
-from dpquery.ceilings import Ceiling
+from dpquery.budget.ledger.charge import Charge, Limits
+from dpquery.budget.ledger.record import Total, Totals
+from dpquery.budget.limits import binding, require_within
+from dpquery.core.events import Concentrated, Pure
+from dpquery.core.privacy import EPSILON_MIN, Ceiling, exact_number
+from dpquery.core.source import Source, Span
+from dpquery.core.zcdp import rho_below
 from dpquery.errors import BudgetRefused
-from dpquery.events import Concentrated, Pure
-from dpquery.privacy import EPSILON_MIN, exact_number
-from dpquery.source import Source, Span
-from dpquery.zcdp import rho_below
 from tests.ledger.helpers import gaussian, limits, loss, pure
 
 UNKNOWN = Fraction(0)

@@ -7,11 +7,10 @@ from fractions import Fraction
 
 import pytest
 
-from dpquery.budget.answers import Holder
-from dpquery.budget.charge import Charge
-from dpquery.budget.earlier import AlreadyRefined, EarlierRelease, Refinable
+from dpquery.budget.ledger.charge import Charge
+from dpquery.budget.ledger.tables import AlreadyRefined, EarlierRelease, Holder, Refinable
+from dpquery.core.events import Refined
 from dpquery.errors import InternalError, PolicyInvalid
-from dpquery.events import Refined
 from tests.ledger.helpers import ALICE, BOB, limits, open_at, pure, spent
 
 HALF = Fraction(1, 2)

@@ -8,11 +8,10 @@ from math import exp
 import pytest
 from dp_accounting import NeighboringRelation, dp_event, pld, rdp
 
-from dpquery.budget.charge import Charge, Limits
-from dpquery.budget.earlier import EarlierRelease
-from dpquery.budget.exported import COLUMNS, dp_events, row
-from dpquery.ceilings import Ceiling
-from dpquery.events import (
+from dpquery.budget.ledger.charge import Charge, Limits
+from dpquery.budget.ledger.report import EXPORTED_COLUMNS, dp_events, exported_row
+from dpquery.budget.ledger.tables import EarlierRelease
+from dpquery.core.events import (
     Approximate,
     BoundedRange,
     Concentrated,
@@ -21,7 +20,8 @@ from dpquery.events import (
     Refined,
     decode,
 )
-from dpquery.zcdp import epsilon_above
+from dpquery.core.privacy import Ceiling
+from dpquery.core.zcdp import epsilon_above
 from tests.ledger.helpers import ALICE, BOB, open_at, pure
 
 RHO, EPSILON, DELTA = Fraction(1, 20), Fraction(1, 3), Fraction(1, 10**7)
@@ -67,7 +67,8 @@ def test_everybodys_charges_are_exported_as_they_stand():
     ledger.charge(pure("0.5", "1e-7"), WIDE, ALICE)
     ledger.charge(of(*ALL, query="SELECT 'x'"), WIDE, BOB)
     first, second = (
-        dict(zip(COLUMNS, row(record), strict=True)) for record in ledger.history()
+        dict(zip(EXPORTED_COLUMNS, exported_row(record), strict=True))
+        for record in ledger.history()
     )
     ledger.close()
     assert [first[name] for name in ("sequence", "analyst", "epsilon", "delta", "rho")] == [
@@ -81,7 +82,9 @@ def test_everybodys_charges_are_exported_as_they_stand():
 @pytest.mark.parametrize("query", ["-- =1+1\nSELECT 1", "=1", "+1", "@a"])
 def test_no_cell_is_a_formula(query):
     [record] = history(Charge((Pure(EPSILON),), (), query))
-    assert dict(zip(COLUMNS, row(record), strict=True))["query"] == f" {query}"
+    assert (
+        dict(zip(EXPORTED_COLUMNS, exported_row(record), strict=True))["query"] == f" {query}"
+    )
 
 
 def test_the_repr_of_an_event_makes_it_again():

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.budget import sqlite
-from dpquery.budget.sqlite import SQLite
-from dpquery.budget.store import Store
+from dpquery.budget.ledger import sqlite
+from dpquery.budget.ledger.sqlite import SQLite
+from dpquery.budget.ledger.store import Store
 from dpquery.errors import PolicyInvalid
 from tests.ledger.helpers import ALICE, limits, open_at, pure, spent, start
 
@@ -68,7 +68,7 @@ def test_a_full_disk_leaves_no_half_ledger(path, size):
 
 @contextmanager
 def unprivileged(directory: Path):
-    """Give a directory to nobody, and be nobody: permissions do not bind root."""
+    """Return a directory to nobody, and be nobody: permissions do not bind root."""
     if os.geteuid() != 0:
         yield
         return

@@ -12,7 +12,7 @@ from itertools import product
 import pytest
 
 import dpquery
-from dpquery.budget import high_water
+from dpquery.budget.ledger import high_water
 from dpquery.errors import PolicyInvalid
 from dpquery.shell.main import main
 from tests.ledger.helpers import ALICE, limits, open_at, pure, spent, start

@@ -11,15 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpquery.budget.accountant import NOTHING, Spent, additive
-from dpquery.budget.charge import Charge, Limits
-from dpquery.budget.decision import require_within
-from dpquery.budget.record import Total, Totals
-from dpquery.budget.standing import Standing, root_below
-from dpquery.ceilings import HALF, Ceiling
+from dpquery.budget.ledger.charge import Charge, Limits
+from dpquery.budget.ledger.record import Total, Totals
+from dpquery.budget.limits import Standing, require_within, root_below
+from dpquery.core.events import Pure
+from dpquery.core.privacy import EPSILON_MAX, EPSILON_MIN, HALF, Ceiling, Loss
+from dpquery.core.zcdp import epsilon_above, rho_below
 from dpquery.errors import BudgetRefused
-from dpquery.events import Pure
-from dpquery.privacy import EPSILON_MAX, EPSILON_MIN, Loss
-from dpquery.zcdp import epsilon_above, rho_below
 from tests.ledger.adversary import (
     Asked,
     Counts,

@@ -11,11 +11,10 @@ from itertools import cycle
 
 import pytest
 
-from dpquery.budget import record
-from dpquery.budget.answers import Holder
-from dpquery.budget.earlier import Refinable
+from dpquery.budget.ledger import record
+from dpquery.budget.ledger.tables import Holder, Refinable
+from dpquery.core.events import Refined
 from dpquery.errors import BudgetRefused, PolicyInvalid
-from dpquery.events import Refined
 from tests.ledger.helpers import ALICE, BOB, limits, open_at, pure, spent
 
 

@@ -10,22 +10,19 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.budget.accountant import Spent, basic
-from dpquery.budget.answers import Holder
-from dpquery.budget.charge import Account, Charge
-from dpquery.budget.schema import LATER
-from dpquery.ceilings import Ceiling
+from dpquery.budget.ledger.charge import Account, Charge
+from dpquery.core.events import Composed, Concentrated, Pure
+from dpquery.core.privacy import Ceiling
+from dpquery.core.source import Span
 from dpquery.errors import BudgetRefused, InternalError
-from dpquery.events import Composed, Concentrated, Pure
-from dpquery.ir import Contribution, Scan, TableScan
-from dpquery.source import Span
-from dpquery.types import Interval
+from dpquery.ir.query import Contribution, Scan
+from dpquery.ir.relations import TableScan
 from tests.ledger.helpers import ALICE, BOB, gaussian, limits, loss, open_at, pure, spent
 
 
@@ -312,22 +309,3 @@ def scopes(accepted, ceiling, account):
         (total(lambda a: a.analyst == account.analyst), ceiling.analyst.limit),
         (total(lambda a: a.session == account.session), ceiling.session.limit),
     ]
-
-
-def test_a_ledger_of_before_its_later_tables_gets_them(place, request):
-    with closing(open_at(place)) as ledger:
-        ledger.charge(pure("0.1"), limits(), ALICE)
-    if isinstance(place, Path):
-        connection = sqlite3.connect(place)
-    else:
-        connection = request.getfixturevalue("postgres").sql(place)
-    with closing(connection) as sql:
-        for table in LATER:
-            sql.execute(f"DROP TABLE {table.name}")
-        sql.commit()
-    with closing(open_at(place)) as ledger:
-        receipt = ledger.charge(pure("0.1"), limits(), ALICE)
-        ledger.keep(receipt, ALICE, "salary", Interval(Fraction(0), Fraction(8)))
-        ledger.store(receipt, Holder("alice", "rights", shared=False), {"key": "[1]"})
-        assert ledger.first_state(1, "staff", lambda: "as it was") == "as it was"
-        assert ledger.verify() == 2

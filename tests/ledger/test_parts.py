@@ -22,23 +22,22 @@ import pyarrow as pa
 import pytest
 
 from dpquery.budget.accountant import basic
-from dpquery.budget.charge import Limits
-from dpquery.budget.ledger import open_ledger
-from dpquery.ceilings import Ceiling
+from dpquery.budget.ledger.charge import Limits
+from dpquery.budget.ledger.ledger import open_ledger
+from dpquery.cache.privacy_scope import promise_of
+from dpquery.core.privacy import Ceiling, Neighbours
+from dpquery.core.types import INTEGER, TEXT
 from dpquery.engine.base import FaultLog
-from dpquery.engine.python.engine import PythonEngine
 from dpquery.functions.quantile import QuantileRelease
 from dpquery.mechanisms import DiscreteGaussian
-from dpquery.plan import Plan
+from dpquery.plan.plan import Plan
 from dpquery.policy.model import Budget, Column, LedgerSettings, Policy
-from dpquery.privacy import Neighbours
-from dpquery.promised import promise_of
-from dpquery.types import INTEGER, TEXT
 from tests.neighbours import Drawn, drawn, save
+from tests.oracle.engine import PythonEngine
 from tests.worlds import ALICE, LIMITS, planned, policy_of, private_table
 
 SCHEMA = pa.schema({"unit": pa.int64(), "region": pa.string(), "v": pa.int64()})
-REGION = Column("region", TEXT, keys=("N", "S", "W"), max_length=1, per_unit=True)
+REGION = Column("region", TEXT, keys=("N", "S", "W"), max_length=1, per_unit=1)
 COLUMNS = (Column("unit", INTEGER), REGION, Column("v", INTEGER))
 VALUES = ["N", "South", "W", None]
 """What rows hold: South is cut to S, and NULL is a part of its own."""
@@ -96,7 +95,7 @@ class World:
     """By query: what each release is given, for each content of the unit."""
 
     def loss(self, asked: Sequence[str]) -> Fraction:
-        """Give the most that a sequence of queries tells of a unit, over all neighbours."""
+        """Return the most that a sequence of queries tells of a unit, over all neighbours."""
         absent = self.policy.neighbours is Neighbours.ADD_REMOVE
         pairs = product(range(len(UNITS)), [0] if absent else range(len(UNITS)))
         return max(sum((self._lost(q, a, b) for q in asked), Fraction(0)) for a, b in pairs)
@@ -106,7 +105,7 @@ class World:
         return sum((lost(before, after) for before, after in pairs), Fraction(0))
 
     def total(self, asked: Sequence[str]) -> Fraction:
-        """Give what a ledger says of them."""
+        """Return what a ledger says of them."""
         with closing(open_ledger(LedgerSettings(None), promise_of(self.policy))) as ledger:
             limits = Limits(self.policy.budget.ceiling)
             for query in asked:
@@ -117,7 +116,7 @@ class World:
 
 
 def lost(before: Drawn, after: Drawn) -> Fraction:
-    """Give what one release tells between two sides: of a quantile, by less than 1e-9 less.
+    """Return what one release tells between two sides: of a quantile, by less than 1e-9 less.
 
     Of Gaussian noise that is its rho.
     """
@@ -163,7 +162,7 @@ def parted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module", params=Neighbours)
 def by_table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
-    region = replace(REGION, per_unit=False, parts_rows=True)
+    region = replace(REGION, per_unit=None, parts_rows=True)
     return world(tmp_path_factory.mktemp("tables"), request.param, region, TABLE_MENU)
 
 
@@ -206,7 +205,7 @@ def test_the_largest_part_alone_is_too_little_where_units_keep_all_rows(
     tmp_path: Path, parted: World
 ):
     """A unit with a row in each part loses on all three: the naive rule fails."""
-    free = world(tmp_path, parted.policy.neighbours, replace(REGION, per_unit=False), ON_PARTS)
+    free = world(tmp_path, parted.policy.neighbours, replace(REGION, per_unit=None), ON_PARTS)
     naive = max(loss_of(free.plans[query]) for query in ON_PARTS)
     assert (naive, free.loss(ON_PARTS)) == (1, Fraction(11, 4))
     assert free.loss(ON_PARTS) > parted.total(ON_PARTS)
@@ -229,7 +228,7 @@ def test_so_it_is_with_gaussian_noise_in_rho(tmp_path: Path, by_table: World):
         "AND v IN (1, 2) GROUP BY v",
     )
     region, neighbours = (
-        replace(REGION, per_unit=False, parts_rows=True),
+        replace(REGION, per_unit=None, parts_rows=True),
         by_table.policy.neighbours,
     )
     of_rho = world(tmp_path, neighbours, region, menu, in_rho)
@@ -247,7 +246,7 @@ def test_the_largest_part_alone_is_too_little_where_weights_follow_where(
     tmp_path: Path, by_table: World
 ):
     """A row in each part then weighs as much in each query as if it were alone."""
-    region = replace(REGION, per_unit=False, parts_rows=True)
+    region = replace(REGION, per_unit=None, parts_rows=True)
     free = world(tmp_path, by_table.policy.neighbours, region, ON_PARTS)
     assert free.loss(ON_PARTS) == free.total(ON_PARTS) == Fraction(11, 4)
     assert free.loss(ON_PARTS) > by_table.total(BY_TABLE)

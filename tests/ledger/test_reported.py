@@ -10,12 +10,11 @@ from fractions import Fraction
 import pytest
 
 from dpquery.budget.accountant import additive
-from dpquery.budget.reported import reported
-from dpquery.ceilings import HALF, Ceiling
-from dpquery.events import Approximate, BoundedRange, Composed, Gaussian, Pure, Refined
+from dpquery.budget.ledger.report import reported
+from dpquery.core.events import Approximate, BoundedRange, Composed, Gaussian, Pure, Refined
+from dpquery.core.privacy import HALF, Ceiling, Loss
+from dpquery.core.zcdp import epsilon_above
 from dpquery.mechanisms import DiscreteLaplace
-from dpquery.privacy import Loss
-from dpquery.zcdp import epsilon_above
 
 TENTH, MILLIONTH = Fraction(1, 10), Fraction(1, 10**6)
 COUNTS = [DiscreteLaplace.calibrated(1, TENTH).event(1)] * 100
@@ -116,7 +115,7 @@ def test_extreme_claims_take_no_memory_and_give_a_bound(epsilon):
 
 
 def test_deciding_loads_no_dp_accounting():
-    loaded = "import sys, dpquery.budget.ledger, dpquery.budget.reported"
+    loaded = "import sys, dpquery.budget.ledger.ledger, dpquery.budget.ledger.report"
     code = f"{loaded}; print('dp_accounting' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -13,12 +13,11 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from dpquery.budget.answers import Holder
-from dpquery.budget.charge import FailureLimit
-from dpquery.budget.database import queued
-from dpquery.budget.ledger import Ledger
-from dpquery.budget.orders import Promise
-from dpquery.budget.sqlite import SQLite
+from dpquery.budget.ledger.admin import Promise
+from dpquery.budget.ledger.charge import FailureLimit
+from dpquery.budget.ledger.ledger import Ledger
+from dpquery.budget.ledger.sqlite import SQLite
+from dpquery.budget.ledger.tables import Holder, queued
 from dpquery.errors import BudgetRefused, PolicyInvalid
 from dpquery.policy.model import Server
 from tests.ledger.helpers import ALICE, Place, limits, loss, open_at, placed, pure
@@ -187,7 +186,7 @@ def die_everywhere(spelled: str, mark: str, action: str, every: str) -> None:
 
 
 def _begun(place: Place, mark: Path) -> Iterator[Place]:
-    """Give the place of a ledger of one charge, again and again."""
+    """Return the place of a ledger of one charge, again and again."""
     for number in count():
         mark.unlink(missing_ok=True)
         if isinstance(place, Server):

@@ -11,9 +11,9 @@ from typing import Protocol
 import numpy as np
 from scipy import stats
 
-from dpquery.mechanisms.frontier import Histogram
+from dpquery.core.privacy import Neighbours
+from dpquery.mechanisms.quantiles.histogram_tree import Weights as Histogram
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.privacy import Neighbours
 from tests.mechanisms.histograms import Rows
 from tests.mechanisms.sources import Seeded
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.mechanisms.discrete_gaussian import BITS, FAR, _accepted, _bounds, _exponent
-from dpquery.mechanisms.exponential import geometric_many, two_sided_many
+from dpquery.mechanisms.gaussian import BITS, FAR, _accepted, _bounds, _exponent
+from dpquery.mechanisms.samplers import geometric_many, two_sided_many
 from tests.mechanisms.sources import Seeded
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from dpquery.budget.accountant import additive
-from dpquery.events import BoundedRange, Pure
+from dpquery.core.events import BoundedRange, Pure
+from dpquery.core.privacy import Neighbours
 from dpquery.mechanisms import (
     FiniteExponential,
     GapQuantile,
@@ -26,7 +27,6 @@ from dpquery.mechanisms import (
     joint_move,
     rank_range,
 )
-from dpquery.privacy import Neighbours
 from tests.mechanisms.joint_laws import neighbours, single_rows
 
 ONE, HALF = Fraction(1), Fraction(1, 2)
@@ -74,7 +74,7 @@ def joint(relation: Neighbours) -> JointQuantiles:
 def in_order(
     pmf: Callable[[Weights], Mapping[tuple[int, ...], float]],
 ) -> Callable[..., object]:
-    """Give the probabilities of lists alone, always in one order."""
+    """Return the probabilities of lists alone, always in one order."""
     return lambda weights: [chance for _, chance in sorted(pmf(weights).items())]
 
 

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpquery.core.privacy import Neighbours
 from dpquery.mechanisms import FiniteExponential, NoisyTop, PermuteAndFlip
-from dpquery.privacy import Neighbours
 from tests.mechanisms.sources import ONES, PATTERNS, ZEROS, Repeating, Seeded, Stuck, ended
 
 ADD_REMOVE, SUBSTITUTE = Neighbours
@@ -269,7 +269,7 @@ def test_the_first_few_follow_the_law(size: int) -> None:
 
 def test_an_open_order_is_decided_by_further_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     """With no digit after the point at first, most orders are open; the law is the same."""
-    monkeypatch.setattr("dpquery.mechanisms.exponential.COARSE", 0)
+    monkeypatch.setattr("dpquery.mechanisms.samplers.COARSE", 0)
     mechanism = NoisyTop(Fraction(2, 7), 2)
     law = {o: mechanism.pmf(FEW_PLACES, o) for o in itertools.permutations(range(6), 2)}
     assert agreement(lambda bits: tuple(mechanism.release(FEW_PLACES, bits)), law, 120) > ALARM

@@ -9,7 +9,7 @@ from itertools import pairwise, product
 import pytest
 
 from dpquery.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dpquery.mechanisms.combined_noise import combined_reach, share_range
+from dpquery.mechanisms.laplace import combined_reach, share_range
 
 SCALES = (Fraction(1, 3), Fraction(1), Fraction(6))
 COEFFICIENTS = [

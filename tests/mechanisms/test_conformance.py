@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from dpquery import functions
-from dpquery.events import BoundedRange, Composed, Gaussian, Pure, decode, encode
+from dpquery.core.events import BoundedRange, Composed, Gaussian, Pure, decode, encode
+from dpquery.core.privacy import Loss
 from dpquery.functions.base import DPFunction
 from dpquery.mechanisms import (
     ADDITIVE,
     ALL,
+    PURE,
     AboveThreshold,
     AdditiveNoise,
     DiscreteGaussian,
@@ -44,7 +46,6 @@ from dpquery.mechanisms import (
     ThresholdQuantiles,
     TreeQuantiles,
 )
-from dpquery.privacy import Loss
 from tests.mechanisms.cases import DELTA, EPSILONS, NAMED, Case
 from tests.mechanisms.laws import pmf_vector
 from tests.mechanisms.sources import Seeded
@@ -162,10 +163,21 @@ def test_what_is_chosen_loses_what_was_asked_and_says_so(mechanism: Mechanism) -
 )
 def test_parts_of_a_unit_lose_no_more_than_the_whole(mechanism: Mechanism) -> None:
     """What a unit has in several groups: so one charge covers them all."""
-    parts = ([1, 2], [HALF, HALF, 2], [Fraction(1, 7)] * 21)
+    whole = isinstance(mechanism, Majority)  # of counts, which move by whole rows
+    parts = ([1, 2], [1] * 3) if whole else ([HALF, HALF, 2], [Fraction(1, 7)] * 21)
     for distances in parts:
         lost = sum(mechanism.loss(distance).epsilon for distance in distances)
         assert lost <= mechanism.loss(sum(distances)).epsilon == 1
+
+
+@pytest.mark.parametrize("kind", PURE, ids=lambda kind: kind.name)
+def test_noise_that_counts_take_shows_a_scale_that_its_error_follows(kind: type) -> None:
+    for distance, epsilon in ((1, ONE), (40, ONE), (40, Fraction(1, 4))):
+        noise = kind.calibrated(distance, epsilon)
+        assert noise.loss(distance) == Loss(epsilon)
+        assert noise.norm == 1
+        _, high = noise.interval(0, Fraction(95, 100))
+        assert noise.scale_shown <= high + 1 <= 5 * noise.scale_shown + 1
 
 
 def test_every_other_kind_is_calibrated_above() -> None:

@@ -12,18 +12,14 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from dpquery.core.events import BoundedRange, decode, encode
+from dpquery.core.privacy import Loss, Neighbours
 from dpquery.errors import InternalError
-from dpquery.events import BoundedRange, decode, encode
-from dpquery.mechanisms import (
-    FittedQuantiles,
-    Randomness,
-    fitted_paths,
-    fitted_quantiles,
-    outlook,
-)
-from dpquery.mechanisms.fitted_paths import FittedPaths
-from dpquery.mechanisms.fitted_sums import Block
-from dpquery.privacy import Loss, Neighbours
+from dpquery.mechanisms import FittedQuantiles, Randomness
+from dpquery.mechanisms.quantiles import cdf_bounds as outlook
+from dpquery.mechanisms.quantiles import fitted as fitted_paths
+from dpquery.mechanisms.quantiles import fitted as fitted_quantiles
+from dpquery.mechanisms.quantiles.fitted import Block, FittedPaths
 from tests.mechanisms.histograms import Codes, Law, Rows
 from tests.mechanisms.joint_laws import (
     agreement,
@@ -187,10 +183,10 @@ def test_how_totals_stand_together_has_no_bearing(
 @pytest.mark.parametrize("name", SETTINGS)
 def test_sums_are_above_those_of_all_lists(name: str) -> None:
     mechanism, weights = case(name)
-    frontier = mechanism.frontier(Rows(dict(enumerate(weights))))
-    frontier.settle(mechanism.near(frontier))
+    tree = mechanism.tree(Rows(dict(enumerate(weights))))
+    tree.settle(mechanism.near(tree))
     sums = FittedPaths(
-        frontier, mechanism.orders, mechanism.slope, mechanism.step, mechanism.max_weight
+        tree, mechanism.orders, mechanism.slope, mechanism.step, mechanism.max_weight
     )._sums()
     above = float(np.exp2(-sums._last / 4096).sum())
     parts = [
@@ -245,8 +241,8 @@ def test_a_billion_rows_take_few_histograms_and_little_memory() -> None:
     for weight in (1, 2**20):
         mechanism = FittedQuantiles.calibrated(DECILES, cells, MOST * weight, weight, ONE)
         histogram = Law(10**9 * weight, cells, lambda t: 0.5 * t + 0.5 * (t > 0.3))
-        frontier = mechanism.frontier(histogram)
-        found = mechanism.draw(frontier, Seeded(1))
+        tree = mechanism.tree(histogram)
+        found = mechanism.draw(tree, Seeded(1))
         edges = np.array([found, np.add(found, 1)]) / cells
         below, up_to = 10**9 * (0.5 * edges + 0.5 * (edges > 0.3))
         targets = np.array([float(order) * 10**9 for order in DECILES])
@@ -255,7 +251,7 @@ def test_a_billion_rows_take_few_histograms_and_little_memory() -> None:
         assert proven
         assert errors.max() <= most / weight + 2
         assert histogram.asked < 400
-        assert frontier.size <= 1 << 16
+        assert tree.size <= 1 << 16
 
 
 @pytest.mark.parametrize("cells", [1, 2, 8193, 2**63])

@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpquery.core.privacy import root_above
 from dpquery.mechanisms import DiscreteGaussian
-from dpquery.mechanisms.gaussian_mean import GaussianMean
-from dpquery.privacy import root_above
+from dpquery.mechanisms.gaussian import GaussianMean
 
 DELTA = Fraction(1, 10**6)
 VARIANCES = [
@@ -27,7 +27,7 @@ CONFIDENCES = [Fraction(text) for text in ("0.3", "0.5", "0.9", "0.95", "0.999")
 
 
 def law(variance: Fraction) -> tuple[range, np.ndarray]:
-    """Give the noise of a variance, and its probabilities, as far as doubles reach."""
+    """Return the noise of a variance, and its probabilities, as far as doubles reach."""
     noise = DiscreteGaussian.of_rho(1, 1 / (2 * variance), DELTA)
     reach = 9 * int(root_above(variance)) + 9
     places = range(-reach, reach + 1)
@@ -35,7 +35,7 @@ def law(variance: Fraction) -> tuple[range, np.ndarray]:
 
 
 def errors(mean: GaussianMean) -> dict[int, float]:
-    """Give the law of the mean of values whose exact one is 0."""
+    """Return the law of the mean of values whose exact one is 0."""
     unit = Fraction(1)
     for one in mean.variances:
         unit = Fraction(1, np.lcm(unit.denominator, (mean.variance / one).denominator))

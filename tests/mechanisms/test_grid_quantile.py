@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.events import BoundedRange, decode, encode
+from dpquery.core.events import BoundedRange, decode, encode
+from dpquery.core.privacy import Loss, Neighbours
 from dpquery.mechanisms import GridQuantile, rank_range
-from dpquery.privacy import Loss, Neighbours
 
 ADD_REMOVE, SUBSTITUTE = Neighbours
 ORDERS = [Fraction(text) for text in ("0", "0.1", "0.5", "0.75", "0.9", "0.99", "1")]

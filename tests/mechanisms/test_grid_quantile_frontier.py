@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from dpquery.errors import InternalError
 from dpquery.mechanisms import GridQuantile, Randomness
-from dpquery.mechanisms.certified import (
+from dpquery.mechanisms.quantiles.rejection import ATTEMPTS, DEEPEST, Envelope, Exponents
+from dpquery.mechanisms.samplers import (
     LONGEST,
     STEP,
     _around,
@@ -27,7 +28,6 @@ from dpquery.mechanisms.certified import (
     ln2_around,
     log_above,
 )
-from dpquery.mechanisms.envelope import ATTEMPTS, DEEPEST, Envelope, Exponents
 from tests.mechanisms.histograms import Law, Rows
 from tests.mechanisms.sources import ONES, PATTERNS, ZEROS, Failing, Repeating, Seeded, Stuck
 
@@ -143,10 +143,10 @@ def test_what_is_known_of_cells_encloses_their_weights(
         weights[cell % cells] += weight
     histogram = Rows(dict(enumerate(weights)))
     mechanism = GridQuantile(order, cells, rate, sum(weights), 1 << bits, 1 << bits + 2)
-    frontier = mechanism.frontier(histogram)
+    tree = mechanism.tree(histogram)
     for _ in range(3):
-        mechanism.draw(frontier, Seeded(seed))
-    envelope = Envelope(frontier, order, rate, sum(weights))
+        mechanism.draw(tree, Seeded(seed))
+    envelope = Envelope(tree, order, rate, sum(weights))
     up_to, covered = list(accumulate(weights)), [0] * cells
     for bounds in envelope._all():
         for place in np.flatnonzero(bounds.table.open).tolist():
@@ -211,9 +211,9 @@ def test_a_billion_rows_take_a_few_histograms_and_little_memory(
     mechanism = GridQuantile(p, cells, Fraction(epsilon) / (2 * max(p, 1 - p)), 2**36)
     for seed in range(12):
         histogram = Law(rows, cells, LAWS[law])
-        frontier = mechanism.frontier(histogram)
-        cell = mechanism.draw(frontier, Seeded(seed))
-        assert frontier.size <= 2**16
+        tree = mechanism.tree(histogram)
+        cell = mechanism.draw(tree, Seeded(seed))
+        assert tree.size <= 2**16
         assert histogram.asked <= 16
         below, up_to = np.floor(rows * LAWS[law](np.array([cell, cell + 1]) / cells))
         error = max(0, below - p * rows, p * rows - up_to)
@@ -224,14 +224,14 @@ def test_draws_share_a_frontier_and_hold_no_more_than_they_may() -> None:
     """Other orders and rates on the same tables; bins in use are let go when too many."""
     histogram = Law(10**9, 2**44, LAWS["uniform"])
     first = GridQuantile(HALF, 2**44, Fraction(1), 2**36)
-    frontier = first.frontier(histogram)
+    tree = first.tree(histogram)
     for seed in range(60):
         order = Fraction(seed % 12, 11)
         mechanism = GridQuantile(order, 2**44, Fraction(1, 1 + seed), 2**36)
-        cell = mechanism.draw(frontier, Seeded(seed))
+        cell = mechanism.draw(tree, Seeded(seed))
         reach = mechanism.rank_interval(1 - Fraction(1, 10**9))
         assert abs(cell / 2**44 - order) < reach / 10**9 + 1e-8
-        assert frontier.size <= 2**16 + 2**15
+        assert tree.size <= 2**16 + 2**15
     assert histogram.asked < 60 * 4
 
 
@@ -258,10 +258,10 @@ HARD = {
 def test_attempts_succeed_often_on_hard_data(name: str, rate: str, bins: int) -> None:
     """40 draws; each attempt succeeds with probability 1/8.1 or more, false alarm 1e-6."""
     weights, order = HARD[name]
-    frontier = GridQuantile(
-        Fraction(order), 2**63, Fraction(rate), 2**61, bins, 1 << 16
-    ).frontier(Rows(weights))
-    envelope = Envelope(frontier, Fraction(order), Fraction(rate), 2**61)
+    tree = GridQuantile(Fraction(order), 2**63, Fraction(rate), 2**61, bins, 1 << 16).tree(
+        Rows(weights)
+    )
+    envelope = Envelope(tree, Fraction(order), Fraction(rate), 2**61)
     randomness, attempts, drawn = Seeded(5), 0, 0
     while drawn < 40:
         attempts += 1

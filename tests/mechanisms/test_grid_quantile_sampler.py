@@ -1,6 +1,6 @@
 """Samples of the grid quantile against its law, and the accuracy it is meant to have.
 
-The law must not depend on how bins are made, shared or forgotten: most frontiers here have few
+The law must not depend on how bins are made, shared or forgotten: most trees here have few
 bins, and forget tables between attempts.
 """
 
@@ -14,15 +14,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpquery.mechanisms import GridQuantile, certified, rank_range
-from dpquery.mechanisms.certified import shrunk_coin
+from dpquery.mechanisms import GridQuantile, rank_range
+from dpquery.mechanisms import samplers as certified
+from dpquery.mechanisms.samplers import shrunk_coin
 from tests.mechanisms.histograms import Codes, Rows
 from tests.mechanisms.sources import Seeded
 
 ALARM = 1e-6
 """How often a test below would fail for right draws and fresh bits; its seeds are fixed."""
 SEEDS, DRAWS, SHARED = 24, 160, 8
-"""Eight draws share a frontier; then a fresh one starts."""
+"""Eight draws share a tree; then a fresh one starts."""
 
 
 def clumped(seed: int, rows: int, cells: int) -> np.ndarray:
@@ -53,8 +54,8 @@ def sample(mechanism: GridQuantile, weights: np.ndarray, seed: int) -> list[int]
     randomness, drawn = Seeded(seed), []
     rows = Rows({cell: int(weights[cell]) for cell in np.flatnonzero(weights)})
     for _ in range(DRAWS // SHARED):
-        frontier = mechanism.frontier(rows)
-        drawn += [mechanism.draw(frontier, randomness) for _ in range(SHARED)]
+        tree = mechanism.tree(rows)
+        drawn += [mechanism.draw(tree, randomness) for _ in range(SHARED)]
     return drawn
 
 
@@ -107,7 +108,9 @@ def test_the_last_coin_is_fair_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """It decides once in 2^55 tosses; with a rest of 1 it must show exp(-1). Alarm 1e-6."""
     monkeypatch.setattr(certified, "_below_rest", lambda *_: True)
     randomness = Seeded(13)
-    heads = sum(certified._even_run(Fraction(0), 0, 0, randomness) for _ in range(20_000))
+    heads = sum(
+        certified._even_run_of_rest(Fraction(0), 0, 0, randomness) for _ in range(20_000)
+    )
     assert stats.binomtest(heads, 20_000, math.exp(-1)).pvalue > ALARM
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from dpquery.errors import InternalError
 from dpquery.mechanisms import AdditiveNoise, Randomness
-from dpquery.mechanisms.exponential import coin
 from dpquery.mechanisms.randomness import ROUNDS
+from dpquery.mechanisms.samplers import coin
 from tests.mechanisms.cases import NAMED, Case
 from tests.mechanisms.sources import ONES, PATTERNS, ZEROS, Failing, Repeating, Seeded, Stuck
 

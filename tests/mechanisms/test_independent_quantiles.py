@@ -8,9 +8,9 @@ from fractions import Fraction
 
 import pytest
 
-from dpquery.events import BoundedRange, Composed, decode, encode
+from dpquery.core.events import BoundedRange, Composed, decode, encode
+from dpquery.core.privacy import Loss, Neighbours
 from dpquery.mechanisms import IndependentQuantiles, Randomness, rank_range
-from dpquery.privacy import Loss, Neighbours
 from tests.mechanisms.histograms import Rows
 from tests.mechanisms.joint_laws import (
     agreement,

@@ -11,16 +11,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from dpquery.core.events import BoundedRange, decode, encode
+from dpquery.core.privacy import Loss, Neighbours
 from dpquery.errors import InternalError
-from dpquery.events import BoundedRange, decode, encode
-from dpquery.mechanisms import (
-    JointQuantiles,
-    Randomness,
-    SmoothedJointQuantiles,
-    joint_move,
-    joint_paths,
-)
-from dpquery.privacy import Loss, Neighbours
+from dpquery.mechanisms import JointQuantiles, Randomness, SmoothedJointQuantiles, joint_move
+from dpquery.mechanisms.quantiles import joint_paths
 from tests.mechanisms.histograms import Codes, Law, Rows
 from tests.mechanisms.joint_laws import (
     agreement,
@@ -218,8 +213,8 @@ def test_sums_are_above_those_of_all_lists_and_not_far(name: str) -> None:
             mechanism.orders, len(weights), mechanism.rate, MOST, mechanism.move, 64
         )
     mechanism = replace(mechanism, bins=64, cells=len(weights))
-    frontier = joint_paths.Frontier(Rows(dict(enumerate(weights))), len(weights), MOST, 64, 64)
-    paths = joint_paths.JointPaths(frontier, mechanism.orders, mechanism.slope)
+    tree = joint_paths.HistogramTree(Rows(dict(enumerate(weights))), len(weights), MOST, 64, 64)
+    paths = joint_paths.JointPaths(tree, mechanism.orders, mechanism.slope)
     whole, exponent = paths._settled(joint_paths.LOOSE, Seeded(1)).whole
     law = mechanism.pmf(weights)
     (best, share) = max(law.items(), key=lambda item: item[1])

@@ -16,7 +16,12 @@ from dpquery.mechanisms import (
     IndependentQuantiles,
     RecursiveQuantiles,
 )
-from dpquery.mechanisms.frontier import Frontier, Request, around, look_ahead
+from dpquery.mechanisms.quantiles.histogram_tree import (
+    HistogramTree,
+    Request,
+    around,
+    look_ahead,
+)
 from tests.mechanisms.histograms import Law, Rows
 from tests.mechanisms.joint_laws import agreement
 from tests.mechanisms.sources import Seeded
@@ -45,9 +50,9 @@ ALL = {
 
 def ahead(mechanism, histogram: Callable, randomness) -> object:
     """Release as the planner's functions do, where a histogram answers one group."""
-    frontier = mechanism.frontier(histogram)
-    look_ahead([frontier], mechanism.near, lambda asked: [histogram(*one) for _, one in asked])
-    return mechanism.draw(frontier, randomness)
+    tree = mechanism.tree(histogram)
+    look_ahead([tree], mechanism.near, lambda asked: [histogram(*one) for _, one in asked])
+    return mechanism.draw(tree, randomness)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -92,12 +97,12 @@ def test_nine_deciles_take_one_more_request_for_each_step_into_the_grid(
     mechanism = RecursiveQuantiles.calibrated(DECILES, cells, 2**36, 1, ONE)
     for seed in range(10):
         histogram = Together(rows, cells, lambda t: t**2)
-        frontier = mechanism.frontier(histogram)
-        look_ahead([frontier], mechanism.near, histogram.together)
+        tree = mechanism.tree(histogram)
+        look_ahead([tree], mechanism.near, histogram.together)
         assert histogram.rounds <= steps
-        assert frontier.size <= mechanism.held
+        assert tree.size <= mechanism.held
         before = histogram.asked
-        mechanism.draw(frontier, Seeded(seed))
+        mechanism.draw(tree, Seeded(seed))
         missed.append(histogram.asked - before)
     assert np.mean(missed) < most
 
@@ -105,18 +110,18 @@ def test_nine_deciles_take_one_more_request_for_each_step_into_the_grid(
 def test_many_groups_share_their_requests() -> None:
     mechanism = GridQuantile(HALF, 2**40, HALF, 2**36)
     laws = [Law(10**6, 2**40, lambda t, k=k: t**k) for k in range(1, 31)]
-    frontiers, rounds = [mechanism.frontier(law) for law in laws], []
+    trees, rounds = [mechanism.tree(law) for law in laws], []
 
     def ask(requests: Sequence[tuple[int, Request]]) -> list[np.ndarray]:
         rounds.append(len(requests))
         return [laws[number](*request) for number, request in requests]
 
-    look_ahead(frontiers, mechanism.near, ask)
+    look_ahead(trees, mechanism.near, ask)
     assert len(rounds) == 3
     assert min(rounds) >= 30
     asked = [law.asked for law in laws]
-    for frontier in frontiers:
-        mechanism.draw(frontier, Seeded(1))
+    for tree in trees:
+        mechanism.draw(tree, Seeded(1))
     assert sum(law.asked for law in laws) - sum(asked) < 30
 
 
@@ -139,16 +144,16 @@ def test_ranks_are_looked_for_where_draws_aim_first() -> None:
 )
 def test_answers_that_cannot_be_are_faults(answer: list[int]) -> None:
     mechanism = GridQuantile(HALF, 16, ONE, 100, 4)
-    frontier = mechanism.frontier(lambda low, high, width: [0, 10, 0, 0])
+    tree = mechanism.tree(lambda low, high, width: [0, 10, 0, 0])
     with pytest.raises(InternalError) as fault:
-        look_ahead([frontier], mechanism.near, lambda asked: [answer for _ in asked])
+        look_ahead([tree], mechanism.near, lambda asked: [answer for _ in asked])
     assert fault.value.code == "DPQ901"
 
 
 def test_a_bin_is_parted_evenly_in_as_few_steps_as_can_be() -> None:
-    frontier = Frontier(Rows({5: 9}), 2**40, 10, 2**13, 2**16)
-    table, widths = frontier.tables[0], [frontier.tables[0].width]
+    tree = HistogramTree(Rows({5: 9}), 2**40, 10, 2**13, 2**16)
+    table, widths = tree.tables[0], [tree.tables[0].width]
     while table.width > 1:
-        table = frontier.refine(table, 5 // table.width if table.low == 0 else 0)
+        table = tree.refine(table, 5 // table.width if table.low == 0 else 0)
         widths.append(table.width)
     assert widths == [2**27, 2**18, 2**9, 1]

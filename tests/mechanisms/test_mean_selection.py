@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpquery.core.privacy import Neighbours
 from dpquery.mechanisms import MeanExponential, MeanInverseSensitivity
-from dpquery.privacy import Neighbours
 from tests.mechanisms.sources import PATTERNS, Repeating, Seeded, Stuck, ended
 
 ADD_REMOVE, SUBSTITUTE = Neighbours

@@ -10,11 +10,11 @@ from itertools import combinations, product
 
 import pytest
 
+from dpquery.core.events import Approximate, decode, encode
+from dpquery.core.privacy import Loss
 from dpquery.errors import InternalError
-from dpquery.events import Approximate, decode, encode
 from dpquery.mechanisms import PartitionSelection
 from dpquery.mechanisms.partition import LEAST_EPSILON
-from dpquery.privacy import Loss
 from tests.mechanisms.sources import ONES, ZEROS, Failing, Repeating, Seeded, Stuck
 
 DELTA = Fraction(1, 10**6)
@@ -31,7 +31,7 @@ def exact(number: Fraction) -> Decimal:
 
 
 def defined(law: PartitionSelection, count: int) -> list[Decimal]:
-    """Give the probabilities of the definition, which rounds nothing, to 80 digits."""
+    """Return the probabilities of the definition, which rounds nothing, to 80 digits."""
     grow, delta, found = exact(min(law.epsilon, Fraction(64))).exp(), exact(law.delta), []
     p = Decimal(0)
     for _ in range(count):
@@ -41,7 +41,7 @@ def defined(law: PartitionSelection, count: int) -> list[Decimal]:
 
 
 def steps(law: PartitionSelection) -> int:
-    """Give the least count that is always shown."""
+    """Return the least count that is always shown."""
     count = 1
     while law.probability(count) < 1:
         count *= 2
@@ -78,7 +78,7 @@ def test_neighbouring_counts_keep_the_promise_and_use_it_up(law: PartitionSelect
 
 
 def chances(law: PartitionSelection, counts: Sequence[int]) -> dict[tuple[bool, ...], Fraction]:
-    """Give the law of the set that is shown."""
+    """Return the law of the set that is shown."""
     found = {}
     for shown in product((False, True), repeat=len(counts)):
         chance = Fraction(1)
@@ -90,14 +90,14 @@ def chances(law: PartitionSelection, counts: Sequence[int]) -> dict[tuple[bool, 
 
 
 def excess(a: dict, b: dict, epsilon: Fraction) -> Decimal:
-    """Give the least delta for which a is bounded by b at an epsilon: by the worst family."""
+    """Return the least delta for which a is bounded by b at an epsilon: by the worst family."""
     grow = exact(epsilon).exp()
     over = (exact(a[shown]) - grow * exact(b[shown]) for shown in a)
     return sum((part for part in over if part > 0), Decimal(0))
 
 
 def moves(places: int, groups: int) -> Iterator[tuple[int, ...]]:
-    """Give what one unit adds: 1 in at most so many places."""
+    """Return what one unit adds: 1 in at most so many places."""
     for number in range(groups + 1):
         for chosen in combinations(range(places), number):
             yield tuple(int(place in chosen) for place in range(places))

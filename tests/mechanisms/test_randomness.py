@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpquery.mechanisms.exponential import _quotients
 from dpquery.mechanisms.randomness import Randomness, less
+from dpquery.mechanisms.samplers import _quotients
 from tests.mechanisms.sources import Seeded
 
 ALARM = 1e-6

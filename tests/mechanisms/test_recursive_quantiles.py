@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpquery.core.events import Pure, decode, encode
+from dpquery.core.privacy import Loss, Neighbours
 from dpquery.errors import InternalError
-from dpquery.events import Pure, decode, encode
-from dpquery.mechanisms import Randomness, RecursiveQuantiles, recursive_quantiles
-from dpquery.mechanisms.frontier import Frontier, spread_out
-from dpquery.mechanisms.recursive_quantiles import _Draw
-from dpquery.privacy import Loss, Neighbours
+from dpquery.mechanisms import Randomness, RecursiveQuantiles
+from dpquery.mechanisms.quantiles import grid as recursive_quantiles
+from dpquery.mechanisms.quantiles.grid import _Draw
+from dpquery.mechanisms.quantiles.histogram_tree import HistogramTree, spread_out
 from tests.mechanisms.histograms import Codes, Law, Rows
 from tests.mechanisms.joint_laws import (
     agreement,
@@ -249,14 +250,14 @@ def test_spreading_a_block_again_is_spreading_the_cell(
 
 
 def test_spread_rows_are_found_without_more_histograms() -> None:
-    """Down to single places: what the frontier says of them is the rule, unit by unit."""
+    """Down to single places: what the tree says of them is the rule, unit by unit."""
     rows = Rows({0: 5, 1: 0, 2: 11})
-    frontier = Frontier(rows, 3, 16, 4, 1 << 16, spread=5)
-    assert [table.width for table in frontier.tables] == [32]
+    tree = HistogramTree(rows, 3, 16, 4, 1 << 16, spread=5)
+    assert [table.width for table in tree.tables] == [32]
     asked = rows.asked
-    waiting, found = [(frontier.tables[0], place) for place in range(3)], {}
+    waiting, found = [(tree.tables[0], place) for place in range(3)], {}
     while waiting:
-        child = frontier.refine(*waiting.pop())
+        child = tree.refine(*waiting.pop())
         for place in range(len(child)):
             if child.width > 1:
                 waiting.append((child, place))
@@ -400,14 +401,14 @@ def test_a_billion_rows_take_few_histograms_and_little_memory(
     law: str, epsilon: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cells, most = 2**44, []
-    refine = Frontier.refine
+    refine = HistogramTree.refine
 
-    def watched(self: Frontier, *bin_of: object) -> object:
+    def watched(self: HistogramTree, *bin_of: object) -> object:
         child = refine(self, *bin_of)
         most.append(self.size)
         return child
 
-    monkeypatch.setattr(Frontier, "refine", watched)
+    monkeypatch.setattr(HistogramTree, "refine", watched)
     for weight in (1, 2**20):
         mechanism = RecursiveQuantiles.calibrated(
             DECILES, cells, MOST * weight, weight, Fraction(epsilon)

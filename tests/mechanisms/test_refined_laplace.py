@@ -12,11 +12,12 @@ import pytest
 from scipy import stats
 
 from dpquery.budget.accountant import additive
+from dpquery.core.events import Refined, decode, encode
+from dpquery.core.privacy import Loss
 from dpquery.errors import InternalError
-from dpquery.events import Refined, decode, encode
-from dpquery.mechanisms import DiscreteLaplace, Randomness, RefinedLaplace, refined_laplace
-from dpquery.mechanisms.refined_laplace import _first_part, _mass, _width
-from dpquery.privacy import Loss
+from dpquery.mechanisms import DiscreteLaplace, Randomness, RefinedLaplace
+from dpquery.mechanisms import laplace as refined_laplace
+from dpquery.mechanisms.laplace import _first_part, _mass, _width
 from tests.mechanisms.sources import ONES, PATTERNS, ZEROS, Repeating, Seeded, Stuck
 
 HALF = Fraction(1, 2)
@@ -40,7 +41,7 @@ def ratio(scale: Fraction) -> float:
 
 
 def added(before: Fraction, after: Fraction) -> Law:
-    """Give the law of what is between the two, as the claim's proof states it."""
+    """Return the law of what is between the two, as the claim's proof states it."""
     p, q = ratio(before), ratio(after)
     nothing = q * (1 - p) ** 2 / (p * (1 - q) ** 2)
     noise = DiscreteLaplace(before)
@@ -49,7 +50,7 @@ def added(before: Fraction, after: Fraction) -> Law:
 
 @cache
 def joint(before: Fraction, after: Fraction, value: int, reach: int = REACH) -> np.ndarray:
-    """Give the probability of each earlier value (rows) and later one (columns)."""
+    """Return the probability of each earlier value (rows) and later one (columns)."""
     late, between = DiscreteLaplace(after), added(before, after)
     places = range(-reach, reach + 1)
     laws = np.array([between(step) for step in range(-2 * reach, 2 * reach + 1)])
@@ -107,13 +108,13 @@ def joint_at(before: Fraction, after: Fraction, value: int, y: int, z: int) -> f
 
 
 def given(before: Fraction, after: Fraction, value: int, y: int) -> np.ndarray:
-    """Give the law of the later value, given the earlier one."""
+    """Return the law of the later value, given the earlier one."""
     law = joint(before, after, value)[y + REACH]
     return law / law.sum()
 
 
 def divergence(before: Fraction, after: Fraction, y: int, order: float) -> float:
-    """Give the Renyi divergence of the later value for 0 and 1, given the earlier one."""
+    """Return the Renyi divergence of the later value for 0 and 1, given the earlier one."""
     one, other = given(before, after, 0, y), given(before, after, 1, y)
     held = (one > 1e-250) & (other > 1e-250)
     logs = order * np.log(one[held]) + (1 - order) * np.log(other[held])
@@ -145,7 +146,7 @@ FALSE_ALARM = 1e-7
 def agreement(
     before: Fraction, after: Fraction, y: int, sampled: RefinedLaplace, draws: int = DRAWS
 ) -> float:
-    """Give the chi-square p-value of a sample, with the exact value at 0."""
+    """Return the chi-square p-value of a sample, with the exact value at 0."""
     drawn = sampled.release([0] * draws, [y] * draws, Seeded(7))
     law = given(before, after, 0, y)
     places = np.clip(np.array(drawn) + REACH, 0, 2 * REACH)

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from dpquery.mechanisms import AdditiveNoise, DiscreteLaplace
-from dpquery.mechanisms.exponential import FEW, Variate, coin, exceeds, geometric
+from dpquery.mechanisms.samplers import FEW, Variate, coin, exceeds, geometric
 from tests.mechanisms.cases import CASES, NAMED, WRONG_SPREADS, Case
 from tests.mechanisms.laws import Cells
 from tests.mechanisms.sources import Seeded

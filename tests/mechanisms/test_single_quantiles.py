@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.events import BoundedRange, Gaussian, decode, encode
+from dpquery.core.events import BoundedRange, Gaussian, decode, encode
+from dpquery.core.privacy import Loss, Neighbours
 from dpquery.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -23,7 +24,6 @@ from dpquery.mechanisms import (
     Randomness,
     rank_range,
 )
-from dpquery.privacy import Loss, Neighbours
 from tests.mechanisms.histograms import Codes, Rows
 from tests.mechanisms.joint_laws import agreement, single_rows, worst_loss
 from tests.mechanisms.laws import log_ratio

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpquery.core.events import BoundedRange, decode, encode
+from dpquery.core.privacy import Loss, Neighbours
 from dpquery.errors import InternalError
-from dpquery.events import BoundedRange, decode, encode
 from dpquery.mechanisms import GridQuantile, Randomness, SmoothQuantile, rank_range
-from dpquery.privacy import Loss, Neighbours
 from tests.mechanisms.histograms import Law, Rows
 from tests.mechanisms.joint_laws import agreement, single_rows, worst_loss
 from tests.mechanisms.sources import ZEROS, Repeating, Seeded

@@ -9,10 +9,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpquery.core.events import Pure, decode, encode
+from dpquery.core.privacy import Loss, Neighbours
 from dpquery.errors import InternalError
-from dpquery.events import Pure, decode, encode
 from dpquery.mechanisms import Randomness, ThresholdQuantiles, threshold_cost
-from dpquery.privacy import Loss, Neighbours
 from tests.mechanisms.histograms import Codes, Law, Rows
 from tests.mechanisms.joint_laws import (
     agreement,

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpquery.core.events import Pure, decode, encode
+from dpquery.core.privacy import Loss, Neighbours
 from dpquery.errors import InternalError
-from dpquery.events import Pure, decode, encode
 from dpquery.mechanisms import DiscreteLaplace, Randomness, TreeQuantiles
-from dpquery.mechanisms.tree_quantiles import BRANCHES, POINT, _agreed, _rising
-from dpquery.privacy import Loss, Neighbours
+from dpquery.mechanisms.quantiles.tree import BRANCHES, POINT, _agreed, _rising
 from tests.mechanisms.histograms import Codes, Law, Rows
 from tests.mechanisms.joint_laws import neighbours, single_rows
 from tests.mechanisms.laws import Cells, log_ratio

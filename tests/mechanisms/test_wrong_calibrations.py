@@ -10,7 +10,7 @@ Those of one mechanism stand with its law:
 * the rate and the error of chosen means: `test_mean_selection.py`;
 * floats near noise: `test_source_text.py`; sums of doubles: `tests/engine/test_codes.py`;
 * sums that reach the widest integer: `tests/functions/test_grids.py`;
-* several releases at the price of one: `tests/unit/test_plan.py`.
+* several releases at the price of one: `tests/plan/test_plan.py`.
 
 Not put back, for there is nothing to put it into: a loop that returns noise before it is in
 range, a biased estimator of answers that people changed by chance, and sums under masks that

@@ -12,8 +12,9 @@ from functools import cache
 
 import pytest
 
-from dpquery.mechanisms import RecursiveQuantiles, recursive_quantiles
-from dpquery.mechanisms.recursive_quantiles import _Draw
+from dpquery.mechanisms import RecursiveQuantiles
+from dpquery.mechanisms.quantiles import grid as recursive_quantiles
+from dpquery.mechanisms.quantiles.grid import _Draw
 from tests.mechanisms.histograms import Rows
 from tests.mechanisms.joint_laws import agreement
 from tests.mechanisms.sources import Seeded

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpquery.budget.accountant import basic
-from dpquery.events import Concentrated
+from dpquery.core.events import Concentrated
+from dpquery.core.zcdp import epsilon_above, variance_ratio
 from dpquery.mechanisms import DiscreteGaussian
-from dpquery.zcdp import epsilon_above, variance_ratio
 
 RHOS = st.floats(-12, 6).map(lambda power: Fraction(Decimal(10) ** Decimal(power)))
 DELTAS = st.integers(1, 40).map(lambda power: Fraction(1, 10**power))

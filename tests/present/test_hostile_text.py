@@ -17,16 +17,15 @@ from rich.console import Console as RichConsole
 
 import dpquery
 from dpquery.answer import Answer
+from dpquery.core.privacy import Loss
+from dpquery.core.source import width
 from dpquery.errors import Diagnostic, PolicyInvalid, RuleRefused
-from dpquery.policy.samples import copy_samples
+from dpquery.policy.files import copy_samples
 from dpquery.present import BINARY, FORMATS
-from dpquery.privacy import Loss
-from dpquery.shell.ask import say
-from dpquery.shell.console import Terminal
-from dpquery.shell.desk import Desk
+from dpquery.shell.batch import say
+from dpquery.shell.console import Terminal, Waiting
 from dpquery.shell.main import main
-from dpquery.shell.progress import Waiting
-from dpquery.source import width
+from dpquery.shell.prompt import Desk
 
 HOSTILE = [
     "\x1b]0;owned\x07",

@@ -16,8 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dpquery.errors import QueryRefused
-from dpquery.sql.above.aggregates import AGGREGATES, ONLY_WINDOWS
-from dpquery.sql.above.functions import BY_NAME
+from dpquery.sql.postprocess.functions import AGGREGATES, BY_NAME, ONLY_WINDOWS
 from tests.corpus.cases import facts, planned
 
 RELEASED = (
@@ -33,7 +32,7 @@ TEXTS = ("", "a", "eng", "%", "(", "9" * 300, "é", None)
 
 @cache
 def extremes() -> pa.Table:
-    """Give a released table whose rows pair extremes in several ways."""
+    """Return a released table whose rows pair extremes in several ways."""
     rows = range(56)
     return pa.table(
         {

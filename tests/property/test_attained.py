@@ -19,16 +19,16 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from dpquery import sensitivity as claims
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import BOOLEAN, INTEGER, TEXT
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.private import DuckDBEngine
-from dpquery.engine.python import engine as oracle
-from dpquery.engine.python.totals import Totals
-from dpquery.ir import CountUnits, Measure, UnitTotals, Weight
+from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.ir import measures as claims
+from dpquery.ir.measures import CountUnits, Measure, UnitTotals, Weight
 from dpquery.policy.model import Bounds, Column, Policy
-from dpquery.privacy import Neighbours
-from dpquery.types import BOOLEAN, INTEGER, TEXT
 from tests.neighbours import Drawn, Row, Units, drawn, move, save
+from tests.oracle import engine as oracle
+from tests.oracle.totals import Totals
 from tests.worlds import planned, policy_of, private_table
 
 SCHEMA = pa.schema(
@@ -76,7 +76,7 @@ LIMIT = 2
 
 
 def rows(**cells: tuple[object, ...]) -> list[Row]:
-    """Give every row with one of these cells in each column."""
+    """Return every row with one of these cells in each column."""
     return [dict(zip(cells, row, strict=True)) for row in product(*cells.values())]
 
 
@@ -97,7 +97,7 @@ SPREAD: Units = [
 
 
 def units(kind: str) -> Units:
-    """Give what one unit may be: nothing, corners, and with weights several rows."""
+    """Return what one unit may be: nothing, corners, and with weights several rows."""
     if kind == "one row per unit":
         return [[row] for row in (NOBODY, *CORNERS)]
     return [*([row] * LIMIT for row in (NOBODY, *CORNERS)), *SPREAD, [CORNERS[-1]] * 3]
@@ -111,7 +111,7 @@ class Seen:
     others: list[list[Drawn]]
 
     def pairs(self, neighbours: Neighbours) -> Iterator[tuple[list[Drawn], list[Drawn]]]:
-        """Give the pairs of neighbours; a unit with no row that counts is as good as none."""
+        """Return the pairs of neighbours; a unit with no row that counts is as good as none."""
         if neighbours is Neighbours.ADD_REMOVE:
             return ((self.nobody, other) for other in self.others)
         return combinations([self.nobody, *self.others], 2)
@@ -145,7 +145,7 @@ def by_both(policy: Policy, sql: str) -> list[Drawn]:
 
 
 def furthest(seen: Seen, neighbours: Neighbours, index: int) -> tuple[Fraction, Fraction]:
-    """Give how far one release moves between any two neighbours, and its claim, squared."""
+    """Return how far one release moves between any two neighbours, and its claim, squared."""
     moves = [move(a[index], b[index]) for a, b in seen.pairs(neighbours)]
     (claimed,) = {claim for _, claim in moves}
     return max(moved for moved, _ in moves), claimed
@@ -178,10 +178,10 @@ def as_if_added(claim: Callable[..., int | Fraction]) -> Callable[..., int | Fra
     )
 
 
-def of_degree_one(measure: Measure, neighbours: Neighbours, degree: int) -> int:
+def of_degree_one(measure: Measure, neighbours: Neighbours) -> int:
     """Claim K where vectors of degree two move by K^2."""
-    assert degree == 2
-    return claims.simplex_sensitivity(measure, neighbours, 1)
+    assert measure.degree == 2
+    return claims.simplex_sensitivity(replace(measure, degree=1), neighbours)
 
 
 def scale_from_the_data(self: Totals, measure: Measure) -> tuple[int, ...]:
@@ -218,15 +218,15 @@ def unclamped(self: Totals, measure: UnitTotals, sums: list[int]) -> None:
 
 TOTAL, ADD_TOTALS = Totals.of, Totals._add_totals
 ADD, SUBSTITUTE = Neighbours
-L1, L2 = (f"dpquery.functions.noise.{name}" for name in ("sensitivity", "l2_sensitivity"))
+L1, L2 = (f"dpquery.functions.additive.{name}" for name in ("sensitivity", "l2_sensitivity"))
 VECTOR, VECTOR_L2 = (
     f"dpquery.functions.moments.{name}"
     for name in ("simplex_sensitivity", "simplex_l2_sensitivity")
 )
 RANK = "dpquery.functions.quantile.rank_range"
-LISTED = "dpquery.functions.quantiles.sensitivity"
+LISTED = "dpquery.functions.quantile_list.sensitivity"
 WEIGHT, TOTALS, SPREADING, CLAMPING = (
-    f"dpquery.engine.python.totals.{name}"
+    f"tests.oracle.totals.{name}"
     for name in ("row_weight", "Totals.of", "Totals._add_units", "Totals._add_totals")
 )
 ROWS, UNITS = "DP_COUNT(*, eps=1)", "DP_COUNT(DISTINCT unit, eps=1)"

@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.engine import ENGINES
 from dpquery.errors import InternalError
-from dpquery.policy.model import Bounds, Column, Limits
-from dpquery.privacy import Neighbours
+from dpquery.policy.model import Bounds, Column, ScanLimits
 from dpquery.session import Session
-from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from tests.mechanisms.sources import PATTERNS, Repeating, Stuck
 from tests.worlds import deadline, policy_of, private_table
 
@@ -75,7 +75,7 @@ Wanted = tuple[type, object, object]
 
 
 def calls() -> dict[str, Wanted]:
-    """Give every function of every column that it takes, and what a value of it is."""
+    """Return every function of every column that it takes, and what a value of it is."""
     anywhere, positive = (-math.inf, math.inf), (0, math.inf)
     found: dict[str, Wanted] = {
         "DP_COUNT(*": (int, *anywhere),
@@ -109,7 +109,7 @@ def session(
     pq.write_table(pa.table([list(c) for c in cells], schema=SCHEMA), path)
     policy = policy_of(private_table([path], COLUMNS, **settings), neighbours)
     policy = replace(
-        policy, limits=Limits(max_failures=1_000)
+        policy, limits=ScanLimits(max_failures=1_000)
     )  # broken randomness is a failure
     with Session(policy, "default", None, engine=engine) as opened:
         yield opened

@@ -15,20 +15,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpquery.budget.charge import Receipt
-from dpquery.budget.ledger import open_ledger
-from dpquery.ceilings import Ceiling
+from dpquery.budget.ledger.charge import Receipt
+from dpquery.budget.ledger.ledger import open_ledger
+from dpquery.core.privacy import Ceiling, Loss, Neighbours
+from dpquery.core.source import Source
+from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Interval, Kind, Type
 from dpquery.errors import DPQueryError, InternalError, PolicyInvalid
-from dpquery.functions.quantiles import OF_LISTS
+from dpquery.functions.quantile_list import OF_LISTS
 from dpquery.functions.search import Block, blocks_of
-from dpquery.ir import Code
-from dpquery.narrowing import with_bounds
+from dpquery.ir.expr import Code
+from dpquery.plan.plan import with_bounds
 from dpquery.policy.model import Bounds, Budget, Column, LedgerSettings, Policy
-from dpquery.privacy import Loss, Neighbours
 from dpquery.release import find_bounds
 from dpquery.session import Session
-from dpquery.source import Source
-from dpquery.types import DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Interval, Kind, Type
 from tests.worlds import planned, policy_of, private_table
 
 INF = float("inf")
@@ -122,7 +121,7 @@ PLANS = [
 
 
 def every_few(blocks: list[Block], code: Code) -> list[Interval]:
-    """Give the ranges of some blocks, of neighbours among these, and of all."""
+    """Return the ranges of some blocks, of neighbours among these, and of all."""
     tried = [*blocks[:: max(1, len(blocks) // 8)], blocks[-1]]
     ends = [(one.low, one.high) for one in tried]
     ends += [(one.low, other.high) for one, other in pairwise(tried)]
@@ -218,8 +217,8 @@ def test_bounds_are_those_of_all_rows(ordinary):
 
 
 def kept(opened: Session, text: str) -> bool:
-    """Say whether a query would have its bounds free."""
-    return not opened._plan(Source(text)).searches
+    """Return whether a query would have its bounds free."""
+    return not opened._cache.bounded(opened._plan(Source(text))).searches
 
 
 def test_bounds_are_kept_for_who_paid_and_for_the_same_expression(ordinary, tmp_path):
@@ -253,7 +252,7 @@ def test_bounds_are_not_kept_under_another_policy(ordinary, tmp_path, changes):
     policy = policy_over(ordinary, tmp_path / "l", single=True)
     with session(policy) as opened:
         opened.sql(auto("DP_SUM(i", 20))
-        ((_, _, _, key, *_),) = opened._ledger._store.bounds.chain.rows()
+        ((_, _, _, key, *_),) = opened._ledger._store.bounds.rows()
     written = changes.pop("written", None)
     changed = policy_over(ordinary, tmp_path / "l", **{"single": True, **changes})
     if written:
@@ -270,9 +269,9 @@ def test_refresh_pays_for_new_bounds_and_the_newest_count(ordinary):
     with session(policy_over(ordinary, single=True)) as opened:
         for number in (1, 2):
             opened.sql(auto("DP_SUM(i", 20), refresh=True)
-            assert len(list(opened._ledger._store.bounds.chain.rows())) == number
+            assert len(list(opened._ledger._store.bounds.rows())) == number
         opened.sql(auto("DP_SUM(i", 20))
-        assert len(list(opened._ledger._store.bounds.chain.rows())) == 2
+        assert len(list(opened._ledger._store.bounds.rows())) == 2
 
 
 def test_a_search_that_finds_nothing_keeps_nothing(ordinary):
@@ -310,7 +309,8 @@ def test_a_refusal_for_lack_of_budget_names_the_whole_call(ordinary):
     policy = policy_over(ordinary, single=True)
     with session(policy) as opened:
         three = Ceiling(Loss(Fraction(3), policy.budget.limit.delta))
-        opened._limits = replace(opened._limits, session=three)
+        limits = replace(opened._payer.limits, session=three)
+        opened._payer = replace(opened._payer, limits=limits)
         with pytest.raises(DPQueryError) as refused:
             opened.sql(auto("DP_SUM(i", 5))
         assert refused.value.diagnostic.label == "asks for 5"
@@ -351,17 +351,6 @@ def test_bounds_are_only_appended(ordinary, tmp_path, statement):
     filled_ledger(ordinary, path)
     with closing(sqlite3.connect(path)) as sql, pytest.raises(sqlite3.IntegrityError):
         sql.execute(statement)
-
-
-def test_a_ledger_from_before_bounds_were_kept_gets_a_place_for_them(ordinary, tmp_path):
-    path = tmp_path / "l"
-    with session(policy_over(ordinary, path, single=True)) as opened:
-        opened.sql("SELECT DP_COUNT(*, eps=1) FROM t")
-    with closing(sqlite3.connect(path, isolation_level=None)) as sql:
-        sql.execute("DROP TABLE bounds")
-    filled_ledger(ordinary, path)
-    with closing(open_ledger(LedgerSettings(path))) as ledger:
-        assert ledger.verify() == 3
 
 
 def test_a_rho_buys_no_bounds(ordinary):

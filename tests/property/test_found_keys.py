@@ -14,16 +14,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import TEXT
 from dpquery.engine.base import Engine, FaultLog
-from dpquery.engine.duckdb.private import DuckDBEngine
-from dpquery.engine.python.engine import PythonEngine
-from dpquery.engine.python.told import kept_of_units
-from dpquery.ir import Candidates
-from dpquery.plan import Plan
+from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.ir.measures import Candidates
+from dpquery.plan.plan import Plan
 from dpquery.policy.model import Policy
-from dpquery.privacy import Neighbours
-from dpquery.types import TEXT
 from tests.neighbours import Pair
+from tests.oracle.engine import PythonEngine
+from tests.oracle.told import kept_of_units
 from tests.property.test_neighbours import KINDS, accepted, policies
 from tests.strategies import CONDITIONS, pairs
 from tests.worlds import planned, receipt_for
@@ -141,7 +141,7 @@ def test_a_choice_that_looks_at_other_units_is_caught(monkeypatch: pytest.Monkey
                 (unit, told) for told in sorted(own, key=lambda t: (-often[t], str(t)))[:limit]
             )
 
-    monkeypatch.setattr("dpquery.engine.python.totals.kept_of_units", by_frequency)
+    monkeypatch.setattr("tests.oracle.totals.kept_of_units", by_frequency)
     both, alone = [{"k": "a"}, {"k": "b"}], [{"k": "b"}]
     pair = Pair([both, both, both], [both, both, both, alone], ([], []))
     with policies(pair, "weights", 0) as sides:

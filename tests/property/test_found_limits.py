@@ -15,19 +15,18 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dpquery import extent
-from dpquery.budget.ledger import Ledger
+from dpquery.budget.ledger.ledger import Ledger
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import Interval
 from dpquery.engine.base import Engine, FaultLog
-from dpquery.engine.duckdb.private import DuckDBEngine
-from dpquery.engine.python.engine import PythonEngine
+from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.errors import QueryRefused
-from dpquery.functions.row_search import LIMITS, RowSearchRelease
-from dpquery.narrowing import with_bounds
-from dpquery.plan import Plan
+from dpquery.functions.search import LIMITS, RowSearchRelease
+from dpquery.ir import relations as extent
+from dpquery.plan.plan import Plan, with_bounds
 from dpquery.policy.model import Policy
-from dpquery.privacy import Neighbours
-from dpquery.types import Interval
 from tests.neighbours import Drawn, drawn, require_bounded_move
+from tests.oracle.engine import PythonEngine
 from tests.property.test_neighbours import NAMES, Case, policies
 from tests.property.test_relations import QUERIES, THREADS, Sides
 from tests.property.test_relations import Case as Related
@@ -124,6 +123,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(pair, texts, "weights", neighbours, draw(st.integers(0, 10**6)))
 
 
+@settings(max_examples=15)
 @given(cases())
 def test_limits_are_found_within_their_claims(case: Case):
     require_promise(case)

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from sqlglot import expressions as exp
 
 from dpquery.builder import Query
+from dpquery.core.source import Source
 from dpquery.errors import QueryRefused
-from dpquery.source import Source
-from dpquery.sql.parse import parse
-from dpquery.sql.values import written_value
+from dpquery.sql.parse.literals import written_value
+from dpquery.sql.parse.parser import parse
 
 SIGNS = "( ) , ; ' \" -- /* */ $$ :: = := => * . [ ] { } ? - + || 1 x"
 SQL = """

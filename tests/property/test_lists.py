@@ -15,10 +15,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from dpquery.core.privacy import Neighbours
 from dpquery.engine import ENGINES
-from dpquery.functions.quantiles import OF_LISTS
+from dpquery.functions.quantile_list import OF_LISTS
 from dpquery.present import FORMATS
-from dpquery.privacy import Neighbours
 from tests.property.test_extremes import DATA, LEAST, MOST, TYPES, session
 
 ORDERS = ("[0, 0.25, 0.5, 0.9, 1]", "[0.5]", "[0.25, 0.75]")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.engine.duckdb.values import MOST_PARTS
+from dpquery.core.source import Source
+from dpquery.engine.duckdb.expr_sql import MOST_PARTS
 from dpquery.session import Session
-from dpquery.source import Source
 from tests.corpus.runs import exact_integers, policy_at, samples
 
-SECONDS = 2.0
+SECONDS = 4.0
 """Of the processor's time; it was 23 s, and 11 GB, for 2,400 parts."""
 RAW = "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE {}"
 MADE = "SELECT DP_COUNT(*, eps=0.1) FROM (SELECT DISTINCT person_id, age, dept FROM staff) "

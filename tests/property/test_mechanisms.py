@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from dpquery import functions
+from dpquery.core.privacy import Neighbours
 from dpquery.errors import PlanRefused
-from dpquery.functions.base import MECHANISM_ALIASES, Argument, DPFunction, Release
-from dpquery.functions.quantiles import OF_LISTS
+from dpquery.functions.base import MECHANISM_ALIASES, DPFunction, Release, Takes
+from dpquery.functions.quantile_list import OF_LISTS
 from dpquery.mechanisms import Majority
 from dpquery.policy.model import Policy
-from dpquery.privacy import Neighbours
 from dpquery.session import Session
 from tests.property.test_extremes import (
     COLUMNS,
@@ -37,17 +37,19 @@ from tests.worlds import planned, policy_of, private_table
 
 NUMBERS = ("i", "point", "wide", "d", "m")
 OF_ARGUMENT = {
-    Argument.VALUE: ("i", "day"),
-    Argument.NUMBER: NUMBERS,
-    Argument.ORDERED: (*NUMBERS, "day", "at"),
-    Argument.CONDITION: ("b", "i > 0"),
-    Argument.LISTED: ("g", "i", "b"),
-    Argument.DISCRETE: ("g", "i", "m", "b", "day", "at"),
+    Takes.VALUE: ("i", "day"),
+    Takes.NUMBER: NUMBERS,
+    Takes.ORDERED: (*NUMBERS, "day", "at"),
+    Takes.CONDITION: ("b", "i > 0"),
+    Takes.LISTED: ("g", "i", "b"),
+    Takes.DISCRETE: ("g", "i", "m", "b", "day", "at"),
 }
 CHOSEN = {"g": (str, "a", "empty"), "i": (int, -5, 100), "b": (bool, False, True)}
 MORE = {"DP_FIRST_ABOVE": ", 2", "DP_TOP_K": ", 2"}
 SQUARED = {"DP_VAR_POP", "DP_VAR_SAMP", "DP_STDDEV_POP", "DP_STDDEV_SAMP"}
-UNFIT = {name: {"wide"} for name in SQUARED} | {"DP_FIRST_ABOVE": {"wide", "d", "at"}}
+UNFIT = {name: {"wide"} for name in (*SQUARED, "DP_COVAR_POP")} | {
+    "DP_FIRST_ABOVE": {"wide", "d", "at"}
+}
 """Columns whose squares do not fit, or which have too many values for what weighs each."""
 PAIRS = [
     (function, mechanism) for function in functions.ALL for mechanism in function.mechanisms
@@ -56,7 +58,7 @@ ORDERS = (0.9, 0.1, 0.5, 0.1)
 
 
 def wanted(function: DPFunction, name: str) -> Wanted:
-    """Give the type of a value, and where it lies."""
+    """Return the type of a value, and where it lies."""
     anywhere = (-math.inf, math.inf)
     match function.name:
         case "DP_MODE" | "DP_TOP_K":
@@ -73,6 +75,8 @@ def wanted(function: DPFunction, name: str) -> Wanted:
             return TYPES[name], *anywhere
         case "DP_AVG":
             return float, LEAST[name], MOST[name]
+        case "DP_COVAR_POP":
+            return float, *anywhere
         case of if of in SQUARED:
             return float, 0, math.inf
     return TYPES[name], LEAST[name], MOST[name]
@@ -84,9 +88,10 @@ def calls(function: DPFunction, mechanism: str) -> Iterator[tuple[str, Wanted]]:
     more = MORE.get(function.name, "")
     if function.name == "DP_QUANTILE":
         more = f", {list(ORDERS)}" if mechanism in OF_LISTS else ", 0.9"
-    for name in OF_ARGUMENT[function.argument]:
+    for name in OF_ARGUMENT[function.first.takes]:
         if name not in UNFIT.get(function.name, ()):
-            text = f"{function.name}({name}{more}, eps=1{delta}{named})"
+            about = ", ".join([name] * len(function.expressions))
+            text = f"{function.name}({about}{more}, eps=1{delta}{named})"
             yield text, wanted(function, name)
 
 
@@ -120,7 +125,7 @@ def test_every_mechanism_answers(
             require_right(found, [of])
             if mechanism in OF_LISTS and function.name == "DP_QUANTILE":
                 require_rising(values)
-            if function.of_argument:
+            if function.chooses and function.name != "DP_KEYS":
                 require_on_grid(values)
 
 

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpquery.core.source import Source
 from dpquery.errors import QueryRefused, ScanFailed
 from dpquery.session import Session
-from dpquery.source import Source
 from tests.corpus.runs import ACCEPTED, REFUSED, policy_at, samples
 from tests.grammar import _WORDS, COLUMNS, NUMBERS, TEXTS, asked, mutated
 from tests.property.test_grammar import require_help
@@ -43,7 +43,8 @@ def planned(session: Session, text: str) -> str:
     """Plan a text and explain it; give "planned", or the code of the refusal."""
     began = time.process_time()
     try:
-        session._plan(Source(text))
+        with session._uncharged(Source(text)):
+            session._look_up(session._plan(Source(text)))
         found = "planned"
     except QueryRefused as refused:
         found = refused.code

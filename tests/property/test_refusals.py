@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpquery
+from dpquery.core.source import Source
 from dpquery.engine.base import Exact
 from dpquery.errors import QueryRefused
 from dpquery.session import Session
-from dpquery.source import Source
 from tests.corpus import hostile
 from tests.corpus.runs import REFUSED, samples
 from tests.worlds import deadline
@@ -96,11 +96,13 @@ def connected(directory: Path, units: list[int]) -> Session:
 
 
 def refusal(session: Session, text: str) -> str | None:
-    """Give the whole text of a refusal; None where the query would be answered."""
+    """Return the whole text of a refusal; None where the query would be answered."""
     before = session.budget
     try:
-        plan = session._plan(Source(text))
-        session._charge(plan)
+        with session._uncharged(Source(text)):
+            lookup = session._look_up(session._plan(Source(text)))
+        with session._charged(lookup.charge, Source(text)):
+            pass
     except QueryRefused as refused:
         assert session.budget == before
         return str(refused)

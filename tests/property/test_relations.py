@@ -19,22 +19,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpquery import extent
-from dpquery.budget.ledger import Ledger, open_ledger
+from dpquery.budget.ledger.ledger import Ledger, open_ledger
+from dpquery.core.privacy import Neighbours
+from dpquery.core.source import Source
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.private import DuckDBEngine
-from dpquery.engine.duckdb.public import PublicEngine
-from dpquery.engine.python.engine import PythonEngine
+from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.errors import QueryRefused, ScanFailed
-from dpquery.plan import Plan, make_plan
+from dpquery.ir import relations as extent
+from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import LedgerSettings, Policy
-from dpquery.privacy import Neighbours
-from dpquery.source import Source
-from dpquery.sql.bind import bind
-from dpquery.sql.check import check
-from dpquery.sql.parse import parse
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.parse.parser import parse
+from dpquery.sql.rules import check
 from tests.frontiers import queries
 from tests.neighbours import Drawn, Row, Units, drawn, require_bounded_move, save
+from tests.oracle.engine import PythonEngine
 from tests.relations import SCHEMA, TABLES, policy_over, row
 
 OUT_OF_REACH = {"DPQ305", "DPQ404", "DPQ406", "DPQ408", "DPQ105", "DPQ205"}
@@ -64,7 +64,7 @@ class Case:
         return [rows[table] for rows in (*self.others, *([] if changed is None else [changed]))]
 
     def pairs(self) -> list[tuple[int, int]]:
-        """Give the sides that are neighbours."""
+        """Return the sides that are neighbours."""
         absent = Neighbours.ADD_REMOVE is self.neighbours
         return [
             (a, b)
@@ -154,7 +154,7 @@ class Sides:
         return plan
 
     def drawn(self, side: int, plan: Plan) -> list[Drawn]:
-        """Give what both engines count on one side."""
+        """Return what both engines count on one side."""
         try:
             expected = drawn(self.oracle[side], plan, self.ledger)
             assert drawn(self.duckdb[side], plan, self.ledger) == expected

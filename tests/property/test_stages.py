@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import dpquery
+from dpquery.core.source import Source
 from dpquery.engine.base import Exact
 from dpquery.errors import ScanFailed
-from dpquery.policy.samples import copy_samples
+from dpquery.policy.files import copy_samples
 from dpquery.session import Session
-from dpquery.source import Source
 from tests.tasks import ROOT
 
 ACCEPTED = [
@@ -69,8 +69,9 @@ def test_no_stage_before_the_scan_needs_the_private_engine(policy: Path):
     for name in ("staff.parquet", "visits.parquet"):
         (policy.parent / name).unlink()
     for text in ACCEPTED:
-        plan = session._plan(Source(text))
-        assert session._charge(plan).charge is plan.charge
+        lookup = session._look_up(session._plan(Source(text)))
+        with session._charged(lookup.charge, Source(text)) as receipt:
+            assert receipt.charge is lookup.plan.charge
     assert engine.opened == 0
     session.close()
 

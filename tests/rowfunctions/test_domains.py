@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.expr import Expr
+from dpquery.core.source import Source
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.ir.expr import Expr
 from dpquery.policy.model import Bounds, Column, Table
-from dpquery.rowfunctions.domains import values_of
+from dpquery.rowfunctions.key_domains import values_of
 from dpquery.rowfunctions.ranges import facts_of, implied
-from dpquery.source import Source
-from dpquery.sql.conditions import Conditions
-from dpquery.sql.parse import parse
-from dpquery.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.sql.bind.expressions import Conditions
+from dpquery.sql.parse.parser import parse
 from tests.worlds import private_table, scope_of
 
 COLUMNS = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpquery.expr import Apply, ColumnRef, Expr, Literal, longest_of
+from dpquery.core.source import Span
+from dpquery.core.types import INTEGER, TEXT
+from dpquery.ir.expr import Apply, ColumnRef, Expr, Literal, longest_of
 from dpquery.rowfunctions import apply
 from dpquery.rowfunctions.evaluate import evaluate
-from dpquery.source import Span
-from dpquery.types import INTEGER, TEXT
 
 HERE = Span(0, 0)
 LONGEST = 6

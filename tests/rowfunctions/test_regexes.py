@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpquery.engine.duckdb.connection import start, text
-from dpquery.rowfunctions.regexes import check_like, check_regex, like_regex, read_regex
+from dpquery.rowfunctions.patterns import check_like, check_regex, like_regex, read_regex
 
 SIGNS = ["a", "b", "A", "-", "]", "^", "é", "\n", " ", "\\", "7", "_", "."]
 WORDS = ["".join(signs) for length in range(3) for signs in product(SIGNS, repeat=length)]

@@ -8,11 +8,10 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from dpquery.answer import Answer
+from dpquery.answer import Answer, Guarantee
+from dpquery.core.privacy import NO_LOSS, Loss, Neighbours
 from dpquery.errors import Diagnostic, NameRefused
-from dpquery.explain import Explanation
-from dpquery.guarantee import Guarantee
-from dpquery.privacy import NO_LOSS, Loss, Neighbours
+from dpquery.plan.explain import Explanation
 from dpquery.session import Budget
 from tests.shell.fakes import FakeSession
 

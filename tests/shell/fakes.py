@@ -8,9 +8,9 @@ from fractions import Fraction
 import pyarrow as pa
 
 from dpquery.answer import Answer
+from dpquery.core.privacy import Loss
+from dpquery.core.source import Source, Span
 from dpquery.errors import BudgetRefused, Diagnostic, RuleRefused, ScanFailed
-from dpquery.privacy import Loss
-from dpquery.source import Source, Span
 
 RAW = "SELECT salary FROM staff"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def test_each_kind_of_failure_has_its_exit_code(run, query: str, code: int):
 def test_a_mistake_of_ours_is_named_without_its_text(run):
     err = run("p.toml", "-c", "wrong")[2]
     assert "DPQ901" in err
-    assert "ValueError in dpquery.shell.ask, line" in err
+    assert "ValueError in dpquery.shell.batch, line" in err
     assert "4711" not in err
     assert "Ann" not in err
 
@@ -275,3 +276,9 @@ def test_a_full_disk_is_reported_and_nothing_more_is_asked(run, stdin, session, 
 
 def test_an_output_that_is_no_file_is_written_to(run):
     assert run("p.toml", "-c", "one", "-o", "/dev/null")[:2] == (0, b"")
+
+
+def test_statements_from_a_pipe_need_no_package_of_the_shell():
+    without = "sys.modules.update(dict.fromkeys(('rich', 'prompt_toolkit', 'pygments')))"
+    code = f"import sys; {without}; import dpquery.shell.main"
+    subprocess.run([sys.executable, "-c", code], check=True)

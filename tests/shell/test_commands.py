@@ -14,14 +14,13 @@ from pyarrow import parquet
 from rich.console import Console as RichConsole
 
 import dpquery
-from dpquery.codes import explain
+from dpquery.core.privacy import NO_LOSS
+from dpquery.errors.pages import explain
 from dpquery.functions import ALL
-from dpquery.policy.samples import copy_samples
-from dpquery.privacy import NO_LOSS
-from dpquery.shell.commands import COMMANDS, take
-from dpquery.shell.console import Terminal, fitted
-from dpquery.shell.desk import Desk
-from dpquery.shell.progress import Waiting
+from dpquery.policy.files import copy_samples
+from dpquery.shell.console import Terminal, Waiting, fitted
+from dpquery.shell.dot_commands import COMMANDS, take
+from dpquery.shell.prompt import Desk
 from tests.shell.desks import FakeDesk, Paper
 from tests.shell.fakes import RAW, answer
 
@@ -77,7 +76,7 @@ def test_the_shell_goes_on_after_a_refusal_or_a_fault(desk, paper, query, said):
 def test_a_mistake_of_ours_shows_its_place_and_not_its_text(desk, paper, session):
     session.replies = {"wrong": ValueError("salary of Ann is 4711")}
     assert not take(desk, "wrong;")
-    assert "ValueError in dpquery.shell.desk, line" in paper.text
+    assert "ValueError in dpquery.shell.prompt, line" in paper.text
     assert "4711" not in paper.text
     assert "Traceback" not in paper.text
 

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 import dpquery
 from dpquery.functions import ALL, names
-from dpquery.policy.samples import copy_samples
-from dpquery.shell.commands import COMMANDS, suggested
-from dpquery.shell.complete import suggestions
-from dpquery.shell.known import Column, known_to
-from dpquery.shell.place import words_of
-from dpquery.sql.names import INTERVAL_ENDS, written_name
+from dpquery.policy.files import copy_samples
+from dpquery.shell.complete import Column, known_to, suggestions
+from dpquery.shell.context import words_of
+from dpquery.shell.dot_commands import COMMANDS, suggested
+from dpquery.sql.bind.scope import INTERVAL_ENDS, written_name
 
 KNOWN = {
     "staff": (
@@ -208,6 +207,8 @@ def test_functions_come_with_their_signature():
     notes = {found.text: found.note for found in suggestions("SELECT DP_", "", KNOWN)}
     assert notes["DP_QUANTILE("].startswith("DP_QUANTILE(number or date, q, eps=, ")
     assert notes["DP_COUNT("].startswith("DP_COUNT(* or x, eps=, delta=, ")
+    assert notes["DP_TOP_K("].startswith("DP_TOP_K(column, k, eps=, ")
+    assert notes["DP_FIRST_ABOVE("].startswith("DP_FIRST_ABOVE(number or date, rows, eps=, ")
     assert sorted(name.removesuffix("(") for name in notes) == sorted(
         [*names(), *INTERVAL_ENDS]
     )

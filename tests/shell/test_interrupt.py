@@ -78,6 +78,6 @@ def test_a_session_goes_on_after_it_and_its_frames_are_gone(tmp_path: Path):
     said, frames, left = out.splitlines()
     assert said.startswith("stopped; 0.5 spent; 1.5 of 2 left")
     assert said.endswith(" None")  # no error of the engine stands behind it
-    assert frames == "<module> sql _paid once_charged"  # those below hold exact values
+    assert frames == "<module> sql __exit__ _end"  # those below hold exact values
     assert left == "1.5"
     assert not policy.with_name("policy.ledger.faults").exists()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import dpquery
 from dpquery.engine.base import Engine
-from dpquery.shell import progress
-from dpquery.shell.progress import Waiting, line, reading
+from dpquery.shell import console as progress
+from dpquery.shell.console import Waiting, line, reading
 
 
 @given(st.text(max_size=60), st.integers(1, 200), st.floats(0, 1e4))

@@ -17,12 +17,10 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import dpquery
-from dpquery.policy.samples import copy_samples
-from dpquery.shell import interactive
-from dpquery.shell.highlight import QueryLexer
+from dpquery.policy.files import copy_samples
+from dpquery.shell import main as interactive
 from dpquery.shell.main import main
-from dpquery.shell.repl import BAR, Repl, Suggesting, _cells
-from dpquery.shell.state import history_file
+from dpquery.shell.repl import BAR, QueryLexer, Repl, Suggesting, _cells, history_file
 from tests.shell.desks import FakeDesk
 from tests.shell.fakes import FakeSession
 
@@ -55,7 +53,7 @@ def without_noise(line: str) -> str:
 
 
 def typed_in(line: str) -> str | None:
-    """Give what somebody types on a line of a transcript; None if the shell writes it."""
+    """Return what somebody types on a line of a transcript; None if the shell writes it."""
     found = re.match(r"(dp> | -> |.*\[y/N\] )(.*)", line)
     return None if found is None else found[2]
 

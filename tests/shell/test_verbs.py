@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from dpquery.ceilings import Ceiling
-from dpquery.codes import explain
-from dpquery.policy.samples import copy_samples
-from dpquery.shell import demo
+from dpquery.core.privacy import Ceiling
+from dpquery.errors.pages import explain
+from dpquery.policy.files import copy_samples
+from dpquery.shell import main as demo
 from dpquery.shell.main import main
 from tests.shell.fakes import FakeSession
 
@@ -64,7 +64,7 @@ def test_explain_knows_no_other_codes(run):
     [
         (["policy"], "dpquery policy init FILE, or dpquery policy check FILE"),
         (["ledger", "burn", "x"], "dpquery ledger show POLICY"),
-        (["explain"], "CODE"),
+        (["explain"], "TOPIC"),
         (["demo", "now"], "unrecognized arguments"),
     ],
 )
@@ -80,7 +80,7 @@ def test_a_verb_used_wrongly_says_how_it_is_written(run, argv: list[str], said: 
         (("policy", "init"), "FILE        a Parquet file"),
         (("policy", "check"), "FILE        a policy"),
         (("ledger", "show"), "POLICY      a policy"),
-        (("explain",), "CODE        a code"),
+        (("explain",), "TOPIC       a code"),
     ],
 )
 def test_the_help_of_a_verb_says_what_it_takes(run, words, said):
@@ -278,11 +278,11 @@ def test_a_grant_that_is_not_understood_writes_nothing(run, policy: Path, argv, 
 def charge_half(policy: Path) -> None:
     from fractions import Fraction
 
-    from dpquery.budget.charge import Account, Charge, Limits
-    from dpquery.budget.ledger import open_ledger
-    from dpquery.events import Pure
+    from dpquery.budget.ledger.charge import Account, Charge, Limits
+    from dpquery.budget.ledger.ledger import open_ledger
+    from dpquery.core.events import Pure
+    from dpquery.core.privacy import Loss
     from dpquery.policy.load import load_policy
-    from dpquery.privacy import Loss
 
     ledger = open_ledger(load_policy(policy).ledger)
     charge = Charge((Pure(Fraction(1, 2)),), (), "SELECT\n 1")

@@ -7,15 +7,19 @@ relies on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from concurrent.futures import Future, wait
+from contextlib import closing, suppress
 from pathlib import Path
-from threading import Event, Thread, current_thread, main_thread
-from typing import Generic, TypeVar
+from threading import Thread, current_thread, main_thread
+from typing import TypeVar
 
 import duckdb
 
-__all__ = ["KEY", "PINS", "execute", "lock", "quoted", "start", "text", "waited"]
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.policy.model import DatabaseTable, Table
+from dpquery.policy.schema import Misfit, Schema, compare
 
 T = TypeVar("T")
 
@@ -71,7 +75,7 @@ def execute(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyC
 
 
 def waited(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
-    """Give what a query gives; ctrl-C stops it within a moment.
+    """Return what a query gives; ctrl-C stops it within a moment.
 
     DuckDB looks for signals between tasks of the main thread, and a task may last as long as
     the query; what it raises then would pass for a failed scan. So the query runs beside the
@@ -79,42 +83,24 @@ def waited(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
     """
     if current_thread() is not main_thread():  # no other thread ever sees ctrl-C
         return ask()
-    waiting: _Waiting[T] = _Waiting(ask)
-    Thread(target=waiting.run, daemon=True).start()
+    asked: Future[T] = Future()
+    Thread(target=_settle, args=(asked, ask), daemon=True).start()
     try:
-        waiting.done.wait()
+        return asked.result()
     except KeyboardInterrupt:
-        while not waiting.done.is_set():
+        while not asked.done():
             with suppress(KeyboardInterrupt):  # impatience must not leave the query running
                 connection.interrupt()  # anew: a query that begins forgets what came before
-                waiting.done.wait(0.05)
+                wait([asked], timeout=0.05)
         raise
-    return waiting.result()
 
 
-class _Waiting(Generic[T]):
-    """What a query gives or raises, once it is done."""
-
-    def __init__(self, ask: Callable[[], T]) -> None:
-        self.done = Event()
-        self._ask = ask
-        self._given: list[T] = []
-        self._raised: Exception | None = None
-
-    def run(self) -> None:
-        """Ask, and keep what comes."""
-        try:
-            self._given.append(self._ask())
-        except Exception as fault:  # noqa: BLE001 - raised again where it is waited for
-            self._raised = fault
-        finally:
-            self.done.set()
-
-    def result(self) -> T:
-        """Give what was given, or raise what was raised."""
-        if self._raised is not None:
-            raise self._raised
-        return self._given[0]
+def _settle(asked: Future[T], ask: Callable[[], T]) -> None:
+    """Ask, and keep what comes for whoever waits for it."""
+    try:
+        asked.set_result(ask())
+    except Exception as fault:  # noqa: BLE001 - raised again where it is waited for
+        asked.set_exception(fault)
 
 
 def quoted(name: str) -> str:
@@ -126,6 +112,11 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def stored(source: DatabaseTable) -> str:
+    """Write the whole name of a table in a DuckDB file that is attached under its path."""
+    return f"{quoted(str(source.database))}.main.{quoted(source.table)}"
+
+
 def text(value: str) -> str:
     """Write a text so that it can only be a text.
 
@@ -133,3 +124,154 @@ def text(value: str) -> str:
     "'it''s'"
     """
     return "'" + value.replace("'", "''") + "'"
+
+
+# The columns of a table in a DuckDB file: their types, and what they bring beside values.
+#
+# A collation goes with a column through every cast and function, and a column can be
+# computed anew each time. Rows are told apart by values alone, so such columns are refused.
+
+
+_TYPES = {
+    "TINYINT": INTEGER,
+    "SMALLINT": INTEGER,
+    "INTEGER": INTEGER,
+    "BIGINT": INTEGER,
+    "UTINYINT": INTEGER,
+    "USMALLINT": INTEGER,
+    "UINTEGER": INTEGER,
+    "FLOAT": DOUBLE,
+    "DOUBLE": DOUBLE,
+    "VARCHAR": TEXT,
+    "BOOLEAN": BOOLEAN,
+    "DATE": DATE,
+    "TIMESTAMP": TIMESTAMP,
+}
+_STORED = """
+    SELECT column_name, is_generated, data_type FROM duckdb_columns()
+    JOIN duckdb_tables() USING (database_name, schema_name, table_name)
+    WHERE database_name = ? AND schema_name = 'main' AND lower(table_name) = lower(?)
+    ORDER BY column_index
+"""
+_PROBE = "SELECT sql FROM duckdb_tables() WHERE temporary AND table_name = 'probe'"
+_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
+
+
+def database_schema(connection: duckdb.DuckDBPyConnection, origin: str) -> Schema:
+    """Return the columns of a table, with a type where a policy can declare it."""
+    described = connection.execute(f"DESCRIBE SELECT * FROM {origin}").fetchall()
+    written = {name: type_ for name, type_, *_ in described}
+    types = {name: type_ for name, one in written.items() if (type_ := _type(one))}
+    return Schema(types, written=written)
+
+
+def _type(written: str) -> Type | None:
+    decimal = _DECIMAL.fullmatch(written)
+    if decimal:
+        return Type(Kind.DECIMAL, int(decimal[1]), int(decimal[2]))
+    return _TYPES.get(written)
+
+
+def unplain_columns(
+    connection: duckdb.DuckDBPyConnection, table: Table
+) -> list[tuple[str, str]]:
+    """Return the columns of a stored table that are more than values, each with what it is.
+
+    Of those that the policy names, the unit among them; what is missing is not here. A view is
+    `*`: it may give other values each time, and a scan that reads twice would then weigh other
+    rows than it counts. The file is attached under its path.
+    """
+    source = table.source
+    assert isinstance(source, DatabaseTable)  # noqa: S101 - the caller looked
+    rows = connection.execute(_STORED, [str(source.database), source.table]).fetchall()
+    if not rows:
+        return [("*", "is of a view, which computes it each time")]
+    named = {*table.columns, table.unit}
+    found = [(n, "is computed each time") for n, made, _ in rows if made and n in named]
+    texts = [n for n, made, shown in rows if shown == "VARCHAR" and not made and n in named]
+    collated = _collated(connection, stored(source), texts)
+    return found + [(n, "has a collation") for n in collated]
+
+
+def _collated(
+    connection: duckdb.DuckDBPyConnection, origin: str, names: Sequence[str]
+) -> list[str]:
+    """Return the texts that are not compared by their bytes alone.
+
+    DuckDB shows a collation nowhere but in the text of a table, where defaults and conditions
+    stand too: so it is asked for the text of an empty one that has the columns alone.
+    """
+    if not names:
+        return []
+    listed = ", ".join(f"{quoted(name)} AS c{number}" for number, name in enumerate(names))
+    try:
+        connection.execute(f"CREATE TEMP TABLE probe AS SELECT {listed} FROM {origin} LIMIT 0")
+        made = connection.execute(_PROBE).fetchone()
+    finally:
+        connection.execute("DROP TABLE IF EXISTS temp.probe")
+    written = "" if made is None else made[0].replace(")", ",")
+    return [name for i, name in enumerate(names) if f"c{i} VARCHAR," not in written]
+
+
+def duckdb_name(type_: Type) -> str:
+    """Return DuckDB's name of a declared type.
+
+    >>> duckdb_name(Type(Kind.DECIMAL, 9, 2)), duckdb_name(TEXT)
+    ('DECIMAL(9, 2)', 'VARCHAR')
+    """
+    names = {Kind.INTEGER: "BIGINT", Kind.TEXT: "VARCHAR"}
+    if type_.kind is Kind.DECIMAL:
+        return f"DECIMAL({type_.precision}, {type_.scale})"
+    return names.get(type_.kind, type_.kind.value.upper())
+
+
+# Whether a table of a DuckDB file is what the policy says: its catalogue, and no row of it.
+
+
+_NAMED = """
+    SELECT 'table', schema_name FROM duckdb_tables()
+    WHERE database_name = $1 AND lower(table_name) = lower($2)
+    UNION ALL
+    SELECT 'view', schema_name FROM duckdb_views()
+    WHERE database_name = $1 AND lower(view_name) = lower($2)
+"""
+
+
+def misfits_in_file(table: Table) -> list[Misfit]:
+    """Return how a table in a DuckDB file differs from the policy."""
+    source = table.source
+    assert isinstance(source, DatabaseTable)  # noqa: S101 - other tables have files
+    database = str(source.database)
+    with closing(start()) as connection:
+        try:
+            connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
+            return stored_misfits(connection, table)
+        except duckdb.Error:
+            why = "cannot be opened as a DuckDB file, or another program writes to it"
+            return [Misfit(None, f"{source.database.name} {why}")]
+
+
+def stored_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]:
+    """Return how a table of a DuckDB file, attached under its path, differs from the policy."""
+    source = table.source
+    assert isinstance(source, DatabaseTable)  # noqa: S101 - other tables have files
+    lacking = _lacking(connection, source)
+    if lacking is not None:
+        return [Misfit(None, f"{source.database.name} {lacking}")]
+    unplain = [Misfit(name, why) for name, why in unplain_columns(connection, table)]
+    if unplain:
+        return unplain
+    return compare(table, database_schema(connection, stored(source)), source.table)
+
+
+def _lacking(connection: duckdb.DuckDBPyConnection, source: DatabaseTable) -> str | None:
+    """Return what a database has in the place of a table; None if it has the table."""
+    asked = [str(source.database), source.table]
+    found = connection.execute(_NAMED, asked).fetchall()
+    if ("table", "main") in found:
+        return None
+    for kind, schema in found:
+        if kind == "view":
+            return f"has a view named {source.table}: store its rows in a table"
+        return f"has {source.table} in the schema {schema}, and only main is read"
+    return f"has no table named {source.table}"

@@ -1,0 +1,1 @@
+"""The durable list of charges, in a file or on a server."""

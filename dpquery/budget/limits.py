@@ -1,0 +1,509 @@
+"""Whether a charge fits under every limit, and how the refusal reads when it does not.
+
+A pure function of charge, limits and totals (I6): it reads no ledger and no data. Every limit
+has to hold; equality passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_DOWN, Context, Decimal, localcontext
+from fractions import Fraction
+
+from dpquery.budget.accountant import RHO_UNIT, Spent, additive, basic
+from dpquery.budget.ledger.charge import Charge, FailureLimit, Limits
+from dpquery.budget.ledger.record import Total, Totals
+from dpquery.budget.parallel import EITHER, EVERYBODY, Counting, Touched
+from dpquery.core.events import BoundedRange, Composed, Concentrated, Event, Pure
+from dpquery.core.privacy import EPSILON_MIN, Ceiling, Loss, decimal_text
+from dpquery.core.source import Span
+from dpquery.core.zcdp import epsilon_above, rho_below
+from dpquery.errors import BudgetRefused, Diagnostic, Worded
+
+# How a limit stands: what counts against it, what is left, and what it still admits.
+#
+# A charge is admitted if, with it, all epsilons add up to the limit's epsilon or less, *or*
+# all rho to the limit's rho. Both sums only grow, so that what keeps one of them always
+# kept it: every path of questions ends within a filter that alone is sound, and the two
+# share no delta.
+#
+# * Where epsilons keep the limit, no answer's odds change by more, but for what the deltas of
+#   releases allow; that bad luck is counted in `drawn`, whichever sum keeps the limit.
+# * Where rho does, the odds change by more with probability `converted` at most.
+#
+# So the whole is (epsilon, drawn + converted)-private, and so it is for questions that
+# follow from answers. Stating the smaller of two converted losses instead, path by path, is
+# not.
+
+
+SHORT = 6
+"""Digits of an epsilon that comes from a rho: it is a root, and rarely a short number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A limit, and what is spent against it."""
+
+    name: str
+    """"policy", "analyst" or "session"."""
+    ceiling: Ceiling
+    total: Spent
+    charges: int = 0
+    """How many charges spent it."""
+    frozen: str = ""
+    """By whom or why no charge is made, whatever is left; empty where charges are made."""
+
+    @property
+    def summed(self) -> bool:
+        """Whether epsilons can be added up, by the limit and by what was asked."""
+        return self.ceiling.summed and self.total.summed
+
+    @property
+    def limit(self) -> Loss:
+        """The most that may be lost."""
+        return self.ceiling.limit
+
+    @property
+    def spent(self) -> Loss:
+        """What is compared with the limit: the smaller of both sums, rho being converted."""
+        epsilon, delta = self.total.loss.epsilon, self.total.loss.delta
+        if self.ceiling.converted:
+            converted = epsilon_above(self.total.rho, self.ceiling.converted)
+            epsilon = min(epsilon, converted) if self.summed else converted
+        return Loss(epsilon, delta)
+
+    @property
+    def left(self) -> Loss:
+        """The largest epsilon that one more call could ask for, and the largest delta."""
+        epsilon = max(self.left_as_epsilon, root_below(2 * self.left_as_rho, SHORT))
+        return Loss(epsilon, self.left_of_delta)
+
+    @property
+    def left_of_delta(self) -> Fraction:
+        """What the deltas of releases may still add up to; never below zero."""
+        return max(self.ceiling.drawn - self.total.loss.delta, Fraction(0))
+
+    @property
+    def left_as_epsilon(self) -> Fraction:
+        """What epsilons may still add up to; nothing where they are not added up."""
+        if not self.summed:
+            return Fraction(0)
+        return max(self.limit.epsilon - self.total.loss.epsilon, Fraction(0))
+
+    @property
+    def left_as_rho(self) -> Fraction:
+        """What rho may still add up to; never below zero."""
+        return max(self.ceiling.rho - self.total.rho, Fraction(0))
+
+    def admits(self, asked: Spent) -> bool:
+        """Return whether one of both sums keeps the limit; delta is another matter."""
+        by_epsilon = asked.summed and asked.loss.epsilon <= self.left_as_epsilon
+        return by_epsilon or asked.rho <= self.left_as_rho
+
+
+def root_below(square: Fraction, digits: int) -> Fraction:
+    """Return the square root of a number from 0, rounded down to some digits.
+
+    >>> root_below(Fraction(2), 3), root_below(Fraction(9, 4), 3)
+    (Fraction(141, 100), Fraction(3, 2))
+    """
+    exact, short = Context(prec=50, rounding=ROUND_DOWN), Context(digits, ROUND_DOWN)
+    root = short.plus(exact.sqrt(exact.divide(square.numerator, square.denominator)))
+    while Fraction(root) ** 2 > square:
+        root = short.next_minus(root)
+    return Fraction(root)
+
+
+# What a refused statement could ask for instead, as text to be pasted.
+#
+# A pure function of charge and limits, as the refusal is (I6).
+
+
+_PASTED_DIGITS = 12
+"""Digits of the epsilon that a refusal offers: few enough to read, and cut, so that it fits."""
+
+_Standings = tuple[Sequence[Standing], Fraction | None]
+"""The limits as they stand, and that of one query."""
+
+
+def offer(charge: Charge, limits: _Standings) -> tuple[str, ...]:
+    """Return lines after `try:`; none where no epsilon would do.
+
+    They hold the call under the caret, with the most that fits beside the others; or, where
+    the others are too much already, the whole statement with all epsilons smaller.
+    """
+    calls, paid = charge.calls, charge.paid
+    losses = [basic(events).epsilon for events in calls]
+    dearest = losses.index(max(losses))
+    others = tuple(e for n, events in enumerate(calls) if n != dearest for e in events)
+    fitting = asked_in(calls[dearest]) * _factor(calls[dearest], others, limits)
+    if (
+        charge.retry is not None
+        and fitting >= EPSILON_MIN
+        and _scales(calls[dearest], paid[dearest])
+    ):
+        before, after = charge.retry
+        beside = " beside the other calls" if basic(others).epsilon else ""
+        written = _pasted(fitting + paid[dearest])
+        return f"{before}{written}{after}", f"that is the most that fits{beside}"
+    factor, spans = _factor(charge.events, (), limits), dict.fromkeys(charge.epsilons)
+    if (
+        not additive(charge.events).summed
+        or any(paid)
+        or len(spans) < 2
+        or min(losses) * factor < EPSILON_MIN
+    ):
+        return ()
+    text = charge.query
+    for loss, span in sorted(zip(losses, spans, strict=True), key=_from_the_end):
+        text = f"{text[: span.start]}{_pasted(loss * factor)}{text[span.end :]}"
+    return *text.splitlines(), "that is the most that fits, in the same proportions"
+
+
+def _scales(call: Sequence[Event], paid: Fraction) -> bool:
+    """Say whether all releases of a call lose less in the same measure if it asks for less."""
+    return not paid or len(set(call)) == 1
+
+
+def asked_in(call: Sequence[Event]) -> Fraction:
+    """Return what is written in a call: its epsilon, or its rho."""
+    if all(isinstance(event, Concentrated) for event in call):
+        return additive(call).rho
+    return basic(call).epsilon
+
+
+def _from_the_end(call: tuple[Fraction, Span]) -> int:
+    return -call[1].start
+
+
+def _factor(part: Sequence[Event], others: Sequence[Event], limits: _Standings) -> Fraction:
+    """Return the largest factor that the epsilons of a part may have; 0 where none may."""
+    standings, cap = limits
+    asked, beside = additive(part), additive(others)
+
+    def kept(standing: Standing) -> Fraction:
+        by_epsilon = Fraction(0)
+        if asked.summed and beside.summed:
+            by_epsilon = (standing.left_as_epsilon - beside.loss.epsilon) / asked.loss.epsilon
+        return max(
+            by_epsilon, _by_rho(part, max(standing.left_as_rho - beside.rho, Fraction(0)))
+        )
+
+    factors = [kept(standing) for standing in standings]
+    if cap is not None:
+        factors.append(_below_cap(part, max(cap - basic(others).epsilon, Fraction(0))))
+    return max(Fraction(0), min(factors))
+
+
+def _below_cap(part: Sequence[Event], room: Fraction) -> Fraction:
+    match part:
+        case [Concentrated(rho, _, delta)]:
+            return rho_below(room, delta) / rho
+    return room / basic(part).epsilon
+
+
+def _by_rho(part: Sequence[Event], room: Fraction) -> Fraction:
+    """Return the factor at which a part has a rho; 0 where that is not known."""
+    if len(part) > 1:  # each share of a rho that is parted is rounded up, by less than a unit
+        room = max(room - Fraction(len(part), RHO_UNIT), Fraction(0))
+    ratio = room / additive(part).rho
+    if all(isinstance(event, Concentrated) for event in part):
+        return ratio
+    return root_below(ratio, SHORT) if all(map(_quadratic, part)) else Fraction(0)
+
+
+def _quadratic(event: Event) -> bool:
+    """Return whether half of the epsilon is surely a quarter of the rho."""
+    match event:
+        case Pure() | BoundedRange():
+            return True
+        case Composed(parts):
+            return all(_quadratic(part) for part in parts)
+    return False
+
+
+def _pasted(number: Fraction) -> str:
+    """Write a positive number as a short decimal that is not above it.
+
+    >>> _pasted(Fraction(13, 10)), _pasted(Fraction(2, 3)), _pasted(Fraction(1, 10**9))
+    ('1.3', '0.666666666666', '0.000000001')
+    """
+    with localcontext(prec=_PASTED_DIGITS, rounding=ROUND_DOWN):
+        cut = Decimal(number.numerator) / Decimal(number.denominator)
+    return f"{cut.normalize():f}"
+
+
+def binding(
+    limits: Limits,
+    totals: Totals,
+    counting: Counting = EITHER,
+    touched: Touched | None = EVERYBODY,
+) -> Standing:
+    """Return the limit with the least epsilon left; of equals, the one that is passed furthest.
+
+    Limits that a policy made stricter can be passed already. Of those passed as far, it is the
+    one nearest to the analyst.
+    """
+    return _least(_standings(limits, totals, counting, touched))
+
+
+def _least(standings: list[Standing]) -> Standing:
+    return min(
+        standings,
+        key=lambda one: (one.left.epsilon, min(one.limit.epsilon - one.spent.epsilon, 0)),
+    )
+
+
+def _standings(
+    limits: Limits, totals: Totals, counting: Counting, touched: Touched | None
+) -> list[Standing]:
+    """Return how each limit stands for a charge on some parts of the units, or on all."""
+    scopes = (
+        ("session", limits.session, totals.session),
+        ("analyst", limits.analyst, totals.analyst),
+        ("policy", limits.policy, totals.policy),
+    )
+    return [
+        Standing(name, ceiling, _against(ceiling, total, counting, touched), total.charges)
+        for name, ceiling, total in scopes
+        if ceiling is not None
+    ]
+
+
+def _against(
+    ceiling: Ceiling, total: Total, counting: Counting, touched: Touched | None
+) -> Spent:
+    """Return what is spent against a limit by those who may be in the parts touched.
+
+    A unit that is in one part keeps the limit by epsilons, where all others may keep it by rho.
+    One with a share of each part does not: where a sum has left the limit in any part, it does
+    not count for these.
+    """
+    spent = total.most(counting, touched)
+    if touched is None or not touched.shared:
+        return spent
+    whole = total.most(counting)
+    epsilons_keep = whole.summed and whole.loss.epsilon <= ceiling.limit.epsilon
+    epsilon = spent.loss.epsilon if epsilons_keep else whole.loss.epsilon
+    rho = spent.rho if whole.rho <= ceiling.rho else whole.rho
+    return Spent(Loss(epsilon, spent.loss.delta), rho, whole.summed)
+
+
+def require_within(
+    charge: Charge,
+    asked: Spent,
+    limits: Limits,
+    totals: Totals,
+    counting: Counting = EITHER,
+) -> None:
+    """Pass a charge that keeps every limit, given what its events add up to.
+
+    Raises:
+        BudgetRefused: DPQ502 above the limit of one query, DPQ501 above what is left of
+            epsilon, DPQ503 above what is left of delta.
+    """
+    if not charge.events:
+        return
+    standings = _standings(limits, totals, counting, charge.touched)
+    alone = counting.kept(charge.touched) is not None
+    request = _Request(charge, standings, limits.query, alone)
+    if limits.query is not None and request.asked.epsilon > limits.query:
+        raise request.above_one_query(limits.query)
+    passed = [standing for standing in standings if not standing.admits(asked)]
+    if passed:
+        less = charge.if_weighed
+        weighed = _standings(limits, totals, counting, less) if less else []
+        fits = less if all(one.admits(asked) for one in weighed) else None
+        raise request.above_epsilon(_least(passed), fits)
+    if drawn := asked.loss.delta:
+        deltas = min(
+            standings, key=lambda one: (one.left_of_delta, one.ceiling.drawn - one.spent.delta)
+        )
+        if drawn > deltas.left_of_delta:
+            raise request.above_delta(deltas, drawn)
+
+
+def frozen(charge: Charge) -> BudgetRefused:
+    """Refuse a charge because the data owner has stopped them all, whatever is left."""
+    return _stopped(
+        charge,
+        "DPQ504",
+        "the data owner has frozen the budget",
+        ("no query is charged until it is thawed; what costs nothing is still answered.",),
+        (Worded("ask the data owner when it will be thawed", "dpquery ledger thaw LEDGER"),),
+    )
+
+
+def suspended(charge: Charge, failed: int, limit: FailureLimit | None) -> BudgetRefused:
+    """Refuse a charge of an analyst whose statements failed too often."""
+    return _stopped(
+        charge,
+        "DPQ505",
+        f"{failed} statements failed within 24 hours, and nothing more is read for you",
+        (
+            "whether a statement fails can tell what its answer hides, so few may fail.",
+            "what costs nothing is still answered, until the data owner thaws the budget.",
+        ),
+        limit.remedy if limit else (),
+    )
+
+
+def crowded(charge: Charge, limit: FailureLimit) -> BudgetRefused:
+    """Refuse a charge beside as many statements as may still fail."""
+    return _stopped(
+        charge,
+        "DPQ506",
+        "as many of your statements are under way as may still fail",
+        (f"each of them could fail, and {limit.most} may within 24 hours.",),
+        ("ask again when one of them has ended",),
+    )
+
+
+def _stopped(
+    charge: Charge, code: str, title: str, why: tuple[str, ...], remedy: tuple[str, ...]
+) -> BudgetRefused:
+    asked = basic(charge.events).epsilon
+    label = f"asks for {decimal_text(asked)}"
+    return BudgetRefused(
+        Diagnostic(code, title, charge.span, label, why, remedy), asked, Fraction(0)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A charge that is refused, and what could be asked for instead."""
+
+    charge: Charge
+    standings: list[Standing]
+    cap: Fraction | None
+    alone: bool
+    """Whether it is on the parts that it touches, and on no others."""
+
+    @property
+    def asked(self) -> Loss:
+        """What the charge would spend, as the analyst reads it."""
+        return basic(self.charge.events)
+
+    @property
+    def label(self) -> str:
+        """What the call under the caret asks for, beside what it was paid for before."""
+        calls = zip(self.charge.calls, self.charge.paid, strict=True)
+        dearest, paid = max(calls, key=lambda call: basic(call[0]).epsilon)
+        if not paid:
+            return f"asks for {decimal_text(basic(dearest).epsilon)}"
+        rho = "rho=" if all(isinstance(event, Concentrated) for event in dearest) else ""
+        return f"asks for {rho}{decimal_text(asked_in(dearest))} more than before"
+
+    @property
+    def most(self) -> Fraction:
+        """The largest epsilon that a whole query could have now."""
+        left = _least(self.standings).left.epsilon
+        return left if self.cap is None else min(self.cap, left)
+
+    def above_one_query(self, cap: Fraction) -> BudgetRefused:
+        asked, limit = decimal_text(self.asked.epsilon), decimal_text(cap)
+        diagnostic = Diagnostic(
+            "DPQ502",
+            f"this query would spend {asked}, and one query may spend {limit}",
+            self.charge.span,
+            self.label,
+            (f"the policy limits every query to {limit}, however much is left.",),
+            self._offer() or ("split the query, or ask for less",),
+        )
+        return BudgetRefused(diagnostic, self.asked.epsilon, self.most)
+
+    def above_epsilon(self, limit: Standing, weighed: Touched | None) -> BudgetRefused:
+        asked, left = decimal_text(self.asked.epsilon), decimal_text(limit.left.epsilon)
+        spending = _spending(limit, "budget", limit.limit.epsilon, limit.spent.epsilon)
+        diagnostic = Diagnostic(
+            "DPQ501",
+            f"this query would spend {asked}, and {left} is left",
+            self.charge.span,
+            self.label,
+            (spending, *_sums(limit, self.charge.touched), *self._parts(limit)),
+            (*(self._offer() or (more_of(limit.name, "epsilon"),)), *_weighed(weighed)),
+        )
+        return BudgetRefused(diagnostic, self.asked.epsilon, self.most)
+
+    def above_delta(self, limit: Standing, drawn: Fraction) -> BudgetRefused:
+        asked, left = decimal_text(drawn), decimal_text(limit.left_of_delta)
+        spending = _spending(limit, "delta", limit.limit.delta, limit.spent.delta)
+        diagnostic = Diagnostic(
+            "DPQ503",
+            f"this query needs a delta of {asked}, and {left} is left",
+            self.charge.span,
+            "asks for a delta as well",
+            (spending, *_parted(limit)),
+            (more_of(limit.name, "delta"),),
+        )
+        return BudgetRefused(diagnostic, drawn, limit.left_of_delta)
+
+    def _parts(self, limit: Standing) -> tuple[str, ...]:
+        """Return which parts of a table are meant, where tables have parts."""
+        touched = self.charge.touched
+        if touched is None or not limit.charges:
+            return ()
+        if not self.alone:
+            return (f"this query touches {touched.told}; one alone may have more left.",)
+        left = f"{decimal_text(limit.left.epsilon)} left of {decimal_text(limit.limit.epsilon)}"
+        return (f"{touched.named} has {left}; this query touches {touched.told}.",)
+
+    def _offer(self) -> tuple[str, ...]:
+        """Nothing, where a smaller epsilon would not help with delta."""
+        left = min(standing.left_of_delta for standing in self.standings)
+        drawn = additive(self.charge.events).loss.delta
+        return () if drawn > left else offer(self.charge, (self.standings, self.cap))
+
+
+def _weighed(fits: Touched | None) -> tuple[str, ...]:
+    """Say on which parts alone it fits, weighed by the table."""
+    if fits is None:
+        return ()
+    return (f"or, with weights='table' in each call, only {fits.named} is charged",)
+
+
+def _spending(limit: Standing, what: str, ceiling: Fraction, spent: Fraction) -> str:
+    head = f"the {limit.name}'s {what} is {decimal_text(ceiling)}"
+    if not limit.charges:
+        return f"{head}, and no query has been charged yet."
+    queries = "1 earlier query" if limit.charges == 1 else f"{limit.charges} earlier queries"
+    return f"{head}; {decimal_text(spent)} is spent by {queries}."
+
+
+def _sums(limit: Standing, touched: Touched | None) -> tuple[str, ...]:
+    """Say in which two ways losses add up, where there are two."""
+    if not limit.charges or not limit.ceiling.converted:
+        return ()
+    epsilons, rho = decimal_text(limit.total.loss.epsilon), decimal_text(limit.total.rho)
+    most = decimal_text(limit.ceiling.rho)
+    if touched is not None and touched.shared and limit.summed:
+        if limit.total.loss.epsilon > limit.limit.epsilon:
+            return (
+                f"epsilons add up to {epsilons} where most was asked, so only rho is counted:",
+                f"it adds up to {rho} of {most} here.",
+            )
+        if limit.total.rho > limit.ceiling.rho:
+            return (f"rho is above {most} where most was asked, so only epsilons are counted.",)
+    if not limit.summed:
+        return (f"rho adds up to {rho} of {most} by now, and epsilons are not added up.",)
+    return (
+        f"epsilons add up to {epsilons} by now, and rho to {rho} of {most}:",
+        "it is enough if one of the two sums stays within its limit.",
+    )
+
+
+def _parted(limit: Standing) -> tuple[str, ...]:
+    converted = limit.ceiling.converted
+    return (f"of it, {decimal_text(converted)} is kept to convert rho.",) if converted else ()
+
+
+def more_of(name: str, what: str) -> str:
+    """Say whom to ask for more of an epsilon, a rho or a delta, by the limit that has less."""
+    if name == "session":
+        return f"open a session with a larger {what}, as far as the policy allows"
+    own = {
+        "delta": "--delta 1e-6 when the file is opened, in Python delta=1e-6",
+        "epsilon": "a larger --epsilon when the file is opened, in Python epsilon=",
+    }
+    return Worded(f"ask the data owner to raise the {name}'s {what}", own.get(what, ""))

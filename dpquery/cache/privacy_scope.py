@@ -1,0 +1,49 @@
+"""What a policy promises: whose losses are counted, by names that tables are known again by.
+
+A table is known by its name if its files were moved, and by where these are if it was renamed,
+however the path is spelled: the same rows under another unit would have another loss, and the
+sum of both is neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from os.path import relpath
+from pathlib import Path
+
+from dpquery.budget.ledger.admin import PUBLIC, Promise
+from dpquery.policy.model import DatabaseTable, Policy, Table
+
+FEW = 16
+"""Files that are named one by one; more of them come and go."""
+
+
+def promise_of(policy: Policy) -> Promise:
+    """Take from a policy what its losses are about."""
+    tables = sorted(policy.tables.values(), key=lambda table: table.name)
+    units = ((name, _unit(table)) for table in tables for name in _names(table, policy))
+    return Promise(policy.neighbours.value, tuple(dict.fromkeys(units)))
+
+
+def _names(table: Table, policy: Policy) -> Iterator[str]:
+    yield f"table {table.name.lower()}"
+    if isinstance(table.source, DatabaseTable):
+        place = _resolved(table.source.database, policy)
+        yield f"path {place} {table.source.table.lower()}"
+        return
+    paths = [policy.directory / path for path in table.written]
+    if len(table.source.paths) <= FEW:
+        paths += table.source.paths  # a pattern is known by them, too
+    yield from dict.fromkeys(f"path {_resolved(path, policy)}" for path in paths)
+
+
+def _resolved(path: Path, policy: Policy) -> str:
+    """Return the way from the ledger to a file, whatever links lead there."""
+    ledger = policy.ledger.path
+    return relpath(path.resolve(), Path("/") if ledger is None else ledger.parent.resolve())
+
+
+def _unit(table: Table) -> str:
+    if table.public:
+        return PUBLIC
+    return "by row" if table.unit is None else f"by {table.unit.lower()}"

@@ -1,0 +1,173 @@
+"""What was asked before for a smaller epsilon or rho pays the difference.
+
+That is each count or sum of a statement that was released before for less, to the same analyst,
+within the version of the data; the other releases of the statement are paid in full.
+
+* Where epsilons are added up, discrete Laplace noise gives way to less of it: what is drawn
+  takes the place of the earlier value, which is used up, and both together lose what the later
+  one does alone.
+* Under a budget in rho, one more draw with Gaussian noise is averaged with the earlier ones. It
+  loses what it would by itself, so that nothing is used up.
+
+As with what is repeated, no file is looked at to find this out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpquery.budget.accountant import additive, basic
+from dpquery.budget.ledger.charge import Charge
+from dpquery.budget.ledger.tables import EarlierRelease, Holder, Refinable, State
+from dpquery.cache.codec import NOTHING, Keys, Values, read
+from dpquery.core.events import Event
+from dpquery.core.privacy import decimal_text
+from dpquery.functions.additive import (
+    AdditiveRelease,
+    in_place_of,
+    paid_before,
+    rate_of,
+    wanted_of,
+)
+from dpquery.functions.base import Release
+from dpquery.ir.query import Scan
+from dpquery.ir.relations import tables_of
+from dpquery.ir.walk import constants_in
+from dpquery.mechanisms import DiscreteLaplace
+from dpquery.plan.plan import FrontierPlan, Plan, dearest_of
+from dpquery.policy.model import Policy, place_name
+
+if TYPE_CHECKING:
+    from dpquery.budget.ledger.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Refiner:
+    """Finds the earlier releases that those of one statement can refine, and keeps these."""
+
+    policy: Policy
+    ledger: Ledger
+    holder: Holder
+    keys: Keys
+
+    def refined(self, plan: Plan) -> Plan:
+        """Return a plan that refines those of its releases that can be."""
+        if plan.searches or not self._may_be(plan.charge.events):
+            return plan
+        used: list[EarlierRelease] = []
+        frontiers = tuple(self._frontier(frontier, used) for frontier in plan.frontiers)
+        if not used:
+            return plan
+        charge = self._charge(plan, frontiers, tuple(used))
+        return plan.with_(frontiers=frontiers, charge=charge, note=_note(charge, plan.charge))
+
+    def refinable(
+        self,
+        scan: Scan,
+        release: Release,
+        drawn: str,
+        read: Mapping[str, State],
+        values: Values = NOTHING,
+    ) -> Refinable | None:
+        """Return a release as it is kept to be refined; None where it cannot be.
+
+        Args:
+            scan: what it was drawn from.
+            release: as it was planned.
+            drawn: what was drawn, as text.
+            read: what the files were at each place that the statement read.
+            values: of the constants in it.
+        """
+        rate = self._rate(scan, release)
+        if rate is None:
+            return None
+        question = self.keys.question(scan, release, values)
+        states = {place: read[place] for place in self._places(scan)}
+        return Refinable(question, rate, drawn, states)
+
+    def _rate(self, scan: Scan, release: Release) -> Fraction | None:
+        """Return what a release loses, if a later one may be drawn given it.
+
+        Both have to be of one state of the data: not so where files may change unseen.
+        """
+        return rate_of(wanted_of(release), scan) if self.policy.published else None
+
+    def _places(self, scan: Scan) -> set[str]:
+        """Name where a scan reads private rows."""
+        tables = (self.policy.tables[one.table] for one in tables_of(scan.relation))
+        return {place_name(table, self.policy) for table in tables}
+
+    def _frontier(self, frontier: FrontierPlan, used: list[EarlierRelease]) -> FrontierPlan:
+        """Put in what refines earlier releases, and note these: each can be used up once."""
+
+        def bettered(release: Release) -> Release:
+            kept = self._earlier(frontier.scan, release, used)
+            if kept is None:
+                return release
+            used.append(kept)
+            assert isinstance(release, AdditiveRelease)  # noqa: S101 - it has a rate
+            return in_place_of(release, kept.rate, read(kept.drawn, release))
+
+        releases = (replace(one, release=bettered(one.release)) for one in frontier.releases)
+        return replace(frontier, releases=tuple(releases))
+
+    def _may_be(self, events: Sequence[Event]) -> bool:
+        """Return whether what loses this may be refined.
+
+        What one query may spend is held against what it tells, which is more than it pays.
+        """
+        cap = self.policy.budget.max_epsilon_per_query
+        return bool(events) and (cap is None or basic(events).epsilon <= cap)
+
+    def _earlier(
+        self, scan: Scan, release: Release, used: Sequence[EarlierRelease]
+    ) -> EarlierRelease | None:
+        """Return the earlier release that has lost most, of those that lost less; or None."""
+        rate = self._rate(scan, release)
+        if rate is None or not isinstance(release, AdditiveRelease):
+            return None
+        if isinstance(release.noise, DiscreteLaplace) is not self._summed:
+            return None  # the rho of a refinement is that of the later value, and not less
+        if any(key.finding for key in scan.keys) or any(constants_in((scan, release))):
+            return None
+        taken = {kept.number for kept in used}
+        left = self.ledger.earlier(self.holder, self.keys.question(scan, release))
+        less = [kept for kept in left if kept.rate < rate and kept.number not in taken]
+        if not less:
+            return None
+        kept = max(less, key=lambda one: (one.rate, one.number))  # the newest of equals
+        return replace(kept, read={place: kept.read.get(place) for place in self._places(scan)})
+
+    @property
+    def _summed(self) -> bool:
+        return self.policy.budget.ceiling.summed
+
+    def _charge(
+        self, plan: Plan, frontiers: Sequence[FrontierPlan], used: tuple[EarlierRelease, ...]
+    ) -> Charge:
+        releases = [one.release for part in frontiers for one in part.releases]
+        events = tuple(release.event() for release in releases)
+        calls = [one.call for part in frontiers for one in part.releases]
+        span, retry = dearest_of(calls, events, plan.source.text)
+        return replace(
+            plan.charge,
+            events=events,
+            span=span,
+            retry=retry,
+            before=tuple(map(paid_before, releases)),
+            refines=used if self._summed else (),
+            version=self.keys.version,
+        )
+
+
+def _note(charge: Charge, whole: Charge) -> str:
+    paid, asked = (decimal_text(_written(one.events)) for one in (charge, whole))
+    return f"refines an earlier answer: pays {paid} of {asked}"
+
+
+def _written(events: Sequence[Event]) -> Fraction:
+    spent = additive(events)
+    return spent.loss.epsilon if spent.summed else spent.rho

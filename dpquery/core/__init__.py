@@ -1,0 +1,1 @@
+"""What every package builds on: source text, types, exact numbers, events, tables of text."""

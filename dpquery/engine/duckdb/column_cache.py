@@ -1,0 +1,153 @@
+"""Columns kept in memory between scans: clamped, by state of the files, within a share.
+
+What is kept are the columns as every expression sees them, so a scan over them gives the same
+integers as one over the files. A column is kept when it is asked for a second time, or at once
+where one scan asks several times, as long as all fit a share of memory. How much fits depends
+on the number of rows, so the share has a secret random part: no number of rows is the limit.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Set
+from dataclasses import dataclass, field
+
+import duckdb
+
+from dpquery.core.types import Kind
+from dpquery.engine.duckdb.column_sql import (
+    Origin,
+    Place,
+    Rows,
+    clamped,
+    enumerated,
+    held_name,
+    kept_key,
+    no_key,
+    short_text,
+)
+from dpquery.engine.duckdb.connection import execute, quoted, text
+from dpquery.engine.files import Fingerprint
+from dpquery.ir.relations import TableScan
+from dpquery.policy.model import Table
+
+SHARE = 1 << 30
+"""Bytes that kept columns may take, by the estimate below, but for a random part."""
+_NUMBER, _SIGN = 8, 4
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is known of one table in one state of its files."""
+
+    state: Fingerprint
+    rows: int
+    bytes: int = 0
+    asked: set[str] = field(default_factory=set)
+    kept: set[str] = field(default_factory=set)
+    name: str = ""
+    types: list[str] = field(default_factory=list)
+
+
+class Held:
+    """The kept columns of one engine."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._entries: dict[str, _Entry] = {}
+        self._made = self._types = 0
+        self._share = SHARE // 2 + secrets.randbelow(SHARE // 2)
+
+    def origin(
+        self,
+        read: Place,
+        scan: TableScan,
+        state: Fingerprint,
+        names: Set[str],
+        *,
+        often: bool,
+    ) -> Origin:
+        """Return where a scan reads its columns: from memory if they are kept, or are now.
+
+        Args:
+            read: the table, and its files.
+            scan: which of its rows count.
+            state: the state of the files.
+            names: what the scan reads: `c:` and a column, or `k:` and a key column.
+            often: whether it will ask several times.
+        """
+        table = read.table
+        entry = self._entry(table, read.origin.sql, state)
+        if names <= entry.kept and entry.name:
+            return Origin(entry.name, held=True)
+        wanted = (often or names <= entry.asked) and self._fits(table, entry, names)
+        if wanted and self._keep(read, scan, entry, names):
+            return Origin(entry.name, held=True)
+        entry.asked |= names
+        return read.origin
+
+    def _entry(self, table: Table, files: str, state: Fingerprint) -> _Entry:
+        entry = self._entries.get(table.name)
+        if entry is None or entry.state != state:
+            if entry is not None:
+                self._drop(entry)
+            row = execute(self._connection, f"SELECT count(*) FROM {files}").fetchone()
+            entry = self._entries[table.name] = _Entry(state, row[0] if row else 0)
+        return entry
+
+    def _fits(self, table: Table, entry: _Entry, names: Set[str]) -> bool:
+        """Return whether all kept columns together would stay within the share."""
+        others = sum(e.bytes for e in self._entries.values() if e is not entry)
+        return others + entry.rows * _width(table, entry.kept | names) <= self._share
+
+    def _keep(self, read: Place, scan: TableScan, entry: _Entry, names: Set[str]) -> bool:
+        """Read the columns once more, with those kept before; say whether memory held them."""
+        self._drop(entry)
+        self._made += 1
+        name, wanted = f"kept{self._made}", sorted(entry.kept | names)
+        table, where = read.table, ""
+        columns = [self._column(table, entry, token) for token in wanted]
+        if table.unit is not None:
+            columns.insert(0, f"{read.unit} AS u")
+            where = f" WHERE {' AND '.join(Rows(read).counted(scan))}"
+        listed = ", ".join(columns) or "1 AS one"
+        query = f"CREATE TABLE {name} AS SELECT {listed} FROM {read.origin.sql}{where}"
+        try:
+            execute(self._connection, query)
+        except duckdb.OutOfMemoryException:
+            return False
+        entry.name, entry.kept = name, set(wanted)
+        entry.bytes = entry.rows * _width(table, entry.kept)
+        return True
+
+    def _column(self, table: Table, entry: _Entry, token: str) -> str:
+        """Write a column to keep: clamped, or for grouping as an enumeration of its keys."""
+        column = table.columns[token[2:]]
+        if token.startswith("c:"):
+            return f"{clamped(column)} AS {held_name(column.name)}"
+        self._types += 1
+        told, none = enumerated(column), text(no_key(column.keys or ()))
+        values = ", ".join(none if value is None else text(str(value)) for value in told)
+        type_ = f"keys{self._types}"
+        self._connection.execute(f"CREATE TYPE {type_} AS ENUM ({values})")
+        entry.types.append(type_)
+        value = f"TRY_CAST({short_text(column, column.keys or ())} AS {type_})"
+        if None in told:
+            missing = f"{quoted(column.name)} IS NULL"
+            value = f"CASE WHEN {missing} THEN CAST({none} AS {type_}) ELSE {value} END"
+        return f"{value} AS {kept_key(column.name)}"
+
+    def _drop(self, entry: _Entry) -> None:
+        if entry.name:
+            self._connection.execute(f"DROP TABLE {entry.name}")
+            for type_ in entry.types:
+                self._connection.execute(f"DROP TYPE {type_}")
+            entry.types.clear()
+            entry.name, entry.bytes = "", 0
+
+
+def _width(table: Table, names: Set[str]) -> int:
+    """Return the most bytes of a row: its unit, numbers, and texts of full length."""
+    columns = [table.columns[name[2:]] for name in names if name.startswith("c:")]
+    texts = sum(_SIGN * c.max_length for c in columns if c.type.kind is Kind.TEXT)
+    return _NUMBER * (len(names) + 2) + texts

@@ -1,0 +1,455 @@
+"""Rows of one table as DuckDB's SQL: every name quoted, every value clamped.
+
+Each private column is forced into its policy domain before any expression sees it: NULL stays
+NULL, NaN becomes NULL, a zero loses its sign, the rest is clamped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from fractions import Fraction
+from itertools import accumulate
+from typing import Any
+
+from dpquery.core.types import DECIMAL_DIGITS, EPOCH, INTEGER, Interval, Kind, Type
+from dpquery.engine.duckdb.connection import duckdb_name, quoted, stored, text
+from dpquery.engine.duckdb.expr_sql import (
+    MOST_PARTS,
+    SHORT_DIGITS,
+    Values,
+    as_one,
+    cast,
+    constant,
+    literal,
+    parts_of,
+    place_sql,
+    settled,
+    storage,
+)
+from dpquery.ir.expr import (
+    Code,
+    ColumnRef,
+    Compare,
+    Expr,
+    Literal,
+    Scalar,
+    columns_of,
+    grid_step,
+    on_grid,
+)
+from dpquery.ir.query import Key, Scan, columns_read
+from dpquery.ir.relations import Filter, Relation, TableScan, only_table, tables_of
+from dpquery.policy.model import Column, DatabaseTable, Table
+from dpquery.rowfunctions.ranges import conjuncts
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a table's rows are read: from its files, or from columns kept in memory.
+
+    What is kept is clamped, and rows that do not count are not among it: those without a unit,
+    and those of other parts of the table than their unit's first.
+    """
+
+    sql: str
+    """What stands after FROM."""
+    held: bool
+
+    def unit(self, table: Table) -> str:
+        """Write the unit column."""
+        return "u" if self.held else quoted(table.unit or "")
+
+    def column(self, column: Column) -> str:
+        """Write a column in its domain."""
+        return held_name(column.name) if self.held else clamped(column)
+
+
+def held_name(name: str) -> str:
+    """Name a column that is kept: no name from a policy is also the unit's."""
+    return quoted(f"c:{name}")
+
+
+def kept_key(name: str) -> str:
+    """Name what is kept of a text column for grouping: its listed values, as an enumeration."""
+    return quoted(f"k:{name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A private table, and where its rows are read."""
+
+    table: Table
+    origin: Origin
+
+    @classmethod
+    def in_files(cls, table: Table) -> Place:
+        """Return where a table's rows are read if nothing is kept of them."""
+        return cls(table, Origin(files_sql(table), held=False))
+
+    @property
+    def unit(self) -> str:
+        """Write the unit column."""
+        return self.origin.unit(self.table)
+
+
+def files_sql(table: Table) -> str:
+    """Write what stands after FROM for a table's rows."""
+    if isinstance(table.source, DatabaseTable):
+        return stored(table.source)
+    # By name, so that a column gets the widest type among the files: the first file's could not
+    # hold the values of the others. Each file's schema was held against the policy before.
+    paths = ", ".join(text(str(path)) for path in table.source.paths)
+    return (
+        f"read_parquet([{paths}], union_by_name=true, hive_partitioning=false, filename=false)"
+    )
+
+
+class Rows(Values):
+    """Renders expressions over the rows of one table, as they are read."""
+
+    def __init__(self, place: Place) -> None:
+        self.table = place.table
+        self.origin = place.origin
+
+    def column(self, reference: ColumnRef) -> str:
+        """Write a column in its domain."""
+        return self.origin.column(self.table.columns[reference.name])
+
+    def relation(self, relation: Relation) -> str:
+        """Write FROM and WHERE; rows without a unit are dropped."""
+        parts: list[Expr] = []
+        while isinstance(relation, Filter):
+            parts[:0] = conjuncts(relation.condition)
+            relation = relation.source
+        conditions = self._filters(parts)
+        assert isinstance(relation, TableScan)  # noqa: S101 - the tree has no other relation
+        if self.table.unit is not None and not self.origin.held:
+            conditions[:0] = self.counted(relation)
+        where = " WHERE " + " AND ".join(f"({c})" for c in conditions) if conditions else ""
+        return f"{self.origin.sql}{where}"
+
+    def counted(self, scan: TableScan) -> list[str]:
+        """Write which rows of the files count: those of a unit, and of its first parts."""
+        unit, part = quoted(self.table.unit or ""), scan.part
+        owned = f"{unit} IS NOT NULL"
+        if part is None:
+            return [owned]
+        place = f"coalesce({place_sql(self.value(part.expr), part)}, {len(part.values)})"
+        source = f"FROM {self.origin.sql} WHERE {owned}"
+        first = f"SELECT {unit}, min({place}) {source} GROUP BY {unit}"
+        if scan.kept > 1:
+            each = f"SELECT {unit} AS u, {place} AS p {source} GROUP BY {unit}, {place}"
+            ranked = "row_number() OVER (PARTITION BY u ORDER BY p)"
+            first = f"SELECT u, p FROM ({each}) QUALIFY {ranked} <= {scan.kept}"
+        return [owned, f"({unit}, {place}) IN ({first})"]
+
+    def _filters(self, parts: Sequence[Expr]) -> list[str]:
+        """Write the parts of WHERE; beyond the first ones, as one."""
+        written = [self._filter(part) for part in parts]
+        few = sum(count <= MOST_PARTS for count in accumulate(map(parts_of, parts)))
+        rest = " AND ".join(f"({c})" for c in written[few:])
+        return [*written[:few], as_one(rest)] if rest else written
+
+    def _filter(self, part: Expr) -> str:
+        """Write one part of WHERE: on the raw column where the clamp cannot change its truth.
+
+        For a literal strictly inside the bounds, a value and its clamped value stand on the
+        same side of it, and a filter does not tell false from NULL. Then row groups can be
+        skipped.
+        """
+        match part:
+            case Compare(
+                operator=operator, left=ColumnRef(name=name), right=Literal() as right
+            ):
+                column = self.table.columns[name]
+                if self.origin.held or not _inside_bounds(right, column):
+                    return self.value(part)
+                raw = f"{quoted(name)} {operator} {literal(right)}"
+                number = f" AND NOT {is_nan(name)}" if column.type.kind is Kind.DOUBLE else ""
+                return raw + number
+        return self.value(part)
+
+
+def _inside_bounds(right: Literal, column: Column) -> bool:
+    if column.bounds is None or right.type.kind is not column.type.kind:
+        return False
+    trio: list[Any] = [column.bounds.low, right.value, column.bounds.high]
+    if column.type.kind is Kind.DOUBLE:
+        trio = [float(value) for value in trio]  # two literals can be one double
+    low, value, high = trio
+    return bool(low < value < high)
+
+
+def clamped(column: Column) -> str:
+    """Write a column forced into its domain: NULL and NaN first, then the bounds.
+
+    `least` and `greatest` would turn NULL into a bound, so it is CASE.
+    """
+    name = quoted(column.name)
+    match column.type.kind:
+        case Kind.TEXT:
+            return f"left({name}, {column.max_length})"
+        case Kind.BOOLEAN:
+            return name
+        case Kind.DOUBLE:
+            raw = cast(name, "DOUBLE")
+            nan, inside = f"WHEN {is_nan(column.name)} THEN NULL ", settled(raw)
+            if column.bounds is None:
+                return f"(CASE {nan}ELSE {inside} END)"
+        case _:
+            raw, nan = cast(name, duckdb_name(column.type)), ""
+            inside = raw
+    bounds = column.bounds
+    if bounds is None and column.type.kind is not Kind.DECIMAL:
+        return raw
+    # A decimal in a file can be wider than its type says; the plan relies on its type.
+    low, high = (
+        _constant(end, column)
+        for end in ((bounds.low, bounds.high) if bounds else _ends(column))
+    )
+    outside = f"WHEN {raw} < {low} THEN {low} WHEN {raw} > {high} THEN {high}"
+    return f"(CASE {nan}{outside} ELSE {inside} END)"
+
+
+def _ends(column: Column) -> tuple[Fraction, Fraction]:
+    domain = column.interval
+    assert domain.low is not None  # noqa: S101 - decimals have a least and a greatest value
+    assert domain.high is not None  # noqa: S101
+    return domain.low, domain.high
+
+
+def is_nan(name: str) -> str:
+    """Write whether a column of doubles holds NaN, where DuckDB cannot think that it knows.
+
+    The least and greatest value in a Parquet footer pass over NaN, and DuckDB takes from them
+    that no row is NaN: `isnan` would be false for all. It concludes nothing through TRY.
+    """
+    return f"isnan(TRY({cast(quoted(name), 'DOUBLE')}))"
+
+
+def _constant(value: int | Fraction | date, column: Column) -> str:
+    return constant(value, column.type, column.interval)
+
+
+# Codes and keys in DuckDB's SQL: values as integers, clamped before anything can overflow.
+
+
+EPOCH_DAY = "CAST('1970-01-01' AS DATE)"
+
+
+def code_sql(rows: Values, code: Code) -> str:
+    """Write the code of an expression: NULL where it is NULL, else an integer in its range."""
+    value, type_ = rows.value(code.expr), code.expr.type
+    if code.values:
+        return place_sql(value, code)
+    if type_.kind is Kind.BOOLEAN:
+        return cast(value, "BIGINT")
+    if not _inside(code):
+        value = _clamp(value, code, type_)
+    match type_.kind:
+        case Kind.DATE:
+            number = f"({value} - {EPOCH_DAY})"
+        case Kind.TIMESTAMP:
+            number = f"epoch_us({value})"
+        case Kind.DOUBLE:
+            number = _on_grid(value, code)
+        case Kind.DECIMAL:
+            return _unscaled(value, code, type_.scale)
+        case _:
+            number = cast(value, _storage(code.low, code.high))
+    return _less_origin(number, code)
+
+
+def _less_origin(number: str, code: Code) -> str:
+    """Subtract the origin, in integers that hold all differences."""
+    if not code.origin:
+        return number
+    ends = (code.low, code.high, code.low - code.origin, code.high - code.origin)
+    wide = _storage(min(ends), max(ends))
+    if wide == "BIGINT":
+        return f"({number} - {code.origin})"
+    difference = f"({cast(number, wide)} - {code.origin})"
+    return cast(difference, _storage(min(ends[2:]), max(ends[2:])))
+
+
+def _inside(code: Code) -> bool:
+    """Return whether the expression's own range is that of the code.
+
+    Computed doubles are rounded and can reach infinity on the way, whatever their range.
+    """
+    domain, expr = code.expr.domain, code.expr
+    low, high = code.low * code.grid, code.high * code.grid
+    return (
+        (expr.type.kind is not Kind.DOUBLE or (isinstance(expr, ColumnRef) and expr.clamped))
+        and domain.low is not None
+        and domain.high is not None
+        and low <= domain.low
+        and domain.high <= high
+    )
+
+
+def _clamp(value: str, code: Code, type_: Type) -> str:
+    low, high = (_end(end, code, type_) for end in (code.low, code.high))
+    return _cut(value, low, high)
+
+
+def _cut(value: str, low: object, high: object) -> str:
+    outside = f"WHEN {value} < {low} THEN {low} WHEN {value} > {high} THEN {high}"
+    return f"(CASE {outside} ELSE {value} END)"
+
+
+def _end(end: int, code: Code, type_: Type) -> str:
+    """Write an end of the range in the type of the value."""
+    place: Scalar = end * code.grid
+    match type_.kind:
+        case Kind.DATE:
+            place = EPOCH.date() + timedelta(days=end)
+        case Kind.TIMESTAMP:
+            place = EPOCH + timedelta(microseconds=end)
+        case Kind.INTEGER:
+            place = end
+    return constant(place, type_, Interval(code.low * code.grid, code.high * code.grid))
+
+
+def _on_grid(value: str, code: Code) -> str:
+    """Write floor(x / grid + 1/2) in doubles, cut where doubles round an end outwards."""
+    operator, step = grid_step(code.grid)
+    # Doubles round: beside the ends of its type, a code is computed in the wider one.
+    held = _storage(2 * min(code.low, 0), 2 * max(code.high, 0))
+    number = f"CAST(floor({value} {operator} CAST('{step!r}' AS DOUBLE) + 5e-1) AS {held})"
+    if not _rounds_outwards(code):
+        return number
+    return _cut(number, code.low, code.high)
+
+
+def _rounds_outwards(code: Code) -> bool:
+    """Return whether an end has a code outside, in doubles; in between codes are monotone."""
+    ends = (code.expr.domain.low, code.expr.domain.high) if _inside(code) else (None, None)
+    low, high = (
+        on_grid(float(code.grid * at if end is None else end), code.grid)
+        for at, end in ((code.low, ends[0]), (code.high, ends[1]))
+    )
+    return low < code.low or high > code.high
+
+
+def _unscaled(value: str, code: Code, scale: int) -> str:
+    """Write a decimal's digits as an integer: each product is whole, so its cast is exact."""
+    if max(len(str(abs(end))) for end in (code.low, code.high)) + scale < SHORT_DIGITS:
+        short = cast(value, f"DECIMAL({SHORT_DIGITS}, {scale})")
+        return _less_origin(cast(f"({short} * {10**scale})", "BIGINT"), code)
+    number = cast(value, f"DECIMAL({DECIMAL_DIGITS}, {scale})")
+    if code.origin:
+        ends = Interval(code.low * code.grid, code.high * code.grid)
+        number = f"({number} - {constant(code.origin * code.grid, code.expr.type, ends)})"
+    room = DECIMAL_DIGITS - 1 - len(str(code.size))
+    while scale:  # a product has the digits of its zeros too, until the cast takes them away
+        step = min(room, scale)
+        scale -= step
+        number = cast(f"({number} * {10**step})", f"DECIMAL({DECIMAL_DIGITS}, {scale})")
+    return cast(number, _storage(code.low - code.origin, code.high - code.origin))
+
+
+def _storage(low: int, high: int) -> str:
+    return storage(INTEGER, Interval(Fraction(low), Fraction(high)))
+
+
+def key_sql(rows: Values, key: Key) -> str:
+    """Write a key: a day as its number; a text as what is kept of it, or uncut."""
+    expr = key.expr
+    if expr.type.kind is Kind.DATE:
+        return f"({rows.value(expr)} - {EPOCH_DAY})"
+    column = uncut(rows.table, key) if isinstance(rows, Rows) else None
+    if isinstance(rows, Rows) and column is not None:
+        if not rows.origin.held:
+            return short_text(column, key.values)
+        if kept_values(rows, key) is not None:
+            return kept_key(column.name)
+    return rows.value(expr)
+
+
+def value_sql(rows: Values, expr: Expr) -> str:
+    """Write a value that is told from others: moments as numbers."""
+    value = rows.value(expr)
+    match expr.type.kind:
+        case Kind.DATE:
+            return f"({value} - {EPOCH_DAY})"
+        case Kind.TIMESTAMP:
+            return f"epoch_us({value})"
+        case _:
+            return value
+
+
+def kept_values(rows: Values, key: Key) -> Sequence[Scalar | None] | None:
+    """Return the values of the enumeration that is kept of a text column, if a key is one."""
+    if not isinstance(rows, Rows) or not rows.origin.held:
+        return None
+    column = uncut(rows.table, key)
+    return enumerated(column) if column is not None and listed(column, key) else None
+
+
+def enumerated(column: Column) -> Sequence[Scalar | None]:
+    """Return what is told apart of a column that is kept for grouping; all else is NULL."""
+    return (*(column.keys or ()), *([None] if column.null_group else []))
+
+
+def no_key(keys: Sequence[Scalar | None]) -> str:
+    """Return a text that is longer than every key."""
+    return "?" * (_longest(keys) + 1)
+
+
+def _longest(keys: Sequence[Scalar | None]) -> int:
+    return max((len(str(key).encode()) for key in keys if key is not None), default=0)
+
+
+def short_text(column: Column, keys: Sequence[Scalar | None]) -> str:
+    """Write a text as it is where it could be one of the keys, else one that is none.
+
+    What is longer than every key is none of them, and does not travel any further; counting
+    bytes is far cheaper than cutting texts. Where NULL is no key, it stands for the rest.
+    """
+    name = quoted(column.name)
+    longest = _longest(keys)
+    if None in keys:
+        return f"CASE WHEN strlen({name}) > {longest} THEN {text(no_key(keys))} ELSE {name} END"
+    return f"CASE WHEN strlen({name}) <= {longest} THEN {name} END"
+
+
+def uncut(table: Table, key: Key) -> Column | None:
+    """Return the text column of a key, where no value of the key is as long as the cut.
+
+    None where all that is not listed is a group.
+    """
+    if key.expr.type.kind is not Kind.TEXT or not isinstance(key.expr, ColumnRef):
+        return None
+    if key.rest or not key.values:
+        return None
+    column = table.columns[key.expr.name]
+    longest = max((len(str(value)) for value in key.values if value is not None), default=0)
+    return column if longest < column.max_length else None
+
+
+def listed(column: Column, key: Key) -> bool:
+    """Return whether all values of a key are among those that the policy lists."""
+    return column.keys is not None and set(key.values) <= set(enumerated(column))
+
+
+def wanted_columns(scan: Scan, table: Table) -> frozenset[str]:
+    """Return what a scan wants kept: columns, and the listed values of key columns."""
+    if only_table(scan.relation) is None:
+        return frozenset(f"c:{ref.name}" for ref in _of_table(scan, table))
+    names = {f"c:{ref.name}" for ref in columns_read(replace(scan, keys=()))}
+    for key in scan.keys:
+        column = uncut(table, key)
+        if column is not None and listed(column, key):
+            names.add(f"k:{column.name}")
+        else:
+            names |= {f"c:{ref.name}" for ref in columns_of(key.expr).values()}
+    return frozenset(names)
+
+
+def _of_table(scan: Scan, table: Table) -> Iterator[ColumnRef]:
+    """Return the columns of one table that a scan of several relations reads."""
+    numbers = {one.number for one in tables_of(scan.relation) if one.table == table.name}
+    return (ref for ref in columns_read(scan) if ref.of in numbers)

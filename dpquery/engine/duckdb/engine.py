@@ -1,0 +1,209 @@
+"""The private engine: one locked DuckDB per session, which sees engine-made SQL only.
+
+A scan is one query over one state of the files. It starts when a receipt has been opened and
+not before; connecting reads no private file (I1, I3).
+"""
+
+from __future__ import annotations
+
+import duckdb
+
+from dpquery.budget.ledger.charge import Receipt
+from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
+from dpquery.engine.duckdb.column_cache import Held
+from dpquery.engine.duckdb.column_sql import Origin, Place, files_sql, wanted_columns
+from dpquery.engine.duckdb.connection import (
+    KEY,
+    execute,
+    lock,
+    quoted,
+    start,
+    stored_misfits,
+    text,
+)
+from dpquery.engine.duckdb.open_scan import DuckDBOpenScan
+from dpquery.engine.duckdb.rehearsal import Rehearsal
+from dpquery.engine.duckdb.scan_sql import ScanSQL
+from dpquery.engine.duckdb.verify import Verifier
+from dpquery.engine.files import (
+    DataChanged,
+    Fingerprint,
+    TableStates,
+    Watch,
+    require_none,
+    require_unchanged,
+    state_of,
+    unwatched,
+)
+from dpquery.ir.measures import Histogram
+from dpquery.ir.query import Scan
+from dpquery.ir.relations import tables_of
+from dpquery.policy.model import DatabaseTable, Files, Policy, Table
+from dpquery.policy.schema import file_misfits
+
+
+class DuckDBEngine:
+    """Reads Parquet files and DuckDB files through DuckDB."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        log: FaultLog,
+        public: PublicRows | None = None,
+        threads: int | None = None,
+        *,
+        secret: str = "",
+        watch: Watch = unwatched,
+    ) -> None:
+        tables = policy.tables.values()
+        self._limits = policy.limits
+        self._tables = {table.name: table for table in tables if not table.public}
+        names = (table.name for table in tables if table.public)
+        self._publics = {name: f"p{number}" for number, name in enumerate(names)}
+        self._public = public or NoPublicRows()
+        self._log = log
+        self._threads = threads
+        self._secret = secret
+        self._watch = watch
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._held: Held | None = None
+        self._verifier = Verifier()
+        self._rehearsal = Rehearsal(self._verifier, self._publics, self._public)
+        self._verified: TableStates = {}
+
+    def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
+        """Count what a scan asks for.
+
+        Raises:
+            ScanFailed: DPQ701.
+        """
+        receipt.open(frontier, scan)
+        try:
+            return guarded(self._log, lambda: self._read_whole(scan, receipt))
+        except KeyboardInterrupt:
+            self.close()  # what was being kept may be half made
+            raise
+
+    def describe(self, scan: Scan) -> str:
+        """Write the query for a scan, with each table's name for its files."""
+        places = {
+            table.name: Place(table, Origin(quoted(table.name), held=False))
+            for table in self._read_by(scan)
+        }
+        publics = {name: quoted(name) for name in self._publics}
+        sql = ScanSQL(scan, places, publics)
+        return "; ".join(sql.whole()) or f"histograms of ({sql.rows})"
+
+    def rehearse(self, scan: Scan) -> None:
+        """Check and plan the SQL of a scan, as it is where nothing is kept of the files."""
+        self._rehearsal.require(scan, self._read_by(scan))
+
+    def close(self) -> None:
+        """Let go of the instance."""
+        self._rehearsal.close()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _read_by(self, scan: Scan) -> list[Table]:
+        """Return the tables that a scan reads, each once."""
+        names = dict.fromkeys(one.table for one in tables_of(scan.relation))
+        return [self._tables[name] for name in names]
+
+    def _read_whole(self, scan: Scan, receipt: Receipt) -> Exact:
+        """Read, and let go of an instance that broke: it would fail every scan after this."""
+        try:
+            return self._read(scan, receipt)
+        except (duckdb.FatalException, duckdb.InternalException):
+            self.close()
+            raise
+
+    def _read(self, scan: Scan, receipt: Receipt) -> Exact:
+        tables = self._read_by(scan)
+        before = state_of(tables)
+        for table in tables:
+            attached = isinstance(table.source, DatabaseTable)
+            if attached and self._verified.get(table.name) != before[table.name]:
+                self.close()  # an attached file that was replaced would go on being read
+        connection = self._started()
+        for table in tables:
+            self._verify(connection, table, before[table.name])
+        places = {
+            table.name: Place(table, self._origin(scan, table, before[table.name]))
+            for table in tables
+        }
+        sql = ScanSQL(scan, places, self._publics)
+        values = {measure: [0] * scan.cells for measure in sql.summed}
+        for measures, query in sql.queries() if scan.cells else ():
+            self._verifier.require(sql, query)
+            for cell, *sums in execute(connection, query).fetchall():
+                for measure, value in zip(measures, sums, strict=True):
+                    values[measure][cell] += int(value)  # many values can be of one group
+        require_unchanged(tables, before)
+        for table in tables:  # what could not be read is no first state
+            self._watch(table, before[table.name], receipt)
+        opened = DuckDBOpenScan(connection, sql, before, self._log, self._verifier)
+        exact = {measure: tuple(cells) for measure, cells in values.items()}
+        return Exact(exact, scan.cells, opened)
+
+    def _origin(self, scan: Scan, table: Table, state: Fingerprint) -> Origin:
+        """Return where the scan reads: from memory what was asked for before."""
+        assert self._held is not None  # noqa: S101 - made with the connection
+        names = wanted_columns(scan, table)
+        often = any(isinstance(measure, Histogram) for measure in scan.measures)
+        read = Place.in_files(table)
+        rows = next(one for one in tables_of(scan.relation) if one.table == table.name)
+        return self._held.origin(read, rows, state, names, often=often)
+
+    def _started(self) -> duckdb.DuckDBPyConnection:
+        """Open DuckDB on first use, so that connecting touches no private file."""
+        if self._connection is None:
+            connection = start()
+            paths = [
+                p
+                for t in self._tables.values()
+                if isinstance(t.source, Files)
+                for p in t.source.paths
+            ]
+            for database in _databases(self._tables):
+                connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
+            connection.execute(f"SET VARIABLE {KEY} = ?", [self._secret])
+            if self._threads is not None:
+                connection.execute(f"SET threads = {self._threads}")
+            for name, relation in self._publics.items():
+                connection.register("given", self._public.rows(name))
+                connection.execute(f"CREATE TABLE {relation} AS SELECT * FROM given")
+                connection.unregister("given")
+            connection.execute(f"SET max_execution_time = {self._limits.seconds * 1000}")
+            if self._limits.memory is not None:
+                connection.execute(f"SET memory_limit = {text(self._limits.memory)}")
+            lock(connection, paths)
+            self._connection = connection
+            self._held = Held(connection)
+        return self._connection
+
+    def _verify(
+        self, connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerprint
+    ) -> None:
+        """Hold a new state of the files against the policy: types, and rows per unit."""
+        if self._verified.get(table.name) == state:
+            return
+        stored = isinstance(table.source, DatabaseTable)
+        misfits = stored_misfits(connection, table) if stored else file_misfits(table)
+        require_none(table, misfits)
+        if table.single and table.unit is not None:
+            unit = quoted(table.unit)
+            different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {files_sql(table)}"
+            row = execute(connection, different).fetchone()
+            if row is None or row[0] is not True:
+                raise DataChanged(
+                    f"a unit of {table.name!r} has several rows against rows_per_unit = 1"
+                )
+        self._verified[table.name] = state
+
+
+def _databases(tables: dict[str, Table]) -> list[str]:
+    found = {
+        str(t.source.database) for t in tables.values() if isinstance(t.source, DatabaseTable)
+    }
+    return sorted(found)

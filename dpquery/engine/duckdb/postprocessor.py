@@ -1,0 +1,320 @@
+"""The public engine: a locked DuckDB that holds public and released tables and nothing else.
+
+The argument for everything above the frontier is one sentence: it never saw a private row.
+Public tables are loaded when it opens; then the file system is shut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from dpquery.core.arrow import arrow_type, table_of
+from dpquery.core.identity import identity
+from dpquery.core.types import Kind, Type
+from dpquery.engine.duckdb.connection import (
+    database_schema,
+    duckdb_name,
+    lock,
+    quoted,
+    start,
+    text,
+    waited,
+)
+from dpquery.engine.duckdb.expr_sql import NAN, cast, settled
+from dpquery.errors import Diagnostic, PolicyInvalid, ScanFailed, internal
+from dpquery.ir.expr import Scalar, decimal
+from dpquery.ir.query import Above
+from dpquery.policy.model import LONGEST_PUBLIC, Files, Policy, Table
+
+REMEMBERED = 256
+"""Queries whose fit is known: the same ones come again and again."""
+MOST_VALUES = 100_000
+"""Values of a public column that are listed: more make no groups."""
+SECONDS = 10
+"""A query over released tables that takes longer is stopped."""
+
+
+class PublicEngine:
+    """Runs what is above the frontier, and knows the facts of public tables."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._connection = start()
+        self._relations: dict[str, str] = {}
+        self._columns: dict[str, tuple[str, ...]] = {}
+        self._types: dict[str, dict[str, Type]] = {}
+        self._values: dict[tuple[str, str], tuple[Scalar, ...] | None] = {}
+        self._nulls: dict[tuple[str, str], bool] = {}
+        self._accepted: dict[Hashable, bool] = {}
+        self._digests: dict[str, str] = {}
+        self._heights: dict[str, int] = {}
+        self._longest: dict[tuple[str, str], int] = {}
+        public = [table for table in policy.tables.values() if table.public]
+        for number, table in enumerate(public):
+            self._load(table, f"p{number}", policy.name)
+        # What stands in two places would be computed before both, outside of any TRY.
+        self._connection.execute("SET disabled_optimizers = 'common_subexpressions'")
+        self._connection.execute("SET memory_limit = '2GB'")
+        self._connection.execute(f"SET max_execution_time = {SECONDS * 1000}")
+        lock(self._connection, [])
+
+    def columns(self, table: str) -> Sequence[str]:
+        """Return the columns of a public table, in order."""
+        return self._columns[table]
+
+    def height(self, table: str) -> int:
+        """Return how many rows a public table has."""
+        return self._heights[table]
+
+    def longest(self, table: str, column: str) -> int:
+        """Return how many characters the longest value of a column has, written as a text."""
+        if (table, column) not in self._longest:
+            (row,) = self._connection.execute(
+                f"SELECT coalesce(max(length(CAST({quoted(column)} AS TEXT))), 0) "
+                f"FROM {self._relations[table]}"
+            ).fetchall()
+            self._longest[table, column] = int(row[0])
+        return self._longest[table, column]
+
+    def relation(self, table: str) -> str:
+        """Return the engine's own name of a public table."""
+        return self._relations[table]
+
+    def types(self, table: str) -> Mapping[str, Type]:
+        """Return the columns of a public table whose types a policy can name, in order."""
+        return self._types[table]
+
+    def values(self, table: str, column: str) -> tuple[Scalar, ...] | None:
+        """Return the different values of a column, but for NULL; None of very many."""
+        if (table, column) not in self._values:
+            self._values[table, column] = self._distinct(table, column)
+        return self._values[table, column]
+
+    def _distinct(self, table: str, column: str) -> tuple[Scalar, ...] | None:
+        type_, name = self._types[table][column], quoted(column)
+        if type_.kind is Kind.DOUBLE:
+            return None
+        rows = self._connection.execute(
+            f"SELECT DISTINCT {name} FROM {self._relations[table]} WHERE {name} IS NOT NULL "
+            f"ORDER BY {name} LIMIT {MOST_VALUES + 1}"
+        ).fetchall()
+        if len(rows) > MOST_VALUES:
+            return None
+        exact = type_.kind is Kind.DECIMAL
+        return tuple(Fraction(value) if exact else value for (value,) in rows)
+
+    def nulls(self, table: str, column: str) -> bool:
+        """Return whether a column has NULL in some row; NaN is NULL."""
+        if (table, column) not in self._nulls:
+            value = _plain(quoted(column), self._types[table][column])
+            found = self._connection.execute(
+                f"SELECT 1 FROM {self._relations[table]} WHERE {value} IS NULL LIMIT 1"
+            ).fetchall()
+            self._nulls[table, column] = bool(found)
+        return self._nulls[table, column]
+
+    def rows(self, table: str) -> pa.Table:
+        """Return the columns of a public table that a policy's types can name, as rows are."""
+        columns = [
+            f"{_plain(quoted(name), type_)} AS {quoted(name)}"
+            for name, type_ in self._types[table].items()
+        ]
+        listed = ", ".join(columns) or "1 AS one"
+        return self._connection.sql(
+            f"SELECT {listed} FROM {self._relations[table]}"
+        ).to_arrow_table()
+
+    def digest(self, table: str) -> str:
+        """Return a short name of what a public table holds, the same for the same rows."""
+        if table not in self._digests:
+            types = tuple(self._types[table].items())
+            said = (tuple(self._columns[table]), types, self._hashed(table))
+            self._digests[table] = identity(said)
+        return self._digests[table]
+
+    def _hashed(self, table: str) -> tuple[int, int]:
+        """Return how many rows there are, and the sum of their hashes."""
+        relation = self._relations[table]
+        sql = f"SELECT count(*), coalesce(sum(hash(rows)), 0) FROM {relation} AS rows"
+        ((rows, hashes),) = self._connection.execute(sql).fetchall()
+        return int(rows), int(hashes)
+
+    def listed(self, above: Above) -> Sequence[object] | None:
+        """Return the values of a query of one column over public tables; None of no such query.
+
+        Of very many, one more than are taken.
+        """
+        try:
+            table = waited(self._connection, lambda: self._ask(above))
+        except duckdb.Error:
+            return None
+        return list(table.column(0)[: MOST_VALUES + 1].to_pylist())
+
+    def matches_with(self, pattern: str) -> bool:
+        """Return whether a pattern can be used: one that is no constant is not looked at.
+
+        The engine reads a constant pattern before any row, where no TRY is around it.
+
+        Args:
+            pattern: a text as the engine's SQL.
+        """
+        try:
+            return bool(self._connection.sql(f"SELECT regexp_matches('', {pattern})").columns)
+        except duckdb.InvalidInputException:
+            return False
+        except duckdb.Error:
+            return True
+
+    def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
+        """Return whether a query fits its tables' types, by binding it over empty ones."""
+        question = (above.sql, tuple(tuple(columns.items()) for columns in released))
+        if question not in self._accepted:
+            if len(self._accepted) >= REMEMBERED:
+                self._accepted.clear()
+            self._accepted[question] = self._binds(above, released)
+        return self._accepted[question]
+
+    def _binds(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
+        empty = [_empty(columns) for columns in released]
+        try:
+            with _Registered(self._connection, empty):
+                return bool(self._connection.sql(above.sql).columns)
+        except (duckdb.OutOfMemoryException, MemoryError):
+            raise MemoryError from None  # which says nothing of types
+        except duckdb.Error:
+            return False
+
+    def run(self, above: Above, released: Sequence[pa.Table]) -> pa.Table:
+        """Answer a query over released and public tables.
+
+        Raises:
+            ScanFailed: DPQ702 time or memory ran out.
+        """
+        try:
+            with _Registered(self._connection, released):
+                return waited(self._connection, lambda: self._ask(above))
+        except (duckdb.OutOfMemoryException, duckdb.InterruptException, MemoryError):
+            failure = ScanFailed(_exhausted())
+        except duckdb.Error:
+            failure = None
+        raise failure or internal("a query over released tables cannot raise") from None
+
+    def _ask(self, above: Above) -> pa.Table:
+        return self._connection.sql(above.sql).to_arrow_table()
+
+    def close(self) -> None:
+        """Let go of the instance."""
+        self._connection.close()
+
+    def _load(self, table: Table, relation: str, policy: str) -> None:
+        try:
+            self._connection.execute(
+                f"CREATE TABLE {relation} AS SELECT {_listed(table)} FROM {_reader(table)}"
+            )
+            described = self._connection.execute(f"DESCRIBE {relation}").fetchall()
+            unique = not table.unique or self._unique(relation, table.unique)
+        except duckdb.Error:
+            raise _unfit(
+                policy, f"the public table {table.name} cannot be read as declared"
+            ) from None
+        if not unique:
+            what = ", ".join(table.unique)
+            raise _unfit(policy, f"{what} does not tell the rows of {table.name} apart")
+        counted = self._connection.execute(f"SELECT count(*) FROM {relation}").fetchone()
+        self._heights[table.name] = 0 if counted is None else int(counted[0])
+        self._relations[table.name] = relation
+        declared = {column.name: column.type for column in table.columns.values()}
+        found = database_schema(self._connection, relation).types
+        types = {name: declared.get(name, type_) for name, type_ in found.items()}
+        self._types[table.name] = {
+            name: decimal(type_.scale) if type_.kind is Kind.DECIMAL else type_
+            for name, type_ in types.items()
+        }
+        self._columns[table.name] = tuple(row[0] for row in described)
+
+    def _unique(self, relation: str, columns: Sequence[str]) -> bool:
+        """Return whether the columns together are present and differ from row to row."""
+        names = ", ".join(quoted(column) for column in columns)
+        missing = " OR ".join(f"{quoted(column)} IS NULL" for column in columns)
+        different = f"SELECT DISTINCT {names} FROM {relation} WHERE NOT ({missing})"
+        sql = f"SELECT count(*) = (SELECT count(*) FROM ({different})) FROM {relation}"
+        row = self._connection.execute(sql).fetchone()
+        return row is not None and row[0] is True
+
+
+def _plain(name: str, type_: Type) -> str:
+    """Write a public value as private ones are held: in 64 bits, doubles in their one form."""
+    if type_.kind is Kind.DOUBLE:
+        return f"nullif({settled(cast(name, 'DOUBLE'))}, {NAN})"
+    if type_.kind is Kind.TEXT:
+        return f"CASE WHEN length({name}) <= {LONGEST_PUBLIC} THEN {name} END"
+    return f"CAST({name} AS BIGINT)" if type_.kind is Kind.INTEGER else name
+
+
+class _Registered:
+    """Lends released tables to the engine, as f0, f1, ..., for one query."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, tables: Sequence[pa.Table]
+    ) -> None:
+        self._connection = connection
+        self._tables = tables
+
+    def __enter__(self) -> None:
+        for number, table in enumerate(self._tables):
+            self._connection.register(f"f{number}", table)
+
+    def __exit__(self, *_: object) -> None:
+        for number in range(len(self._tables)):
+            self._connection.unregister(f"f{number}")
+
+
+def _listed(table: Table) -> str:
+    if not table.columns:
+        return "*"
+    columns = table.columns.values()
+    return ", ".join(
+        f"CAST({quoted(c.name)} AS {duckdb_name(c.type)}) AS {quoted(c.name)}" for c in columns
+    )
+
+
+def _reader(table: Table) -> str:
+    assert isinstance(table.source, Files)  # noqa: S101 - the loader refuses public database tables
+    paths = ", ".join(text(str(path)) for path in table.source.paths)
+    if all(_suffix(path) == ".parquet" for path in table.source.paths):
+        return f"read_parquet([{paths}], union_by_name=false, hive_partitioning=false)"
+    return f"read_csv([{paths}], header=true, union_by_name=false, hive_partitioning=false)"
+
+
+def _suffix(path: Path) -> str:
+    return path.suffix.lower()
+
+
+def _empty(columns: Mapping[str, Type]) -> pa.Table:
+    types = {name: arrow_type(type_) for name, type_ in columns.items()}
+    return table_of([], {"row": pa.int64(), **types})
+
+
+def _exhausted() -> Diagnostic:
+    return Diagnostic(
+        "DPQ702",
+        "the result could not be finished in the time and memory there is",
+        why=("what was asked of released and public values, after the draw, was too much.",),
+        remedy=("ask for the DP_ values alone, and compute on them outside",),
+    )
+
+
+def _unfit(policy: str, title: str) -> PolicyInvalid:
+    return PolicyInvalid(
+        Diagnostic(
+            "DPQ604",
+            title,
+            why=("a public table has to be what the policy says of it: queries rely on it.",),
+            remedy=("mend the file, or the types and `unique` of the table in the policy",),
+        ),
+        file=policy,
+    )

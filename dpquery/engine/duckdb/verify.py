@@ -1,0 +1,232 @@
+"""Checks generated SQL against closed lists before it runs.
+
+The text is parsed by DuckDB's own parser, which reads it again when it runs, so the two cannot
+read it differently. Whatever the generator wrote, this holds of a text that passes:
+
+* It is one SELECT, made of the clauses and the kinds of expressions that are listed here.
+* It reads the files and tables of its scan, and nothing else.
+* Where a table has a unit, rows without one are dropped where they are read.
+* It calls the functions that row functions state and those listed here, and no others.
+
+That a text computes what the tree says is shown by tests, which compare each clause with it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import duckdb
+
+from dpquery import rowfunctions
+from dpquery.engine.duckdb.column_sql import Place
+from dpquery.engine.duckdb.connection import lock, start
+from dpquery.engine.duckdb.scan_sql import ScanSQL
+from dpquery.errors import internal
+from dpquery.ir.relations import PublicJoin, walk
+from dpquery.policy.model import Files
+
+Node = dict[str, Any]
+
+REMEMBERED = 256
+"""Texts that passed: the same ones come again and again."""
+GENERATED = frozenset(
+    {
+        *("%", "*", "+", "-", "/", "//", ">>"),
+        *("enum_code", "epoch_us", "floor", "greatest", "isnan", "least", "left", "nullif"),
+        *("list_filter", "list_value", "row", "strlen"),
+        *("concat_ws", "getvariable", "sha256"),
+        *("bool_and", "bool_or", "count", "count_star", "max", "min", "sum"),
+        *("dense_rank", "lag", "lead", "ntile", "rank", "row_number"),
+    }
+)
+"""Functions of DuckDB that the generator calls by itself.
+
+All give the same value for the same arguments, read nothing and change nothing; `getvariable`
+gives what the connection was given when it was made.
+"""
+FUNCTIONS = GENERATED | rowfunctions.engine_functions()
+_CLAUSES = frozenset(
+    {
+        *("SELECT_NODE", "SET_OPERATION_NODE", "SUBQUERY", "JOIN", "EXPRESSION_LIST", "EMPTY"),
+        *("ASCENDING", "DESCENDING", "ORDER_DEFAULT", "ORDER_MODIFIER"),
+    }
+)
+_EXPRESSIONS = frozenset(
+    {
+        *("BETWEEN", "CASE", "CAST", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT"),
+        *("FUNCTION", "LAMBDA", "OPERATOR", "STAR", "SUBQUERY", "TYPE", "WINDOW"),
+    }
+)
+_SHARED = re.compile(r"r|parts|spread|[sthk]\d+")
+"""What the generator names with WITH: no table of the engine is called so."""
+_READ = frozenset({"BASE_TABLE", "TABLE_FUNCTION"})
+_PRESENT = "OPERATOR_IS_NOT_NULL"
+_ASK = (
+    "SELECT json_serialize_sql($1, skip_null := true, skip_empty := true, skip_default := true)"
+)
+
+Source = tuple[str, ...]
+"""What rows are read from: the parts of a table's name, or the words of a call."""
+
+
+class Verifier:
+    """Checks the texts of an engine, each once.
+
+    It parses in an instance of its own, which holds no data and reads no file.
+    """
+
+    def __init__(self) -> None:
+        self._parser: duckdb.DuckDBPyConnection | None = None
+        self._passed: set[tuple[str, frozenset[tuple[Source, str]]]] = set()
+
+    def require(self, sql: ScanSQL, query: str, held: str | None = None) -> None:
+        """Check a query of a scan.
+
+        Args:
+            sql: the scan, and where its rows are read.
+            query: the text that is to be run.
+            held: a table of codes that an earlier query of the scan made, if it reads one.
+
+        Raises:
+            InternalError: DPQ901 the text is not one that may be run.
+        """
+        sources = _sources(sql, held)
+        key = query, frozenset(sources.items())
+        if key in self._passed:
+            return
+        try:
+            _require_select(parsed(self.connection, query), sources)
+        except (LookupError, TypeError, AttributeError):
+            raise internal("the SQL of a scan lacks what was meant") from None
+        if len(self._passed) >= REMEMBERED:
+            self._passed.clear()
+        self._passed.add(key)
+
+    def close(self) -> None:
+        """Let go of the instance."""
+        if self._parser is not None:
+            self._parser.close()
+            self._parser = None
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """The instance, which can reach no file."""
+        if self._parser is None:
+            self._parser = start()
+            self._parser.execute("SET threads = 1")
+            lock(self._parser, [])
+        return self._parser
+
+
+def parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> Node:
+    """Return one SELECT as DuckDB's parser reads it."""
+    ((written,),) = connection.execute(_ASK, [sql]).fetchall()
+    found: Node = json.loads(written)
+    insist(not found["error"] and len(found["statements"]) == 1, "one SELECT")
+    node: Node = found["statements"][0]["node"]
+    return node
+
+
+def insist(holds: bool, what: str) -> None:
+    """Fail unless something holds of a text that is to be run.
+
+    Raises:
+        InternalError: DPQ901.
+    """
+    if not holds:
+        raise internal(f"the SQL of a scan is not what was meant: {what}")
+
+
+def _sources(sql: ScanSQL, held: str | None) -> dict[Source, str]:
+    """Return what a scan reads, each with the unit that its rows must have: "" for no unit."""
+    if held is not None:
+        return {(held,): ""}
+    joins = (node for node in walk(sql.scan.relation) if isinstance(node, PublicJoin))
+    found: dict[Source, str] = {(sql.publics[join.table],): "" for join in joins}
+    for place in sql.places.values():
+        unit = "" if place.origin.held else place.table.unit or ""
+        found[_source(place)] = unit  # of what is held, rows without a unit were dropped
+    return found
+
+
+def _source(place: Place) -> Source:
+    source = place.table.source
+    if place.origin.held:
+        return (place.origin.sql,)
+    if isinstance(source, Files):
+        settings = "union_by_name=true", "hive_partitioning=false", "filename=false"
+        words = (word for setting in settings for word in setting.split("="))
+        return ("read_parquet", "list_value", *map(str, source.paths), *words)
+    return (str(source.database), "main", source.table)
+
+
+def _require_select(tree: Node, sources: Mapping[Source, str]) -> None:
+    """Hold every node of a text against the lists, and every table against the scan."""
+    insist(tree["type"] in {"SELECT_NODE", "SET_OPERATION_NODE"}, "a SELECT")
+    nodes, read = _nodes(tree), set[int]()
+    shared = {each["key"] for node in nodes for each in node.get("map", ())}
+    insist(all(map(_SHARED.fullmatch, shared)), "names of WITH")
+    for node in nodes:
+        if "class" in node:
+            insist(node["class"] in _EXPRESSIONS, f"an expression of class {node['class']}")
+        elif "type" in node:
+            insist(node["type"] in _CLAUSES or id(node) in read, f"a {node['type']}")
+        insist("sample" not in node, "all rows")
+        if "function_name" in node:
+            name = node["function_name"]
+            insist(node["qualified_name"]["path"] == [name], "functions by their names alone")
+            insist(name in FUNCTIONS, f"the function {name}")
+        for role, part in node.items():
+            if isinstance(part, dict) and part.get("type") in _READ:
+                where = node.get("where_clause") if role == "from_table" else None
+                _require_source(part, where, sources, shared)
+                read.add(id(part))
+
+
+def _require_source(
+    node: Node, where: Node | None, sources: Mapping[Source, str], shared: set[str]
+) -> None:
+    """Insist on rows of the scan, and on the condition that drops those without a unit."""
+    if node["type"] == "BASE_TABLE":
+        source = tuple(node["qualified_name"]["path"])
+    else:
+        source = tuple(_words(node["function"]))
+    if len(source) == 1 and source[0] in shared:
+        return
+    insist(source in sources, f"rows of {source[-1]}")
+    unit = sources[source]
+    if unit:
+        parts = [] if where is None else [where, *where.get("children", [])]
+        joint = where is not None and where["type"] in {"CONJUNCTION_AND", _PRESENT}
+        present = (p["children"][0]["column_names"] for p in parts if p["type"] == _PRESENT)
+        insist(joint and [unit] in present, "rows with a unit")
+
+
+def _words(call: Node) -> Iterator[str]:
+    """Return the names and the constants of a call, in the order of the text."""
+    for node in _nodes(call, calls=True):
+        if node.get("class") == "FUNCTION":
+            yield from node["qualified_name"]["path"]
+        elif node.get("class") == "COLUMN_REF":
+            yield from node["column_names"]
+        elif node.get("class") == "CONSTANT":
+            yield node["literal"]["text"]
+        elif "class" in node:
+            insist(node["type"] == "COMPARE_EQUAL", "the settings of a reader")
+
+
+def _nodes(tree: Node, *, calls: bool = False) -> list[Node]:
+    """Return all nodes of a tree, itself first; those of what reads files if asked for."""
+    found, pending = list[Node](), list[Any]([tree])
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            found.append(part)
+            if calls or part.get("type") != "TABLE_FUNCTION":
+                pending.extend(reversed(part.values()))
+        elif isinstance(part, list):
+            pending.extend(reversed(part))
+    return found

@@ -1,0 +1,293 @@
+"""DP_KEYS: the values of an expression that enough units have, where none of them is public.
+
+Sensitivity: a unit is counted in at most `limit` of its values, each in full, and a keyed hash
+decides in which without a look at other units. Adding or removing it moves so many counts by 1;
+replacing it moves twice as many. Weights have no place here: a value that one unit alone has
+would be shown too often if that unit could count as less than one.
+
+After GROUP BY the values are the groups. What is asked of the groups is charged on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, NoReturn
+
+from dpquery.core.events import Composed, Event
+from dpquery.core.privacy import decimal_text
+from dpquery.core.source import Span
+from dpquery.core.types import Kind, Type, decimal_value
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused
+from dpquery.functions.additive import LEVEL
+from dpquery.functions.base import (
+    DELTA,
+    EPS,
+    MAX_GROUPS,
+    DPFunction,
+    Expression,
+    Facts,
+    Gives,
+    Measured,
+    Parameter,
+    Step,
+    Takes,
+)
+from dpquery.functions.quantize import example_values
+from dpquery.ir.expr import Scalar
+from dpquery.ir.measures import Candidates, Weight, sensitivity
+from dpquery.ir.query import Call
+from dpquery.mechanisms import DiscreteLaplace, PartitionSelection
+from dpquery.mechanisms.partition import LEAST_EPSILON
+from dpquery.mechanisms.randomness import Randomness
+
+MOST_KEYS = 1000
+"""How many values are shown unless the call says otherwise."""
+
+GROUPS = 1
+"""In how many of its values a unit counts unless somebody says more.
+
+As many times the units that a value needs, it would have at most: more is no gain, and much of
+a loss where units have few values. Rows are no measure of it.
+"""
+FEW = 1000
+"""Units that a value may need where the query did not choose in how many a unit counts."""
+
+OTHER = Parameter("other", "a group for all values that are not shown, as in other='elsewhere'")
+MOST = Parameter("max_keys", "how many values are found at most, as in max_keys=500")
+LEFT_OUT = Parameter(
+    "left_out_eps",
+    "how much of eps buys a note of how much is in no group shown, as in left_out_eps=0.1",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundKeys:
+    """The values that were found, in their order; noise decided which, and moves none."""
+
+    groups: tuple[Scalar | None, ...]
+    value: list[object]
+    notes: tuple[str, ...] = ()
+    mechanism: str = PartitionSelection.name
+
+    @property
+    def drawn(self) -> tuple[object, ...]:
+        """The values, as groups and as shown, and what is said of others."""
+        return self.groups, self.value, self.notes
+
+    def interval(self, confidence: Fraction) -> None:
+        """Return nothing: a value was found or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeysRelease:
+    """One list of values."""
+
+    function: str
+    measure: Candidates
+    distance: int
+    mechanism: PartitionSelection
+    type: Type
+    most: int
+    other: Scalar | None = None
+    noise: DiscreteLaplace | None = None
+    """What is added to the number of what was left out, where somebody asks for it."""
+
+    @property
+    def measures(self) -> tuple[Candidates, ...]:
+        """The values, without their names."""
+        return (self.measure,)
+
+    def event(self) -> Event:
+        """State the loss at the proven distance."""
+        selected = self.mechanism.event(self.distance)
+        if self.noise is None:
+            return selected
+        return Composed((selected, self.noise.event(self.measure.weight.limit)))
+
+    def cell(self, drawn: Any, /) -> FoundKeys:
+        """Return the groups that were found, as they were shown."""
+        return FoundKeys(*drawn)
+
+    def run(self, exact: Measured, randomness: Randomness) -> Sequence[FoundKeys]:
+        """Draw the values."""
+        counts = exact.counts(self.measure)
+        found = self.mechanism.select(counts.tolist(), randomness)
+        places = found[: self.most]  # they stand in an order of chance
+        values = exact.chosen(self.measure, places)
+        groups = _ordered(values)
+        if self.other is not None:
+            groups = (*(value for value in groups if value != self.other), self.other)
+        left = int(counts.sum()) - int(counts[places].sum())
+        shown = [_shown(value, self.type) for value in groups]
+        notes = tuple(self._notes(left, len(found), randomness))
+        return [FoundKeys(groups, shown, notes)]
+
+    @property
+    def note(self) -> str:
+        """Return what is not shown."""
+        enough, limit = self.mechanism.enough(LEVEL), self.measure.weight.limit
+        said = f"values of fewer than {enough:,} units may be missing"
+        if limit == 1:
+            return said
+        shared = self.mechanism
+        alone = PartitionSelection(shared.epsilon * limit, shared.delta * limit).enough(LEVEL)
+        return f"{said}; with max_groups_contributed=1, those of fewer than {alone:,}"
+
+    def _notes(self, left: int, found: int, randomness: Randomness) -> Iterator[str]:
+        if found > self.most:
+            yield f"{found:,} values were found; chance chose {self.most:,} of them (max_keys)"
+        if self.noise is not None:
+            (noisy,) = self.noise.release([left], randomness)
+            low, high = self.noise.interval(noisy, LEVEL)
+            number = f"about {max(0, noisy):,} (± {(high - low) // 2:,})"
+            yield f"{number} pairs of a unit and a value are of no value that is shown"
+
+    def step(self) -> Step:
+        """Describe the release in units."""
+        enough = self.mechanism.enough(Fraction(1, 2))
+        selected = self.mechanism.loss(self.distance)
+        noted = Fraction(0)
+        if self.noise is not None:
+            noted = self.noise.loss(self.measure.weight.limit).epsilon
+        return Step(
+            function=self.function,
+            mechanism=self.mechanism.name,
+            epsilon=selected.epsilon + noted,
+            sensitivity="1 count, by 1"
+            if self.distance == 1
+            else f"{self.distance} counts, each by 1",
+            noise_scale=f"none; a value of {enough:,} units is shown half of the time",
+            expected_error=f"a value of {self.mechanism.enough(LEVEL):,} units is shown",
+            weight=self.measure.weight,
+        )
+
+
+def _ordered(values: Iterable[Scalar | None]) -> tuple[Scalar | None, ...]:
+    """Sort values; NULL comes last."""
+    return tuple(sorted(values, key=lambda value: (value is None, value)))
+
+
+def _shown(value: Scalar | None, type_: Type) -> object:
+    if type_.kind is Kind.DECIMAL and isinstance(value, int | Fraction):
+        return decimal_value(int(value * 10**type_.scale), type_.scale)
+    return value
+
+
+def _plan(call: Call, facts: Facts) -> KeysRelease:
+    argument, options = call.inputs[0].expr, call.options
+    if facts.grouped:
+        raise _of_all_rows(call)
+    if options.delta is None:
+        raise _without_delta(call)
+    known = facts.contribution
+    limit = options.max_groups_contributed or known.groups or GROUPS
+    weight = Weight(limit if facts.weighted else 1)
+    measure = Candidates(weight, argument, call.condition)
+    distance = sensitivity(measure, facts.neighbours)
+    least, noise = distance * LEAST_EPSILON, None
+    if options.left_out is not None:
+        least += options.left_out
+        noise = DiscreteLaplace.calibrated(measure.weight.limit, options.left_out)
+    if options.epsilon < least:
+        _too_little(call, least)
+    epsilon = options.epsilon - (options.left_out or 0)
+    mechanism = PartitionSelection.calibrated(distance, epsilon, options.delta)
+    if options.max_groups_contributed is None and weight.limit > 1:
+        _require_findable(call, mechanism.enough(LEVEL), weight.limit)
+    type_ = replace(argument.type, listed=True)
+    return KeysRelease(
+        function=call.function,
+        measure=measure,
+        distance=distance,
+        mechanism=mechanism,
+        type=type_,
+        most=most_of(call),
+        other=options.other,
+        noise=noise,
+    )
+
+
+def _require_findable(call: Call, enough: int, limit: int) -> None:
+    """Refuse to share an epsilon among so many groups that hardly a value would be found."""
+    if enough <= FEW:
+        return
+    raise NameRefused(
+        Diagnostic(
+            "DPQ205",
+            f"{call.function} would find no value of fewer than {enough:,} units",
+            call.span,
+            f"eps and delta are shared by {limit:,} values of each unit",
+            (
+                f"the policy lets a unit count in {limit:,} groups, and what each of them gets",
+                "of eps and delta is little.",
+            ),
+            (f"{call.text.removesuffix(')')}, max_groups_contributed=1)",),
+        )
+    )
+
+
+def most_of(call: Call) -> int:
+    """Return how many values a call finds at most."""
+    return MOST_KEYS if call.options.most is None else call.options.most
+
+
+def _of_all_rows(call: Call) -> PlanRefused:
+    return PlanRefused(
+        Diagnostic(
+            "DPQ404",
+            f"{call.function} is answered without groups",
+            call.span,
+            "there are groups here",
+            ("it finds groups; to have both, group by the values that it finds.",),
+            (f"GROUP BY {call.text}",),
+        )
+    )
+
+
+def _without_delta(call: Call) -> PlanRefused:
+    shown, few = call.written, example_values(call.inputs[0].expr.type)
+    return PlanRefused(
+        Diagnostic(
+            "DPQ403",
+            f"{call.function} needs delta",
+            call.span,
+            "delta is missing",
+            (
+                "a value that a single unit has is shown with a small probability, delta,",
+                "which the budget of the policy has to allow.",
+            ),
+            (
+                f"{call.text.removesuffix(')')}, delta=1e-7)",
+                *((f"or name them: WHERE {shown} IN ({few}) GROUP BY {shown}",) if few else ()),
+            ),
+        )
+    )
+
+
+def _too_little(call: Call, least: Fraction) -> NoReturn:
+    span: Span = call.options.epsilon_span
+    raise NameRefused(
+        Diagnostic(
+            "DPQ205",
+            f"{call.function} needs an eps of {decimal_text(least)} at least",
+            span,
+            f"given as {decimal_text(call.options.epsilon)}",
+            ("with less, no value would be shown that fewer than thousands of units have.",),
+            (f"eps={decimal_text(least)}",),
+        )
+    )
+
+
+KEYS = DPFunction(
+    name="DP_KEYS",
+    summary="The values that enough units have, where they are not public; or groups of them.",
+    positional=(Expression(Takes.DISCRETE),),
+    gives=Gives.VALUES,
+    parameters=(EPS, DELTA, MAX_GROUPS, MOST, OTHER, LEFT_OUT),
+    mechanisms=(PartitionSelection.name,),
+    plan=_plan,
+    price="eps=0.5, delta=1e-7",
+    example="SELECT DP_KEYS(dept, eps=0.5, delta=1e-7) AS depts FROM staff",
+)

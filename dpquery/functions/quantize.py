@@ -1,0 +1,453 @@
+"""Values as integers: clamped to bounds and put on a grid, from policy and query alone.
+
+A code is floor(value / grid + 1/2), so the grid's zero is 0. Bounds come from `bounds=`, the
+policy, or the range of the expression; without any there is nothing to scale the noise to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from fractions import Fraction
+from typing import Protocol, TypeVar, runtime_checkable
+
+from dpquery.core.privacy import decimal_text
+from dpquery.core.types import BOOLEAN, EPOCH, INT64, Interval, Kind, Type, decimal_value
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused, Worded, listed, without
+from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, narrower
+from dpquery.ir.expr import Code, ColumnRef, Expr, columns_of
+from dpquery.ir.measures import GroupRequest, Histogram, Weight
+from dpquery.ir.query import Call, Input
+from dpquery.mechanisms.quantiles.histogram_tree import (
+    NARROW,
+    HistogramTree,
+    Request,
+    Weights,
+    look_ahead,
+)
+from dpquery.mechanisms.quantiles.ranks import LARGEST_GRID, Errors, likely_off, rows_for
+from dpquery.mechanisms.randomness import Randomness
+from dpquery.mechanisms.samplers import Integers
+from dpquery.rowfunctions.ranges import implied
+
+HUGE = Fraction(10**308)
+"""Doubles are clamped here at the latest, so that a step further is a double too."""
+STEPS = 10**9
+"""A double without a grid of its own gets about this many steps between its bounds."""
+
+
+def code_of(call: Call, *, origin_at_low: bool, at: int = 0) -> Code:
+    """Return the integer code of one of the expressions that a call is asked about.
+
+    Raises:
+        PlanRefused: DPQ401 neither query nor policy nor expression bounds it.
+        NameRefused: DPQ205 the bounds asked for lie outside the column's.
+    """
+    about = call.inputs[at]
+    if about.expr.type == BOOLEAN:
+        return flag_code(about.expr)
+    code = code_between(about.expr, Interval(*_bounds(call, about)))
+    origin = code.low if origin_at_low else 0
+    return replace(code, origin=origin, search=call.options.search)
+
+
+def code_between(argument: Expr, range_: Interval) -> Code:
+    """Return the code of values clamped to a range with both ends, counted from zero."""
+    low, high = range_.low, range_.high
+    assert low is not None  # noqa: S101 - the callers looked
+    assert high is not None  # noqa: S101
+    grid = _grid(argument, max(abs(low), abs(high)))
+    first, last = (math.floor(end / grid + Fraction(1, 2)) for end in (low, high))
+    return Code(argument, grid, first, last)
+
+
+def flag_code(condition: Expr) -> Code:
+    """Return the code of a condition: 1 where it is true, 0 where it is false."""
+    return Code(condition, Fraction(1), 0, 1)
+
+
+def _bounds(call: Call, about: Input) -> tuple[Fraction, Fraction]:
+    """Take the narrower of what the query asks for and what somebody chose before."""
+    asked, argument = call.options.bounds, about.expr
+    known = known_range(about)
+    if asked is None or asked.low is None or asked.high is None:
+        low, high = known.low, known.high
+    else:
+        low = asked.low if known.low is None else max(asked.low, known.low)
+        high = asked.high if known.high is None else min(asked.high, known.high)
+    if low is None or high is None:
+        raise _unbounded(call, about)
+    if argument.type.kind is Kind.DOUBLE:
+        low, high = max(low, -HUGE), min(high, HUGE)
+    if low > high:
+        raise _outside(call, about)
+    return low, high
+
+
+def known_range(about: Input) -> Interval:
+    """Return what somebody chose of an argument's range: policy, WHERE, FILTER, expression."""
+    return implied(about.expr) & about.implied
+
+
+def _grid(argument: Expr, largest: Fraction) -> Fraction:
+    """Return the step: the type's own, the policy's, or a billionth of the largest bound."""
+    if argument.type.kind is not Kind.DOUBLE:
+        return Fraction(1, 10**argument.type.scale)
+    if isinstance(argument, ColumnRef) and argument.grid is not None:
+        return argument.grid
+    wanted = max(largest, Fraction(1, 10**300)) / STEPS
+    digits = len(str(wanted.numerator)) - len(str(wanted.denominator))
+    step = Fraction(10) ** digits  # at most one power of ten away
+    while step > wanted:
+        step /= 10
+    while step * 10 <= wanted:
+        step *= 10
+    return step
+
+
+def require_held(call: Call, code: Code) -> None:
+    """Refuse to release values of whole numbers that a column of an answer does not hold.
+
+    Means and sums of such numbers are doubles, or are cut to what a column holds.
+
+    Raises:
+        PlanRefused: DPQ404.
+    """
+    if code.expr.type.kind is not Kind.INTEGER:
+        return
+    ends = code.values or (code.low * code.grid, code.high * code.grid)
+    numbers = [Fraction(end) for end in ends if isinstance(end, (int, Fraction))]
+    if not Interval(min(numbers), max(numbers)).within(*INT64):
+        raise _not_held(call, code)
+
+
+def number_type(argument: Expr) -> Type:
+    """Return the type of a sum: integers and decimals stay what they are."""
+    if argument.type.kind is Kind.DECIMAL:
+        return Type(Kind.DECIMAL, 38, argument.type.scale)
+    return argument.type
+
+
+def from_code(code: int, grid: Fraction, type_: Type) -> object:
+    """Return the value of a code in its column's type, on the column's own grid."""
+    value = code * grid
+    match type_.kind:
+        case Kind.INTEGER:
+            return int(value)
+        case Kind.DECIMAL:
+            return decimal_value(int(value * 10**type_.scale), type_.scale)
+        case Kind.DATE:
+            return EPOCH.date() + timedelta(days=int(value))
+        case Kind.TIMESTAMP:
+            return EPOCH + timedelta(microseconds=int(value))
+        case _:
+            return float(value)
+
+
+def example_bounds(type_: Type) -> str:
+    """Write bounds of a type as a query could state them."""
+    match type_.kind:
+        case Kind.DATE:
+            return "bounds=['2020-01-01', '2024-12-31']"
+        case Kind.TIMESTAMP:
+            return "bounds=['2020-01-01 00:00:00', '2024-12-31 23:59:59']"
+        case _:
+            return "bounds=[0, 1000]"
+
+
+_NAMED = {
+    Kind.BOOLEAN: "true",
+    Kind.INTEGER: "1, 2",
+    Kind.DECIMAL: "1.5, 2.5",
+    Kind.TEXT: "'a', 'b'",
+    Kind.DATE: "'2024-12-30', '2024-12-31'",
+    Kind.TIMESTAMP: "'2024-12-31 00:00:00', '2024-12-31 12:00:00'",
+}
+
+
+def example_values(type_: Type) -> str:
+    """Write values of a type as IN could list them; none of doubles, which have none."""
+    return _NAMED.get(type_.kind, "")
+
+
+def _own_bounds(argument: Expr) -> str:
+    """Write the bounds that the policy states."""
+    low, high = argument.domain.low, argument.domain.high
+    if low is None or high is None:
+        return "bounds=[0, 1000]"
+    if argument.type.numeric:
+        return f"bounds=[{decimal_text(low)}, {decimal_text(high)}]"
+    ends = (from_code(int(end), Fraction(1), argument.type) for end in (low, high))
+    return "bounds=['{}', '{}']".format(*ends)
+
+
+def _bounds_of_ones_own(names: Sequence[str]) -> str:
+    """Write how who asks their own files bounds columns."""
+    said = f"{names[0]}=0:1000" if len(names) == 1 else "COLUMN=LOW:HIGH"
+    python = f", in Python bounds={{'{names[0]}': (0, 1000)}}" if len(names) == 1 else ""
+    return f"or --bounds {said} for the whole session{python}"
+
+
+def _unbounded(call: Call, about: Input) -> PlanRefused:
+    argument, written = about.expr, call.snippet(about.asked)
+    unbounded = [c.name for c in columns_of(argument).values() if not c.bounded]
+    loose = [name for name in unbounded if name.lower() in written.lower()]  # not computed
+    offered = [
+        f"{call.text.removesuffix(')')}, {example_bounds(argument.type)})",
+        "or bounds='auto': a fifth of the eps then finds them, and they are kept",
+    ]
+    if len(call.inputs) > 1:  # bounds= would be of all of them
+        offered = [call.changed(about.asked, _cut(written))]
+    owner = Worded(
+        f"or ask the data owner to add bounds for {', '.join(loose)} to the policy",
+        _bounds_of_ones_own(loose),
+    )
+    return PlanRefused(
+        Diagnostic(
+            "DPQ401",
+            f"{call.function}({', '.join(call.snippet(one.asked) for one in call.inputs)}) "
+            "has no bounds",
+            about.asked,
+            Worded(
+                "no bounds in the query or the policy", "no bounds in the query or the options"
+            ),
+            (
+                "the noise is scaled to the largest change one person can make,",
+                "so values must be clamped to bounds chosen without looking at the data.",
+            ),
+            (*offered, owner) if loose else tuple(offered),
+        )
+    )
+
+
+def _cut(written: str) -> str:
+    return f"LEAST(GREATEST({written}, 0), 1000)"
+
+
+def _not_held(call: Call, code: Code) -> PlanRefused:
+    """Offer bounds in place of those asked for, or values that are cut to a range."""
+    options, about = call.options, call.inputs[0]
+    argument = about.asked
+    near = known_range(about) & Interval(Fraction(0), Fraction(1000))
+    if options.bounds_span is not None and near.within(*INT64):
+        remedy = narrower(call, f"[{near.low}, {near.high}]")
+    else:
+        text = call.changed(argument, _cut(call.written))
+        given = options.bounds_span
+        if given is not None:
+            more = len(text) - len(call.text)
+            text = without(
+                text, *(end - call.span.start + more for end in (given.start, given.end))
+            )
+        remedy = text
+    return PlanRefused(
+        Diagnostic(
+            "DPQ404",
+            f"{call.function} cannot show the values between these bounds",
+            options.bounds_span or argument,
+            "whole numbers of more than 64 bits",
+            (
+                "it shows one of the values, and a whole number of an answer has 64 bits;",
+                "means of such values are doubles, and are answered.",
+            ),
+            (remedy,),
+        )
+    )
+
+
+def _outside(call: Call, about: Input) -> NameRefused:
+    return NameRefused(
+        Diagnostic(
+            "DPQ205",
+            "the bounds lie outside the column's own",
+            call.options.bounds_span or about.expr.span,
+            "nothing of the column is left",
+            ("the policy clamps first; a query can narrow its bounds, not move past them.",),
+            (_own_bounds(about.expr), "these are the column's own"),
+        )
+    )
+
+
+# What all functions of ranks share: the grid, the weights, and the histograms of a group.
+
+
+MAX_DRAWS = 4096
+"""Values that one call draws over all groups together."""
+MOST_BINS = 1 << 13
+MOST_LEAVES = 1 << 16
+MOST_RANGES = 1 << 22
+"""Ranges of one histogram over all groups together."""
+LEAST_SCALE = 2**16
+MOST_HELD = 1 << 21
+"""Bins of the groups together that are drawn for at a time."""
+
+D_co = TypeVar("D_co", covariant=True)
+
+
+class Draws(Protocol[D_co]):
+    """A mechanism that draws from a histogram."""
+
+    def release(self, histogram: Weights, randomness: Randomness) -> D_co:
+        """Draw."""
+        ...
+
+
+@runtime_checkable
+class DrawsAhead(Protocol[D_co]):
+    """A mechanism that says where it will look before it draws."""
+
+    @property
+    def held(self) -> int:
+        """The most bins that it keeps."""
+        ...
+
+    def tree(self, histogram: Weights) -> HistogramTree:
+        """Ask for the whole grid."""
+        ...
+
+    def near(self, tree: HistogramTree) -> Sequence[int]:
+        """Return the ranks where draws will look."""
+        ...
+
+    def draw(self, tree: HistogramTree, randomness: Randomness) -> D_co:
+        """Draw from such a tree."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The histogram of one group, as a mechanism asks for it."""
+
+    exact: Measured
+    measure: Histogram
+    group: int
+
+    def __call__(self, low: int, high: int, width: int, /) -> Integers:
+        """Return the weight of each range of codes."""
+        return self.exact.histogram(self.measure, self.group, low, high, width)
+
+
+def draw_groups(
+    mechanism: Draws[D_co], exact: Measured, measure: Histogram, randomness: Randomness
+) -> list[D_co]:
+    """Draw for each group; what many groups will look at is asked for together."""
+    histograms = [Asked(exact, measure, group) for group in range(exact.groups)]
+    if not isinstance(mechanism, DrawsAhead):
+        return [mechanism.release(histogram, randomness) for histogram in histograms]
+    ahead, size = mechanism, max(1, MOST_HELD // mechanism.held)
+    return [
+        drawn
+        for first in range(0, len(histograms), size)
+        for drawn in _drawn_ahead(ahead, histograms[first : first + size], randomness)
+    ]
+
+
+def _drawn_ahead(
+    mechanism: DrawsAhead[D_co], histograms: Sequence[Asked], randomness: Randomness
+) -> list[D_co]:
+    def ask(requests: Sequence[tuple[int, Request]]) -> Sequence[Integers]:
+        of_groups = [GroupRequest(histograms[n].group, *request) for n, request in requests]
+        return histograms[0].exact.histograms(histograms[0].measure, of_groups)
+
+    trees = [mechanism.tree(histogram) for histogram in histograms]
+    look_ahead(trees, mechanism.near, ask)
+    return [mechanism.draw(tree, randomness) for tree in trees]
+
+
+def grid_of(call: Call) -> Code:
+    """Return the grid from which a call draws.
+
+    Raises:
+        PlanRefused: DPQ401 no bounds, DPQ404 too many values between them.
+    """
+    code = code_of(call, origin_at_low=True)
+    if code.cells > LARGEST_GRID:
+        raise PlanRefused(
+            Diagnostic(
+                "DPQ404",
+                f"{call.function} has too many values to draw from between these bounds",
+                call.options.bounds_span or call.span,
+                "more than 2^63 values",
+                ("a quantile is one of the values that lie on a grid between the bounds.",),
+                ("narrow the bounds: bounds=[0, 1000]",),
+            )
+        )
+    return code
+
+
+def weight_for(call: Call, facts: Facts, denominator: int) -> Weight:
+    """Return weights that leave scores in 64 bits, where the smallest scale allows it."""
+    weight = facts.weight(call)
+    while not weight.plain and weight.scale > LEAST_SCALE:
+        if denominator * most_weight(weight) < NARROW:
+            break
+        weight = replace(weight, scale=weight.scale // 2)
+    return weight
+
+
+def most_weight(weight: Weight) -> int:
+    """Return more than all rows of a table weigh."""
+    return MAX_ROWS_OF_TABLE * weight.scale
+
+
+def bins_for(groups: int) -> int:
+    """Return how finely a histogram parts the grid, where it is asked for again more finely."""
+    return min(MOST_BINS, ranges_for(groups))
+
+
+def ranges_for(groups: int) -> int:
+    """Return how finely one histogram can part the grid: all groups stay within a bound."""
+    ranges = MOST_LEAVES
+    while ranges * groups > MOST_RANGES:
+        ranges //= 2
+    return ranges
+
+
+def refuse_many(call: Call, groups: int, values: int = 1) -> None:
+    """Refuse more draws than scans can be waited for.
+
+    Raises:
+        PlanRefused: DPQ405.
+    """
+    if groups * values <= MAX_DRAWS:
+        return
+    most = f"{MAX_DRAWS // values:,} groups"
+    raise PlanRefused(
+        Diagnostic(
+            "DPQ405",
+            f"{call.function} is answered for {most} at most",
+            call.span,
+            f"{groups:,} groups" + (f" of {values:,} quantiles" if values > 1 else ""),
+            ("each group of a quantile takes scans of its own.",),
+            ("name fewer groups: WHERE a_column IN (1, 2)",),
+        )
+    )
+
+
+def ranks_words(
+    orders: Sequence[Fraction], errors: Errors, most: int, weight: Weight, confidence: Fraction
+) -> str:
+    """Say how many ranks orders are off on even data, over how many rows, and on any data."""
+    likely = Fraction(likely_off(errors, confidence), weight.scale)
+    proven, each = round(Fraction(most, weight.scale)), " each" if len(orders) > 1 else ""
+    if proven <= likely:
+        return f"at most {proven:,} ranks{each}"
+    rows = rows_for(orders, errors, likely)
+    about = f"about {math.ceil(likely):,} ranks{each}, over {rows:,} or more rows spread evenly"
+    return f"{about}; on any data at most {proven:,}"
+
+
+def unfit_mechanism(call: Call, asked: str, fitting: Sequence[str], draws: str) -> NameRefused:
+    """Refuse a mechanism that answers the other kind of question."""
+    return NameRefused(
+        Diagnostic(
+            "DPQ205",
+            f"{call.function} {asked} has no mechanism {call.options.mechanism!r}",
+            call.options.mechanism_span,
+            f"it draws {draws}",
+            (f"{call.function} {asked} is drawn by {listed(fitting)}.",),
+            (f"mechanism='{fitting[0]}'",),
+        )
+    )

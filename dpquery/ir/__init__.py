@@ -1,0 +1,1 @@
+"""The query tree: expressions, relations, measures, and the queries made of them."""

@@ -1,0 +1,345 @@
+"""Measures: the integers that are taken from private rows, and what a unit counts in them.
+
+Each is a definition that every backend follows to the last digit; how far one unit moves it is
+said in `ir/measures.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import prod
+from typing import ClassVar, NamedTuple
+
+from dpquery.core.privacy import Neighbours, root_above
+from dpquery.ir.expr import Code, Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """How rows are weighted: a unit with n rows gives each floor(scale * min(1, limit / n)).
+
+    Scale and limit are functions of plan and policy, never of the file. A unit's total is at
+    most `total`, whatever its rows; without weights both are 1 and each row counts 1.
+    """
+
+    limit: int = 1
+    scale: int = 1
+    search: int | None = field(default=None, repr=False)
+    """Which search of the statement the limit comes from, if one does."""
+
+    @property
+    def total(self) -> int:
+        """The largest weight of one unit: the sensitivity of a count, in units of 1/scale."""
+        return self.limit * self.scale
+
+    @property
+    def plain(self) -> bool:
+        """Whether every row counts 1."""
+        return self.scale == 1
+
+
+@dataclass(frozen=True, slots=True)
+class TableWeight(Weight):
+    """How rows are weighted where n counts all rows of the unit in the table, before WHERE.
+
+    The rows that a query sees then weigh no more than their share of `total`: of a unit with
+    n rows, m of them weigh m floor(scale * min(1, limit / n)) <= total * m / n together.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What all measures say, so that who writes or describes one need not know which it is."""
+
+    of_rows: ClassVar[bool] = False
+    """Whether each row adds its weight times a number, however many rows the unit has."""
+
+    weight: Weight
+
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        """The codes that it adds up or counts by, each once."""
+        return ()
+
+    @property
+    def factors(self) -> tuple[Code, ...]:
+        """The codes whose product it adds up."""
+        return ()
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """The expressions whose values it tells apart."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class CountRows(_Measured):
+    """The total weight of the rows that meet a condition (all rows where there is none)."""
+
+    of_rows = True
+
+    condition: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SumCodes(_Measured):
+    """The sum of weight * code^degree over the rows that have a code and meet a condition."""
+
+    of_rows = True
+
+    code: Code
+    degree: int = 1
+    condition: Expr | None = None
+
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        """One."""
+        return (self.code,)
+
+    @property
+    def factors(self) -> tuple[Code, ...]:
+        """The code, as often as the degree says."""
+        return (self.code,) * self.degree
+
+
+@dataclass(frozen=True, slots=True)
+class SumProducts(_Measured):
+    """The sum of weight * product of codes over the rows that have all and meet a condition."""
+
+    of_rows = True
+
+    factors: tuple[Code, ...]
+    condition: Expr | None = None
+
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        """Each once."""
+        return tuple(dict.fromkeys(self.factors))
+
+
+@dataclass(frozen=True, slots=True)
+class CountUnits(_Measured):
+    """How many units have a row that meets a condition, each in at most one group's worth.
+
+    With groups, a unit that is in g_u of them counts floor(scale * min(1, limit / g_u)) in
+    each.
+    """
+
+    condition: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram(_Measured):
+    """Total weights by range of codes, asked for range by range while the scan is open."""
+
+    of_rows = True
+
+    code: Code
+    condition: Expr | None = None
+
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        """One."""
+        return (self.code,)
+
+
+class GroupRequest(NamedTuple):
+    """What is asked of a histogram: a group's codes from low to high - 1, by ranges of a width.
+
+    The width is a power of two.
+    """
+
+    group: int
+    low: int
+    high: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTotals(_Measured):
+    """What each unit has in each of its groups, clamped, and added up over the units.
+
+    A unit that is in g_u groups, with a row there that meets the condition and has a code,
+    counts with weight floor(scale * min(1, limit / g_u)) in each. Its total in a group is the
+    sum of its codes there, clamped to [low, high].
+    """
+
+    code: Code | None
+    """None counts rows."""
+    low: int
+    high: int
+    condition: Expr | None = None
+
+    @property
+    def size(self) -> int:
+        """The largest size of a total."""
+        return max(abs(self.low), abs(self.high))
+
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        """One, unless rows are counted."""
+        return () if self.code is None else (self.code,)
+
+
+@dataclass(frozen=True, slots=True)
+class CountValues(_Measured):
+    """How many different values there are, where a unit shows at most `limit` of its own.
+
+    What is counted is pairs of a group and a value; which of a unit's pairs are kept is decided
+    by a keyed hash of unit, group and value.
+    """
+
+    value: Expr
+    condition: Expr | None = None
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """One."""
+        return (self.value,)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates(_Measured):
+    """How many units have each value, where a unit shows at most `limit` of its own.
+
+    The values are not public: they are asked for one by one, once they are chosen.
+    """
+
+    value: Expr
+    condition: Expr | None = None
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """One."""
+        return (self.value,)
+
+
+Measure = (
+    CountRows
+    | SumCodes
+    | SumProducts
+    | CountUnits
+    | Histogram
+    | UnitTotals
+    | CountValues
+    | Candidates
+)
+Requested = Histogram | Candidates
+"""Measures that are asked for while the scan is open, instead of being one integer a group."""
+
+
+# How far one privacy unit can move each measure, over all groups together.
+#
+# Weights. A unit with n rows in a relation, counted after WHERE, gives each row the weight
+# w = floor(scale * min(1, limit / n)), so its rows weigh n w <= limit * scale together,
+# whatever they hold. Scale and limit come from plan and policy: the law of a release never
+# follows the file. Adding or removing the unit adds or removes exactly its own rows,
+# because below the frontier every row depends on its own unit's rows alone; no other unit's
+# n, and so no other weight, moves. Each measure then adds up, over the unit's rows, the
+# weight times a number whose size is known, and the sum of all that is at most limit *
+# scale times the largest such number.
+#
+# What spreads over groups, units counted once in each and totals clamped in each, is
+# weighted by the number of the unit's groups instead, and adds up to limit * scale in the
+# same way.
+#
+# What tells values apart takes at most `limit` pairs of a group and a value from each unit,
+# and looks at no other unit to choose them. One more unit makes at most so many more values
+# occur, each in one group, or be had by one unit more.
+#
+# Replacing a unit takes one contribution away and adds another. Without groups both lie in
+# one range, and the measure moves by no more than its width; with groups the two can stand
+# in different ones, and both count.
+#
+# A property of the measures alone, so that functions and mechanisms need not know about
+# weights. Every number here is held against enumeration by the property tests.
+
+
+def sensitivity(
+    measure: Measure, neighbours: Neighbours = Neighbours.ADD_REMOVE, *, grouped: bool = False
+) -> int:
+    """Return the largest change of a measure between neighbours, in units of 1/scale.
+
+    In the L1 norm over all groups; it bounds the L2 norm as well.
+    """
+    substituted = neighbours is Neighbours.SUBSTITUTE
+    twice = 2 if substituted and grouped else 1
+    match measure:
+        case CountRows() | CountUnits() | CountValues():
+            return twice * measure.weight.total
+        case Candidates(weight=weight):  # a unit's values go, and its replacement's come
+            return (2 if substituted else 1) * weight.total
+        case UnitTotals(weight=weight) if substituted and not grouped:
+            return weight.total * _width(measure)
+        case UnitTotals(weight=weight):
+            return twice * weight.total * measure.size
+        case SumCodes(weight=weight, code=code) if substituted and not grouped:
+            low, high = code.low - code.origin, code.high - code.origin
+            ends = (int(low**measure.degree), int(high**measure.degree), 0)
+            return weight.total * (max(ends) - min(ends))
+        case SumCodes(weight=weight):
+            return twice * weight.total * prod(code.size for code in measure.factors)
+        case SumProducts(weight=weight):  # the products of two rows can have both signs
+            largest = prod(code.size for code in measure.factors)
+            return (2 if substituted else 1) * weight.total * largest
+        case Histogram(weight=weight):  # a unit's rows leave their cells, another's enter
+            return (2 if substituted else 1) * weight.total
+
+
+def l2_sensitivity(
+    measure: Measure, neighbours: Neighbours = Neighbours.ADD_REMOVE, *, grouped: bool = False
+) -> int | Fraction:
+    """Return the same in the L2 norm, rounded up where it is irrational.
+
+    Units spread evenly over their groups. All else is moved furthest with the whole weight in
+    one group, or with groups, where a unit is replaced, in two at a right angle.
+    """
+    right_angle = grouped and neighbours is Neighbours.SUBSTITUTE
+    if isinstance(measure, CountUnits | UnitTotals):
+        return _spread_l2(measure, neighbours, right_angle=right_angle)
+    if right_angle:
+        corner = root_above(2) * sensitivity(measure)
+        return max(corner, Fraction(sensitivity(measure, neighbours)))
+    return sensitivity(measure, neighbours)
+
+
+def _spread_l2(
+    measure: CountUnits | UnitTotals, neighbours: Neighbours, *, right_angle: bool
+) -> int | Fraction:
+    """Return the L2 norm of what spreads over the groups: the most of them at full weight.
+
+    A unit and its replacement are furthest apart in different groups, or where totals have
+    both signs, at the two ends of the range in the same groups.
+    """
+    weight = measure.weight
+    size = measure.size if isinstance(measure, UnitTotals) else 1
+    apart = weight.scale * size * root_above(weight.limit * (2 if right_angle else 1))
+    if not isinstance(measure, UnitTotals) or neighbours is Neighbours.ADD_REMOVE:
+        return apart
+    opposite = weight.scale * _width(measure) * root_above(weight.limit)
+    return max(apart, opposite) if right_angle else opposite
+
+
+def _width(measure: UnitTotals) -> int:
+    """Return how far apart two units' totals can be; no total at all is 0."""
+    return max(measure.high, 0) - min(measure.low, 0)
+
+
+def simplex_sensitivity(measure: SumCodes | SumProducts, neighbours: Neighbours) -> int:
+    """Return the sensitivity of the Bernstein sums of which a measure is the highest moment.
+
+    Its factors are codes from 0 to `size`. For every row the sums are nonnegative and add up to
+    the product of these sizes. So the vector moves by the unit's weight times that in L1 norm;
+    replacing a unit moves it by twice as much.
+    """
+    twice = 2 if neighbours is Neighbours.SUBSTITUTE else 1
+    return twice * measure.weight.total * prod(max(code.size, 1) for code in measure.factors)
+
+
+def simplex_l2_sensitivity(
+    measure: SumCodes | SumProducts, neighbours: Neighbours
+) -> int | Fraction:
+    """Return the same in the L2 norm: of two nonnegative vectors, the right angle is widest."""
+    l1 = simplex_sensitivity(measure, Neighbours.ADD_REMOVE)
+    return root_above(2) * l1 if neighbours is Neighbours.SUBSTITUTE else l1

@@ -1,0 +1,1 @@
+"""Quantile mechanisms: the defaults, and those of the literature to compare them with."""

@@ -1,0 +1,420 @@
+"""One quantile on a public grid: the default for medians, quantiles, and high or low ranks.
+
+It knows cells, weights and a rate, and neither what the cells stand for nor who pays. Release
+and loss are exact (I8); the probabilities at the end are for tests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate, pairwise, product
+from typing import ClassVar
+
+from dpquery.core.events import Pure
+from dpquery.mechanisms.base import Distance
+from dpquery.mechanisms.quantiles.histogram_tree import (
+    HistogramTree,
+    Part,
+    Weights,
+    around,
+    spread_out,
+)
+from dpquery.mechanisms.quantiles.ranks import (
+    Errors,
+    OneRank,
+    SpreadRankList,
+    each_of,
+    pmf_of_cells,
+    require_bins,
+)
+from dpquery.mechanisms.quantiles.rejection import Envelope
+from dpquery.mechanisms.randomness import Randomness
+from dpquery.mechanisms.samplers import tail_bound
+
+
+def rank_range(
+    order: Fraction, total_weight: int, *, substitution: bool, grouped: bool
+) -> Fraction:
+    """Return how far one unit can move the score of any cell, over all groups together.
+
+    A unit's total weight is w. Where it is added, C(<g) - p N moves by between -p w and
+    (1 - p) w, and p N - C(<=g) by between -(1 - p) w and p w. Where it is replaced, the parts
+    of the two units add up to at most w in one group; in two groups each counts by itself.
+
+    >>> rank_range(Fraction(9, 10), 4, substitution=False, grouped=True)
+    Fraction(18, 5)
+    >>> rank_range(Fraction(9, 10), 4, substitution=True, grouped=False)
+    Fraction(4, 1)
+    """
+    single = max(order, 1 - order) * total_weight
+    if not substitution:
+        return single
+    return 2 * single if grouped else Fraction(total_weight)
+
+
+@dataclass(frozen=True, slots=True)
+class GridQuantile(OneRank):
+    """Draws a cell of a grid, the likelier the nearer its rank is to an order.
+
+    Claim:
+        Let C(<g) be the weight of all rows in cells below g, C(<=g) that up to g, N that of
+        all, and s(g) = max(0, C(<g) - order N, order N - C(<=g)). If the scores s of two data
+        sets differ by at most d in each cell, their outputs are (2 rate d, 0)-
+        indistinguishable: for every cell g, P[release(a) = g] <= exp(2 rate d) *
+        P[release(b) = g].
+
+    Assumes:
+        All histograms of one release show the same weights, integers from 0 that add up to
+        max_weight or less; the integers of `Randomness` are uniform and independent; order,
+        rate, cells and max_weight do not depend on the rows.
+
+    Proof:
+        P[g] = exp(-rate s(g)) / Z, where Z is the sum of the numerators over all cells. Each
+        numerator changes by a factor between exp(-rate d) and exp(rate d), and so does Z. The
+        ratio at g is at most the product of the two factors. The factor of Z is the same for
+        all cells, so the logarithms of the ratios lie in a range of 2 rate d (`BoundedRange`).
+
+    Sampling:
+        Exact, by rejection under a step function (`envelope.py`). On a bin the score is at
+        least that of its nearer end, which the weights at both ends give; so exp(-rate s) is
+        at most 2^-e there, for an integer e. A cell is proposed with probability 2^-e(g) / V,
+        V being the sum over all cells, and kept with probability exp(-rate s(g)) 2^e(g). An
+        attempt thus ends with cell g with probability exp(-rate s(g)) / V: given that it
+        succeeds, with P[g], whatever the bins were. So they may be refined, shared by several
+        draws or forgotten between attempts by any rule that looks at the past alone. Bins that
+        leave too much open are refined before an attempt; the bin of a proposed cell is
+        refined, and the coin tossed piece by piece, until its score is known. Which histograms
+        are asked for, and so the time taken, depends on data and coins.
+
+    Rounding:
+        Order and rate are Fractions and the loss is exact; no step leaves exactness. Exponents
+        are rounded downwards, which is always valid; coins compare as many digits as they
+        need. Scores are computed in 64 bits if order and max_weight show that they fit, else
+        in Python's integers. `rank_interval` rounds outwards.
+
+    Utility:
+        P[s > r] <= cells exp(-rate r), since some cell has s = 0: with 2^32 cells and epsilon
+        1 the median is within 26 rows 95 times in 100. On 100,000 salaries in cents, a fifth
+        of them equal, it is 0.6 rows off on average. Any mechanism of the same claim errs by
+        a multiple of ln(cells) / rate on some data.
+
+    Checked:
+        by its law and its samples; claim and proof reread 2026-11-18
+    """
+
+    bins: int = 1 << 13
+    """The most bins that one histogram has: a power of two."""
+    held: int = 1 << 16
+    """The most bins that are kept from one attempt to the next."""
+
+    name: ClassVar[str] = "quantile"
+    share_linear: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        OneRank.__post_init__(self)
+        require_bins(self.bins)
+
+    def release(self, histogram: Weights, randomness: Randomness) -> int:
+        """Draw one cell."""
+        return self.draw(self.tree(histogram), randomness)
+
+    def tree(self, histogram: Weights) -> HistogramTree:
+        """Ask for the whole grid, for one draw or for several of any order and rate."""
+        return HistogramTree(histogram, self.cells, self.max_weight, self.bins, self.held)
+
+    def near(self, tree: HistogramTree) -> list[int]:
+        """Return the ranks where a draw will look."""
+        return around([(self.order, self.rate)], tree.total)
+
+    def draw(self, tree: HistogramTree, randomness: Randomness) -> int:
+        """Draw one cell from a tree on the same grid."""
+        return Envelope(tree, self.order, self.rate, self.max_weight).draw(randomness)[0]
+
+    def rank_interval(self, confidence: Fraction) -> int:
+        """Return a weight r so that s of the released cell is at most r as often as stated.
+
+        The least r of which P[s > r] <= cells exp(-rate r) <= 1 - confidence proves it, with
+        the logarithm rounded up by at most 1/64. It does not depend on the data.
+        """
+        return tail_bound(self.cells, self.rate, confidence)
+
+    def pmf(self, weights: Sequence[int]) -> list[float]:
+        """Return the probability of each cell of a small grid, for tests."""
+        den, below, scores = self.order.denominator, 0, []
+        target = self.order.numerator * sum(weights)
+        for weight in weights:
+            scores.append(max(0, den * below - target, target - den * (below + weight)))
+            below += weight
+        slope = float(self.rate / den)
+        sizes = [math.exp(-slope * score) for score in scores]
+        total = math.fsum(sizes)
+        return [size / total for size in sizes]
+
+
+# Several quantiles at once: the middle one first, then those on either side of it.
+#
+# It knows cells, weights and a rate, and neither what the cells stand for nor who pays.
+# Release and loss are exact (I8); the probabilities at the end are for tests.
+
+
+HALF = Fraction(1, 2)
+
+Span = tuple[int, int]
+"""Numbers of orders, or places: from the first up to the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecursiveQuantiles(SpreadRankList):
+    """Draws a cell for each of several orders, the middle order first.
+
+    Claim:
+        If the weights of two data sets differ by d in L1 norm over all cells, their outputs are
+        (rate d, 0)-indistinguishable: for every list v of cells, P[release(a) = v] <=
+        exp(rate d) * P[release(b) = v].
+
+    Assumes:
+        All histograms of one release show the same weights, integers from 0 that add up to
+        max_weight or less; the integers of `Randomness` are uniform and independent; orders,
+        rate, cells, spread and max_weight do not depend on the rows.
+
+    Proof:
+        Weights are spread first: a weight of T in a cell is T units of weight 1 at
+        places that depend on their numbers 0 to T - 1 alone. So where weights differ by d in L1
+        norm, d units are taken away or added in all and no other one moves; it is enough to
+        show the claim for one unit x that is added, d times over.
+        A call for some orders on a part of the grid draws v for the middle one, and then calls
+        itself for the lower orders on the places below v, and for the upper ones on those
+        above. Fix what is drawn: the parts are the same with x and without, and in the draws
+        from parts without x, so are the laws. Left are the draws on the way of x.
+        One of them, with its order p rescaled to its part, has P[v] = exp(-c s(v)) / Z, where
+        s(v) = max(0, C(<v) - p N, p N - C(<=v)). Where x is added below v, both ends of s(v)
+        move by 1 - p; where above v, by p; where at v, the first falls by p and the second by
+        1 - p. Let m = max(p, 1 - p): all scores move by at most m, and Z by exp(c m). So P[v]
+        moves by a factor of at most exp(2 m c) in all, and by exp(c) if x is on the light side:
+        below v for p >= 1/2, above v for p < 1/2. Places at v go with the heavy side.
+        `_planned` gives each part a budget, of which the draw takes 2 m c from what goes to the
+        heavy side, and c from what goes to the light one. The first budget is the rate and no
+        budget falls below zero, so the factors on any way of x have a product of at most
+        exp(rate). A part without places is answered with v, and places are told as cells in the
+        end: both follow from what was drawn.
+
+    Sampling:
+        Exact, as one quantile on a grid is (`envelope.py`), the grid being the part; all draws
+        share one tree. A bin that reaches out of the part is cut to it: the weights at the
+        ends of a part are known from the draws that made it.
+
+    Rounding:
+        Orders, rescaled ones too, and rates are Fractions and the loss is exact; no step leaves
+        exactness. `rank_interval` rounds outwards.
+
+    Utility:
+        Each draw on the way to an order adds its own error, ln(places) / c ranks at most but
+        for its chance, and what the ends of a part are off is never enlarged. Nine deciles of
+        100,000 salaries at epsilon 1 are about 5 rows off, and 64 quantiles twice as far. In
+        print each draw has 1 / levels of the budget on either side:
+        16 % more for deciles. Without spreading, a value shared by 30 % of a million rows
+        throws the orders beside it 66,000 rows off.
+
+    Checked:
+        by its law and its samples; claim and proof reread 2026-11-18
+    """
+
+    held: int = 3 << 14
+
+    name: ClassVar[str] = "recursive"
+
+    @property
+    def plan(self) -> Iterator[_Draw]:
+        """Return every draw, each before those below and above it."""
+        return self._plan((0, len(self.orders)), self.rate)
+
+    def _plan(self, span: Span, budget: Fraction) -> Iterator[_Draw]:
+        draw = self._planned(span, budget)
+        if draw is not None:
+            yield draw
+            yield from self._plan((span[0], draw.number), draw.lower)
+            yield from self._plan((draw.number + 1, span[1]), draw.upper)
+
+    @property
+    def widths(self) -> list[Fraction]:
+        """How widely each draw errs, in weight."""
+        return [Fraction(1, draw.rate) for draw in self.plan]
+
+    @property
+    def errors(self) -> Errors:
+        """The errors of each order, where rows are even.
+
+        An order at share p of its part is off by its own draw, by p of what the upper end of
+        the part is off, and by 1 - p of what the lower one is.
+        """
+        found: dict[int, dict[int, Fraction]] = {}
+        for draw in self.plan:
+            low = max((n for n in found if n < draw.number), default=-1)
+            high = min((n for n in found if n > draw.number), default=-1)
+            own = {draw.number: Fraction(1, draw.rate)}
+            for end, share in ((low, 1 - draw.order), (high, draw.order)):
+                for number, scale in found.get(end, {}).items():
+                    own[number] = own.get(number, Fraction(0)) + share * scale
+            found[draw.number] = own
+        return tuple(tuple(found[n].values()) for n in range(len(self.orders)))
+
+    def event(self, distance: Distance) -> Pure:
+        """State the loss for the ledger."""
+        return Pure(self.loss(distance).epsilon)
+
+    def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
+        """Draw a cell for each order; they rise or stay."""
+        return self.draw(self.tree(histogram), randomness)
+
+    def tree(self, histogram: Weights) -> HistogramTree:
+        """Ask for the whole grid."""
+        return HistogramTree(
+            histogram, self.cells, self.max_weight, self.bins, self.held, self.spread
+        )
+
+    def near(self, tree: HistogramTree) -> list[int]:
+        """Return the ranks where draws will look, were no earlier one off."""
+        draws = [(self.orders[draw.number], draw.rate) for draw in self.plan]
+        return around(draws, tree.total)
+
+    def draw(self, tree: HistogramTree, randomness: Randomness) -> list[int]:
+        """Draw the cells from such a tree."""
+        whole = (tree.whole, (0, len(self.orders)), self.rate)
+        return [place >> self.spread for place in self._drawn(tree, *whole, randomness)]
+
+    def _drawn(
+        self,
+        tree: HistogramTree,
+        part: Part,
+        span: Span,
+        budget: Fraction,
+        randomness: Randomness,
+    ) -> list[int]:
+        """Draw a place for each order of a span from a part of the grid."""
+        draw = self._planned(span, budget)
+        if draw is None:
+            return []
+        envelope = Envelope(tree, draw.order, draw.rate, self.max_weight, part)
+        place, below, up_to = envelope.draw(randomness)
+        lower, upper = part.cut(*((place, below) if draw.high else (place + 1, up_to)))
+        sides = (
+            (lower, (span[0], draw.number), draw.lower),
+            (upper, (draw.number + 1, span[1]), draw.upper),
+        )
+        low, high = (
+            self._drawn(tree, side, orders, left, randomness)
+            if side.low < side.high
+            else [place] * (orders[1] - orders[0])
+            for side, orders, left in sides
+        )
+        return [*low, place, *high]
+
+    def _planned(self, span: Span, budget: Fraction) -> _Draw | None:
+        """Plan the draw of a span's middle order, and what it leaves of a budget on each side.
+
+        What it takes lies between equal parts for all draws on the heavy side and for those on
+        the light one; any other share of the budget would be as private.
+        """
+        first, end = span
+        if first == end:
+            return None
+        number = (first + end) // 2
+        low = self.orders[first - 1] if first else Fraction(0)
+        high = self.orders[end] if end < len(self.orders) else Fraction(1)
+        order = (self.orders[number] - low) * Fraction(1, high - low)
+        farther = max(order, 1 - order)
+        lighter = Fraction(1, 2 * farther)
+        levels = (number - first).bit_length() + (end - number - 1).bit_length()
+        taken = budget * min(Fraction(1), Fraction(2, 1 + lighter + levels))
+        heavy, light = budget - taken, budget - taken * lighter
+        sides = (light, heavy) if order >= HALF else (heavy, light)
+        return _Draw(number, order, taken * lighter, *sides)
+
+    def rank_interval(self, confidence: Fraction) -> int:
+        """Return a weight r so that all cells are at most r off as often as stated.
+
+        A draw is off by more than ln(places orders / missed) / c with probability missed /
+        orders. A part ends within a place, so a place's weight comes on top; what the ends of a
+        part are off bounds what the part's target is off. It does not depend on the data.
+        """
+        each = each_of(len(self.orders), confidence)
+        return self._farthest((0, len(self.orders)), self.rate, each)
+
+    def _farthest(self, span: Span, budget: Fraction, confidence: Fraction) -> int:
+        draw = self._planned(span, budget)
+        if draw is None:
+            return 0
+        own = tail_bound(self.cells << self.spread, draw.rate, confidence)
+        below = self._farthest((span[0], draw.number), draw.lower, confidence)
+        above = self._farthest((draw.number + 1, span[1]), draw.upper, confidence)
+        return own - (-self.max_weight >> self.spread) + max(below, above)
+
+    def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:
+        """Return `rank_interval`, which is proven."""
+        return self.rank_interval(confidence), True
+
+    def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
+        """Return the probability of each list of cells of a small grid, for tests."""
+        parts = [part for w in weights for part in spread_out(w, self.spread).tolist()]
+        whole = ((0, len(parts)), (0, len(self.orders)), self.rate)
+        law = self._law([0, *accumulate(parts)], *whole)
+        return pmf_of_cells(law.items(), self.spread)
+
+    def _law(
+        self, edges: Sequence[int], part: Span, span: Span, budget: Fraction
+    ) -> dict[tuple[int, ...], float]:
+        draw = self._planned(span, budget)
+        if draw is None:
+            return {(): 1}
+        (low, high), (first, end), law = part, span, {}
+        for place, size in zip(range(low, high), draw.law(edges[low : high + 1]), strict=True):
+            sides = _cut(part, place, draw.high)
+            below, above = (
+                self._law(edges, side, orders, left)
+                if side[0] < side[1]
+                else {(place,) * (orders[1] - orders[0]): 1}
+                for side, orders, left in (
+                    (sides[0], (first, draw.number), draw.lower),
+                    (sides[1], (draw.number + 1, end), draw.upper),
+                )
+            )
+            for (a, p), (b, q) in product(below.items(), above.items()):
+                law[(*a, place, *b)] = size * p * q
+        return law
+
+
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """One draw of the recursion, planned from orders and rate alone."""
+
+    number: int
+    """Of the order that is drawn."""
+    order: Fraction
+    """Within the part that it is drawn from."""
+    rate: Fraction
+    lower: Fraction
+    """What a unit of weight may lose after it, in the part below."""
+    upper: Fraction
+
+    @property
+    def high(self) -> bool:
+        """Whether the side above is the heavy one, and has the place that is drawn."""
+        return self.order >= HALF
+
+    def law(self, edges: Sequence[int]) -> list[float]:
+        """Return the probability of each place of a part, for tests."""
+        target = self.order * (edges[-1] - edges[0]) + edges[0]
+        past = ((start - target, target - end) for start, end in pairwise(edges))
+        scores: list[Fraction] = [max(Fraction(0), *ends) for ends in past]
+        sizes = [math.exp(-float(self.rate * score)) for score in scores]
+        total = math.fsum(sizes)
+        return [size / total for size in sizes]
+
+
+def _cut(part: Span, place: int, high: bool) -> tuple[Span, Span]:
+    """Part a part around a place, which goes with the side above or below."""
+    edge = place if high else place + 1
+    return (part[0], edge), (edge, part[1])

@@ -1,0 +1,1 @@
+"""From a checked statement to scans, releases and one charge."""

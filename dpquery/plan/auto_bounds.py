@@ -1,0 +1,320 @@
+"""What a release finds where nobody chose it: `bounds='auto'`, `max_rows_contributed='auto'`.
+
+Bounds come from the policy, from the query, from WHERE and the expression itself. Where none of
+these gives any, a call that says bounds='auto' has them found by a release of its own, for a
+share of its epsilon: over all rows of the relation, without WHERE, since they are kept in the
+ledger for later calls about the same expression. Whoever paid for bounds has them free then.
+
+How many rows of a unit count is found in the same way, for a share of its own, over the rows
+that the call sees: weights count these. As the best limit depends on the noise too, it is kept
+for calls of about the same epsilon. Where both are found, each unit counts as one row for the
+bounds.
+
+A statement is charged before anything is found, so its plan is made for the widest bounds and
+the largest limit that the call can be computed with; those that are found lie inside, and
+nothing that was possible for the widest is refused for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from dpquery import functions
+from dpquery.core.types import BOOLEAN, ROWS_MAX, Interval
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused
+from dpquery.functions.base import Facts, Release, narrower, not_stated
+from dpquery.functions.quantize import known_range, require_held
+from dpquery.functions.search import (
+    SHARE,
+    RowSearchRelease,
+    SearchRelease,
+    row_search_for,
+    search_for,
+    searched,
+)
+from dpquery.ir.query import Call, Contribution, Frontier, Scan
+from dpquery.ir.relations import Filter, PublicJoin, Relation, tables_of, walk
+from dpquery.ir.walk import Writer, constants_in
+from dpquery.plan.parallel import require_groups
+from dpquery.policy.model import Policy, place_of
+from dpquery.rowfunctions.base import CALENDAR
+
+Kept = Callable[[str], Interval | None]
+"""Gives the bounds that are kept under a key, if there are any."""
+TOO_WIDE = frozenset({"DPQ404", "DPQ405"})
+"""How functions refuse what they could compute between narrower bounds."""
+
+
+def nothing_kept(_: str) -> None:
+    """Keep no bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One release of bounds or a limit: what it reads, and the key under which it is kept."""
+
+    key: str
+    call: Call
+    """The call that pays for it."""
+    scan: Scan
+    release: SearchRelease | RowSearchRelease
+
+
+@dataclass(slots=True)
+class Searches:
+    """The searches that one statement needs, each for all calls about one expression."""
+
+    policy: Policy
+    kept: Kept
+    found: list[Search] = field(default_factory=list)
+
+    def bounded(self, frontier: Frontier, contribution: Contribution, facts: Facts) -> Frontier:
+        """Return a frontier whose calls have bounds and limits, if only the widest that do.
+
+        Raises:
+            NameRefused: DPQ206 totals of a unit in a group have bounds of their own, or rho is
+                asked for.
+            PlanRefused: DPQ401 an earlier release is part of the argument; DPQ407 nobody says
+                how many rows of a unit count; what the function refuses between all bounds.
+        """
+        calls = tuple(
+            self._limited(call, frontier.relation, contribution, facts)
+            for call in frontier.calls
+        )
+        return replace(frontier, calls=calls)
+
+    def _limited(
+        self, call: Call, relation: Relation, contribution: Contribution, facts: Facts
+    ) -> Call:
+        """Return a call that has bounds, and a limit if it is to be found and matters."""
+        total, options = call.options.epsilon, call.options
+        found = options.auto_rows or (
+            contribution.limit == "auto" and options.max_rows_contributed is None
+        )
+        if found and _needs_limit(call, facts):
+            call = self._rows(call, relation, contribution)
+        if _wanting(call):
+            call = self._bounds(call, relation, contribution, facts, total)
+        return call
+
+    def _rows(self, call: Call, relation: Relation, contribution: Contribution) -> Call:
+        """Return a call with the limit that is kept, or the largest until one is found."""
+        if not limit_is_found(call, relation):
+            raise not_stated(call, contribution.unit, findable=False)
+        options, total = call.options, call.options.epsilon
+        key = _row_key(call, relation, self.policy)
+        kept = self.kept(key)
+        if kept is not None and kept.low is not None:
+            known = replace(options, auto_rows=True, max_rows_contributed=int(kept.low))
+            return replace(call, options=known)
+        number = self._number(key)
+        if number is None:
+            number = len(self.found)
+            scan, release = row_search_for(call, relation, contribution, total)
+            self.found.append(Search(key, call, scan, release))
+            options = replace(options, epsilon=total * (1 - SHARE))
+        waiting = replace(
+            options, auto_rows=True, max_rows_contributed=ROWS_MAX, rows_search=number
+        )
+        return replace(call, options=waiting)
+
+    def _number(self, key: str) -> int | None:
+        return next((n for n, search in enumerate(self.found) if search.key == key), None)
+
+    def _bounds(
+        self,
+        call: Call,
+        relation: Relation,
+        contribution: Contribution,
+        facts: Facts,
+        total: Fraction,
+    ) -> Call:
+        while isinstance(relation, Filter):
+            relation = relation.source
+        _refuse_unfit(call, relation)
+        key = _key(call, relation, self.policy)
+        kept = self.kept(key)
+        if kept is not None:
+            return narrowed(_widest(call, facts), kept)
+        number = self._number(key)
+        if number is not None:
+            return _waiting(_widest(call, facts), number)
+        every = Facts(contribution, facts.neighbours, 1, grouped=False)
+        release = search_for(call, every, total * SHARE)
+        scan = Scan(relation, contribution, release.measures)
+        rest = replace(call.options, epsilon=call.options.epsilon - total * SHARE)
+        waiting = _waiting(_widest(replace(call, options=rest), facts), len(self.found))
+        self.found.append(Search(key, call, scan, release))
+        return waiting
+
+
+def _needs_limit(call: Call, facts: Facts) -> bool:
+    """Return whether the result of a call depends on how many rows of a unit count."""
+    unstated = replace(facts, contribution=replace(facts.contribution, limit="auto"))
+    try:
+        _widest(call, unstated) if _wanting(call) else planned(call, unstated)
+    except PlanRefused as refusal:
+        if refusal.code != "DPQ407":
+            raise
+        return True
+    return False
+
+
+def narrowed(call: Call, found: Interval) -> Call:
+    """Return a call between bounds that were found, inside of the widest that it can have."""
+    widest = call.options.bounds
+    assert widest is not None  # noqa: S101 - a call that has a search has the widest
+    return replace(call, options=replace(call.options, bounds=widest & found))
+
+
+def _wanting(call: Call) -> bool:
+    """Return whether nobody chose the bounds of a call that leaves them to a release."""
+    if not call.options.auto or call.argument is None or call.argument.type == BOOLEAN:
+        return False
+    return not known_range(call.inputs[0]).bounded
+
+
+def _waiting(call: Call, number: int) -> Call:
+    return replace(call, options=replace(call.options, search=number))
+
+
+def _widest(call: Call, facts: Facts) -> Call:
+    """Return a call between the widest bounds with which its function can be planned.
+
+    Narrower bounds are then never refused: sums get smaller and codes fewer; doubles without a
+    grid of their own have about as many steps between any bounds.
+
+    Raises:
+        QueryRefused: it cannot be planned between any.
+    """
+    refusal: PlanRefused | None = None
+    for bounds in _ranges(call):
+        wide = replace(call, options=replace(call.options, bounds=bounds))
+        try:
+            planned(wide, facts)
+        except PlanRefused as refused:
+            if refused.code not in TOO_WIDE:
+                raise
+            refusal = refusal or refused
+        else:
+            return wide
+    assert refusal is not None  # noqa: S101 - there are ranges, and each was refused
+    raise refusal
+
+
+def planned(call: Call, facts: Facts) -> Release:
+    """Plan the release of a call that has bounds, where it needs any."""
+    function = functions.registered(call.function)
+    release = function.plan(call, facts)
+    require_groups(call, release, facts)
+    if function.chooses:
+        for measure in release.measures:
+            for code in measure.codes:
+                require_held(call, code)
+    return release
+
+
+def limited(call: Call, found: Interval) -> Call:
+    """Return a call with a limit of rows that was found."""
+    assert found.low is not None  # noqa: S101 - it is a number
+    return replace(call, options=replace(call.options, max_rows_contributed=int(found.low)))
+
+
+def uses_kept(call: Call) -> bool:
+    """Return whether a call has bounds, or a limit, that were found before."""
+    options = call.options
+    bounds = options.auto and options.bounds is not None and options.search is None
+    limit = options.auto_rows and options.max_rows_contributed is not None
+    return bounds or (limit and options.rows_search is None)
+
+
+def _ranges(call: Call) -> Iterator[Interval]:
+    """Return the ranges that bounds can be found in, the widest first, as far as is known."""
+    argument = call.inputs[0].expr
+    code, known = searched(argument), known_range(call.inputs[0])
+    if argument.type.kind in CALENDAR:
+        yield known & Interval(Fraction(code.low), Fraction(code.high))
+        return
+    for digits in range(code.high.bit_length() - 1, -1, -1):
+        end = code.grid * 2**digits
+        yield known & Interval(-end, end)
+
+
+def _refuse_unfit(call: Call, relation: Relation) -> None:
+    options = call.options
+    if options.rho is not None:
+        raise NameRefused(
+            Diagnostic(
+                "DPQ206",
+                "bounds='auto' does not go with rho",
+                options.bounds_span,
+                "bounds are found for an epsilon",
+                ("a share of rho is no epsilon, and the call would cost more than it says.",),
+                (narrower(call),),
+            )
+        )
+    if options.group_bounds is not None:
+        raise NameRefused(
+            Diagnostic(
+                "DPQ206",
+                "bounds='auto' does not go with contribution_bounds_per_group",
+                options.bounds_span,
+                "what is in a group is clamped as a total",
+                ("the totals are in steps of the rows' values, so that both are stated.",),
+                (narrower(call),),
+            )
+        )
+    if any(True for _ in constants_in((call.inputs, relation))):
+        raise PlanRefused(
+            Diagnostic(
+                "DPQ401",
+                f"the bounds of {call.written} cannot be found",
+                options.bounds_span,
+                "an earlier release is part of the rows",
+                ("bounds are kept for an expression, and this one is another each time.",),
+                (narrower(call),),
+            )
+        )
+
+
+def limit_is_found(call: Call, relation: Relation) -> bool:
+    """Return whether a release can find how many rows of a unit count for a call."""
+    options = call.options
+    of_rows = not call.distinct and options.group_bounds is None
+    waits = any(True for _ in constants_in(relation))
+    return of_rows and not (waits or options.of_table or options.rho is not None)
+
+
+def _row_key(call: Call, relation: Relation, policy: Policy) -> str:
+    """Name the rows of a relation by unit, and the power of ten that the epsilon is up to."""
+    epsilon, power = call.options.epsilon, 0
+    while epsilon > Fraction(10) ** power:
+        power += 1
+    while epsilon <= Fraction(10) ** (power - 1):
+        power -= 1
+    said = ("rows", power, relation, places_of(relation, policy), policy.neighbours.value)
+    return hashlib.sha256(Writer().text(said).encode()).hexdigest()
+
+
+def _key(call: Call, relation: Relation, policy: Policy) -> str:
+    """Name an expression over a relation, under what the policy says of both.
+
+    Types, ranges and grids are in the expressions; of a table what matters is where it is and
+    whose rows are in it.
+    """
+    places = places_of(relation, policy)
+    written = Writer().text((relation, call.argument, places, policy.neighbours.value))
+    return hashlib.sha256(written.encode()).hexdigest()
+
+
+def places_of(relation: Relation, policy: Policy) -> tuple[object, ...]:
+    """Say of each table of a relation where it is, and whose rows are in it."""
+    names = {one.table for one in tables_of(relation)}
+    names |= {node.table for node in walk(relation) if isinstance(node, PublicJoin)}
+    tables = [policy.tables[name] for name in sorted(names)]
+    return tuple(
+        (table.name, *place_of(table, policy), table.unit, table.single) for table in tables
+    )

@@ -1,0 +1,317 @@
+"""What EXPLAIN says of a plan: made from query, policy and ledger, so it costs nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from html import escape
+
+from dpquery.answer import Guarantee
+from dpquery.budget.accountant import NOTHING, Spent, additive, basic
+from dpquery.budget.limits import Standing
+from dpquery.core.privacy import NO_LOSS, Loss, decimal_text
+from dpquery.core.source import visible_lines, width
+from dpquery.core.types import BOOLEAN, Interval
+from dpquery.functions.base import Facts, Found, Release, Step
+from dpquery.functions.quantize import from_code
+from dpquery.ir.expr import Code, ColumnRef, columns_of
+from dpquery.ir.measures import Candidates, CountUnits, Measure, UnitTotals
+from dpquery.ir.query import Call, Contribution, Scan
+from dpquery.ir.relations import tables_of
+from dpquery.plan.auto_bounds import Search, limited, planned
+from dpquery.plan.cuts import notes_of
+from dpquery.plan.parallel import is_apart
+from dpquery.plan.plan import FrontierPlan, Plan, PlannedRelease, guarantee_of
+from dpquery.policy.model import Policy
+from dpquery.rowfunctions.ranges import implied
+
+WIDTH = 78
+"""Cells that a line may fill: what a terminal of 80 columns shows of a table."""
+_INDENT = 13
+_PIECE = re.compile(r"""\s*(?:'[^']*'|"[^"]*"|[^\s'"])+|\s*['"]""")
+"""A word with the blanks before it; what stands in quotes is part of a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a query would lose, and how it would be answered."""
+
+    charge: Loss
+    steps: tuple[Step, ...]
+    lines: tuple[str, ...]
+    guarantee: Guarantee
+    """Whose rows may differ, and the loss if they do; `for_group` says it of several units."""
+
+    def __str__(self) -> str:
+        return visible_lines("\n".join(self.lines))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+def explain(
+    plan: Plan,
+    policy: Policy,
+    scans: Sequence[str],
+    standing: Standing,
+    *,
+    answered: bool = False,
+    failed: int = 0,
+) -> Explanation:
+    """Describe a plan.
+
+    Args:
+        plan: the plan.
+        policy: the policy it was made under.
+        scans: what the engine would run, one text per frontier.
+        standing: the limit that binds, as it stands.
+        answered: whether all of it was answered before, and would be again.
+        failed: how many statements of the analyst count as failed.
+    """
+    charge, asked = basic(plan.charge.events), additive(plan.charge.events)
+    if answered:
+        charge, asked = NO_LOSS, NOTHING
+    steps = (
+        *(
+            _step(one, frontier.scan, policy)
+            for frontier in plan.frontiers
+            for one in frontier.releases
+        ),
+        *(search.release.step() for search in plan.searches),
+    )
+    lines = [f"charge       {'nothing' if answered else f'{charge}{_split(steps)}'}"]
+    guarantee = guarantee_of(plan, policy)
+    if plan.charge.scans:
+        lines.append(f"guarantee    {guarantee}")
+    for search in plan.searches:
+        lines += _search(search)
+    for frontier, sql in zip(plan.frontiers, scans, strict=True):
+        lines += _frontier(frontier, policy)
+        lines.append(f"scan         {sql}")
+    lines += [f"note         {note}" for note in notes_of(plan)]
+    most = policy.budget.max_epsilon_per_query
+    rest = _rest(standing, asked) if most is None or charge.epsilon <= most else _capped(most)
+    lines += _parts(plan, policy)
+    lines.append(f"budget       {decimal_text(standing.left.epsilon)} left; {rest}")
+    lines += _failures(failed, policy)
+    if not policy.published:
+        lines = [line.replace("from the policy)", "from the options)") for line in lines]
+    wrapped = tuple(part for line in lines for part in _wrapped(line))
+    return Explanation(charge, steps, wrapped, guarantee)
+
+
+def _failures(failed: int, policy: Policy) -> Iterator[str]:
+    if failed:
+        most = f"{failed} of {policy.limits.max_failures} statements failed within 24 hours"
+        yield f"failures     {most}; after the last, nothing is read"
+
+
+def _parts(plan: Plan, policy: Policy) -> Iterator[str]:
+    """Say on which units the charge is, where a table has parts."""
+    touched, weighed = plan.charge.touched, plan.charge.if_weighed
+    if touched is not None and not touched.whole:
+        if not is_apart(touched, policy):
+            yield "charged on   everybody; a query about one part alone is charged on it"
+        else:
+            yield f"charged on   {touched.named}: {touched.told}"
+    elif weighed is not None:
+        less = f"with weights='table' in each call, on {weighed.named} alone"
+        yield f"charged on   everybody; {less}"
+    else:
+        read = (
+            policy.tables[one.table]
+            for scan in plan.charge.scans
+            for one in tables_of(scan.relation)
+        )
+        for table in dict.fromkeys(one.name for one in read if one.parting is not None):
+            yield f"charged on   everybody, whatever their part of {table}"
+
+
+def _rest(standing: Standing, asked: Spent) -> str:
+    if standing.frozen and asked != NOTHING:
+        return f"frozen {standing.frozen}: no query is charged"
+    if not standing.admits(asked):
+        return "too little for it"
+    if asked.loss.delta > standing.left_of_delta:
+        return f"delta {decimal_text(standing.left_of_delta)} left, too little for it"
+    after = replace(standing, total=standing.total + asked)
+    return f"{decimal_text(after.left.epsilon)} after it"
+
+
+def _capped(most: Fraction) -> str:
+    return f"one query may spend {decimal_text(most)}, too little for it"
+
+
+def _split(steps: Sequence[Step]) -> str:
+    """Return what each call takes of the charge, where there are several."""
+    parts = " + ".join(f"{decimal_text(step.epsilon)}{_refining(step)}" for step in steps)
+    return f" = {parts}" if len(steps) > 1 else "".join(map(_refining, steps))
+
+
+def _refining(step: Step) -> str:
+    """Say of which earlier answer a step takes the place, where it does."""
+    return f" (refines the answer at {step.refines})" if step.refines else ""
+
+
+def _wrapped(line: str) -> Iterator[str]:
+    """Break a long line at blanks outside of quotes; what follows stands below its text."""
+    pieces = _PIECE.findall(line)
+    part = pieces[0]
+    for piece in pieces[1:]:
+        if width(part) + width(piece) > WIDTH and part.strip():
+            yield part
+            part = " " * _INDENT + piece.lstrip()
+        else:
+            part += piece
+    yield part
+
+
+def _search(search: Search) -> Iterator[str]:
+    step = search.release.step()
+    yield f"first        {step.function}, {search.release.where}"
+    yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
+    yield f"  moved by   {step.sensitivity}"
+    yield f"  noise      {step.noise_scale}"
+    yield f"  error      {step.expected_error}"
+    yield "  kept       in the ledger: free for later calls of this analyst"
+
+
+def _frontier(frontier: FrontierPlan, policy: Policy) -> Iterator[str]:
+    tables = dict.fromkeys(one.table for one in tables_of(frontier.scan.relation))
+    yield f"table        {', '.join(tables)}"
+    yield f"unit         {_unit(frontier.scan.contribution)}; neighbours {policy.neighbours}"
+    if frontier.scan.keys:
+        yield f"groups       {_groups(frontier.scan)}"
+    for one in frontier.releases:
+        step = _step(one, frontier.scan, policy)
+        yield from _release(one, step, frontier.scan.contribution.groups)
+
+
+def _unit(contribution: Contribution) -> str:
+    if contribution.unit is None:
+        return "each row"
+    if contribution.single:
+        return f"{contribution.unit}, one row each (declared)"
+    return contribution.unit
+
+
+def _groups(scan: Scan) -> str:
+    names = [", ".join(c.name for c in columns_of(key.expr).values()) for key in scan.keys]
+    sizes = [key.size for key in scan.keys]
+    counts = " x ".join(f"{n} of {name}" for n, name in zip(sizes, names, strict=True))
+    listed = f" ({counts})" if len(sizes) > 1 else f" of {names[0]}"
+    if any(key.finding is not None for key in scan.keys):
+        return f"at most {scan.cells:,}{listed}: those that are found"
+    return f"{scan.cells:,}{listed}, all of them in the answer"
+
+
+def _step(one: PlannedRelease, scan: Scan, policy: Policy) -> Step:
+    """Describe a release; while it waits for a limit of rows, as so many times that limit k."""
+    if one.call.options.rows_search is None:
+        return _step_of(one.release, one.call)
+    facts = Facts(scan.contribution, policy.neighbours, scan.cells, grouped=bool(scan.keys))
+    call = limited(one.call, Interval.point(1))
+    step = _step_of(planned(call, facts), call)
+    return replace(
+        step,
+        sensitivity=f"{step.sensitivity}, times k",
+        noise_scale=f"{step.noise_scale}, times k",
+        expected_error=f"{step.expected_error}, times k",
+    )
+
+
+def _step_of(release: Release, call: Call) -> Step:
+    if call.options.search is not None and isinstance(release, Found):
+        return release.step_of_found(call)
+    return release.step()
+
+
+def _release(one: PlannedRelease, step: Step, groups: int | None) -> Iterator[str]:
+    call = one.call
+    yield call.text
+    yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
+    if step.why:
+        yield f"  because    {step.why}"
+    measure = one.release.measures[0]
+    if call.options.search is not None:
+        yield "  bounds     those that are found; the scan is shown for the widest"
+    else:
+        yield from _bounds_of(one)
+    if isinstance(measure, UnitTotals):
+        ends = f"{_end(measure, measure.low)} to {_end(measure, measure.high)}"
+        yield f"  totals     {ends} of a unit in a group (from the query)"
+    if measure.values:
+        yield f"  values     {_shown(measure, call, groups)}"
+    elif not step.weight.plain:
+        scale = step.weight.scale.bit_length() - 1
+        yield f"  weights    {_limit(measure, call, groups)}, W = 2^{scale}"
+    elif step.weight.limit > 1:
+        yield f"  weights    none: a unit may be in all {step.weight.limit} groups in full"
+    yield f"  moved by   {step.sensitivity}"
+    yield f"  noise      {step.noise_scale}"
+    yield f"  error      {step.expected_error} (95 %)"
+
+
+def _bounds_of(one: PlannedRelease) -> Iterator[str]:
+    """Return between which bounds each expression of a call is, and who said so."""
+    call, measures = one.call, one.release.measures
+    for code in dict.fromkeys(code for measure in measures for code in measure.codes):
+        if code.expr.type != BOOLEAN and not code.values:
+            of = f"{call.snippet(call.about(code.expr).asked)} " if len(call.inputs) > 1 else ""
+            yield f"  bounds     {of}{_bounds(code)} ({_bounding(call, code)})"
+
+
+def _bounding(call: Call, code: Code) -> str:
+    """Return what bounds the values of a call: the narrowest that is said of them."""
+    options = call.options
+    if options.bounds is not None:
+        return "found before, and kept" if options.auto else "from the query"
+    own = implied(code.expr)
+    if own & call.about(code.expr).implied != own:
+        return "from WHERE" if call.condition is None else "from WHERE and FILTER"
+    if not isinstance(code.expr, ColumnRef):
+        return "from the expression"
+    return "from the policy" if code.expr.clamped else "from the column itself"
+
+
+def _limit(measure: Measure, call: Call, groups: int | None) -> str:
+    """Return what counts in full, and who said so: the policy may state a limit of groups."""
+    limit, options = measure.weight.limit, call.options
+    if options.rows_search is not None:
+        return "k rows of a unit in full, as is found; the scan is shown for the largest k"
+    if not isinstance(measure, CountUnits | UnitTotals):
+        whose = "policy" if options.max_rows_contributed is None else "query"
+        if options.auto_rows:
+            return f"k = {limit} rows of a unit in full (found before, and kept)"
+        among = ", of all its rows in the table" if options.of_table else ""
+        return f"k = {limit} rows of a unit in full (from the {whose}){among}"
+    whose = "from the query"
+    if options.max_groups_contributed is None:
+        asked = options.max_rows_contributed is not None
+        whose = f"as many as rows, from the {'query' if asked else 'policy'}"
+        if groups is not None and not asked:
+            whose = "from the policy"
+    return f"g = {limit} groups of a unit in full ({whose})"
+
+
+def _shown(measure: Measure, call: Call, groups: int | None) -> str:
+    """Return how many different values a unit shows, and who said so."""
+    limit, options = measure.weight.limit, call.options
+    asked = (options.max_rows_contributed, options.max_groups_contributed)
+    whose = "from the policy" if asked == (None, None) else "from the query"
+    if isinstance(measure, Candidates) and asked == (None, None) and groups is None:
+        whose = "unless the query says more"
+    return f"at most {limit} of a unit, by a keyed hash ({whose})"
+
+
+def _end(measure: UnitTotals, end: int) -> object:
+    """Return an end of the range of a unit's totals, as a value."""
+    code = measure.code
+    return end if code is None else from_code(end, code.grid, code.expr.type)
+
+
+def _bounds(code: Code) -> str:
+    low, high = (from_code(end, code.grid, code.expr.type) for end in (code.low, code.high))
+    return f"{low} to {high}, in {code.cells:,} steps"

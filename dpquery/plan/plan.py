@@ -1,0 +1,396 @@
+"""Plans a checked statement: scans, releases, and one charge for all of them.
+
+A plan is made from query and policy alone, costs nothing, and is what EXPLAIN prints. Its
+charge is the sum of what its mechanisms lose for the sensitivities of their measures (I7).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod
+
+from dpquery.answer import Guarantee
+from dpquery.budget.accountant import basic
+from dpquery.budget.ledger.charge import Charge
+from dpquery.core.events import Event
+from dpquery.core.source import Source, Span
+from dpquery.core.types import Interval, Type
+from dpquery.core.zcdp import epsilon_above
+from dpquery.errors import Diagnostic, NameRefused, PlanRefused, without
+from dpquery.functions.additive import wanted_of
+from dpquery.functions.base import Facts, Noted, Release, not_stated
+from dpquery.functions.search import fallback
+from dpquery.ir.measures import Measure
+from dpquery.ir.query import Above, Call, Checked, Contribution, Frontier, Scan
+from dpquery.plan.auto_bounds import (
+    Kept,
+    Search,
+    Searches,
+    limit_is_found,
+    limited,
+    narrowed,
+    nothing_kept,
+    planned,
+    uses_kept,
+)
+from dpquery.plan.parallel import if_weighed, require_shares, touched
+from dpquery.policy.model import Policy, PublicFacts
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRelease:
+    """One call of the query, ready to draw."""
+
+    column: str
+    call: Call
+    release: Release
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierPlan:
+    """One scan and what is released from it."""
+
+    scan: Scan
+    releases: tuple[PlannedRelease, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a statement will do, wholly fixed before it is charged."""
+
+    checked: Checked
+    frontiers: tuple[FrontierPlan, ...]
+    charge: Charge
+    notes: tuple[str, ...]
+    searches: tuple[Search, ...] = ()
+    """What finds bounds before the frontiers are opened; charged behind them."""
+    found: tuple[Interval | None, ...] = ()
+    """What they found, once they have; None where no value stood out."""
+
+    @property
+    def source(self) -> Source:
+        """The statement as it is written."""
+        return self.checked.source
+
+    @property
+    def above(self) -> Above:
+        """The query over what is released."""
+        return self.checked.above
+
+    @property
+    def constants(self) -> tuple[Above, ...]:
+        """Queries of one value each, that a scan needs before it is opened."""
+        return self.checked.constants
+
+    @property
+    def kept(self) -> bool:
+        """Whether some of its bounds were found before."""
+        calls = (one.call for frontier in self.frontiers for one in frontier.releases)
+        return any(map(uses_kept, calls))
+
+    @property
+    def releases(self) -> tuple[tuple[Release, ...], ...]:
+        """What is released from each scan of the charge: those of searches come last."""
+        drawn = [tuple(one.release for one in frontier.releases) for frontier in self.frontiers]
+        return (*drawn, *((search.release,) for search in self.searches))
+
+    def with_(
+        self,
+        *,
+        frontiers: tuple[FrontierPlan, ...] | None = None,
+        charge: Charge | None = None,
+        found: tuple[Interval | None, ...] | None = None,
+        note: str = "",
+    ) -> Plan:
+        """Return the plan with other releases, another charge, bounds, or one note more."""
+        return Plan(
+            self.checked,
+            self.frontiers if frontiers is None else frontiers,
+            self.charge if charge is None else charge,
+            (*self.notes, note) if note else self.notes,
+            self.searches,
+            self.found if found is None else found,
+        )
+
+
+def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
+    """Plan a statement, from itself and the policy alone.
+
+    Args:
+        checked: the statement.
+        policy: the policy it is asked under.
+        public: what public tables hold.
+
+    Raises:
+        PlanRefused: DPQ401 no bounds, DPQ403 a mechanism needs a delta, DPQ404 too large.
+        NameRefused: DPQ205 bounds outside the column's own, DPQ208 the query above computes
+            with types that do not match.
+    """
+    plan = _planned(checked, policy, nothing_kept)
+    asked = (checked.above, *checked.constants)
+    if not all(_accepted(above, plan.frontiers, public) for above in asked):
+        raise _unfit(checked)
+    return plan
+
+
+def with_kept(plan: Plan, kept: Kept, policy: Policy) -> Plan:
+    """Return a plan between bounds that were paid for before: nothing is spent to find them.
+
+    Raises:
+        PlanRefused: as above.
+    """
+    return _planned(plan.checked, policy, kept)
+
+
+def _planned(checked: Checked, policy: Policy, kept: Kept) -> Plan:
+    searches = Searches(policy, kept)
+    try:
+        frontiers = tuple(_frontier(*part, policy, searches) for part in checked.frontiers)
+    except PlanRefused as refusal:
+        raise _with_limits(refusal, checked, policy) from None
+    charge = _charge(checked, policy, frontiers, searches.found)
+    notes = tuple(dict.fromkeys(_notes(checked, frontiers)))
+    return Plan(checked, frontiers, charge, notes, tuple(searches.found))
+
+
+def _notes(checked: Checked, frontiers: Sequence[FrontierPlan]) -> Iterator[str]:
+    for frontier in frontiers:
+        yield from _of_rows(frontier.scan)
+    for frontier in frontiers:
+        yield from (key.left_out for key in frontier.scan.keys if key.left_out)
+    for asked, _ in checked.frontiers:
+        yield from _repeated(asked)
+    yield from map(_of_sets, sorted({asked.sets for asked, _ in checked.frontiers} - {1}))
+    releases = (planned.release for frontier in frontiers for planned in frontier.releases)
+    yield from (one.note for one in releases if isinstance(one, Noted))
+
+
+def _accepted(above: Above, frontiers: Sequence[FrontierPlan], public: PublicFacts) -> bool:
+    """Return whether a query above fits the columns that it finds: an end is as its value."""
+    released = [_types(frontier) for frontier in frontiers]
+    for name, end in above.ends:
+        released[end.frontier][name] = released[end.frontier][end.column]
+    return public.accepts(above, released)
+
+
+def _types(frontier: FrontierPlan) -> dict[str, Type]:
+    """Return the columns of a released table, with their types."""
+    keys = {key.column: key.expr.type for key in frontier.scan.keys}
+    return keys | {planned.column: planned.release.type for planned in frontier.releases}
+
+
+def _frontier(
+    frontier: Frontier, contribution: Contribution, policy: Policy, searches: Searches
+) -> FrontierPlan:
+    cells = prod(key.size for key in frontier.keys)
+    facts = Facts(contribution, policy.neighbours, cells, grouped=bool(frontier.keys))
+    calls = tuple(_converted(call, policy) for call in frontier.calls)
+    frontier = searches.bounded(replace(frontier, calls=calls), contribution, facts)
+    releases = tuple(
+        PlannedRelease(call.column, call, planned(call, facts)) for call in frontier.calls
+    )
+    for one in releases:
+        require_shares(one.call, one.release, frontier.relation)
+    scan = Scan(frontier.relation, contribution, measures_of(releases), frontier.keys)
+    return FrontierPlan(scan, releases)
+
+
+def _with_limits(refusal: PlanRefused, checked: Checked, policy: Policy) -> PlanRefused:
+    """Offer the whole query with a limit in each call that has none; say where else it goes."""
+    if refusal.code != "DPQ407":
+        return refusal
+    written: dict[Span, str] = {}
+    for frontier, contribution in checked.frontiers:
+        for call in frontier.calls:
+            try:
+                alone = replace(frontier, calls=(call,))
+                _frontier(alone, contribution, policy, Searches(policy, nothing_kept))
+            except PlanRefused as other:
+                if other.code == "DPQ407":
+                    found = limit_is_found(call, frontier.relation)
+                    offered = not_stated(call, contribution.unit, findable=found)
+                    written[call.span] = offered.diagnostic.remedy[0]
+    text = checked.source.text
+    for span in sorted(written, key=lambda span: -span.start):
+        text = text[: span.start] + written[span] + text[span.end :]
+    owner = "or ask the data owner to state max_rows_contributed in the policy"
+    own = (
+        "or for all queries: --rows auto, or --rows 100; --rows-per-unit 1 if each has one row",
+        "in Python: max_rows_contributed='auto', or 100; rows_per_unit=1",
+    )
+    findable = any("'auto'" in call for call in written.values())
+    more = ((owner,) if policy.published else own) if findable else ()
+    return PlanRefused(replace(refusal.diagnostic, remedy=(text.strip(), *more)))
+
+
+def _converted(call: Call, policy: Policy) -> Call:
+    """Return a call that asks for a rho the epsilon that this is, at the policy's delta.
+
+    Raises:
+        PlanRefused: DPQ403 the policy adds up epsilons, or the call has another mechanism.
+    """
+    options, ceiling = call.options, policy.budget.ceiling
+    if options.rho is None:
+        return call
+    if ceiling.summed:
+        label = "the policy's budget is in epsilon"
+        raise _rho_refused(call, options.epsilon_span, label, ", eps=0.1")
+    if options.mechanism not in {None, "gaussian"}:
+        raise _rho_refused(call, options.mechanism_span, "rho asks for Gaussian noise")
+    if options.delta is not None:
+        raise _rho_refused(call, options.delta_span, "rho is converted at the policy's delta")
+    epsilon, delta = epsilon_above(options.rho, ceiling.converted), ceiling.converted
+    converted = replace(options, epsilon=epsilon, delta=delta, mechanism="gaussian")
+    return replace(call, options=converted)
+
+
+def _rho_refused(call: Call, span: Span | None, label: str, more: str = "") -> PlanRefused:
+    """Offer the call without what stands there."""
+    where = span or call.span
+    start, end = where.start - call.span.start, where.end - call.span.start
+    offered = without(call.text, start, end).removesuffix(")") + f"{more})"
+    why = "such noise has no epsilon that could be added up, so the budget has to be in rho."
+    return PlanRefused(
+        Diagnostic("DPQ403", "rho cannot be asked for here", span, label, (why,), (offered,))
+    )
+
+
+def guarantee_of(plan: Plan, policy: Policy) -> Guarantee:
+    """Say whose rows a plan protects, each unit once, and what its answer tells by itself.
+
+    That is also what was paid for before: by an answer that is repeated, or refined.
+    """
+    units = (scan.contribution.unit or "row" for scan in plan.charge.scans)
+    told = basic(wanted_of(release).event() for one in plan.releases for release in one)
+    return Guarantee(told, tuple(dict.fromkeys(units)), policy.neighbours, plan.kept)
+
+
+def measures_of(releases: Sequence[PlannedRelease]) -> tuple[Measure, ...]:
+    """Return what a scan has to hold for some releases, each once."""
+    return tuple(dict.fromkeys(m for planned in releases for m in planned.release.measures))
+
+
+def _charge(
+    checked: Checked,
+    policy: Policy,
+    frontiers: tuple[FrontierPlan, ...],
+    searches: Sequence[Search],
+) -> Charge:
+    """Add up the releases; point at the call that asks for most."""
+    events = tuple(
+        planned.release.event() for frontier in frontiers for planned in frontier.releases
+    )
+    events += tuple(search.release.event() for search in searches)
+    calls = [planned.call for frontier in frontiers for planned in frontier.releases]
+    calls += [search.call for search in searches]
+    query = checked.source.text.strip()
+    if not calls:
+        return Charge((), (), query)
+    text = checked.source.text
+    where, retry = dearest_of(calls, events, text)
+    scans = (*(part.scan for part in frontiers), *(search.scan for search in searches))
+    skipped = len(text) - len(text.lstrip())
+    spans = [call.options.epsilon_span for call in calls]
+    epsilons = tuple(Span(span.start - skipped, span.end - skipped) for span in spans)
+    on = touched(scans, policy)
+    drawn = ((one.release, part.scan.relation) for part in frontiers for one in part.releases)
+    weighed = if_weighed(scans, drawn, policy) if on is None else None
+    return Charge(
+        events, scans, query, where, retry, epsilons=epsilons, touched=on, if_weighed=weighed
+    )
+
+
+def dearest_of(
+    calls: Sequence[Call], events: Sequence[Event], text: str
+) -> tuple[Span, tuple[str, str]]:
+    """Give where the epsilon of the call stands that asks for most, and the call around it."""
+    asked: dict[Span, Fraction] = {}
+    for call, event in zip(calls, events, strict=True):
+        asked[call.span] = asked.get(call.span, Fraction(0)) + basic([event]).epsilon
+    dearest = max(calls, key=lambda call: asked[call.span])
+    where = dearest.options.epsilon_span
+    return where, (text[dearest.span.start : where.start], text[where.end : dearest.span.end])
+
+
+def _of_rows(scan: Scan) -> Iterator[str]:
+    """Return where nobody's rows are told apart from another's."""
+    if scan.contribution.unit is None:
+        yield "each row counts as a unit of its own: no column says whose it is"
+
+
+def _repeated(frontier: Frontier) -> Iterator[str]:
+    """Say which calls are written several times, as in SELECT and HAVING: each is charged."""
+    written = Counter((call.text, call.condition) for call in frontier.calls)
+    for (text, condition), times in written.items():
+        if times > 1 and text:
+            call = text if condition is None else f"{text} with its FILTER"
+            yield (
+                f"{call} is written {times} times: each is drawn and charged on its own; "
+                "name it once with AS, and use the name"
+            )
+
+
+def _of_sets(count: int) -> str:
+    return (
+        f"the {count} groupings share eps evenly: each is charged 1/{count} of what is written"
+    )
+
+
+def _unfit(checked: Checked) -> NameRefused:
+    return NameRefused(
+        Diagnostic(
+            "DPQ208",
+            "the types in the result do not match",
+            Span(0, len(checked.source.text)),
+            "somewhere here",
+            ("values are combined and compared with values of their own type only.",),
+            (_plain(checked),),
+        )
+    )
+
+
+def _plain(checked: Checked) -> str:
+    """Write a query with the first call alone; without calls, the public table as it is."""
+    for frontier, _ in checked.frontiers:
+        where = checked.source.snippet(frontier.span)
+        return " ".join(["SELECT", frontier.calls[0].text, "FROM", where])
+    words = checked.source.text.split()
+    at = next((n for n, word in enumerate(words[:-1]) if word.upper() == "FROM"), None)
+    return "SELECT 1 + 1" if at is None else " ".join(["SELECT * FROM", words[at + 1]])
+
+
+def with_bounds(plan: Plan, found: Sequence[Interval | None], policy: Policy) -> Plan:
+    """Return a plan whose calls have the bounds that its searches found.
+
+    Where one found none, its bounds are a constant, whatever the data. The charge stays as it
+    is, and each mechanism states its loss against it again before it draws.
+    """
+    frontiers = tuple(_bounded(frontier, found, policy) for frontier in plan.frontiers)
+    return plan.with_(frontiers=frontiers, found=tuple(found))
+
+
+def _bounded(
+    frontier: FrontierPlan, found: Sequence[Interval | None], policy: Policy
+) -> FrontierPlan:
+    scan = frontier.scan
+    facts = Facts(scan.contribution, policy.neighbours, scan.cells, grouped=bool(scan.keys))
+    releases = tuple(_again(one, found, facts) for one in frontier.releases)
+    return FrontierPlan(replace(scan, measures=measures_of(releases)), releases)
+
+
+def _again(
+    waiting: PlannedRelease, found: Sequence[Interval | None], facts: Facts
+) -> PlannedRelease:
+    call, options = waiting.call, waiting.call.options
+    if options.rows_search is not None:
+        limit = found[options.rows_search]
+        assert limit is not None  # noqa: S101 - a limit is always found
+        call = limited(call, limit)
+    if options.search is not None and call.argument is not None:
+        call = narrowed(call, found[options.search] or fallback(call.argument.type))
+    if call is waiting.call:
+        return waiting
+    return replace(waiting, call=call, release=planned(call, facts))

@@ -1,0 +1,283 @@
+"""Every key of a policy file: where it stands, what it takes, why it is there.
+
+Loading, refusals and the reference page all come from these tables, so a key is added here and,
+where the policy has to remember it, as a field in `model.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import Kind
+from dpquery.policy import values
+from dpquery.policy.document import Section, Unfit, toml_key
+from dpquery.policy.model import MAX_TEXT, ScanLimits
+from dpquery.policy.values import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Another key of the same section that has to be there, or must not be."""
+
+    key: str
+    why: str
+    remedy: str = "leave one of them out"
+    unless: object = None
+    """The value with which a key may stand beside one that it excludes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The types of columns to which a key applies."""
+
+    of: frozenset[Kind]
+    why: str
+    remedy: str = "leave it out"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a section."""
+
+    name: str
+    reader: Reader[Any]
+    example: str
+    """A value of it as TOML."""
+    says: str
+    """What it is for, in a sentence that begins with its name."""
+    default: object = None
+    field: str = ""
+    """What the model calls it, if not by its name."""
+    known: tuple[str, ...] = ()
+    """Fields of keys above that the reader is told."""
+    needs: tuple[Beside, ...] = ()
+    excludes: tuple[Beside, ...] = ()
+    kinds: Kinds | None = None
+    public: bool = False
+    """Whether columns of public tables have it, too."""
+    described: bool = False
+    """Whether DESCRIBE shows it."""
+
+    @property
+    def to(self) -> str:
+        """The field of the model."""
+        return self.field or self.name
+
+    @property
+    def why(self) -> str:
+        """What it is for, as the reason of a refusal."""
+        return f"{self.name} {self.says}."
+
+    @property
+    def line(self) -> str:
+        """An example as an owner would write it."""
+        return f"{self.name} = {self.example}"
+
+    def read(self, value: object, known: tuple[object, ...] = ()) -> Any:
+        """Read a value of this key, wherever it was written.
+
+        Raises:
+            Unfit: it cannot be taken; the remedy is a line of a policy.
+        """
+        try:
+            return self.reader(value, *known)
+        except Unfit as unfit:
+            remedy = unfit.remedy or (f"{self.name} = {unfit.meant or self.example}",)
+            raise Unfit(unfit.what, unfit.why or self.why, *remedy, code=unfit.code) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The keys of one kind of section."""
+
+    header: str
+    """How the section begins, with names that an owner might choose."""
+    says: str
+    keys: tuple[Key, ...]
+    inner: tuple[str, ...] = ()
+    """Sections that stand under it."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that may stand in such a section."""
+        return (*(key.name for key in self.keys), *self.inner)
+
+    def __getitem__(self, name: str) -> Key:
+        return next(key for key in self.keys if key.name == name)
+
+    def read(self, section: Section, *, public: bool = False) -> dict[str, Any]:
+        """Read a section: each field of the model, by name.
+
+        Raises:
+            PolicyInvalid: DPQ603 an unknown key; DPQ604 a value that cannot be taken; DPQ607
+                keys that contradict one another.
+        """
+        section.only(self.names)
+        found: dict[str, Any] = {}
+        for key in self.keys:
+            found[key.to] = key.default
+            if key.name in section:
+                if (unfit := _misplaced(key, section, found, public)) is not None:
+                    raise section.refuse(key.name, unfit)
+                known = tuple(found[name] for name in key.known)
+                found[key.to] = section.need(key.name, partial(key.read, known=known))
+        return found
+
+
+def missing(key: Key, code: str = "DPQ607") -> Unfit:
+    """Return the refusal of a section that lacks a key."""
+    return Unfit(f"has no {key.name}", key.why, key.line, code=code)
+
+
+def _misplaced(
+    key: Key, section: Section, found: Mapping[str, Any], public: bool
+) -> Unfit | None:
+    """Return the refusal of a key that has no meaning where it stands."""
+    if public and not key.public:
+        why = "columns of a public table are shown as they are: not clamped, cut or rounded."
+        return Unfit("does not apply to a public table", why, "leave it out", code="DPQ607")
+    own = section.values[key.name]
+    if own is False:  # what is denied has nothing to contradict
+        return None
+    if key.kinds is not None and found["type"].kind not in key.kinds.of:
+        what = f"does not apply to a column of type {found['type']}"
+        return Unfit(what, key.kinds.why, key.kinds.remedy, code="DPQ607")
+    for other in key.excludes:
+        if _said(section, other.key) and (other.unless is None or own != other.unless):
+            what = f"cannot stand beside {toml_key(other.key)}"
+            return Unfit(what, other.why, other.remedy, code="DPQ607")
+    for other in key.needs:
+        if not _said(section, other.key):
+            return Unfit(f"needs {other.key}", other.why, other.remedy, code="DPQ607")
+    return None
+
+
+def _said(section: Section, name: str) -> bool:
+    """Return whether a section has a key, and does not say no by it."""
+    return section.values.get(name, False) is not False
+
+
+# The formatter would give each argument a line of its own: as a table they can be compared.
+# fmt: off
+PRIVACY = Group("[privacy]", "What is protected.", (
+    Key("neighbours", values.read_neighbours, '"add-remove"',
+        "says whether the number of units is private (add-remove) or public (substitute)",
+        default=Neighbours.ADD_REMOVE),
+))
+
+BUDGET = Group("[budget]", "What all answers together may lose, for ever and for all analysts.",
+(
+    Key("epsilon", values.read_budget, "1",
+        "is the most that may be lost in all; there is no default, and 0 allows no answer"),
+    Key("rho", values.read_budget, "0.05",
+        "limits the sum of rho (zCDP) in place of epsilon; 0 allows no answer",
+        excludes=(Beside("epsilon", "under rho no epsilons are added up; under epsilon and "
+                                    "delta, either sum may do."),)),
+    Key("delta", values.read_delta, "1e-7",
+        "is the probability with which the promise may fail; it is 0 unless stated"),
+    Key("delta_for_conversion", values.read_delta, "5e-8",
+        "is the part of delta at which rho is converted; the rest is for releases"),
+    Key("max_epsilon_per_query", values.read_budget, "0.5",
+        "is the most that one query may cost"),
+    Key("shared_answers", values.read_flag, "true", default=False,
+        says="says whether analysts get one another's stored answers at no charge"),
+))
+ANALYST = Group("[analysts.alice]",
+    "The limit of one analyst, below that of the policy. Without `delta` an analyst may use "
+    "all of the policy's. Where no analyst is listed, there is one: `default`.",
+    (BUDGET["epsilon"], BUDGET["rho"], BUDGET["delta"]),
+)
+
+LIMITS = Group("[limits]", "What a query may take, and how often one may fail.", (
+    Key("seconds", values.count(7 * 24 * 3600), "600", default=ScanLimits().seconds,
+        says="is how long a scan may take; a longer one is stopped, and its charge stays"),
+    Key("memory", values.read_memory, '"4GB"',
+        "is what the engine may use to read private tables: four fifths of the machine's "
+        "unless stated"),
+    Key("max_failures", values.count(100), "5", default=ScanLimits().max_failures,
+        says="is after how many failed statements within 24 hours an analyst is frozen"),
+))
+
+SERVER = '"postgresql://db.example.org/privacy?sslmode=verify-full"'
+_ONE_LEDGER = ("charges are added up in one place.", "one of url and path")
+LEDGER = Group("[ledger]", "Where charges are stored: beside the policy unless stated.", (
+    Key("path", values.read_text, '"policy.ledger"', "is the file of the ledger",
+        excludes=(Beside("url", *_ONE_LEDGER), Beside("schema", *_ONE_LEDGER))),
+    Key("high_water", values.read_mark, '"/var/lib/dpquery/policy.mark"',
+        "is the file by which an older copy of the ledger is noticed; false turns it off"),
+    Key("url", values.read_url, SERVER,
+        "says where the ledger is; PGPASSWORD or ~/.pgpass say who may write it"),
+    Key("schema", values.read_schema, '"dpquery"', default="dpquery",
+        says="is the schema of the PostgreSQL database in which the ledger stands",
+        needs=(Beside("url", "files have no schemas.", f"url = {SERVER}"),)),
+))
+
+_NOBODYS = Beside("public", "a public table holds nobody's data, so it has no privacy unit.",
+                  "leave out this key, or public = true")
+_UNIT = Beside("privacy_unit_column", "without a unit column each row is its own privacy unit.",
+               'privacy_unit_column = "user_id"')
+_ONE_ROW = Beside("rows_per_unit", "rows_per_unit says that each unit has one row.", unless=1)
+_OF_UNITS: dict[str, Any] = {"needs": (_UNIT,), "excludes": (_NOBODYS,)}
+_OF_ROWS: dict[str, Any] = {"needs": (_UNIT,), "excludes": (_NOBODYS, _ONE_ROW)}
+TABLE = Group("[tables.people]", "A table that analysts may name.", (
+    Key("path", values.read_paths, '"people.parquet"',
+        "names the files that hold the rows; paths start at the policy"),
+    Key("database", values.read_text, '"people.duckdb"', "is a DuckDB file with the table"),
+    Key("table", values.read_text, '"people"', "is the name of the table in that DuckDB file"),
+    Key("public", values.read_flag, "true", default=False,
+        says="says that the table holds nobody's data and may be shown as it is"),
+    Key("privacy_unit_column", values.read_name, '"user_id"', field="unit",
+        excludes=(_NOBODYS,),
+        says="names whose presence is protected: all rows with one value, taken together"),
+    Key("privacy_unit_type", values.read_type, '"integer"', field="unit_type", **_OF_UNITS,
+        says="is the type of a unit column that is not listed, and so hidden from analysts"),
+    Key("rows_per_unit", values.read_single, "1", field="single", default=False, **_OF_UNITS,
+        says="declares that each unit has one row; the first scan verifies it"),
+    Key("max_rows_contributed", values.read_rows, "20", **_OF_ROWS,
+        says="is how many rows of one unit count; the noise is scaled to it"),
+    Key("max_groups_contributed", values.read_count, "2", **_OF_ROWS,
+        says="is in how many groups one unit counts in full; the noise is scaled to it"),
+    Key("unique", values.read_names, '["region"]', default=(),
+        says="promises that the values of these columns, taken together, occur once",
+        needs=(Beside("public", "only a public table promises that its keys are unique.",
+                      "public = true"),)),
+), inner=("columns",))
+
+_PARTING = Kinds(frozenset({Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.DATE}),
+    "parts are told by values that are equal exactly: texts, integers, dates, truth.")
+COLUMN = Group("[tables.people.columns]",
+    'A column that analysts may name, as `age = { type = "integer", bounds = [0, 120] }`. '
+    "What is not listed does not exist for them.", (
+    Key("type", values.read_type, '"integer"', public=True,
+        says="says which values the column can hold; it comes from the owner, not from rows"),
+    Key("description", values.read_description, '"years since birth"', public=True,
+        described=True, says="tells analysts what the column means"),
+    Key("bounds", values.read_bounds, "[0, 120]", known=("type",),
+        says="clamp values to a lowest and a highest, chosen without looking at the data",
+        kinds=Kinds(values.BOUNDED,
+                    "only values that are clamped have bounds: numbers, dates and timestamps.",
+                    "keys = [...]    lists the values that may be groups")),
+    Key("max_length", values.count(values.TEXT_LONGEST), str(MAX_TEXT), default=MAX_TEXT,
+        says="is how many characters of a text count",
+        kinds=Kinds(frozenset({Kind.TEXT}), "only a text has a length.")),
+    Key("keys", values.read_keys, '["eng", "ops"]', known=("type", "bounds", "max_length"),
+        says="list the groups that may appear, whether or not the data has them"),
+    Key("grid", values.read_grid, "0.01", "is the step to whose multiples values are rounded",
+        kinds=Kinds(frozenset({Kind.DOUBLE}), "only a double needs one.")),
+    Key("null_group", values.read_flag, "false", default=True,
+        says="says whether rows without a value are a group of their own"),
+    Key("per_unit", values.read_per_unit, "true", kinds=_PARTING,
+        says="lets each unit count in so many keys only, so that each key has a budget"),
+    Key("parts", values.read_flag, "true", default=False, field="parts_rows", kinds=_PARTING,
+        says="divides the budget by key, for queries that weigh rows by the table",
+        excludes=(Beside("per_unit", "a unit has rows of some of its parts, or of all."),)),
+))
+# fmt: on
+
+GROUPS = (PRIVACY, BUDGET, ANALYST, LIMITS, LEDGER, TABLE, COLUMN)
+SECTIONS = ("privacy", "budget", "limits", "analysts", "ledger", "tables")
+"""What a policy file consists of."""

@@ -1,0 +1,252 @@
+"""Finite public domains: every value that an expression can have, where it is a group.
+
+A domain comes from the policy, from the query's own literals, or from the meaning of functions
+over such domains. NULL is in it where a row may have it, unless the policy says of a column
+that NULL is no group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+from itertools import product
+from math import prod
+
+from dpquery.core.types import EPOCH, Interval, Kind, Type
+from dpquery.ir.expr import (
+    Apply,
+    Arithmetic,
+    ColumnRef,
+    Compare,
+    Expr,
+    In,
+    IsNull,
+    Literal,
+    Logic,
+    Negate,
+    Not,
+    Nulls,
+    Operator,
+    Scalar,
+    Widen,
+    children,
+    columns_of,
+)
+from dpquery.ir.walk import constants_in
+from dpquery.rowfunctions import named
+from dpquery.rowfunctions.base import Value
+from dpquery.rowfunctions.conditional import is_nothing
+from dpquery.rowfunctions.evaluate import combined, constant, evaluate
+from dpquery.rowfunctions.ranges import Facts, implied, nulls_of
+
+MAX_CELLS = 1_000_000
+MAX_COMPUTED = 100_000
+"""Combinations of columns for which an expression is computed, to see what it can be."""
+_STEPPED = frozenset({Kind.INTEGER, Kind.DATE, Kind.DECIMAL})
+Values = tuple[Scalar | None, ...]
+
+
+def values_of(expr: Expr, facts: Facts) -> Values | None:
+    """Return every value of an expression, sorted, NULL last; None where they are not public.
+
+    Doubles are never listed: two of them can read alike.
+    """
+    if expr.type.kind is Kind.DOUBLE:
+        return None
+    found = facts.values.get(expr)
+    values = _found(expr, facts) if found is None else found
+    return None if values is None else _sorted(values)
+
+
+def _sorted(values: Iterable[Scalar | None]) -> Values:
+    different = set(values)
+    known = different - {None}
+    missing: Values = (None,) if None in different else ()
+    return (*sorted(known, key=lambda value: value), *missing)  # type: ignore[arg-type, return-value]
+
+
+def _found(expr: Expr, facts: Facts) -> Values | None:
+    match expr:
+        case ColumnRef(keys=keys) if keys is not None:
+            return _or_null(expr, keys, facts)
+        case Literal(value=value):
+            return (value,)
+        case Compare() | Logic() | Not() | In() | IsNull():
+            return _or_null(expr, (False, True), facts)
+        case Apply():
+            return _applied(expr, facts)
+    if expr.type.kind is Kind.BOOLEAN:
+        return _or_null(expr, (False, True), facts)
+    if isinstance(expr, ColumnRef) or _is_dense(expr):
+        return _between(expr, facts)
+    return _computed(expr, facts)
+
+
+def _or_null(expr: Expr, values: Values, facts: Facts) -> Values:
+    """Return values with NULL, where an expression has a group of it."""
+    return (*values, None) if nulls_of(expr, facts) is Nulls.GROUPED else values
+
+
+def _is_dense(expr: Expr) -> bool:
+    """Whether an expression can be every whole number of its range, or nearly."""
+    match expr:
+        case Arithmetic(operator=Operator.QUOTIENT | Operator.REMAINDER):
+            return True
+        case Apply(function=name):
+            return named(name).dense
+    return False
+
+
+def _applied(call: Apply, facts: Facts) -> Values | None:
+    """Return what a choice chooses among, or else what the function makes of its arguments."""
+    function = named(call.function)
+    chosen = function.chosen(call)
+    if chosen:
+        return _union(call, chosen, facts)
+    if call.arguments:
+        listed = function.listed(call, implied(call.arguments[function.listed_of], facts))
+        if listed is not None:
+            return _or_null(call, listed, facts)
+    if call.type.kind is Kind.BOOLEAN:
+        return _or_null(call, (False, True), facts)
+    listed_columns = all(column.keys is not None for column in columns_of(call).values())
+    ranged = _between(call, facts) if function.dense and not listed_columns else None
+    return ranged or _computed(call, facts)
+
+
+def _union(call: Apply, chosen: tuple[Expr, ...], facts: Facts) -> Values | None:
+    found: set[Scalar | None] = set()
+    for one in chosen:
+        if is_nothing(one):
+            found.add(None)
+            continue
+        values = values_of(one, facts)
+        if values is None:
+            return None
+        found.update(values)
+    match call:
+        case Apply(function="CASE", arguments=arguments):
+            found |= set() if len(arguments) % 2 else {None}
+        case Apply(function="NULLIF", arguments=(_, other)):
+            found = (found - {other.value} if isinstance(other, Literal) else found) | {None}
+        case _ if nulls_of(call, facts) is not Nulls.GROUPED:
+            found.discard(None)
+    return _sorted(found)
+
+
+def _between(expr: Expr, facts: Facts) -> Values | None:
+    """List a range of whole numbers or days, if it is short enough."""
+    range_: Interval = implied(expr, facts)
+    stepped = _STEPPED if isinstance(expr, Apply) else _STEPPED - {Kind.DECIMAL}
+    if range_.low is None or range_.high is None or expr.type.kind not in stepped:
+        return None
+    steps = 10**expr.type.scale
+    low, high = -int(-range_.low * steps // 1), int(range_.high * steps // 1)
+    if high - low >= MAX_CELLS:
+        return None
+    places = range(low, high + 1)
+    if expr.type.kind is Kind.DECIMAL:
+        return _or_null(expr, tuple(Fraction(place, steps) for place in places), facts)
+    return _or_null(expr, tuple(_scalar(place, expr.type) for place in places), facts)
+
+
+def _computed(expr: Expr, facts: Facts) -> Values | None:
+    """Compute an expression for every combination of its columns' values."""
+    if next(constants_in(expr), None) is not None:
+        return None
+    columns = columns_of(expr)
+    if not columns or not _is_exact(expr):
+        return None
+    rows = _combinations(list(columns.values()), facts)
+    if rows is None:
+        both = (_of_parts(expr, facts), _between(expr, facts))  # each holds all of them
+        return min((values for values in both if values is not None), key=len, default=None)
+    names = list(columns)
+    return _results(
+        rows, lambda row: evaluate(expr, dict(zip(names, row, strict=True))), expr.type
+    )
+
+
+def _of_parts(expr: Expr, facts: Facts) -> Values | None:
+    """Compute an expression for every combination of what its parts can be."""
+    if not isinstance(expr, Apply | Arithmetic | Widen | Negate):
+        return None
+    rows = _combinations(children(expr), facts)
+    if rows is None:
+        return None
+    return _results(rows, lambda row: combined(expr, list(row)), expr.type)
+
+
+_Combined = tuple[tuple[Value, ...], bool]
+"""Values of several expressions, and whether one is NULL that is no group by itself."""
+
+
+def _combinations(exprs: Sequence[Expr], facts: Facts) -> Iterator[_Combined] | None:
+    """Return every combination of what expressions can be; None where they are not public."""
+    held: list[list[tuple[Value, bool]]] = []
+    for expr in exprs:
+        values = values_of(expr, facts)
+        if values is None:
+            return None
+        held.append([(constant(value, expr.type), False) for value in values])
+        if nulls_of(expr, facts) is Nulls.LEFT_OUT:
+            held[-1].append((None, True))
+    if prod(map(len, held)) > MAX_COMPUTED:
+        return None
+    return (
+        (tuple(value for value, _ in row), any(quiet for _, quiet in row))
+        for row in product(*held)
+    )
+
+
+def _results(
+    rows: Iterable[_Combined], meaning: Callable[[tuple[Value, ...]], Value], type_: Type
+) -> Values:
+    """Return what is computed; NULL only where it is not of a NULL that is no group."""
+    results = ((meaning(row), quiet) for row, quiet in rows)
+    found = {value for value, quiet in results if value is not None or not quiet}
+    return _sorted(_scalar(value, type_) for value in found)
+
+
+def undeclared(expr: Expr, facts: Facts) -> frozenset[str]:
+    """Return the columns of which only declared values are in the domain of an expression."""
+    if expr in facts.values or expr.type.kind is Kind.BOOLEAN:
+        return frozenset()
+    match expr:
+        case ColumnRef(name=name, keys=keys, clamped=True) if keys is not None:
+            return frozenset({name})
+        case Apply():
+            parts = named(expr.function).chosen(expr) or expr.arguments
+        case _:
+            parts = children(expr)
+    return frozenset[str]().union(*(undeclared(part, facts) for part in parts))
+
+
+def _is_exact(expr: Expr) -> bool:
+    pending = [expr]
+    while pending:
+        one = pending.pop()
+        match one:
+            case Apply(function=name, arguments=arguments):
+                if not named(name).exact:
+                    return False
+                pending.extend(arguments)
+            case Arithmetic(left=left, right=right):
+                pending += [left, right]
+            case Widen(operand=operand) | Negate(operand=operand):
+                pending.append(operand)
+    return True
+
+
+def _scalar(value: object, type_: Type) -> Scalar:
+    """Return a value as the rows hold it as one of query or policy; None stays."""
+    match type_.kind:
+        case Kind.DATE if isinstance(value, int):
+            return (EPOCH + timedelta(days=value)).date()
+        case Kind.TIMESTAMP if isinstance(value, int):
+            return EPOCH + timedelta(microseconds=value)
+        case Kind.DECIMAL if isinstance(value, int | Fraction):
+            return Fraction(value)
+    assert value is None or isinstance(value, int | str | bool | date | datetime)  # noqa: S101
+    return value  # type: ignore[return-value]

@@ -1,0 +1,260 @@
+"""Asks a session statement by statement and writes the answers.
+
+Everything that can go wrong with the command line does so before the first statement is asked,
+because what has been charged is not returned. Standard output carries answers only.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from traceback import walk_tb
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+from dpquery.answer import Answer
+from dpquery.core.source import visible, visible_lines
+from dpquery.errors import DPQueryError, ExitCode, InternalError, internal
+from dpquery.present import BINARY, FORMATS
+from dpquery.shell.arguments import Part, UsageError, connect_settings
+from dpquery.shell.console import Waiting, reading
+from dpquery.shell.context import Statement, statements
+
+if TYPE_CHECKING:
+    from dpquery.plan.explain import Explanation
+    from dpquery.session import Budget
+
+
+class Asked(Protocol):
+    """What the command line needs of a session."""
+
+    def sql(self, text: str) -> Answer:
+        """Answer one statement."""
+        ...
+
+    def explain(self, text: str) -> Explanation:
+        """Return what a query would lose."""
+        ...
+
+    @property
+    def budget(self) -> Budget:
+        """The limit that binds."""
+        ...
+
+    def tables(self) -> Answer:
+        """Return the tables."""
+        ...
+
+    def describe(self, name: str) -> Answer:
+        """Return the columns of one table."""
+        ...
+
+
+Connect = Callable[..., AbstractContextManager[Asked]]
+
+
+def open_session(source: str, **settings: Any) -> AbstractContextManager[Asked]:
+    """Connect; the engine is loaded here and not before."""
+    import dpquery
+
+    return dpquery.connect(source, **settings)
+
+
+def say(text: object) -> None:
+    """Write a line to standard error."""
+    print(visible_lines(str(text)), file=sys.stderr)
+
+
+def show(text: object) -> None:
+    """Write a line to standard output."""
+    with writing():
+        print(text, flush=True)
+
+
+def ask(options: Namespace, connect: Connect) -> int:
+    """Ask everything that the command line names; stop at the first failure, with its code."""
+    script = _script(options)
+    if options.format in BINARY and len(script) > 1:
+        raise UsageError(f"a file of {options.format} holds one answer, not {len(script)}")
+    with (
+        answers_to(options) as output,
+        connect(options.source, **connect_settings(options)) as session,
+    ):
+        return _ask_each(script, session, output, several=len(options.script or ()) > 1)
+
+
+def unexpected(error: Exception) -> InternalError:
+    """Name a mistake of ours by its type and place: its own text could hold values (I11)."""
+    frames = [
+        (f.f_globals.get("__name__", ""), line) for f, line in walk_tb(error.__traceback__)
+    ]
+    module, line = [frame for frame in frames if frame[0].startswith("dpquery")][-1]
+    return internal(f"{type(error).__name__} in {module}, line {line}")
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Report output that cannot be written; a reader that left is no fault."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsageError(f"the output cannot be written: {error.strerror}") from None
+
+
+def _script(options: Namespace) -> list[Statement]:
+    """Read what to ask; a text without any statement is the session's to refuse."""
+    if options.script is None:
+        return _statements(_read_stdin())
+    return [statement for part in options.script for statement in _of_part(part)]
+
+
+def _of_part(part: Part) -> list[Statement]:
+    if part.from_file:
+        return _statements(read_file(part.text))
+    return [Statement(_decoded(os.fsencode(part.text), "the text after -c"), 1)]
+
+
+def _statements(text: str) -> list[Statement]:
+    return statements(text) or [Statement(text, 1)]
+
+
+def read_file(file: str) -> str:
+    """Read a file of statements.
+
+    Raises:
+        UsageError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        return _decoded(Path(file).read_bytes(), file)
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from None
+
+
+def _read_stdin() -> str:
+    if sys.stdin.isatty():
+        raise UsageError("nothing to ask: give -c SQL or -f FILE, or pipe statements in")
+    return _decoded(sys.stdin.buffer.read(), "standard input")
+
+
+def _decoded(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UsageError(f"{name} is not UTF-8") from None
+
+
+@contextmanager
+def answers_to(options: Namespace) -> Iterator[Output]:
+    """Open where answers go, without touching what stands there already."""
+    intervals = getattr(options, "intervals", False)
+    if options.out is None:
+        if options.format in BINARY and sys.stdout.isatty():
+            raise UsageError(f"{options.format} is not for terminals: name a file with -o")
+        yield Output(options.format, sys.stdout.buffer, intervals=intervals)
+        return
+    output = open_output(options.out, options.format)
+    output.intervals = intervals
+    try:
+        yield output
+    finally:
+        output.close()
+
+
+def open_output(file: str, form: str) -> Output:
+    """Open a file for answers.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    try:
+        stream = open(file, "wb", opener=_open_as_it_is)  # noqa: SIM115
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror}") from None
+    return Output(form, stream, stat.S_ISREG(os.fstat(stream.fileno()).st_mode))
+
+
+def _open_as_it_is(path: str, flags: int) -> int:
+    return os.open(path, flags & ~os.O_TRUNC, 0o666)
+
+
+@dataclass
+class Output:
+    """Writes one answer after the other; an older file gives way when the first one comes."""
+
+    form: str
+    stream: IO[bytes]
+    replaces: bool = False
+    written: bool = False
+    intervals: bool = False
+    """Whether the ends of intervals are columns of their own."""
+
+    def write(self, answer: Answer) -> None:
+        """Write one answer, apart from the one before it."""
+        shown = answer.with_intervals() if self.intervals else answer
+        self.put(lambda stream: FORMATS[self.form](shown, stream))
+
+    def put(self, write: Callable[[IO[bytes]], object]) -> None:
+        """Have something written, apart from what came before it."""
+        if self.replaces and not self.written:
+            self.stream.truncate(0)
+        elif self.written:
+            self.stream.write(b"\n")
+        write(self.stream)
+        self.stream.flush()
+        self.written = True
+
+    def close(self) -> None:
+        """Close the file; each answer was flushed, and a full disk is reported by then."""
+        with suppress(OSError):
+            self.stream.close()
+
+
+def _ask_each(script: list[Statement], session: Asked, output: Output, *, several: bool) -> int:
+    """Ask each statement; of several texts, what failed is named by its number."""
+    noted: set[str] = set()
+    waiting = Waiting(sys.stderr, sys.stdout)
+    for at, statement in enumerate(script):
+        try:
+            with waiting.showing(reading(statement.text)):
+                answer = session.sql(statement.text)
+        except (DPQueryError, KeyboardInterrupt) as fault:
+            code = _report(fault)
+            if len(script) > 1:
+                place = f"statement {at + 1}" if several else f"line {statement.line}"
+                say(f"dpquery: stopped at {place}: {at} of {len(script)} answered")
+            return code
+        with writing():
+            output.write(answer)
+        _comment(answer, noted)
+    return ExitCode.ANSWER
+
+
+def _report(fault: DPQueryError | KeyboardInterrupt) -> int:
+    """Return why a statement was not answered, and give the exit code."""
+    if isinstance(fault, DPQueryError):
+        say(fault)
+        return fault.exit_code
+    say(stopped(fault))
+    return ExitCode.INTERRUPTED
+
+
+def stopped(stop: KeyboardInterrupt) -> str:
+    """Return what ctrl-C has left of a statement: the session knows once a charge has begun."""
+    return str(stop) or "stopped; this statement spent nothing"
+
+
+def _comment(answer: Answer, noted: set[str]) -> None:
+    """Write what belongs to an answer but is no data; each note once."""
+    for note in answer.notes:
+        if note not in noted:
+            say(f"note: {visible(note)}")
+    noted.update(answer.notes)
+    if answer.budget:
+        say(f"budget: {answer.budget}")

@@ -1,0 +1,249 @@
+"""The data owner's commands over a ledger: look, check, export, and give orders.
+
+They read the ledger itself, whoever made its charges; whoever can read and write its file can
+run them.
+"""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from contextlib import closing
+from datetime import datetime
+from fractions import Fraction
+from pathlib import Path
+
+from dpquery.budget.accountant import basic
+from dpquery.budget.ledger.admin import (
+    Freeze,
+    Grant,
+    Promise,
+    Publish,
+    Suspend,
+    Thaw,
+    decode,
+    digest,
+)
+from dpquery.budget.ledger.charge import Account, Limits
+from dpquery.budget.ledger.ledger import Ledger, ledger_exists, open_ledger
+from dpquery.budget.ledger.record import Record
+from dpquery.core.privacy import BUDGET_MAX, NO_LOSS, Loss, decimal_text, exact_number
+from dpquery.core.source import visible
+from dpquery.core.text_table import TextColumn, cell_text, lay_out
+from dpquery.errors import ExitCode, listed
+from dpquery.policy.load import ledger_of_ones_own, load_policy
+from dpquery.policy.model import LedgerSettings, Policy
+from dpquery.shell.arguments import UsageError
+from dpquery.shell.batch import answers_to, show, writing
+
+
+def show_charges(options: Namespace) -> int:
+    """List what has been charged and ordered, oldest first, and what stands now."""
+    from dpquery.catalog import remarks
+
+    policy, ledger = _existing(options.argument)
+    with closing(ledger):
+        records = [(record, row) for record in ledger.history() if (row := _row(record))]
+        orders = ledger.orders()
+    columns = zip(*(row for _, row in records), strict=True) if records else [()] * 4
+    when, analyst, loss, what = map(list, columns)
+    shown = [
+        TextColumn("when", when),
+        TextColumn("analyst", analyst),
+        TextColumn("loss", loss, right=True),
+        TextColumn("query", what),
+    ]
+    said = iter(remarks([one.entry() for one, _ in records if not one.is_order], policy))
+    told = ["" if one.is_order else cell_text(next(said)) for one, _ in records]
+    if any(told):  # in a column of its own: whoever asks could write anything behind a query
+        shown.append(TextColumn("remark", told))
+    show(lay_out(shown))
+    if orders.promise is not None:
+        show(f"counted: {_told(orders.promise)}")
+    if orders.frozen:
+        show("frozen: no query is charged")
+    for name, failed in orders.suspended.items():
+        show(f"frozen after {failed} failures: {visible(name)}")
+    return ExitCode.ANSWER
+
+
+def _row(record: Record) -> tuple[str, str, str, str] | None:
+    """Write a charge, or an order where a line says what it does."""
+    when = f"{datetime.fromisoformat(record.at):%Y-%m-%d %H:%M:%S}"
+    if not record.is_order:
+        loss = str(basic(record.charged()))
+        return when, cell_text(record.analyst), loss, cell_text(record.query)
+    match decode(record.events):
+        case Freeze():
+            return when, "–", "–", "-- frozen"
+        case Suspend(analyst, failures):
+            return when, cell_text(analyst), "–", f"-- frozen after {failures} failures"
+        case Thaw(analyst):
+            return when, "–" if analyst is None else cell_text(analyst), "–", "-- thawed"
+        case Publish():
+            return when, "–", "–", "-- published"
+        case Grant(analyst, granted):
+            return when, cell_text(analyst), "–", f"-- granted {granted}"
+    return None
+
+
+def _told(promise: Promise) -> str:
+    units = [f"{name} {unit}" for name, unit in promise.units if name.startswith("table ")]
+    tables = ", ".join(unit.removeprefix("table ") for unit in units)
+    return visible(f"{promise.neighbours}; {tables} ({digest(promise)})")
+
+
+def losses(options: Namespace) -> int:
+    """Show what charges add up to, as each accountant puts it."""
+    from dpquery.budget.ledger.report import COLUMNS, row
+
+    policy, ledger = _existing(options.argument)
+    whole = policy.budget.ceiling
+    with closing(ledger):
+        of = {
+            name: [entry.events for entry in ledger.entries(name)]
+            for name in policy.analysts or ["default"]
+        }
+        orders = ledger.orders()
+    rows = []
+    for name, charges in of.items():
+        limits = orders.raised(Limits(whole, policy.analysts.get(name)), name)
+        rows.append(row(visible(name), charges, limits.analyst or whole))
+    if len(of) > 1:
+        every = [events for charges in of.values() for events in charges]
+        rows.append(row("all together", every, whole))
+    columns = zip(*([text or "–" for text in texts] for texts in rows), strict=True)
+    show(
+        lay_out([TextColumn(head, texts) for head, texts in zip(COLUMNS, columns, strict=True)])
+    )
+    return ExitCode.ANSWER
+
+
+def verify(options: Namespace) -> int:
+    """Replay the whole ledger."""
+    _, ledger = _existing(options.argument)
+    with closing(ledger):
+        charges = ledger.verify()
+    show(f"the ledger holds together; charges in it: {charges}")
+    return ExitCode.ANSWER
+
+
+def export(options: Namespace) -> int:
+    """Write all charges with their events."""
+    from dpquery.answer import Answer
+    from dpquery.budget.ledger.report import dp_events
+    from dpquery.catalog import every_charge
+
+    _, ledger = _existing(options.argument)
+    with closing(ledger):
+        records = ledger.history()
+    with answers_to(options) as output, writing():
+        if options.format == "dp-accounting":
+            text = "".join(f"{event!r}\n" for event in dp_events(records))
+            output.put(lambda stream: stream.write(text.encode()))
+        else:
+            output.write(Answer(every_charge(records), NO_LOSS, (), "", ()))
+    return ExitCode.ANSWER
+
+
+def backup(options: Namespace) -> int:
+    """Copy the ledger to a new file, while sessions charge."""
+    file = Path(options.file).absolute()
+    if os.path.lexists(file):
+        raise UsageError(f"{options.file} is there already: name a new file")
+    _, ledger = _existing(options.argument)
+    with closing(ledger):
+        ledger.backup(file)
+    copy = LedgerSettings(file)
+    with closing(open_ledger(copy)) as ledger:
+        charges = ledger.verify()
+    Path(f"{file}.lock").unlink(missing_ok=True)  # nobody but this has opened the copy yet
+    show(f"the copy holds together; charges in it: {charges}")
+    return ExitCode.ANSWER
+
+
+def freeze(options: Namespace) -> int:
+    """Refuse every charge from here on."""
+    with closing(_opened(options.argument)[1]) as ledger:
+        new = ledger.freeze()
+    show("frozen: no query is charged until dpquery ledger thaw" if new else "frozen already")
+    return ExitCode.ANSWER
+
+
+def thaw(options: Namespace) -> int:
+    """Make charges again, and forgive failures; of a policy, or of a ledger without one."""
+    named = options.argument
+    settings = _settings(named)
+    if not ledger_exists(settings):
+        raise UsageError(f"there is no ledger to thaw under {named}")
+    with closing(open_ledger(settings)) as ledger:
+        new = ledger.thaw(options.analyst)
+    show("thawed: queries are charged again" if new else "not frozen")
+    return ExitCode.ANSWER
+
+
+def publish(options: Namespace) -> int:
+    """Begin another version of the data."""
+    policy, ledger = _opened(options.argument)
+    with closing(ledger):
+        version = ledger.publish()
+    show(f"data version {version} begins: to ask anything again is paid")
+    if any(table.parting is not None for table in policy.tables.values()):
+        show("parts begin anew: everybody is taken to have lost what was lost most so far")
+    return ExitCode.ANSWER
+
+
+def grant(options: Namespace) -> int:
+    """Raise what one analyst may spend, by or to an amount, up to the policy's total."""
+    by = options.to is None
+    option, text = ("--add", options.add) if by else ("--to", options.to)
+    epsilon = _amount(text, option)
+    delta = None if options.delta is None else _amount(options.delta, "--delta")
+    if not epsilon:
+        raise UsageError(f"{option} must be above 0")
+    policy, ledger = _opened(options.argument)
+    with closing(ledger):
+        name, known = options.analyst, policy.analysts
+        if known and name not in known:
+            raise UsageError(f"the policy has no analyst {name!r}; it has {listed(known)}")
+        limits = Limits(policy.budget.ceiling, known.get(name))
+        if by:
+            limit = ledger.grant(name, Loss(epsilon, delta or Fraction(0)), limits)
+        else:
+            limit = ledger.grant_up_to(name, epsilon, delta, limits)
+        binding = ledger.standing(limits, Account(name, ""))
+    show(f"{visible(name)} may spend {limit} in all")
+    if binding.name == "policy":
+        left = f"{decimal_text(binding.left.epsilon)} of {decimal_text(binding.limit.epsilon)}"
+        show(f"the policy's total binds before that: {left} is left for everybody together")
+    return ExitCode.ANSWER
+
+
+def _amount(text: str, option: str) -> Fraction:
+    try:
+        number = exact_number(text)
+    except ValueError as error:
+        raise UsageError(f"{option} is {error}: {text!r}") from None
+    if not 0 <= number <= BUDGET_MAX:
+        raise UsageError(f"{option} must lie between 0 and {BUDGET_MAX}: {text!r}")
+    return number
+
+
+def _settings(named: str) -> LedgerSettings:
+    """Find the ledger of a policy, or one that is named itself."""
+    if named.lower().endswith(".toml"):
+        return load_policy(named).ledger
+    return ledger_of_ones_own(named)
+
+
+def _opened(file: str) -> tuple[Policy, Ledger]:
+    """Open the ledger of a policy, and make it where there is none: to order is to write."""
+    policy = load_policy(file)
+    return policy, open_ledger(policy.ledger)
+
+
+def _existing(file: str) -> tuple[Policy, Ledger]:
+    """Open the ledger of a policy; looking must not make one."""
+    if not ledger_exists(load_policy(file).ledger):
+        raise UsageError(f"nothing has been charged under {file} yet: there is no ledger")
+    return _opened(file)

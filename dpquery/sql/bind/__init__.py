@@ -1,0 +1,1 @@
+"""Names and arguments resolved: sqlglot's tree ends here, ours begins."""

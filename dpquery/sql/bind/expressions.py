@@ -1,0 +1,378 @@
+"""Binds expressions below the frontier: sqlglot's nodes end here, ours begin.
+
+What has no case here is refused: an expression over private rows must be row-level,
+deterministic and total, and each node that is accepted was shown to be so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import NoReturn, Protocol
+
+from sqlglot import expressions as exp
+
+from dpquery import rowfunctions
+from dpquery.core.source import Span
+from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT, Interval, Kind
+from dpquery.errors import refusal
+from dpquery.ir.expr import Comparison, Expr, IsNull, Literal, Logic, Not, Operator, Scalar
+from dpquery.rowfunctions.base import RowFunction
+from dpquery.rowfunctions.key_domains import values_of
+from dpquery.rowfunctions.ranges import facts_of, implied
+from dpquery.sql.bind.row_calls import (
+    Sizes,
+    bound_call,
+    called,
+    case,
+    distinct_from,
+    extracted,
+    moved,
+    nothing,
+    unknown_function,
+)
+from dpquery.sql.bind.scope import Scope, fold, is_call, is_interval_end, written_name
+from dpquery.sql.bind.typing import Remedy, arithmetic, compare, convert, member, negate, target
+from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
+from dpquery.sql.parse.literals import read_literal, unwrapped
+from dpquery.sql.parse.spans import Spans, outside
+from dpquery.sql.rules import require_calendar
+from dpquery.sql.suggest.queries import (
+    COUNT,
+    as_compared,
+    mismatch,
+    no_null,
+    query_about,
+    sample_condition,
+)
+
+_PATTERNS: dict[type[exp.Expr], str] = {
+    exp.Like: "LIKE",
+    exp.ILike: "ILIKE",
+    exp.SimilarTo: "REGEXP_FULL_MATCH",
+}
+
+
+class Subqueries(Protocol):
+    """What gives the values of subqueries among rows."""
+
+    def values(self, query: exp.Expr) -> list[Literal]:
+        """Return those of one over public tables alone, each once; or refuse another kind."""
+        ...
+
+    def constant(self, node: exp.Subquery) -> Expr:
+        """Return the one value of a subquery over released or public rows."""
+        ...
+
+
+class Conditions:
+    """Binds expressions over the rows of private relations."""
+
+    def __init__(
+        self, scope: Scope, spans: Spans, subqueries: Subqueries | None = None
+    ) -> None:
+        self.scope = scope
+        self.spans = spans
+        self._subqueries = subqueries
+        self.where: Expr | None = None
+        """What WHERE says of all rows, once it is bound."""
+        self._sizes = Sizes()
+
+    def implied(self, argument: Expr, condition: Expr | None) -> Interval:
+        """Return the range of an argument in the rows that WHERE, and a FILTER, let through."""
+        return implied(argument, facts_of(self.where, condition))
+
+    def listed(self, argument: Expr, condition: Expr | None) -> tuple[Scalar, ...]:
+        """Return the values of an argument as GROUP BY would know them there, without NULL.
+
+        Of numbers and days in a range nobody says each; none are given.
+        """
+        facts = facts_of(self.where, condition)
+        if argument not in facts.values and argument.type.kind is not Kind.TEXT:
+            return ()
+        values = values_of(argument, facts) or ()
+        return tuple(value for value in values if value is not None)
+
+    def condition(self, node: exp.Expr) -> Expr:
+        """Bind an expression that must be true or false.
+
+        Raises:
+            NameRefused: DPQ201 or DPQ204 an unknown name, DPQ202 an unknown function, DPQ207 no
+                literal in a list, DPQ208 types that differ, DPQ210 an unreadable literal.
+            RuleRefused: DPQ303 a DP_ function inside.
+            SyntaxRefused: DPQ102 an operator that rows do not have.
+        """
+        bound = self.bind(node)
+        if bound.type.kind is not Kind.BOOLEAN:
+            remedy = self._meant(bound.span, Comparison.EQ, bound)()
+            label = f"{bound.type.kind} here"
+            mismatch(bound.span, "a condition must be true or false", label, remedy)
+        return bound
+
+    def bind(self, node: exp.Expr) -> Expr:
+        """Bind any expression over rows."""
+        bound = self._sizes.check(self._bound(node))
+        require_calendar(bound)
+        return bound
+
+    def _bound(self, node: exp.Expr) -> Expr:
+        node = unwrapped(node)
+        span = self.spans.of(node)
+        literal = read_literal(node, span)
+        if literal is not None:
+            return literal
+        kind = type(node)
+        if kind in COMPARISONS:
+            left, right = self.bind(node.this), self.bind(node.expression)
+            operator = Comparison(COMPARISONS[kind])
+            meant = self._meant(span, operator, left, right)
+            return compare(span, operator, left, right, meant)
+        if kind in ARITHMETIC:
+            return self._operation(node, Operator(ARITHMETIC[kind]), span)
+        match node:
+            case exp.Column(this=exp.Identifier()):
+                return self.scope.reference(node, span)
+            case exp.And() | exp.Or():
+                parts = tuple(self.condition(part) for part in chain(node))
+                return Logic(span, isinstance(node, exp.And), parts)
+            case exp.Not():
+                return Not(span, self.condition(node.this))
+            case exp.Neg():
+                return negate(span, self.bind(node.this), self._number)
+            case exp.Is(expression=exp.Null()):
+                return IsNull(span, self.bind(node.this))
+            case exp.Between():
+                return self._between(node, span)
+            case exp.In():
+                return self._in(node, span)
+        return self._formed(node, span)
+
+    def _formed(self, node: exp.Expr, span: Span) -> Expr:
+        """Bind a row function, by its name or by the words that the language has for it."""
+        match node:
+            case exp.Subquery() if self._subqueries is not None:
+                return self._subqueries.constant(node)
+            case exp.Case():
+                return self._case(node, span)
+            case exp.If():
+                pair = (self.condition(node.this), self._value(node.args["true"]))
+                return case(span, [pair], self._otherwise(node.args.get("false")))
+            case exp.Like() | exp.ILike() | exp.SimilarTo():
+                function = rowfunctions.named(_PATTERNS[type(node)])
+                found = bound_call(span, function, self._both(node))
+                return Not(span, found) if node.args.get("negate") else found
+            case exp.DPipe():
+                return bound_call(span, rowfunctions.named("JOIN"), self._both(node))
+            case exp.NullSafeEQ() | exp.NullSafeNEQ():
+                left, right = self._value(node.this), self._value(node.expression)
+                meant = self._meant(span, Comparison.EQ, left, right)
+                differ = distinct_from(span, left, right, meant)
+                return differ if isinstance(node, exp.NullSafeNEQ) else Not(span, differ)
+            case exp.Is(expression=exp.Boolean(this=wanted)):
+                truth = self.condition(node.this)
+                truth = truth if wanted else Not(span, truth)
+                return rowfunctions.apply(
+                    span, "COALESCE", truth, Literal(span, False, BOOLEAN)
+                )
+            case exp.Extract():
+                where = self.spans.of(node.this)
+                return extracted(span, node.this.name, where, self.bind(node.expression))
+            case exp.Cast() if (type_ := target(node)) is not None:
+                return convert(span, self._value(node.this), type_)
+            case exp.Anonymous(expressions=[exp.Literal(is_string=True) as part, value]) if (
+                fold(str(node.this)) == "date_part"
+            ):
+                return extracted(span, part.name, self.spans.of(part), self.bind(value))
+        name, arguments = called(node)
+        row_function = rowfunctions.find(name)
+        if row_function is None:
+            self._refuse(node, span)
+        return self._called(row_function, arguments, span)
+
+    def _called(self, function: RowFunction, arguments: Sequence[exp.Expr], span: Span) -> Expr:
+        if function.name == "DATE_ADD" and len(arguments) == 2:
+            moment, interval = arguments[0], unwrapped(arguments[1])
+            if isinstance(interval, exp.Interval):
+                at = self.spans.of(interval)
+                return moved(span, self.bind(moment), Operator.ADD, interval, at)
+        return bound_call(span, function, [self._value(argument) for argument in arguments])
+
+    def _value(self, node: exp.Expr) -> Expr:
+        """Bind a value that may be NULL itself."""
+        inner = unwrapped(node)
+        return nothing(self.spans.of(inner)) if isinstance(inner, exp.Null) else self.bind(node)
+
+    def _both(self, node: exp.Expr) -> list[Expr]:
+        return [self.bind(node.this), self.bind(node.expression)]
+
+    def _case(self, node: exp.Case, span: Span) -> Expr:
+        """Bind CASE; with a value after the word, each WHEN is compared with it."""
+        pairs = []
+        value = None if node.this is None else self.bind(node.this)
+        for branch in node.args["ifs"]:
+            if value is None:
+                condition = self.condition(branch.this)
+            else:
+                when = self.bind(branch.this)
+                at = self.spans.of(branch.this)
+                meant = self._meant(at, Comparison.EQ, value, when)
+                condition = compare(at, Comparison.EQ, value, when, meant)
+            pairs.append((condition, self._value(branch.args["true"])))
+        return case(span, pairs, self._otherwise(node.args.get("default")))
+
+    def _otherwise(self, node: exp.Expr | None) -> Expr | None:
+        return None if node is None else self._value(node)
+
+    def _operation(self, node: exp.Expr, operator: Operator, span: Span) -> Expr:
+        """Bind arithmetic: of numbers, or of a moment and what it is moved by."""
+        left = self.bind(node.this)
+        other = unwrapped(node.expression)
+        additive = operator in {Operator.ADD, Operator.SUBTRACT}
+        if isinstance(other, exp.Interval) and additive:
+            return moved(span, left, operator, other, self.spans.of(other))
+        right = self.bind(node.expression)
+        if additive and left.type == DATE:
+            return self._days(span, operator, left, right)
+        return arithmetic(span, operator, left, right, self._integer(operator, left, right))
+
+    def _days(self, span: Span, operator: Operator, left: Expr, right: Expr) -> Expr:
+        """Bind a date and a number of days, or the days between two dates."""
+        if operator is Operator.SUBTRACT and right.type == DATE:
+            unit = Literal(span, "day", TEXT)
+            return rowfunctions.apply(span, "DATE_DIFF", unit, right, left)
+        if operator is Operator.SUBTRACT and right.type.kind is Kind.INTEGER:
+            right = negate(right.span, right, self._number)
+        return bound_call(span, rowfunctions.named("DAYS_ON"), [left, right])
+
+    def _meant(self, span: Span, operator: Comparison | None, *exprs: Expr) -> Remedy:
+        return lambda: as_compared(self.spans.source, span, operator, exprs)
+
+    def _integer(self, operator: Operator, *operands: Expr) -> Remedy:
+        """Offer a whole number where one is needed: what was written, made one."""
+        whole = operator in {Operator.QUOTIENT, Operator.REMAINDER}
+        found = next((part for part in operands if part.type != INTEGER), None)
+        if not whole or found is None or not found.type.numeric:
+            return self._number
+        if isinstance(found, Literal) and isinstance(found.value, int | Fraction):
+            number = str(round(found.value))
+            return lambda: number
+        return lambda: f"CAST({self.spans.source.snippet(found.span)} AS INTEGER)"
+
+    def _number(self) -> str:
+        """Write a number of the table: an integer column, or the number 1."""
+        columns = self.scope.table.columns.values()
+        numbers = [written_name(c.name) for c in columns if c.type.kind is Kind.INTEGER]
+        return numbers[-1] if numbers else "1"
+
+    def equal(self, span: Span, left: Expr, right: Expr) -> Expr:
+        """Equate two values, as USING does."""
+        return compare(span, Comparison.EQ, left, right, self._meant(span, None, left, right))
+
+    def _between(self, node: exp.Between, span: Span) -> Expr:
+        value = self.bind(node.this)
+        if value.type.kind is Kind.BOOLEAN:  # it would stand in two comparisons, and double
+            remedy = self._meant(span, Comparison.EQ, value)()
+            mismatch(value.span, "BETWEEN needs values in an order", "a boolean", remedy)
+        low, high = self.bind(node.args["low"]), self.bind(node.args["high"])
+        meant = self._meant(span, None, value, low, high)
+        return Logic(
+            span,
+            True,
+            (
+                compare(span, Comparison.GE, value, low, meant),
+                compare(span, Comparison.LE, value, high, meant),
+            ),
+        )
+
+    def _in(self, node: exp.In, span: Span) -> Expr:
+        query = node.args.get("query")
+        if query is not None:
+            if self._subqueries is None:
+                raise outside("a subquery", self.spans.of(query), "not understood", "IN (1, 2)")
+            operand, found = self.bind(node.this), self._subqueries.values(query)
+            if not found:  # of no values, none is equal
+                zero, one = Literal(span, 0, INTEGER), Literal(span, 1, INTEGER)
+                return compare(span, Comparison.EQ, zero, one, lambda: "FALSE")
+            return member(span, operand, found, self._meant(span, None, operand, *found))
+        options = [self.bind(option) for option in node.expressions]
+        if not all(isinstance(option, Literal) for option in options):
+            self._not_listed(node, options)
+        operand = self.bind(node.this)
+        literals = [option for option in options if isinstance(option, Literal)]
+        return member(span, operand, literals, self._meant(span, None, operand, *literals))
+
+    def _not_listed(self, node: exp.In, options: Sequence[Expr]) -> NoReturn:
+        value = self.spans.text(node.this)
+        meant = " OR ".join(f"{value} = {self.spans.text(part)}" for part in node.expressions)
+        raise refusal(
+            "DPQ207",
+            "the values after IN must be literals",
+            next(option.span for option in options if not isinstance(option, Literal)),
+            "not a literal",
+            "the list is the analyst's own knowledge, not a part of the data.",
+            meant,
+        )
+
+    def _refuse(self, node: exp.Expr, span: Span) -> NoReturn:
+        if isinstance(node, exp.Null):
+            self._refuse_null(node, span)
+        if isinstance(node, exp.Func | exp.Filter):
+            self._refuse_function(node)
+        word = node.sql(dialect="duckdb")[:40]
+        raise outside(word, span, "not understood", self._sample())
+
+    def _sample(self) -> str:
+        """Write a query that asks about some of the rows."""
+        table = self.scope.table
+        return f"{query_about(table, COUNT)} WHERE {sample_condition(table)}"
+
+    def _refuse_null(self, node: exp.Null, span: Span) -> NoReturn:
+        """Refuse a comparison with NULL; IS NULL asks what it was meant to ask."""
+        match around := node.parent:
+            case exp.EQ() | exp.NEQ():
+                value = around.expression if around.this is node else around.this
+                test = "IS NULL" if isinstance(around, exp.EQ) else "IS NOT NULL"
+                whole = self.spans.of(around)
+                no_null(whole, f"use {test}", f"{self.spans.text(value)} {test}")
+            case exp.In():
+                value = self.spans.text(around.this)
+                no_null(self.spans.of(around), "use IS NULL", f"{value} IS NULL")
+        first = written_name(next(iter(self.scope.table.columns)))
+        clause = isinstance(around, exp.Where | exp.Filter | exp.And | exp.Or | exp.Not)
+        no_null(span, "not a value", "TRUE" if clause else first)
+
+    def _refuse_function(self, node: exp.Func | exp.Filter) -> NoReturn:
+        call = node.this if isinstance(node, exp.Filter) else node
+        span = self.spans.name(call)
+        written = self.spans.source.snippet(span)
+        name = str(call.this) if isinstance(call, exp.Anonymous) else written
+        if is_call(call) or is_interval_end(call):
+            raise refusal(
+                "DPQ303",
+                f"{name.upper()} cannot stand here",
+                span,
+                "among the rows that results are computed from",
+                "it speaks of all rows at once, so it stands in the SELECT list.",
+                query_about(self.scope.table, COUNT),
+            )
+        unknown_function(name, span, self.spans.text(call), self._sample())
+
+
+def chain(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Flatten `a AND b AND c`, however long, from left to right."""
+    kind, parts = type(node), [node]
+    while parts:
+        part = parts.pop()
+        inner = unwrapped(part) if type(unwrapped(part)) is kind else part
+        if type(inner) is kind:
+            parts += [inner.expression, inner.this]
+        else:
+            yield part
+
+
+def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
+    """Part a condition at its outer ANDs."""
+    if node is None:
+        return []
+    inner = unwrapped(node)
+    return list(chain(inner)) if isinstance(inner, exp.And) else [inner]

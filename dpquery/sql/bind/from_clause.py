@@ -1,0 +1,404 @@
+"""What stands after FROM: tables, subqueries and WITH, and what each of them is.
+
+A private relation keeps its owner; a relation that is released or public is open, and belongs
+to the query above the frontier. The two meet in one place only: a public table may be joined to
+private rows on a key that is declared unique.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from fractions import Fraction
+from itertools import count
+from typing import NoReturn, TypeVar
+
+from sqlglot import expressions as exp
+
+from dpquery.core.source import Span
+from dpquery.core.types import UNKNOWN, Interval, ordinal
+from dpquery.errors import listed, refusal
+from dpquery.functions.base import MAX_ROWS_OF_TABLE
+from dpquery.ir.expr import Code, ColumnRef, Expr, Literal, Scalar, longest_of
+from dpquery.ir.query import Contribution
+from dpquery.ir.relations import Extent, Output, Project, Relation, TableScan, extent_of
+from dpquery.policy.model import LONGEST_PUBLIC, Policy, PublicFacts, Table
+from dpquery.rowfunctions.ranges import implied, nulls_of
+from dpquery.sql.bind.scope import Member, Scope, column_ref, fold, resolve_table, written_name
+from dpquery.sql.parse.spans import Spans, outside, too_large
+from dpquery.sql.postprocess.from_clause import Open
+from dpquery.sql.rules import contribution
+from dpquery.sql.size_limits import require_small
+
+R = TypeVar("R", bound=Relation)
+MOST_RELATIONS = 500
+"""Relations over private rows in one statement, each as often as it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A private relation as a query sees it: its columns by name."""
+
+    relation: Relation
+    columns: Mapping[str, Expr]
+    owners: frozenset[str]
+    """Folded names under which it gives the privacy unit."""
+    table: Table
+    """The table that refusals about it speak of."""
+
+    def member(self, alias: str) -> Member:
+        """Return it a name in a FROM clause."""
+        return Member(alias, self.columns, self.owners)
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """The rows that a query over private relations speaks about, and what its names mean."""
+
+    relation: Relation
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class PublicItem:
+    """A public table in a FROM clause."""
+
+    table: Table
+    alias: str
+    span: Span
+    names: Mapping[str, str]
+    """What the query calls its columns, by their own names, in order."""
+
+
+class Context(ABC):
+    """What all queries of one statement share, and how a subquery is bound."""
+
+    def __init__(self, policy: Policy, public: PublicFacts, spans: Spans) -> None:
+        self.policy = policy
+        self.public = public
+        self.spans = spans
+        self.withs: list[dict[str, exp.CTE]] = []
+        """What WITH names, innermost last."""
+        self._made = count()
+
+    @abstractmethod
+    def query(self, node: exp.Expr) -> Derived | Open:
+        """Bind a subquery: to a private relation, or to one that is open."""
+
+    @abstractmethod
+    def rows(self, select: exp.Select) -> Private | None:
+        """Bind the FROM clause of a subquery alone."""
+
+    @abstractmethod
+    def values(self, query: exp.Expr) -> list[Literal]:
+        """Return the values of a subquery that reads public tables alone."""
+
+    @abstractmethod
+    def constant(self, node: exp.Subquery) -> Expr:
+        """Return the one value of a subquery over released or public rows."""
+
+    def numbers(self) -> int:
+        """Number the next relation that gives columns.
+
+        Raises:
+            SyntaxRefused: DPQ105 names of WITH that are read several times make too many.
+        """
+        number = next(self._made)
+        if number >= MOST_RELATIONS:
+            raise too_large(
+                "this statement grows too large",
+                Span(0, len(self.spans.source.text)),
+                f"more than {MOST_RELATIONS} relations when it is written out",
+                "a name of WITH over private rows is written out wherever it is read.",
+                "read each name of WITH once or twice, or ask in several steps",
+            )
+        return number
+
+    def contribution(self, relation: Relation) -> Contribution:
+        """Return what bounds the rows of one unit in a relation."""
+        return contribution(relation, self.policy)
+
+    def extent(self, relation: Relation) -> Extent:
+        """Return how many rows of one unit a relation can have."""
+        return extent_of(relation, self.policy.single)
+
+    def most_rows(self, relation: Relation) -> int:
+        """Return the most rows of one unit in a relation, of tables as large as can be."""
+        return self.extent(relation).of(MAX_ROWS_OF_TABLE)
+
+    def small(self, relation: R, span: Span) -> R:
+        """Return a relation that is not too large by plan.
+
+        Raises:
+            PlanRefused: DPQ406.
+        """
+        require_small(relation, self.policy, span)
+        return relation
+
+    def item(self, node: exp.Expr) -> tuple[Derived | PublicItem | Open, str]:
+        """Bind one item of a FROM clause; give it with the name that the query calls it by.
+
+        Raises:
+            NameRefused: DPQ201 no such table, DPQ211 a list of names of another length.
+        """
+        span = self.spans.of(node)
+        if isinstance(node, exp.Table):
+            cte = self._cte(node)
+            if cte is None:
+                return self._table(node, span)
+            bound, alias = self._within(cte), node.alias or cte.alias
+            names = cte.args["alias"].args.get("columns")
+        else:
+            bound, alias = self.query(node), node.alias
+            names = None
+        return self._renamed(self._renamed(bound, names), _listed(node)), alias
+
+    def _table(self, node: exp.Table, span: Span) -> tuple[Derived | PublicItem, str]:
+        table = resolve_table(node, self.policy, span)
+        alias = node.alias or table.name
+        listed = _listed(node)
+        if table.public:
+            names = self._new_names(self.public.columns(table.name), listed)
+            return PublicItem(table, alias, span, names), alias
+        renamed = self._renamed(self.table(table, span), listed)
+        assert isinstance(renamed, Derived)  # noqa: S101 - it was one
+        return renamed, alias
+
+    def table(self, table: Table, span: Span) -> Derived:
+        """Read a private table of the policy anew."""
+        number = self.numbers()
+        columns = {
+            c.name: column_ref(c, number, span, is_unit=c.name == table.unit)
+            for c in table.columns.values()
+        }
+        owners = frozenset() if table.unit is None else frozenset({fold(table.unit)})
+        kept = table.parts_per_unit or 1
+        scan = TableScan(span, table.name, number, _part(table, columns), kept)
+        return Derived(scan, columns, owners, table)
+
+    def _cte(self, node: exp.Table) -> exp.CTE | None:
+        """Find what WITH calls so: the innermost, and no table of the policy before it."""
+        if node.args.get("db") or node.args.get("catalog"):
+            return None
+        for names in reversed(self.withs):
+            if fold(node.name) in names:
+                return names[fold(node.name)]
+        return None
+
+    def _within(self, cte: exp.CTE) -> Derived | Open:
+        """Bind what a name of WITH stands for, where the names before it are known."""
+        outer = self.withs
+        level = next(i for i, names in enumerate(outer) if cte in names.values())
+        before: dict[str, exp.CTE] = {}
+        for name, other in outer[level].items():
+            if other is cte:
+                break
+            before[name] = other
+        self.withs = [*outer[:level], before]
+        try:
+            return self.query(cte)
+        finally:
+            self.withs = outer
+
+    def _renamed(
+        self, bound: Derived | Open, names: Sequence[exp.Identifier] | None
+    ) -> Derived | Open:
+        """Return the columns of a relation the names of a list, as in `AS d(a, b)`."""
+        if not names:
+            return bound
+        old = (
+            [c.name for c in bound.columns] if isinstance(bound, Open) else list(bound.columns)
+        )
+        new = self._new_names(old, names)
+        if isinstance(bound, Open):
+            renamed = (replace(column, name=new[column.name]) for column in bound.columns)
+            return replace(bound, columns=tuple(renamed))
+        columns = {new[name]: expr for name, expr in bound.columns.items()}
+        folded = {fold(name): fold(new[name]) for name in old}
+        taken = set(folded.values())
+        # A unit that is no column keeps its name, unless a column has that name now.
+        owners = frozenset(
+            folded.get(owner, owner)
+            for owner in bound.owners
+            if owner in folded or owner not in taken
+        )
+        return Derived(bound.relation, columns, owners, bound.table)
+
+    def _new_names(
+        self, old: Sequence[str], given: Sequence[exp.Identifier] | None
+    ) -> Mapping[str, str]:
+        """Return each column its name of a list; those beyond the list keep their own.
+
+        Raises:
+            NameRefused: DPQ211 too many names, or one twice.
+        """
+        new = [name.name for name in given or ()]
+        whole = [*new, *old[len(new) :]]
+        twice = len({*map(fold, whole)}) < len(whole)
+        if given and (len(new) > len(old) or twice):
+            raise refusal(
+                "DPQ211",
+                "two columns would have one name"
+                if twice
+                else f"{len(new)} names are given to {len(old)} columns",
+                Span(self.spans.of(given[0]).start, self.spans.of(given[-1]).end),
+                "this list",
+                "each name in the list is for one column, in order, and occurs once.",
+                ", ".join(map(written_name, old)),
+            )
+        return dict(zip(old, whole, strict=True))
+
+
+def _part(table: Table, columns: Mapping[str, Expr]) -> Code | None:
+    """Give the place of a row among the parts of a table; None where a unit has one anyway."""
+    column = table.parting
+    if column is None or not column.per_unit or table.unit is None or table.single:
+        return None
+    last = len(column.parts) - 1
+    return Code(columns[column.name], Fraction(1), 0, last, values=column.parts)
+
+
+def _listed(node: exp.Expr) -> Sequence[exp.Identifier] | None:
+    """Return the names in brackets after an alias."""
+    alias = node.args.get("alias")
+    return None if alias is None else alias.args.get("columns")
+
+
+def materialised(found: Derived, number: int, span: Span) -> Derived:
+    """Make columns of what a relation computes: NULL then stands for a row that is missing."""
+    computed = {n: e for n, e in found.columns.items() if not isinstance(e, ColumnRef)}
+    if not computed:
+        return found
+    outputs = tuple(Output(f"x{i}", expr) for i, expr in enumerate(found.columns.values()))
+    columns = {
+        name: derived_ref(output, number)
+        for name, output in zip(found.columns, outputs, strict=True)
+    }
+    relation = Project(span, found.relation, number, outputs)
+    return Derived(relation, columns, found.owners, found.table)
+
+
+def derived_ref(output: Output, number: int) -> ColumnRef:
+    """Return the column that holds an expression's value: it knows of it what is public."""
+    expr = output.expr
+    known = expr if isinstance(expr, ColumnRef) else None
+    chosen = implied(expr)
+    return ColumnRef(
+        expr.span,
+        output.name,
+        expr.type,
+        chosen if chosen.bounded else expr.domain,
+        chosen.bounded,
+        None if known is None else known.grid,
+        None if known is None else known.keys,
+        longest_of(expr),
+        number,
+        known is not None and known.clamped,
+        nulls_of(expr),
+    )
+
+
+def range_of(keys: Sequence[Scalar] | None) -> Interval:
+    """Return the range of public values: of days and microseconds for moments."""
+    numbers = [
+        ordinal(key) if isinstance(key, date) else key
+        for key in keys or ()
+        if not isinstance(key, str | bool)
+    ]
+    if not numbers:
+        return UNKNOWN
+    return Interval(Fraction(min(numbers)), Fraction(max(numbers)))
+
+
+def longest_value(keys: Sequence[Scalar] | None) -> int:
+    """Return the most characters of public texts; of those that are not listed, what may be."""
+    if keys is None:
+        return LONGEST_PUBLIC
+    return max((len(key) for key in keys if isinstance(key, str)), default=0)
+
+
+# A star in a SELECT list: all columns, but for those that it leaves out or words otherwise.
+#
+#     * EXCLUDE (a, b) REPLACE (c / 100 AS c) RENAME (d AS e)
+#
+# A column is mentioned once at most, by a name that the star stands for: a slip is refused,
+# and never passes over what was to be left out. Nothing here reads a row.
+
+
+@dataclass(frozen=True, slots=True)
+class Starred:
+    """What becomes of a column that a star stands for."""
+
+    name: str
+    """As it is called from here on."""
+    value: exp.Expr | None = None
+    """What stands in its place, if anything does."""
+
+
+def is_star(item: exp.Expr) -> bool:
+    """Return whether an item of a SELECT list stands for several columns."""
+    qualified = isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
+    return qualified or isinstance(item, exp.Star)
+
+
+def columns_of(item: exp.Expr, names: Sequence[str], spans: Spans) -> dict[str, Starred]:
+    """Return what becomes of each column, by its folded name; what is left out is missing.
+
+    Args:
+        item: the star.
+        names: all columns that it stands for before it leaves any out.
+        spans: where things stand in the text.
+
+    Raises:
+        NameRefused: DPQ204 it mentions a column that it does not stand for, or one twice.
+        SyntaxRefused: DPQ102 it mentions one by the name of its table, or leaves none.
+    """
+    star = item.this if isinstance(item, exp.Column) else item
+    found = {fold(name): Starred(name) for name in names}
+    mentioned: set[str] = set()
+    for node, name in _mentions(star, spans):
+        known = fold(name)
+        if known not in found or known in mentioned:
+            _refuse(node, name, [one for one in names if fold(one) not in mentioned], spans)
+        mentioned.add(known)
+        match node.arg_key:
+            case "except_":
+                del found[known]
+            case "replace":
+                found[known] = Starred(found[known].name, node.this)
+            case "rename":
+                found[known] = Starred(node.alias)
+    if mentioned and not found:
+        left = "no column is left"
+        raise outside("a star of nothing", spans.of(item), left, "SELECT 1")
+    return found
+
+
+def _mentions(star: exp.Expr, spans: Spans) -> list[tuple[exp.Expr, str]]:
+    """Give the parts of EXCLUDE, REPLACE and RENAME, each with the column that it is about."""
+    found = [(node, _plain(node, spans)) for node in star.args.get("except_") or ()]
+    found += [(node, node.alias) for node in star.args.get("replace") or ()]
+    found += [(node, _plain(node.this, spans)) for node in star.args.get("rename") or ()]
+    return found
+
+
+def _plain(node: exp.Expr, spans: Spans) -> str:
+    """Return the name of a column that is called by its name alone."""
+    if isinstance(node, exp.Column) and not node.table and not is_star(node):
+        return node.name
+    word = f"{spans.text(node)[:40]} in a star"
+    label = "not the name of a column"
+    raise outside(word, spans.of(node), label, "SELECT * EXCLUDE (a)")
+
+
+def _refuse(node: exp.Expr, name: str, names: Sequence[str], spans: Spans) -> NoReturn:
+    raise refusal(
+        "DPQ204",
+        f"there is no column {name[:80]!r} for this star to word otherwise",
+        spans.of(node),
+        "not among its columns, or mentioned before",
+        "each column is left out, replaced or renamed once at most.",
+        f"columns here: {listed(names)}" if names else "leave it away",
+    )

@@ -1,0 +1,240 @@
+"""A released table as the query above finds it: its groups, and a column for each DP_ call.
+
+It knows its columns, binds the DP_ calls, and refuses the rest in its own words. Nothing here
+reads a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import NoReturn
+
+from sqlglot import TokenType
+from sqlglot import expressions as exp
+
+from dpquery.core.source import Span
+from dpquery.core.types import Kind
+from dpquery.errors import Diagnostic, QueryRefused, RuleRefused, nearest, refusal
+from dpquery.functions import registered
+from dpquery.functions.base import Gives
+from dpquery.functions.partition_selection import most_of
+from dpquery.functions.quantize import example_values
+from dpquery.ir.expr import ColumnRef, Expr, Literal, longest_of
+from dpquery.ir.query import Call, Key
+from dpquery.rowfunctions.key_domains import values_of
+from dpquery.rowfunctions.ranges import facts_of
+from dpquery.sql.bind.dp_calls import Calls
+from dpquery.sql.bind.groups import has_listed_groups
+from dpquery.sql.bind.scope import Scope, is_call, written_name
+from dpquery.sql.parse.spans import Spans
+from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS
+from dpquery.sql.postprocess.values import LONGEST_NUMBER
+from dpquery.sql.suggest.dialects import CLOSE, is_aggregate, nearest_function
+from dpquery.sql.suggest.queries import COUNT, query_about
+
+KEYS = "DP_KEYS({}, eps=0.5, delta=1e-7)"
+FEW_GROUPS = 1000
+"""Groups that are offered: more would show each with hardly anybody in it."""
+
+
+@dataclass(slots=True)
+class Released:
+    """The released rows of a SELECT: its keys, and a column for each call."""
+
+    scope: Scope
+    spans: Spans
+    keys: tuple[Key, ...]
+    calls: Calls
+    sets: tuple[tuple[Key, ...], ...] = ((),)
+    """The keys of each grouping: a frontier each."""
+    number: int = 0
+    """Of the first frontier, among those of the statement."""
+    _added: dict[int, Call] = field(default_factory=dict)
+
+    def call(self, node: exp.Expr) -> tuple[str, str]:
+        """Add a call to the frontier, once however often it is bound."""
+        if id(node) not in self._added:
+            self._added[id(node)] = self.calls.add(node)
+        added = self._added[id(node)]
+        return added.column, added.function
+
+    def key(self, node: exp.Expr) -> str | None:
+        """Find the key that an expression over the rows is; None where it is none."""
+        if all(isinstance(key.expr, ColumnRef) for key in self.keys):
+            return None
+        try:
+            expr = self.calls.rows.bind(node)
+        except QueryRefused:
+            return None
+        return next((key.column for key in self.keys if key.expr == expr), None)
+
+    def column(self, node: exp.Column) -> str:
+        """Find a key; any other column of the table is private."""
+        found = self.scope.reference(node, self.spans.of(node))
+        for key in self.keys:
+            if key.expr == found:
+                return key.column
+        grouped = self._grouped_by(node)
+        instead = (grouped,) if grouped else self._instead(found, node.parent_select)
+        raise raw(node.name, self.spans.of(node), *instead)
+
+    def _grouped_by(self, node: exp.Column) -> str | None:
+        """Write the query with what it shows for groups, where they are public and few."""
+        select = node.parent_select
+        if not isinstance(select, exp.Select) or select.parent is not None:
+            return None
+        shown = [
+            item.this if isinstance(item, exp.Alias) else item for item in select.expressions
+        ]
+        asked = [item for item in shown if not any(map(is_call, item.walk()))]
+        here = any(part is node for item in asked for part in item.walk())
+        if len(asked) == len(shown) or not here:
+            return None
+        facts, known = facts_of(self.calls.rows.where), {key.expr for key in self.keys}
+        groups, cells = [], prod(key.size for key in self.keys)
+        for item in asked:
+            try:
+                expr = self.calls.rows.bind(item)
+            except QueryRefused:
+                return None
+            values = values_of(expr, facts)
+            if values is None or isinstance(expr, Literal):
+                return None
+            groups += [] if expr in known else [self.spans.text(item)]
+            cells *= 1 if expr in known else len(values)
+        return self._with_groups(", ".join(groups)) if cells <= FEW_GROUPS else None
+
+    def _with_groups(self, groups: str) -> str | None:
+        """Write the query grouped by more."""
+        spans = self.spans
+        group = spans.clause(TokenType.GROUP_BY)
+        before = group or spans.clause(TokenType.WHERE) or spans.clause(TokenType.FROM)
+        if before is None:
+            return None
+        more = f", {groups}" if group else f" GROUP BY {groups}"
+        text = spans.source.text
+        return f"{text[: before.end]}{more}{text[before.end :]}".strip()
+
+    def _instead(self, found: Expr, select: exp.Expr | None) -> tuple[str, ...]:
+        """Write a query that shows something of a column: as a group, or noisy."""
+        if not isinstance(found, ColumnRef) or found.name not in self.scope.table.columns:
+            return (self.query(COUNT),)
+        if has_listed_groups(found):
+            return (self.query(COUNT, found.name),)
+        distinct = isinstance(select, exp.Select) and select.args.get("distinct")
+        if distinct and found.type.kind is not Kind.DOUBLE:
+            written = written_name(found.name)
+            named = f"{written} IN ({example_values(found.type)})"
+            return (
+                self.query(KEYS.format(written)),
+                query_about(self.scope.table, COUNT, groups=[found.name], where=named),
+            )
+        quantile = f"DP_QUANTILE({written_name(found.name)}, 0.5, eps=0.5)"
+        return (self.query(quantile if found.bounded else COUNT),)
+
+    def query(self, call: str, *more: str) -> str:
+        """Write a query with the groups of this one, and more, around a call."""
+        columns = self.scope.table.columns
+        exprs = (key.expr for key in self.keys)
+        groups = [e.name for e in exprs if isinstance(e, ColumnRef) and e.name in columns]
+        return query_about(self.scope.table, call, groups=[*groups, *more])
+
+    def has(self, name: str) -> bool:
+        """Return whether a key is so called."""
+        if not self.scope.knows(name):
+            return False
+        node = exp.column(name, quoted=True)
+        found = self.scope.reference(node, self.spans.of(node))
+        return any(key.expr == found for key in self.keys)
+
+    def kind(self, column: str) -> Kind | None:
+        """Return the kind of a key, or of what a call releases."""
+        for key in self.keys:
+            if key.column == column:
+                return key.expr.type.kind
+        call = next(call for call in self.calls.found if call.column == column)
+        return registered(call.function).kind(call)
+
+    def longest(self, column: str) -> int:
+        """Return how many characters a key has, or what a call releases, written as a text."""
+        for key in self.keys:
+            if key.column == column:
+                return self._key_longest(key)
+        call = next(call for call in self.calls.found if call.column == column)
+        size = len(call.order) if isinstance(call.order, tuple) else call.number or 1
+        if call.number is None and registered(call.function).gives is Gives.VALUES:
+            size = most_of(call)
+        known = max((longest_of(one.expr) for one in call.inputs), default=0)
+        other = call.options.other
+        named = len(other) if isinstance(other, str) else 0
+        return size * (2 * max(LONGEST_NUMBER, known, named) + 4)  # as elements of lists are
+
+    def _key_longest(self, key: Key) -> int:
+        if key.expr.type.kind is not Kind.TEXT:
+            return LONGEST_NUMBER
+        if key.finding is not None:  # or the group of all others, which the query names
+            return max(longest_of(key.expr), len(self.spans.source.text))
+        return max((len(value) for value in key.listed if isinstance(value, str)), default=0)
+
+    def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
+        """Refuse an exact aggregate, or an unknown function."""
+        if not is_aggregate(call, name):
+            near = nearest_function(name)
+            meant = self.calls.meant(near or name, call)
+            inner = next(filter(is_call, call.iter_expressions()), None)
+            asked = COUNT if inner is None else self.spans.text(inner)
+            raise unknown_function(call, name, self.spans, meant or asked)
+        raise refusal(
+            "DPQ302",
+            f"{name} would be exact",
+            self.spans.of(call),
+            "no noise is added here",
+            "an exact result shows, when one person is added, that they were.",
+            self.calls.meant(name, call) or COUNT,
+        )
+
+
+def unknown_function(call: exp.Expr, name: str, spans: Spans, otherwise: str) -> QueryRefused:
+    """Return the refusal of an unknown function; offer the one that is a slip away."""
+    near = nearest(name, FUNCTIONS, CLOSE)
+    return refusal(
+        "DPQ202",
+        f"there is no function {name}",
+        spans.name(call),
+        "unknown function",
+        "on results there are ABS, ROUND and others: `dpquery explain functions`.",
+        otherwise if near is None else near + spans.text(call)[len(name) :],
+    )
+
+
+def raw(name: str, span: Span, *instead: str) -> RuleRefused:
+    """Refuse a private column that would be shown as it is."""
+    shown = "the rows" if name == "*" else name
+    return RuleRefused(
+        Diagnostic(
+            "DPQ301",
+            f"{shown} cannot be shown row by row",
+            span,
+            "not inside a DP_ function",
+            (
+                "a result may contain only DP_ functions and grouping columns;",
+                f"one person's {'row' if name == '*' else name} is what the session protects.",
+            ),
+            instead,
+        )
+    )
+
+
+def unaskable(title: str, span: Span, label: str, remedy: str) -> RuleRefused:
+    """Refuse a query that asks nothing of a private table."""
+    return RuleRefused(
+        Diagnostic(
+            "DPQ302",
+            title,
+            span,
+            label,
+            ("a private table is asked by DP_ functions only, which add noise.",),
+            (remedy,),
+        )
+    )

@@ -1,0 +1,293 @@
+"""Name resolution, all of it: nothing is left to the engine's own rules.
+
+Names are compared after folding ASCII letters, and no others, which is what DuckDB does:
+Python's `lower` would fold more, and the two would disagree about what a name means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn, TypeGuard
+
+from sqlglot import TokenType
+from sqlglot import expressions as exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import TokenError
+
+from dpquery.core.source import Span
+from dpquery.core.types import Kind
+from dpquery.errors import Worded, listed, nearest, refusal
+from dpquery.ir.expr import ColumnRef, Expr, Nulls, decimal
+from dpquery.policy.model import Column, Policy, Table
+
+_RESERVED = (
+    "ALL ANALYSE ANALYZE AND ANY ARRAY AS ASC ASYMMETRIC BOTH CASE CAST CHECK COLLATE "
+    "COLUMN CONSTRAINT CREATE DEFAULT DEFERRABLE DESC DESCRIBE DISTINCT DO ELSE END EXCEPT "
+    "FALSE FETCH FOR FOREIGN FROM GROUP HAVING IN INITIALLY INTERSECT INTO LAMBDA LATERAL "
+    "LEADING LIMIT NOT NULL OFFSET ON ONLY OR ORDER PIVOT PLACING PRIMARY QUALIFY "
+    "REFERENCES RETURNING SELECT SHOW SOME SUMMARIZE SYMMETRIC TABLE THEN TO TRAILING TRUE "
+    "UNION UNIQUE UNPIVOT USING VARIADIC WHEN WHERE WINDOW WITH"
+)
+RESERVED = frozenset(_RESERVED.split())
+"""Names only in quotes, as in DuckDB; the parser would take `FROM t GROUP` for an alias."""
+
+_ASCII = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+
+
+def fold(name: str) -> str:
+    """Fold the ASCII letters of a name.
+
+    >>> fold("Staff"), fold("É")
+    ('staff', 'É')
+    """
+    return name.translate(_ASCII)
+
+
+INTERVAL_ENDS = {
+    "DP_INTERVAL_LOW": "The least that the exact value of a released column may be.",
+    "DP_INTERVAL_HIGH": "The most that the exact value of a released column may be.",
+}
+"""Functions of what was released, with a line on each: they ask no rows, and cost nothing."""
+
+
+def is_call(node: exp.Expr) -> bool:
+    """Return whether a node is written as a DP_ function that asks rows, known or not."""
+    inner = node.this if isinstance(node, exp.Filter) else node
+    name = str(inner.this).upper() if isinstance(inner, exp.Anonymous) else ""
+    return name.startswith(("DP_", "LDP_")) and name not in INTERVAL_ENDS
+
+
+def is_interval_end(node: exp.Expr) -> TypeGuard[exp.Anonymous]:
+    """Return whether a node calls DP_INTERVAL_LOW or DP_INTERVAL_HIGH."""
+    return isinstance(node, exp.Anonymous) and str(node.this).upper() in INTERVAL_ENDS
+
+
+def written_name(name: str) -> str:
+    """Write a name as a query has to: in quotes, unless it reads as a name alone.
+
+    >>> written_name("dept"), written_name("first name"), written_name("select")
+    ('dept', '"first name"', '"select"')
+    """
+    try:
+        tokens = DuckDB().tokenize(name)
+    except TokenError:
+        tokens = []
+    bare = [(token.token_type, token.text) for token in tokens] == [(TokenType.VAR, name)]
+    if bare and name.isidentifier() and name.upper() not in RESERVED:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def listed_names(names: Iterable[str], first: str | None = None) -> str:
+    """Join names as queries write them: the nearest first, then sorted, ten at most."""
+    return listed(map(written_name, names), None if first is None else written_name(first))
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One relation of a FROM clause, under the name by which the query calls it."""
+
+    alias: str
+    columns: Mapping[str, Expr]
+    owners: frozenset[str] = frozenset()
+    """Folded names under which it gives the privacy unit, whether or not rows may show it."""
+    hidden: frozenset[str] = frozenset()
+    """Folded names that USING joined: alone they mean the column of a relation before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the names of a query over private rows mean."""
+
+    members: tuple[Member, ...]
+    table: Table
+    """The private table that refusals speak of and offer queries about."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of all columns, in order; one that two relations have stands twice."""
+        return [
+            name
+            for member in self.members
+            for name in member.columns
+            if fold(name) not in member.hidden
+        ]
+
+    def reference(self, node: exp.Column, span: Span) -> Expr:
+        """Resolve a column for use in an expression.
+
+        Raises:
+            NameRefused: DPQ201 another table's name stands before it, DPQ204 no such column,
+                DPQ211 several relations have one.
+        """
+        self.check_qualifier(node, span)
+        found = [
+            (member, expr)
+            for member in self._meant(node)
+            for name, expr in member.columns.items()
+            if fold(name) == fold(node.name)
+        ]
+        if not found:
+            unknown_column(node, self.columns, self._called(node), span)
+        if len(found) > 1:
+            ambiguous(node, [member.alias for member, _ in found], span)
+        expr = found[0][1]
+        return replace(expr, span=span) if isinstance(expr, ColumnRef) else expr
+
+    def owns(self, node: exp.Expr) -> bool:
+        """Return whether a node names the privacy unit of a relation here."""
+        return bool(self.owners_at(node))
+
+    def owners_at(self, node: exp.Expr) -> list[str]:
+        """Return the relations whose privacy unit a node names, by their aliases."""
+        if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
+            return []
+        return [m.alias for m in self._meant(node) if fold(node.name) in m.owners]
+
+    def knows(self, name: str) -> bool:
+        """Return whether a relation here has a column of that name."""
+        return any(fold(name) == fold(column) for column in self.columns)
+
+    def _meant(self, node: exp.Column) -> Iterator[Member]:
+        """Return the relations that a column can be of."""
+        for member in self.members:
+            hidden = fold(node.name) in member.hidden
+            if fold(node.table) == fold(member.alias) if node.table else not hidden:
+                yield member
+
+    def _called(self, node: exp.Column) -> str:
+        aliases = [member.alias for member in self.members if member.alias]
+        if node.table or len(aliases) > 1:
+            return node.table or " or ".join(aliases)
+        return self.table.name
+
+    def check_qualifier(self, node: exp.Column, span: Span) -> None:
+        """Refuse what stands before a column unless it is a relation's name in this query."""
+        aliases = [member.alias for member in self.members if member.alias]
+        if (
+            node.args.get("db")
+            or node.args.get("catalog")
+            or (node.table and fold(node.table) not in map(fold, aliases))
+        ):
+            unknown_table(node, aliases, self.columns, span)
+
+
+def unknown_table(
+    node: exp.Column, aliases: Sequence[str], columns: Sequence[str], span: Span
+) -> NoReturn:
+    """Refuse a name before a column that no relation of the query has."""
+    here = "the table here is" if len(aliases) == 1 else "here are"
+    offered = nearest(node.table, aliases) or next(iter(aliases), "")
+    known = [n for n in (node.name, node.table) if fold(n) in map(fold, columns)]
+    near = nearest(node.name, columns) or next(iter(columns), node.name)
+    # In `hired.year` the column that was meant is what stands first.
+    raise refusal(
+        "DPQ201",
+        f"there is no table {node.table!r} in this query",
+        span,
+        f"{here} {' and '.join(aliases)}",
+        "a column is named alone, or after the name its table has in the query.",
+        f"{written_name(offered)}.{written_name(*known[:1] or [near])}",
+    )
+
+
+def column_ref(column: Column, number: int, span: Span, *, is_unit: bool = False) -> ColumnRef:
+    """Return a column of a private table for use in expressions.
+
+    Rows without a unit never count, so the column of the unit has a value in each row.
+    """
+    type_ = decimal(column.type.scale) if column.type.kind is Kind.DECIMAL else column.type
+    bounded = column.bounds is not None
+    longest = column.max_length if type_.kind is Kind.TEXT else 0
+    range_, keys = column.interval, column.keys
+    nulls = Nulls.GROUPED if column.null_group else Nulls.LEFT_OUT
+    return ColumnRef(
+        span,
+        column.name,
+        type_,
+        range_,
+        bounded,
+        column.grid,
+        keys,
+        longest,
+        number,
+        True,
+        Nulls.NEVER if is_unit else nulls,
+    )
+
+
+def ambiguous(node: exp.Column, aliases: Sequence[str], span: Span) -> NoReturn:
+    """Refuse a column that several relations of a query have."""
+    raise refusal(
+        "DPQ211",
+        f"{node.name[:80]} is a column of {' and of '.join(aliases)}",
+        span,
+        "which one?",
+        "where several relations have a column, the name of one stands before it.",
+        f"{written_name(aliases[0])}.{written_name(node.name)}",
+    )
+
+
+def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
+    """Find a table by its policy name, or by a path quoted byte for byte from the policy.
+
+    Raises:
+        NameRefused: DPQ201 no such table.
+    """
+    written = node.name
+    if isinstance(node.this, exp.Identifier) and not node.args.get("db"):
+        for table in policy.tables.values():
+            if fold(table.name) == fold(written):
+                return table
+        if node.this.quoted:
+            for table in policy.tables.values():
+                if written in table.written:
+                    return table
+    shown = written[:80]
+    if node.args.get("db"):
+        shown = ".".join(part.name for part in node.parts)[:80]
+    near = nearest(written, policy.tables)
+    offered = near or next(iter(policy.tables), "")
+    raise refusal(
+        "DPQ201",
+        f"there is no table {shown!r} in this session"
+        if isinstance(node.this, exp.Identifier)
+        else "a function cannot be asked like a table",
+        span,
+        _UNLISTED,
+        (
+            "queries reach only the tables that the policy names;",
+            "no other file can be opened, by path or by a function.",
+        ),
+        (
+            f"FROM {written_name(offered)}",
+            f"tables here: {listed_names(policy.tables, near)}",
+        ),
+    )
+
+
+_UNLISTED = Worded("not in the policy", "not in the file")
+_NO_COLUMN = Worded(
+    "columns that the policy does not list do not exist for queries.",
+    "columns are those of the file whose types have a meaning here.",
+)
+
+
+def unknown_column(node: exp.Column, known: Iterable[str], table: str, span: Span) -> NoReturn:
+    """Refuse a column that the policy does not list; in double quotes, a text was meant."""
+    columns, name = list(known), node.name
+    near = nearest(name, columns)
+    offered = written_name(near or columns[0])
+    why: str = _NO_COLUMN
+    if near is None and node.this.quoted:
+        offered = "'" + name.replace("'", "''") + "'"
+        why = "in double quotes stands a name; a text stands in single ones."
+    raise refusal(
+        "DPQ204",
+        f"there is no column {name[:80]!r} in {table}",
+        span,
+        _UNLISTED,
+        why,
+        (offered, f"columns here: {listed_names(columns, near)}"),
+    )

@@ -1,0 +1,454 @@
+"""Resolves every name and argument against the policy and the signatures; sqlglot ends here.
+
+A query over private rows is parted into its frontier, which holds the DP_ calls and the rows
+they speak about, and what is computed above it from the released values. A subquery is private,
+and then a relation; or open, released or public, and then a table of the query above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery.core.source import Span
+from dpquery.errors import NameRefused, RuleRefused, SyntaxRefused
+from dpquery.ir.expr import Constant, Literal
+from dpquery.ir.query import Above, AboveColumn, Bound, Call, Frontier
+from dpquery.policy.model import Policy, PublicFacts
+from dpquery.sql.bind.dp_calls import Calls
+from dpquery.sql.bind.expressions import Conditions
+from dpquery.sql.bind.from_clause import Derived, Private, PublicItem, is_star
+from dpquery.sql.bind.groups import bind_keys, shared
+from dpquery.sql.bind.joins import bind_from, same_units
+from dpquery.sql.bind.released import Released, raw, unaskable
+from dpquery.sql.bind.scope import fold, is_call, written_name
+from dpquery.sql.bind.semi_joins import filtered, refuse_results_in_where, said_of
+from dpquery.sql.bind.subqueries import derive, union_all
+from dpquery.sql.empty_answers import refuse_contradictions, refuse_empty
+from dpquery.sql.parse.parser import Parsed, parse
+from dpquery.sql.parse.spans import outside, repeated, too_large
+from dpquery.sql.postprocess.from_clause import (
+    MOST_SHOWN,
+    From,
+    Member,
+    Open,
+    OpenColumn,
+    constant_of,
+    equalities,
+    joined_rows,
+    literals,
+    require_rows,
+    rows_within,
+)
+from dpquery.sql.postprocess.select import FrontierRows, Select, parts_of
+from dpquery.sql.postprocess.stages import Rows
+from dpquery.sql.postprocess.subqueries import Opener, arms_of, combined, finished
+from dpquery.sql.postprocess.values import (
+    MAX_TEXT,
+    REPEATING,
+    TEXTUAL,
+    Value,
+    condition,
+    quoted,
+)
+from dpquery.sql.suggest.dialects import BOUND, UNKNOWN, with_slip_mended
+from dpquery.sql.suggest.joins import JoinedBy, refuse_correlated, refuse_twice
+from dpquery.sql.suggest.queries import COUNT, query_about, query_of_policy
+
+MOST_NESTED = 64
+"""Queries inside one another, those that WITH names included: each takes levels of ours."""
+
+
+def bind(parsed: Parsed, policy: Policy, public: PublicFacts) -> Bound:
+    """Bind a parsed query.
+
+    Raises:
+        NameRefused: DPQ201 to DPQ211 a name, an argument or a value is unknown or misused.
+        RuleRefused: DPQ301 to DPQ308 something exact, a DP_ function out of place, or rows of
+            one unit that would decide about those of another.
+        PlanRefused: DPQ402, DPQ405 the groups; DPQ404 DISTINCT.
+        SyntaxRefused: DPQ102, DPQ105 what rows, or results, do not have.
+    """
+    try:
+        return _bound(parsed, policy, public)
+    except (NameRefused, RuleRefused, SyntaxRefused) as refused:
+        refused.diagnostic = with_slip_mended(
+            refused.diagnostic,
+            parsed.source,
+            lambda source: _bound(parse(source), policy, public),
+            UNKNOWN if refused.code == "DPQ204" else BOUND,
+        )
+        raise
+
+
+def _bound(parsed: Parsed, policy: Policy, public: PublicFacts) -> Bound:
+    statement = Statement(parsed, policy, public)
+    above = statement.root(parsed.query)
+    frontiers, constants = tuple(statement.frontiers), tuple(statement.constants)
+    return Bound(parsed.source, frontiers, above, constants)
+
+
+class Statement(Opener):
+    """One statement as it is bound: its frontiers in the order in which they are released."""
+
+    def __init__(self, parsed: Parsed, policy: Policy, public: PublicFacts) -> None:
+        super().__init__(policy, public, parsed.spans)
+        self.frontiers: list[Frontier] = []
+        self.constants: list[Above] = []
+        """Queries of one value each, for the rows of a frontier."""
+        self._placed: dict[Span, Constant] = {}
+        """Those that were bound, by their place: an expression may be bound twice."""
+        self._released_reads = 0
+        """How often something released was read so far."""
+        self._of_releases: set[int] = set()
+        """Names of WITH that read something released."""
+        self._kept: dict[int, Open] = {}
+        """What names of WITH stand for, once it is known to be open."""
+        self._shared: list[str] = []
+        """Their texts for the engine, in the order in which they were bound."""
+        self._depth = 0
+        """How many queries the one that is being bound stands in."""
+
+    def root(self, query: exp.Expr) -> Above:
+        """Bind the statement itself: it has to be released or public."""
+        while isinstance(query, exp.Subquery):
+            query = query.this
+        found = self._query(query, root=True)
+        assert isinstance(found, Open)  # noqa: S101 - a root is open, or refused
+        if self.frontiers:
+            refuse_empty(query, self.spans)
+        for frontier in self.frontiers:
+            refuse_contradictions(frontier, self.spans.source)
+        require_rows(found.most, max(MOST_SHOWN, self.largest), self.spans.of(query))
+        return self.above(found.source[1:-1], found)
+
+    def above(self, sql: str, found: Open) -> Above:
+        """Return an open query as the engine is asked it, with the names of WITH before it."""
+        shared = f"WITH {', '.join(self._shared)} " if self._shared else ""
+        if len(shared) + len(sql) > MAX_TEXT:
+            raise repeated(Span(0, len(self.spans.source.text)), REPEATING)
+        columns = tuple(AboveColumn(c.name, c.origins) for c in found.columns)
+        return Above(shared + sql, columns, found.hidden, self.ends)
+
+    def query(self, node: exp.Expr) -> Derived | Open:
+        """Bind a subquery: to a private relation, or to one that is open.
+
+        A name of WITH that is open stands for one release, however often it is read.
+        """
+        if id(node) in self._kept:
+            self._released_reads += id(node) in self._of_releases
+            return self._kept[id(node)]
+        self._depth += 1
+        if self._depth > MOST_NESTED:
+            raise too_large(
+                f"queries are nested more than {MOST_NESTED} deep",
+                self.spans.of(node),
+                why="a name of WITH that is made of another is nested in it, as brackets are.",
+                remedy="ask in several steps, or put several of them into one",
+            )
+        try:
+            return self._inner_query(node)
+        finally:
+            self._depth -= 1
+
+    def _inner_query(self, node: exp.Expr) -> Derived | Open:
+        cte = node if isinstance(node, exp.CTE) else None
+        while isinstance(node, exp.Subquery | exp.CTE):
+            node = node.this
+        if cte is None:
+            return self._query(node, root=False)
+        before = self._released_reads
+        with self.alone():
+            found = self._query(node, root=False)
+        if isinstance(found, Open):
+            if self._released_reads > before:
+                self._of_releases.add(id(cte))
+            name = f"x{len(self._shared)}"
+            self._shared.append(f'"{name}" AS MATERIALIZED {found.source}')
+            found = self._kept[id(cte)] = replace(found, source=f'"{name}"')
+        return found
+
+    def opened(self, node: exp.Expr) -> Open:
+        """Bind a subquery that has to be open."""
+        found = self.query(node)
+        if isinstance(found, Derived):
+            span = self.spans.of(node)
+            raise unaskable(
+                "a subquery over private rows has no place here",
+                span,
+                "nothing in it is released",
+                query_about(found.table, COUNT),
+            )
+        return found
+
+    def _query(self, node: exp.Expr, *, root: bool) -> Derived | Open:
+        with_ = node.args.get("with_")
+        depth = len(self.withs)
+        if with_ is not None:
+            self._name(with_)
+        try:
+            if isinstance(node, exp.SetOperation):
+                return self._combined(node, root=root)
+            if isinstance(node, exp.Select):
+                return self._select(node, root=root)
+            self._not_understood(node)
+        finally:
+            del self.withs[depth:]
+
+    def _select(self, node: exp.Select, *, root: bool) -> Derived | Open:
+        with self.alone():
+            rows = self._from(node)
+        if isinstance(rows, Private):
+            if root or _has_call(node):
+                return self._released(node, rows, root=root)
+            return derive(self, node, filtered(self, rows, node.args.get("where")))
+        return Select(Rows(self, aliases_of(node), rows), node, root=root).open()
+
+    def rows(self, select: exp.Select) -> Private | None:
+        """Bind a FROM clause: private rows, or None where nothing in it is private."""
+        found = self._from(select)
+        return found if isinstance(found, Private) else None
+
+    def _from(self, select: exp.Select) -> Private | From:
+        """Bind a FROM clause: private rows, or open ones."""
+        from_ = select.args.get("from_")
+        if from_ is None:
+            return From(self.spans)
+        joins = select.args.get("joins") or []
+        items = []
+        for node, join in [(from_.this, None), *((join.this, join) for join in joins)]:
+            found, alias = self.item(node)
+            items.append((found, alias, join, node))
+        if not any(isinstance(found, Derived) for found, *_ in items):
+            where = select.args.get("where")
+            spare = equalities(None if where is None else where.this)
+            return self._joined([(self._opened(f), *rest) for f, *rest in items], spare)
+        given: list[tuple[Derived | PublicItem, str, exp.Join | None, Span]] = []
+        for found, alias, join, node in items:
+            if not isinstance(found, Derived | PublicItem):
+                self._refuse_mixture(node)
+            given.append((found, alias, join, self.spans.of(join or node)))
+        grouped = select.args.get("group") is not None
+        return bind_from(self, given, select.args.get("where"), grouped=grouped)
+
+    def _opened(self, found: object) -> Open:
+        """Return an item of a FROM clause without private rows as an open relation."""
+        if isinstance(found, Open):
+            return found
+        assert isinstance(found, PublicItem)  # noqa: S101 - the others are private
+        name = found.table.name
+        types = self.public.types(name)
+        columns = []
+        for column in self.public.columns(name):
+            type_ = types.get(column)
+            kind = None if type_ is None else type_.kind
+            held = OpenColumn(found.names[column], quoted(column), kind)
+            if kind in TEXTUAL:
+                held = replace(held, longest=self.public.longest(name, column))
+            columns.append(held)
+        relation, most = quoted(self.public.relation(name)), self.public.height(name)
+        return Open(relation, tuple(columns), most=most)
+
+    def _joined(
+        self, items: Sequence[tuple[Open, str, exp.Join | None, exp.Expr]], spare: int
+    ) -> From:
+        """Join open relations, from left to right; `spare` are the equalities in WHERE."""
+        from_ = From(self.spans)
+        for found, alias, join, node in items:
+            if alias and from_.calls(alias):
+                refuse_twice(alias, self.spans.of(join or node))
+            engine, numbers = self.alias(), len(from_.rows)
+            member = from_.member(found, alias, engine, alone=len(items) == 1)
+            from_.join(member, f'{found.source} AS "{engine}"', join)
+            from_.sorted = found.sorted and len(items) == 1
+            if member not in from_.members:  # of a semi join, no row is shown
+                del from_.rows[numbers:]
+            on = None if join is None else join.args.get("on")
+            if on is not None:
+                asked = map(condition, self._on(from_, member, on))
+                from_.text += f" ON {' AND '.join(asked)}"
+            if join is None:
+                from_.most = found.most
+                continue
+            own = len(join.args.get("using") or ()) or equalities(on)
+            spare -= not own
+            self._count(from_, found, join, equated=bool(own) or spare >= 0)
+        return from_
+
+    def _count(self, from_: From, found: Open, join: exp.Join, *, equated: bool) -> None:
+        """Take the rows of one more relation in."""
+        if str(join.args.get("kind") or "").upper() in {"SEMI", "ANTI"}:
+            return
+        full = str(join.args.get("side") or "").upper() == "FULL"
+        rows = joined_rows(from_.most, found.most, equated=equated, full=full)
+        span, (*before, last) = self.spans.of(join), from_.members
+        pairs = [
+            f"{written_name(member.alias)}.{written_name(name)} = "
+            f"{written_name(last.alias)}.{written_name(name)}"
+            for member in before
+            for name, _ in member.columns
+            if member.alias
+            and last.alias
+            and any(fold(name) == fold(n) for n, _ in last.columns)
+        ]
+        crossed = join.args.get("on") is None and not equated and bool(pairs)
+        remedy = JoinedBy(join, span, self.spans).with_condition(pairs[0]) if crossed else ""
+        from_.most = require_rows(rows, self.widest, span, remedy)
+
+    def _on(self, from_: From, member: Member, on: exp.Expr) -> list[Value]:
+        """Bind the condition of a join; a semi join shows its second relation here alone."""
+        seen = from_.members
+        if member not in seen:
+            from_.members = [*seen, member]
+        place = Rows(self, {}, from_)
+        found = place.truths(on)
+        from_.members = seen
+        if not place.plain:
+            span = self.spans.of(on)
+            raise outside("a subquery in ON", span, "not understood", "WHERE")
+        return found
+
+    def values(self, query: exp.Expr) -> list[Literal]:
+        """Return the values of a subquery over public tables: they are read now.
+
+        Raises:
+            NameRefused: DPQ208 several columns, or values that a list cannot hold.
+            SyntaxRefused: DPQ102 its values are released, DPQ105 there are too many.
+        """
+        before, span = self._released_reads, self.spans.of(query)
+        found = self._one_value(query)
+        if self._released_reads > before:
+            label = "its values are not known yet"
+            remedy = f"{self.spans.text(query)[:60]} as one value: = (SELECT ...)"
+            raise outside("IN with released values", span, label, remedy)
+        column = found.columns[0]
+        sql = f'SELECT DISTINCT {column.sql} FROM {found.source} AS "{self.alias()}"'
+        return literals(self.public.listed(self.above(sql, found)), column.kind, span)
+
+    def constant(self, node: exp.Subquery) -> Constant:
+        """Bind a scalar subquery among private rows: its value is known before they are read.
+
+        Raises:
+            RuleRefused: DPQ302 nothing in it is released.
+            NameRefused: DPQ208 its type is not known.
+        """
+        span = self.spans.of(node)
+        if span in self._placed:
+            return self._placed[span]
+        refuse_correlated(self, node)
+        found = self._one_value(node)
+        type_, sql = constant_of(found.columns[0], span)
+        whole = f'SELECT CASE WHEN count(*) = 1 THEN first({sql}) END AS "c0"'
+        whole += f' FROM {found.source} AS "{self.alias()}"'
+        self.constants.append(self.above(whole, found))
+        self._placed[span] = Constant(span, len(self.constants) - 1, type_)
+        return self._placed[span]
+
+    def _one_value(self, node: exp.Expr) -> Open:
+        with self.alone():
+            found = self.opened(node)
+        if len(found.columns) != 1:
+            span = self.spans.of(node)
+            label = f"{len(found.columns)} columns"
+            raise outside("a subquery of several columns", span, label, "SELECT 1")
+        return found
+
+    def _name(self, with_: exp.With) -> None:
+        """Take up the names of a WITH clause."""
+        names: dict[str, exp.CTE] = {}
+        for cte in with_.expressions:
+            names[fold(cte.alias)] = cte
+        self.withs.append(names)
+
+    def _combined(self, node: exp.SetOperation, *, root: bool) -> Derived | Open:
+        """Bind UNION and the like: of private relations, UNION ALL alone."""
+        parts = [self.query(part) for part in arms_of(self, node)]
+        private = [part for part in parts if isinstance(part, Derived)]
+        if private:
+            return self._union_all(node, parts, private)
+        left, right = (part for part in parts if isinstance(part, Open))
+        found = combined(self, node, left, right)
+        sql = finished(self, node, found, root=root)
+        columns = tuple(replace(c, sql=f'"c{i}"') for i, c in enumerate(found.columns))
+        ordered = node.args.get("order") is not None
+        most = rows_within(found.most, node.args.get("limit"))
+        return Open(f"({sql})", columns, found.hidden, ordered, most)
+
+    def _union_all(
+        self, node: exp.SetOperation, parts: Sequence[object], private: Sequence[Derived]
+    ) -> Derived:
+        plain = isinstance(node, exp.Union) and not node.args.get("distinct")
+        clauses = any(node.args.get(slot) for slot in ("order", "limit", "offset"))
+        if not plain or clauses or len(private) < len(parts):
+            self._not_understood(node)
+        span = self.spans.of(node)
+        first, *others = private
+        for other in others:
+            same_units(self, first.relation, other.relation, span)
+        return union_all(self, span, private)
+
+    def _refuse_mixture(self, node: exp.Expr) -> NoReturn:
+        """Refuse private rows beside released ones in a FROM clause."""
+        span = self.spans.of(node)
+        label = "its rows belong to no unit"
+        remedy = "WHERE column > (SELECT ...)"
+        raise outside("a join of private rows with released ones", span, label, remedy)
+
+    def _not_understood(self, node: exp.Expr) -> NoReturn:
+        span = self.spans.of(node)
+        remedy = query_of_policy(self.policy)
+        raise outside("a subquery of this kind", span, "not understood", remedy)
+
+    def _released(self, select: exp.Select, rows: Private, *, root: bool) -> Open:
+        """Bind a query over private rows: one frontier, and what is computed from it."""
+        scope, spans = rows.scope, self.spans
+        where = select.args.get("where")
+        if where is not None:
+            refuse_results_in_where(select, scope, spans)
+        rows = filtered(self, rows, where)
+        binder = Conditions(scope, spans, self)
+        binder.where = said_of(rows.relation)
+        for item in select.expressions:
+            if is_star(item):
+                raise raw("*", spans.of(item), query_about(scope.table, COUNT))
+        span = spans.of(select.args["from_"].this)
+        groups = bind_keys(select, binder, lambda call: self._found(call, span, rows))
+        below = Released(scope, spans, groups.keys, Calls(binder), groups.sets)
+        for node in filter(is_call, parts_of(select)):
+            if not isinstance(node.parent, exp.Filter) or node.parent.this is not node:
+                below.call(node)
+        below.number = len(self.frontiers)
+        self._released_reads += 1
+        sets = len(groups.sets)
+        calls = tuple(shared(call, sets) for call in below.calls.found)
+        for keys in groups.sets:
+            self.frontiers.append(Frontier(span, rows.relation, calls, keys, sets))
+        found = Select(FrontierRows(self, aliases_of(select), below), select, root=root).open()
+        if not calls:
+            first = spans.of(select.expressions[0])
+            label = "no DP_ function over a private table"
+            title = f"nothing is asked about {scope.table.name}"
+            raise unaskable(title, first, label, below.query(COUNT))
+        return found
+
+    def _found(self, call: Call, span: Span, rows: Private) -> int:
+        """Take in the frontier that finds groups, and give its number."""
+        self.frontiers.append(Frontier(span, rows.relation, (call,)))
+        return len(self.frontiers) - 1
+
+
+def aliases_of(select: exp.Select) -> dict[str, exp.Expr]:
+    """Return what the SELECT list names, folded: the first expression of each name."""
+    found: dict[str, exp.Expr] = {}
+    for item in select.expressions:
+        if isinstance(item, exp.Alias):
+            found.setdefault(fold(item.alias), item.this)
+    return found
+
+
+def _has_call(select: exp.Select) -> bool:
+    """Return whether a SELECT holds a DP_ call of its own: then it is released."""
+    return any(map(is_call, parts_of(select)))

@@ -1,0 +1,198 @@
+"""Answers that could not contain anything: refused before they are paid for.
+
+What is found here is plain in the text: a LIMIT of no rows, a condition over literals that is
+never true, conditions that no value meets together, a column that is divided by zero or
+computed with NULL. Over public tables such questions cost nothing, and are answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any, NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery.core.source import Source, Span
+from dpquery.errors import Diagnostic, PlanRefused
+from dpquery.ir.expr import Compare, Expr, columns_of
+from dpquery.ir.query import Frontier
+from dpquery.ir.relations import Filter, walk
+from dpquery.rowfunctions.ranges import contradiction
+from dpquery.sql.bind.expressions import chain
+from dpquery.sql.bind.scope import is_call
+from dpquery.sql.bind.semi_joins import said_of
+from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.parse.spans import Spans
+
+_COMPARED: Mapping[type[exp.Expr], Callable[[Any, Any], bool]] = {
+    exp.EQ: eq,
+    exp.NEQ: ne,
+    exp.LT: lt,
+    exp.LTE: le,
+    exp.GT: gt,
+    exp.GTE: ge,
+}
+_WIDEST = 40
+"""Longer conditions are not repeated beside the caret."""
+_DIVISIONS = (exp.Div, exp.IntDiv, exp.Mod)
+_ARITHMETIC = (*_DIVISIONS, exp.Add, exp.Sub, exp.Mul, exp.Neg)
+
+
+def refuse_empty(query: exp.Expr, spans: Spans) -> None:
+    """Refuse a statement that is charged and of which a part could not contain anything.
+
+    Raises:
+        PlanRefused: DPQ408.
+    """
+    for limit in query.find_all(exp.Limit):
+        if _number(limit.expression) == 0:
+            _refuse(_clause("LIMIT", limit, spans), "this shows no rows", "LIMIT 10")
+    for clause in query.find_all(exp.Where, exp.Having, exp.Qualify):
+        never = _never(clause.this)
+        if never is not None:
+            _refuse(spans.of(never), "no row meets this", "TRUE")
+    for value in _values(query):
+        nothing = _always_null(value)
+        if nothing is not None:
+            left, right = nothing.this, nothing.args.get("expression")
+            with_null = "computed with NULL" if _is_null(left) or _is_null(right) else None
+            kept = spans.text(right if _is_null(left) and right is not None else left)
+            said = f"{with_null or 'divided by zero'}, this is always NULL"
+            _refuse(spans.of(nothing), said, kept)
+
+
+def refuse_contradictions(frontier: Frontier, source: Source) -> None:
+    """Refuse rows of which none can be there: what WHERE and FILTER say excludes itself.
+
+    Raises:
+        PlanRefused: DPQ408.
+    """
+    for node in walk(frontier.relation):
+        if isinstance(node, Filter):
+            _require_possible(source, said_of(node))
+    for call in frontier.calls:
+        if call.condition is not None:
+            _require_possible(source, said_of(frontier.relation), call.condition)
+
+
+def _require_possible(source: Source, *conditions: Expr | None) -> None:
+    found = contradiction(*conditions)
+    if found is None:
+        return
+    (first, part), text = found, source.snippet
+    remedy, other = f"{text(first.span)} OR {text(part.span)}", text(first.span)
+    if first.span == part.span:  # the two halves of BETWEEN
+        assert isinstance(first, Compare)  # noqa: S101
+        assert isinstance(part, Compare)  # noqa: S101
+        ends = f"{text(part.right.span)} AND {text(first.right.span)}"
+        remedy, other = f"{text(part.left.span)} BETWEEN {ends}", ""
+    elif _names(first, source) != _names(part, source):  # in subqueries, of other names
+        remedy = "TRUE"
+    said = f" and {other}" if 0 < len(other) <= _WIDEST else ""
+    _refuse(part.span, f"no row meets this{said}", remedy)
+
+
+def _names(part: Expr, source: Source) -> set[str]:
+    return {source.snippet(column.span) for column in columns_of(part).values()}
+
+
+def refuse_beyond(offset: exp.Offset, rows: int, spans: Spans) -> None:
+    """Refuse to leave out as many rows of a released table as it has, or more.
+
+    Raises:
+        PlanRefused: DPQ408.
+    """
+    number = _number(offset.expression)
+    if number is not None and number >= rows:
+        shown = "1 row" if rows == 1 else f"{rows:,} rows"
+        _refuse(_clause("OFFSET", offset, spans), f"there are {shown} at most", "OFFSET 0")
+
+
+def _values(query: exp.Expr) -> list[exp.Expr]:
+    """Return what columns show, and what calls are asked about."""
+    shown = [item for select in query.find_all(exp.Select) for item in select.expressions]
+    calls = [call for call in query.walk() if is_call(call)]
+    return [*shown, *(argument for call in calls for argument in call.expressions)]
+
+
+def _is_null(node: exp.Expr | None) -> bool:
+    return node is not None and isinstance(unwrapped(node), exp.Null)
+
+
+def _always_null(value: exp.Expr) -> exp.Expr | None:
+    """Return the arithmetic with NULL, or by zero, for which a value is NULL, if any is."""
+    pending = [value]
+    while pending:
+        node = pending.pop()
+        inner = unwrapped(node.this if isinstance(node, exp.Alias) else node)
+        if isinstance(inner, _DIVISIONS) and _number(inner.expression) == 0:
+            return inner
+        if isinstance(inner, _ARITHMETIC):
+            if any(map(_is_null, (inner.this, inner.args.get("expression")))):
+                return inner
+            pending += [part for part in (inner.this, inner.args.get("expression")) if part]
+    return None
+
+
+def _never(condition: exp.Expr) -> exp.Expr | None:
+    """Return the part of a condition that is true for no row, by its literals alone."""
+    node = unwrapped(condition)
+    match node:
+        case exp.And():
+            return next(filter(None, map(_never, chain(node))), None)
+        case exp.Or():
+            return node if all(map(_never, chain(node))) else None
+        case exp.Boolean(this=True):
+            return None
+        case exp.Boolean() | exp.Null():
+            return node
+    return node if _unequal(node) else None
+
+
+def _unequal(node: exp.Expr) -> bool:
+    """Return whether a comparison of two literals of one kind is false."""
+    compared = _COMPARED.get(type(node))
+    if compared is None:
+        return False
+    sides = [_literal(side) for side in (node.this, node.expression)]
+    if None in sides or type(sides[0]) is not type(sides[1]):
+        return False
+    return not compared(*sides)
+
+
+def _literal(node: exp.Expr) -> Decimal | str | None:
+    inner = unwrapped(node)
+    text = isinstance(inner, exp.Literal) and inner.is_string
+    return str(inner.this) if text else _number(inner)
+
+
+def _number(node: exp.Expr) -> Decimal | None:
+    """Return the number that a literal is, with its sign."""
+    inner = unwrapped(node)
+    if isinstance(inner, exp.Neg):
+        number = _number(inner.this)
+        return None if number is None else -number
+    if not isinstance(inner, exp.Literal) or inner.is_string:
+        return None
+    return Decimal(str(inner.this))
+
+
+def _clause(word: str, clause: exp.Limit | exp.Offset, spans: Spans) -> Span:
+    """Return where a clause of one number stands, with its word."""
+    number = spans.of(clause.expression)
+    return Span(spans.source.text.upper().rfind(word, 0, number.start), number.end)
+
+
+def _refuse(span: Span, label: str, remedy: str) -> NoReturn:
+    raise PlanRefused(
+        Diagnostic(
+            "DPQ408",
+            "the answer could not contain anything",
+            span,
+            label,
+            ("it would be charged, and tell nothing.",),
+            (remedy,),
+        )
+    )

@@ -1,0 +1,1 @@
+"""Text to a sqlglot tree in which every node is known."""

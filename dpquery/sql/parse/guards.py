@@ -1,0 +1,395 @@
+"""The first look at a text: its size, its brackets, its leading word. Nothing is parsed yet.
+
+The parser recurses, so what would exhaust it is refused here, from a flat list of tokens. Every
+check depends on the text alone.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NoReturn
+
+from sqlglot import Token, TokenType
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import TokenError
+
+from dpquery.core.source import Source, Span
+from dpquery.errors import QueryRefused, nearest, refusal
+from dpquery.sql.parse.spans import (
+    example,
+    incomplete,
+    kinds,
+    mended,
+    no_number,
+    outside,
+    span_of,
+    too_large,
+)
+
+# What is refused by looking at single words, before the parser runs.
+#
+# The parser reads some of these differently from the engine or in silence, and others it
+# loses, so that no node would be left to point at. Each check depends on the text alone.
+
+
+_NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+QUERIES = kinds("SELECT WITH FROM VALUES DELETE INSERT UPDATE SHOW")
+"""What begins a query, or a statement that sqlglot would take inside one."""
+
+_NAMES = kinds("VAR IDENTIFIER")
+_ENDS_A_VALUE = _NAMES | kinds("STRING R_PAREN R_BRACKET")
+_BEFORE_A_POINT = _ENDS_A_VALUE | kinds("NUMBER DOT")
+_BEFORE_A_LIST = kinds("L_PAREN L_BRACKET L_BRACE SELECT")
+_BEFORE_A_VALUE = _BEFORE_A_LIST | kinds(
+    "AND BETWEEN COLON_EQ COMMA DASH EQ FARROW GT GTE LT LTE NEQ NOT OR PLUS WHERE"
+)
+_AFTER_A_LIST = kinds(
+    "COMMA R_PAREN R_BRACKET R_BRACE FROM WHERE GROUP_BY HAVING ORDER_BY LIMIT OFFSET"
+)
+
+
+def check_words(source: Source, tokens: Sequence[Token]) -> None:
+    """Look at each word with its neighbours, from left to right.
+
+    Raises:
+        SyntaxRefused: DPQ101 a comma too many or an empty list, DPQ102 outside the language.
+        NameRefused: DPQ210 a number that is not written in digits.
+    """
+    text = _Words(source, tokens)
+    for number, token in enumerate(tokens):
+        check = _CHECKS.get(token.token_type)
+        if check is not None:
+            check(text, number)
+
+
+def with_leading_points(tokens: Sequence[Token]) -> list[Token]:
+    """Return words in which `.5` is one, a number, where no value ends before the point."""
+    found: list[Token] = []
+    for token in tokens:
+        point = found[-1] if found else None
+        if (
+            token.token_type is TokenType.NUMBER
+            and point is not None
+            and point.token_type is TokenType.DOT
+            and point.end + 1 == token.start
+            and not (len(found) > 1 and found[-2].token_type in _BEFORE_A_POINT)
+        ):
+            found[-1] = Token(
+                TokenType.NUMBER,
+                f".{token.text}",
+                point.line,
+                token.col,
+                point.start,
+                token.end,
+                [*point.comments, *token.comments],
+            )
+        else:
+            found.append(token)
+    return found
+
+
+class _Words:
+    """The words of one text, by number; past the ends there is None."""
+
+    def __init__(self, source: Source, tokens: Sequence[Token]) -> None:
+        self.source = source
+        self.tokens = tokens
+
+    def kind(self, number: int) -> TokenType | None:
+        inside = 0 <= number < len(self.tokens)
+        return self.tokens[number].token_type if inside else None
+
+    def number(self, at: int) -> None:
+        token, following = self.tokens[at], self.tokens[at + 1 : at + 2]
+        span = span_of(token)
+        if following and following[0].start == span.end and _is_word(following[0]):
+            span |= span_of(following[0])
+        text = self.source.snippet(span)
+        if not _NUMBER.fullmatch(text):
+            raise no_number(text, span, "write digits, at most one point")
+
+    def dot(self, at: int) -> None:
+        """A point before digits, after a value or apart: the parser would read on."""
+        if self.kind(at - 1) not in _NAMES and self.kind(at + 1) is TokenType.NUMBER:
+            span = span_of(self.tokens[at], self.tokens[at + 1])
+            raise no_number(self.source.snippet(span), span, "no number stands here")
+
+    def comma(self, at: int) -> None:
+        leading = at == 0 or self.kind(at - 1) in _BEFORE_A_LIST
+        trailing = at + 1 == len(self.tokens) or self.kind(at + 1) in _AFTER_A_LIST
+        if self.kind(at - 2) is TokenType.LIMIT:
+            self._limit_with_comma(at)
+        if leading or trailing:
+            side, span = "before" if leading else "after", span_of(self.tokens[at])
+            remedy = mended(self.source, span, "", "remove the comma")
+            raise incomplete(f"nothing stands {side} this comma", span, "one too many", remedy)
+
+    def _limit_with_comma(self, at: int) -> NoReturn:
+        """Refuse `LIMIT 5, 10`, which skips five rows elsewhere."""
+        rest = self.tokens[at + 1 : at + 2]
+        remedy = example(self.source, self.tokens)
+        if rest and rest[0].token_type is TokenType.NUMBER:
+            rows = f"{rest[0].text} OFFSET {self.tokens[at - 1].text}"
+            span = span_of(self.tokens[at - 1], rest[0])
+            remedy = mended(self.source, span, rows, f"LIMIT {rows}")
+        raise outside("LIMIT with a comma", span_of(self.tokens[at]), "not understood", remedy)
+
+    def in_list(self, at: int) -> None:
+        """IN takes a list of values in parentheses, with something in it."""
+        if self.kind(at + 1) is not TokenType.L_PAREN:
+            span = span_of(self.tokens[at])
+            raise incomplete(
+                "IN takes a list of values in parentheses", span, "no list", "IN (1, 2, 3)"
+            )
+        if self.kind(at + 2) is TokenType.R_PAREN:
+            span = span_of(self.tokens[at + 1], self.tokens[at + 2])
+            raise incomplete("the list after IN is empty", span, "no value", "IN (1, 2, 3)")
+
+    def misplaced(self, at: int) -> None:
+        """What the parser has no node for, or takes long with, after some words."""
+        what, before = _MISPLACED[self.tokens[at].token_type]
+        if self.kind(at - 1) in before:
+            raise self._outside(what, span_of(self.tokens[at]))
+
+    def group(self, at: int) -> None:
+        """GROUP BY with nothing after it, or with ALL and more: the parser reads on."""
+        span, first = span_of(self.tokens[at]), self.kind(at + 1)
+        if first is None or first in _AFTER_A_LIST:
+            remedy = mended(self.source, span, "GROUP BY ALL", "GROUP BY ALL")
+            raise incomplete("GROUP BY does not say by what", span, "by what?", remedy)
+        if first is TokenType.ALL and self.kind(at + 2) is TokenType.COMMA:
+            raise self._outside("ALL beside a column", span_of(self.tokens[at + 1]))
+
+    def _outside(self, word: str, span: Span) -> QueryRefused:
+        return outside(word, span, "not understood", example(self.source, self.tokens))
+
+
+def _is_word(token: Token) -> bool:
+    return token.text[:1].isidentifier()
+
+
+_ANYTHING = frozenset({None, *TokenType})
+_MISPLACED: dict[TokenType, tuple[str, frozenset[TokenType | None]]] = {
+    TokenType.PLUS: ("a plus before a value", frozenset(_BEFORE_A_VALUE)),
+    TokenType.L_BRACKET: ("an index in brackets", frozenset(_ENDS_A_VALUE)),
+    TokenType.DISTINCT: ("DISTINCT", _ANYTHING - kinds("IS NOT L_PAREN SELECT")),
+    TokenType.COLON: ("a colon", _ANYTHING),
+}
+"""Words that are refused after others, with what they are called."""
+_CHECKS: dict[TokenType, Callable[[_Words, int], None]] = {
+    TokenType.NUMBER: _Words.number,
+    TokenType.COMMA: _Words.comma,
+    TokenType.DOT: _Words.dot,
+    TokenType.IN: _Words.in_list,
+    TokenType.GROUP_BY: _Words.group,
+    **dict.fromkeys(_MISPLACED, _Words.misplaced),
+}
+
+
+MAX_BYTES = 64 * 1024
+MAX_DEPTH = 32
+MAX_CHAIN = 32
+"""Prefix operators in a row: `NOT NOT ...` recurses as brackets do."""
+MAX_TOKENS = 20_000
+
+_OPENING = {TokenType.L_PAREN: ")", TokenType.L_BRACKET: "]", TokenType.L_BRACE: "}"}
+_CLOSING = {TokenType.R_PAREN: ")", TokenType.R_BRACKET: "]", TokenType.R_BRACE: "}"}
+_PREFIX = kinds("NOT DASH PLUS TILDE CASE")
+_CLAUSES = kinds("FROM WHERE GROUP_BY HAVING LIMIT SEMICOLON")
+_FIRST_WORDS = ("SELECT", "WITH", "FROM", "EXPLAIN", "SHOW", "DESCRIBE", "REFRESH")
+_WITH_FROM = {"EXTRACT", "TRIM", "SUBSTRING", "OVERLAY"}
+
+
+def read_statement(source: Source) -> list[Token]:
+    """Return the tokens of the one query in a text, without the semicolon at its end.
+
+    Raises:
+        SyntaxRefused: DPQ101 brackets or quotes are open, DPQ103 several statements,
+            DPQ104 nothing to run, DPQ105 too large or too deep, DPQ106 not a query.
+        NameRefused: DPQ210 a number is not written in digits.
+    """
+    _check_text(source)
+    tokens = _tokens(source)
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens.pop()
+    if not tokens:
+        why = "the text holds no statement."
+        raise refusal("DPQ104", "there is nothing to run", None, "", why, "SHOW TABLES")
+    _check_single(source, tokens)
+    _check_verb(source, tokens)
+    _check_nesting(source, tokens)
+    check_words(source, tokens)
+    return tokens
+
+
+def _check_text(source: Source) -> None:
+    text = source.text
+    if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise too_large(
+            f"the query is longer than {MAX_BYTES // 1024} kB",
+            Span(min(len(text), MAX_BYTES) - 1, len(text)),
+            "from here on",
+            why="texts of this size are refused before they are parsed.",
+            remedy="ask in smaller queries",
+        )
+    for offset, char in enumerate(text):
+        if char not in "\t\n\r" and unicodedata.category(char) in {"Cc", "Cs"}:
+            raise too_large(
+                f"the query holds the control character U+{ord(char):04X}",
+                Span(offset, offset + 1),
+                "not allowed in a query",
+                "control characters can hide what a query says.",
+                "remove the character",
+            )
+
+
+def _tokens(source: Source) -> list[Token]:
+    try:
+        tokens: list[Token] = DuckDB().tokenize(source.text)
+    except TokenError:
+        raise incomplete(
+            "a quote or comment is not closed",
+            _open_span(source.text) or Span(0, len(source.text)),
+            "opened here",
+            "close it: a text ends in ', a name in \", a comment in */",
+        ) from None
+    if len(tokens) > MAX_TOKENS:
+        span = span_of(tokens[MAX_TOKENS])
+        raise too_large(f"the query has more than {MAX_TOKENS} words", span, "from here on")
+    return with_leading_points(tokens)
+
+
+def _open_span(text: str) -> Span | None:
+    """Find the quote or comment that swallows the end of the text."""
+    offset = 0
+    closers = {"'": "'", '"': '"', "--": "\n", "/*": "*/", "$$": "$$"}
+    while offset < len(text):
+        opener = next((o for o in closers if text.startswith(o, offset)), None)
+        if opener is None:
+            offset += 1
+            continue
+        end = text.find(closers[opener], offset + len(opener))
+        if end < 0:
+            return Span(offset, offset + len(opener))
+        offset = end + len(closers[opener])
+    return None
+
+
+def _check_single(source: Source, tokens: list[Token]) -> None:
+    for token, following in pairwise(tokens):
+        if token.token_type is TokenType.SEMICOLON:
+            rest = Span(following.start, following.end + 1)
+            raise refusal(
+                "DPQ103",
+                "there is more than one statement",
+                rest,
+                "a second statement starts here",
+                "each statement is charged and answered on its own.",
+                (
+                    mended(
+                        source,
+                        Span(token.start, len(source.text)),
+                        "",
+                        "send the first alone",
+                    ),
+                    "or each on its own; on the command line, -c may be repeated",
+                ),
+            )
+
+
+def _check_verb(source: Source, tokens: list[Token]) -> None:
+    verb = tokens[0]
+    if verb.token_type in {
+        TokenType.SELECT,
+        TokenType.FROM,
+        TokenType.WITH,
+        TokenType.L_PAREN,
+    }:
+        return
+    span, meant = span_of(verb), None
+    if verb.token_type is TokenType.VAR:  # no word of SQL, so one that was mistyped
+        meant = nearest(verb.text, _FIRST_WORDS)
+    text = source.text
+    raise refusal(
+        "DPQ106",
+        f"{verb.text[:40].upper()} is not a statement here",
+        span,
+        "only SELECT is answered" if meant is None else f"did you mean {meant}?",
+        "queries read; they change no data, settings or files.",
+        f"{text[: span.start]}{meant}{text[span.end :]}".strip()
+        if meant
+        else example(source, tokens),
+    )
+
+
+def _check_nesting(source: Source, tokens: list[Token]) -> None:
+    """Match brackets, and refuse what would make the parser recurse too far."""
+    stack: list[tuple[Token, Token | None, bool]] = []
+    chain = cases = 0
+    for before, token in zip([None, *tokens], tokens, strict=False):
+        kind = token.token_type
+        cases = max(0, cases + (kind is TokenType.CASE) - (kind is TokenType.END))
+        if cases > MAX_DEPTH:
+            raise _too_deep("CASE is", token)
+        chain = chain + 1 if kind in _PREFIX else 0
+        if chain > MAX_CHAIN:
+            title = f"more than {MAX_CHAIN} operators stand in a row"
+            raise too_large(title, span_of(token))
+        if kind in _OPENING:
+            stack.append((token, before, False))
+            if len(stack) > MAX_DEPTH:
+                raise _too_deep("brackets are", token)
+        elif kind in _CLOSING:
+            if not stack or _OPENING[stack[-1][0].token_type] != _CLOSING[kind]:
+                raise _unopened(source, token)
+            stack.pop()
+        elif stack and before is stack[-1][0] and kind in QUERIES:
+            stack[-1] = (*stack[-1][:2], True)
+        elif stack and kind in _CLAUSES and not _may_hold_clause(stack[-1]):
+            if before is not None and before.token_type is TokenType.DISTINCT:
+                continue  # IS DISTINCT FROM
+            raise _unclosed(source, stack[-1], token)
+    if stack:
+        raise _unclosed(source, stack[-1], None)
+
+
+def _may_hold_clause(opened: tuple[Token, Token | None, bool]) -> bool:
+    """Whether a clause may stand directly inside this bracket: a subquery, FILTER, EXTRACT."""
+    bracket, before, subquery = opened
+    if subquery or bracket.token_type is not TokenType.L_PAREN:
+        return True
+    return before is not None and (
+        before.token_type is TokenType.FILTER or before.text.upper() in _WITH_FROM
+    )
+
+
+def _too_deep(what: str, token: Token) -> QueryRefused:
+    return too_large(f"{what} nested more than {MAX_DEPTH} deep", span_of(token), "too deep")
+
+
+def _unopened(source: Source, token: Token) -> QueryRefused:
+    span = span_of(token)
+    remedy = mended(source, span, "", "remove it, or open it where it belongs")
+    title = f"the bracket {token.text} closes nothing"
+    return incomplete(title, span, "no such bracket is open here", remedy)
+
+
+def _unclosed(
+    source: Source, opened: tuple[Token, Token | None, bool], found: Token | None
+) -> QueryRefused:
+    bracket, before, _ = opened
+    closer = _OPENING[bracket.token_type]
+    named = before is not None and before.token_type in {TokenType.VAR, TokenType.IDENTIFIER}
+    after = f" opened after {before.text}" if named and before is not None else ""
+    what = "parenthesis" if closer == ")" else "bracket"
+    end = len(source.text.rstrip()) if found is None else found.start
+    end = len(source.text[:end].rstrip())
+    return incomplete(
+        f"the {what}{after} is not closed",
+        span_of(bracket if found is None else found),
+        "opened here" if found is None else f"a {closer} is missing before this word",
+        mended(source, Span(end, end), closer, f"put a {closer} where it belongs"),
+    )

@@ -1,0 +1,383 @@
+"""Values from the query's text, read exactly (I8) or refused.
+
+No value is ever read by the engine's rules: `1e-400`, `1_0` and `'2020-02-30'` mean something
+else there, or raise.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Context, Decimal, Inexact
+from fractions import Fraction
+from itertools import pairwise
+
+from sqlglot import Token, TokenType
+from sqlglot import expressions as exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import TokenError
+
+from dpquery.core.privacy import exact_number
+from dpquery.core.source import Source, Span
+from dpquery.core.types import (
+    BOOLEAN,
+    DATE,
+    DECIMAL_DIGITS,
+    DOUBLE,
+    TEXT,
+    TIMESTAMP,
+    Kind,
+    Type,
+)
+from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, refusal, shown
+from dpquery.ir.expr import Literal, decimal
+from dpquery.sql.commands import Explain, read_aside
+from dpquery.sql.parse.guards import MAX_BYTES
+from dpquery.sql.parse.spans import no_number, unreadable
+
+LONGEST = 400
+"""Signs of a number, leading zeros included; more would make reading it slow, or fail."""
+_FULL = "write the value in full, as 12.5 or '2024-12-31'"
+_DECIMAL = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
+_SCIENTIFIC = re.compile(r"(\d+(\.\d*)?|\.\d+)[eE][+-]?\d{1,4}", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?", re.ASCII)
+TIMESTAMPS = frozenset({exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ})
+"""DuckDB's TIMESTAMP, which has no zone, under the two names that sqlglot has for it."""
+_MOMENTS = {exp.DType.DATE: DATE, **dict.fromkeys(TIMESTAMPS, TIMESTAMP)}
+
+
+def unwrapped(node: exp.Expr) -> exp.Expr:
+    """Take off parentheses."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def is_moment(node: exp.Cast) -> bool:
+    """Say whether a cast is a way to write a date or a timestamp, as DATE '2024-12-31' is."""
+    text = isinstance(node.this, exp.Literal) and node.this.is_string
+    return type(node) is exp.Cast and text and node.to.this in _MOMENTS
+
+
+def read_literal(node: exp.Expr, span: Span) -> Literal | None:
+    """Read a literal, signed or not; None where the node is something else.
+
+    Raises:
+        NameRefused: DPQ210 the literal is out of range or no such date exists.
+    """
+    match node:
+        case exp.Literal(is_string=True):
+            return Literal(span, str(node.this), TEXT)
+        case exp.Literal():
+            return read_number(str(node.this), span)
+        case exp.Boolean():
+            return Literal(span, bool(node.this), BOOLEAN)
+        case exp.Neg(this=exp.Literal(is_string=False) as number):
+            positive = read_number(str(number.this), span)
+            assert isinstance(positive.value, int | Fraction)  # noqa: S101 - read_number's promise
+            return Literal(span, -positive.value, positive.type)
+        case exp.Cast() if is_moment(node):
+            return as_moment(str(node.this.this), _MOMENTS[node.to.this], span)
+    return None
+
+
+def read_number(text: str, span: Span) -> Literal:
+    """Read an unsigned number as SQL types it: integer, exact decimal, or double."""
+    if len(text) > LONGEST:
+        title = f"a number has at most {LONGEST} signs"
+        raise unreadable(title, span, "too many digits", _FULL)
+    if _DECIMAL.fullmatch(text):
+        whole, _, places = text.partition(".")
+        if len(whole.lstrip("0")) + len(places) > DECIMAL_DIGITS:
+            title = f"a number has at most {DECIMAL_DIGITS} digits"
+            raise unreadable(title, span, "too many digits", _FULL)
+        value = Fraction(text if whole else f"0{text}")
+        return Literal(span, int(value) if not places else value, decimal(len(places)))
+    if _SCIENTIFIC.fullmatch(text):
+        value, nearest = Fraction(text), float(text)
+        if math.isinf(nearest) or (nearest == 0) != (value == 0):
+            title = f"the number {text[:40]} is out of range"
+            raise unreadable(title, span, "out of range", _FULL)
+        return Literal(span, value, DOUBLE)
+    raise no_number(text, span, "write digits, at most one point")
+
+
+def as_moment(text: str, type_: Type, span: Span) -> Literal:
+    """Read a text as a date or a timestamp, in ISO form."""
+    wants_date = type_.kind is Kind.DATE
+    pattern = _DATE if wants_date else _TIMESTAMP
+    try:
+        if wants_date and pattern.fullmatch(text):
+            return Literal(span, date.fromisoformat(text), DATE)
+        if not wants_date and (pattern.fullmatch(text) or _DATE.fullmatch(text)):
+            return Literal(span, datetime.fromisoformat(text), TIMESTAMP)
+    except ValueError:
+        pass
+    shape = "2024-12-31" if wants_date else "2024-12-31 23:59:59"
+    title = f"{text[:40]!r} is not a {type_}"
+    remedy = f"'{_likely_day(text) or shape}'"
+    raise unreadable(title, span, f"written like '{shape}'", remedy)
+
+
+def read_place(node: exp.Expr, count: int, span: Span, word: str) -> int:
+    """Read a number that counts the columns of a result, from 1; give the column's place.
+
+    Raises:
+        NameRefused: DPQ205 there is no such column.
+    """
+    text = str(node.this)
+    if text.isdigit() and len(text) <= 9 and 1 <= int(text) <= count:
+        return int(text) - 1
+    raise refusal(
+        "DPQ205",
+        f"there is no column number {text[:20]} in the result",
+        span,
+        f"the columns are 1 to {count}",
+        f"a number in {word} counts the columns of the result.",
+        f"{word} 1",
+    )
+
+
+def _likely_day(text: str) -> str | None:
+    """Write the day that another way of writing dates means: a year alone is its first day.
+
+    >>> _likely_day("2020/1/31"), _likely_day("31.01.2020"), _likely_day("2020")
+    ('2020-01-31', '2020-01-31', '2020-01-01')
+    """
+    parts = re.findall(r"\d+", text[:40], re.ASCII)
+    if parts and len(parts[-1]) == 4 and len(parts) == 3:
+        month_first = "/" in text and int(parts[1]) > 12  # 01/31/2020
+        parts = [parts[2], *(parts[:2] if month_first else parts[1::-1])]
+    elif len(parts) == 1 and len(parts[0]) == 8:
+        parts = [parts[0][:4], parts[0][4:6], parts[0][6:]]
+    year, month, day = map(int, [*parts, "1", "1"][:3]) if parts else (0, 0, 0)
+    try:
+        return date(year, month, day).isoformat() if year > 1000 else None
+    except ValueError:
+        return None
+
+
+# Python values as literals of a query: exactly, or not at all (I8).
+#
+# What is written here is read again by the same parser as everything else, so a value can
+# never be more than one value, and it means what it would mean had it been typed.
+
+
+MOST_DIGITS = 400
+"""Longer numbers are refused where they are read; here they would only take long to write."""
+_EXACT = Context(prec=MOST_DIGITS, traps=[Inexact])
+_WHY = "values are stated exactly in the query, or not at all."
+
+
+def misfit(title: str, remedy: str, span: Span | None = None, why: str = _WHY) -> NameRefused:
+    """Refuse a Python value that does not fit where it was given."""
+    label = "" if span is None else "a place for a value"
+    refused = NameRefused(Diagnostic("DPQ805", title, span, label, (why,), (remedy,)))
+    refused.budget = "unchanged"
+    return refused
+
+
+def written_value(value: object) -> str:
+    """Write a value as a literal.
+
+    >>> written_value("O'Hara"), written_value(0.1), written_value(Fraction(-1, 8))
+    ("'O''Hara'", '0.1', '-0.125')
+
+    Raises:
+        NameRefused: DPQ805 no literal is exactly this value.
+    """
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, int | float | Decimal | Fraction):
+        return _number(value)
+    if isinstance(value, str):
+        return "'" + str.replace(value, "'", "''") + "'"
+    if type(value) is datetime and value.tzinfo is None:
+        return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+    if type(value) is date:
+        return f"DATE '{value.isoformat()}'"
+    raise _unwritten(value)
+
+
+def written_setting(value: object) -> str:
+    """Write what an option is set to: `"0.5"` is a number too, and a pair stands in brackets.
+
+    >>> written_setting("1e-7"), written_setting("gaussian"), written_setting((0, 100))
+    ('0.0000001', "'gaussian'", '[0, 100]')
+
+    Raises:
+        NameRefused: DPQ805 no literal is exactly this value.
+    """
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_part, value))}]"
+    if isinstance(value, str):
+        try:
+            return written_value(exact_number(value))
+        except ValueError:
+            pass
+    return written_value(value)
+
+
+def _part(value: object) -> str:
+    """Write a part of a list, which is no list itself: rows of data would be."""
+    if isinstance(value, list | tuple):
+        raise _unwritten(value)
+    return written_setting(value)
+
+
+def _number(value: float | Decimal | Fraction) -> str:
+    """Write a number: a float by its repr, a decimal with all its places."""
+    try:
+        match value:
+            case int():
+                return _plain(Decimal(value))
+            case float():
+                return _finite(float.__repr__(value))
+            case Decimal():
+                return _plain(value)
+        return _plain(_EXACT.divide(Decimal(value.numerator), Decimal(value.denominator)))
+    except (Inexact, ValueError):
+        raise _unwritten(value) from None
+
+
+def _plain(number: Decimal) -> str:
+    """Write a decimal without an exponent, which would make it a double."""
+    _, digits, exponent = number.as_tuple()
+    if not isinstance(exponent, int) or len(digits) + abs(exponent) > MOST_DIGITS:
+        raise ValueError("not a number, or too long")
+    return f"{number:f}"
+
+
+def _finite(text: str) -> str:
+    if text.lstrip("-") in {"nan", "inf"}:
+        raise ValueError("not finite")
+    return text
+
+
+def _unwritten(value: object) -> NameRefused:
+    number = isinstance(value, int | float | Decimal | Fraction)
+    what = "a number of this size or kind" if number else f"a {type(value).__name__}"
+    if isinstance(value, Fraction):
+        what = "a fraction that no decimal equals"
+    if isinstance(value, datetime):
+        what = "a datetime with a zone, or of another class"
+    return misfit(
+        f"{what} cannot be written as a literal",
+        "int, bool, float, Decimal, str, date, datetime; a Fraction that is a decimal; None",
+    )
+
+
+# Values in the place of `?`, `:name` or `$name`, word by word.
+#
+# The text is parted into words by the tokenizer that reads queries, so a mark inside a
+# text, a quoted name or a comment is none. Each mark becomes one literal; all other words
+# stay.
+
+
+Values = Sequence[object] | Mapping[str, object]
+_POSITIONAL = {TokenType.PLACEHOLDER, TokenType.QDCOLON}  # the latter is `?::`
+_NAMED = {TokenType.COLON, TokenType.PARAMETER}
+_APART = "\n (),="  # and the empty text at either end
+_COUNT = "each mark takes one value, and each value has its mark."
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """A place for a value; with an empty name it is known by its number."""
+
+    span: Span
+    name: str
+
+
+def with_values(source: Source, values: Values) -> Source:
+    """Put values in their places; a text that cannot be parted into words stays as it is.
+
+    Raises:
+        NameRefused: DPQ805 a value is missing, left over, or cannot be written exactly.
+    """
+    marks = list(_marks(source))
+    pairs = (
+        _by_name(source, marks, values)
+        if isinstance(values, Mapping)
+        else _in_order(source, marks, values)
+    )
+    parts, last = [], 0
+    try:
+        for mark, value in pairs:
+            parts += [source.text[last : mark.span.start], _literal(source, mark, value)]
+            last = mark.span.end
+    except NameRefused as refused:
+        refused.source = source
+        raise
+    return Source("".join([*parts, source.text[last:]]), source.name)
+
+
+def _marks(source: Source) -> Iterator[_Mark]:
+    for token, following in pairwise([*_tokens(source), None]):
+        assert token is not None  # noqa: S101 - only the last one is
+        sign = Span(token.start, token.start + 1)
+        if token.token_type in _POSITIONAL:
+            yield _Mark(sign, "")
+        elif token.token_type in _NAMED and following is not None:
+            name = source.text[following.start : following.end + 1]
+            if following.start == sign.end and name.isidentifier():
+                yield _Mark(Span(token.start, following.end + 1), name)
+
+
+def _tokens(source: Source) -> list[Token]:
+    """Part a text into words; EXPLAIN is left out, or what follows would be one word."""
+    if len(source.text) > MAX_BYTES:
+        return []
+    try:
+        aside = read_aside(source)
+        text = aside.query.text if isinstance(aside, Explain) else source.text
+        return list(DuckDB().tokenize(text))
+    except (SyntaxRefused, TokenError):
+        return []  # what cannot be read is refused by who reads it
+
+
+def _by_name(
+    source: Source, marks: Sequence[_Mark], values: Mapping[str, object]
+) -> Iterator[tuple[_Mark, object]]:
+    for mark in marks:
+        if mark.name not in values:
+            title = f"no value is given for {source.snippet(mark.span)[:40]}"
+            raise misfit(title, "a value for each name", mark.span, _COUNT)
+        yield mark, values[mark.name]
+    taken = {mark.name for mark in marks}
+    surplus = [name for name in values if name not in taken]
+    if surplus:
+        title = f"the statement has no place for {shown(surplus[0])}"
+        raise misfit(title, "leave the value out", why=_COUNT)
+
+
+def _in_order(
+    source: Source, marks: Sequence[_Mark], values: Sequence[object]
+) -> Iterator[tuple[_Mark, object]]:
+    """Return each mark its value; without any, names are left to the parser, which refuses."""
+    plain = [mark for mark in marks if not mark.name]
+    if values and len(plain) < len(marks):
+        named = next(mark for mark in marks if mark.name)
+        title = f"{source.snippet(named.span)[:40]} takes its value by name"
+        raise misfit(title, "values as a dictionary", named.span, _COUNT)
+    if len(values) != len(plain):
+        title = f"the statement has {len(plain)} of ?, and the values are {len(values)}"
+        raise misfit(title, "one value for each ?", why=_COUNT)
+    yield from zip(plain, values, strict=True)
+
+
+def _literal(source: Source, mark: _Mark, value: object) -> str:
+    """Write a value apart from the words around it: after a minus, -5 would begin a comment."""
+    try:
+        text = written_value(value)
+    except NameRefused as refused:
+        refused.diagnostic = replace(refused.diagnostic, span=mark.span, label="this value")
+        raise
+    before, after = source.text[: mark.span.start][-1:], source.text[mark.span.end :][:1]
+    return f"{'' if before in _APART else ' '}{text}{'' if after in _APART else ' '}"

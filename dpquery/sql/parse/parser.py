@@ -1,0 +1,307 @@
+"""Text to one sqlglot query made only of node classes and slots on a closed list (I9).
+
+Nothing is trusted because it parsed: a class that is not named here, or a slot that is not
+named for its class, is refused at its own span. Binding reads this tree and ends it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from sqlglot import Token, TokenType
+from sqlglot import expressions as exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ParseError
+from sqlglot.parsers.duckdb import DuckDBParser
+
+from dpquery import rowfunctions
+from dpquery.core.source import Source, Span
+from dpquery.errors import NameRefused, QueryRefused, SyntaxRefused
+from dpquery.rowfunctions.dates import UNIT_NAMES
+from dpquery.sql.bind.scope import RESERVED
+from dpquery.sql.parse.audit import ALLOWED, check_all_read
+from dpquery.sql.parse.guards import read_statement
+from dpquery.sql.parse.spans import Spans, example, incomplete, mended, too_large
+from dpquery.sql.postprocess.functions import AGGREGATES, ONLY_WINDOWS
+from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS_ABOVE
+from dpquery.sql.suggest.constructs import is_misused, misread, refuse_construct, unfinished
+from dpquery.sql.suggest.dialects import READ, with_slip_mended
+
+# The grammar: DuckDB's as sqlglot reads it, with the places of more words.
+
+
+E = TypeVar("E", bound=exp.Expr)
+
+# The parser logs what it does not understand, with the text: our refusals say it instead.
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
+
+_NODES = {"ABS", "COALESCE", "GREATEST", "IFNULL", "LEAST", "NVL", "ROUND"}
+"""Functions that results have too, by nodes of their own."""
+_AGGREGATES = {
+    *("COUNT", "COUNT_IF", "SUM", "AVG", "MIN", "MAX", "BOOL_AND", "BOOL_OR"),
+    *("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD"),
+}
+"""Aggregates and window functions that rows have too, by nodes of their own."""
+_BY_NAME = {
+    *rowfunctions.names(),
+    *FUNCTIONS_ABOVE,
+    *AGGREGATES,
+    *ONLY_WINDOWS,
+} - (_NODES | _AGGREGATES | {"IF"})
+
+
+class Parser(DuckDBParser):
+    """DuckDB's grammar as sqlglot reads it, with positions on more nodes and no unary plus.
+
+    Functions of rows stay what was written, a name and arguments: sqlglot would make nodes of
+    them that say less, or other things.
+    """
+
+    FUNCTIONS: ClassVar = {
+        name: build for name, build in DuckDBParser.FUNCTIONS.items() if name not in _BY_NAME
+    }
+    FUNCTION_PARSERS: ClassVar = {
+        name: read
+        for name, read in DuckDBParser.FUNCTION_PARSERS.items()
+        if name not in _BY_NAME
+    }
+
+    UNARY_PARSERS: ClassVar = {
+        **{
+            kind: read
+            for kind, read in DuckDBParser.UNARY_PARSERS.items()
+            if kind is not TokenType.PLUS
+        },
+        TokenType.DASH: lambda self: self.prefixed(exp.Neg, self._prev, Parser._parse_unary),
+        TokenType.NOT: lambda self: self.prefixed(exp.Not, self._prev, Parser._parse_equality),
+    }
+
+    _within_join = False
+    """Whether what is read is a table that is joined, outside of any brackets of its own."""
+
+    def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
+        """Read DISTINCT as belonging to one argument: options by name may follow it."""
+        if self._match(TokenType.DISTINCT):
+            argument = self._parse_disjunction()
+            if argument is None:
+                self.raise_error("nothing after DISTINCT")
+            return self.expression(exp.Distinct(expressions=[argument]))
+        return super()._parse_lambda(alias)
+
+    def _parse_join(
+        self,
+        skip_join_token: bool = False,
+        parse_bracket: bool = False,
+        alias_tokens: Collection[TokenType] | None = None,
+    ) -> exp.Join | None:
+        """Read a join, and keep whether a comma makes it."""
+        comma = self._curr is not None and self._curr.token_type is TokenType.COMMA
+        around, self._within_join = self._within_join, True
+        try:
+            join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+        finally:
+            self._within_join = around
+        if join is not None:
+            join.meta["comma"] = comma
+        return join
+
+    def _parse_joins(
+        self, alias_tokens: Collection[TokenType] | None = None
+    ) -> Iterator[exp.Join]:
+        """Read joins one after the other, and none inside one without a condition.
+
+        The parser would look there for joins of its own, read them, go back and read them
+        again: twice as long with each join.
+        """
+        return iter(()) if self._within_join else super()._parse_joins(alias_tokens)
+
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        """Read what follows a query or a table, whose joins are its own."""
+        around, self._within_join = self._within_join, False
+        try:
+            return super()._parse_query_modifiers(this)
+        finally:
+            self._within_join = around
+
+    def _parse_case(self) -> exp.Expr | None:
+        """Read CASE, and keep the place of all of it, from its word to END."""
+        first = self._prev
+        node = super()._parse_case()
+        if isinstance(node, exp.Case):
+            node.meta.update({"start": first.start, "end": self._prev.end})
+        return node
+
+    def _parse_interval(
+        self, require_interval: bool = True, parse_function_unit: bool = True
+    ) -> exp.Interval | None:
+        """Read INTERVAL with a literal and a unit, both as they were written."""
+        if (
+            self._curr is None
+            or self._curr.token_type is not TokenType.INTERVAL
+            or self._next is None
+            or self._next.token_type not in {TokenType.STRING, TokenType.NUMBER}
+        ):
+            return None
+        first = self._curr
+        self._advance()
+        value, unit = self._parse_primary(), None
+        if self._curr is not None and self._curr.text.lower() in UNIT_NAMES:
+            self._advance()
+            unit = exp.Var(this=self._prev.text)
+        node = exp.Interval(this=value, unit=unit)
+        node.meta.update({"start": first.start, "end": self._prev.end})
+        return self.expression(node)
+
+    def prefixed(
+        self, kind: type[E], sign: Token, operand: Callable[[Parser], exp.Expr | None]
+    ) -> E:
+        """Read what a minus or a NOT stands before, and keep the place of that word."""
+        return self.expression(kind(this=operand(self)), sign)
+
+    def expression(
+        self,
+        instance: E,
+        token: Token | None = None,
+        comments: list[str] | None = None,
+    ) -> E:
+        """Return nodes without children the position of the word they were read from."""
+        leaf = next(instance.iter_expressions(), None) is None
+        return super().expression(instance, token or (self._prev if leaf else None), comments)
+
+
+MAX_TREE_DEPTH = 200
+"""A chain of operators nests to the left; deeper ones would exhaust the stages that recurse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """One query whose every node is on the list, with the way back to the text."""
+
+    source: Source
+    query: exp.Query
+    spans: Spans
+
+
+def parse(source: Source) -> Parsed:
+    """Parse a text into a query of allowed nodes.
+
+    Raises:
+        SyntaxRefused: DPQ101 to DPQ106.
+        NameRefused: DPQ210 a number is not written in digits.
+        RuleRefused: DPQ304 a join that names no columns.
+    """
+    try:
+        return _parsed(source)
+    except (SyntaxRefused, NameRefused) as refused:
+        refused.diagnostic = with_slip_mended(refused.diagnostic, source, _parsed, READ)
+        raise
+
+
+def _parsed(source: Source) -> Parsed:
+    tokens = read_statement(source)
+    spans = Spans(source, tokens)
+    try:
+        trees = Parser(dialect=DuckDB()).parse(tokens, source.text)
+    except ParseError as error:
+        raise misread(source, tokens, error) from None
+    except RecursionError:
+        raise _too_deep(Span(0, len(source.text)), "somewhere here") from None
+    except ValueError:  # as of an empty name before =>
+        raise unfinished(source, tokens, "this cannot be read") from None
+    tree = trees[0] if len(trees) == 1 else None
+    if not isinstance(tree, exp.Expr):
+        raise unfinished(source, tokens, "this is not a complete query")
+    _check_depth(tree, spans)
+    _check_nodes(source, tree, spans)
+    if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
+        refuse_construct(source, tree, spans)
+    if any(not select.expressions for select in tree.find_all(exp.Select)):
+        raise unfinished(source, tokens, "nothing is selected")
+    if all(type(node) in ALLOWED for node in tree.walk()):
+        check_all_read(source, tree, spans)  # else binding refuses a function by its name
+    return Parsed(source, tree, spans)
+
+
+def _too_deep(span: Span, label: str) -> QueryRefused:
+    remedy = "write the query with less nesting, or use IN for long lists"
+    return too_large("the query is nested too deeply", span, label, remedy=remedy)
+
+
+def _check_depth(tree: exp.Expr, spans: Spans) -> None:
+    """Measure nesting without recursion; AND and OR chains are flattened, and do not count."""
+    pending: list[tuple[exp.Expr, int]] = [(tree, 1)]
+    while pending:
+        node, depth = pending.pop()
+        if depth > MAX_TREE_DEPTH:
+            label = f"more than {MAX_TREE_DEPTH} levels down"
+            raise _too_deep(spans.of(node), label)
+        for child in node.iter_expressions():
+            chained = isinstance(node, exp.And | exp.Or) and type(child) is type(node)
+            pending.append((child, depth if chained else depth + 1))
+
+
+def _check_nodes(source: Source, tree: exp.Expr, spans: Spans) -> None:
+    """Walk the tree in reading order and refuse the first thing that is not on the list."""
+    for node in tree.dfs():
+        slots = ALLOWED.get(type(node))
+        if slots is None or _hides(node, tree):
+            if _is_function(node, spans):
+                continue  # a function by name: binding knows the list, and the nearest name
+            refuse_construct(source, node, spans)
+        if is_misused(node):
+            refuse_construct(source, node, spans)
+        for slot, value in node.args.items():
+            if slot not in (slots or ()) and value not in (None, False, [], ""):
+                part = value[0] if isinstance(value, list) else value
+                inner = part if isinstance(part, exp.Expr) else node
+                refuse_construct(source, inner, spans, slot)
+        if isinstance(node, exp.Identifier) and not node.quoted:
+            _check_name(source, node, spans)
+        if isinstance(node, exp.Join) and node.args.get("using"):
+            _check_using(source, node.args["using"], spans)
+
+
+def _check_using(source: Source, names: list[exp.Expr], spans: Spans) -> None:
+    """Insist on names in brackets: the parser takes one without, and calls of functions."""
+    whole = Span(spans.of(names[0]).start, spans.of(names[-1]).end)
+    before = [token.token_type for token in spans.tokens if token.end < whole.start]
+    after = [token.token_type for token in spans.tokens if token.start >= whole.end]
+    brackets = before[-1:] == [TokenType.L_PAREN] and after[:1] == [TokenType.R_PAREN]
+    if brackets and all(isinstance(name, exp.Identifier) for name in names):
+        return
+    columns = [column for name in names for column in name.find_all(exp.Identifier)]
+    listed = ", ".join(spans.text(column) for column in columns)
+    remedy = mended(source, whole, f"({listed})", f"USING ({listed})")
+    raise incomplete("USING needs names in brackets", whole, "not a list of names", remedy)
+
+
+def _hides(node: exp.Expr, tree: exp.Expr) -> bool:
+    """Return whether a query stands where there is no place for one."""
+    places = exp.Subquery | exp.CTE | exp.Exists | exp.SetOperation
+    return (
+        isinstance(node, exp.Query)
+        and node is not tree
+        and not (isinstance(node, exp.Subquery) or isinstance(node.parent, places))
+    )
+
+
+def _is_function(node: exp.Expr, spans: Spans) -> bool:
+    if not isinstance(node, exp.Func) or isinstance(node, exp.Connector | exp.Case):
+        return False
+    return spans.written_as_call(node)
+
+
+def _check_name(source: Source, node: exp.Identifier, spans: Spans) -> None:
+    if str(node.this).upper() not in RESERVED:
+        return
+    span = spans.of(node)
+    raise incomplete(
+        f"{source.snippet(span).upper()} stands where a name is expected",
+        span,
+        "a word of SQL, not a name",
+        example(source, spans.tokens),
+        f'a name that is also a word of SQL stands in quotes: "{node.this}"',
+    )

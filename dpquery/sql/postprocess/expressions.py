@@ -1,0 +1,372 @@
+"""Binds expressions over released and public values; stages say what their names mean."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence, Set
+from dataclasses import replace
+from typing import TYPE_CHECKING, NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery.core.source import Span
+from dpquery.core.types import DATE, NUMERIC, TIMESTAMP, Kind
+from dpquery.errors import refusal
+from dpquery.sql.bind.expressions import chain, conjuncts
+from dpquery.sql.bind.scope import fold, is_call, is_interval_end
+from dpquery.sql.bind.typing import target
+from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
+from dpquery.sql.parse.literals import as_moment, unwrapped
+from dpquery.sql.parse.spans import Spans, repeated
+from dpquery.sql.postprocess.calls import Applied
+from dpquery.sql.postprocess.functions import Longest, aggregate_name
+from dpquery.sql.postprocess.subqueries import end_of
+from dpquery.sql.postprocess.values import (
+    REPEATING,
+    TEXTUAL,
+    Value,
+    checked,
+    in_calendar,
+    joined,
+    literal,
+    made,
+    widest,
+)
+from dpquery.sql.suggest.constructs import refuse_construct
+from dpquery.sql.suggest.queries import mismatch
+
+if TYPE_CHECKING:
+    from dpquery.sql.postprocess.stages import Base
+    from dpquery.sql.postprocess.subqueries import Opener
+
+
+_PATTERNS: dict[type[exp.Expr], str] = {
+    exp.Like: "({0} LIKE {1})",
+    exp.ILike: "({0} ILIKE {1})",
+    exp.SimilarTo: "regexp_full_match({0}, {1})",
+}
+_NUMBERS_OF: dict[Kind | None, str] = {
+    Kind.TEXT: "LENGTH({})",
+    Kind.BOOLEAN: "CAST({} AS BIGINT)",
+    Kind.DATE: "YEAR({})",
+    Kind.TIMESTAMP: "YEAR({})",
+}
+"""What of a value is a number."""
+MAX_WRITTEN_OUT = 8_000
+"""Parts that names of the SELECT list may stand for, in all."""
+_MOMENTS = {Kind.DATE: DATE, Kind.TIMESTAMP: TIMESTAMP}
+
+
+class Expressions(ABC):
+    """Binds expressions of one SELECT, at one of its stages."""
+
+    def __init__(self, opener: Opener, aliases: dict[str, exp.Expr]) -> None:
+        self.opener = opener
+        self.spans: Spans = opener.spans
+        self.aliases = aliases
+        """What the SELECT list names, folded: the expression of each."""
+        self._applied = Applied(self)
+        self._bound: dict[int, tuple[Value, exp.Expr]] = {}
+        """What was bound, by its node: operators look at their operands several times."""
+        self._named: dict[str, Value] = {}
+        self._naming: list[str] = []
+        self._written_out = 0
+
+    @property
+    @abstractmethod
+    def base(self) -> Base:
+        """The stage beside whose rows subqueries are computed."""
+
+    @abstractmethod
+    def lifted(self, value: Value) -> Value:
+        """Return a value of that stage as this one sees it."""
+
+    @abstractmethod
+    def column(self, node: exp.Column) -> Value | None:
+        """Resolve a column; None where there is none of that name and an alias may be meant."""
+
+    @abstractmethod
+    def unknown(self, node: exp.Column) -> NoReturn:
+        """Refuse a column that is none."""
+
+    @abstractmethod
+    def call(self, node: exp.Expr) -> tuple[Value, str]:
+        """Bind a DP_ call; give also its function's name."""
+
+    @abstractmethod
+    def known(self, node: exp.Expr) -> Value | None:
+        """Return the value of a group that an expression is; None where it is none."""
+
+    @abstractmethod
+    def aggregate(self, node: exp.Expr, name: str) -> Value:
+        """Bind an aggregate, or refuse it."""
+
+    @abstractmethod
+    def window(self, node: exp.Window) -> Value:
+        """Bind a window function, or refuse it."""
+
+    @abstractmethod
+    def subquery(self, sql: str, kind: Kind | None) -> Value:
+        """Return the value of a subquery, computed beside the rows."""
+
+    @abstractmethod
+    def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
+        """Refuse a function that is none, or has no place here."""
+
+    def value(self, node: exp.Expr) -> Value:
+        """Bind an expression.
+
+        Raises:
+            NameRefused: DPQ201 to DPQ211.
+            RuleRefused: DPQ301, DPQ302, DPQ303 something exact, or a DP_ function out of place.
+            SyntaxRefused: DPQ102 what values do not have, DPQ105 too large.
+        """
+        node = unwrapped(node)
+        if id(node) not in self._bound:
+            span = self.spans.of(node)
+            found = checked(self._value(node, span), span)
+            if found.kind in TEXTUAL and found.grown is None:
+                self.opener.require_texts(found.longest * self.base.most, span)
+            self._bound[id(node)] = found, node  # held, so that its number stays its own
+        return self._bound[id(node)][0]
+
+    def truth(self, node: exp.Expr) -> Value:
+        """Bind a condition; a number or a text is none, though the engine would make it one."""
+        found = self.value(node)
+        if found.kind in {None, Kind.BOOLEAN}:
+            return found
+        remedy = f"{self.spans.text(node)} {'> 0' if found.numeric else 'IS NOT NULL'}"
+        label = f"a {'number' if found.numeric else found.kind} here"
+        mismatch(self.spans.of(node), "a condition must be true or false", label, remedy)
+
+    def truths(self, node: exp.Expr) -> list[Value]:
+        """Bind a condition in its parts, of which rows have to meet each.
+
+        One that can raise stands inside TRY, where the engine finds no equality to join by.
+        """
+        return [self.truth(part) for part in conjuncts(node)]
+
+    def _value(self, node: exp.Expr, span: Span) -> Value:
+        found = literal(node, span)
+        if found is not None:
+            return found
+        if is_call(node):
+            return self.call(node)[0]
+        if is_interval_end(node):
+            return end_of(self, node)
+        group = self.known(node)
+        if group is not None:
+            return group
+        if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier):
+            return self._column(node)
+        if isinstance(node, exp.Window):
+            return self.window(node)
+        called = node.this if isinstance(node, exp.Filter) else node
+        name = aggregate_name(called)
+        if name is not None:
+            return self.aggregate(node, name)
+        if type(node) in COMPARISONS:
+            return self._compared(node, COMPARISONS[type(node)])
+        if type(node) in ARITHMETIC:
+            return self._arithmetic(node, ARITHMETIC[type(node)])
+        return self._formed(node, span)
+
+    def _column(self, node: exp.Column) -> Value:
+        """Resolve a column, or else a name given in the SELECT list."""
+        found = self.column(node)
+        if found is not None:
+            return found
+        name = fold(node.name)
+        if node.table or name not in self.aliases or name in self._naming:
+            self.unknown(node)
+        if name not in self._named:
+            self._naming.append(name)
+            self._named[name] = self.value(self.aliases[name])
+            self._naming.pop()
+        self._written_out += self._named[name].size
+        if self._written_out > MAX_WRITTEN_OUT:
+            raise repeated(self.spans.of(node), REPEATING)
+        return self._named[name]
+
+    def _formed(self, node: exp.Expr, span: Span) -> Value:
+        """Bind what the language has words for."""
+        match node:
+            case exp.And() | exp.Or():
+                word = "AND" if isinstance(node, exp.And) else "OR"
+                return joined(word, [self.truth(part) for part in chain(node)])
+            case exp.Not():
+                inner = self.truth(node.this)
+                return made("(NOT {0})", inner, kind=Kind.BOOLEAN, safe=inner.safe)
+            case exp.Neg():
+                inner = self._number(node.this)
+                return made("(-{0})", inner, kind=inner.kind)
+            case exp.Is(expression=exp.Null()):
+                return made("({0} IS NULL)", self.value(node.this), kind=Kind.BOOLEAN)
+            case exp.Is(expression=exp.Boolean(this=wanted)):
+                template = "({0} IS TRUE)" if wanted else "({0} IS FALSE)"
+                return made(template, self.truth(node.this), kind=Kind.BOOLEAN)
+            case exp.Between():
+                return self._between(node)
+            case exp.Cast() if type(node) in {exp.Cast, exp.TryCast}:
+                return self._cast(node, span)
+        return self._of_two(node, span)
+
+    def _of_two(self, node: exp.Expr, span: Span) -> Value:
+        """Bind what combines two values, or a value and a subquery."""
+        match node:
+            case exp.In():
+                return self._in(node)
+            case exp.Exists():
+                return self.opener.exists(self, node)
+            case exp.Subquery():
+                return self.opener.scalar(self, node)
+            case exp.NullSafeEQ() | exp.NullSafeNEQ():
+                word = "NOT DISTINCT" if isinstance(node, exp.NullSafeEQ) else "DISTINCT"
+                return self._both(node, f"({{0}} IS {word} FROM {{1}})")
+            case exp.DPipe():
+                return self._texts(node, "({0} || {1})", Kind.TEXT, sum)
+            case exp.Like() | exp.ILike() | exp.SimilarTo():
+                found = self._texts(node, _PATTERNS[type(node)], Kind.BOOLEAN)
+                negated = node.args.get("negate")
+                return made("(NOT {0})", found, kind=Kind.BOOLEAN) if negated else found
+        return self._applied.value(node, span)
+
+    def _number(self, node: exp.Expr) -> Value:
+        inner, kind = unwrapped(node), self.value(node).kind
+        remedy = _NUMBERS_OF.get(kind, "{}").format(self.spans.text(node))
+        if isinstance(inner, exp.Literal):
+            remedy = _number_in(str(inner.this))
+        return self.needed(node, NUMERIC, "a number", remedy)
+
+    def _text(self, node: exp.Expr) -> Value:
+        remedy = f"CAST({self.spans.text(node)} AS TEXT)"
+        return self.needed(node, {Kind.TEXT}, "a text", remedy)
+
+    def needed(self, node: exp.Expr, kinds: Set[Kind], what: str, remedy: str) -> Value:
+        """Bind a value of one of some kinds.
+
+        Raises:
+            NameRefused: DPQ208 it is of another kind.
+        """
+        found = self.value(node)
+        if found.kind is not None and found.kind not in kinds:
+            mismatch(self.spans.of(node), f"{what} is needed here", f"a {found.kind}", remedy)
+        return found
+
+    def _texts(
+        self, node: exp.Expr, template: str, kind: Kind, longest: Longest | None = None
+    ) -> Value:
+        left, right = self._text(node.this), self._text(node.expression)
+        if isinstance(node, exp.SimilarTo):
+            self.require_pattern(right, node.expression)
+        most = None if longest is None else longest([left.longest, right.longest])
+        return made(template, left, right, kind=kind, longest=most)
+
+    def require_pattern(self, pattern: Value, node: exp.Expr) -> None:
+        """Insist on a regular expression that the engine can read, where it is a constant.
+
+        Raises:
+            NameRefused: DPQ205.
+        """
+        if not self.opener.public.matches_with(pattern.sql):
+            raise refusal(
+                "DPQ205",
+                "this pattern cannot be used",
+                self.spans.of(node),
+                "not a regular expression, or too large a one",
+                "patterns are read before anything is computed.",
+                ("'^a.*z$'", "a sign stands for itself in square brackets: '[(]'"),
+            )
+
+    def compared(self, template: str, *nodes: exp.Expr, repeats: int = 1) -> Value:
+        """Bind values that are compared: of one kind, or all numbers."""
+        values = self.alike(nodes)
+        kinds = {value.kind for value in values}
+        safe = all(value.safe for value in values) and None not in kinds
+        safe = safe and (len(kinds) == 1 or kinds == {Kind.INTEGER, Kind.DOUBLE})
+        safe = safe and Kind.DECIMAL not in kinds
+        return made(template, *values, kind=Kind.BOOLEAN, safe=safe, repeats=repeats)
+
+    def alike(self, nodes: Sequence[exp.Expr]) -> list[Value]:
+        """Bind values that have to be of one kind; a text beside a moment is read as one."""
+        values = [self.value(node) for node in nodes]
+        kinds = [value.kind for value in values]
+        model = next((k for k in kinds if k not in {None, Kind.TEXT}), None)
+        for at, (value, node) in enumerate(zip(values, nodes, strict=True)):
+            if value.kind is None or model is None or value.kind is model:
+                continue
+            if model in NUMERIC and value.numeric:
+                continue
+            inner, span = unwrapped(node), self.spans.of(node)
+            if model in _MOMENTS and isinstance(inner, exp.Literal) and inner.is_string:
+                moment = as_moment(str(inner.this), _MOMENTS[model], span)
+                sql = f"CAST('{moment.value}' AS {model.value.upper()})"
+                values[at] = Value(sql, model, safe=True, constant=moment)
+            elif {model, value.kind} != set(_MOMENTS):
+                self._unlike(inner, value, model, span)
+        return values
+
+    def _unlike(self, node: exp.Expr, value: Value, model: Kind, span: Span) -> NoReturn:
+        written = str(node.this) if isinstance(node, exp.Literal) else ""
+        if model in NUMERIC and value.kind is Kind.TEXT:
+            remedy = _number_in(written)
+            mismatch(span, "a number is needed here", "a text", remedy)
+        title = f"a {model} and a {value.kind} are not compared"
+        remedy = f"CAST({self.spans.text(node)} AS {'TEXT' if model is Kind.TEXT else model})"
+        mismatch(span, title, f"a {value.kind} here", remedy)
+
+    def _compared(self, node: exp.Expr, operator: str) -> Value:
+        return self.compared(f"({{0}} {operator} {{1}})", node.this, node.expression)
+
+    def _both(self, node: exp.Expr, template: str) -> Value:
+        return self.compared(template, node.this, node.expression)
+
+    def _between(self, node: exp.Between) -> Value:
+        parts = (node.this, node.args["low"], node.args["high"])
+        return self.compared("({0} BETWEEN {1} AND {2})", *parts, repeats=2)
+
+    def _in(self, node: exp.In) -> Value:
+        """Write IN as comparisons: in a list, the engine would convert one value to another."""
+        query = node.args.get("query")
+        if query is not None:
+            return self.opener.member(self, node, query)
+        parts = [self.compared("({0} = {1})", node.this, one) for one in node.expressions]
+        return joined("OR", parts)
+
+    def _cast(self, node: exp.Cast, span: Span) -> Value:
+        """Convert a value where that can be done; NULL where it cannot."""
+        type_ = target(node)
+        if type_ is None:
+            refuse_construct(self.spans.source, node, self.spans)
+        if type_.kind is Kind.DECIMAL:
+            name = f"DECIMAL({type_.precision},{type_.scale})"
+        else:
+            name = {Kind.INTEGER: "BIGINT", Kind.TEXT: "TEXT"}.get(
+                type_.kind, type_.kind.value.upper()
+            )
+        converted = f"TRY_CAST({{0}} AS {name})"
+        converted = in_calendar(converted) if type_.kind in _MOMENTS else converted
+        return made(converted, self.value(node.this), kind=type_.kind)
+
+    def _arithmetic(self, node: exp.Expr, operator: str) -> Value:
+        right = unwrapped(node.expression)
+        if isinstance(right, exp.Interval):
+            return self._applied.moved(node.this, right, operator)
+        left = self.value(node.this)
+        if left.kind in _MOMENTS and operator in "+-":
+            return self._applied.days(node, left, operator)
+        one, other = self._number(node.this), self._number(node.expression)
+        kind = widest(one, other)
+        if kind is Kind.INTEGER and one.constant is not None and other.constant is not None:
+            one = replace(one, sql=f"CAST({one.sql} AS BIGINT)")
+        if operator == "/":
+            return made("({0} / nullif({1}, 0))", one, other, kind=Kind.DOUBLE)
+        if operator in {"//", "%"}:
+            return made(f"({{0}} {operator} nullif({{1}}, 0))", one, other, kind=kind)
+        return made(f"({{0}} {operator} {{1}})", one, other, kind=kind)
+
+
+def _number_in(text: str) -> str:
+    """Return the number that a text holds; where it holds none, any number."""
+    plain = text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 30
+    return text if plain and text[0] != "." else "0"

@@ -1,0 +1,406 @@
+"""FROM above the frontier: open relations, their joins, and what names mean there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from typing import NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery.core.source import Span
+from dpquery.core.types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    NUMERIC,
+    TEXT,
+    TIMESTAMP,
+    Kind,
+    Type,
+)
+from dpquery.errors import refusal
+from dpquery.ir.expr import LONGEST_CONSTANT, Literal, decimal
+from dpquery.ir.query import Origin
+from dpquery.sql.bind.expressions import conjuncts
+from dpquery.sql.bind.scope import ambiguous, fold, unknown_column, unknown_table
+from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.parse.spans import Spans, outside, too_large
+from dpquery.sql.postprocess.values import LONGEST_NUMBER, Value, made
+from dpquery.sql.suggest.queries import mismatch
+
+_SIDES = ("LEFT", "RIGHT", "FULL")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenColumn:
+    """A column of a relation that is released or public."""
+
+    name: str
+    sql: str
+    """Its name for the engine, in quotes."""
+    kind: Kind | None
+    narrow: bool = False
+    origins: tuple[Origin, ...] = ()
+    longest: int = LONGEST_NUMBER
+    """The most characters that a value has."""
+    grown: int = 0
+    """The characters that were made for all of its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A relation that is released or public, as a query sees it."""
+
+    source: str
+    """What stands after FROM for it: a name of the engine, or a query in brackets."""
+    columns: tuple[OpenColumn, ...]
+    hidden: tuple[int, ...] = ()
+    """The frontiers whose row numbers it gives, in columns r0, r1 and so on."""
+    sorted: bool = False
+    """Whether its rows stand in an order that was asked for."""
+    most: int = 1
+    """How many rows it can have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An open relation in a FROM clause."""
+
+    alias: str
+    columns: tuple[tuple[str, Value], ...]
+    hidden: frozenset[str] = frozenset()
+    """Folded names that USING joined: alone they mean the column of both."""
+
+
+@dataclass
+class From:
+    """A FROM clause as it grows from left to right: its text, and what names mean."""
+
+    spans: Spans
+    text: str = ""
+    members: list[Member] = field(default_factory=list)
+    merged: dict[str, tuple[str, Value]] = field(default_factory=dict)
+    """What USING joined, by folded name."""
+    rows: list[tuple[str, int]] = field(default_factory=list)
+    """Row numbers of frontiers: their text, and the frontier."""
+    sorted: bool = False
+    comma: bool = False
+    most: int = 1
+    """How many rows it can have."""
+
+    @property
+    def aliases(self) -> list[str]:
+        """The names of the relations."""
+        return [member.alias for member in self.members if member.alias]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of all columns."""
+        return [name for name, _ in self.star("")]
+
+    def member(self, open_: Open, alias: str, engine: str, *, alone: bool) -> Member:
+        """Return an open relation a name here, and take up its row numbers.
+
+        Args:
+            open_: the relation.
+            alias: its name.
+            engine: its name for the engine.
+            alone: whether no other relation stands beside it, where its rows could repeat.
+        """
+        at = len(self.rows)
+        self.rows += [(f'"{engine}"."r{i}"', f) for i, f in enumerate(open_.hidden)]
+        columns = []
+        for column in open_.columns:
+            origins = tuple(replace(one, row=one.row + at) for one in column.origins)
+            value = Value(f'"{engine}".{column.sql}', column.kind, True, origins=origins)
+            grown = None if column.grown and not alone else column.grown
+            value = replace(value, narrow=column.narrow, longest=column.longest, grown=grown)
+            columns.append((column.name, value))
+        return Member(alias, tuple(columns))
+
+    def star(self, alias: str) -> Iterator[tuple[str, Value]]:
+        """Return all columns, or those of one relation; what USING joined stands once."""
+        shown: set[str] = set()
+        for member in self.members:
+            if alias and fold(alias) != fold(member.alias):
+                continue
+            for name, value in member.columns:
+                known = fold(name)
+                joined = not alias and known in self.merged
+                if joined and known in shown:
+                    continue
+                shown |= {known} if joined else set()
+                yield name, self.merged[known][1] if joined else value
+
+    def find(self, node: exp.Column) -> Value | None:
+        """Resolve a column; None where no relation here has it.
+
+        Raises:
+            NameRefused: DPQ211 several relations have one.
+        """
+        name, table = fold(node.name), fold(node.table)
+        if not table and name in self.merged:
+            return self.merged[name][1]
+        found = [
+            (member, value)
+            for member in self.members
+            if not table or fold(member.alias) == table
+            for known, value in member.columns
+            if fold(known) == name
+        ]
+        if len(found) > 1:
+            ambiguous(node, [member.alias for member, _ in found], self.spans.of(node))
+        return found[0][1] if found else None
+
+    def calls(self, table: str) -> bool:
+        """Return whether a relation is called so."""
+        return any(fold(table) == fold(alias) for alias in self.aliases)
+
+    def refuse(self, node: exp.Column) -> NoReturn:
+        """Refuse a column that is none."""
+        span = self.spans.of(node)
+        if node.args.get("db") or (node.table and not self.calls(node.table)):
+            unknown_table(node, self.aliases, self.columns, span)
+        known = [name for name, _ in self.star(node.table)]
+        called = node.table or " or ".join(self.aliases) or "this query"
+        unknown_column(node, known, called, span)
+
+    def join(self, member: Member, source: str, join: exp.Join | None) -> None:
+        """Put a relation beside those so far; ON follows, once names mean something."""
+        if join is None:
+            self.text, self.members = source, [member]
+            return
+        self.sorted = False
+        kind = str(join.args.get("kind") or "").upper()
+        side = str(join.args.get("side") or "").upper()
+        span = self.spans.of(join)
+        self._refuse_kind(join, kind, side, span)
+        self.comma |= bool(join.meta.get("comma"))
+        using = join.args.get("using") or []
+        conditioned = bool(using) or join.args.get("on") is not None
+        word = " ".join(filter(None, [side, kind if kind in {"SEMI", "ANTI"} else "", "JOIN"]))
+        self.text += f" {word if conditioned else 'CROSS JOIN'} {source}"
+        if using:
+            pairs = [self._pair(name, member) for name in using]
+            self.text += " ON " + " AND ".join(pair.total for _, pair in pairs)
+            self._merge(using, member, side)
+        if kind not in {"SEMI", "ANTI"}:
+            self.members.append(member)
+
+    def _refuse_kind(self, join: exp.Join, kind: str, side: str, span: Span) -> None:
+        method = str(join.args.get("method") or "").upper()
+        bad = method or (
+            kind if kind not in {"", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"} else ""
+        )
+        if bad:
+            remedy = "JOIN ... USING (...)"
+            raise outside(f"{bad} JOIN", span, "not understood", remedy)
+        on = bool(join.args.get("on") is not None or join.args.get("using"))
+        if side and self.comma and side != "LEFT":
+            remedy = "use CROSS JOIN in place of the comma"
+            raise outside(f"{side} JOIN after a comma", span, "unclear", remedy)
+        if not on and (side in _SIDES or kind in {"SEMI", "ANTI"}):
+            word = f"{side or kind} JOIN without ON"
+            raise outside(word, span, "on what?", "USING (...)")
+
+    def _pair(self, name: exp.Identifier, member: Member) -> tuple[Value, Value]:
+        """Write USING (name) as an equality."""
+        node = exp.Column(this=name.copy())
+        node.this.meta.update(name.meta)
+        left = self.find(node)
+        right = next((v for known, v in member.columns if fold(known) == fold(name.name)), None)
+        if left is None:
+            unknown_column(node, self.columns, " or ".join(self.aliases), self.spans.of(name))
+        if right is None:
+            known = [column for column, _ in member.columns]
+            unknown_column(node, known, member.alias, self.spans.of(name))
+        kinds = {left.kind, right.kind}
+        alike = None in kinds or len(kinds) == 1 or kinds <= NUMERIC
+        if not alike:
+            title = f"{name.name} is a {left.kind} and a {right.kind}"
+            mismatch(self.spans.of(name), title, "two types", "ON ... = CAST(... AS TEXT)")
+        safe = len(kinds) == 1 and Kind.DECIMAL not in kinds and None not in kinds
+        pair = made("({0} = {1})", left, right, kind=Kind.BOOLEAN, safe=safe)
+        return left, pair
+
+    def _merge(self, using: Sequence[exp.Identifier], member: Member, side: str) -> None:
+        for name in using:
+            key = fold(name.name)
+            node = exp.Column(this=name.copy())
+            left = self.find(node)
+            right = next(v for known, v in member.columns if fold(known) == key)
+            assert left is not None  # noqa: S101 - it was found when the pair was made
+            value = right if side == "RIGHT" else left
+            if side == "FULL":
+                kind = left.kind if left.kind is right.kind else None
+                value = made("coalesce({0}, {1})", left, right, kind=kind)
+            self.merged[key] = (name.name, value)
+
+
+# How many rows a relation above the frontier can have: public before anything is released.
+#
+# Released tables have a row for each group, and public ones are known, so that what joins
+# and unions make of them is refused by its size, before it is charged: later it could only
+# fail.
+
+
+MOST_ROWS = 10_000_000
+MOST_SHOWN = 1_000_000
+"""Rows of an answer: as many as there can be groups."""
+MOST_CHARACTERS = 2**28
+"""Of all texts that a statement makes of others, in all rows; each can take four bytes."""
+MOST_HIDDEN = 32
+"""Row numbers that a relation gives of releases; with more, its columns show none unchanged."""
+
+
+_WHY = (
+    "what is computed from released and public rows has to end in time, because",
+    "it cannot be asked again without being charged again.",
+)
+
+
+def equalities(condition: exp.Expr | None) -> int:
+    """Return how many parts of a condition equate a column of one relation with another's."""
+    return sum(_equates(unwrapped(part)) for part in conjuncts(condition))
+
+
+def _equates(node: exp.Expr) -> bool:
+    if not isinstance(node, exp.EQ | exp.NullSafeEQ):
+        return False
+    sides = [unwrapped(node.this), unwrapped(node.expression)]
+    tables = [{fold(c.table) for c in side.find_all(exp.Column)} for side in sides]
+    return bool(tables[0]) and bool(tables[1]) and tables[0] != tables[1]
+
+
+def joined_rows(left: int, right: int, *, equated: bool, full: bool) -> int:
+    """Return about how many rows a join has.
+
+    Each row is taken to meet one where values are equated, as on a key; where a value is in
+    many rows of both sides there are more, and time and memory have limits too.
+    """
+    if equated:
+        return left + right if full else max(left, right)
+    return max(left * right, left, right)
+
+
+def rows_within(rows: int, limit: exp.Limit | None) -> int:
+    """Return how many rows are left where LIMIT cuts them: it has been read before."""
+    return rows if limit is None else min(rows, int(str(limit.expression.this)))
+
+
+def require_rows(rows: int, limit: int, span: Span, remedy: str = "") -> int:
+    """Return a number of rows, if it is not too large.
+
+    Args:
+        rows: how many there are.
+        limit: how many there may be.
+        span: what has them.
+        remedy: what makes them fewer, if that is known.
+
+    Raises:
+        PlanRefused: DPQ409.
+    """
+    if rows > limit:
+        _refuse(rows, limit, span, remedy)
+    return rows
+
+
+def refuse_characters(characters: int, span: Span) -> NoReturn:
+    """Refuse texts and lists that are too long, all of them together."""
+    raise refusal(
+        "DPQ409",
+        f"texts of up to {characters:,} characters would be made",
+        span,
+        f"with those before, more than {MOST_CHARACTERS:,} in all rows",
+        _WHY,
+        "cut them first, LEFT(text, 20), or put them together outside",
+    )
+
+
+def _refuse(rows: int, limit: int, span: Span, remedy: str) -> NoReturn:
+    other = "join fewer relations, or make their rows fewer by GROUP BY or LIMIT before"
+    raise refusal(
+        "DPQ409",
+        f"this can have {rows:,} rows",
+        span,
+        f"more than {limit:,}",
+        _WHY,
+        tuple(filter(None, [remedy, other])),
+    )
+
+
+# Values of open queries among private rows: literals, where they are known, or constants.
+#
+# A constant is any value of its type, or NULL: numbers become doubles, what is no number
+# becomes NULL, and texts are cut, so that whatever is released can be written into a scan.
+
+
+MOST_VALUES = 100_000
+_NOT_NUMBERS = {
+    Kind.TEXT: TEXT,
+    Kind.BOOLEAN: BOOLEAN,
+    Kind.DATE: DATE,
+    Kind.TIMESTAMP: TIMESTAMP,
+}
+_FITTING = {
+    Kind.TEXT: f"left({{0}}, {LONGEST_CONSTANT})",
+    Kind.BOOLEAN: "{0}",
+    Kind.DATE: "CASE WHEN year({0}) BETWEEN 1 AND 9999 THEN {0} END",
+    Kind.TIMESTAMP: "CASE WHEN year({0}) BETWEEN 1 AND 9999 THEN {0} END",
+}
+_NUMBER = "CASE WHEN isfinite(TRY_CAST({0} AS DOUBLE)) THEN TRY_CAST({0} AS DOUBLE) END"
+
+
+def constant_of(column: OpenColumn, span: Span) -> tuple[Type, str]:
+    """Return the type of a constant, and the text that makes a column's values of it."""
+    if column.kind is None:
+        title = "the type of this value is not known"
+        mismatch(span, title, "of any type", "CAST(... AS DOUBLE)")
+    if column.kind in _NOT_NUMBERS:
+        return _NOT_NUMBERS[column.kind], _FITTING[column.kind].format(column.sql)
+    return DOUBLE, _NUMBER.format(column.sql)
+
+
+def literals(found: Sequence[object] | None, kind: Kind | None, span: Span) -> list[Literal]:
+    """Return the values of a public column as if they had been typed.
+
+    Raises:
+        NameRefused: DPQ208 values that a list cannot hold.
+        SyntaxRefused: DPQ105 too many.
+    """
+    if found is None or kind is None:
+        mismatch(span, "these values cannot be compared", "of no known type", "IN (1, 2)")
+    if len(found) > MOST_VALUES:
+        raise too_large(
+            f"a list has at most {MOST_VALUES:,} values",
+            span,
+            "gives more",
+            "the values are read now, and become a part of the query.",
+            "SELECT DISTINCT ... LIMIT 1000",
+        )
+    if None in found:
+        title = "NULL is among these values, and nothing equals it"
+        mismatch(span, title, "holds NULL", "WHERE ... IS NOT NULL")
+    made = [_literal(value, kind, span) for value in found]
+    return [one for one in made if one is not None]
+
+
+def _literal(value: object, kind: Kind, span: Span) -> Literal | None:
+    match value:
+        case float():
+            finite = value == value and abs(value) != float("inf")  # noqa: PLR0124 - NaN differs
+            return Literal(span, Fraction(value), DOUBLE) if finite else None
+        case Decimal():
+            exponent = value.as_tuple().exponent
+            scale = -exponent if isinstance(exponent, int) and exponent < 0 else 0
+            return Literal(span, Fraction(value), decimal(scale))
+        case bool() | str() | date():
+            return Literal(span, value, _NOT_NUMBERS[kind])
+        case int():
+            return Literal(span, value, INTEGER)
+    mismatch(span, "these values cannot be compared", f"a {kind}", "IN (1, 2)")

@@ -1,0 +1,408 @@
+"""Relations inside a query above the frontier: subqueries, unions, and the ends of intervals.
+
+Each is computed once, however often its expression is bound, and beside the rows: inside TRY
+it could not stand.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import count
+from typing import TYPE_CHECKING, NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery.core.source import Span
+from dpquery.core.types import NUMERIC, Kind
+from dpquery.errors import refusal
+from dpquery.ir.query import IntervalEnd, Origin
+from dpquery.sql.bind.from_clause import Context
+from dpquery.sql.bind.options import read_number_between
+from dpquery.sql.bind.released import unaskable
+from dpquery.sql.bind.scope import fold, is_call, written_name
+from dpquery.sql.bind.subqueries import uneven
+from dpquery.sql.parse.literals import read_place, unwrapped
+from dpquery.sql.parse.spans import outside
+from dpquery.sql.postprocess.from_clause import (
+    MOST_CHARACTERS,
+    MOST_HIDDEN,
+    MOST_ROWS,
+    From,
+    Open,
+    OpenColumn,
+    refuse_characters,
+    require_rows,
+)
+from dpquery.sql.postprocess.values import Value, condition, direction, row_count
+from dpquery.sql.suggest.queries import COUNT, mismatch, query_of_policy
+
+if TYPE_CHECKING:
+    from dpquery.sql.postprocess.expressions import Expressions
+    from dpquery.sql.postprocess.stages import Base
+
+
+class Opener(Context):
+    """Names relations for the engine, and binds the subqueries inside expressions."""
+
+    def __init__(self, *given: object) -> None:
+        super().__init__(*given)  # type: ignore[arg-type]
+        self._aliases = count()
+        self._around: list[Base] = []
+        self._inner: dict[int, Open] = {}
+        self._characters = 0
+        self._ends: dict[IntervalEnd, str] = {}
+        """Of intervals, that were asked for so far, with their names for the engine."""
+
+    @cached_property
+    def largest(self) -> int:
+        """How many rows the largest public table has."""
+        tables = (table for table in self.policy.tables.values() if table.public)
+        return max((self.public.height(table.name) for table in tables), default=0)
+
+    @property
+    def widest(self) -> int:
+        """How many rows may be computed with."""
+        return max(MOST_ROWS, 4 * self.largest)
+
+    def require_texts(self, characters: int, span: Span) -> None:
+        """Refuse a statement that makes more of texts and lists than memory holds.
+
+        Raises:
+            PlanRefused: DPQ409.
+        """
+        self._characters += characters
+        if self._characters > MOST_CHARACTERS:
+            refuse_characters(self._characters, span)
+
+    @abstractmethod
+    def opened(self, node: exp.Expr) -> Open:
+        """Bind a subquery that has to be open."""
+
+    @property
+    def ends(self) -> tuple[tuple[str, IntervalEnd], ...]:
+        """The ends of intervals that were asked for so far, by name."""
+        return tuple((name, end) for end, name in self._ends.items())
+
+    def end(self, end: IntervalEnd) -> str:
+        """Name an end of the intervals of a column for the engine."""
+        return self._ends.setdefault(end, f"e{len(self._ends)}")
+
+    def alias(self) -> str:
+        """Name the next relation for the engine."""
+        return f"t{next(self._aliases)}"
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Bind what stands after FROM: it sees nothing of the queries around."""
+        around, self._around = self._around, []
+        try:
+            yield
+        finally:
+            self._around = around
+
+    def around(self, inner: Base, node: exp.Column) -> Value | None:
+        """Resolve a column in the queries around, from the innermost outwards."""
+        chosen = [place.chosen for place in self._around]
+        outside = chosen.index(inner) if inner in chosen else len(chosen)
+        for place in reversed(self._around[:outside]):
+            found = place.column(node)
+            if found is not None:
+                grown = found.grown and None  # for each of the rows here, once more
+                return replace(found, origins=(), narrow=False, grown=grown)
+        return None
+
+    def _inside(self, place: Base, node: exp.Expr) -> Open:
+        """Bind a subquery once, however often its expression is bound: it is one release."""
+        if id(node) not in self._inner:
+            self._around.append(place)
+            try:
+                self._inner[id(node)] = self.opened(node)
+            finally:
+                self._around.pop()
+        return self._inner[id(node)]
+
+    def _one_column(self, place: Base, node: exp.Expr) -> Open:
+        found = self._inside(place, node)
+        if len(found.columns) != 1:
+            span = self.spans.of(node)
+            label = f"{len(found.columns)} columns"
+            remedy = "SELECT max(1) FROM ..."
+            raise outside("a subquery of several columns", span, label, remedy)
+        return found
+
+    def scalar(self, place: Expressions, node: exp.Subquery) -> Value:
+        """Return the one value of a subquery; NULL where it has no row, or several."""
+        base = place.base
+        found = self._one_column(base, node)
+        column = found.columns[0]
+        sql = f"(SELECT CASE WHEN count(*) = 1 THEN first({column.sql}) END"
+        sql += f' FROM {found.source} AS "{self.alias()}")'
+        value = base.subquery(sql, column.kind)
+        grown = None if column.grown else 0
+        value = replace(value, narrow=column.narrow, longest=column.longest, grown=grown)
+        return place.lifted(value)
+
+    def exists(self, place: Expressions, node: exp.Exists) -> Value:
+        """Return whether a subquery has a row."""
+        base = place.base
+        found = self._inside(base, node.this)
+        sql = f'(EXISTS (SELECT 1 FROM {found.source} AS "{self.alias()}"))'
+        value = base.subquery(sql, Kind.BOOLEAN)
+        return place.lifted(value)
+
+    def member(self, place: Expressions, node: exp.In, query: exp.Expr) -> Value:
+        """Return whether a value is among those of a subquery."""
+        base = place.base
+        value = base.value(node.this)
+        found = self._one_column(base, query)
+        kinds = {value.kind, found.columns[0].kind}
+        if None not in kinds and len(kinds) > 1 and not kinds <= NUMERIC:
+            title = f"a {value.kind} is not among values of {found.columns[0].kind}"
+            remedy = f"CAST({self.spans.text(node.this)} AS TEXT)"
+            mismatch(self.spans.of(node.this), title, f"a {value.kind}", remedy)
+        sql = f"({value.total} IN (SELECT {found.columns[0].sql} FROM {found.source}"
+        sql += f' AS "{self.alias()}"))'
+        made = base.subquery(sql, Kind.BOOLEAN)
+        return place.lifted(made)
+
+    def where(self, kept: Sequence[Value]) -> str:
+        """Write WHERE; empty without conditions."""
+        return " WHERE " + " AND ".join(map(condition, kept)) if kept else ""
+
+    def first_item(self, from_: From) -> str:
+        """Write the name of the first relation of a FROM clause; of none, a query."""
+        return written_name(from_.aliases[0]) if from_.aliases else "(SELECT 1)"
+
+    def without_table(self, title: str, node: exp.Expr) -> NoReturn:
+        """Refuse what has no meaning without FROM."""
+        raise unaskable(
+            title, self.spans.of(node), "FROM is missing", query_of_policy(self.policy)
+        )
+
+
+# UNION, EXCEPT and INTERSECT of relations that are released or public.
+
+
+def arms_of(opener: Opener, node: exp.SetOperation) -> list[exp.Expr]:
+    """Return the two sides of an operation, whose order is plain.
+
+    Raises:
+        SyntaxRefused: DPQ102 operations of different kinds without brackets.
+    """
+    for side in (node.this, node.expression):
+        if isinstance(side, exp.SetOperation) and type(side) is not type(node):
+            span = opener.spans.of(node)
+            word = f"{side.key.upper()} beside {node.key.upper()}"
+            label = "which comes first?"
+            raise outside(word, span, label, "put one of them in brackets")
+    return [node.this, node.expression]
+
+
+def combined(opener: Opener, node: exp.SetOperation, left: Open, right: Open) -> Open:
+    """Put two relations together: columns by place, of types that match.
+
+    Raises:
+        NameRefused: DPQ208 another number of columns, or types that do not match.
+    """
+    span = opener.spans.of(node)
+    word = node.key.upper() + ("" if node.args.get("distinct") else " ALL")
+    if len(left.columns) != len(right.columns):
+        raise uneven(word, len(left.columns), len(right.columns), span)
+    keeps, shared = word == "UNION ALL", _shared(left, right)
+    keeps = keeps and (shared or len(left.hidden) + len(right.hidden) <= MOST_HIDDEN)
+    count = 0 if shared else len(left.hidden)
+    columns, casts = [], []
+    for at, (one, other) in enumerate(zip(left.columns, right.columns, strict=True)):
+        kind, cast = _common(one, other, word, span)
+        casts.append(cast)
+        moved = tuple(replace(origin, row=origin.row + count) for origin in other.origins)
+        all_ = tuple(dict.fromkeys((*one.origins, *moved)))
+        origins: tuple[Origin, ...] = all_ if keeps and not cast else ()
+        narrow = one.narrow and other.narrow
+        longest, grown = max(one.longest, other.longest), one.grown + other.grown
+        opener.require_texts(grown, span)
+        sql = f'"c{at}"'
+        columns.append(OpenColumn(one.name, sql, kind, narrow, origins, longest, grown))
+    hidden = (*left.hidden, *(() if shared else right.hidden)) if keeps else ()
+    arms = []
+    for open_, first in ((left, True), (right, False)):
+        shown = [
+            f'{_cast(column.sql, cast)} AS "c{i}"'
+            for i, (column, cast) in enumerate(zip(open_.columns, casts, strict=True))
+        ]
+        own = [f'"r{i}"' for i in range(len(open_.hidden))]
+        other_rows = 0 if shared else len(right.hidden if first else left.hidden)
+        missing = ["CAST(NULL AS BIGINT)"] * other_rows
+        numbers = [*own, *missing] if first else [*missing, *own]
+        shown += [f'{sql} AS "r{i}"' for i, sql in enumerate(numbers)] if keeps else []
+        arms.append(f'(SELECT {", ".join(shown)} FROM {open_.source} AS "{opener.alias()}")')
+    rows = left.most + right.most if isinstance(node, exp.Union) else left.most
+    most = require_rows(rows, opener.widest, span)
+    return Open(f"({arms[0]} {word} {arms[1]})", tuple(columns), hidden, most=most)
+
+
+def _shared(left: Open, right: Open) -> bool:
+    """Return whether both sides show the same releases in the same columns.
+
+    Their row numbers then stand in the same columns too: a relation that is put to itself
+    again and again would else have twice as many each time.
+    """
+    alike = zip(left.columns, right.columns, strict=True)
+    return left.hidden == right.hidden and all(a.origins == b.origins for a, b in alike)
+
+
+def _cast(sql: str, cast: str) -> str:
+    return f"TRY_CAST({sql} AS {cast})" if cast else sql
+
+
+def _common(
+    one: OpenColumn, other: OpenColumn, word: str, span: Span
+) -> tuple[Kind | None, str]:
+    """Return the kind of a column of both, and what both are cast to where that is needed."""
+    kinds = {one.kind, other.kind}
+    if one.kind is other.kind:
+        return one.kind, ""
+    if None in kinds:
+        return None, ""
+    if kinds <= NUMERIC:
+        return Kind.DOUBLE, "DOUBLE"
+    title = f"{word} of a {one.kind} and a {other.kind}, in column {one.name[:40]}"
+    mismatch(span, title, "two types", "CAST(... AS TEXT)")
+
+
+def finished(opener: Opener, node: exp.SetOperation, found: Open, *, root: bool) -> str:
+    """Write an operation as a query, with ORDER BY and LIMIT of its own."""
+    alias = opener.alias()
+    listed = [f'"{alias}".{c.sql} AS {c.sql}' for c in found.columns]
+    listed += [f'"{alias}"."r{i}" AS "r{i}"' for i in range(len(found.hidden))]
+    order = node.args.get("order")
+    keys = [key for item in _items(order) for key in _sort_keys(opener, item, found.columns)]
+    cut = "".join(
+        row_count(node.args[slot].expression, slot, opener.spans)
+        for slot in ("limit", "offset")
+        if node.args.get(slot) is not None
+    )
+    if root or keys or cut:
+        rows = [f'"r{i}" ASC NULLS LAST' for i in range(len(found.hidden))]
+        keys += rows or [column.sql for column in found.columns]
+    ordered = f" ORDER BY {', '.join(keys)}" if keys else ""
+    return f'SELECT {", ".join(listed)} FROM {found.source} AS "{alias}"{ordered}{cut}'
+
+
+def _items(order: exp.Order | None) -> Sequence[exp.Ordered]:
+    return [] if order is None else order.expressions
+
+
+def _sort_keys(opener: Opener, item: exp.Ordered, columns: Sequence[OpenColumn]) -> list[str]:
+    """Resolve a column's number or name, or ALL: an operation has no others."""
+    node, span = item.this, opener.spans.of(item)
+    ending = direction(item)
+    if isinstance(node, exp.Var):
+        return [column.sql + ending for column in columns]
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return [columns[read_place(node, len(columns), span, "ORDER BY")].sql + ending]
+    if isinstance(node, exp.Column) and not node.table:
+        for column in columns:
+            if fold(column.name) == fold(node.name):
+                return [column.sql + ending]
+    label = "not a column of the result"
+    raise outside("this order", span, label, "ORDER BY 1")
+
+
+# DP_INTERVAL_LOW and DP_INTERVAL_HIGH: how far noise may have taken a released value.
+#
+# A column that shows a release unchanged knows it, and the number of the row that a value
+# comes from. The ends of the interval stand in the released table as hidden columns, so
+# that they are found by that number: through joins, windows and sorting, wherever the value
+# itself goes.
+
+
+USUAL = Fraction(95, 100)
+LEAST = Fraction(1, 10**9)
+"""Of a confidence, and of what is left to certainty: every mechanism can tell so much."""
+
+
+def end_of(place: Expressions, node: exp.Anonymous) -> Value:
+    """Bind a call: an end of the interval of each value of a released column.
+
+    Raises:
+        NameRefused: DPQ205, DPQ207 the confidence, DPQ206 another number of arguments.
+        RuleRefused: DPQ303 the column shows no release unchanged.
+    """
+    argument, confidence = _arguments(place, node)
+    base, name = place.base, str(node.this).upper()
+    found = None if is_call(unwrapped(argument)) else base.value(argument)
+    if found is None or not found.origins:
+        _not_noisy(place, name, argument)
+    ends = []
+    for origin in found.origins:
+        row, _ = base.rows[origin.row]
+        end = IntervalEnd(
+            origin.frontier, origin.column, name == "DP_INTERVAL_HIGH", confidence
+        )
+        column = place.opener.end(end)
+        ends.append(
+            f'(SELECT "e"."{column}" FROM "f{origin.frontier}" AS "e" WHERE "e"."row" = {row})'
+        )
+    sql = ends[0] if len(ends) == 1 else f"coalesce({', '.join(ends)})"
+    value = base.subquery(sql, found.kind)
+    return place.lifted(value)
+
+
+def _arguments(place: Expressions, node: exp.Anonymous) -> tuple[exp.Expr, Fraction]:
+    """Part the column from the confidence, which may be given by its name."""
+    if not 1 <= len(node.expressions) <= 2:
+        _miscounted(place, node)
+    argument, *others = node.expressions
+    if not others:
+        return argument, USUAL
+    given = others[0]
+    if isinstance(given, exp.EQ | exp.PropertyEQ | exp.Kwarg):
+        if fold(given.this.name) != "confidence":
+            _miscounted(place, node)
+        given = given.expression
+    limits = (LEAST, 1 - LEAST)
+    span = place.spans.of(given)
+    return argument, read_number_between(
+        "the confidence", unwrapped(given), span, limits, "0.95"
+    )
+
+
+def _miscounted(place: Expressions, node: exp.Anonymous) -> NoReturn:
+    name = str(node.this).upper()
+    raise refusal(
+        "DPQ206",
+        f"{name} takes a column, and a confidence if not 0.95",
+        place.spans.of(node),
+        "other arguments",
+        "the noise of a released value says between which ends the exact one lies.",
+        _example(place, name),
+    )
+
+
+def _not_noisy(place: Expressions, name: str, argument: exp.Expr) -> NoReturn:
+    """Refuse what is no release unchanged; offer to name a call that stands inside."""
+    inner = unwrapped(argument)
+    called = is_call(inner)
+    remedy = f"{place.spans.text(inner)} AS n, {name}(n)" if called else _example(place, name)
+    raise refusal(
+        "DPQ303",
+        f"{name} needs a column with noise of its own",
+        place.spans.of(argument),
+        "a release beside those shown" if called else "not a released value, unchanged",
+        (
+            "the interval of a value follows from its noise, which is known where a column",
+            "shows a DP_ function as it was released, not what is computed from it.",
+        ),
+        remedy,
+    )
+
+
+def _example(place: Expressions, name: str) -> str:
+    query = query_of_policy(place.opener.policy)
+    return query.replace(COUNT, f"{COUNT} AS n, {name}(n)")

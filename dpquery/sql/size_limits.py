@@ -1,0 +1,239 @@
+"""Refuses scans that are too large by plan: in tables read, in nodes, in rows of one unit.
+
+What a unit's own rows could multiply would need time and memory only if the unit is there, and
+a scan that fails would tell. All limits are of the query and the policy, and they are looked at
+as relations are bound: one that doubles at each level is refused before it has grown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from dpquery.core.source import Source, Span
+from dpquery.errors import Diagnostic, PlanRefused, refusal
+from dpquery.ir.expr import ColumnRef, Expr, children, longest_of
+from dpquery.ir.query import Frontier
+from dpquery.ir.relations import (
+    MOST_PAIRS,
+    PerUnit,
+    Project,
+    Relation,
+    SemiJoin,
+    UnionAll,
+    UnitJoin,
+    columns_in,
+    expressions_of,
+    extent_of,
+    numbers,
+    sources,
+    tables_of,
+    walk,
+)
+from dpquery.ir.walk import expressions_in
+from dpquery.policy.model import Policy
+
+MOST_READS = 32
+"""How often a scan reads private tables, all of them together."""
+MOST_NODES = 128
+"""Relations that a scan is made of."""
+MOST_COPIES = 64
+"""Rows that one row of a unit can become."""
+MOST_PAIRING = 8
+"""Joins of a scan in which a unit can have several rows on both sides."""
+MOST_MADE = 2 * MOST_PAIRING * MOST_PAIRS
+"""Rows of one unit that joins can make, put together by UNION ALL or kept beside pairs."""
+MOST_CHARACTERS = MOST_PAIRS * 1024
+"""Of all texts in the rows that joins make of the rows of one unit."""
+MOST_OF_ROW = 2**16
+"""Characters of all texts that are made of one row of a unit."""
+_CUT = "name fewer texts, or cut them first, before a join: LEFT(text, 20)"
+MOST_CALLS = 1000
+"""Releases of a statement: each is a line of its charge, and is stored."""
+MOST_TERMS = 10_000
+"""Columns, values and operations in all expressions of a scan."""
+MOST_WRITTEN = 20_000
+"""The same, where each column is written out as what a subquery computes for it, as DuckDB does
+where it moves a condition below."""
+
+
+def require_small(relation: Relation, policy: Policy, span: Span) -> None:
+    """Refuse a relation that is too large by plan.
+
+    Raises:
+        PlanRefused: DPQ406.
+    """
+    nodes = list(walk(relation))
+    extent = extent_of(relation, policy.single)
+    pairing = sum(isinstance(n, UnitJoin | SemiJoin) and n.pairs is not None for n in nodes)
+    for found, most, what, remedy in (
+        (
+            len(tables_of(relation)),
+            MOST_READS,
+            "private tables are read {} times",
+            "read fewer tables: a name of WITH counts each time that it is read",
+        ),
+        (
+            len(nodes),
+            MOST_NODES,
+            "it is made of {} steps, one inside another",
+            "write fewer subqueries inside one another",
+        ),
+        (
+            max(extent.one, extent.each),
+            MOST_COPIES,
+            "one row can become {} rows",
+            "put fewer parts together with UNION ALL, or join before that",
+        ),
+        (
+            pairing,
+            MOST_PAIRING,
+            "{} joins pair several rows of a unit with several",
+            "make one row of each unit first: GROUP BY the unit",
+        ),
+        (
+            extent.more,
+            MOST_MADE,
+            "joins can make {} rows of one unit",
+            "make one row of each unit first: GROUP BY the unit",
+        ),
+    ):
+        if found > most:
+            raise _too_large(span, what.format(f"{found:,}"), f"{most:,}", remedy)
+
+
+def require_few(frontiers: Sequence[Frontier]) -> None:
+    """Refuse a statement of very many calls: its record stays in the ledger.
+
+    Raises:
+        PlanRefused: DPQ406.
+    """
+    calls = [call for frontier in frontiers for call in frontier.calls]
+    if len(calls) > MOST_CALLS:
+        raise refusal(
+            "DPQ406",
+            "this query is too large",
+            calls[MOST_CALLS].span,
+            f"it draws {len(calls):,} values of each group",
+            f"the most is {MOST_CALLS:,}: each is charged, and stored, on its own.",
+            "ask in several queries",
+        )
+
+
+def every_scan_is_small(frontier: Frontier, _: Source) -> None:
+    """Refuse scans whose expressions have too many terms, all of them together."""
+    terms = sum(_terms(expr, {}) for expr in _roots(frontier))
+    if terms > MOST_TERMS:
+        raise _too_large(
+            frontier.span,
+            f"its expressions have {terms:,} terms",
+            f"{MOST_TERMS:,}",
+            "ask in several queries",
+        )
+    sizes = _written_out(frontier.relation)
+    written = sum(_terms(expr, sizes) for expr in _roots(frontier))
+    if written > MOST_WRITTEN:
+        raise _too_large(
+            frontier.span,
+            f"its expressions have {written:,} terms, with those of subqueries in their place",
+            f"{MOST_WRITTEN:,}",
+            "use what a subquery computes less often, or compute it with fewer terms",
+        )
+
+
+def require_narrow(frontier: Frontier, policy: Policy) -> None:
+    """Refuse long texts in rows that are many: in those of one unit that a plan allows.
+
+    One row of a unit is multiplied by little; what joins make of its rows is as much whatever
+    the tables hold.
+
+    Raises:
+        PlanRefused: DPQ406.
+    """
+    for node, characters in _texts(frontier):
+        extent = extent_of(node, policy.single)
+        made = 0 if extent.single else extent.more
+        if characters * extent.one > MOST_OF_ROW:
+            what = f"one row becomes {extent.one:,}, of {characters:,} characters each"
+            raise _too_large(node.span, what, f"{MOST_OF_ROW:,} characters in all", _CUT)
+        if characters * made > MOST_CHARACTERS:
+            what = (
+                f"joins can make {made:,} rows of one unit, of {characters:,} characters each"
+            )
+            raise _too_large(node.span, what, f"{MOST_CHARACTERS:,} characters in all", _CUT)
+
+
+def _texts(frontier: Frontier) -> Iterator[tuple[Relation, int]]:
+    """Return each relation with the characters that a row of it carries, or is made into."""
+    asked = list(expressions_in((frontier.calls, frontier.keys)))
+    yield frontier.relation, sum(map(longest_of, asked))
+    used = columns_in(frontier.relation, *asked)
+    for node in walk(frontier.relation):
+        given = numbers(node)
+        yield node, sum(ref.longest for ref in used if ref.of in given)
+        made = sum(map(longest_of, expressions_of(node)))
+        yield from ((source, made) for source in sources(node))
+
+
+def _roots(frontier: Frontier) -> Iterator[Expr]:
+    yield from expressions_in((frontier.calls, frontier.keys))
+    for node in walk(frontier.relation):
+        yield from expressions_of(node)
+
+
+def _written_out(relation: Relation) -> dict[tuple[int, str], int]:
+    """Return the terms of each column that a relation computes, down to the tables."""
+    sizes: dict[tuple[int, str], int] = {}
+    for node in reversed(list(walk(relation))):  # what a node reads comes first
+        match node:
+            case Project(number=number, outputs=outputs):
+                made = [(number, outputs)]
+            case UnionAll(number=number, parts=parts):
+                made = [(number, outputs) for _, outputs in parts]
+            case PerUnit(number=number, keys=keys):
+                made = [(number, keys)]
+            case _:
+                continue
+        for of, columns in made:
+            for column in columns:
+                size = _terms(column.expr, sizes)
+                sizes[of, column.name] = max(size, sizes.get((of, column.name), 0))
+    return sizes
+
+
+def _terms(root: Expr, sizes: Mapping[tuple[int, str], int]) -> int:
+    """Count the terms of an expression, each as often as it is written.
+
+    Args:
+        root: the expression.
+        sizes: of columns that are more than one term, how many they are.
+    """
+    known: dict[int, int] = {}
+    pending = [root]
+    while pending:
+        expr = pending[-1]
+        parts = children(expr)
+        waiting = [part for part in parts if id(part) not in known]
+        if waiting:
+            pending += waiting
+            continue
+        own = sizes.get((expr.of, expr.name), 1) if isinstance(expr, ColumnRef) else 1
+        known[id(expr)] = own + sum(known[id(part)] for part in parts)
+        pending.pop()
+    return known[id(root)]
+
+
+def _too_large(span: Span, what: str, most: str, remedy: str) -> PlanRefused:
+    return PlanRefused(
+        Diagnostic(
+            "DPQ406",
+            "this query is too large",
+            span,
+            what,
+            (
+                f"the most is {most}.",
+                "a scan that one unit's rows could make slow, or large, would tell of them",
+                "by the time it takes, or by failing.",
+            ),
+            (remedy,),
+        )
+    )

@@ -1,0 +1,1 @@
+"""Mended queries that refusals offer."""

@@ -1,0 +1,360 @@
+"""Habits of other languages, each with what it is written like here.
+
+A refusal offers the mended query only if that query passes the stage which refused the first
+one. Nothing is accepted here: what is offered is read anew when it is typed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from sqlglot import expressions as exp
+
+from dpquery import functions
+from dpquery.core.privacy import decimal_text
+from dpquery.core.source import Source, Span, width
+from dpquery.errors import Diagnostic, QueryRefused, nearest
+from dpquery.functions.base import DPFunction
+from dpquery.ir.expr import Expr
+from dpquery.rowfunctions.ranges import implied
+from dpquery.sql.bind.expressions import Conditions
+from dpquery.sql.bind.scope import written_name
+from dpquery.sql.postprocess.functions import aggregate_name
+from dpquery.sql.suggest.queries import (
+    COUNT,
+    between,
+    call_about,
+    fits,
+    is_bounded,
+    other_call,
+    sample_call,
+)
+
+Stage = Callable[[Source], object]
+_LONGEST = 400
+"""Longer queries are not searched."""
+_WIDE, _MORE = 88, 40
+"""A mended query is one line on most screens, or hardly longer than what was typed."""
+
+_PARTS = {
+    "name": r'("[^"\n]+"|[A-Za-z_]\w*)',
+    "value": r"('[^'\n]*'|-?\d+(?:\.\d+)?|[A-Za-z_]\w*)",
+    "text": r"('[^'\n]*')",
+    "number": r"(\d+(?:\.\d+)?)",
+    "argument": r"\s*([^(),]+?)\s*",
+    "day": r"\d{4}-\d\d-\d\d",
+    "compared": r"(?=\s*(?:[=<>]|!=|IN\b|IS\b|BETWEEN\b|NOT\b))",
+    "matches": r"(?:RLIKE|REGEXP|~)\s*('[^'\n]*')",
+    "option": r"(eps|epsilon|delta|bounds|mechanism|max_rows_contributed|max_groups_contributed"
+    r"|weights)",
+    "unit": r"'?(YEAR|QUARTER|MONTH|WEEK|DAY|HOUR|MINUTE|SECOND)S?'?",
+    "moment": "(?:DATE|DATETIME|TIMESTAMP)_?",
+    "private": r"\bWITH\s+(?:DIFFERENTIAL_PRIVACY|ANONYMIZATION)\s+"
+    r"(?:OPTIONS\s*\([^()]*\)\s*)?",
+    "now": r"\b(?:NOW|TODAY|CURRENT_DATE|CURRENT_TIMESTAMP)\b(?:\(\))?",
+}
+"""What a pattern holds as <name>, and the like."""
+_WORDS = {
+    "=<": "<=", "=>": ">=", "!>": "<=", "!<": ">=", r"\bISNULL\b": "IS NULL",
+    r"\bNOT\s?NULL\b": "IS NOT NULL", "&&?": "AND", r"\bWHERE\b": "AND",
+    r"\bDESCENDING\b": "DESC", r"\bASCENDING\b": "ASC", r"[$€£](?=\d)": "",
+    r"!(?=[\w\"(])": "NOT ", r"\bweights\s*=\s*table\b": "weights='table'",
+    r"\bDISTINCT\s+(?=.*\bDP_)": "", r"\s+(?:AND|OR|WHERE|HAVING|ORDER\s+BY|LIMIT)\s*$": "",
+}  # fmt: skip
+"""Signs and words of other languages."""
+_EITHER = {r"\|\|?(?=\s*(?:\(|<name><compared>))": "OR"}
+_MOMENTS = {
+    r"\b<moment>TRUNC\(<argument>,\s*<unit>\s*\)": r"DATE_TRUNC('\2', \1)",
+    r"\b<moment>DIFF\(<argument>,<argument>,\s*<unit>\s*\)": r"DATE_DIFF('\3', \2, \1)",
+    r"\b(?:STRFTIME|FORMAT_DATE)\(\s*<text>\s*,<argument>\)": r"STRFTIME(\2, \1)",
+    r"\bDATE_FORMAT\(<argument>,\s*<text>\s*\)": r"STRFTIME(\1, \2)",
+}
+"""Functions of moments whose arguments stand in another order elsewhere."""
+_READ = {
+    # comparisons
+    r"\bIS\s+(NOT\s+)?(?:NUL|NIL|NONE|NAN|NA)\b": r"IS \1NULL",
+    r"\bIS\s+NOT\s+<value>": r"<> \1",
+    r"\bIS\s+<value>": r"= \1",
+    r"\bBETWEEN\s*\(\s*<value>\s*(?:,|AND)\s*<value>\s*\)": r"BETWEEN \1 AND \2",
+    r"\bBETWEEN\s+<value>\s*(?:,|-|\bTO\b)\s*<value>": r"BETWEEN \1 AND \2",
+    r"<name>\s+(?:!\s*|NOT\s+)<matches>": r"NOT REGEXP_MATCHES(\1, \2)",
+    r"<name>\s+<matches>": r"REGEXP_MATCHES(\1, \2)",
+    r"=\s*ANY\s*\(\s*(?:ARRAY\s*)?\[([^\]]*)\]\s*\)": r"IN (\1)",
+    r"\bIN\s*\[([^\]]*)\]": r"IN (\1)",
+    r"\bIN\s+('[^'\n]*'|\d+)": r"IN (\1)",
+    **_EITHER,
+    r",\s*<name><compared>": r" AND \1",
+    # values
+    r"''([^'\n]+)''": r"'\1'",
+    r"'(\w+)(?=\s|\)|$)": r"'\1'",
+    r'"(\w+)(?=\s|\)|,|$)': r'"\1"',
+    r"<name>\s*(?:\^|\*\*)\s*2\b": r"\1 * \1",
+    # calls
+    r"\b<option>\s*:\s*(?=[\d'\[])": r"\1=",
+    r"\b<option>\s+(?=[\d'\[])": r"\1=",
+    r"(?<=[\w*\"])\s+<option>\s*=": r", \1=",
+    r";\s*<option>\s*=": r", \1=",
+    r"\b(bounds\s*=\s*)\[?(-?\d+)\s*(?:\.\.+|-|:)\s*(-?\d+)\]?": r"\1[\2, \3]",
+    r"\b(DP_\w+)\s*\[([^\]]*)\]": r"\1(\2)",
+    r"(?<=\bSELECT\s)<name>\s+(\w+\()": r"\1, \2",
+    r"<private>([^()]*?)\b(?:ANON_)?(COUNT|SUM|AVG)\(([^()]*)\)": r"\1DP_\2(\3, eps=0.5)",
+    r"<private>": "",
+    # clauses
+    r"^\s*(?=(?:DP_\w+)\s*\()": "SELECT ",
+    r"\bSELECT\s+TOP\s*\(?(\d+)\)?\s+(.*)$": r"SELECT \2 LIMIT \1",
+    r"\bFETCH\s+(?:FIRST|NEXT)\s+(\d+)\s+ROWS?\s+ONLY\b": r"LIMIT \1",
+    r"\b(GROUP|ORDER)\s+(?!BY\b)(?=\w)": r"\1 BY ",
+    r"\b(ROLLUP|CUBE|GROUPING\s+SETS)\s+(<name>(?:\s*,\s*<name>)*)": r"\1 (\2)",
+    r"\bAS\s+(\w+)": r'AS "\1"',
+}
+"""What the parser does not read."""
+_BOUND = {
+    # options
+    r"\b(eps|epsilon)\s*=\s*(\d+),\s*(\d+)(?=\s*[,)])": r"\1=\2.\3",
+    r"\b(eps|epsilon)\s*=\s*[\"']<number>[\"']": r"\1=\2",
+    r"\b(eps|epsilon)\s*[<>]=\s*<number>": r"\1=\2",
+    r"\b(?:e|ep|ε|budget|privacy_budget)\s*=": "eps=",
+    r"\b(?:clamp|clip|range|limits?|bound|min_max)\s*=": "bounds=",
+    r"\b(?:low|lower|min)\w*\s*=\s*<value>\s*,\s*(?:high|upper|max)\w*\s*=\s*<value>": (
+        r"bounds=[\1, \2]"
+    ),
+    # values
+    r"(?<!')\b(<day>)\b(?!')": r"DATE '\1'",
+    r"<value>\s*(<=?)\s*<name>\s*(<=?)\s*<value>": r"\1 \2 \3 AND \3 \4 \5",
+    **_EITHER,
+    # functions
+    r"\bANON_(COUNT|SUM|AVG)\(([^()]*)\)": r"DP_\1(\2, eps=0.5)",
+    r"\bWIDTH_BUCKET\(<argument>,<argument>,<argument>,\s*(\d+)\s*\)": (
+        r"FLOOR((\1 - \2) * \4 / (\3 - \2)) + 1"
+    ),
+    r"\bIS_?NULL\(\s*<name>\s*\)": r"\1 IS NULL",
+    r"\b(?:DATE|DATETIME|TO_DATE)\(\s*<name>\s*\)": r"CAST(\1 AS DATE)",
+    r"\b(?:DATE|DATETIME|TO_DATE)\(\s*('<day>')\s*(?:,[^()]*)?\)": r"\1",
+    r"\b(?:MAKE_)?DATE\(\s*(\d{4}),\s*(\d+),\s*(\d+)\s*\)": r"'\1-\2-\3'",
+    r"<now>\s*-\s*INTERVAL\s+'?\d+'?\s+\w+'?": "'2024-12-31'",
+    "<now>": "'2024-12-31'",
+}
+"""What is read, and means nothing here."""
+_UNKNOWN = {
+    r"([^<>=!]=|<>|!=)\s*([A-Za-z_]\w*)": r"\1 '\2'",
+    r"\bIN\s*\(\s*\"?(\w+)\"?\s*\)": r"IN ('\1')",
+    r"\bIN\s*\(\s*\"?(\w+)\"?\s*,\s*\"?(\w+)\"?\s*\)": r"IN ('\1', '\2')",
+}
+"""Names of columns that there are not: texts without their quotes."""
+
+Slips = Sequence[tuple[re.Pattern[str], str]]
+
+
+def _slips(table: Mapping[str, str]) -> Slips:
+    """Return a table with its parts written out."""
+    return [
+        (re.compile(re.sub(r"<(\w+)>", lambda m: _PARTS[m[1]], pattern), re.IGNORECASE), text)
+        for pattern, text in table.items()
+    ]
+
+
+READ, BOUND, UNKNOWN = map(_slips, (_WORDS | _READ, _MOMENTS | _BOUND, _MOMENTS | _UNKNOWN))
+
+_NUMBER = re.compile(r"(?<![\w.])(\d+(?:[.,_]\d+)*)(?: ?(k|m|%))?(?![\w.])", re.IGNORECASE)
+_TIMES = {"": Fraction(1), "k": Fraction(1000), "m": Fraction(10**6), "%": Fraction(1, 100)}
+
+
+def with_slip_mended(
+    found: Diagnostic, source: Source, stage: Stage, slips: Slips
+) -> Diagnostic:
+    """Give a refusal that offers the mended query, if what is under the caret is a known slip.
+
+    Args:
+        found: the refusal.
+        source: the query that was refused.
+        stage: reads a query, and raises `QueryRefused` where it refuses it.
+        slips: what to look for.
+    """
+    if found.span is None or len(source.text) > _LONGEST or "\n" in source.text.strip():
+        return found
+    for text in _candidates(source.text, found.span, slips):
+        mended = None if text == source.text else _accepted(stage, text)
+        if mended is not None and width(mended) <= max(_WIDE, width(source.text) + _MORE):
+            return replace(found, remedy=(mended,))
+    return found
+
+
+def _candidates(text: str, span: Span, slips: Slips) -> Iterator[str]:
+    """Return the query with one slip mended, for each that touches the stretch."""
+    for pattern, mend in slips:
+        for match in pattern.finditer(text):
+            if _touches(match, span):
+                changed = text[: match.start()] + match.expand(mend) + text[match.end() :]
+                yield changed.strip()
+    for match in _NUMBER.finditer(text) if slips is READ else ():
+        if _touches(match, span):
+            yield text[: match.start()] + _in_digits(match) + text[match.end() :]
+
+
+def _touches(match: re.Match[str], span: Span) -> bool:
+    """Return whether a match and a stretch meet, or are one blank apart."""
+    return match.start() <= span.end + 1 and span.start <= match.end() + 1
+
+
+def _in_digits(number: re.Match[str]) -> str:
+    """Write a number without a unit, and without signs between its thousands."""
+    plain = re.sub(r"[,_](?=\d{3})", "", number[1])
+    if re.fullmatch(r"\d{1,30}(\.\d{1,30})?", plain) is None:
+        return number[0]
+    return decimal_text(Fraction(plain) * _TIMES[(number[2] or "").lower()])
+
+
+_ONE_MORE = {"DPQ208", "DPQ210"}
+"""Refusals whose own remedy is pasted over the caret, once: a year that became a date's."""
+
+
+def _accepted(stage: Stage, text: str, rounds: int = 1) -> str | None:
+    """Give a text that the stage accepts: this one, or this one with its own remedy pasted."""
+    try:
+        stage(Source(text))
+    except QueryRefused as refused:
+        span, remedy = refused.span, refused.diagnostic.remedy[:1]
+        if span is None or not remedy or rounds == 0 or refused.code not in _ONE_MORE:
+            return None
+        pasted = text[: span.start] + remedy[0] + text[span.end :]
+        return _accepted(stage, pasted, rounds - 1)
+    return text
+
+
+# Which function of this language was meant by another name: of other engines, or mistyped.
+#
+# It writes calls for refusals to offer, about columns that the query names or, where these
+# do not fit, about one that does. It accepts nothing: what it writes is bound anew when it
+# is typed.
+
+
+_MEANT = {
+    "APPROX_COUNT_DISTINCT": "DP_COUNT",
+    "APPROX_PERCENTILE": "DP_QUANTILE",
+    "APPROX_QUANTILE": "DP_QUANTILE",
+    "APPROX_QUANTILES": "DP_QUANTILE",
+    "AVERAGE": "DP_AVG",
+    "COUNT_DISTINCT": "DP_COUNT",
+    "PERCENTILE": "DP_QUANTILE",
+    "PERCENTILE_CONT": "DP_QUANTILE",
+    "PERCENTILE_DISC": "DP_QUANTILE",
+    "QUANTILE_CONT": "DP_QUANTILE",
+    "QUANTILE_DISC": "DP_QUANTILE",
+    "STD": "DP_STDDEV_SAMP",
+    "STDEV": "DP_STDDEV_SAMP",
+    "TOTAL": "DP_SUM",
+    "VAR": "DP_VAR_SAMP",
+}
+"""What functions of other engines are called here, where the name alone does not tell."""
+_BINS = 60
+"""Bins of a histogram that is offered, about."""
+CLOSE = 0.8
+"""How much alike a name and the function that it was meant for are: a letter or two apart."""
+
+
+def meant_call(
+    name: str, arguments: Sequence[exp.Expr], rows: Conditions, options: str = "eps=0.5"
+) -> str | None:
+    """Write the call that a function of another name means; None where none is known.
+
+    Args:
+        name: what was written, with DP_ before it or without.
+        arguments: what was asked about, options excepted.
+        rows: where these arguments stand.
+        options: the arguments that were given by name, as text.
+    """
+    name = name.upper().removeprefix("DP_")
+    function = _function(name)
+    if function is None:
+        return _composed(name, arguments, rows)
+    if "DISTINCT" in name or any(isinstance(part, exp.Distinct) for part in arguments):
+        unit = rows.scope.table.unit
+        asked = "*" if unit is None else f"DISTINCT {written_name(unit)}"
+        return f"DP_COUNT({asked}, {options})"
+    share, table = _share(arguments[1:2]), rows.scope.table
+    nodes = arguments[: len(function.expressions)]
+    if not nodes or isinstance(nodes[0], exp.Star):
+        return sample_call(function, table, share, options)
+    try:
+        bound = [rows.bind(node) for node in nodes]
+    except QueryRefused:
+        return sample_call(function, table, share, options)
+    written = list(map(rows.spans.text, nodes))
+    for about, expr, text in zip(function.expressions, bound, written, strict=False):
+        if not fits(about.takes, expr.type):
+            return other_call(expr, text)
+    loose = [not is_bounded(expr) for expr in bound]
+    given = [between(function, *one) for one in zip(written, loose, strict=True)]
+    return call_about(
+        function, given, bound[0].type if loose[0] else None, table, share, options
+    )
+
+
+def _composed(name: str, arguments: Sequence[exp.Expr], rows: Conditions) -> str | None:
+    """Write in several calls, or as a count of groups, what is no function of its own."""
+    shown = {"HISTOGRAM": 1, "CORR": 2, "COVAR_SAMP": 2}.get(name, 0)
+    try:
+        exprs = [rows.bind(argument) for argument in arguments[:shown]]
+    except QueryRefused:
+        return None
+    numbers = all(expr.type.numeric and is_bounded(expr) for expr in exprs)
+    texts = [rows.spans.text(argument) for argument in arguments[:shown]]
+    if name == "HISTOGRAM" and exprs:
+        bins = _bins(exprs[0], texts[0]) if numbers else texts[0]
+        table = written_name(rows.scope.table.name)
+        return f"SELECT {bins} AS bin, {COUNT} AS n FROM {table} GROUP BY bin"
+    if len(exprs) < 2 or not numbers:
+        return None
+    one, other = texts
+    mean = "DP_AVG({}, eps=0.1)".format
+    apart = f"{mean(f'({one}) * ({other})')} - {mean(one)} * {mean(other)}"
+    if name != "CORR":
+        return apart
+    return f"({apart}) / (DP_STDDEV({one}, eps=0.1) * DP_STDDEV({other}, eps=0.1))"
+
+
+def _bins(expr: Expr, written: str) -> str:
+    """Write bins of a range: at most some dozens, each as wide as a power of ten."""
+    range_, width = implied(expr), 1
+    assert range_.low is not None  # noqa: S101 - it is bounded
+    assert range_.high is not None  # noqa: S101
+    while (range_.high - range_.low) / width > _BINS:
+        width *= 10
+    return written if width == 1 else f"FLOOR({written} / {width}) * {width}"
+
+
+def _function(name: str) -> DPFunction | None:
+    return functions.find(_MEANT.get(name, f"DP_{name}"))
+
+
+def is_aggregate(call: exp.Expr, name: str) -> bool:
+    """Return whether a function of other engines would make one value of many rows."""
+    return (
+        isinstance(call, exp.AggFunc)
+        or _function(name) is not None
+        or aggregate_name(call) is not None
+    )
+
+
+def _share(given: Sequence[exp.Expr]) -> str:
+    """Read which quantile was meant: the median, where it cannot be told."""
+    text = str(given[0].this) if given and isinstance(given[0], exp.Literal) else ""
+    return text if is_share(text) else "0.5"
+
+
+def is_share(text: str) -> bool:
+    """Return whether a text is a decimal from 0 to 1."""
+    digits = text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 30
+    return digits and 0 <= Fraction(text) <= 1
+
+
+def nearest_function(name: str) -> str | None:
+    """Return the DP_ function whose name is a slip away, if any is.
+
+    >>> nearest_function("DP_CUONT"), nearest_function("COUNT"), nearest_function("DP_TREE")
+    ('DP_COUNT', 'DP_COUNT', None)
+    """
+    return nearest(f"DP_{name.upper().removeprefix('DP_')}", functions.names(), CLOSE)

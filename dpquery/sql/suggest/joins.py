@@ -1,0 +1,327 @@
+"""Joins that are not answered: what is wrong with each, and the predicate that mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery.core.source import Span
+from dpquery.errors import Worded, refusal
+from dpquery.policy.model import Table
+from dpquery.sql.bind.dp_calls import Calls
+from dpquery.sql.bind.expressions import Conditions
+from dpquery.sql.bind.from_clause import Context, Derived, PublicItem
+from dpquery.sql.bind.scope import Member, Scope, fold, written_name
+from dpquery.sql.parse.spans import Spans, mended, outside, span_of
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedBy:
+    """Where a relation is joined, and by what."""
+
+    join: exp.Join | None
+    relation: Span
+    spans: Spans
+
+    @property
+    def span(self) -> Span:
+        """The condition or the names of USING; the relation, where there is none."""
+        if self.join is None:
+            return self.relation
+        if self.join.args.get("on") is not None:
+            return self.spans.of(self.join.args["on"])
+        names = self.join.args.get("using") or []
+        if not names:
+            return self.relation
+        first, last = self.spans.of(names[0]).start, self.spans.of(names[-1]).end
+        tokens = [span_of(token) for token in self.spans.tokens]
+        word = [at for at in tokens if at.end <= first][-2]
+        return word | next(at for at in tokens if at.start >= last)
+
+    def with_condition(self, condition: str) -> str:
+        """Write the query with another condition here, or what to write after ON."""
+        source, span, alone = self.spans.source, self.span, f"ON {condition}"
+        if self.join is None:
+            return alone
+        if self.join.kind == "CROSS":
+            cross = Span(source.text.upper().rfind("CROSS", 0, span.start), span.end)
+            return mended(source, cross, f"JOIN {source.snippet(span)} {alone}", alone)
+        if self.join.meta.get("comma"):
+            comma = Span(source.text.rfind(",", 0, span.start), span.end)
+            return mended(source, comma, f" JOIN {source.snippet(span)} {alone}", alone)
+        if self.join.args.get("on") is not None:
+            return mended(source, span, condition, alone)
+        if self.join.args.get("using"):
+            return mended(source, span, alone, alone)
+        return mended(source, Span(span.end, span.end), f" {alone}", alone)
+
+
+def refuse_units(span: Span, label: str) -> NoReturn:
+    """Refuse to take the units of two tables for one another."""
+    raise refusal(
+        "DPQ308",
+        "the units of these tables cannot be compared",
+        span,
+        label,
+        (
+            "rows of two tables belong to one unit where the unit's column has the same",
+            "name and the same declared type in both.",
+        ),
+        Worded(
+            "ask the data owner to declare the unit's column alike in both tables",
+            "write both files with one type for the unit's column",
+        ),
+    )
+
+
+def refuse_off_unit(
+    at: JoinedBy, members: Sequence[Member], member: Member, table: Table
+) -> NoReturn:
+    """Refuse a join of private relations that is not on the unit."""
+    unit = table.unit or ""
+    ours = next((m for m in members if m.owners), members[0])
+    left, right = sorted(ours.owners), sorted(member.owners)
+    remedy = "join the tables on their unit"
+    if left and right:
+        names = [
+            f"{written_name(ours.alias)}.{written_name(_spelled(ours, left[0], unit))}",
+            f"{written_name(member.alias)}.{written_name(_spelled(member, right[0], unit))}",
+        ]
+        remedy = at.with_condition(f"{names[0]} = {names[1]}")
+    raise refusal(
+        "DPQ304",
+        "this join would pair the rows of different units",
+        at.span,
+        f"not joined on {unit}" if unit else "its rows are units of their own",
+        (
+            "a row then depends on two units at once, and no bound on one of them holds;",
+            "private tables are joined on the privacy unit.",
+        ),
+        remedy,
+    )
+
+
+def _spelled(member: Member, owner: str, unit: str) -> str:
+    if fold(unit) == owner:
+        return unit
+    return next((name for name in member.columns if fold(name) == owner), owner)
+
+
+def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope) -> NoReturn:
+    """Refuse a join with a public table off its key."""
+    keys = public.table.unique
+    on = " AND ".join(
+        f"{written_name(_having(scope, key))}.{written_name(key)} = "
+        f"{written_name(public.alias)}.{written_name(public.names.get(key, key))}"
+        for key in keys
+    )
+    owner = f"or ask the data owner to declare what is unique in {public.table.name}"
+    raise refusal(
+        "DPQ306",
+        f"the join with {public.table.name} is not on its unique key",
+        at.span,
+        f"unique: {', '.join(keys)}" if keys else "nothing is declared unique",
+        "a row that met several public rows would count several times.",
+        (at.with_condition(on) or f"ON {on}",) if keys else (owner,),
+    )
+
+
+def _having(scope: Scope, column: str) -> str:
+    """Find a relation that has a column of that name: the first, if none has."""
+    named = (m for m in scope.members if fold(column) in map(fold, m.columns))
+    return next(named, scope.members[0]).alias
+
+
+def refuse_public_rows(at: JoinedBy, side: str, instead: str) -> NoReturn:
+    """Refuse to keep public rows that no private row meets.
+
+    Args:
+        at: the join.
+        side: the word that keeps them.
+        instead: the word that keeps what else that one keeps, or none.
+    """
+    source = at.spans.source
+    start = source.text.upper().rfind(side, 0, at.relation.start)
+    span = Span(start, start + len(side))
+    raise refusal(
+        "DPQ306",
+        "rows of a public table alone belong to no unit",
+        span,
+        "keeps public rows that no private row meets",
+        (
+            "every row below the DP_ functions belongs to one unit; groups of public",
+            "columns are all shown anyway, also those without rows.",
+        ),
+        (
+            mended(source, span, instead, f"{instead} JOIN".strip()),
+            "and GROUP BY a public column shows its values without rows too",
+        ),
+    )
+
+
+def refuse_computed(span: Span) -> NoReturn:
+    """Refuse to keep rows whose computed columns would have to be missing."""
+    raise outside(
+        "a RIGHT or FULL JOIN after computed columns",
+        span,
+        "not understood",
+        "write the computed columns in a subquery of their own",
+    )
+
+
+def refuse_kind(span: Span, what: str) -> NoReturn:
+    """Refuse a kind of join that is not answered."""
+    raise outside(what, span, "not understood", "JOIN ... ON the privacy unit")
+
+
+def refuse_public_kind(at: JoinedBy, kind: str) -> NoReturn:
+    """Refuse a semi or anti join with a public table: a join on its key says the same."""
+    source = at.spans.source
+    joined = at.relation if at.join is None else at.spans.of(at.join.this)
+    start = source.text.upper().rfind(kind, 0, joined.start)
+    word = Span(start, start + len(kind))
+    remedy = "LEFT JOIN on its key, and WHERE the key IS NULL"
+    if kind == "SEMI":
+        remedy = mended(source, word, "", "JOIN on its key")
+    what = f"a {kind} JOIN with a public table"
+    raise outside(what, word, "not understood", remedy)
+
+
+def refuse_twice(alias: str, span: Span) -> NoReturn:
+    """Refuse two relations of one name."""
+    raise refusal(
+        "DPQ211",
+        f"two relations are called {alias}",
+        span,
+        "the second one",
+        "columns are found by the name of their relation.",
+        f"AS {written_name(f'{alias}_2')}",
+    )
+
+
+# Subqueries whose rows would depend on several units: what is said of each, and offered.
+
+
+def refuse_across(context: Context, clause: exp.Expr, word: str, scope: Scope) -> NoReturn:
+    """Refuse a clause that chooses among the rows of all units."""
+    value, source = context.spans.of(clause), context.spans.source
+    start = source.text.upper().rfind(word.split(maxsplit=1)[0], 0, value.start)
+    span = Span(max(start, 0), value.end)
+    with_blank = Span(len(source.text[: span.start].rstrip()), span.end)
+    raise refusal(
+        "DPQ307",
+        f"{word} over private rows would let one unit decide about another",
+        span,
+        "chooses among the rows of all units",
+        (
+            "which rows are kept would depend on rows of other units, and nothing would",
+            "bound what one unit changes.",
+        ),
+        (mended(source, with_blank, "", "leave the clause out"), _numbered(scope)),
+    )
+
+
+def _numbered(scope: Scope) -> str:
+    """Return how rows of each unit are chosen, where there are units."""
+    unit = scope.table.unit
+    if unit is None:
+        return "each row is a unit of its own here"
+    by = f"OVER (PARTITION BY {written_name(unit)})"
+    return f"or choose among the rows of each unit: QUALIFY row_number() {by} = 1"
+
+
+def refuse_without_unit(context: Context, span: Span, word: str, found: Derived) -> NoReturn:
+    """Refuse to make one row of rows of several units."""
+    unit = found.table.unit
+    raise refusal(
+        "DPQ307",
+        f"{word} of private rows needs the unit among its columns",
+        span,
+        "units would become one row" if unit else "each row is a unit here",
+        "a row that stands for several units belongs to none of them.",
+        f"{written_name(unit)}, {context.spans.source.snippet(span)}"
+        if unit
+        else "leave DISTINCT out",
+    )
+
+
+def refuse_group(
+    context: Context, aggregate: exp.Expr, nodes: Sequence[exp.Expr], rows: Conditions
+) -> NoReturn:
+    """Refuse an aggregate of several units; where one value is wanted, offer a noisy one."""
+    unit, spans = rows.scope.table.unit, context.spans
+    others = [spans.text(node) for node in nodes]
+    remedy = f"GROUP BY {', '.join([written_name(unit or 'unit'), *others])}"
+    if _is_one_value(aggregate) and not nodes:
+        name = spans.source.snippet(spans.name(aggregate))
+        remedy = Calls(rows).meant(name, aggregate) or remedy
+    raise refusal(
+        "DPQ307",
+        "an exact aggregate in a subquery has to be per unit",
+        spans.of(aggregate),
+        f"not grouped by {unit}" if unit else "each row is a unit of its own here",
+        (
+            "over the rows of several units it would be exact, and exact results show who",
+            "is there; per unit it is one row of that unit, to be asked by a DP_ function.",
+        ),
+        remedy if unit or "DP_" in remedy else "leave the aggregate out",
+    )
+
+
+def _is_one_value(node: exp.Expr) -> bool:
+    """Return whether a node is selected by a subquery that stands for one value."""
+    select = node.find_ancestor(exp.Select)
+    around = None if select is None else select.parent
+    places = exp.From | exp.Join | exp.CTE | exp.SetOperation | exp.In | exp.Exists
+    return isinstance(around, exp.Subquery) and not isinstance(around.parent, places)
+
+
+def refuse_correlated(context: Context, node: exp.Subquery) -> None:
+    """Refuse a subquery of one value that looks at the row around it; offer a join.
+
+    Raises:
+        RuleRefused: DPQ307.
+    """
+    outside, inside = node.find_ancestor(exp.Select), node.find(exp.Select)
+    if outside is None or inside is None or inside.args.get("from_") is None:
+        return
+    around = _called(outside)
+    own = {fold(table.alias_or_name) for table in node.find_all(exp.Table)}
+    tied = next((c for c in node.find_all(exp.Column) if fold(c.table) in around - own), None)
+    if tied is None:
+        return
+    spans = context.spans
+    raise refusal(
+        "DPQ307",
+        "a subquery of one value cannot look at the row around it",
+        spans.of(tied),
+        "of the query around",
+        (
+            "its value is computed once, before the rows around it are read; what is",
+            "computed from each unit's rows is joined to them on the unit.",
+        ),
+        _joined(context, inside, tied.name),
+    )
+
+
+def _called(select: exp.Select) -> set[str]:
+    """Return the folded names by which a query calls what it reads."""
+    from_ = select.args.get("from_")
+    joins = select.args.get("joins") or []
+    items = [part.this for part in (from_, *joins) if part is not None]
+    return {fold(item.alias_or_name) for item in items}
+
+
+def _joined(context: Context, inside: exp.Select, unit: str) -> str:
+    """Write a join for a subquery: a public table itself, or what is computed per unit."""
+    spans, where = context.spans, inside.args.get("where")
+    source = inside.args["from_"].this
+    table, name = spans.text(source), written_name(unit)
+    public = {fold(name) for name, one in context.policy.tables.items() if one.public}
+    if isinstance(source, exp.Table) and fold(source.name) in public and where is not None:
+        return f"JOIN {table} ON {spans.text(where.this)}"
+    shown = f"{name}, {', '.join(map(spans.text, inside.expressions))} AS x"
+    return f"JOIN (SELECT {shown} FROM {table} GROUP BY {name}) AS d USING ({name})"

@@ -1,0 +1,339 @@
+"""What refusals offer: calls, conditions, comparisons and queries, about the table asked.
+
+Everything here is made of the policy and the query, so that it can be pasted. It decides
+nothing: what is offered is bound again when it is typed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
+from fractions import Fraction
+from typing import NoReturn
+
+from dpquery.core.privacy import decimal_text, exact_number
+from dpquery.core.source import Source, Span
+from dpquery.core.types import EPOCH, Interval, Kind, Type
+from dpquery.errors import Diagnostic, refusal
+from dpquery.functions.base import BOUNDS, DPFunction, Expression, Share, Takes
+from dpquery.functions.quantize import example_bounds, from_code
+from dpquery.ir.expr import Comparison, Expr, Literal
+from dpquery.policy.model import Column, Policy, Table
+from dpquery.rowfunctions.ranges import implied
+from dpquery.sql.bind.scope import written_name
+
+COUNT = "DP_COUNT(*, eps=0.5)"
+
+_OFFERED = {
+    Kind.BOOLEAN: "DP_PROPORTION",
+    Kind.DATE: "DP_MEDIAN",
+    Kind.TIMESTAMP: "DP_MEDIAN",
+}
+"""What can be asked about values that are no numbers; of others, how many there are."""
+
+
+def is_bounded(expr: Expr) -> bool:
+    """Return whether somebody chose what bounds the values of an expression."""
+    return implied(expr).bounded
+
+
+def other_call(expr: Expr, written: str) -> str:
+    """Write a call about values that a function does not take."""
+    function = _OFFERED.get(expr.type.kind, "DP_COUNT")
+    if function == "DP_MEDIAN" and not is_bounded(expr):
+        function = "DP_COUNT"
+    return f"{function}({written}, eps=0.5)"
+
+
+def sample_call(function: DPFunction, table: Table, share: str = "", options: str = "") -> str:
+    """Write a call of a function about a table: its first columns that fit, bounded if any."""
+    options = options or function.price
+    if function.first.star:
+        return f"{function.name}(*, {options})"
+    fitting = _fitting(function.first, table)
+    if function.first.takes is Takes.CONDITION and not fitting:
+        return f"{function.name}({_any(table)} IS NOT NULL, {options})"
+    if not fitting:
+        return COUNT
+    loose = fitting[0].type if fitting[0].bounds is None else None
+    return call_about(function, [], loose, table, share, options)
+
+
+def _fitting(about: Expression, table: Table) -> list[Column]:
+    """Return the columns that a function can be asked about, those with bounds first."""
+    columns = [c for c in table.columns.values() if c.name != table.unit]
+    fitting = [c for c in columns if fits(about.takes, c.type)]
+    return sorted(fitting, key=lambda column: column.bounds is None)
+
+
+def _any(table: Table) -> str:
+    return written_name(next(iter(table.columns)))
+
+
+def call_about(
+    function: DPFunction,
+    given: Sequence[str],
+    loose: Type | None,
+    table: Table,
+    share: str = "",
+    options: str = "",
+) -> str:
+    """Write a call with the arguments given, and examples in place of others.
+
+    Args:
+        function: what is called.
+        given: expressions over rows, from the first on.
+        loose: the type of the first, if neither policy nor query bounds it.
+        table: whose columns stand for expressions that are not given.
+        share: which quantile is asked for, where one is.
+        options: what is given by name.
+    """
+    parts, texts, options = [], iter(given), options or function.price
+    for number, one in enumerate(function.positional):
+        if isinstance(one, Expression):
+            parts.append(next(texts, None) or _sample(function, number, table, given))
+        else:
+            parts.append(share or one.example if isinstance(one, Share) else one.example)
+    if loose is not None and BOUNDS in function.parameters and "bounds" not in options:
+        options += f", {example_bounds(loose)}"
+    return f"{function.name}({', '.join([*parts, options])})"
+
+
+def _sample(function: DPFunction, number: int, table: Table, given: Sequence[str]) -> str:
+    """Write a column for an expression of a call, another one than those given if it can be."""
+    fitting = _fitting(function.expressions[number], table)
+    if not fitting:
+        return _any(table)
+    fitting = [c for c in fitting if written_name(c.name) not in given] or fitting
+    number -= len(given)
+    column = fitting[number % len(fitting)]
+    return between(function, written_name(column.name), column.bounds is None)
+
+
+def between(function: DPFunction, written: str, loose: bool) -> str:
+    """Write an expression cut to a range, where none is said and no option could say it."""
+    cut = loose and len(function.expressions) > 1
+    return f"LEAST(GREATEST({written}, 0), 1000)" if cut else written
+
+
+def fits(takes: Takes, type_: Type) -> bool:
+    """Return whether a function can be asked about values of a type."""
+    match takes:
+        case Takes.VALUE:
+            return True
+        case Takes.NUMBER:
+            return type_.numeric
+        case Takes.ORDERED:
+            return type_.numeric or type_.kind in {Kind.DATE, Kind.TIMESTAMP}
+        case Takes.CONDITION:
+            return type_.kind is Kind.BOOLEAN
+        case Takes.LISTED:
+            return type_.kind not in {Kind.DOUBLE, Kind.TIMESTAMP}
+        case Takes.DISCRETE:
+            return type_.kind is not Kind.DOUBLE
+
+
+def sample_condition(table: Table) -> str:
+    """Write a condition about a table's rows."""
+    columns = [c for c in table.columns.values() if c.name != table.unit]
+    if not columns:
+        return f"{_any(table)} IS NOT NULL"
+    column = min(columns, key=lambda column: column.keys is None and column.bounds is None)
+    return f"{written_name(column.name)} {_compared(column)}"
+
+
+def _compared(column: Column) -> str:
+    low = column.interval.low
+    if column.keys is not None and isinstance(column.keys[0], str):
+        return "= '" + column.keys[0].replace("'", "''") + "'"
+    if column.bounds is None or low is None:
+        return "IS NOT NULL"
+    if column.type.numeric:
+        return f"> {decimal_text(low)}"
+    return f"> '{from_code(int(low), Fraction(1), column.type)}'"
+
+
+def query_about(table: Table, *shown: str, groups: Sequence[str] = (), where: str = "") -> str:
+    """Write a query over a table: its groups, and what is shown beside them."""
+    written = [written_name(group) for group in groups]
+    clauses = f" WHERE {where}" if where else ""
+    clauses += f" GROUP BY {', '.join(written)}" if written else ""
+    return f"SELECT {', '.join([*written, *shown])} FROM {written_name(table.name)}{clauses}"
+
+
+def query_of_policy(policy: Policy) -> str:
+    """Write a query over the first private table of a policy."""
+    tables = [table for table in policy.tables.values() if not table.public]
+    return query_about(tables[0], COUNT) if tables else "SHOW TABLES"
+
+
+# Offers that need a delta, for a budget that has none: they are left out.
+#
+# A refusal is made from the query and the policy's tables, before anybody looks at limits.
+# What it offers is held against them here, because what stands after `try:` has to work.
+
+
+_DELTA = re.compile(r"\bdelta\s*(?:=>|:=|=)\s*([\d.eE-]+)", re.IGNORECASE)
+
+
+def within_delta(diagnostic: Diagnostic, most: Fraction, otherwise: str) -> Diagnostic:
+    """Return a refusal without offers of more delta than there can be.
+
+    Args:
+        diagnostic: the refusal.
+        most: what the deltas of all releases may add up to.
+        otherwise: what is offered where nothing else is left.
+    """
+    kept = [line for line in diagnostic.remedy if _needed(line) <= most]
+    if len(kept) == len(diagnostic.remedy):
+        return diagnostic
+    kept = kept or [otherwise]
+    return replace(diagnostic, remedy=(kept[0].removeprefix("or "), *kept[1:]))
+
+
+def _needed(line: str) -> Fraction:
+    """Return the largest delta that stands in a line; what is no number is refused anew."""
+    found = [Fraction(0)]
+    for text in _DELTA.findall(line):
+        try:
+            found.append(exact_number(text))
+        except ValueError:
+            continue
+    return max(found)
+
+
+# Values whose types do not match: refused with the comparison that was meant, if plain.
+#
+# A text that holds a number, 1 for true, a year for its days: each is written anew as a
+# literal of the other side's type. Nothing is converted here.
+
+
+_SILENT = (
+    "values are never converted silently: a conversion can fail on one row,",
+    "and a failure would tell whether that row exists.",
+)
+_NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?", re.ASCII)
+_MOMENT = re.compile(r"(?i)\b(DATE|TIMESTAMP)\s+$")
+"""What stands before a literal that is written in another type."""
+_TRUTHS = {"1": "TRUE", "true": "TRUE", "yes": "TRUE", "t": "TRUE", "y": "TRUE"}
+_FALSEHOODS = {"0": "FALSE", "false": "FALSE", "no": "FALSE", "f": "FALSE", "n": "FALSE"}
+_AFTER_A_YEAR = {Comparison.GT, Comparison.LE}
+"""`hired > 2020` means after its last day; `hired >= 2020`, from its first."""
+_MIRRORED = {
+    Comparison.LT: Comparison.GT,
+    Comparison.LE: Comparison.GE,
+    Comparison.GT: Comparison.LT,
+    Comparison.GE: Comparison.LE,
+}
+
+
+def with_article(type_: Type) -> str:
+    """Name a type in a sentence.
+
+    >>> with_article(Type(Kind.INTEGER)), with_article(Type(Kind.DOUBLE))
+    ('an integer', 'a double')
+    """
+    return f"{'an' if type_.kind is Kind.INTEGER else 'a'} {type_.kind.value}"
+
+
+def mismatch(
+    span: Span, title: str, label: str, remedy: str, why: tuple[str, ...] = _SILENT
+) -> NoReturn:
+    """Refuse values whose types do not match."""
+    raise refusal("DPQ208", title, span, label, why, remedy)
+
+
+def no_null(span: Span, label: str, remedy: str) -> NoReturn:
+    """Refuse NULL as a value."""
+    why = ("a value that is missing is neither equal to anything nor different from it.",)
+    mismatch(span, "nothing equals NULL, and nothing differs from it", label, remedy, why)
+
+
+def as_compared(
+    source: Source, span: Span, operator: Comparison | None, exprs: Sequence[Expr]
+) -> str:
+    """Write a comparison anew, its literals in the type of what they are compared with.
+
+    Args:
+        source: the query.
+        span: where the comparison stands; its text is kept but for the literals.
+        operator: what compares two sides; None where the values are a list or two ends.
+        exprs: what is compared, from left to right.
+    """
+    model = next((expr for expr in exprs if not isinstance(expr, Literal)), exprs[0])
+    others = [expr for expr in exprs if expr is not model]
+    literals = [expr for expr in others if isinstance(expr, Literal)]
+    if not literals or len(literals) < len(others):
+        return f"{source.snippet(model.span)} = {_sample_literal(model)}"
+    year = _year(source.snippet(literals[0].span)) if _is_moment(model.type) else None
+    if year is not None and operator in {Comparison.EQ, Comparison.NE}:
+        negated = "NOT " if operator is Comparison.NE else ""
+        ends = " AND ".join(_day(year, model.type, last=last) for last in (False, True))
+        return f"{source.snippet(model.span)} {negated}BETWEEN {ends}"
+    if operator is not None and exprs[0] is not model:
+        operator = _MIRRORED.get(operator, operator)
+    text, end = "", span.start
+    for number, literal in enumerate(literals):
+        last = operator in _AFTER_A_YEAR if operator is not None else number > 0
+        plain = _plain(literal, source)
+        before = _MOMENT.sub("", source.text[end : literal.span.start])
+        text += before + _rewritten(plain, model, last=last)
+        end = literal.span.end
+    return text + source.text[end : span.end]
+
+
+def _rewritten(text: str, model: Expr, *, last: bool) -> str:
+    """Write a literal in the type of another expression; a sample, where it has no meaning."""
+    type_, year = model.type, _year(text)
+    if type_.numeric and _NUMBER.fullmatch(text):
+        return text
+    if type_.kind is Kind.TEXT:
+        return "'" + text.replace("'", "''") + "'"
+    if type_.kind is Kind.BOOLEAN:
+        return {**_TRUTHS, **_FALSEHOODS}.get(text.lower(), "TRUE")
+    if _is_moment(type_) and year is not None:
+        return _day(year, type_, last=last)
+    return _sample_literal(model)
+
+
+def _plain(literal: Literal, source: Source) -> str:
+    """Return what a literal says, without quotes."""
+    if isinstance(literal.value, str):
+        return literal.value
+    return str(literal.value) if _is_moment(literal.type) else source.snippet(literal.span)
+
+
+def _is_moment(type_: Type) -> bool:
+    return type_.kind in {Kind.DATE, Kind.TIMESTAMP}
+
+
+def _year(text: str) -> int | None:
+    digits = text.strip("'")
+    return int(digits) if re.fullmatch("[12][0-9]{3}", digits) else None
+
+
+def _day(year: int, type_: Type, *, last: bool) -> str:
+    """Write the first or the last moment of a year."""
+    day = f"{year}-12-31" if last else f"{year}-01-01"
+    if type_.kind is Kind.DATE:
+        return f"DATE '{day}'"
+    return f"TIMESTAMP '{day} {'23:59:59.999999' if last else '00:00:00'}'"
+
+
+def _sample_literal(model: Expr) -> str:
+    """Write a literal of an expression's type: the low end of its range, if that is short."""
+    domain: Interval = model.domain
+    low = domain.low if isinstance(domain.low, Fraction) and abs(domain.low) < 10**9 else None
+    match model.type.kind:
+        case Kind.TEXT:
+            return "'a'"
+        case Kind.BOOLEAN:
+            return "TRUE"
+        case Kind.DATE:
+            return f"DATE '{date.fromordinal(EPOCH.toordinal() + int(low or 20_000))}'"
+        case Kind.TIMESTAMP:
+            return "TIMESTAMP '2024-12-31 23:59:59'"
+        case _:
+            return decimal_text(low or Fraction(0))

@@ -1,0 +1,102 @@
+"""Rows of Parquet files, each value forced into its policy domain before anything sees it.
+
+A date is held as its number of days, a timestamp as its number of microseconds: files can hold
+moments that Python's calendar cannot. A decimal is a `Fraction`; NULL is None, and so is NaN;
+a zero has no sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpquery.core.types import Kind
+from dpquery.engine.files import DataChanged
+from dpquery.policy.model import Column, DatabaseTable, Table
+from dpquery.rowfunctions.base import Value
+from dpquery.rowfunctions.evaluate import constant, settled
+
+
+def read_rows(
+    table: Table, names: Sequence[str]
+) -> Iterator[tuple[Value, Mapping[str, Value]]]:
+    """Return each row as its unit, unclamped, and the columns named, clamped.
+
+    Raises:
+        DataChanged: the table is not in Parquet files.
+    """
+    if isinstance(table.source, DatabaseTable):
+        raise DataChanged(
+            f"{table.name!r} is in a DuckDB file, which this engine does not read"
+        )
+    columns = [table.columns[name] for name in names]
+    for path in table.source.paths:
+        yield from _rows_of(path, table.unit, columns)
+
+
+def _rows_of(
+    path: Path, unit: str | None, columns: Sequence[Column]
+) -> Iterator[tuple[Value, Mapping[str, Value]]]:
+    wanted = {column.name for column in columns} | ({unit} if unit is not None else set())
+    with pq.ParquetFile(path) as file:
+        data, length = file.read(columns=sorted(wanted)), file.metadata.num_rows
+    units = [None] * length if unit is None else _plain(data.column(unit))
+    cells = [map(_Clamp(column), _plain(data.column(column.name))) for column in columns]
+    names = [column.name for column in columns]
+    for owner, *values in zip(units, *cells, strict=True):
+        yield owner, dict(zip(names, values, strict=True))
+
+
+def plain_rows(table: pa.Table) -> Iterator[Mapping[str, Value]]:
+    """Return the rows of a public table, by column."""
+    cells = [map(_exact, _plain(table.column(name))) for name in table.column_names]
+    for values in zip(*cells, strict=True):
+        yield dict(zip(table.column_names, values, strict=True))
+
+
+def _exact(cell: Value) -> Value:
+    return Fraction(cell) if isinstance(cell, Decimal) else settled(cell)
+
+
+def _plain(column: pa.ChunkedArray) -> list[Value]:
+    """Return the cells of a column; moments as the integers that the file holds."""
+    if pa.types.is_date32(column.type):
+        column = column.cast(pa.int32())
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    cells: list[Value] = column.to_pylist()
+    return cells
+
+
+class _Clamp:
+    """Forces the cells of one column into its domain: NULL and NaN first, then the bounds."""
+
+    def __init__(self, column: Column) -> None:
+        self._type = column.type
+        self._longest = column.max_length
+        self._ends: tuple[Value, Value] | None = None
+        if column.bounds is not None:
+            low, high = column.bounds.low, column.bounds.high
+            self._ends = constant(low, column.type), constant(high, column.type)
+
+    def __call__(self, cell: Value) -> Value:
+        value = None if cell is None else self._typed(cell)
+        if value is None or self._ends is None:
+            return value
+        low, high = self._ends
+        return low if value < low else high if value > high else value
+
+    def _typed(self, cell: Value) -> Value:
+        match self._type.kind:
+            case Kind.DOUBLE:
+                return settled(float(cell))
+            case Kind.DECIMAL:
+                return Fraction(cell)
+            case Kind.TEXT:
+                return cell[: self._longest]
+        return cell

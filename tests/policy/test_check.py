@@ -1,0 +1,290 @@
+"""What `policy check` finds in the data, as counts, for the data owner."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.policy.check import Severity, check
+from dpquery.policy.files import sample_directory
+from dpquery.policy.load import load_policy
+from dpquery.policy.schema import widens
+
+Found = list[tuple[str, str | None, str]]
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Callable[..., Found]:
+    def run(policy: str, **tables: pa.Table) -> Found:
+        for name, table in tables.items():
+            pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=2)
+        path = tmp_path / "policy.toml"
+        path.write_text(f"budget.epsilon = 1\n{policy}", encoding="utf-8")
+        findings = check(load_policy(path))
+        return [(str(f.severity), f.column, f.text) for f in findings]
+
+    return run
+
+
+def private(columns: str, more: str = "") -> str:
+    return (
+        f'[tables.t]\npath = "t.parquet"\nprivacy_unit_column = "id"\n{more}\n'
+        f"[tables.t.columns]\nid = {{ type = 'integer' }}\n{columns}\n"
+    )
+
+
+def test_sound_data_gives_no_findings(found: Callable[..., Found]) -> None:
+    table = pa.table({"id": [1, 2], "x": [0, 5], "extra": ["a", "b"]})
+    assert (
+        found(private("x = { type = 'double', bounds = [0, 5] }", "rows_per_unit = 1"), t=table)
+        == []
+    )
+
+
+def test_the_samples_hold_what_their_policy_says() -> None:
+    findings = check(load_policy(sample_directory() / "policy.toml"))
+    assert {finding.severity for finding in findings} == {Severity.WARNING, Severity.NOTE}
+    columns = {"salary", "bonus", "region", "spent", "person_id"}
+    assert {finding.column for finding in findings} == columns
+
+
+def test_rows_per_unit_are_told_and_what_a_limit_cuts(found: Callable[..., Found]) -> None:
+    table = pa.table({"id": [1] * 7 + [2, 2, 3], "x": [0] * 10})
+    told = ("note", "id", "3 units have 10 rows: median 2, 95 % 7, 99 % 7, largest 7 each")
+    cut = ("warning", "id", "max_rows_contributed = 2 cuts 50 % of the rows' weight")
+    assert found(private("", "max_rows_contributed = 2"), t=table) == [told, cut]
+    assert found(private("", 'max_rows_contributed = "auto"'), t=table) == [told]
+    (unstated,) = found(private(""), t=table)
+    assert unstated[2].endswith(
+        "max_rows_contributed is not stated: each query has to state it"
+    )
+
+
+def test_rows_without_a_unit_are_counted(found: Callable[..., Found]) -> None:
+    table = pa.table({"id": [1, None, None], "x": [1, 2, 3]})
+    text = "2 of 3 rows have no unit: they never count"
+    assert found(private("x = { type = 'integer' }"), t=table) == [("warning", "id", text)]
+
+
+def test_a_second_row_of_a_unit_is_found_across_row_groups(found: Callable[..., Found]) -> None:
+    table = pa.table({"id": [1, 2, 3, 1, None, None]})
+    fault = ("fault", "id", "rows_per_unit = 1 does not hold: 3 units have 4 rows")
+    assert fault in found(private("", "rows_per_unit = 1"), t=table)
+    assert fault not in found(private(""), t=table)
+
+
+def test_units_that_are_not_listed_are_checked_too(found: Callable[..., Found]) -> None:
+    policy = (
+        '[tables.t]\npath = "t.parquet"\nprivacy_unit_column = "who"\n'
+        'privacy_unit_type = "text"\nrows_per_unit = 1\ncolumns.x = { type = "integer" }\n'
+    )
+    units = pa.array(["a", "b", "a"]).dictionary_encode()
+    (fault,) = found(policy, t=pa.table({"who": units, "x": [1, 2, 3]}))
+    assert fault == ("fault", "who", "rows_per_unit = 1 does not hold: 2 units have 3 rows")
+    (fault,) = found(policy, t=pa.table({"who": [1, 2], "x": [1, 2]}))
+    assert fault == ("fault", "who", "t.parquet has int64, declared is text")
+
+
+def moments(*texts: str) -> list[datetime]:
+    return [datetime.fromisoformat(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("declared", "values"),
+    [
+        ("type = 'integer', bounds = [0, 9]", pa.array([-1, 0, 9, 300, None], pa.int32())),
+        ("type = 'double', bounds = [0, 0.1]", pa.array([-0.5, 0, 0.1, math.inf, math.nan])),
+        (
+            "type = 'decimal(3,1)', bounds = [0, 0.1]",
+            pa.array([Decimal(text) for text in ("-0.1", "0", "0.1", "9")]),
+        ),
+        (
+            "type = 'date', bounds = [2020-01-01, 2020-01-02]",
+            pa.array([date.min, *(date(2020, 1, day) for day in (1, 2, 3))]),
+        ),
+        (
+            "type = 'timestamp', bounds = [2020-01-01T00:00:00, 2020-01-02T00:00:00]",
+            pa.array(moments("2019-01-01", "2020-01-02", "2020-01-03"), pa.timestamp("us")),
+        ),
+    ],
+)
+def test_values_beyond_each_end_are_counted(
+    found: Callable[..., Found], declared: str, values: pa.Array
+) -> None:
+    table = pa.table({"id": pa.array(range(len(values))), "x": values})
+    texts = [text for _, _, text in found(private(f"x = {{ {declared} }}"), t=table)]
+    size = len(values)
+    assert any(t.startswith(f"1 of {size} rows") and "below the bounds" in t for t in texts)
+    assert any(t.startswith(f"1 of {size} rows") and "above the bounds" in t for t in texts)
+    assert any("are NaN" in t for t in texts) == ("double" in declared)
+
+
+def test_rows_without_a_value_are_counted_where_null_is_no_group(
+    found: Callable[..., Found],
+) -> None:
+    table = pa.table({"id": [1, 2, 3, 4], "x": [None, 1, None, 2], "y": [None, 1, 2, 3]})
+    columns = "x = { type = 'integer', null_group = false }\ny = { type = 'integer' }"
+    text = "2 of 4 rows (50 %) are NULL: no group has them (null_group = false)"
+    assert found(private(columns), t=table) == [("warning", "x", text)]
+
+
+@pytest.mark.parametrize(
+    ("above", "rows", "share"),
+    [(1, 1000, "0.1"), (199, 200, "more than 99"), (97, 100, "97"), (200, 200, "100")],
+)
+def test_only_all_of_the_rows_are_a_hundred_percent(
+    found: Callable[..., Found], above: int, rows: int, share: str
+) -> None:
+    values = [9] * above + [1] * (rows - above)
+    table = pa.table({"id": range(rows), "x": values})
+    ((_, _, text),) = found(private("x = { type = 'integer', bounds = [0, 5] }"), t=table)
+    assert text.startswith(f"{above} of {rows} rows ({share} %) are above")
+
+
+def test_rows_of_undeclared_keys_are_counted_and_texts_are_cut_first(
+    found: Callable[..., Found],
+) -> None:
+    table = pa.table({"id": range(5), "x": ["aa", "aab", "b", "b", None]})
+    column = "x = { type = 'text', keys = ['aa'], max_length = 2 }"
+    assert found(private(column), t=table) == [
+        (
+            "warning",
+            "x",
+            "2 of 5 rows (40 %) are of keys that are not declared: no group has them",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("declared", "values"),
+    [
+        (
+            "type = 'text', keys = ['aa', 'b'], max_length = 2",
+            ["aab", "aa", "b", None, "c", "b"],
+        ),
+        ("type = 'integer', keys = [9, 0], bounds = [0, 9]", [10, 9, -5, 3, None, 0]),
+        ("type = 'boolean'", [True, True, False, None, None, False]),
+        (
+            "type = 'date', keys = [2020-01-01, 2020-01-02]",
+            [date(2020, 1, day) for day in (1, 1, 2, 3, 4, 2)],
+        ),
+    ],
+)
+def test_units_with_rows_in_several_parts_are_counted(
+    found: Callable[..., Found], declared: str, values: list[object]
+) -> None:
+    policy = private(f"x = {{ {declared}, per_unit = true }}")
+    sound = pa.table({"id": [1, 1, 2, 3, 3, 2], "x": values})
+    assert not any("parts" in text for _, _, text in found(policy, t=sound))
+    several = pa.table({"id": [1, 1, 1, 3, None, 3], "x": values})
+    text = "2 of 2 units have rows in several parts: only those of the first count"
+    assert ("warning", "x", text) in found(policy, t=several)
+    two = private(f"x = {{ {declared}, per_unit = 2 }}")
+    assert not any("parts" in text for _, _, text in found(two, t=several))
+    many = pa.table({"id": [1, 1, 1, 3, 1, 1], "x": values})
+    text = "1 of 2 units have rows in more than 2 parts: only those of the first 2 count"
+    assert ("warning", "x", text) in found(two, t=many)
+    kept = private(f"x = {{ {declared}, parts = true }}")
+    assert not any("parts" in text for _, _, text in found(kept, t=several))
+
+
+def test_a_missing_column_and_a_type_that_does_not_widen_are_faults(
+    found: Callable[..., Found],
+) -> None:
+    table = pa.table({"id": [1], "x": [0.5]})
+    columns = "x = { type = 'integer', bounds = [0, 1] }\ny = { type = 'text' }"
+    assert found(private(columns), t=table) == [
+        ("fault", "x", "t.parquet has double, declared is integer"),
+        ("fault", "y", "t.parquet has no such column"),
+    ]
+
+
+def test_a_public_key_that_is_not_unique_is_a_fault(
+    found: Callable[..., Found], tmp_path: Path
+) -> None:
+    (tmp_path / "r.csv").write_text("region,n\n01,a\n1,b\n01,c\n")
+    policy = '[tables.r]\npath = "r.csv"\npublic = true\nunique = ["region"]\n'
+    typed = policy + 'columns.region = { type = "text" }\n'
+    assert found(typed) == [("fault", "region", "not unique: 1 of 3 rows repeat another")]
+    assert found(policy) == [("fault", "region", "not unique: 2 of 3 rows repeat another")]
+    assert found(policy.replace('["region"]', '["region", "n"]')) == []
+
+
+def test_what_cannot_be_read_is_a_fault_without_the_readers_words(
+    found: Callable[..., Found], tmp_path: Path
+) -> None:
+    (tmp_path / "t.parquet").write_text("not Parquet")
+    assert found(private("")) == [("fault", None, "t.parquet is not readable as Parquet")]
+    (tmp_path / "r.csv").write_text("region\nn\n")
+    public = '[tables.r]\npath = "r.csv"\npublic = true\nunique = ["zone"]\n'
+    assert found(public) == [("fault", "zone", "r.csv has no such column")]
+    (tmp_path / "r.csv").write_text("zone\n")
+    assert found(public) == []
+    (tmp_path / "d.duckdb").touch()
+    database = (
+        "[tables.t]\ndatabase = 'd.duckdb'\ntable = 't'\ncolumns.x = { type = 'integer' }"
+    )
+    ((severity, _, _),) = found(database)
+    assert severity == "note"
+
+
+TYPES = st.one_of(
+    st.sampled_from([INTEGER, DOUBLE, TEXT, BOOLEAN, DATE, TIMESTAMP]),
+    st.integers(1, 18).flatmap(
+        lambda p: st.integers(0, p).map(lambda s: Type(Kind.DECIMAL, p, s))
+    ),
+)
+
+
+@given(TYPES, TYPES, TYPES)
+def test_widening_is_an_order(a: Type, b: Type, c: Type) -> None:
+    assert widens(a, a)
+    assert not (widens(a, b) and widens(b, c)) or widens(a, c)
+    assert not (widens(a, b) and widens(b, a)) or a == b
+
+
+def test_limits_that_promise_little_are_warned_of(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": range(10), "x": [0] * 10}), tmp_path / "t.parquet")
+    path = tmp_path / "policy.toml"
+
+    def told(budget: str, analysts: str = "") -> dict[str, str]:
+        text = f"[budget]\n{budget}\n{analysts}\n{private('', 'rows_per_unit = 1')}"
+        path.write_text(text, encoding="utf-8")
+        findings = check(load_policy(path))
+        assert {finding.severity for finding in findings} <= {Severity.WARNING}
+        return {f"{finding.place}.{finding.column}": finding.text for finding in findings}
+
+    assert told("epsilon = 20\ndelta = 1e-5") == {}
+    found = told(
+        "epsilon = 1000\ndelta = 0.5\nmax_epsilon_per_query = 1001",
+        "[analysts.alice]\nepsilon = 1001\ndelta = 0.6\n[analysts.bob]\nepsilon = 999",
+    )
+    assert found["budget.epsilon"].startswith("1000 is above 20: answers may nearly show")
+    assert found["budget.delta"].startswith("0.5 is above 1e-5: with that chance nothing")
+    assert found["t.id"].startswith("delta = 0.5 is above 1 / 10 units")
+    above = "1001 is above the 1000 that the policy has in all: the total binds first"
+    assert found["budget.max_epsilon_per_query"] == found["analysts.alice.epsilon"] == above
+    assert found["analysts.alice.delta"].startswith("0.6 is above the 0.5")
+    assert len(found) == 6
+    assert {*told("rho = 100\ndelta = 1e-6", "[analysts.a]\nrho = 101")} == {
+        "budget.rho", "analysts.a.rho",
+    }  # fmt: skip
+
+
+def test_a_delta_is_held_against_rows_that_are_units(found: Callable[..., Found]) -> None:
+    table = pa.table({"x": [1] * 200_000})
+    policy = "budget.delta = 9e-6\n[tables.t]\npath = 't.parquet'\n" + (
+        "[tables.t.columns]\nx = { type = 'integer' }\n"
+    )
+    (told,) = found(policy, t=table)
+    assert told[2].startswith("delta = 0.000009 is above 1 / 200,000 units")
