@@ -112,7 +112,6 @@ FINE = 40
 WIDE = 62
 NARROW_EXPONENT = 1 << 56
 """Exponents below this are computed in 64 bits."""
-EXPONENT_MASK = (1 << POINT) - 1
 _SHRUNK: Int64s = np.array([(part >> 64 - FINE) + 1 for part in powers_above()], np.int64)
 """2^(FINE - f / 2^POINT) for f from 0, rounded upwards."""
 _GROWTHS = [1 << WIDE - 1, *(part - 2 >> 64 - WIDE for part in powers_above()[:0:-1])]
@@ -141,7 +140,7 @@ def logarithm_above(number: int) -> int:
 def parts_of(exponents: Int64s, least: int | Int64s) -> Int64s:
     """Return 2^(FINE + (least - exponent) / 2^POINT) for exponents from least; rounded up."""
     above = np.minimum(exponents - least, FINE + 1 << POINT)
-    parts: Int64s = (_SHRUNK[above & EXPONENT_MASK] >> (above >> POINT)) + 1
+    parts: Int64s = (_SHRUNK[above & MASK] >> (above >> POINT)) + 1
     return parts
 
 
