@@ -21,7 +21,7 @@ from dpquery.policy.model import Policy, PublicFacts
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Derived, Private, PublicItem, is_star
-from dpquery.sql.bind.groups import bind_keys, shared
+from dpquery.sql.bind.groups import Keys, shared
 from dpquery.sql.bind.joins import bind_from, same_units
 from dpquery.sql.bind.released import Released, raw, unaskable
 from dpquery.sql.bind.scope import fold, is_call, written_name
@@ -415,17 +415,16 @@ class Statement(Opener):
             if is_star(item):
                 raise raw("*", spans.of(item), query_about(scope.table, COUNT))
         span = spans.of(select.args["from_"].this)
-        groups = bind_keys(select, binder, lambda call: self._found(call, span, rows))
-        below = Released(scope, spans, groups.keys, Calls(binder), groups.sets)
+        groups, sets = Keys(select, binder, lambda call: self._found(call, span, rows)).bind()
+        below = Released(scope, spans, groups, Calls(binder), sets)
         for node in filter(is_call, parts_of(select)):
             if not isinstance(node.parent, exp.Filter) or node.parent.this is not node:
                 below.call(node)
         below.number = len(self.frontiers)
         self._released_reads += 1
-        sets = len(groups.sets)
-        calls = tuple(shared(call, sets) for call in below.calls.found)
-        for keys in groups.sets:
-            self.frontiers.append(Frontier(span, rows.relation, calls, keys, sets))
+        calls = tuple(shared(call, len(sets)) for call in below.calls.found)
+        for keys in sets:
+            self.frontiers.append(Frontier(span, rows.relation, calls, keys, len(sets)))
         found = Select(FrontierRows(self, aliases_of(select), below), select, root=root).open()
         if not calls:
             first = spans.of(select.expressions[0])

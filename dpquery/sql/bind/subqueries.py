@@ -27,7 +27,7 @@ from dpquery.sql.bind.from_clause import (
     derived_ref,
     is_star,
 )
-from dpquery.sql.bind.groups import refuse_sets
+from dpquery.sql.bind.groups import key_of, refuse_sets
 from dpquery.sql.bind.scope import Scope, fold, written_name
 from dpquery.sql.bind.typing import alike
 from dpquery.sql.bind.unit_rows import (
@@ -259,29 +259,16 @@ def _hidden_unit(scope: Scope, node: exp.Expr) -> bool:
 def _group_nodes(context: Context, select: exp.Select, scope: Scope) -> list[exp.Expr]:
     """Give the grouping expressions: a number counts columns, ALL takes all but aggregates."""
     group = select.args.get("group")
-    items = [i.this if isinstance(i, exp.Alias) else i for i in select.expressions]
     if group is None:
         return []
     if group.args.get("all"):
+        items = (item.unalias() for item in select.expressions)
         return [i for i in items if not any(is_exact_aggregate(n) for n in i.walk())]
     refuse_sets(group, context.spans)
-    aliases = {fold(i.alias): i.this for i in select.expressions if isinstance(i, exp.Alias)}
-    found = []
-    for node in group.expressions:
-        number = int(node.this) if _is_ordinal(node) else 0
-        if 1 <= number <= len(items):
-            found.append(items[number - 1])
-        elif isinstance(node, exp.Column) and not node.table and not scope.knows(node.name):
-            owned = scope.owns(node)
-            found.append(node if owned else aliases.get(fold(node.name), node))
-        else:
-            found.append(node)
-    return found
-
-
-def _is_ordinal(node: exp.Expr) -> bool:
-    text = str(node.this) if isinstance(node, exp.Literal) and not node.is_string else ""
-    return text.isdigit() and len(text) < 6
+    return [
+        node if scope.owns(node) else key_of(node, select.expressions, scope, context.spans)
+        for node in group.expressions
+    ]
 
 
 def union_all(context: Context, span: Span, parts: Sequence[Derived]) -> Derived:
