@@ -149,6 +149,14 @@ class Scope:
         """Return whether a relation here has a column of that name."""
         return any(fold(name) == fold(column) for column in self.columns)
 
+    def has_columns_of(self, node: exp.Expr) -> bool:
+        """Return whether every column in an expression is one of a relation here."""
+        aliases = {fold(member.alias) for member in self.members}
+        return all(
+            fold(column.table) in aliases if column.table else self.knows(column.name)
+            for column in node.find_all(exp.Column)
+        )
+
     def _meant(self, node: exp.Column) -> Iterator[Member]:
         """Return the relations that a column can be of."""
         for member in self.members:
