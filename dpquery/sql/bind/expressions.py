@@ -370,6 +370,12 @@ def chain(node: exp.Expr) -> Iterator[exp.Expr]:
             yield part
 
 
+def operand(node: exp.Expr, spans: Spans) -> str:
+    """Return the text of a condition as it stands beside AND: OR in brackets."""
+    inner = unwrapped(node)
+    return f"({spans.text(inner)})" if isinstance(inner, exp.Or) else spans.text(inner)
+
+
 def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
     """Part a condition at its outer ANDs."""
     if node is None:

@@ -29,7 +29,7 @@ from dpquery.policy.model import Column
 from dpquery.rowfunctions.key_domains import MAX_CELLS, Values, undeclared, values_of
 from dpquery.rowfunctions.ranges import Facts, conjuncts, facts_of, nulls_of
 from dpquery.sql.bind.dp_calls import Calls
-from dpquery.sql.bind.expressions import Conditions
+from dpquery.sql.bind.expressions import Conditions, operand
 from dpquery.sql.bind.options import LEAST_DELTA
 from dpquery.sql.bind.scope import Scope, fold, is_call, listed_names, written_name
 from dpquery.sql.parse.literals import read_place, unwrapped
@@ -308,9 +308,7 @@ class Keys:
         )
         if where is None:
             return written
-        condition = unwrapped(where.this)
-        text = spans.text(condition)
-        return f"{written} AND {f'({text})' if isinstance(condition, exp.Or) else text}"
+        return f"{written} AND {operand(where.this, spans)}"
 
     def _too_many(self, cells: int, keys: Sequence[Key]) -> NoReturn:
         most, remedy = max(keys, key=lambda key: key.size), "leave out one of the groups"

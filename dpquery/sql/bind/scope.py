@@ -114,6 +114,17 @@ class Scope:
             if fold(name) not in member.hidden
         ]
 
+    @property
+    def aliases(self) -> frozenset[str]:
+        """The folded names of the relations."""
+        return frozenset(fold(member.alias) for member in self.members)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The folded names of all columns, and of privacy units that may be no columns."""
+        columns = frozenset(map(fold, self.columns))
+        return columns.union(*(member.owners for member in self.members))
+
     def reference(self, node: exp.Column, span: Span) -> Expr:
         """Resolve a column for use in an expression.
 
@@ -151,9 +162,8 @@ class Scope:
 
     def has_columns_of(self, node: exp.Expr) -> bool:
         """Return whether every column in an expression is one of a relation here."""
-        aliases = {fold(member.alias) for member in self.members}
         return all(
-            fold(column.table) in aliases if column.table else self.knows(column.name)
+            fold(column.table) in self.aliases if column.table else self.knows(column.name)
             for column in node.find_all(exp.Column)
         )
 
