@@ -51,7 +51,7 @@ from dpquery.sql.bind.from_clause import (
     range_of,
 )
 from dpquery.sql.bind.scope import Member, Scope, fold
-from dpquery.sql.bind.typing import alike
+from dpquery.sql.bind.typed import alike
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.suggest.joins import (
     JoinedBy,

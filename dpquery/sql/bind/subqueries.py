@@ -28,7 +28,7 @@ from dpquery.sql.bind.from_clause import (
 )
 from dpquery.sql.bind.groups import key_of, refuse_sets
 from dpquery.sql.bind.scope import Scope, fold, written_name
-from dpquery.sql.bind.typing import alike
+from dpquery.sql.bind.typed import alike
 from dpquery.sql.bind.unit_rows import (
     PerUnitRows,
     WindowRows,

@@ -16,7 +16,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.core.types import BOOLEAN, DOUBLE, INTEGER, Interval, Kind
+from dpquery.core.types import BOOLEAN, DOUBLE, INTEGER, UNKNOWN, Interval, Kind, Type
 from dpquery.errors import refusal
 from dpquery.functions.quantize import code_between
 from dpquery.ir.expr import Code, ColumnRef, Expr, Logic, Nulls, longest_of
@@ -177,64 +177,57 @@ def aggregate_of(
         NameRefused: DPQ208 an argument of another type.
         PlanRefused: DPQ401 a sum of doubles without bounds.
     """
-    most = Fraction(context.most_rows(source))
-    counts = Interval(Fraction(0), most)
-    condition = None
+    most, condition = Fraction(context.most_rows(source)), None
     if isinstance(node, exp.Filter):
         condition, node = rows.condition(node.expression.this), node.this
-    function = _FUNCTIONS.get(type(node))
-    if function is None:
-        _refuse_aggregate(context, node)
-    inner = node.this
-    span = context.spans.of(node)
+    function, inner = _FUNCTIONS.get(type(node)), node.this
     if isinstance(inner, exp.Distinct):
-        if function is not Aggregate.COUNT or len(inner.expressions) != 1:
-            _refuse_aggregate(context, node)
-        function, inner = Aggregate.COUNT_DISTINCT, inner.expressions[0]
+        counted = function is Aggregate.COUNT and len(inner.expressions) == 1
+        function = Aggregate.COUNT_DISTINCT if counted else None
+        inner = inner.expressions[0]
     if isinstance(node, exp.CountIf):
         met = rows.condition(inner)
+        span = context.spans.of(node)
         condition = met if condition is None else Logic(span, True, (condition, met))
         inner = exp.Star()
-    if isinstance(inner, exp.Star) or inner is None:
-        if function is not Aggregate.COUNT:
-            _refuse_aggregate(context, node)
+    whole = isinstance(inner, exp.Star) or inner is None
+    if function is None or (whole and function is not Aggregate.COUNT):
+        _refuse_aggregate(context, node)
+    owned = not whole and rows.scope.owns(unwrapped(inner))
+    if whole or (owned and not rows.scope.knows(unwrapped(inner).name)):
+        counts = Interval(Fraction(0), most)
         return UnitAggregate(name, function, None, condition, INTEGER, counts)
-    if rows.scope.owns(unwrapped(inner)) and not rows.scope.knows(unwrapped(inner).name):
-        return UnitAggregate(name, function, None, condition, INTEGER, counts)
-    typed = _typed(context, function, rows.bind(inner), name)
-    if function in {Aggregate.COUNT, Aggregate.COUNT_DISTINCT}:
-        typed = replace(typed, domain=counts)
-    if function is Aggregate.SUM:
-        typed = replace(typed, domain=_sums(typed.domain, most))
-    return replace(typed, condition=condition)
+    argument = rows.bind(inner)
+    type_, domain, code = _typed(context, function, argument, most)
+    return UnitAggregate(name, function, argument, condition, type_, domain, code)
 
 
-def _typed(context: Context, function: Aggregate, argument: Expr, name: str) -> UnitAggregate:
-    """Return an aggregate with its type, and its range if that does not depend on rows."""
-    type_, domain = argument.type, argument.domain
-    written = context.spans.source.snippet(argument.span)
+def _typed(
+    context: Context, function: Aggregate, argument: Expr, most: Fraction
+) -> tuple[Type, Interval, Code | None]:
+    """Return the type of an aggregate, its range, and the grid of a sum of doubles."""
+    type_, domain, span = argument.type, argument.domain, argument.span
+    named, written = with_article(type_), context.spans.source.snippet(span)
     match function:
         case Aggregate.COUNT | Aggregate.COUNT_DISTINCT:
-            return UnitAggregate(name, function, argument, None, INTEGER)
+            return INTEGER, Interval(Fraction(0), most), None
         case Aggregate.ALL | Aggregate.ANY:
             if type_ != BOOLEAN:
-                remedy = f"{written} IS NOT NULL"
-                mismatch(argument.span, "a condition is needed", with_article(type_), remedy)
-            return UnitAggregate(name, function, argument, None, BOOLEAN)
+                mismatch(span, "a condition is needed", named, f"{written} IS NOT NULL")
+            return BOOLEAN, UNKNOWN, None
         case Aggregate.MIN | Aggregate.MAX:
             if type_.kind is Kind.BOOLEAN:
-                remedy = f"bool_or({written})"
-                mismatch(argument.span, "booleans have no order here", "a boolean", remedy)
-            return UnitAggregate(name, function, argument, None, type_, domain)
+                mismatch(span, "booleans have no order here", named, f"bool_or({written})")
+            return type_, domain, None
     if not type_.numeric:
-        remedy = f"COUNT({written})"
-        mismatch(argument.span, "a number is needed here", with_article(type_), remedy)
+        mismatch(span, "a number is needed here", named, f"COUNT({written})")
     code = None
     if type_.kind is Kind.DOUBLE:
         code = _code(context, argument)
         domain = Interval(code.low * code.grid, code.high * code.grid)
-    made = DOUBLE if function is Aggregate.AVG else type_
-    return UnitAggregate(name, function, argument, None, made, domain, code)
+    if function is Aggregate.AVG:
+        return DOUBLE, domain, code
+    return type_, _sums(domain, most), code
 
 
 def _sums(domain: Interval, rows: Fraction) -> Interval:
@@ -264,7 +257,7 @@ def _code(context: Context, argument: Expr) -> Code:
 
 
 def _instead(context: Context, node: exp.Expr) -> str:
-    """Write an aggregate that is computed, of the same argument."""
+    """Write an aggregate that is computed, about the same values."""
     named = isinstance(node, exp.Anonymous)
     inner = next(iter(node.expressions), None) if named else node.this
     if not isinstance(inner, exp.Expr) or isinstance(inner, exp.Star | exp.Distinct):

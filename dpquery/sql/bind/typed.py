@@ -1,41 +1,244 @@
-"""Binds row functions: calls by name, and what the language has words for.
+"""Builds typed expressions: comparisons, arithmetic, conversions and calls of row functions.
 
-What a call takes is read from the registry; a text of another kind is never converted, and a
-literal parameter is checked here, so that the engine never reads one that it could refuse.
+There is no conversion but numeric widening, and those that were written; each is total. Each
+arithmetic node gets a type and a public range by interval arithmetic; whether the range is
+narrow enough to be computed is the business of `sql/rules.py`. What a call takes is read from
+the registry, and a literal parameter is checked here, so that the engine never reads one that
+it could refuse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date, datetime, time
+from fractions import Fraction
 from typing import NamedTuple, NoReturn
 
 from sqlglot import expressions as exp
 
 from dpquery import rowfunctions
 from dpquery.core.source import Span
-from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT, Kind
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.errors import QueryRefused, nearest, refusal
 from dpquery.ir.expr import (
     Apply,
     Arithmetic,
+    Compare,
     Comparison,
     Expr,
+    In,
     IsNull,
     Literal,
     Logic,
     Negate,
     Not,
     Operator,
+    Widen,
     children,
+    decimal,
 )
-from dpquery.rowfunctions import named
 from dpquery.rowfunctions.base import MOMENTS, Parameter, RowFunction
 from dpquery.rowfunctions.conditional import NOTHING, is_nothing
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES, UNIT_WORDS
-from dpquery.sql.bind.typing import Remedy, alike, compare, to_double
+from dpquery.rowfunctions.ranges import arithmetic_range
+from dpquery.sql.parse.literals import as_moment
 from dpquery.sql.parse.spans import repeated
 from dpquery.sql.suggest.queries import mismatch, with_article
+
+Remedy = Callable[[], str]
+"""What to write instead, computed where values turn out not to match."""
+
+
+def compare(
+    span: Span, operator: Comparison, left: Expr, right: Expr, remedy: Remedy
+) -> Compare:
+    """Compare two values of one family.
+
+    Raises:
+        NameRefused: DPQ208 the types do not match.
+    """
+    left, right = alike(span, [left, right], remedy)
+    return Compare(span, operator, left, right)
+
+
+def member(span: Span, operand: Expr, options: list[Literal], remedy: Remedy) -> In:
+    """Ask whether a value is one of several literals."""
+    operand, *found = alike(span, [operand, *options], remedy)
+    return In(span, operand, tuple(option for option in found if isinstance(option, Literal)))
+
+
+def arithmetic(
+    span: Span, operator: Operator, left: Expr, right: Expr, remedy: Remedy
+) -> Arithmetic:
+    """Combine two numbers; the result's range follows from theirs.
+
+    Raises:
+        NameRefused: DPQ208 an operand is not a number, or not an integer where one is needed.
+    """
+    whole = operator in {Operator.QUOTIENT, Operator.REMAINDER}
+    for operand in (left, right):
+        if not operand.type.numeric:
+            named = with_article(operand.type)
+            mismatch(operand.span, f"{operator} needs numbers", named, remedy())
+    for operand in (left, right):
+        if whole and operand.type != INTEGER:
+            named = with_article(operand.type)
+            mismatch(operand.span, f"{operator} needs integers", named, remedy())
+    if operator is Operator.DIVIDE:
+        left, right = to_double(left), to_double(right)
+    exact = left.type.kind is not Kind.DOUBLE is not right.type.kind
+    if operator is Operator.MULTIPLY and exact:
+        type_ = decimal(left.type.scale + right.type.scale)
+    else:
+        left, right = _one_number_type([left, right])
+        type_ = left.type
+    domain = arithmetic_range(operator, left.domain, right.domain)
+    return Arithmetic(span, operator, left, right, type_, domain)
+
+
+def negate(span: Span, operand: Expr, remedy: Remedy) -> Negate:
+    """Change a number's sign."""
+    if not operand.type.numeric:
+        mismatch(operand.span, "- needs a number", with_article(operand.type), remedy())
+    return Negate(span, operand, operand.type)
+
+
+def alike(span: Span, exprs: list[Expr], remedy: Remedy) -> list[Expr]:
+    """Bring values to one type, by widening numbers and reading literals; or refuse."""
+    if all(expr.type.numeric for expr in exprs):
+        return _one_number_type(exprs)
+    kinds = {expr.type.kind for expr in exprs}
+    moments = kinds & {Kind.DATE, Kind.TIMESTAMP}
+    if moments and not all(isinstance(expr, Literal) for expr in exprs):
+        exprs = [_moment(expr, exprs) for expr in exprs]
+        kinds = {expr.type.kind for expr in exprs}
+    if len(kinds) > 1:
+        first = exprs[0].type
+        other = next(expr for expr in exprs if expr.type.kind is not first.kind)
+        title = f"{with_article(first)} cannot be compared with {with_article(other.type)}"
+        mismatch(span, title, "types differ", remedy())
+    return exprs
+
+
+def _one_number_type(exprs: list[Expr]) -> list[Expr]:
+    if any(expr.type.kind is Kind.DOUBLE for expr in exprs):
+        return [to_double(expr) for expr in exprs]
+    scale = max(expr.type.scale for expr in exprs)
+    return [to_scale(expr, scale) for expr in exprs]
+
+
+def to_double(expr: Expr) -> Expr:
+    """Widen a number to a double; a literal is read as the double nearest to it."""
+    if expr.type.kind is Kind.DOUBLE:
+        return expr
+    return replace(expr, type=DOUBLE) if isinstance(expr, Literal) else Widen(expr, DOUBLE)
+
+
+def to_scale(expr: Expr, scale: int) -> Expr:
+    """Widen an exact number to so many places."""
+    if expr.type.scale == scale:
+        return expr
+    wider = decimal(scale)
+    return replace(expr, type=wider) if isinstance(expr, Literal) else Widen(expr, wider)
+
+
+def _moment(expr: Expr, others: list[Expr]) -> Expr:
+    """Read a literal as the date or timestamp that the columns beside it are."""
+    wanted = next(other.type for other in others if not isinstance(other, Literal))
+    if not isinstance(expr, Literal) or expr.type == wanted:
+        return expr
+    if isinstance(expr.value, str) and wanted.kind in {Kind.DATE, Kind.TIMESTAMP}:
+        return as_moment(expr.value, wanted, expr.span)
+    if wanted == TIMESTAMP and type(expr.value) is date:
+        return Literal(expr.span, datetime.combine(expr.value, time.min), TIMESTAMP)
+    return expr
+
+
+# CAST, TRY_CAST and `::`: conversions that the analyst wrote.
+
+
+_TARGETS = {
+    **dict.fromkeys(
+        (exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT), INTEGER
+    ),
+    exp.DType.DOUBLE: DOUBLE,
+    exp.DType.TEXT: TEXT,
+    exp.DType.VARCHAR: TEXT,
+    exp.DType.BOOLEAN: BOOLEAN,
+    exp.DType.DATE: DATE,
+    exp.DType.TIMESTAMP: TIMESTAMP,
+    exp.DType.TIMESTAMPNTZ: TIMESTAMP,
+}
+_NAMES = {
+    Kind.INTEGER: "TO_INTEGER",
+    Kind.TEXT: "TO_TEXT",
+    Kind.DATE: "TO_DATE",
+    Kind.TIMESTAMP: "TO_TIMESTAMP",
+}
+_EXACT = frozenset({Kind.INTEGER, Kind.DECIMAL})
+_WIDEST = 38
+
+
+def target(node: exp.Cast) -> Type | None:
+    """Return the type that a conversion names; None where there is no conversion to it."""
+    to = node.args.get("to")
+    if not isinstance(to, exp.DataType):
+        return None
+    if to.this is exp.DType.DECIMAL:
+        digits = [str(parameter.this.this) for parameter in to.expressions]
+        if len(digits) != 2 or any(not text.isdigit() or len(text) > 2 for text in digits):
+            return None
+        precision, scale = map(int, digits)
+        fits = 1 <= precision <= _WIDEST and scale <= precision
+        return Type(Kind.DECIMAL, precision, scale) if fits else None
+    return None if to.expressions else _TARGETS.get(to.this)
+
+
+def convert(span: Span, operand: Expr, type_: Type) -> Expr:
+    """Convert a value.
+
+    Raises:
+        NameRefused: DPQ208 there is no conversion between the types.
+        RuleRefused: DPQ305 a decimal has no room for every value.
+    """
+    kind = operand.type.kind
+    if is_nothing(operand) or kind is type_.kind is not Kind.DECIMAL:
+        return operand
+    match type_.kind:
+        case Kind.DOUBLE if operand.type.numeric:
+            return to_double(operand)
+        case Kind.DOUBLE if kind is Kind.BOOLEAN:
+            return to_double(rowfunctions.apply(span, "TO_INTEGER", operand))
+        case Kind.BOOLEAN if kind is Kind.INTEGER:
+            zero = Literal(span, 0, INTEGER)
+            return compare(span, Comparison.NE, operand, zero, lambda: "TRUE")
+        case Kind.DECIMAL if kind in _EXACT:
+            return _to_decimal(span, operand, type_)
+        case Kind.INTEGER | Kind.TEXT | Kind.DATE | Kind.TIMESTAMP:
+            function = rowfunctions.named(_NAMES[type_.kind])
+            if kind in function.parameters[0].kinds:
+                return rowfunctions.apply(span, function.name, operand)
+    title = f"{with_article(operand.type)} cannot be converted to {with_article(type_)}"
+    mismatch(operand.span, title, f"{with_article(operand.type)} here", "CAST(1 AS DOUBLE)")
+
+
+def _to_decimal(span: Span, operand: Expr, type_: Type) -> Expr:
+    """Return a number so many places; every value has to have room."""
+    number = operand
+    if operand.type.scale > type_.scale:
+        places = Literal(span, type_.scale, INTEGER)
+        number = rowfunctions.apply(span, "ROUND", operand, places)
+    number = to_scale(number, type_.scale)
+    low, high = number.domain.low, number.domain.high
+    limit = Fraction(10) ** (type_.precision - type_.scale)
+    if low is None or high is None or not -limit < low <= high < limit:
+        title, label = f"not every value fits {type_}", "too narrow for some values"
+        why = "an error that depends on one row would tell whether that row exists."
+        remedy = f"CAST(1 AS DECIMAL({_WIDEST},{type_.scale}))"
+        raise refusal("DPQ305", title, span, label, why, remedy)
+    return number
+
 
 MOST_UNITS = 10**6
 _SHOWN = ("CASE", "COALESCE", "YEAR", "ROUND", "LENGTH")
@@ -68,7 +271,7 @@ def bound_call(span: Span, function: RowFunction, arguments: Sequence[Expr]) -> 
         title = f"{function.name} needs two dates, or two timestamps"
         mismatch(moments[1].span, title, "types differ", function.example)
     if function.alike:
-        given = _alike(span, given, function)
+        given = _one_type(span, given, function)
     return rowfunctions.apply(span, function.name, *given)
 
 
@@ -118,28 +321,19 @@ def _fitting(function: RowFunction, parameter: Parameter, argument: Expr) -> Exp
 
 def _literal(function: RowFunction, parameter: Parameter, argument: Expr) -> Expr:
     if not isinstance(argument, Literal):
-        raise refusal(
-            "DPQ207",
-            f"{function.name} needs {parameter.what} here",
-            argument.span,
-            "not a literal",
-            "what a function does is known before any row is read.",
-            function.example,
-        )
+        title = f"{function.name} needs {parameter.what} here"
+        why = "what a function does is known before any row is read."
+        raise refusal("DPQ207", title, argument.span, "not a literal", why, function.example)
     value = argument.value
-    if isinstance(value, str):
+    if isinstance(value, str) and parameter.words:
         folded = value.lower()
-        if parameter.words and folded not in parameter.words:
+        if folded not in parameter.words:
             near = nearest(folded, parameter.words) or parameter.words[0]
-            _unfit(
-                function,
-                argument,
-                "not one of them",
-                f"there are {', '.join(parameter.words)}; is it '{near}'?",
-            )
-        if parameter.words:
-            return Literal(argument.span, folded, TEXT)
-        wrong = parameter.check(value) if parameter.check is not None else None
+            known = f"there are {', '.join(parameter.words)}; is it '{near}'?"
+            _unfit(function, argument, "not one of them", known)
+        return Literal(argument.span, folded, TEXT)
+    if isinstance(value, str) and parameter.check is not None:
+        wrong = parameter.check(value)
         if wrong is not None:
             _unfit(function, argument, "not taken", wrong)
     if parameter.range is not None and isinstance(value, int):
@@ -150,27 +344,20 @@ def _literal(function: RowFunction, parameter: Parameter, argument: Expr) -> Exp
 
 
 def _unfit(function: RowFunction, argument: Expr, label: str, why: str) -> NoReturn:
-    raise refusal(
-        "DPQ205",
-        f"{function.name} cannot be computed with this",
-        argument.span,
-        label,
-        f"{why}.",
-        function.example,
-    )
+    title, span = f"{function.name} cannot be computed with this", argument.span
+    raise refusal("DPQ205", title, span, label, f"{why}.", function.example)
 
 
-def _alike(span: Span, given: Sequence[Expr], function: RowFunction) -> list[Expr]:
+def _one_type(span: Span, given: Sequence[Expr], function: RowFunction) -> list[Expr]:
     """Bring values to one type; NULL has each of them."""
     known = [one for one in given if not is_nothing(one)]
     if not known:
         _unfit(function, given[0], "NULL", "one of the values must have a type")
     same = alike(span, known, lambda: function.example)
     left = iter(same)
+    type_ = same[0].type
     return [
-        replace(one, type=same[0].type)
-        if isinstance(one, Apply) and is_nothing(one)
-        else next(left)
+        replace(one, type=type_) if isinstance(one, Apply) and is_nothing(one) else next(left)
         for one in given
     ]
 
@@ -184,7 +371,7 @@ def case(span: Span, pairs: Sequence[tuple[Expr, Expr]], otherwise: Expr | None)
     """Build a CASE from its conditions and values; those have one type."""
     function = rowfunctions.named("CASE")
     results = [value for _, value in pairs] + ([otherwise] if otherwise is not None else [])
-    same = _alike(span, results, function)
+    same = _one_type(span, results, function)
     arguments: list[Expr] = []
     for (condition, _), value in zip(pairs, same, strict=False):
         arguments += [condition, value]
@@ -299,9 +486,9 @@ def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoR
 
 # How large an expression is when it is written out for the engine, with what it repeats.
 #
-# A tree may hold one part in several places, and the engine's text may hold one operand
-# several times; nested, both double at each level. Sizes are added up as parts are bound,
-# so that nothing grows before it is refused.
+# A tree may hold one operand in several places, and so may the engine's text; nested, both
+# double at each level. Sizes are added up as operands are bound, so that nothing grows before
+# it is refused.
 
 
 MAX_SIZE = 20_000
@@ -309,7 +496,7 @@ _MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP})
 
 
 class Sizes:
-    """The sizes of the parts of one statement that have been bound."""
+    """The sizes of the expressions of one statement that have been bound."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[_Size, Expr]] = {}
@@ -328,29 +515,25 @@ class Sizes:
         known = self._known.get(id(expr))
         if known is None:
             size = _size(expr, [self._of(child) for child in children(expr)])
-            self._known[id(expr)] = known = (
-                size,
-                expr,
-            )  # held, so that its number stays its own
+            self._known[id(expr)] = known = size, expr  # held, so that its number stays its own
         return known[0]
 
 
 class _Size(NamedTuple):
-    """How often parts stand in a text: as a value, and as a double where NaN may be NULL."""
+    """How many operands a text holds: as a value, and as a double where NaN may be NULL."""
 
     value: int
     number: int
 
 
-def _size(expr: Expr, parts: list[_Size]) -> _Size:
-    values, numbers = (
-        (1 + sum(sizes) for sizes in zip(*parts, strict=True)) if parts else (1, 1)
-    )
+def _size(expr: Expr, inner: list[_Size]) -> _Size:
+    values = 1 + sum(size.value for size in inner)
+    numbers = 1 + sum(size.number for size in inner)
     match expr:
         case Arithmetic() | Negate() if expr.type.kind is Kind.DOUBLE:
             return _Size(2 * numbers, numbers)
         case Apply(function=name, arguments=arguments):
-            function = named(name)
+            function = rowfunctions.named(name)
             far = any(a.type.kind in _MOMENTS and not a.domain.bounded for a in arguments)
             size = function.repeats * (3 if far else 1)
             if function.keeps_nan and expr.type.kind is Kind.DOUBLE:
