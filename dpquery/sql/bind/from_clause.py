@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
-from itertools import count
+from itertools import count, takewhile
 from typing import NoReturn, TypeVar
 
 from sqlglot import expressions as exp
@@ -22,14 +22,12 @@ from dpquery.core.types import UNKNOWN, Interval, ordinal
 from dpquery.errors import listed, refusal
 from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.ir.expr import Code, ColumnRef, Expr, Literal, Scalar, longest_of
-from dpquery.ir.query import Contribution
 from dpquery.ir.relations import Extent, Output, Project, Relation, TableScan, extent_of
 from dpquery.policy.model import LONGEST_PUBLIC, Policy, PublicFacts, Table
 from dpquery.rowfunctions.ranges import implied, nulls_of
 from dpquery.sql.bind.scope import Member, Scope, column_ref, fold, resolve_table, written_name
 from dpquery.sql.parse.spans import Spans, outside, too_large
 from dpquery.sql.postprocess.from_clause import Open
-from dpquery.sql.rules import contribution
 from dpquery.sql.size_limits import require_small
 
 R = TypeVar("R", bound=Relation)
@@ -116,10 +114,6 @@ class Context(ABC):
             )
         return number
 
-    def contribution(self, relation: Relation) -> Contribution:
-        """Return what bounds the rows of one unit in a relation."""
-        return contribution(relation, self.policy)
-
     def extent(self, relation: Relation) -> Extent:
         """Return how many rows of one unit a relation can have."""
         return extent_of(relation, self.policy.single)
@@ -174,8 +168,8 @@ class Context(ABC):
             for c in table.columns.values()
         }
         owners = frozenset() if table.unit is None else frozenset({fold(table.unit)})
-        kept = table.parts_per_unit or 1
-        scan = TableScan(span, table.name, number, _part(table, columns), kept)
+        parts = table.parts_per_unit or 1
+        scan = TableScan(span, table.name, number, _parting(table, columns), parts)
         return Derived(scan, columns, owners, table)
 
     def _cte(self, node: exp.Table) -> exp.CTE | None:
@@ -191,12 +185,8 @@ class Context(ABC):
         """Bind what a name of WITH stands for, where the names before it are known."""
         outer = self.withs
         level = next(i for i, names in enumerate(outer) if cte in names.values())
-        before: dict[str, exp.CTE] = {}
-        for name, other in outer[level].items():
-            if other is cte:
-                break
-            before[name] = other
-        self.withs = [*outer[:level], before]
+        before = takewhile(lambda named: named[1] is not cte, outer[level].items())
+        self.withs = [*outer[:level], dict(before)]
         try:
             return self.query(cte)
         finally:
@@ -208,22 +198,16 @@ class Context(ABC):
         """Return the columns of a relation the names of a list, as in `AS d(a, b)`."""
         if not names:
             return bound
-        old = (
-            [c.name for c in bound.columns] if isinstance(bound, Open) else list(bound.columns)
-        )
-        new = self._new_names(old, names)
         if isinstance(bound, Open):
+            new = self._new_names([column.name for column in bound.columns], names)
             renamed = (replace(column, name=new[column.name]) for column in bound.columns)
             return replace(bound, columns=tuple(renamed))
+        new = self._new_names(list(bound.columns), names)
         columns = {new[name]: expr for name, expr in bound.columns.items()}
-        folded = {fold(name): fold(new[name]) for name in old}
-        taken = set(folded.values())
+        folded = {fold(name): fold(new[name]) for name in bound.columns}
         # A unit that is no column keeps its name, unless a column has that name now.
-        owners = frozenset(
-            folded.get(owner, owner)
-            for owner in bound.owners
-            if owner in folded or owner not in taken
-        )
+        hidden = bound.owners - set(folded) - set(folded.values())
+        owners = hidden.union(folded[owner] for owner in bound.owners if owner in folded)
         return Derived(bound.relation, columns, owners, bound.table)
 
     def _new_names(
@@ -238,12 +222,11 @@ class Context(ABC):
         whole = [*new, *old[len(new) :]]
         twice = len({*map(fold, whole)}) < len(whole)
         if given and (len(new) > len(old) or twice):
+            count_differs = f"{len(new)} names are given to {len(old)} columns"
             raise refusal(
                 "DPQ211",
-                "two columns would have one name"
-                if twice
-                else f"{len(new)} names are given to {len(old)} columns",
-                Span(self.spans.of(given[0]).start, self.spans.of(given[-1]).end),
+                "two columns would have one name" if twice else count_differs,
+                self.spans.of(given[0]) | self.spans.of(given[-1]),
                 "this list",
                 "each name in the list is for one column, in order, and occurs once.",
                 ", ".join(map(written_name, old)),
@@ -251,8 +234,8 @@ class Context(ABC):
         return dict(zip(old, whole, strict=True))
 
 
-def _part(table: Table, columns: Mapping[str, Expr]) -> Code | None:
-    """Give the place of a row among the parts of a table; None where a unit has one anyway."""
+def _parting(table: Table, columns: Mapping[str, Expr]) -> Code | None:
+    """Return which part of a table a row is in; None where a unit has one anyway."""
     column = table.parting
     if column is None or not column.per_unit or table.unit is None or table.single:
         return None
@@ -283,33 +266,30 @@ def materialised(found: Derived, number: int, span: Span) -> Derived:
 def derived_ref(output: Output, number: int) -> ColumnRef:
     """Return the column that holds an expression's value: it knows of it what is public."""
     expr = output.expr
-    known = expr if isinstance(expr, ColumnRef) else None
     chosen = implied(expr)
-    return ColumnRef(
+    made = ColumnRef(
         expr.span,
         output.name,
         expr.type,
         chosen if chosen.bounded else expr.domain,
         chosen.bounded,
-        None if known is None else known.grid,
-        None if known is None else known.keys,
-        longest_of(expr),
-        number,
-        known is not None and known.clamped,
-        nulls_of(expr),
+        longest=longest_of(expr),
+        of=number,
+        nulls=nulls_of(expr),
     )
+    if not isinstance(expr, ColumnRef):
+        return made
+    return replace(made, grid=expr.grid, keys=expr.keys, clamped=expr.clamped)
 
 
 def range_of(keys: Sequence[Scalar] | None) -> Interval:
     """Return the range of public values: of days and microseconds for moments."""
     numbers = [
-        ordinal(key) if isinstance(key, date) else key
+        Fraction(ordinal(key) if isinstance(key, date) else key)
         for key in keys or ()
         if not isinstance(key, str | bool)
     ]
-    if not numbers:
-        return UNKNOWN
-    return Interval(Fraction(min(numbers)), Fraction(max(numbers)))
+    return Interval(min(numbers), max(numbers)) if numbers else UNKNOWN
 
 
 def longest_value(keys: Sequence[Scalar] | None) -> int:
@@ -377,11 +357,15 @@ def columns_of(item: exp.Expr, names: Sequence[str], spans: Spans) -> dict[str, 
 
 
 def _mentions(star: exp.Expr, spans: Spans) -> list[tuple[exp.Expr, str]]:
-    """Give the parts of EXCLUDE, REPLACE and RENAME, each with the column that it is about."""
-    found = [(node, _plain(node, spans)) for node in star.args.get("except_") or ()]
-    found += [(node, node.alias) for node in star.args.get("replace") or ()]
-    found += [(node, _plain(node.this, spans)) for node in star.args.get("rename") or ()]
-    return found
+    """Return the items of EXCLUDE, REPLACE and RENAME, each with the column it is about."""
+    left_out, replaced, renamed = (
+        star.args.get(s) or () for s in ("except_", "replace", "rename")
+    )
+    return [
+        *((node, _plain(node, spans)) for node in left_out),
+        *((node, node.alias) for node in replaced),
+        *((node, _plain(node.this, spans)) for node in renamed),
+    ]
 
 
 def _plain(node: exp.Expr, spans: Spans) -> str:
