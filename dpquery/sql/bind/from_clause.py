@@ -98,11 +98,7 @@ class Context(ABC):
         """Return the one value of a subquery over released or public rows."""
 
     def numbers(self) -> int:
-        """Number the next relation that gives columns.
-
-        Raises:
-            SyntaxRefused: DPQ105 names of WITH that are read several times make too many.
-        """
+        """Number the next relation that gives columns."""
         number = next(self._made)
         if number >= MOST_RELATIONS:
             raise too_large(
@@ -123,11 +119,7 @@ class Context(ABC):
         return self.extent(relation).of(MAX_ROWS_OF_TABLE)
 
     def small(self, relation: R, span: Span) -> R:
-        """Return a relation that is not too large by plan.
-
-        Raises:
-            PlanRefused: DPQ406.
-        """
+        """Return a relation that is not too large by plan."""
         require_small(relation, self.policy, span)
         return relation
 
@@ -213,11 +205,7 @@ class Context(ABC):
     def _new_names(
         self, old: Sequence[str], given: Sequence[exp.Identifier] | None
     ) -> Mapping[str, str]:
-        """Return each column its name of a list; those beyond the list keep their own.
-
-        Raises:
-            NameRefused: DPQ211 too many names, or one twice.
-        """
+        """Return each column its name of a list; those beyond the list keep their own."""
         new = [name.name for name in given or ()]
         whole = [*new, *old[len(new) :]]
         twice = len({*map(fold, whole)}) < len(whole)
@@ -324,17 +312,7 @@ def is_star(item: exp.Expr) -> bool:
 
 
 def columns_of(item: exp.Expr, names: Sequence[str], spans: Spans) -> dict[str, Starred]:
-    """Return what becomes of each column, by its folded name; what is left out is missing.
-
-    Args:
-        item: the star.
-        names: all columns that it stands for before it leaves any out.
-        spans: where things stand in the text.
-
-    Raises:
-        NameRefused: DPQ204 it mentions a column that it does not stand for, or one twice.
-        SyntaxRefused: DPQ102 it mentions one by the name of its table, or leaves none.
-    """
+    """Return what becomes of each column, by its folded name; what is left out is missing."""
     star = item.this if isinstance(item, exp.Column) else item
     found = {fold(name): Starred(name) for name in names}
     mentioned: set[str] = set()

@@ -45,9 +45,6 @@ def groupings_in(group: exp.Group, spans: Spans) -> _Sets:
 
     Each grouping is a frontier of its own, and they share what every call may spend: the eps
     that is written stays the whole price of the call.
-
-    Raises:
-        SyntaxRefused: DPQ105 there are too many.
     """
     found: _Sets = [[]]
     for node in group.expressions:
@@ -101,11 +98,7 @@ def _require_few(count: int, node: exp.Expr, spans: Spans) -> None:
 
 
 def shared(call: Call, sets: int) -> Call:
-    """Return a call as each of so many groupings asks it: with an equal share of eps and delta.
-
-    Raises:
-        NameRefused: DPQ205 a share is too small to mean anything.
-    """
+    """Return a call as each of so many groupings asks it: with an equal share of its price."""
     options = call.options
     rho = None if options.rho is None else options.rho / sets
     epsilon = options.epsilon / sets if rho is None else root_above(2 * rho)
@@ -125,11 +118,7 @@ def _too_little(name: str, least: Fraction, span: Span | None) -> NoReturn:
 
 
 def key_of(node: exp.Expr, items: Sequence[exp.Expr], scope: Scope, spans: Spans) -> exp.Expr:
-    """Return what GROUP BY names: a column before an alias; a number counts columns.
-
-    Raises:
-        NameRefused: DPQ205 a number that counts no column.
-    """
+    """Return what GROUP BY names: a column before an alias; a number counts columns."""
     if isinstance(node, exp.Literal) and not node.is_string:
         return items[read_place(node, len(items), spans.of(node), "GROUP BY")].unalias()
     if isinstance(node, exp.Column) and not node.table and not scope.knows(node.name):

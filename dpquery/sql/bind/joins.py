@@ -385,16 +385,9 @@ class _KeyJoin:
         pool: Sequence[exp.Expr],
         whole: Sequence[exp.Expr] | None,
     ) -> Expr:
-        """Return the condition of the join.
+        """Return the condition of the join, whose equalities are looked for in a pool.
 
-        Args:
-            by: how the table is joined, and where.
-            using: the names that it compares.
-            pool: the conditions among which its equalities are looked for.
-            whole: all that ON asks, where rows are kept that it is not true for.
-
-        Raises:
-            RuleRefused: DPQ306 the key is not among what is compared.
+        The whole of ON is asked where rows that it is not true for are kept.
         """
         scope = Scope((*self.before.members, self.member), self.before.table)
         rows = Conditions(scope, self.context.spans)
@@ -517,11 +510,7 @@ def semi_join(
 
 
 def same_units(context: Context, left: Relation, right: Relation, span: Span) -> None:
-    """Refuse to compare units of different domains.
-
-    Raises:
-        RuleRefused: DPQ308.
-    """
+    """Refuse to compare units of different domains."""
     one, other = (context.policy.tables[tables_of(r)[0].table] for r in (left, right))
     if one.unit is None or other.unit is None:
         whose = one if one.unit is None else other

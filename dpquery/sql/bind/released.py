@@ -15,7 +15,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import Diagnostic, QueryRefused, RuleRefused, nearest, refusal
+from dpquery.errors import QueryRefused, nearest, refusal
 from dpquery.functions import registered
 from dpquery.functions.base import Gives
 from dpquery.functions.partition_selection import most_of
@@ -84,11 +84,9 @@ class Released:
         select = node.parent_select
         if not isinstance(select, exp.Select) or select.parent is not None:
             return None
-        shown = [
-            item.this if isinstance(item, exp.Alias) else item for item in select.expressions
-        ]
+        shown = [item.unalias() for item in select.expressions]
         asked = [item for item in shown if not any(map(is_call, item.walk()))]
-        here = any(part is node for item in asked for part in item.walk())
+        here = any(inner is node for item in asked for inner in item.walk())
         if len(asked) == len(shown) or not here:
             return None
         facts, known = facts_of(self.calls.rows.where), {key.expr for key in self.keys}
@@ -101,19 +99,15 @@ class Released:
             values = values_of(expr, facts)
             if values is None or isinstance(expr, Literal):
                 return None
-            groups += [] if expr in known else [self.spans.text(item)]
-            cells *= 1 if expr in known else len(values)
-        return self._with_groups(", ".join(groups)) if cells <= FEW_GROUPS else None
-
-    def _with_groups(self, groups: str) -> str | None:
-        """Write the query grouped by more."""
-        spans = self.spans
-        group = spans.clause(TokenType.GROUP_BY)
-        before = group or spans.clause(TokenType.WHERE) or spans.clause(TokenType.FROM)
-        if before is None:
+            if expr not in known:
+                groups.append(self.spans.text(item))
+                cells *= len(values)
+        clause, text = self.spans.clause, self.spans.source.text
+        group = clause(TokenType.GROUP_BY)
+        before = group or clause(TokenType.WHERE) or clause(TokenType.FROM)
+        if before is None or cells > FEW_GROUPS:
             return None
-        more = f", {groups}" if group else f" GROUP BY {groups}"
-        text = spans.source.text
+        more = f"{',' if group else ' GROUP BY'} {', '.join(groups)}"
         return f"{text[: before.end]}{more}{text[before.end :]}".strip()
 
     def _instead(self, found: Expr, select: exp.Expr | None) -> tuple[str, ...]:
@@ -198,43 +192,24 @@ class Released:
 def unknown_function(call: exp.Expr, name: str, spans: Spans, otherwise: str) -> QueryRefused:
     """Return the refusal of an unknown function; offer the one that is a slip away."""
     near = nearest(name, FUNCTIONS, CLOSE)
-    return refusal(
-        "DPQ202",
-        f"there is no function {name}",
-        spans.name(call),
-        "unknown function",
-        "on results there are ABS, ROUND and others: `dpquery explain functions`.",
-        otherwise if near is None else near + spans.text(call)[len(name) :],
+    remedy = otherwise if near is None else near + spans.text(call)[len(name) :]
+    title, span = f"there is no function {name}", spans.name(call)
+    why = "on results there are ABS, ROUND and others: `dpquery explain functions`."
+    return refusal("DPQ202", title, span, "unknown function", why, remedy)
+
+
+def raw(name: str, span: Span, *instead: str) -> QueryRefused:
+    """Return the refusal of a private column that would be shown as it is."""
+    shown, one = ("the rows", "row") if name == "*" else (name, name)
+    why = (
+        "a result may contain only DP_ functions and grouping columns;",
+        f"one person's {one} is what the session protects.",
     )
+    title = f"{shown} cannot be shown row by row"
+    return refusal("DPQ301", title, span, "not inside a DP_ function", why, instead)
 
 
-def raw(name: str, span: Span, *instead: str) -> RuleRefused:
-    """Refuse a private column that would be shown as it is."""
-    shown = "the rows" if name == "*" else name
-    return RuleRefused(
-        Diagnostic(
-            "DPQ301",
-            f"{shown} cannot be shown row by row",
-            span,
-            "not inside a DP_ function",
-            (
-                "a result may contain only DP_ functions and grouping columns;",
-                f"one person's {'row' if name == '*' else name} is what the session protects.",
-            ),
-            instead,
-        )
-    )
-
-
-def unaskable(title: str, span: Span, label: str, remedy: str) -> RuleRefused:
-    """Refuse a query that asks nothing of a private table."""
-    return RuleRefused(
-        Diagnostic(
-            "DPQ302",
-            title,
-            span,
-            label,
-            ("a private table is asked by DP_ functions only, which add noise.",),
-            (remedy,),
-        )
-    )
+def unaskable(title: str, span: Span, label: str, remedy: str) -> QueryRefused:
+    """Return the refusal of a query that asks nothing of a private table."""
+    why = "a private table is asked by DP_ functions only, which add noise."
+    return refusal("DPQ302", title, span, label, why, remedy)

@@ -140,7 +140,8 @@ class Scope:
             if fold(name) == fold(node.name)
         ]
         if not found:
-            unknown_column(node, self.columns, self._called(node), span)
+            here = " or ".join(self._called) if len(self._called) > 1 else self.table.name
+            unknown_column(node, self.columns, node.table or here, span)
         if len(found) > 1:
             ambiguous(node, [member.alias for member, _ in found], span)
         expr = found[0][1]
@@ -174,21 +175,15 @@ class Scope:
             if fold(node.table) == fold(member.alias) if node.table else not hidden:
                 yield member
 
-    def _called(self, node: exp.Column) -> str:
-        aliases = [member.alias for member in self.members if member.alias]
-        if node.table or len(aliases) > 1:
-            return node.table or " or ".join(aliases)
-        return self.table.name
+    @property
+    def _called(self) -> list[str]:
+        return [member.alias for member in self.members if member.alias]
 
     def check_qualifier(self, node: exp.Column, span: Span) -> None:
         """Refuse what stands before a column unless it is a relation's name in this query."""
-        aliases = [member.alias for member in self.members if member.alias]
-        if (
-            node.args.get("db")
-            or node.args.get("catalog")
-            or (node.table and fold(node.table) not in map(fold, aliases))
-        ):
-            unknown_table(node, aliases, self.columns, span)
+        unknown = node.table and fold(node.table) not in self.aliases
+        if node.args.get("db") or node.args.get("catalog") or unknown:
+            unknown_table(node, self._called, self.columns, span)
 
 
 def unknown_table(
@@ -216,22 +211,19 @@ def column_ref(column: Column, number: int, span: Span, *, is_unit: bool = False
     Rows without a unit never count, so the column of the unit has a value in each row.
     """
     type_ = decimal(column.type.scale) if column.type.kind is Kind.DECIMAL else column.type
-    bounded = column.bounds is not None
-    longest = column.max_length if type_.kind is Kind.TEXT else 0
-    range_, keys = column.interval, column.keys
     nulls = Nulls.GROUPED if column.null_group else Nulls.LEFT_OUT
     return ColumnRef(
         span,
         column.name,
         type_,
-        range_,
-        bounded,
-        column.grid,
-        keys,
-        longest,
-        number,
-        True,
-        Nulls.NEVER if is_unit else nulls,
+        column.interval,
+        bounded=column.bounds is not None,
+        grid=column.grid,
+        keys=column.keys,
+        longest=column.max_length if type_.kind is Kind.TEXT else 0,
+        of=number,
+        clamped=True,
+        nulls=Nulls.NEVER if is_unit else nulls,
     )
 
 
@@ -262,14 +254,12 @@ def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
             for table in policy.tables.values():
                 if written in table.written:
                     return table
-    shown = written[:80]
-    if node.args.get("db"):
-        shown = ".".join(part.name for part in node.parts)[:80]
+    shown = ".".join(name.name for name in node.parts) if node.args.get("db") else written
     near = nearest(written, policy.tables)
     offered = near or next(iter(policy.tables), "")
     raise refusal(
         "DPQ201",
-        f"there is no table {shown!r} in this session"
+        f"there is no table {shown[:80]!r} in this session"
         if isinstance(node.this, exp.Identifier)
         else "a function cannot be asked like a table",
         span,

@@ -31,11 +31,7 @@ _OF_EXISTS = frozenset({"expressions", "from_", "joins", "where", "distinct"})
 
 
 def filtered(context: Context, rows: Private, where: exp.Where | None) -> Private:
-    """Keep the rows for which WHERE is true.
-
-    Raises:
-        RuleRefused: DPQ307 a subquery over private rows that does not speak of the unit.
-    """
+    """Keep the rows for which WHERE is true."""
     if where is None:
         return rows
     semi = _SemiJoins(context, rows)
@@ -249,11 +245,7 @@ def _ties(node: exp.Expr, inner: Scope, outer: Scope) -> bool:
 
 
 def refuse_results_in_where(select: exp.Select, scope: Scope, spans: Spans) -> None:
-    """Refuse a WHERE that speaks of what the query releases, by its call or by its name.
-
-    Raises:
-        RuleRefused: DPQ303.
-    """
+    """Refuse a WHERE that speaks of what the query releases, by its call or by its name."""
     where = select.args.get("where")
     aliases = {
         fold(item.alias)

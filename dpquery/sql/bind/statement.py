@@ -323,12 +323,7 @@ class Statement(Opener):
         return literals(self.public.listed(self.above(sql, found)), column.kind, span)
 
     def constant(self, node: exp.Subquery) -> Constant:
-        """Bind a scalar subquery among private rows: its value is known before they are read.
-
-        Raises:
-            RuleRefused: DPQ302 nothing in it is released.
-            NameRefused: DPQ208 its type is not known.
-        """
+        """Bind a scalar subquery among private rows: its value is known when those are read."""
         span = self.spans.of(node)
         if span in self._constants:
             return self._constants[span]

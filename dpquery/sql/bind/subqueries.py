@@ -43,11 +43,7 @@ _ACROSS_UNITS = {"limit": "LIMIT", "offset": "OFFSET", "order": "ORDER BY"}
 
 
 def derive(context: Context, select: exp.Select, rows: Private) -> Derived:
-    """Bind a SELECT whose rows stay private.
-
-    Raises:
-        RuleRefused: DPQ307 one unit's rows would decide about another's.
-    """
+    """Bind a SELECT whose rows stay private."""
     for slot, word in _ACROSS_UNITS.items():
         clause = select.args.get(slot)
         if clause is not None:
@@ -223,11 +219,7 @@ def _group_nodes(context: Context, select: exp.Select, scope: Scope) -> list[exp
 
 
 def union_all(context: Context, span: Span, arms: Sequence[Derived]) -> Derived:
-    """Put the rows of several relations together: columns by place, of types that match.
-
-    Raises:
-        NameRefused: DPQ208 another number of columns, or types that do not match.
-    """
+    """Put the rows of several relations together: columns by place, of types that match."""
     first, *others = arms
     for other in others:
         if len(other.columns) != len(first.columns):

@@ -19,7 +19,17 @@ from sqlglot import expressions as exp
 
 from dpquery import rowfunctions
 from dpquery.core.source import Span
-from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.core.types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    TEXT,
+    TIMESTAMP,
+    Interval,
+    Kind,
+    Type,
+)
 from dpquery.errors import QueryRefused, nearest, refusal
 from dpquery.ir.expr import (
     Apply,
@@ -53,11 +63,7 @@ Remedy = Callable[[], str]
 def compare(
     span: Span, operator: Comparison, left: Expr, right: Expr, remedy: Remedy
 ) -> Compare:
-    """Compare two values of one family.
-
-    Raises:
-        NameRefused: DPQ208 the types do not match.
-    """
+    """Compare two values of one family."""
     left, right = alike(span, [left, right], remedy)
     return Compare(span, operator, left, right)
 
@@ -71,11 +77,7 @@ def member(span: Span, operand: Expr, options: list[Literal], remedy: Remedy) ->
 def arithmetic(
     span: Span, operator: Operator, left: Expr, right: Expr, remedy: Remedy
 ) -> Arithmetic:
-    """Combine two numbers; the result's range follows from theirs.
-
-    Raises:
-        NameRefused: DPQ208 an operand is not a number, or not an integer where one is needed.
-    """
+    """Combine two numbers; the result's range follows from theirs."""
     whole = operator in {Operator.QUOTIENT, Operator.REMAINDER}
     for operand in (left, right):
         if not operand.type.numeric:
@@ -277,21 +279,16 @@ def bound_call(span: Span, function: RowFunction, arguments: Sequence[Expr]) -> 
 
 def _parameters(function: RowFunction, count: int, span: Span) -> Sequence[Parameter]:
     """Return the parameter of each argument."""
-    parameters = function.parameters
-    least, most = len(parameters) - function.optional, len(parameters)
-    if count < least:
-        raise _miscounted("DPQ203", function, span, "an argument is missing")
-    if count <= most:
-        return parameters[:count]
-    if not function.variadic:
-        raise _miscounted("DPQ206", function, span, "too many arguments")
-    return [*parameters, *[parameters[-1]] * (count - most)]
-
-
-def _miscounted(code: str, function: RowFunction, span: Span, label: str) -> QueryRefused:
-    takes = [parameter.what for parameter in function.parameters]
-    more = ["and more of the last"] * function.variadic
-    return miscounted(function.name, [*takes, *more], span, function.example, code, label)
+    parameters, most = function.parameters, len(function.parameters)
+    least = most - function.optional
+    if count < least or (count > most and not function.variadic):
+        takes = [parameter.what for parameter in parameters]
+        takes += ["and more of the last"] * function.variadic
+        code, label = ("DPQ206", "too many arguments")
+        if count < least:
+            code, label = ("DPQ203", "an argument is missing")
+        raise miscounted(function.name, takes, span, function.example, code, label)
+    return [*parameters[:count], *[parameters[-1]] * (count - most)]
 
 
 def miscounted(
@@ -364,17 +361,15 @@ def _one_type(span: Span, given: Sequence[Expr], function: RowFunction) -> list[
 
 def nothing(span: Span) -> Apply:
     """Return NULL as a value; its type is that of the values beside it."""
-    return Apply(span, NOTHING, (), BOOLEAN, Literal(span, 0, INTEGER).domain)
+    return Apply(span, NOTHING, (), BOOLEAN, Interval.point(0))
 
 
 def case(span: Span, pairs: Sequence[tuple[Expr, Expr]], otherwise: Expr | None) -> Apply:
     """Build a CASE from its conditions and values; those have one type."""
-    function = rowfunctions.named("CASE")
     results = [value for _, value in pairs] + ([otherwise] if otherwise is not None else [])
-    same = _one_type(span, results, function)
-    arguments: list[Expr] = []
-    for (condition, _), value in zip(pairs, same, strict=False):
-        arguments += [condition, value]
+    same = _one_type(span, results, rowfunctions.named("CASE"))
+    conditions = [condition for condition, _ in pairs]
+    arguments = [expr for pair in zip(conditions, same, strict=False) for expr in pair]
     if otherwise is not None and not is_nothing(otherwise):
         arguments.append(same[-1])
     return rowfunctions.apply(span, "CASE", *arguments)
@@ -398,32 +393,21 @@ def extracted(span: Span, part: str, part_span: Span, value: Expr) -> Apply:
 
 
 def word_of(word: str, span: Span, known: Mapping[str, str]) -> str:
-    """Return the part or the unit of moments that a word names.
-
-    Raises:
-        NameRefused: DPQ205 it names none.
-    """
+    """Return the part or the unit of moments that a word names."""
     found = known.get(word.lower())
     if found is None:
-        raise refusal(
-            "DPQ205",
-            f"a moment has no part {word[:40]}",
-            span,
-            f"is it {nearest(word.lower(), known) or 'year'}?",
-            f"there are {', '.join(sorted(known))}.",
-            "EXTRACT(year FROM DATE '2024-12-31')",
-        )
+        title = f"a moment has no part {word[:40]}"
+        label = f"is it {nearest(word.lower(), known) or 'year'}?"
+        why = f"there are {', '.join(sorted(known))}."
+        remedy = "EXTRACT(year FROM DATE '2024-12-31')"
+        raise refusal("DPQ205", title, span, label, why, remedy)
     return found
 
 
 def moved(
     span: Span, value: Expr, operator: Operator, interval: exp.Interval, at: Span
 ) -> Apply:
-    """Add an INTERVAL to a moment, or take it away.
-
-    Raises:
-        NameRefused: DPQ205 a unit that moments do not have, DPQ207 no literal number.
-    """
+    """Add an INTERVAL to a moment, or take it away."""
     function = rowfunctions.named("DATE_ADD")
     number, known = read_interval(interval, at)
     if value.type == DATE and known in {"hour", "minute", "second"}:
@@ -434,37 +418,21 @@ def moved(
 
 
 def read_interval(node: exp.Interval, span: Span) -> tuple[int, str]:
-    """Read the number and the unit of INTERVAL 3 DAY, INTERVAL '3' DAY or INTERVAL '3 days'.
-
-    Raises:
-        NameRefused: DPQ205 a unit that moments do not have, or no literal whole number.
-    """
+    """Read the number and the unit of INTERVAL 3 DAY, INTERVAL '3' DAY or INTERVAL '3 days'."""
     text = str(node.this.this).strip() if isinstance(node.this, exp.Literal) else ""
     unit = node.args.get("unit")
     number, word = text.partition(" ")[::2] if unit is None else (text, unit.name)
     known = UNIT_NAMES.get(word.strip().lower())
     whole = number.removeprefix("-").isdigit() and len(number) <= 7
     if known is None or not whole or abs(int(number)) > MOST_UNITS:
-        raise refusal(
-            "DPQ205",
-            "DATE_ADD cannot be computed with this",
-            span,
-            "not understood",
-            f"an interval is a whole number up to {MOST_UNITS} of {', '.join(UNIT_WORDS)}.",
-            "INTERVAL 3 MONTH",
-        )
+        title = "DATE_ADD cannot be computed with this"
+        why = f"an interval is a whole number up to {MOST_UNITS} of {', '.join(UNIT_WORDS)}."
+        raise refusal("DPQ205", title, span, "not understood", why, "INTERVAL 3 MONTH")
     return int(number), known
 
 
 def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoReturn:
-    """Refuse a function that rows do not have; offer the one that was meant.
-
-    Args:
-        name: what it is called.
-        span: where its name stands.
-        written: the whole call.
-        otherwise: what to offer where no name is near.
-    """
+    """Refuse a function that rows do not have; offer the one that was meant."""
     known = [*rowfunctions.names(), "DATE_PART", "EXTRACT", "IF"]
     empty = written[len(name) :].replace(" ", "") in {"", "()"}  # and none there takes nothing
     near = None if empty else nearest(name.upper(), known)
@@ -502,11 +470,7 @@ class Sizes:
         self._known: dict[int, tuple[_Size, Expr]] = {}
 
     def check(self, expr: Expr) -> Expr:
-        """Note the size of an expression.
-
-        Raises:
-            SyntaxRefused: DPQ105 it is too large.
-        """
+        """Note the size of an expression."""
         if self._of(expr).value > MAX_SIZE:
             raise repeated(expr.span, "functions inside one another")
         return expr

@@ -124,11 +124,7 @@ class PerUnitRows(Conditions):
         return None if key is None else replace(derived_ref(key, self.number), span=bound.span)
 
     def shown(self, name: str, expr: Expr, span: Span) -> Expr:
-        """Return a column that a star stands for: a key.
-
-        Raises:
-            RuleRefused: DPQ307 it is none.
-        """
+        """Return a column that a star stands for: a key."""
         return self._as_key(expr) or _refuse_ungrouped(written_name(name), span)
 
 
@@ -328,11 +324,7 @@ class WindowRows(Conditions):
         return expr
 
     def _column(self, node: exp.Window) -> ColumnRef:
-        """Bind a window and give its column.
-
-        Raises:
-            RuleRefused: DPQ307 the unit is not among PARTITION BY, or a frame.
-        """
+        """Bind a window and give its column."""
         span = self.spans.of(node)
         rows = Conditions(self.scope, self.spans, self.context)
         keys = node.args.get("partition_by") or []

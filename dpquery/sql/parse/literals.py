@@ -124,11 +124,7 @@ def as_moment(text: str, type_: Type, span: Span) -> Literal:
 
 
 def read_place(node: exp.Expr, count: int, span: Span, word: str) -> int:
-    """Read a number that counts the columns of a result, from 1; give the column's place.
-
-    Raises:
-        NameRefused: DPQ205 there is no such column.
-    """
+    """Read a number that counts the columns of a result, from 1; give the column's place."""
     text = str(node.this)
     if text.isdigit() and len(text) <= 9 and 1 <= int(text) <= count:
         return int(text) - 1
