@@ -80,8 +80,9 @@ class _Words:
     def number(self, at: int) -> None:
         token, following = self.tokens[at], self.tokens[at + 1 : at + 2]
         span = span_of(token)
-        if following and following[0].start == span.end:
-            span |= span_of(following[0]) if following[0].text[:1].isidentifier() else span
+        after = following[0] if following and following[0].start == span.end else None
+        if after is not None and after.text[:1].isidentifier():
+            span |= span_of(after)
         text = self.source.snippet(span)
         if not _NUMBER.fullmatch(text):
             raise no_number(text, span, "write digits, at most one point")

@@ -159,8 +159,8 @@ def _likely_day(text: str) -> str | None:
 
 # Python values as literals of a query: exactly, or not at all (I8).
 #
-# What is written here is read again by the same parser as everything else, so a value can
-# never be more than one value, and it means what it would mean had it been typed.
+# What is written is read again by the same parser as everything else, so a value can never be
+# more than one value, and it means what it would mean had it been typed.
 
 
 MOST_DIGITS = 400
@@ -211,7 +211,10 @@ def written_setting(value: object) -> str:
         NameRefused: DPQ805 no literal is exactly this value.
     """
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_part, value))}]"
+        for one in value:
+            if isinstance(one, list | tuple):  # as rows of data would be
+                raise _unwritten(one)
+        return f"[{', '.join(map(written_setting, value))}]"
     if isinstance(value, str):
         try:
             return written_value(exact_number(value))
@@ -220,60 +223,47 @@ def written_setting(value: object) -> str:
     return written_value(value)
 
 
-def _part(value: object) -> str:
-    """Write a part of a list, which is no list itself: rows of data would be."""
-    if isinstance(value, list | tuple):
-        raise _unwritten(value)
-    return written_setting(value)
-
-
 def _number(value: float | Decimal | Fraction) -> str:
     """Write a number: a float by its repr, a decimal with all its places."""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise _unwritten(value)
+        return float.__repr__(value)
     try:
-        match value:
-            case int():
-                return _plain(Decimal(value))
-            case float():
-                return _finite(float.__repr__(value))
-            case Decimal():
-                return _plain(value)
-        return _plain(_EXACT.divide(Decimal(value.numerator), Decimal(value.denominator)))
-    except (Inexact, ValueError):
+        number = (
+            value
+            if isinstance(value, Decimal)
+            else _EXACT.divide(Decimal(value.numerator), Decimal(value.denominator))
+        )
+    except Inexact:
         raise _unwritten(value) from None
-
-
-def _plain(number: Decimal) -> str:
-    """Write a decimal without an exponent, which would make it a double."""
+    # Without an exponent, which would make it a double.
     _, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int) or len(digits) + abs(exponent) > MOST_DIGITS:
-        raise ValueError("not a number, or too long")
+        raise _unwritten(value)
     return f"{number:f}"
 
 
-def _finite(text: str) -> str:
-    if text.lstrip("-") in {"nan", "inf"}:
-        raise ValueError("not finite")
-    return text
-
-
 def _unwritten(value: object) -> NameRefused:
-    number = isinstance(value, int | float | Decimal | Fraction)
-    what = "a number of this size or kind" if number else f"a {type(value).__name__}"
-    if isinstance(value, Fraction):
-        what = "a fraction that no decimal equals"
-    if isinstance(value, datetime):
-        what = "a datetime with a zone, or of another class"
-    return misfit(
-        f"{what} cannot be written as a literal",
-        "int, bool, float, Decimal, str, date, datetime; a Fraction that is a decimal; None",
+    match value:
+        case Fraction():
+            what = "a fraction that no decimal equals"
+        case int() | float() | Decimal():
+            what = "a number of this size or kind"
+        case datetime():
+            what = "a datetime with a zone, or of another class"
+        case _:
+            what = f"a {type(value).__name__}"
+    remedy = (
+        "int, bool, float, Decimal, str, date, datetime; a Fraction that is a decimal; None"
     )
+    return misfit(f"{what} cannot be written as a literal", remedy)
 
 
-# Values in the place of `?`, `:name` or `$name`, word by word.
+# Values for `?`, `:name` or `$name`, word by word.
 #
-# The text is parted into words by the tokenizer that reads queries, so a mark inside a
-# text, a quoted name or a comment is none. Each mark becomes one literal; all other words
-# stay.
+# The tokenizer that reads queries finds the marks, so one inside a text, a quoted name or a
+# comment is none. Each becomes one literal; all other words stay.
 
 
 Values = Sequence[object] | Mapping[str, object]
@@ -285,14 +275,14 @@ _COUNT = "each mark takes one value, and each value has its mark."
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """A place for a value; with an empty name it is known by its number."""
+    """A mark for a value; with an empty name it is known by its number."""
 
     span: Span
     name: str
 
 
 def with_values(source: Source, values: Values) -> Source:
-    """Put values in their places; a text that cannot be parted into words stays as it is.
+    """Write values for their marks; a text that has no words stays as it is.
 
     Raises:
         NameRefused: DPQ805 a value is missing, left over, or cannot be written exactly.
@@ -303,15 +293,15 @@ def with_values(source: Source, values: Values) -> Source:
         if isinstance(values, Mapping)
         else _in_order(source, marks, values)
     )
-    parts, last = [], 0
+    text, last = "", 0
     try:
         for mark, value in pairs:
-            parts += [source.text[last : mark.span.start], _literal(source, mark, value)]
+            text += source.text[last : mark.span.start] + _literal(source, mark, value)
             last = mark.span.end
     except NameRefused as refused:
         refused.source = source
         raise
-    return Source("".join([*parts, source.text[last:]]), source.name)
+    return Source(text + source.text[last:], source.name)
 
 
 def _marks(source: Source) -> Iterator[_Mark]:
@@ -327,7 +317,7 @@ def _marks(source: Source) -> Iterator[_Mark]:
 
 
 def _tokens(source: Source) -> list[Token]:
-    """Part a text into words; EXPLAIN is left out, or what follows would be one word."""
+    """Return the words of a text; EXPLAIN is left out, or what follows would be one word."""
     if len(source.text) > MAX_BYTES:
         return []
     try:

@@ -30,9 +30,6 @@ from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS_ABOVE
 from dpquery.sql.suggest.constructs import is_misused, misread, refuse_construct, unfinished
 from dpquery.sql.suggest.dialects import READ, with_slip_mended
 
-# The grammar: DuckDB's as sqlglot reads it, with the places of more words.
-
-
 E = TypeVar("E", bound=exp.Expr)
 
 # The parser logs what it does not understand, with the text: our refusals say it instead.
@@ -45,12 +42,8 @@ _AGGREGATES = {
     *("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD"),
 }
 """Aggregates and window functions that rows have too, by nodes of their own."""
-_BY_NAME = {
-    *rowfunctions.names(),
-    *FUNCTIONS_ABOVE,
-    *AGGREGATES,
-    *ONLY_WINDOWS,
-} - (_NODES | _AGGREGATES | {"IF"})
+_BY_NAME = {*rowfunctions.names(), *FUNCTIONS_ABOVE, *AGGREGATES, *ONLY_WINDOWS}
+_BY_NAME -= _NODES | _AGGREGATES | {"IF"}
 
 
 class Parser(DuckDBParser):
@@ -70,14 +63,11 @@ class Parser(DuckDBParser):
     }
 
     UNARY_PARSERS: ClassVar = {
-        **{
-            kind: read
-            for kind, read in DuckDBParser.UNARY_PARSERS.items()
-            if kind is not TokenType.PLUS
-        },
+        **DuckDBParser.UNARY_PARSERS,
         TokenType.DASH: lambda self: self.prefixed(exp.Neg, self._prev, Parser._parse_unary),
         TokenType.NOT: lambda self: self.prefixed(exp.Not, self._prev, Parser._parse_equality),
     }
+    del UNARY_PARSERS[TokenType.PLUS]
 
     _within_join = False
     """Whether what is read is a table that is joined, outside of any brackets of its own."""
@@ -236,8 +226,7 @@ def _check_depth(tree: exp.Expr, spans: Spans) -> None:
     while pending:
         node, depth = pending.pop()
         if depth > MAX_TREE_DEPTH:
-            label = f"more than {MAX_TREE_DEPTH} levels down"
-            raise _too_deep(spans.of(node), label)
+            raise _too_deep(spans.of(node), f"more than {MAX_TREE_DEPTH} levels down")
         for child in node.iter_expressions():
             chained = isinstance(node, exp.And | exp.Or) and type(child) is type(node)
             pending.append((child, depth if chained else depth + 1))
@@ -255,8 +244,8 @@ def _check_nodes(source: Source, tree: exp.Expr, spans: Spans) -> None:
             refuse_construct(source, node, spans)
         for slot, value in node.args.items():
             if slot not in (slots or ()) and value not in (None, False, [], ""):
-                part = value[0] if isinstance(value, list) else value
-                inner = part if isinstance(part, exp.Expr) else node
+                first = value[0] if isinstance(value, list) else value
+                inner = first if isinstance(first, exp.Expr) else node
                 refuse_construct(source, inner, spans, slot)
         if isinstance(node, exp.Identifier) and not node.quoted:
             _check_name(source, node, spans)
@@ -280,18 +269,14 @@ def _check_using(source: Source, names: list[exp.Expr], spans: Spans) -> None:
 
 def _hides(node: exp.Expr, tree: exp.Expr) -> bool:
     """Return whether a query stands where there is no place for one."""
-    places = exp.Subquery | exp.CTE | exp.Exists | exp.SetOperation
-    return (
-        isinstance(node, exp.Query)
-        and node is not tree
-        and not (isinstance(node, exp.Subquery) or isinstance(node.parent, places))
-    )
+    holders = exp.Subquery | exp.CTE | exp.Exists | exp.SetOperation
+    held = isinstance(node, exp.Subquery) or isinstance(node.parent, holders)
+    return isinstance(node, exp.Query) and node is not tree and not held
 
 
 def _is_function(node: exp.Expr, spans: Spans) -> bool:
-    if not isinstance(node, exp.Func) or isinstance(node, exp.Connector | exp.Case):
-        return False
-    return spans.written_as_call(node)
+    function = isinstance(node, exp.Func) and not isinstance(node, exp.Connector | exp.Case)
+    return function and spans.written_as_call(node)
 
 
 def _check_name(source: Source, node: exp.Identifier, spans: Spans) -> None:
