@@ -25,7 +25,7 @@ from dpquery.sql.bind.options import (
     refuse_constant,
 )
 from dpquery.sql.bind.scope import fold, is_call, written_name
-from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.parse.literals import read_digits, unwrapped
 from dpquery.sql.suggest.dialects import is_share, meant_call, nearest_function
 from dpquery.sql.suggest.queries import (
     call_about,
@@ -335,10 +335,10 @@ class _Reader:
 
     def _with_share(self, span: Span, number: exp.Expr) -> str:
         """Write the call with another quantile: a percentage becomes a share."""
-        percent = str(number.this) if isinstance(number, exp.Literal) else ""
-        share = percent if is_share(percent) else "0.5"
-        if percent.isdigit() and len(percent) < 4 and 1 < int(percent) <= 100:
-            share = decimal_text(Fraction(int(percent), 100))
+        text = number.name if isinstance(number, exp.Literal) else ""
+        share, percent = text if is_share(text) else "0.5", read_digits(text) or 0
+        if 1 < percent <= 100:
+            share = decimal_text(Fraction(percent, 100))
         return self._with(span, share)
 
     def inputs(

@@ -52,7 +52,7 @@ from dpquery.rowfunctions.base import MOMENTS, Parameter, RowFunction
 from dpquery.rowfunctions.conditional import NOTHING, is_nothing
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES, UNIT_WORDS
 from dpquery.rowfunctions.ranges import arithmetic_range
-from dpquery.sql.parse.literals import as_moment
+from dpquery.sql.parse.literals import as_moment, read_digits
 from dpquery.sql.parse.spans import repeated
 from dpquery.sql.suggest.queries import mismatch, with_article
 
@@ -188,12 +188,12 @@ def target(node: exp.Cast) -> Type | None:
     if not isinstance(to, exp.DataType):
         return None
     if to.this is exp.DType.DECIMAL:
-        digits = [str(parameter.this.this) for parameter in to.expressions]
-        if len(digits) != 2 or any(not text.isdigit() or len(text) > 2 for text in digits):
-            return None
-        precision, scale = map(int, digits)
-        fits = 1 <= precision <= _WIDEST and scale <= precision
-        return Type(Kind.DECIMAL, precision, scale) if fits else None
+        match [read_digits(parameter.this.name) for parameter in to.expressions]:
+            case [int(precision), int(scale)] if (
+                scale <= precision and 0 < precision <= _WIDEST
+            ):
+                return Type(Kind.DECIMAL, precision, scale)
+        return None
     return None if to.expressions else _TARGETS.get(to.this)
 
 
@@ -422,13 +422,12 @@ def read_interval(node: exp.Interval, span: Span) -> tuple[int, str]:
     text = str(node.this.this).strip() if isinstance(node.this, exp.Literal) else ""
     unit = node.args.get("unit")
     number, word = text.partition(" ")[::2] if unit is None else (text, unit.name)
-    known = UNIT_NAMES.get(word.strip().lower())
-    whole = number.removeprefix("-").isdigit() and len(number) <= 7
-    if known is None or not whole or abs(int(number)) > MOST_UNITS:
+    known, count = UNIT_NAMES.get(word.strip().lower()), read_digits(number.removeprefix("-"))
+    if known is None or count is None or count > MOST_UNITS:
         title = "DATE_ADD cannot be computed with this"
         why = f"an interval is a whole number up to {MOST_UNITS} of {', '.join(UNIT_WORDS)}."
         raise refusal("DPQ205", title, span, "not understood", why, "INTERVAL 3 MONTH")
-    return int(number), known
+    return -count if number.startswith("-") else count, known
 
 
 def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoReturn:

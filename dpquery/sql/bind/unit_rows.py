@@ -35,7 +35,7 @@ from dpquery.rowfunctions.ranges import implied, nulls_of
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Context, Private, derived_ref
 from dpquery.sql.bind.scope import Scope, fold, written_name
-from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.parse.literals import read_digits, unwrapped
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.functions import aggregate_name
 from dpquery.sql.suggest.queries import mismatch, with_article
@@ -439,8 +439,9 @@ class WindowRows(Conditions):
 
 
 def _steps(node: exp.Expr) -> int | None:
-    text = str(node.this) if isinstance(node, exp.Literal) and not node.is_string else ""
-    return int(text) if text.isdigit() and len(text) < 6 and int(text) <= _FURTHEST else None
+    number = isinstance(node, exp.Literal) and not node.is_string
+    steps = read_digits(node.name) if number else None
+    return None if steps is None or steps > _FURTHEST else steps
 
 
 class WrittenOut:

@@ -123,11 +123,21 @@ def as_moment(text: str, type_: Type, span: Span) -> Literal:
     raise unreadable(title, span, f"written like '{shape}'", remedy)
 
 
+def read_digits(text: str) -> int | None:
+    """Return the small number that a text writes in ASCII digits; None of any other text.
+
+    >>> read_digits("12"), read_digits("²"), read_digits("-1")
+    (12, None, None)
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None
+
+
 def read_place(node: exp.Expr, count: int, span: Span, word: str) -> int:
-    """Read a number that counts the columns of a result, from 1; give the column's place."""
+    """Read a number that counts the columns of a result from 1; return it counted from 0."""
     text = str(node.this)
-    if text.isdigit() and len(text) <= 9 and 1 <= int(text) <= count:
-        return int(text) - 1
+    number = read_digits(text)
+    if number is not None and 1 <= number <= count:
+        return number - 1
     raise refusal(
         "DPQ205",
         f"there is no column number {text[:20]} in the result",
