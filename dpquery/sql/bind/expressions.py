@@ -119,10 +119,7 @@ class Conditions:
             return literal
         kind = type(node)
         if kind in COMPARISONS:
-            left, right = self.bind(node.this), self.bind(node.expression)
-            operator = Comparison(COMPARISONS[kind])
-            meant = self._meant(span, operator, left, right)
-            return compare(span, operator, left, right, meant)
+            return self._compared(span, Comparison(COMPARISONS[kind]), *self._both(node))
         if kind in ARITHMETIC:
             return self._operation(node, Operator(ARITHMETIC[kind]), span)
         match node:
@@ -209,10 +206,8 @@ class Conditions:
             if value is None:
                 condition = self.condition(branch.this)
             else:
-                when = self.bind(branch.this)
-                at = self.spans.of(branch.this)
-                meant = self._meant(at, Comparison.EQ, value, when)
-                condition = compare(at, Comparison.EQ, value, when, meant)
+                at, when = self.spans.of(branch.this), self.bind(branch.this)
+                condition = self._compared(at, Comparison.EQ, value, when)
             pairs.append((condition, self._value(branch.args["true"])))
         return case(span, pairs, self._otherwise(node.args.get("default")))
 
@@ -239,6 +234,9 @@ class Conditions:
         if operator is Operator.SUBTRACT and right.type.kind is Kind.INTEGER:
             right = negate(right.span, right, self._number)
         return bound_call(span, rowfunctions.named("DAYS_ON"), [left, right])
+
+    def _compared(self, span: Span, operator: Comparison, left: Expr, right: Expr) -> Expr:
+        return compare(span, operator, left, right, self._meant(span, operator, left, right))
 
     def _meant(self, span: Span, operator: Comparison | None, *exprs: Expr) -> Remedy:
         return lambda: as_compared(self.spans.source, span, operator, exprs)
@@ -315,15 +313,13 @@ class Conditions:
 
     def _refuse_null(self, node: exp.Null, span: Span) -> NoReturn:
         """Refuse a comparison with NULL; IS NULL asks what it was meant to ask."""
-        match around := node.parent:
-            case exp.EQ() | exp.NEQ():
-                value = around.expression if around.this is node else around.this
-                test = "IS NULL" if isinstance(around, exp.EQ) else "IS NOT NULL"
-                whole = self.spans.of(around)
-                no_null(whole, f"use {test}", f"{self.spans.text(value)} {test}")
-            case exp.In():
-                value = self.spans.text(around.this)
-                no_null(self.spans.of(around), "use IS NULL", f"{value} IS NULL")
+        around = node.parent
+        if isinstance(around, exp.EQ | exp.NEQ | exp.In):
+            swapped = around.this is node and not isinstance(around, exp.In)
+            value = around.expression if swapped else around.this
+            test = "IS NOT NULL" if isinstance(around, exp.NEQ) else "IS NULL"
+            remedy = f"{self.spans.text(value)} {test}"
+            no_null(self.spans.of(around), f"use {test}", remedy)
         first = written_name(next(iter(self.scope.table.columns)))
         clause = isinstance(around, exp.Where | exp.Filter | exp.And | exp.Or | exp.Not)
         no_null(span, "not a value", "TRUE" if clause else first)

@@ -129,28 +129,21 @@ class Context(ABC):
         Raises:
             NameRefused: DPQ201 no such table, DPQ211 a list of names of another length.
         """
-        span = self.spans.of(node)
-        if isinstance(node, exp.Table):
-            cte = self._cte(node)
-            if cte is None:
-                return self._table(node, span)
+        cte = self._cte(node) if isinstance(node, exp.Table) else None
+        if cte is not None:
             bound, alias = self._within(cte), node.alias or cte.alias
-            names = cte.args["alias"].args.get("columns")
+            bound = self._renamed(bound, _listed(cte))
+        elif isinstance(node, exp.Table):
+            span = self.spans.of(node)
+            table = resolve_table(node, self.policy, span)
+            alias = node.alias or table.name
+            if table.public:
+                names = self._new_names(self.public.columns(table.name), _listed(node))
+                return PublicItem(table, alias, span, names), alias
+            bound = self.table(table, span)
         else:
             bound, alias = self.query(node), node.alias
-            names = None
-        return self._renamed(self._renamed(bound, names), _listed(node)), alias
-
-    def _table(self, node: exp.Table, span: Span) -> tuple[Derived | PublicItem, str]:
-        table = resolve_table(node, self.policy, span)
-        alias = node.alias or table.name
-        listed = _listed(node)
-        if table.public:
-            names = self._new_names(self.public.columns(table.name), listed)
-            return PublicItem(table, alias, span, names), alias
-        renamed = self._renamed(self.table(table, span), listed)
-        assert isinstance(renamed, Derived)  # noqa: S101 - it was one
-        return renamed, alias
+        return self._renamed(bound, _listed(node)), alias
 
     def table(self, table: Table, span: Span) -> Derived:
         """Read a private table of the policy anew."""
@@ -239,14 +232,11 @@ def _listed(node: exp.Expr) -> Sequence[exp.Identifier] | None:
 
 def materialised(found: Derived, number: int, span: Span) -> Derived:
     """Make columns of what a relation computes: NULL then stands for a row that is missing."""
-    computed = {n: e for n, e in found.columns.items() if not isinstance(e, ColumnRef)}
-    if not computed:
+    if all(isinstance(expr, ColumnRef) for expr in found.columns.values()):
         return found
     outputs = tuple(Output(f"x{i}", expr) for i, expr in enumerate(found.columns.values()))
-    columns = {
-        name: derived_ref(output, number)
-        for name, output in zip(found.columns, outputs, strict=True)
-    }
+    made = (derived_ref(output, number) for output in outputs)
+    columns = dict(zip(found.columns, made, strict=True))
     relation = Project(span, found.relation, number, outputs)
     return Derived(relation, columns, found.owners, found.table)
 
@@ -316,34 +306,23 @@ def columns_of(item: exp.Expr, names: Sequence[str], spans: Spans) -> dict[str, 
     star = item.this if isinstance(item, exp.Column) else item
     found = {fold(name): Starred(name) for name in names}
     mentioned: set[str] = set()
-    for node, name in _mentions(star, spans):
-        known = fold(name)
-        if known not in found or known in mentioned:
-            _refuse(node, name, [one for one in names if fold(one) not in mentioned], spans)
-        mentioned.add(known)
-        match node.arg_key:
-            case "except_":
+    for slot, nodes in star.args.items():
+        for node in nodes or ():
+            named = node.this if slot == "rename" else node
+            name = node.alias if slot == "replace" else _plain(named, spans)
+            known = fold(name)
+            if known not in found or known in mentioned:
+                _refuse(node, name, [one for one in names if fold(one) not in mentioned], spans)
+            mentioned.add(known)
+            if slot == "except_":
                 del found[known]
-            case "replace":
+            elif slot == "replace":
                 found[known] = Starred(found[known].name, node.this)
-            case "rename":
+            else:
                 found[known] = Starred(node.alias)
     if mentioned and not found:
-        left = "no column is left"
-        raise outside("a star of nothing", spans.of(item), left, "SELECT 1")
+        raise outside("a star of nothing", spans.of(item), "no column is left", "SELECT 1")
     return found
-
-
-def _mentions(star: exp.Expr, spans: Spans) -> list[tuple[exp.Expr, str]]:
-    """Return the items of EXCLUDE, REPLACE and RENAME, each with the column it is about."""
-    left_out, replaced, renamed = (
-        star.args.get(s) or () for s in ("except_", "replace", "rename")
-    )
-    return [
-        *((node, _plain(node, spans)) for node in left_out),
-        *((node, node.alias) for node in replaced),
-        *((node, _plain(node.this, spans)) for node in renamed),
-    ]
 
 
 def _plain(node: exp.Expr, spans: Spans) -> str:
@@ -351,8 +330,7 @@ def _plain(node: exp.Expr, spans: Spans) -> str:
     if isinstance(node, exp.Column) and not node.table and not is_star(node):
         return node.name
     word = f"{spans.text(node)[:40]} in a star"
-    label = "not the name of a column"
-    raise outside(word, spans.of(node), label, "SELECT * EXCLUDE (a)")
+    raise outside(word, spans.of(node), "not the name of a column", "SELECT * EXCLUDE (a)")
 
 
 def _refuse(node: exp.Expr, name: str, names: Sequence[str], spans: Spans) -> NoReturn:

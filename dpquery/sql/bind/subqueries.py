@@ -229,10 +229,8 @@ def union_all(context: Context, span: Span, arms: Sequence[Derived]) -> Derived:
     remedy = "give both sides columns of the same types"
     aligned = [alike(span, list(column), lambda: remedy) for column in rows]
     outputs = [[Output(f"x{i}", expr) for expr in column] for i, column in enumerate(aligned)]
-    columns = {
-        name: merged_ref(column, number)
-        for name, column in zip(first.columns, outputs, strict=True)
-    }
+    refs = (merged_ref(column, number) for column in outputs)
+    columns = dict(zip(first.columns, refs, strict=True))
     names = [list(map(fold, arm.columns)) for arm in arms]
     owners = {
         called[0]
