@@ -179,14 +179,10 @@ class _Reader:
                 return parameter
         known = [parameter.name for parameter in self.function.parameters]
         near = nearest(name, known)
-        raise refusal(
-            "DPQ206",
-            f"{self.function.name} has no argument {name}",
-            self.spans.of(item),
-            "unknown argument",
-            f"it takes {listed(known, near)}.",
-            self._mended(item, near),
-        )
+        title = f"{self.function.name} has no argument {name}"
+        why = f"it takes {listed(known, near)}."
+        remedy = self._mended(item, near)
+        raise refusal("DPQ206", title, self.spans.of(item), "unknown argument", why, remedy)
 
     def _mended(self, item: exp.Expr, near: str | None) -> str:
         """Write what an unknown argument was meant to be; or the call without it."""
@@ -247,14 +243,11 @@ class _Reader:
             texts[0] = f"DISTINCT {texts[0]}"
         eps = f"eps={self.spans.text(surplus)}" if number else "eps=0.5"
         texts.append(function.price.replace("eps=0.5", eps))
-        raise refusal(
-            "DPQ206",
-            f"{function.name} takes {_taken(function)}, and options by name",
-            self.spans.of(surplus),
-            "which option is this?",
-            "options are named, so that no number is taken for another.",
-            f"{function.name}({', '.join(texts)})",
-        )
+        title = f"{function.name} takes {_taken(function)}, and options by name"
+        label = "which option is this?"
+        why = "options are named, so that no number is taken for another."
+        remedy = f"{function.name}({', '.join(texts)})"
+        raise refusal("DPQ206", title, self.spans.of(surplus), label, why, remedy)
 
     def require_price(self, named: Given) -> None:
         """Require eps, or rho in its place."""
@@ -277,14 +270,10 @@ class _Reader:
             return True
         first_column = written_name(next(iter(self.rows.scope.table.columns)))
         written = self.spans.text(counted[0]) if counted else first_column
-        raise refusal(
-            "DPQ404",
-            "DISTINCT is answered by DP_COUNT, of one expression",
-            self.spans.of(first),
-            "not of this",
-            "what is left after it has no bound that the noise could be scaled to.",
-            f"DP_COUNT(DISTINCT {written}, eps=0.5)",
-        )
+        title = "DISTINCT is answered by DP_COUNT, of one expression"
+        why = "what is left after it has no bound that the noise could be scaled to."
+        remedy = f"DP_COUNT(DISTINCT {written}, eps=0.5)"
+        raise refusal("DPQ404", title, self.spans.of(first), "not of this", why, remedy)
 
     def counts_units(self, counted: exp.Expr) -> bool:
         """Return whether the privacy units are what is counted."""
@@ -313,14 +302,11 @@ class _Reader:
         name, whole = self.function.name, unwrapped(share)
         if isinstance(whole, exp.Array):
             if not 1 <= len(whole.expressions) <= MAX_ORDERS:
-                raise refusal(
-                    "DPQ205",
-                    f"{name} takes a list of 1 to {MAX_ORDERS:,} quantiles",
-                    self.spans.of(whole),
-                    f"{len(whole.expressions):,} of them",
-                    "each quantile of a list is drawn, and they share the eps of the call.",
-                    f"{name}({self.spans.text(first)}, [0.25, 0.75], eps=0.5)",
-                )
+                title = f"{name} takes a list of 1 to {MAX_ORDERS:,} quantiles"
+                label = f"{len(whole.expressions):,} of them"
+                why = "each quantile of a list is drawn, and they share the eps of the call."
+                remedy = f"{name}({self.spans.text(first)}, [0.25, 0.75], eps=0.5)"
+                raise refusal("DPQ205", title, self.spans.of(whole), label, why, remedy)
             return tuple(map(self._one_order, whole.expressions))
         if isinstance(unwrapped(first), exp.Literal):
             swapped = f"{self.spans.text(share)}, {self.spans.text(first)}"

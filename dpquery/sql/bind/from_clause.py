@@ -204,14 +204,11 @@ class Context(ABC):
         twice = len({*map(fold, whole)}) < len(whole)
         if given and (len(new) > len(old) or twice):
             count_differs = f"{len(new)} names are given to {len(old)} columns"
-            raise refusal(
-                "DPQ211",
-                "two columns would have one name" if twice else count_differs,
-                self.spans.of(given[0]) | self.spans.of(given[-1]),
-                "this list",
-                "each name in the list is for one column, in order, and occurs once.",
-                ", ".join(map(written_name, old)),
-            )
+            title = "two columns would have one name" if twice else count_differs
+            span = self.spans.of(given[0]) | self.spans.of(given[-1])
+            why = "each name in the list is for one column, in order, and occurs once."
+            remedy = ", ".join(map(written_name, old))
+            raise refusal("DPQ211", title, span, "this list", why, remedy)
         return dict(zip(old, whole, strict=True))
 
 
@@ -334,11 +331,8 @@ def _plain(node: exp.Expr, spans: Spans) -> str:
 
 
 def _refuse(node: exp.Expr, name: str, names: Sequence[str], spans: Spans) -> NoReturn:
-    raise refusal(
-        "DPQ204",
-        f"there is no column {name[:80]!r} for this star to word otherwise",
-        spans.of(node),
-        "not among its columns, or mentioned before",
-        "each column is left out, replaced or renamed once at most.",
-        f"columns here: {listed(names)}" if names else "leave it away",
-    )
+    title = f"there is no column {name[:80]!r} for this star to word otherwise"
+    label = "not among its columns, or mentioned before"
+    why = "each column is left out, replaced or renamed once at most."
+    remedy = f"columns here: {listed(names)}" if names else "leave it away"
+    raise refusal("DPQ204", title, spans.of(node), label, why, remedy)

@@ -303,14 +303,10 @@ class Keys:
         most, remedy = max(keys, key=lambda key: key.size), "leave out one of the groups"
         if isinstance(most.expr, ColumnRef):
             remedy = self._named_groups(most.expr)
-        raise refusal(
-            "DPQ405",
-            f"this would make {cells:,} groups",
-            most.span,
-            f"{' x '.join(f'{key.size:,}' for key in keys)} values",
-            f"every declared group is shown, and at most {MAX_CELLS:,} can be.",
-            remedy,
-        )
+        title = f"this would make {cells:,} groups"
+        label = f"{' x '.join(f'{key.size:,}' for key in keys)} values"
+        why = f"every declared group is shown, and at most {MAX_CELLS:,} can be."
+        raise refusal("DPQ405", title, most.span, label, why, remedy)
 
 
 def _is_result(value: exp.Expr) -> bool:

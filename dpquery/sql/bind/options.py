@@ -239,14 +239,10 @@ def _end(argument: Expr, literal: Literal, span: Span) -> Fraction:
         number = Fraction(value)
         if type_.kind is not Kind.INTEGER or number.denominator == 1:
             return number
-    raise refusal(
-        "DPQ208",
-        f"the bounds of {with_article(type_)} are two of its values",
-        span,
-        f"not {with_article(type_)}",
-        "values are clamped to the bounds, so both have to be values of the argument.",
-        example_bounds(type_),
-    )
+    title = f"the bounds of {with_article(type_)} are two of its values"
+    label = f"not {with_article(type_)}"
+    why = "values are clamped to the bounds, so both have to be values of the argument."
+    raise refusal("DPQ208", title, span, label, why, example_bounds(type_))
 
 
 def _ordered(name: str, node: exp.Expr, span: Span, low: Fraction, high: Fraction) -> Interval:

@@ -179,14 +179,11 @@ class Released:
             inner = next(filter(is_call, call.iter_expressions()), None)
             asked = COUNT if inner is None else self.spans.text(inner)
             raise unknown_function(call, name, self.spans, meant or asked)
-        raise refusal(
-            "DPQ302",
-            f"{name} would be exact",
-            self.spans.of(call),
-            "no noise is added here",
-            "an exact result shows, when one person is added, that they were.",
-            self.calls.meant(name, call) or COUNT,
-        )
+        title = f"{name} would be exact"
+        label = "no noise is added here"
+        why = "an exact result shows, when one person is added, that they were."
+        remedy = self.calls.meant(name, call) or COUNT
+        raise refusal("DPQ302", title, self.spans.of(call), label, why, remedy)
 
 
 def unknown_function(call: exp.Expr, name: str, spans: Spans, otherwise: str) -> QueryRefused:

@@ -195,14 +195,10 @@ def unknown_table(
     known = [n for n in (node.name, node.table) if fold(n) in map(fold, columns)]
     near = nearest(node.name, columns) or next(iter(columns), node.name)
     # In `hired.year` the column that was meant is what stands first.
-    raise refusal(
-        "DPQ201",
-        f"there is no table {node.table!r} in this query",
-        span,
-        f"{here} {' and '.join(aliases)}",
-        "a column is named alone, or after the name its table has in the query.",
-        f"{written_name(offered)}.{written_name(*known[:1] or [near])}",
-    )
+    title = f"there is no table {node.table!r} in this query"
+    why = "a column is named alone, or after the name its table has in the query."
+    remedy = f"{written_name(offered)}.{written_name(*known[:1] or [near])}"
+    raise refusal("DPQ201", title, span, f"{here} {' and '.join(aliases)}", why, remedy)
 
 
 def column_ref(column: Column, number: int, span: Span, *, is_unit: bool = False) -> ColumnRef:
@@ -229,14 +225,10 @@ def column_ref(column: Column, number: int, span: Span, *, is_unit: bool = False
 
 def ambiguous(node: exp.Column, aliases: Sequence[str], span: Span) -> NoReturn:
     """Refuse a column that several relations of a query have."""
-    raise refusal(
-        "DPQ211",
-        f"{node.name[:80]} is a column of {' and of '.join(aliases)}",
-        span,
-        "which one?",
-        "where several relations have a column, the name of one stands before it.",
-        f"{written_name(aliases[0])}.{written_name(node.name)}",
-    )
+    title = f"{node.name[:80]} is a column of {' and of '.join(aliases)}"
+    why = "where several relations have a column, the name of one stands before it."
+    remedy = f"{written_name(aliases[0])}.{written_name(node.name)}"
+    raise refusal("DPQ211", title, span, "which one?", why, remedy)
 
 
 def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
@@ -291,11 +283,6 @@ def unknown_column(node: exp.Column, known: Iterable[str], table: str, span: Spa
     if near is None and node.this.quoted:
         offered = "'" + name.replace("'", "''") + "'"
         why = "in double quotes stands a name; a text stands in single ones."
-    raise refusal(
-        "DPQ204",
-        f"there is no column {name[:80]!r} in {table}",
-        span,
-        _UNLISTED,
-        why,
-        (offered, f"columns here: {listed_names(columns, near)}"),
-    )
+    title = f"there is no column {name[:80]!r} in {table}"
+    remedy = (offered, f"columns here: {listed_names(columns, near)}")
+    raise refusal("DPQ204", title, span, _UNLISTED, why, remedy)

@@ -156,14 +156,10 @@ class _SelectList:
     def _refuse_name(self, name: str, expr: Expr, span: Span) -> NoReturn:
         typed = span.start <= expr.span.start and expr.span.end <= span.end  # not by a star
         value = f"{self.spans.source.snippet(expr.span)} " if typed else ""
-        raise refusal(
-            "DPQ211",
-            f"two columns are called {name[:80]}",
-            span,
-            "the second one",
-            "the query around finds columns by their names.",
-            f"{value}AS {written_name(f'{name[:80]}_2')}",
-        )
+        title = f"two columns are called {name[:80]}"
+        why = "the query around finds columns by their names."
+        remedy = f"{value}AS {written_name(f'{name[:80]}_2')}"
+        raise refusal("DPQ211", title, span, "the second one", why, remedy)
 
 
 def _distinct(context: Context, select: exp.Select, found: Derived) -> Derived:
@@ -246,14 +242,10 @@ def union_all(context: Context, span: Span, arms: Sequence[Derived]) -> Derived:
 
 def uneven(word: str, left: int, right: int, span: Span) -> QueryRefused:
     """Return the refusal to put relations together that have not as many columns."""
-    return refusal(
-        "DPQ208",
-        f"{word} of {left} and {right} columns",
-        span,
-        "another number of columns",
-        "columns are put together by their places.",
-        "give both sides the same number of columns",
-    )
+    title = f"{word} of {left} and {right} columns"
+    why = "columns are put together by their places."
+    remedy = "give both sides the same number of columns"
+    return refusal("DPQ208", title, span, "another number of columns", why, remedy)
 
 
 def merged_ref(outputs: Sequence[Output], number: int) -> Expr:

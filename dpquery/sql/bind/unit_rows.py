@@ -399,14 +399,11 @@ class WindowRows(Conditions):
 
     def _refuse_partition(self, node: exp.Window) -> NoReturn:
         unit = self.scope.table.unit
-        raise refusal(
-            "DPQ307",
-            "a window over private rows has to be within one unit",
-            self.spans.of(node),
-            f"not PARTITION BY {unit}" if unit else "each row is a unit of its own here",
-            "one unit's rows would change what the rows of another one get.",
-            self._by_unit(node, unit) if unit else "leave the window out",
-        )
+        title = "a window over private rows has to be within one unit"
+        label = f"not PARTITION BY {unit}" if unit else "each row is a unit of its own here"
+        why = "one unit's rows would change what the rows of another one get."
+        remedy = self._by_unit(node, unit) if unit else "leave the window out"
+        raise refusal("DPQ307", title, self.spans.of(node), label, why, remedy)
 
     def _by_unit(self, node: exp.Window, unit: str) -> str:
         """Write a window with the unit before what it is parted by."""

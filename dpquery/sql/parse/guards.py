@@ -248,14 +248,11 @@ def _check_single(source: Source, tokens: list[Token]) -> None:
         if token.token_type is TokenType.SEMICOLON:
             rest = Span(token.start, len(source.text))
             first = mended(source, rest, "", "send the first alone")
-            raise refusal(
-                "DPQ103",
-                "there is more than one statement",
-                span_of(following),
-                "a second statement starts here",
-                "each statement is charged and answered on its own.",
-                (first, "or each on its own; on the command line, -c may be repeated"),
-            )
+            title = "there is more than one statement"
+            label = "a second statement starts here"
+            why = "each statement is charged and answered on its own."
+            remedy = (first, "or each on its own; on the command line, -c may be repeated")
+            raise refusal("DPQ103", title, span_of(following), label, why, remedy)
 
 
 def _check_verb(source: Source, tokens: list[Token]) -> None:
@@ -267,14 +264,11 @@ def _check_verb(source: Source, tokens: list[Token]) -> None:
         meant = nearest(verb.text, _FIRST_WORDS)
     text = source.text
     query = f"{text[: span.start]}{meant}{text[span.end :]}".strip()
-    raise refusal(
-        "DPQ106",
-        f"{verb.text[:40].upper()} is not a statement here",
-        span,
-        "only SELECT is answered" if meant is None else f"did you mean {meant}?",
-        "queries read; they change no data, settings or files.",
-        query if meant else example(source, tokens),
-    )
+    title = f"{verb.text[:40].upper()} is not a statement here"
+    label = "only SELECT is answered" if meant is None else f"did you mean {meant}?"
+    why = "queries read; they change no data, settings or files."
+    remedy = query if meant else example(source, tokens)
+    raise refusal("DPQ106", title, span, label, why, remedy)
 
 
 def _check_nesting(source: Source, tokens: list[Token]) -> None:

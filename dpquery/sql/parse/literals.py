@@ -138,14 +138,9 @@ def read_place(node: exp.Expr, count: int, span: Span, word: str) -> int:
     number = read_digits(text)
     if number is not None and 1 <= number <= count:
         return number - 1
-    raise refusal(
-        "DPQ205",
-        f"there is no column number {text[:20]} in the result",
-        span,
-        f"the columns are 1 to {count}",
-        f"a number in {word} counts the columns of the result.",
-        f"{word} 1",
-    )
+    title = f"there is no column number {text[:20]} in the result"
+    why = f"a number in {word} counts the columns of the result."
+    raise refusal("DPQ205", title, span, f"the columns are 1 to {count}", why, f"{word} 1")
 
 
 def _likely_day(text: str) -> str | None:
