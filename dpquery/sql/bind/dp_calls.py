@@ -222,17 +222,12 @@ class _Reader:
             self._missing(takes[given].noun, "it does not say which one", remedy)
 
     def _missing(self, what: str, label: str, remedy: str) -> NoReturn:
-        raise refusal(
-            "DPQ203",
-            f"{self.function.name} needs {what}",
-            self.spans.name(self.node),
-            label,
-            (
-                "every DP_ function states what it asks and what it may spend;",
-                "there is no default.",
-            ),
-            remedy,
+        title = f"{self.function.name} needs {what}"
+        why = (
+            "every DP_ function states what it asks and what it may spend;",
+            "there is no default.",
         )
+        raise refusal("DPQ203", title, self.spans.name(self.node), label, why, remedy)
 
     def _refuse_surplus(self, positional: Sequence[exp.Expr]) -> NoReturn:
         function, taken = self.function, len(self.function.positional)

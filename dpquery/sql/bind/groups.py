@@ -266,17 +266,12 @@ class Keys:
                     owned = f"{table.name}.{expr.name}"
                     owner = f"or ask the data owner to list the keys of {owned} in the policy"
                     remedy += (Worded(owner),)
-        raise refusal(
-            "DPQ402",
-            f"the groups of {what} are not public",
-            span,
-            label,
-            (
-                f"a value of {what} that appears in the answer shows that somebody has it,",
-                "so the groups have to be known before the data is read.",
-            ),
-            remedy,
+        title = f"the groups of {what} are not public"
+        why = (
+            f"a value of {what} that appears in the answer shows that somebody has it,",
+            "so the groups have to be known before the data is read.",
         )
+        raise refusal("DPQ402", title, span, label, why, remedy)
 
     def _public(self) -> tuple[str, ...]:
         """Offer a column whose groups are public."""

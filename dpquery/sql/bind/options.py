@@ -168,17 +168,14 @@ def _weights(node: exp.Expr, span: Span) -> str:
     text = _text(node)
     if text == "table":
         return text
-    raise refusal(
-        "DPQ207" if text is None else "DPQ205",
-        "weights must be 'table'",
-        span,
-        "not a text" if text is None else "no other weights have a name",
-        (
-            "with it a unit's weight is shared among all its rows in the table; without,",
-            "among those that the query sees.",
-        ),
-        "weights='table'",
+    title = "weights must be 'table'"
+    label = "not a text" if text is None else "no other weights have a name"
+    why = (
+        "with it a unit's weight is shared among all its rows in the table; without,",
+        "among those that the query sees.",
     )
+    remedy = "weights='table'"
+    raise refusal("DPQ207" if text is None else "DPQ205", title, span, label, why, remedy)
 
 
 def _mechanism(function: DPFunction, node: exp.Expr, span: Span) -> str:

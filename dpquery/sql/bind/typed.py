@@ -438,17 +438,12 @@ def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoR
     remedy = otherwise if near is None else near + written[len(name) :]
     shown_names = dict.fromkeys([*([near] if near else []), *_SHOWN])
     shown = name[:40].upper() if name.isascii() else name[:40]
-    raise refusal(
-        "DPQ202",
-        f"there is no function {shown} for rows",
-        span,
-        "unknown function",
-        (
-            "a function that failed on one row would tell whether that row exists;",
-            f"{', '.join(shown_names)} and others: see `dpquery explain functions`.",
-        ),
-        remedy,
+    title = f"there is no function {shown} for rows"
+    why = (
+        "a function that failed on one row would tell whether that row exists;",
+        f"{', '.join(shown_names)} and others: see `dpquery explain functions`.",
     )
+    raise refusal("DPQ202", title, span, "unknown function", why, remedy)
 
 
 # How large an expression is when it is written out for the engine, with what it repeats.

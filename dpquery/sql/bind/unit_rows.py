@@ -238,17 +238,13 @@ def _code(context: Context, argument: Expr) -> Code:
     chosen = implied(argument)
     if not chosen.bounded:
         written = context.spans.source.snippet(argument.span)
-        raise refusal(
-            "DPQ401",
-            f"the sum of {written} per unit has no bounds",
-            argument.span,
-            "no bounds in the policy",
-            (
-                "doubles are added up on a grid, because their plain sum depends on the",
-                "order of rows; the grid follows from bounds.",
-            ),
-            f"least(greatest({written}, 0), 1000)",
+        title = f"the sum of {written} per unit has no bounds"
+        why = (
+            "doubles are added up on a grid, because their plain sum depends on the",
+            "order of rows; the grid follows from bounds.",
         )
+        remedy = f"least(greatest({written}, 0), 1000)"
+        raise refusal("DPQ401", title, argument.span, "no bounds in the policy", why, remedy)
     return code_between(argument, chosen)
 
 
@@ -266,17 +262,13 @@ def _refuse_aggregate(context: Context, node: exp.Expr) -> NoReturn:
     span = context.spans.of(node)
     text = context.spans.source.snippet(span)[:40]
     if is_exact_aggregate(node):
-        raise refusal(
-            "DPQ307",
-            f"{text} is not computed per unit",
-            span,
-            "depends on an order, or on floating sums",
-            (
-                "per unit there are COUNT, COUNT(DISTINCT x), SUM, AVG, MIN, MAX, BOOL_AND",
-                "and BOOL_OR: these are the same whatever the order of a unit's rows.",
-            ),
-            _instead(context, node),
+        title = f"{text} is not computed per unit"
+        label = "depends on an order, or on floating sums"
+        why = (
+            "per unit there are COUNT, COUNT(DISTINCT x), SUM, AVG, MIN, MAX, BOOL_AND",
+            "and BOOL_OR: these are the same whatever the order of a unit's rows.",
         )
+        raise refusal("DPQ307", title, span, label, why, _instead(context, node))
     raise outside(text, span, "not understood", "COUNT(*)")
 
 
@@ -422,17 +414,13 @@ class WindowRows(Conditions):
         return re.sub(r"\s*\bORDER\s+BY\b.*\)$", ")", text, flags=re.I | re.S)
 
     def _refuse_frame(self, node: exp.Window) -> NoReturn:
-        raise refusal(
-            "DPQ307",
-            "an aggregate over a part of a unit's ordered rows is not computed",
-            self.spans.of(node),
-            "ordered, or with a frame",
-            (
-                "aggregates are over all rows of a part; row_number, rank, dense_rank,",
-                "ntile, lag and lead take an order.",
-            ),
-            self._unordered(node),
+        title = "an aggregate over a part of a unit's ordered rows is not computed"
+        label = "ordered, or with a frame"
+        why = (
+            "aggregates are over all rows of a part; row_number, rank, dense_rank,",
+            "ntile, lag and lead take an order.",
         )
+        raise refusal("DPQ307", title, self.spans.of(node), label, why, self._unordered(node))
 
 
 def _steps(node: exp.Expr) -> int | None:
