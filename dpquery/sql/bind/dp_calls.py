@@ -102,7 +102,7 @@ class Calls:
         near = nearest_function(name)
         remedy = self.meant(name, node)
         if remedy is None and near is not None:
-            given = [part for part in _given(node) if not _name_of(part, self.rows)]
+            given = [item for item in _given(node) if not _name_of(item, self.rows)]
             function = functions.find(near)
             if function is None or len(given) <= len(function.positional):
                 remedy = near + self.rows.spans.text(node)[len(name) :]
@@ -120,11 +120,11 @@ class Calls:
         """Write the DP_ call that a function of another name means, with its own options."""
         positional: list[exp.Expr] = []
         named: list[str] = []
-        for part in _given(node):
-            if _name_of(part, self.rows):
-                named.append(self.rows.spans.text(part))
+        for item in _given(node):
+            if _name_of(item, self.rows):
+                named.append(self.rows.spans.text(item))
             else:
-                positional.append(part)
+                positional.append(item)
         if not any(text.lower().startswith(("eps", "rho")) for text in named):
             named.append("eps=0.5")
         return meant_call(name, positional, self.rows, ", ".join(named))
@@ -245,7 +245,7 @@ class _Reader:
         raise refusal("DPQ206", title, self.spans.of(surplus), label, why, remedy)
 
     def require_price(self, named: Given) -> None:
-        """Require eps, or rho in its place."""
+        """Require eps, or rho instead."""
         if "eps" in named and "rho" in named:
             title, span = "eps and rho are both given", named["rho"][1]
             why = "each of them says how much the call may spend."

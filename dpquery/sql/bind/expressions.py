@@ -69,7 +69,7 @@ class Conditions:
         self.scope = scope
         self.spans = spans
         self._subqueries = subqueries
-        """What gives the values of subqueries; None where they have no place."""
+        """What gives the values of subqueries; None where they are refused."""
         self.where: Expr | None = None
         """What WHERE says of all rows, once it is bound."""
         self._sizes = Sizes()

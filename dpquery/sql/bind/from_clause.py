@@ -287,9 +287,9 @@ class Starred:
     """What becomes of a column that a star stands for."""
 
     name: str
-    """As it is called from here on."""
+    """What it is called from here on."""
     value: exp.Expr | None = None
-    """What stands in its place, if anything does."""
+    """The expression that REPLACE has for it."""
 
 
 def is_star(item: exp.Expr) -> bool:

@@ -333,7 +333,7 @@ def _left_out(expr: Expr, facts: Facts) -> str:
 def _typed(value: int, key: Expr, where: Expr | None) -> Span | None:
     """Find where a group was typed: in the key, or in a condition that names its values."""
     said = [] if where is None else conjuncts(where)
-    pending = [key, *(part for part in said if key in children(part))]
+    pending = [key, *(condition for condition in said if key in children(condition))]
     while pending:
         expr = pending.pop(0)
         if isinstance(expr, Literal) and expr.value == value:

@@ -184,8 +184,8 @@ class _From:
         if public or (self.at and item is self.items[self.at]):
             lone = {"RIGHT", "FULL"} if public else {"LEFT", "FULL"}
         if item.side in lone and not (self.grouped and item.side != "FULL"):
-            kept = "LEFT" if public else "RIGHT"
-            instead = kept if item.side == "FULL" else ""
+            other = "LEFT" if public else "RIGHT"
+            instead = other if item.side == "FULL" else ""
             refuse_public_rows(self._by(item), item.side, instead)
 
     def _by(self, item: _Item) -> JoinedBy:
@@ -231,7 +231,7 @@ class _From:
         context, inner = self.context, not item.side and not item.kind
         keeps = (item.side in {"LEFT", "FULL"}, item.side in {"RIGHT", "FULL"})
         if keeps[1]:
-            self._apply()  # of rows that are kept without a partner, nothing is asked
+            self._apply()  # of rows that are preserved without a partner, nothing is asked
             self._materialise(item.span)
         if keeps[0]:
             found = materialised(found, context.numbers(), item.span)
@@ -299,7 +299,7 @@ class _From:
     ) -> None:
         """Name the columns; a unit that may be missing is the owner's no more.
 
-        Where rows of the second relation are kept, what USING joined is in neither for all
+        Where rows of the second relation are preserved, what USING joined is in neither for all
         rows: it becomes a column of its own, that of the side that has it.
         """
         shared = frozenset(fold(name.name) for name in using)
@@ -387,7 +387,7 @@ class _KeyJoin:
     ) -> Expr:
         """Return the condition of the join, whose equalities are looked for in a pool.
 
-        The whole of ON is asked where rows that it is not true for are kept.
+        The whole of ON is asked where rows that it is not true for are preserved.
         """
         scope = Scope((*self.before.members, self.member), self.before.table)
         rows = Conditions(scope, self.context.spans)
@@ -437,11 +437,11 @@ class _KeyJoin:
         return None
 
 
-def all_of(span: Span, parts: Sequence[Expr]) -> Expr | None:
-    """Return the condition that all parts are true; None of no parts."""
-    if len(parts) < 2:
-        return parts[0] if parts else None
-    return Logic(span, True, tuple(parts))
+def all_of(span: Span, conditions: Sequence[Expr]) -> Expr | None:
+    """Return the condition that all of some are true; None of none."""
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    return Logic(span, True, tuple(conditions))
 
 
 def equal_names(context: Context, before: Scope, member: Member, name: exp.Identifier) -> Expr:
@@ -469,7 +469,7 @@ def _missing(member: Member) -> Member:
 
 
 def _known(member: Member, present: Set[Expr]) -> Member:
-    """Return a relation whose rows are kept only where some values are there."""
+    """Return a relation whose rows are only those where some values are there."""
     names = [name for name, expr in member.columns.items() if expr in present]
     return _with_nulls(member, names, Nulls.NEVER)
 

@@ -58,7 +58,7 @@ Given = Mapping[str, tuple[exp.Expr, Span]]
 
 
 def read_options(function: DPFunction, argument: Expr | None, given: Given) -> Options:
-    """Read the options of a call, of which eps is one, or rho in its place.
+    """Read the options of a call, of which eps is one, or rho instead.
 
     Raises:
         NameRefused: DPQ205 out of range, DPQ207 not a literal, DPQ208 bounds of another kind,

@@ -262,10 +262,10 @@ def refuse_results_in_where(select: exp.Select, scope: Scope, spans: Spans) -> N
     results = filter(is_result, where.dfs(prune=_is_query)) if where is not None else ()
     for node in results:
         moved: list[str] = []
-        kept: list[str] = []
+        others: list[str] = []
         for one in conjuncts(select.args["where"].this):
             asked = any(map(is_result, one.walk(prune=_is_query)))
-            (moved if asked else kept).append(operand(one, spans))
+            (moved if asked else others).append(operand(one, spans))
         called = is_call(node)
         span = spans.name(node) if called else spans.of(node)
         name = spans.source.snippet(span)
@@ -275,7 +275,7 @@ def refuse_results_in_where(select: exp.Select, scope: Scope, spans: Spans) -> N
             span,
             "among the rows it would count" if called else "computed from the rows chosen here",
             "WHERE chooses rows, before anything is counted; HAVING chooses results.",
-            _with_having(select, spans, kept, moved),
+            _with_having(select, spans, others, moved),
         )
 
 
@@ -283,7 +283,7 @@ def _is_query(node: exp.Expr) -> bool:
     return isinstance(node, exp.Query)
 
 
-def _with_having(select: exp.Select, spans: Spans, kept: list[str], moved: list[str]) -> str:
+def _with_having(select: exp.Select, spans: Spans, others: list[str], moved: list[str]) -> str:
     """Write the query with what WHERE says of results moved to HAVING."""
     having = select.args.get("having")
     if having is not None:
@@ -296,7 +296,7 @@ def _with_having(select: exp.Select, spans: Spans, kept: list[str], moved: list[
 
     clauses = [
         *map(clause, (TokenType.SELECT, TokenType.FROM)),
-        f"WHERE {' AND '.join(kept)}" if kept else "",
+        f"WHERE {' AND '.join(others)}" if others else "",
         clause(TokenType.GROUP_BY),
         asked,
         *map(clause, (TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET)),

@@ -81,8 +81,8 @@ def _derived(
     clause, relation = select.args.get(slot), rows.relation
     if clause is not None:
         names = WrittenOut(rows.scope, select.expressions)
-        kept = rows.condition(names.whole(clause.this))
-        relation = Filter(rows.spans.of(clause.this), rows.relation, kept)
+        condition = rows.condition(names.whole(clause.this))
+        relation = Filter(rows.spans.of(clause.this), rows.relation, condition)
     return Derived(relation, shown.columns, frozenset(shown.owners), rows.scope.table)
 
 
@@ -121,8 +121,8 @@ class _SelectList:
     def _star(self, node: exp.Expr) -> None:
         """Add all columns, or those of one relation; what USING joined stands once.
 
-        Where the star puts another value in the unit's place, what is called so is the unit's
-        no longer.
+        Where the star has another value for the unit's column, that column is the unit's no
+        longer.
         """
         span, table = self.spans.of(node), ""
         if isinstance(node, exp.Column):
@@ -215,7 +215,7 @@ def _group_nodes(context: Context, select: exp.Select, scope: Scope) -> list[exp
 
 
 def union_all(context: Context, span: Span, arms: Sequence[Derived]) -> Derived:
-    """Put the rows of several relations together: columns by place, of types that match."""
+    """Put the rows of several relations together: columns by position, of types that match."""
     first, *others = arms
     for other in others:
         if len(other.columns) != len(first.columns):

@@ -138,7 +138,7 @@ def to_double(expr: Expr) -> Expr:
 
 
 def to_scale(expr: Expr, scale: int) -> Expr:
-    """Widen an exact number to so many places."""
+    """Widen an exact number to a scale."""
     if expr.type.scale == scale:
         return expr
     wider = decimal(scale)
@@ -226,11 +226,11 @@ def convert(span: Span, operand: Expr, type_: Type) -> Expr:
 
 
 def _to_decimal(span: Span, operand: Expr, type_: Type) -> Expr:
-    """Return a number so many places; every value has to have room."""
+    """Bring a number to the scale of a type, which has to have room for every value."""
     number = operand
     if operand.type.scale > type_.scale:
-        places = Literal(span, type_.scale, INTEGER)
-        number = rowfunctions.apply(span, "ROUND", operand, places)
+        scale = Literal(span, type_.scale, INTEGER)
+        number = rowfunctions.apply(span, "ROUND", operand, scale)
     number = to_scale(number, type_.scale)
     low, high = number.domain.low, number.domain.high
     limit = Fraction(10) ** (type_.precision - type_.scale)
@@ -413,8 +413,8 @@ def moved(
     if value.type == DATE and known in {"hour", "minute", "second"}:
         mismatch(value.span, f"a date has no {known}", "a date here", f"{function.example}")
     number = -number if operator is Operator.SUBTRACT else number
-    parts = [Literal(at, number, INTEGER), Literal(at, known, TEXT)]
-    return bound_call(span, function, [value, *parts])
+    step = [Literal(at, number, INTEGER), Literal(at, known, TEXT)]
+    return bound_call(span, function, [value, *step])
 
 
 def read_interval(node: exp.Interval, span: Span) -> tuple[int, str]:
@@ -448,7 +448,7 @@ def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoR
 
 # How large an expression is when it is written out for the engine, with what it repeats.
 #
-# A tree may hold one operand in several places, and so may the engine's text; nested, both
+# A tree may hold one operand several times, and so may the engine's text; nested, both
 # double at each level. Sizes are added up as operands are bound, so that nothing grows before
 # it is refused.
 

@@ -141,8 +141,8 @@ def aggregate_ref(one: UnitAggregate, number: int, span: Span) -> ColumnRef:
     plain = ColumnRef(
         span, one.name, one.type, one.domain, longest=longest, of=number, nulls=nulls
     )
-    kept = one.function in {Aggregate.MIN, Aggregate.MAX, Aggregate.AVG}
-    if not kept or one.argument is None:
+    within = one.function in {Aggregate.MIN, Aggregate.MAX, Aggregate.AVG}
+    if not within or one.argument is None:
         return plain
     known = derived_ref(Output(one.name, one.argument), number)
     return replace(
@@ -334,13 +334,13 @@ class WindowRows(Conditions):
             return aggregate_ref(made.aggregate, self.number, span)
         argument = made.argument
         known = argument if isinstance(argument, ColumnRef) else None
-        ranked = made.function is WindowFunction.NTILE
+        bucket = made.function is WindowFunction.NTILE
         return ColumnRef(
             span,
             made.name,
             made.type,
             made.domain,
-            bounded=ranked or (known is not None and known.bounded),
+            bounded=bucket or (known is not None and known.bounded),
             longest=0 if argument is None else longest_of(argument),
             of=self.number,
             clamped=known is not None and known.clamped,
@@ -373,14 +373,14 @@ class WindowRows(Conditions):
         offset = call.args.get("offset")
         steps = 1 if offset is None else _steps(offset)
         if call.args.get("default") is not None or steps is None:
+            word, span = self.spans.text(call)[:40], self.spans.of(call)
             remedy = f"{call.key}({self.spans.text(call.this)}, 1)"
-            word = self.spans.text(call)[:40]
-            raise outside(word, self.spans.of(call), "not understood", remedy)
+            raise outside(word, span, "not understood", remedy)
         type_, domain = argument.type, argument.domain
         return WindowColumn(name, function, argument, keys, order, steps, type_, domain)
 
     def _tiles(self, call: exp.Expr) -> int:
-        """Read into how many parts NTILE parts the rows of a unit."""
+        """Read how many buckets NTILE makes of the rows of a unit."""
         given = call.expressions
         tiles = _steps(given[0]) if len(given) == 1 else None
         if not tiles:
@@ -390,37 +390,28 @@ class WindowRows(Conditions):
         return tiles
 
     def _refuse_partition(self, node: exp.Window) -> NoReturn:
-        unit = self.scope.table.unit
+        unit, span, remedy = self.scope.table.unit, self.spans.of(node), "leave the window out"
+        if unit is not None:
+            name = written_name(unit)
+            by = f"{name}, " if node.args.get("partition_by") else f"PARTITION BY {name} "
+            before, text = r"(OVER\s*\(\s*(?:PARTITION\s+BY\s+)?)", self.spans.text(node)
+            remedy = re.sub(before, rf"\g<1>{by}", text, flags=re.I).replace(" )", ")")
         title = "a window over private rows has to be within one unit"
         label = f"not PARTITION BY {unit}" if unit else "each row is a unit of its own here"
         why = "one unit's rows would change what the rows of another one get."
-        remedy = self._by_unit(node, unit) if unit else "leave the window out"
-        raise refusal("DPQ307", title, self.spans.of(node), label, why, remedy)
-
-    def _by_unit(self, node: exp.Window, unit: str) -> str:
-        """Write a window with the unit before what it is parted by."""
-        name, text = written_name(unit), self.spans.text(node)
-        parted = f"{name}, " if node.args.get("partition_by") else f"PARTITION BY {name} "
-        made = re.sub(
-            r"(OVER\s*\(\s*(?:PARTITION\s+BY\s+)?)", rf"\g<1>{parted}", text, flags=re.I
-        )
-        return made.replace(" )", ")")
-
-    def _unordered(self, node: exp.Window) -> str:
-        """Write a window without its ORDER BY."""
-        text, order = self.spans.text(node), node.args.get("order")
-        if order is None:
-            return "leave the frame out"
-        return re.sub(r"\s*\bORDER\s+BY\b.*\)$", ")", text, flags=re.I | re.S)
+        raise refusal("DPQ307", title, span, label, why, remedy)
 
     def _refuse_frame(self, node: exp.Window) -> NoReturn:
+        span, remedy = self.spans.of(node), "leave the frame out"
+        if node.args.get("order") is not None:
+            text = self.spans.text(node)
+            remedy = re.sub(r"\s*\bORDER\s+BY\b.*\)$", ")", text, flags=re.I | re.S)
         title = "an aggregate over a part of a unit's ordered rows is not computed"
-        label = "ordered, or with a frame"
         why = (
             "aggregates are over all rows of a part; row_number, rank, dense_rank,",
             "ntile, lag and lead take an order.",
         )
-        raise refusal("DPQ307", title, self.spans.of(node), label, why, self._unordered(node))
+        raise refusal("DPQ307", title, span, "ordered, or with a frame", why, remedy)
 
 
 def _steps(node: exp.Expr) -> int | None:

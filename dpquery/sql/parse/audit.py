@@ -2,7 +2,7 @@
 
 The parser is lenient: it drops `ALL`, reads `|> WHERE` and `BETWEEN 1 2`, takes `DIV` for `//`
 and a long s for an s. Counting the words on both sides finds all of that without naming any of
-it. Parentheses are not counted, because they are kept as nodes; the few words that may be left
+it. Parentheses are not counted, because they are nodes; the few words that may be left
 out are named here.
 """
 

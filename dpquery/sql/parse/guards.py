@@ -59,8 +59,8 @@ def _with_leading_points(tokens: Sequence[Token]) -> list[Token]:
             and (before is None or before.token_type not in _BEFORE_A_POINT)
         ):
             text, comments = f".{token.text}", [*point.comments, *token.comments]
-            place = (point.line, token.col, point.start, token.end)
-            found[-1] = Token(TokenType.NUMBER, text, *place, comments)
+            position = (point.line, token.col, point.start, token.end)
+            found[-1] = Token(TokenType.NUMBER, text, *position, comments)
         else:
             found.append(token)
     return found
@@ -78,11 +78,10 @@ class _Words:
         return self.tokens[number].token_type if inside else None
 
     def number(self, at: int) -> None:
-        token, following = self.tokens[at], self.tokens[at + 1 : at + 2]
-        span = span_of(token)
-        after = following[0] if following and following[0].start == span.end else None
-        if after is not None and after.text[:1].isidentifier():
-            span |= span_of(after)
+        span = span_of(self.tokens[at])
+        for after in self.tokens[at + 1 : at + 2]:
+            if after.start == span.end and after.text[:1].isidentifier():
+                span |= span_of(after)
         text = self.source.snippet(span)
         if not _NUMBER.fullmatch(text):
             raise no_number(text, span, "write digits, at most one point")
@@ -105,12 +104,11 @@ class _Words:
 
     def _limit_with_comma(self, at: int) -> NoReturn:
         """Refuse `LIMIT 5, 10`, which skips five rows elsewhere."""
-        rest = self.tokens[at + 1 : at + 2]
         remedy = example(self.source, self.tokens)
-        if rest and rest[0].token_type is TokenType.NUMBER:
-            rows = f"{rest[0].text} OFFSET {self.tokens[at - 1].text}"
-            span = span_of(self.tokens[at - 1], rest[0])
-            remedy = mended(self.source, span, rows, f"LIMIT {rows}")
+        if self.kind(at + 1) is TokenType.NUMBER:
+            skipped, most = self.tokens[at - 1], self.tokens[at + 1]
+            rows = f"{most.text} OFFSET {skipped.text}"
+            remedy = mended(self.source, span_of(skipped, most), rows, f"LIMIT {rows}")
         raise outside("LIMIT with a comma", span_of(self.tokens[at]), "not understood", remedy)
 
     def in_list(self, at: int) -> None:

@@ -91,12 +91,12 @@ def read_number(text: str, span: Span) -> Literal:
         title = f"a number has at most {LONGEST} signs"
         raise unreadable(title, span, "too many digits", _FULL)
     if _DECIMAL.fullmatch(text):
-        whole, _, places = text.partition(".")
-        if len(whole.lstrip("0")) + len(places) > DECIMAL_DIGITS:
+        whole, _, decimals = text.partition(".")
+        if len(whole.lstrip("0")) + len(decimals) > DECIMAL_DIGITS:
             title = f"a number has at most {DECIMAL_DIGITS} digits"
             raise unreadable(title, span, "too many digits", _FULL)
         value = Fraction(text if whole else f"0{text}")
-        return Literal(span, int(value) if not places else value, decimal(len(places)))
+        return Literal(span, int(value) if not decimals else value, decimal(len(decimals)))
     if _SCIENTIFIC.fullmatch(text):
         value, nearest = Fraction(text), float(text)
         if math.isinf(nearest) or (nearest == 0) != (value == 0):
@@ -149,13 +149,13 @@ def _likely_day(text: str) -> str | None:
     >>> _likely_day("2020/1/31"), _likely_day("31.01.2020"), _likely_day("2020")
     ('2020-01-31', '2020-01-31', '2020-01-01')
     """
-    parts = re.findall(r"\d+", text[:40], re.ASCII)
-    if parts and len(parts[-1]) == 4 and len(parts) == 3:
-        month_first = "/" in text and int(parts[1]) > 12  # 01/31/2020
-        parts = [parts[2], *(parts[:2] if month_first else parts[1::-1])]
-    elif len(parts) == 1 and len(parts[0]) == 8:
-        parts = [parts[0][:4], parts[0][4:6], parts[0][6:]]
-    year, month, day = map(int, [*parts, "1", "1"][:3]) if parts else (0, 0, 0)
+    digits = re.findall(r"\d+", text[:40], re.ASCII)
+    if digits and len(digits[-1]) == 4 and len(digits) == 3:
+        month_first = "/" in text and int(digits[1]) > 12  # 01/31/2020
+        digits = [digits[2], *(digits[:2] if month_first else digits[1::-1])]
+    elif len(digits) == 1 and len(digits[0]) == 8:
+        digits = [digits[0][:4], digits[0][4:6], digits[0][6:]]
+    year, month, day = map(int, [*digits, "1", "1"][:3]) if digits else (0, 0, 0)
     try:
         return date(year, month, day).isoformat() if year > 1000 else None
     except ValueError:
@@ -168,9 +168,7 @@ def _likely_day(text: str) -> str | None:
 # more than one value, and it means what it would mean had it been typed.
 
 
-MOST_DIGITS = 400
-"""Longer numbers are refused where they are read; here they would only take long to write."""
-_EXACT = Context(prec=MOST_DIGITS, traps=[Inexact])
+_EXACT = Context(prec=LONGEST, traps=[Inexact])
 _WHY = "values are stated exactly in the query, or not at all."
 
 
@@ -229,7 +227,7 @@ def written_setting(value: object) -> str:
 
 
 def _number(value: float | Decimal | Fraction) -> str:
-    """Write a number: a float by its repr, a decimal with all its places."""
+    """Write a number: a float by its repr, a decimal with all its digits."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise _unwritten(value)
@@ -244,7 +242,7 @@ def _number(value: float | Decimal | Fraction) -> str:
         raise _unwritten(value) from None
     # Without an exponent, which would make it a double.
     _, digits, exponent = number.as_tuple()
-    if not isinstance(exponent, int) or len(digits) + abs(exponent) > MOST_DIGITS:
+    if not isinstance(exponent, int) or len(digits) + abs(exponent) > LONGEST:
         raise _unwritten(value)
     return f"{number:f}"
 

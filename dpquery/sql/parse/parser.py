@@ -117,7 +117,7 @@ class Parser(DuckDBParser):
             self._within_join = around
 
     def _parse_case(self) -> exp.Expr | None:
-        """Read CASE, and keep the place of all of it, from its word to END."""
+        """Read CASE, and note the position of all of it, from its word to END."""
         first = self._prev
         node = super()._parse_case()
         if isinstance(node, exp.Case):
@@ -148,7 +148,7 @@ class Parser(DuckDBParser):
     def prefixed(
         self, kind: type[E], sign: Token, operand: Callable[[Parser], exp.Expr | None]
     ) -> E:
-        """Read what a minus or a NOT stands before, and keep the place of that word."""
+        """Read the operand of a minus or a NOT, and note the position of that word."""
         return self.expression(kind(this=operand(self)), sign)
 
     def expression(
@@ -268,7 +268,7 @@ def _check_using(source: Source, names: list[exp.Expr], spans: Spans) -> None:
 
 
 def _hides(node: exp.Expr, tree: exp.Expr) -> bool:
-    """Return whether a query stands where there is no place for one."""
+    """Return whether a query stands where none is allowed."""
     holders = exp.Subquery | exp.CTE | exp.Exists | exp.SetOperation
     held = isinstance(node, exp.Subquery) or isinstance(node.parent, holders)
     return isinstance(node, exp.Query) and node is not tree and not held

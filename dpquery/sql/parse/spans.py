@@ -20,7 +20,7 @@ from dpquery.core.source import Source, Span, width
 from dpquery.errors import QueryRefused, refusal
 
 _WIDEST = 88
-"""Longer queries are not repeated: the place of the change would be lost in them."""
+"""Longer queries are not repeated: the change would be lost in them."""
 
 
 def kinds(words: str) -> frozenset[TokenType]:
@@ -144,7 +144,7 @@ class Spans:
         """From the first leaf of a node to its last."""
 
     def of(self, node: exp.Expr) -> Span:
-        """Return the span of a node; for one without a place of its own, that of its parent."""
+        """Return the span of a node; for one without a position, that of its parent."""
         found = self._own(node)
         while found is None and node.parent is not None:
             node = node.parent
