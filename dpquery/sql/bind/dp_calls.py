@@ -107,14 +107,10 @@ class Calls:
             if function is None or len(given) <= len(function.positional):
                 remedy = near + self.rows.spans.text(node)[len(name) :]
         known = listed([function.name for function in functions.ALL], near)
-        raise refusal(
-            "DPQ202",
-            f"there is no function {name}",
-            self.rows.spans.name(node),
-            "unknown function",
-            f"this build has {known}.",
-            remedy or sample_call(functions.ALL[0], self.rows.scope.table),
-        )
+        title, why = f"there is no function {name}", f"this build has {known}."
+        remedy = remedy or sample_call(functions.ALL[0], self.rows.scope.table)
+        span = self.rows.spans.name(node)
+        raise refusal("DPQ202", title, span, "unknown function", why, remedy)
 
     def meant(self, name: str, node: exp.Expr) -> str | None:
         """Write the DP_ call that a function of another name means, with its own options."""
@@ -342,25 +338,17 @@ class _Reader:
     def _argument(self, about: Expression, node: exp.Expr) -> Expr:
         name = self.function.name
         if isinstance(node, exp.Star):
+            title, label = f"{name} needs a column, not *", "whole rows have no value"
             several = len(self.function.expressions) > 1
             values = "values, each of an" if several else "the values of one"
-            raise refusal(
-                "DPQ208",
-                f"{name} needs a column, not *",
-                self.spans.of(node),
-                "whole rows have no value",
-                f"{name} is computed from {values} expression.",
-                sample_call(self.function, self.rows.scope.table),
-            )
+            why = f"{name} is computed from {values} expression."
+            remedy = sample_call(self.function, self.rows.scope.table)
+            raise refusal("DPQ208", title, self.spans.of(node), label, why, remedy)
         if is_call(node):
-            raise refusal(
-                "DPQ303",
-                f"{name} cannot be asked about another DP_ function",
-                self.spans.of(node),
-                "a DP_ function inside a DP_ function",
-                "what is released already has no rows to count.",
-                self.spans.text(node),
-            )
+            title = f"{name} cannot be asked about another DP_ function"
+            label, remedy = "a DP_ function inside a DP_ function", self.spans.text(node)
+            why = "what is released already has no rows to count."
+            raise refusal("DPQ303", title, self.spans.of(node), label, why, remedy)
         argument = self.rows.bind(node)
         if not fits(about.takes, argument.type):
             written = self.spans.source.snippet(argument.span)

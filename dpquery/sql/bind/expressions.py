@@ -287,14 +287,10 @@ class Conditions:
         if len(literals) < len(options):
             value = self.spans.text(node.this)
             equal = (f"{value} = {self.spans.text(option)}" for option in node.expressions)
-            raise refusal(
-                "DPQ207",
-                "the values after IN must be literals",
-                next(option.span for option in options if not isinstance(option, Literal)),
-                "not a literal",
-                "the list is the analyst's own knowledge, not a part of the data.",
-                " OR ".join(equal),
-            )
+            other = next(one.span for one in options if not isinstance(one, Literal))
+            title = "the values after IN must be literals"
+            why = "the list is the analyst's own knowledge, not a part of the data."
+            raise refusal("DPQ207", title, other, "not a literal", why, " OR ".join(equal))
         operand = self.bind(node.this)
         return member(span, operand, literals, self._meant(span, None, operand, *literals))
 

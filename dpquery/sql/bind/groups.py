@@ -171,16 +171,12 @@ class Keys:
         spans = self.rows.spans
         value = key_of(node, self.select.expressions, self.rows.scope, spans)
         if value is not node and _is_result(value):
-            instead = self._found_groups(value)
-            raise refusal(
-                "DPQ303",
-                "a DP_ function cannot be a group",
-                spans.of(node),
-                "this column is computed from the groups",
-                "groups have to be known before anything is released.",
-                instead
-                or ("GROUP BY ALL", "it groups by the columns that hold no DP_ function"),
-            )
+            title = "a DP_ function cannot be a group"
+            label = "this column is computed from the groups"
+            why = "groups have to be known before anything is released."
+            other = ("GROUP BY ALL", "it groups by the columns that hold no DP_ function")
+            remedy = self._found_groups(value) or other
+            raise refusal("DPQ303", title, spans.of(node), label, why, remedy)
         return value
 
     def _found_groups(self, value: exp.Expr) -> str | None:
@@ -240,17 +236,12 @@ class Keys:
         furthest = str(INT64[value > 0])
         typed = _typed(value, expr, self.rows.where)
         cut = f"{'LEAST' if value > 0 else 'GREATEST'}({self.rows.spans.source.snippet(span)}, "
-        raise refusal(
-            "DPQ205",
-            f"no row can be in the group {str(value)[:40]}",
-            typed or span,
-            "beyond every whole number of a column",
-            "every group that is named is shown, and this one cannot be.",
-            (
-                furthest if typed else f"{cut}{furthest})",
-                "this is the furthest that a column can hold",
-            ),
-        )
+        title = f"no row can be in the group {str(value)[:40]}"
+        label = "beyond every whole number of a column"
+        why = "every group that is named is shown, and this one cannot be."
+        remedy = furthest if typed else f"{cut}{furthest})"
+        offered = (remedy, "this is the furthest that a column can hold")
+        raise refusal("DPQ205", title, typed or span, label, why, offered)
 
     def _private(self, expr: Expr, span: Span) -> NoReturn:
         table = self.rows.scope.table

@@ -114,12 +114,10 @@ class _Item:
 
     @property
     def using(self) -> list[exp.Identifier]:
-        """The names in USING."""
         return [] if self.join is None else self.join.args.get("using") or []
 
     @property
     def asked(self) -> list[exp.Expr]:
-        """The conditions after ON."""
         return [] if self.join is None else conjuncts(self.join.args.get("on"))
 
 

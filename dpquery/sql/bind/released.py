@@ -6,6 +6,7 @@ reads a row.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
 from typing import NoReturn
@@ -63,21 +64,23 @@ class Released:
         """Find the key that an expression over the rows is; None where it is none."""
         if all(isinstance(key.expr, ColumnRef) for key in self.keys):
             return None
-        try:
-            expr = self.calls.rows.bind(node)
-        except QueryRefused:
-            return None
-        return next((key.column for key in self.keys if key.expr == expr), None)
+        with suppress(QueryRefused):
+            return self._key_of(self.calls.rows.bind(node))
+        return None
 
     def column(self, node: exp.Column) -> str:
         """Find a key; any other column of the table is private."""
-        found = self.scope.reference(node, self.spans.of(node))
-        for key in self.keys:
-            if key.expr == found:
-                return key.column
+        span = self.spans.of(node)
+        found = self.scope.reference(node, span)
+        key = self._key_of(found)
+        if key is not None:
+            return key
         grouped = self._grouped_by(node)
         instead = (grouped,) if grouped else self._instead(found, node.parent_select)
-        raise raw(node.name, self.spans.of(node), *instead)
+        raise raw(node.name, span, *instead)
+
+    def _key_of(self, expr: Expr) -> str | None:
+        return next((key.column for key in self.keys if key.expr == expr), None)
 
     def _grouped_by(self, node: exp.Column) -> str | None:
         """Write the query with what it shows for groups, where they are public and few."""
@@ -140,22 +143,20 @@ class Released:
             return False
         node = exp.column(name, quoted=True)
         found = self.scope.reference(node, self.spans.of(node))
-        return any(key.expr == found for key in self.keys)
+        return self._key_of(found) is not None
 
     def kind(self, column: str) -> Kind | None:
         """Return the kind of a key, or of what a call releases."""
-        for key in self.keys:
-            if key.column == column:
-                return key.expr.type.kind
-        call = next(call for call in self.calls.found if call.column == column)
-        return registered(call.function).kind(call)
+        found = self._shown(column)
+        if isinstance(found, Key):
+            return found.expr.type.kind
+        return registered(found.function).kind(found)
 
     def longest(self, column: str) -> int:
         """Return how many characters a key has, or what a call releases, written as a text."""
-        for key in self.keys:
-            if key.column == column:
-                return self._key_longest(key)
-        call = next(call for call in self.calls.found if call.column == column)
+        call = self._shown(column)
+        if isinstance(call, Key):
+            return self._key_longest(call)
         size = len(call.order) if isinstance(call.order, tuple) else call.number or 1
         if call.number is None and registered(call.function).gives is Gives.VALUES:
             size = most_of(call)
@@ -163,6 +164,10 @@ class Released:
         other = call.options.other
         named = len(other) if isinstance(other, str) else 0
         return size * (2 * max(LONGEST_NUMBER, known, named) + 4)  # as elements of lists are
+
+    def _shown(self, column: str) -> Key | Call:
+        columns: list[Key | Call] = [*self.keys, *self.calls.found]
+        return next(one for one in columns if one.column == column)
 
     def _key_longest(self, key: Key) -> int:
         if key.expr.type.kind is not Kind.TEXT:

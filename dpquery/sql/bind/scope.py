@@ -249,22 +249,16 @@ def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
     shown = ".".join(name.name for name in node.parts) if node.args.get("db") else written
     near = nearest(written, policy.tables)
     offered = near or next(iter(policy.tables), "")
-    raise refusal(
-        "DPQ201",
-        f"there is no table {shown[:80]!r} in this session"
-        if isinstance(node.this, exp.Identifier)
-        else "a function cannot be asked like a table",
-        span,
-        _UNLISTED,
-        (
-            "queries reach only the tables that the policy names;",
-            "no other file can be opened, by path or by a function.",
-        ),
-        (
-            f"FROM {written_name(offered)}",
-            f"tables here: {listed_names(policy.tables, near)}",
-        ),
+    title = f"there is no table {shown[:80]!r} in this session"
+    if not isinstance(node.this, exp.Identifier):
+        title = "a function cannot be asked like a table"
+    why = (
+        "queries reach only the tables that the policy names;",
+        "no other file can be opened, by path or by a function.",
     )
+    tables = f"tables here: {listed_names(policy.tables, near)}"
+    remedy = (f"FROM {written_name(offered)}", tables)
+    raise refusal("DPQ201", title, span, _UNLISTED, why, remedy)
 
 
 _UNLISTED = Worded("not in the policy", "not in the file")

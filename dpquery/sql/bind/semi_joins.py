@@ -176,17 +176,15 @@ class _SemiJoins:
 
     def _refuse(self, span: Span, unit: str | None, remedy: str = "") -> NoReturn:
         name = written_name(unit or self.scope.table.unit or "unit")
-        raise refusal(
-            "DPQ307",
-            "a subquery over private rows may only say which units occur in it",
-            span,
-            f"not on {name}" if unit else "its rows are units of their own",
-            (
-                "any other value of it would let one unit's rows decide about another's;",
-                "a DP_ function in it releases a value that may be compared.",
-            ),
-            remedy if unit and remedy else f"{name} IN (SELECT {name} ...)",
+        title = "a subquery over private rows may only say which units occur in it"
+        label = f"not on {name}" if unit else "its rows are units of their own"
+        why = (
+            "any other value of it would let one unit's rows decide about another's;",
+            "a DP_ function in it releases a value that may be compared.",
         )
+        if not unit or not remedy:
+            remedy = f"{name} IN (SELECT {name} ...)"
+        raise refusal("DPQ307", title, span, label, why, remedy)
 
 
 def _perhaps(expr: Expr) -> Expr:
@@ -266,17 +264,14 @@ def refuse_results_in_where(select: exp.Select, scope: Scope, spans: Spans) -> N
         for one in conjuncts(select.args["where"].this):
             asked = any(map(is_result, one.walk(prune=_is_query)))
             (moved if asked else others).append(operand(one, spans))
-        called = is_call(node)
-        span = spans.name(node) if called else spans.of(node)
+        span, label = spans.of(node), "computed from the rows chosen here"
         name = spans.source.snippet(span)
-        raise refusal(
-            "DPQ303",
-            f"{name.upper() if called else name} cannot stand here",
-            span,
-            "among the rows it would count" if called else "computed from the rows chosen here",
-            "WHERE chooses rows, before anything is counted; HAVING chooses results.",
-            _with_having(select, spans, others, moved),
-        )
+        if is_call(node):
+            span, label = spans.name(node), "among the rows it would count"
+            name = spans.source.snippet(span).upper()
+        why = "WHERE chooses rows, before anything is counted; HAVING chooses results."
+        remedy = _with_having(select, spans, others, moved)
+        raise refusal("DPQ303", f"{name} cannot stand here", span, label, why, remedy)
 
 
 def _is_query(node: exp.Expr) -> bool:

@@ -52,7 +52,7 @@ from dpquery.rowfunctions.base import MOMENTS, Parameter, RowFunction
 from dpquery.rowfunctions.conditional import NOTHING, is_nothing
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES, UNIT_WORDS
 from dpquery.rowfunctions.ranges import arithmetic_range
-from dpquery.sql.parse.literals import as_moment, read_digits
+from dpquery.sql.parse.literals import MOMENTS_WRITTEN, as_moment, read_digits
 from dpquery.sql.parse.spans import repeated
 from dpquery.sql.suggest.queries import mismatch, with_article
 
@@ -160,23 +160,13 @@ def _moment(expr: Expr, others: list[Expr]) -> Expr:
 # CAST, TRY_CAST and `::`: conversions that the analyst wrote.
 
 
+_INTEGERS = (exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT)
 _TARGETS = {
-    **dict.fromkeys(
-        (exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT), INTEGER
-    ),
+    **dict.fromkeys(_INTEGERS, INTEGER),
+    **dict.fromkeys((exp.DType.TEXT, exp.DType.VARCHAR), TEXT),
+    **MOMENTS_WRITTEN,
     exp.DType.DOUBLE: DOUBLE,
-    exp.DType.TEXT: TEXT,
-    exp.DType.VARCHAR: TEXT,
     exp.DType.BOOLEAN: BOOLEAN,
-    exp.DType.DATE: DATE,
-    exp.DType.TIMESTAMP: TIMESTAMP,
-    exp.DType.TIMESTAMPNTZ: TIMESTAMP,
-}
-_NAMES = {
-    Kind.INTEGER: "TO_INTEGER",
-    Kind.TEXT: "TO_TEXT",
-    Kind.DATE: "TO_DATE",
-    Kind.TIMESTAMP: "TO_TIMESTAMP",
 }
 _EXACT = frozenset({Kind.INTEGER, Kind.DECIMAL})
 _WIDEST = 38
@@ -218,7 +208,7 @@ def convert(span: Span, operand: Expr, type_: Type) -> Expr:
         case Kind.DECIMAL if kind in _EXACT:
             return _to_decimal(span, operand, type_)
         case Kind.INTEGER | Kind.TEXT | Kind.DATE | Kind.TIMESTAMP:
-            function = rowfunctions.named(_NAMES[type_.kind])
+            function = rowfunctions.named(f"TO_{type_.kind.name}")
             if kind in function.parameters[0].kinds:
                 return rowfunctions.apply(span, function.name, operand)
     title = f"{with_article(operand.type)} cannot be converted to {with_article(type_)}"

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
-from itertools import pairwise
 
 from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
@@ -47,7 +46,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?", re.ASCII)
 TIMESTAMPS = frozenset({exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ})
 """DuckDB's TIMESTAMP, which has no zone, under the two names that sqlglot has for it."""
-_MOMENTS = {exp.DType.DATE: DATE, **dict.fromkeys(TIMESTAMPS, TIMESTAMP)}
+MOMENTS_WRITTEN = {exp.DType.DATE: DATE, **dict.fromkeys(TIMESTAMPS, TIMESTAMP)}
 
 
 def unwrapped(node: exp.Expr) -> exp.Expr:
@@ -60,7 +59,7 @@ def unwrapped(node: exp.Expr) -> exp.Expr:
 def is_moment(node: exp.Cast) -> bool:
     """Say whether a cast is a way to write a date or a timestamp, as DATE '2024-12-31' is."""
     text = isinstance(node.this, exp.Literal) and node.this.is_string
-    return type(node) is exp.Cast and text and node.to.this in _MOMENTS
+    return type(node) is exp.Cast and text and node.to.this in MOMENTS_WRITTEN
 
 
 def read_literal(node: exp.Expr, span: Span) -> Literal | None:
@@ -81,7 +80,7 @@ def read_literal(node: exp.Expr, span: Span) -> Literal | None:
             assert isinstance(positive.value, int | Fraction)  # noqa: S101 - read_number's promise
             return Literal(span, -positive.value, positive.type)
         case exp.Cast() if is_moment(node):
-            return as_moment(str(node.this.this), _MOMENTS[node.to.this], span)
+            return as_moment(str(node.this.this), MOMENTS_WRITTEN[node.to.this], span)
     return None
 
 
@@ -308,8 +307,8 @@ def with_values(source: Source, values: Values) -> Source:
 
 
 def _marks(source: Source) -> Iterator[_Mark]:
-    for token, following in pairwise([*_tokens(source), None]):
-        assert token is not None  # noqa: S101 - only the last one is
+    tokens = _tokens(source)
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
         sign = Span(token.start, token.start + 1)
         if token.token_type in _POSITIONAL:
             yield _Mark(sign, "")

@@ -46,6 +46,10 @@ _BY_NAME = {*rowfunctions.names(), *FUNCTIONS_ABOVE, *AGGREGATES, *ONLY_WINDOWS}
 _BY_NAME -= _NODES | _AGGREGATES | {"IF"}
 
 
+def _others(functions: dict[str, Any]) -> dict[str, Any]:
+    return {name: build for name, build in functions.items() if name not in _BY_NAME}
+
+
 class Parser(DuckDBParser):
     """DuckDB's grammar as sqlglot reads it, with positions on more nodes and no unary plus.
 
@@ -53,15 +57,8 @@ class Parser(DuckDBParser):
     them that say less, or other things.
     """
 
-    FUNCTIONS: ClassVar = {
-        name: build for name, build in DuckDBParser.FUNCTIONS.items() if name not in _BY_NAME
-    }
-    FUNCTION_PARSERS: ClassVar = {
-        name: read
-        for name, read in DuckDBParser.FUNCTION_PARSERS.items()
-        if name not in _BY_NAME
-    }
-
+    FUNCTIONS: ClassVar = _others(DuckDBParser.FUNCTIONS)
+    FUNCTION_PARSERS: ClassVar = _others(DuckDBParser.FUNCTION_PARSERS)
     UNARY_PARSERS: ClassVar = {
         **DuckDBParser.UNARY_PARSERS,
         TokenType.DASH: lambda self: self.prefixed(exp.Neg, self._prev, Parser._parse_unary),
