@@ -101,13 +101,14 @@ class Context(ABC):
         """Number the next relation that gives columns."""
         number = next(self._made)
         if number >= MOST_RELATIONS:
-            raise too_large(
+            title, whole = (
                 "this statement grows too large",
                 Span(0, len(self.spans.source.text)),
-                f"more than {MOST_RELATIONS} relations when it is written out",
-                "a name of WITH over private rows is written out wherever it is read.",
-                "read each name of WITH once or twice, or ask in several steps",
             )
+            label = f"more than {MOST_RELATIONS} relations when it is written out"
+            why = "a name of WITH over private rows is written out wherever it is read."
+            remedy = "read each name of WITH once or twice, or ask in several steps"
+            raise too_large(title, whole, label, why, remedy)
         return number
 
     def extent(self, relation: Relation) -> Extent:

@@ -98,19 +98,16 @@ class _Item:
     join: exp.Join | None
     span: Span
 
-    def _word(self, slot: str, words: Set[str]) -> str:
-        word = "" if self.join is None else str(self.join.args.get(slot) or "").upper()
-        return word if word in words else ""
-
     @property
     def side(self) -> str:
         """LEFT, RIGHT, FULL, or nothing for an inner join."""
-        return self._word("side", {"LEFT", "RIGHT", "FULL"})
+        return "" if self.join is None else self.join.side
 
     @property
     def kind(self) -> str:
         """SEMI, ANTI, or nothing."""
-        return self._word("kind", {"SEMI", "ANTI"})
+        kind = "" if self.join is None else self.join.kind
+        return kind if kind in {"SEMI", "ANTI"} else ""
 
     @property
     def using(self) -> list[exp.Identifier]:
@@ -175,9 +172,8 @@ class _From:
         return Private(self.relation, self.scope)
 
     def _require_kind(self, item: _Item) -> None:
-        method = "" if item.join is None else str(item.join.args.get("method") or "").upper()
-        if method:
-            refuse_kind(item.span, f"{method} JOIN")
+        if item.join is not None and item.join.method:
+            refuse_kind(item.span, f"{item.join.method} JOIN")
         public, lone = isinstance(item.found, PublicItem), set[str]()
         if public or (self.at and item is self.items[self.at]):
             lone = {"RIGHT", "FULL"} if public else {"LEFT", "FULL"}
@@ -457,7 +453,7 @@ def equal_names(context: Context, before: Scope, member: Member, name: exp.Ident
 def _turned(join: exp.Join) -> exp.Join:
     """Write a join with its sides changed: of a public relation and the rows that follow it."""
     turned = join.copy()
-    turned.set("side", "LEFT" if str(join.side).upper() == "RIGHT" else None)
+    turned.set("side", "LEFT" if join.side == "RIGHT" else None)
     return turned
 
 

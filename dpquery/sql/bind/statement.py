@@ -143,12 +143,10 @@ class Statement(Opener):
             return self._opens[id(node)]
         self._depth += 1
         if self._depth > MOST_NESTED:
-            raise too_large(
-                f"queries are nested more than {MOST_NESTED} deep",
-                self.spans.of(node),
-                why="a name of WITH that is made of another is nested in it, as brackets are.",
-                remedy="ask in several steps, or put several of them into one",
-            )
+            title = f"queries are nested more than {MOST_NESTED} deep"
+            why = "a name of WITH that is made of another is nested in it, as brackets are."
+            remedy = "ask in several steps, or put several of them into one"
+            raise too_large(title, self.spans.of(node), why=why, remedy=remedy)
         try:
             return self._inner_query(node)
         finally:
@@ -275,9 +273,9 @@ class Statement(Opener):
 
     def _count(self, from_: From, found: Open, join: exp.Join, *, equated: bool) -> None:
         """Take the rows of one more relation in."""
-        if str(join.args.get("kind") or "").upper() in {"SEMI", "ANTI"}:
+        if join.kind in {"SEMI", "ANTI"}:
             return
-        full = str(join.args.get("side") or "").upper() == "FULL"
+        full = join.side == "FULL"
         rows = joined_rows(from_.most, found.most, equated=equated, full=full)
         span, (*before, last) = self.spans.of(join), from_.members
         names = {fold(name) for name, _ in last.columns} if last.alias else set()

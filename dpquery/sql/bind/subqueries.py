@@ -40,6 +40,11 @@ from dpquery.sql.parse.spans import outside
 from dpquery.sql.suggest.joins import refuse_across, refuse_group, refuse_without_unit
 
 _ACROSS_UNITS = {"limit": "LIMIT", "offset": "OFFSET", "order": "ORDER BY"}
+_MISPLACED = {
+    "qualify": ("QUALIFY beside GROUP BY", "QUALIFY in a query around this one"),
+    "having": ("HAVING without GROUP BY", "WHERE in place of HAVING"),
+}
+"""What a SELECT of the other kind has, and what says the same."""
 
 
 def derive(context: Context, select: exp.Select, rows: Private) -> Derived:
@@ -52,8 +57,7 @@ def derive(context: Context, select: exp.Select, rows: Private) -> Derived:
     if grouped or any(map(is_exact_aggregate, _own_nodes(select))):
         found = _per_unit(context, select, rows)
     else:
-        bound = WindowRows(context, rows)
-        found = _derived(select, "qualify", bound, context)
+        found = _derived(select, "qualify", WindowRows(context, rows), context)
     found = _distinct(context, select, found) if select.args.get("distinct") else found
     context.small(found.relation, context.spans.of(select))
     return found
@@ -78,6 +82,10 @@ def _derived(
     """Bind the SELECT list, and then HAVING or QUALIFY, where its names may stand."""
     shown = _SelectList(context, rows)
     shown.bind(select)
+    for other, (word, remedy) in _MISPLACED.items():
+        if other != slot and select.args.get(other) is not None:
+            span = rows.spans.of(select.args[other])
+            raise outside(word, span, "not understood", remedy)
     clause, relation = select.args.get(slot), rows.relation
     if clause is not None:
         names = WrittenOut(rows.scope, select.expressions)
