@@ -88,13 +88,10 @@ def _members(node: exp.Expr) -> list[exp.Expr]:
 
 def _require_few(count: int, node: exp.Expr, spans: Spans) -> None:
     if count > MOST_SETS:
-        raise too_large(
-            f"GROUP BY has at most {MOST_SETS} groupings",
-            spans.of(node),
-            f"makes {count:,} of them",
-            "they share what each call may spend, so that each would hear little.",
-            ("GROUP BY ROLLUP (...)", "a column more is one grouping more there"),
-        )
+        title, label = f"GROUP BY has at most {MOST_SETS} groupings", f"makes {count:,} of them"
+        why = "they share what each call may spend, so that each would hear little."
+        remedy = ("GROUP BY ROLLUP (...)", "a column more is one grouping more there")
+        raise too_large(title, spans.of(node), label, why, remedy)
 
 
 def shared(call: Call, sets: int) -> Call:

@@ -174,9 +174,8 @@ def _distinct(context: Context, select: exp.Select, found: Derived) -> Derived:
     """Keep one of equal rows of a unit."""
     node = select.args["distinct"]
     if node.args.get("on") is not None:
-        raise outside(
-            "DISTINCT ON", context.spans.of(node), "not understood", "SELECT DISTINCT"
-        )
+        span = context.spans.of(node)
+        raise outside("DISTINCT ON", span, "not understood", "SELECT DISTINCT")
     span = context.spans.of(select)
     if not found.owners:
         refuse_without_unit(context, context.spans.of(select.expressions[0]), "DISTINCT", found)

@@ -206,22 +206,16 @@ def read_statement(source: Source) -> list[Token]:
 def _check_text(source: Source) -> None:
     text = source.text
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise too_large(
-            f"the query is longer than {MAX_BYTES // 1024} kB",
-            Span(min(len(text), MAX_BYTES) - 1, len(text)),
-            "from here on",
-            why="texts of this size are refused before they are parsed.",
-            remedy="ask in smaller queries",
-        )
+        title = f"the query is longer than {MAX_BYTES // 1024} kB"
+        span = Span(min(len(text), MAX_BYTES) - 1, len(text))
+        why = "texts of this size are refused before they are parsed."
+        raise too_large(title, span, "from here on", why, "ask in smaller queries")
     for offset, char in enumerate(text):
         if char not in "\t\n\r" and unicodedata.category(char) in {"Cc", "Cs"}:
-            raise too_large(
-                f"the query holds the control character U+{ord(char):04X}",
-                Span(offset, offset + 1),
-                "not allowed in a query",
-                "control characters can hide what a query says.",
-                "remove the character",
-            )
+            title = f"the query holds the control character U+{ord(char):04X}"
+            span, label = Span(offset, offset + 1), "not allowed in a query"
+            why = "control characters can hide what a query says."
+            raise too_large(title, span, label, why, "remove the character")
 
 
 def _tokens(source: Source) -> list[Token]:

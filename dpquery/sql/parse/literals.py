@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Context, Decimal, Inexact
@@ -289,15 +289,9 @@ def with_values(source: Source, values: Values) -> Source:
     Raises:
         NameRefused: DPQ805 a value is missing, left over, or cannot be written exactly.
     """
-    marks = list(_marks(source))
-    pairs = (
-        _by_name(source, marks, values)
-        if isinstance(values, Mapping)
-        else _in_order(source, marks, values)
-    )
     text, last = "", 0
     try:
-        for mark, value in pairs:
+        for mark, value in _paired(source, list(_marks(source)), values):
             text += source.text[last : mark.span.start] + _literal(source, mark, value)
             last = mark.span.end
     except NameRefused as refused:
@@ -308,7 +302,7 @@ def with_values(source: Source, values: Values) -> Source:
 
 def _marks(source: Source) -> Iterator[_Mark]:
     tokens = _tokens(source)
-    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+    for token, following in zip(tokens, [*tokens[1:], None], strict=False):
         sign = Span(token.start, token.start + 1)
         if token.token_type in _POSITIONAL:
             yield _Mark(sign, "")
@@ -330,34 +324,30 @@ def _tokens(source: Source) -> list[Token]:
         return []  # what cannot be read is refused by who reads it
 
 
-def _by_name(
-    source: Source, marks: Sequence[_Mark], values: Mapping[str, object]
-) -> Iterator[tuple[_Mark, object]]:
-    for mark in marks:
-        if mark.name not in values:
-            title = f"no value is given for {source.snippet(mark.span)[:40]}"
-            raise misfit(title, "a value for each name", mark.span, _COUNT)
-        yield mark, values[mark.name]
-    taken = {mark.name for mark in marks}
-    surplus = [name for name in values if name not in taken]
-    if surplus:
-        title = f"the statement has no place for {shown(surplus[0])}"
-        raise misfit(title, "leave the value out", why=_COUNT)
-
-
-def _in_order(
-    source: Source, marks: Sequence[_Mark], values: Sequence[object]
-) -> Iterator[tuple[_Mark, object]]:
-    """Return each mark its value; without any, names are left to the parser, which refuses."""
+def _paired(
+    source: Source, marks: Sequence[_Mark], values: Values
+) -> Iterable[tuple[_Mark, object]]:
+    """Return each mark with its value; without values, names are left to the parser."""
+    if isinstance(values, Mapping):
+        for mark in marks:
+            if mark.name not in values:
+                title = f"no value is given for {source.snippet(mark.span)[:40]}"
+                raise misfit(title, "a value for each name", mark.span, _COUNT)
+        taken = {mark.name for mark in marks}
+        for name in values:
+            if name not in taken:
+                title = f"the statement has no place for {shown(name)}"
+                raise misfit(title, "leave the value out", why=_COUNT)
+        return [(mark, values[mark.name]) for mark in marks]
     plain = [mark for mark in marks if not mark.name]
-    if values and len(plain) < len(marks):
-        named = next(mark for mark in marks if mark.name)
-        title = f"{source.snippet(named.span)[:40]} takes its value by name"
-        raise misfit(title, "values as a dictionary", named.span, _COUNT)
+    for mark in marks:
+        if values and mark.name:
+            title = f"{source.snippet(mark.span)[:40]} takes its value by name"
+            raise misfit(title, "values as a dictionary", mark.span, _COUNT)
     if len(values) != len(plain):
         title = f"the statement has {len(plain)} of ?, and the values are {len(values)}"
         raise misfit(title, "one value for each ?", why=_COUNT)
-    yield from zip(plain, values, strict=True)
+    return zip(plain, values, strict=True)
 
 
 def _literal(source: Source, mark: _Mark, value: object) -> str:

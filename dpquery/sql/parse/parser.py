@@ -279,11 +279,7 @@ def _is_function(node: exp.Expr, spans: Spans) -> bool:
 def _check_name(source: Source, node: exp.Identifier, spans: Spans) -> None:
     if str(node.this).upper() not in RESERVED:
         return
-    span = spans.of(node)
-    raise incomplete(
-        f"{source.snippet(span).upper()} stands where a name is expected",
-        span,
-        "a word of SQL, not a name",
-        example(source, spans.tokens),
-        f'a name that is also a word of SQL stands in quotes: "{node.this}"',
-    )
+    span, label = spans.of(node), "a word of SQL, not a name"
+    title = f"{source.snippet(span).upper()} stands where a name is expected"
+    quoted = f'a name that is also a word of SQL stands in quotes: "{node.this}"'
+    raise incomplete(title, span, label, example(source, spans.tokens), quoted)
