@@ -46,15 +46,10 @@ def filtered(context: Context, rows: Private, where: exp.Where | None) -> Privat
 def said_of(relation: Relation) -> Expr | None:
     """Return what conditions say of all rows of a relation; None where they say nothing."""
     said: list[Expr] = []
-    while True:
-        match relation:
-            case Filter(source=source, condition=condition):
-                said.append(condition)
-                relation = source
-            case SemiJoin(source=source) | Windowed(source=source) | PublicJoin(source=source):
-                relation = source
-            case _:
-                break
+    while isinstance(relation, Filter | SemiJoin | Windowed | PublicJoin):
+        if isinstance(relation, Filter):
+            said.append(relation.condition)
+        relation = relation.source
     if len(said) > 1:
         return Logic(said[0].span, True, tuple(reversed(said)))
     return said[0] if said else None

@@ -412,8 +412,5 @@ class Statement(Opener):
 
 def aliases_of(select: exp.Select) -> dict[str, exp.Expr]:
     """Return what the SELECT list names, folded: the first expression of each name."""
-    found: dict[str, exp.Expr] = {}
-    for item in select.expressions:
-        if isinstance(item, exp.Alias):
-            found.setdefault(fold(item.alias), item.this)
-    return found
+    items = reversed(select.expressions)
+    return {fold(item.alias): item.this for item in items if isinstance(item, exp.Alias)}
