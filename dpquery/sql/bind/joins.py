@@ -17,6 +17,7 @@ from sqlglot import expressions as exp
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
 from dpquery.errors import QueryRefused
+from dpquery.ir import relations as extent
 from dpquery.ir.expr import (
     ColumnRef,
     Compare,
@@ -28,7 +29,6 @@ from dpquery.ir.expr import (
     columns_of,
 )
 from dpquery.ir.relations import (
-    MOST_PAIRS,
     Filter,
     PublicJoin,
     Relation,
@@ -479,7 +479,7 @@ def _with_nulls(member: Member, names: Iterable[str], nulls: Nulls) -> Member:
 
 def most_pairs(context: Context, *sides: Relation) -> int | None:
     """Return how many pairs of rows a unit has at most, where both sides can have several."""
-    return None if any(context.extent(side).single for side in sides) else MOST_PAIRS
+    return None if any(context.extent(side).single for side in sides) else extent.MOST_PAIRS
 
 
 def semi_join(
