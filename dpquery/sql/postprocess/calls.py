@@ -13,7 +13,7 @@ from dpquery.core.source import Span
 from dpquery.core.types import NUMERIC, Kind
 from dpquery.errors import QueryRefused, refusal
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES
-from dpquery.sql.bind.row_calls import called, miscounted, read_interval, word_of
+from dpquery.sql.bind.typed import called, miscounted, read_interval, word_of
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.functions import (

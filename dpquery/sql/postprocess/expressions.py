@@ -14,7 +14,7 @@ from dpquery.core.types import DATE, NUMERIC, TIMESTAMP, Kind
 from dpquery.errors import refusal
 from dpquery.sql.bind.expressions import chain, conjuncts
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end
-from dpquery.sql.bind.typing import target
+from dpquery.sql.bind.typed import target
 from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.literals import as_moment, unwrapped
 from dpquery.sql.parse.spans import Spans, repeated
