@@ -13,17 +13,16 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from fractions import Fraction
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.core.source import Source, Span
-from dpquery.core.types import EPOCH, INT64, Kind, Type
+from dpquery.core.types import INT64, Kind
 from dpquery.errors import (
     Diagnostic,
     DPQueryError,
@@ -36,7 +35,7 @@ from dpquery.ir.expr import Expr, Scalar
 from dpquery.ir.measures import Candidates, GroupRequest, Histogram, Measure
 from dpquery.ir.query import Scan
 from dpquery.mechanisms.samplers import Integers
-from dpquery.rowfunctions.base import CALENDAR
+from dpquery.rowfunctions.base import YEARS
 
 T = TypeVar("T")
 LONGEST_LINE = 1 << 16
@@ -204,30 +203,8 @@ def nameable(value: Expr) -> tuple[int, int] | None:
 
     Dates are numbers of days, timestamps of microseconds. A row with another is in no group.
     """
-    if value.type.kind not in {Kind.INTEGER, *CALENDAR}:
-        return None
-    low, high = INT64
-    if value.type.kind in CALENDAR:
-        ends = CALENDAR[value.type.kind]
-        low, high = int(ends.low or 0), int(ends.high or 0)
-    return None if value.domain.within(low, high) else (low, high)
-
-
-def named(value: Any, type_: Type) -> Scalar | None:
-    """Return a value as groups are named, from the number that an engine has for it."""
-    match type_.kind:
-        case _ if value is None:
-            return None
-        case Kind.DATE:
-            return EPOCH.date() + timedelta(days=value)
-        case Kind.TIMESTAMP:
-            return EPOCH + timedelta(microseconds=value)
-        case Kind.DECIMAL:
-            return Fraction(value)
-        case Kind.INTEGER:
-            return int(value)
-    scalar: Scalar = value
-    return scalar
+    ends = {Kind.INTEGER: INT64, **YEARS}.get(value.type.kind)
+    return None if ends is None or value.domain.within(*ends) else ends
 
 
 class FaultLog:

@@ -14,7 +14,6 @@ from dpquery.ir.expr import Apply, Expr
 from dpquery.rowfunctions import (
     casts,
     conditional,
-    date_arithmetic,
     date_format,
     dates,
     numeric,
@@ -42,7 +41,7 @@ FAMILIES: dict[str, tuple[RowFunction, ...]] = {
     "Dates and timestamps": (
         *dates.FUNCTIONS,
         *date_format.FUNCTIONS,
-        *date_arithmetic.FUNCTIONS,
+        *dates.ARITHMETIC,
     ),
     "Conversions": casts.FUNCTIONS,
 }
@@ -81,7 +80,7 @@ def apply(span: Span, name: str, *arguments: Expr) -> Apply:
     """Apply a function to arguments that fit it; type and range follow from theirs."""
     function = _BY_NAME[name]
     type_ = function.result(arguments)
-    found = function.range(arguments, [argument.domain for argument in arguments])
+    found = function.range_of(arguments, [argument.domain for argument in arguments])
     limits = CALENDAR[type_.kind] if function.calendar else function.limits
     domain = Interval(
         limits.low if found.low is None else found.low,
@@ -92,4 +91,4 @@ def apply(span: Span, name: str, *arguments: Expr) -> Apply:
 
 def implied_range(call: Apply, ranges: Sequence[Interval]) -> Interval:
     """Return the range of an application where those of its arguments are as given."""
-    return _BY_NAME[call.function].range(call.arguments, ranges)
+    return _BY_NAME[call.function].range_of(call.arguments, ranges)

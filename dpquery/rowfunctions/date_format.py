@@ -6,22 +6,14 @@ that the moments of a range can read as. So they make groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
 
 from dpquery.core.types import Interval
-from dpquery.ir.expr import Apply, Expr, Literal, Scalar
-from dpquery.rowfunctions.base import MOMENTS, TO_TEXT, RowFunction, Value, pattern
-from dpquery.rowfunctions.dates import (
-    PARTS,
-    Moment,
-    begins,
-    calendar_of,
-    has_calendar,
-    in_calendar,
-    is_timestamp,
-    moment,
-)
+from dpquery.ir.expr import Apply, Expr, Scalar
+from dpquery.rowfunctions.base import MOMENTS, TO_TEXT, RowFunction, pattern, stated
+from dpquery.rowfunctions.dates import CLOCK, PARTS, Moment, begins, moment
 
 MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July"),
@@ -34,8 +26,7 @@ MOST_READ = 100_000
 """Moments that are written out, to see what they can read as."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Spelling:
+class _Spelling(NamedTuple):
     """What a letter after % stands for: how it reads, how long, and how often it changes."""
 
     reads: Callable[[Moment], str]
@@ -44,14 +35,15 @@ class _Spelling:
 
 
 def _number(part: str, width: int, changes: str) -> _Spelling:
-    return _Spelling(lambda at: str(PARTS[part](at)).zfill(width), width, changes)
+    return _Spelling(lambda at: str(PARTS[part].reads(at)).zfill(width), width, changes)
 
 
-def _hour(at: Moment) -> int:
-    return (PARTS["hour"](at) + 11) % 12 + 1
+def _half_day(at: Moment) -> tuple[int, int]:
+    """Return the half of the day, and its hour."""
+    return divmod(at.time // CLOCK["hour"], 12)
 
 
-_FORMS: Mapping[str, _Spelling] = {
+_FORMS = {
     "Y": _number("year", 4, "year"),
     "y": _Spelling(lambda at: f"{at.day.year % 100:02}", 2, "year"),
     "m": _number("month", 2, "month"),
@@ -66,8 +58,8 @@ _FORMS: Mapping[str, _Spelling] = {
     "G": _number("isoyear", 4, "day"),
     "V": _number("week", 2, "day"),
     "H": _number("hour", 2, "hour"),
-    "I": _Spelling(lambda at: f"{_hour(at):02}", 2, "hour"),
-    "p": _Spelling(lambda at: "AM" if PARTS["hour"](at) < 12 else "PM", 2, "hour"),
+    "I": _Spelling(lambda at: f"{_half_day(at)[1] or 12:02}", 2, "hour"),
+    "p": _Spelling(lambda at: ("AM", "PM")[_half_day(at)[0]], 2, "hour"),
     "M": _number("minute", 2, "minute"),
     "S": _number("second", 2, "second"),
     "%": _Spelling(lambda _: "%", 1, "year"),
@@ -82,6 +74,10 @@ def _parts(form: str) -> Iterator[str]:
         yield sign if sign != "%" else f"%{next(signs, '')}"
 
 
+def _spelling(part: str) -> _Spelling:
+    return _FORMS[part[1:]] if part[0] == "%" else _Spelling(lambda _: part, 1, "year")
+
+
 def _wrong(form: str) -> str | None:
     if not 1 <= len(form) <= LONGEST:
         return f"a form has 1 to {LONGEST} characters"
@@ -91,63 +87,37 @@ def _wrong(form: str) -> str | None:
     return "a form has no zero byte" if "\0" in form else None
 
 
-def _spelled(at: Moment, form: str) -> str:
-    return "".join(
-        _FORMS[part[1:]].reads(at) if part[0] == "%" else part for part in _parts(form)
-    )
-
-
-def _form(call: Apply) -> str:
-    form = call.arguments[1]
-    assert isinstance(form, Literal)  # noqa: S101 - the signature says so
-    return str(form.value)
-
-
-def _strftime(call: Apply, value: int, form: str) -> Value:
-    argument = call.arguments[0]
-    if not has_calendar(argument, value):
-        return None
-    return _spelled(moment(value, timestamp=is_timestamp(argument.type)), form)
+def _strftime(call: Apply, value: int, form: str) -> str:
+    at = moment(value, call.arguments[0].type)
+    return "".join(_spelling(part).reads(at) for part in _parts(form))
 
 
 def _longest(arguments: Sequence[Expr]) -> int:
-    form = arguments[1]
-    assert isinstance(form, Literal)  # noqa: S101 - the signature says so
-    parts = _parts(str(form.value))
-    return sum(_FORMS[part[1:]].longest if part[0] == "%" else 1 for part in parts)
+    return sum(_spelling(part).longest for part in _parts(str(stated(arguments[1]))))
 
 
 def _listed(call: Apply, range_: Interval) -> tuple[Scalar, ...] | None:
     """List what the moments of a range read as, by the unit in which the form changes."""
-    argument, form = call.arguments[0], _form(call)
-    stamped = is_timestamp(argument.type)
-    units = {_FORMS[part[1:]].changes for part in _parts(form) if part[0] == "%"}
-    unit = next((unit for unit in _FINEST if unit in units), "year")
-    if not stamped and unit in {"second", "minute", "hour"}:
-        unit = "day"
-    known = range_ & calendar_of(argument)
-    if not range_.bounded or known.low is None or known.high is None:
+    if range_.low is None or range_.high is None:
         return None
-    found: dict[Scalar, None] = {}
-    for count, at in enumerate(begins(int(known.low), int(known.high), unit, stamped)):
-        if count >= MOST_READ:
-            return None
-        found[_spelled(moment(at, timestamp=stamped), form)] = None
-    return tuple(found)
+    type_, form = call.arguments[0].type, str(stated(call.arguments[1]))
+    units = {_spelling(part).changes for part in _parts(form)}
+    unit = next((unit for unit in _FINEST if unit in units), "year")
+    starts = [*islice(begins(int(range_.low), int(range_.high), unit, type_), MOST_READ + 1)]
+    if len(starts) > MOST_READ:
+        return None
+    return tuple(dict.fromkeys(_strftime(call, at, form) for at in starts))
 
 
 def _named(name: str, names: tuple[str, ...], letter: str, summary: str) -> RowFunction:
-    def meaning(call: Apply, value: int) -> Value:
-        return _strftime(call, value, f"%{letter}")
-
     return RowFunction(
         name=name,
         summary=summary,
         example=f"{name}(hired)",
         parameters=(MOMENTS,),
         result=TO_TEXT,
-        meaning=meaning,
-        sql=lambda call, text: f"{name.lower()}({in_calendar(call.arguments[0], text)})",
+        meaning=lambda call, value: _strftime(call, value, f"%{letter}"),
+        dated=True,
         listed=lambda _, __: names,
         longest=lambda _: 9,
     )
@@ -164,11 +134,8 @@ FUNCTIONS = (
         parameters=(MOMENTS, pattern(_wrong)),
         result=TO_TEXT,
         meaning=_strftime,
-        sql=lambda call, text, form: (
-            f"strftime({in_calendar(call.arguments[0], text)}, {form})"
-        ),
+        dated=True,
         listed=_listed,
-        listed_of=0,
         longest=_longest,
     ),
 )

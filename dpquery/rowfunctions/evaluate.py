@@ -71,7 +71,7 @@ def combined(
 ) -> Value:
     """Return the value of a node whose operands have these values."""
     if isinstance(expr, Apply):
-        return settled(_called(expr, operands))
+        return settled(named(expr.function).value(expr, *operands))
     if any(value is None for value in operands):
         return None
     return settled(_applied(expr, operands))
@@ -96,14 +96,6 @@ def constant(value: Scalar | None, type_: Type) -> Value:
     if type_.kind is Kind.DOUBLE and isinstance(value, int | Fraction):
         return settled(float(value))
     return value
-
-
-def _called(expr: Apply, operands: list[Value]) -> Value:
-    """Apply a row function."""
-    function = named(expr.function)
-    if function.strict and any(value is None for value in operands):
-        return None
-    return function.meaning(expr, *operands)
 
 
 def _joined(conjunction: bool, truths: list[bool | None]) -> bool | None:

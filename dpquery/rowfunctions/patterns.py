@@ -8,8 +8,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from dpquery.core.types import Kind
-from dpquery.ir.expr import Apply, Literal
-from dpquery.rowfunctions.base import TEXTS, TO_BOOLEAN, Parameter, RowFunction, pattern
+from dpquery.ir.expr import Apply
+from dpquery.rowfunctions.base import (
+    TEXTS,
+    TO_BOOLEAN,
+    Parameter,
+    RowFunction,
+    pattern,
+    stated,
+)
 from dpquery.rowfunctions.text import folded, lower_sql
 
 # Patterns: one closed subset of regular expressions, written anew for each engine.
@@ -238,42 +245,24 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _written(call: Apply) -> str:
-    """Return the pattern, which is a literal text."""
-    given = call.arguments[1]
-    assert isinstance(given, Literal)  # noqa: S101 - the signature says so
-    return str(given.value)
-
-
-def _pattern(call: Apply) -> Pattern:
-    return _read(_written(call))
-
-
 def _like(call: Apply, text: str, written: str) -> bool:
     return bool(_compiled(like_regex(written), re.DOTALL).fullmatch(text))
 
 
-def _like_sql(call: Apply, text: str, _: str) -> str:
-    """Write LIKE where it only looks for texts in order; `_` needs the automaton."""
-    return _liked(text, _written(call))
-
-
 def _liked(text: str, written: str) -> str:
+    """Write LIKE where it only looks for texts in order; `_` needs the automaton."""
     if "_" in written:
         return f"regexp_full_match({text}, {_quoted(like_regex(written))}, 's')"
     return f"({text} LIKE {_quoted(re.sub('%+', '%', written))})"
 
 
 def _ilike_sql(call: Apply, text: str, _: str) -> str:
-    return _liked(lower_sql(text), folded(_written(call)))
+    return _liked(lower_sql(text), folded(str(stated(call.arguments[1]))))
 
 
-def _search(call: Apply, text: str, _: str) -> bool:
-    return bool(_compiled(_pattern(call).python).search(text))
-
-
-def _full(call: Apply, text: str, _: str) -> bool:
-    return bool(_compiled(_pattern(call).python).fullmatch(text))
+def _engine_sql(call: Apply, text: str, _: str) -> str:
+    written = _read(str(stated(call.arguments[1]))).engine
+    return f"{call.function.lower()}({text}, {_quoted(written)})"
 
 
 _LIKE = pattern(check_like)
@@ -288,7 +277,7 @@ FUNCTIONS = (
         written=False,
         result=TO_BOOLEAN,
         meaning=_like,
-        sql=_like_sql,
+        written_as=lambda call, text, _: _liked(text, str(stated(call.arguments[1]))),
         calls=("regexp_full_match", "~~"),
     ),
     RowFunction(
@@ -299,7 +288,7 @@ FUNCTIONS = (
         written=False,
         result=TO_BOOLEAN,
         meaning=lambda call, text, written: _like(call, folded(text), folded(written)),
-        sql=_ilike_sql,
+        written_as=_ilike_sql,
         calls=("regexp_full_match", "translate", "~~"),
     ),
     RowFunction(
@@ -309,8 +298,8 @@ FUNCTIONS = (
         example="REGEXP_MATCHES(dept, '^e')",
         parameters=(TEXTS, _REGEX),
         result=TO_BOOLEAN,
-        meaning=_search,
-        sql=lambda call, text, _: f"regexp_matches({text}, {_quoted(_pattern(call).engine)})",
+        meaning=lambda _, text, given: bool(_compiled(_read(given).python).search(text)),
+        written_as=_engine_sql,
     ),
     RowFunction(
         name="REGEXP_FULL_MATCH",
@@ -318,9 +307,7 @@ FUNCTIONS = (
         example="dept SIMILAR TO '[a-z]+'",
         parameters=(TEXTS, _REGEX),
         result=TO_BOOLEAN,
-        meaning=_full,
-        sql=lambda call, text, _: (
-            f"regexp_full_match({text}, {_quoted(_pattern(call).engine)})"
-        ),
+        meaning=lambda _, text, given: bool(_compiled(_read(given).python).fullmatch(text)),
+        written_as=_engine_sql,
     ),
 )

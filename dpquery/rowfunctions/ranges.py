@@ -34,7 +34,7 @@ from dpquery.ir.expr import (
     children,
 )
 from dpquery.rowfunctions import implied_range, named
-from dpquery.rowfunctions.base import CALENDAR
+from dpquery.rowfunctions.base import YEARS
 from dpquery.rowfunctions.conditional import FILLED, NOTHING, branches
 
 _MIRRORED = {
@@ -328,9 +328,7 @@ def _may_be_zero(divisor: Interval) -> bool:
 
 def _beyond(moment: Expr, facts: Facts) -> bool:
     """Say whether a moment may lie in no year that a calendar has: functions of it are NULL."""
-    calendar = CALENDAR.get(moment.type.kind)
-    if calendar is None or calendar.low is None or calendar.high is None:
+    years = YEARS.get(moment.type.kind)
+    if years is None or (isinstance(moment, Apply) and named(moment.function).calendar):
         return False
-    if isinstance(moment, Apply) and named(moment.function).calendar:
-        return False
-    return not implied(moment, facts).within(int(calendar.low), int(calendar.high))
+    return not implied(moment, facts).within(*years)

@@ -17,7 +17,7 @@ from itertools import count
 import duckdb
 import numpy as np
 
-from dpquery.engine.base import FaultLog, by_chance, guarded, named
+from dpquery.engine.base import FaultLog, by_chance, guarded
 from dpquery.engine.duckdb.connection import execute
 from dpquery.engine.duckdb.scan_sql import ScanSQL
 from dpquery.engine.duckdb.verify import Verifier
@@ -25,6 +25,7 @@ from dpquery.engine.files import TableStates, require_unchanged
 from dpquery.ir.expr import Scalar
 from dpquery.ir.measures import Candidates, GroupRequest, Histogram
 from dpquery.mechanisms.samplers import Integers
+from dpquery.rowfunctions.base import scalar
 
 _NUMBERS = count()
 """Names of held tables: several scans may be open at once."""
@@ -205,7 +206,7 @@ class DuckDBOpenScan:
             rows = execute(self._connection, query).fetchall()
         finally:
             self._connection.unregister("places")
-        return [named(value, measure.value.type) for (value,) in rows]
+        return [scalar(value, measure.value.type) for (value,) in rows]
 
 
 def _ranges(request: GroupRequest) -> int:
