@@ -49,6 +49,13 @@ _COMPARE: Mapping[Comparison, Callable[[Value, Value], bool]] = {
 }
 
 
+_PLAIN: Mapping[Operator, Callable[[Value, Value], Value]] = {
+    Operator.ADD: operator.add,
+    Operator.SUBTRACT: operator.sub,
+    Operator.MULTIPLY: operator.mul,
+}
+
+
 def evaluate(expr: Expr, row: Row) -> Value:
     """Return the value of an expression for one row of clamped columns."""
     match expr:
@@ -128,13 +135,8 @@ def _applied(
 
 
 def _computed(how: Operator, left: Value, right: Value) -> Value:
-    match how:
-        case Operator.ADD:
-            return left + right
-        case Operator.SUBTRACT:
-            return left - right
-        case Operator.MULTIPLY:
-            return left * right
+    if how in _PLAIN:
+        return _PLAIN[how](left, right)
     if right == 0:
         return None
     if how is Operator.DIVIDE:

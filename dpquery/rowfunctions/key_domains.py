@@ -159,23 +159,17 @@ def _computed(expr: Expr, facts: Facts) -> Values | None:
     if not columns or not _is_exact(expr):
         return None
     rows = _combinations(list(columns.values()), facts)
-    if rows is None:
-        both = (_of_parts(expr, facts), _between(expr, facts))  # each holds all of them
-        return min((values for values in both if values is not None), key=len, default=None)
-    names = list(columns)
-    return _results(
-        rows, lambda row: evaluate(expr, dict(zip(names, row, strict=True))), expr.type
-    )
-
-
-def _of_parts(expr: Expr, facts: Facts) -> Values | None:
-    """Compute an expression for every combination of what its parts can be."""
-    if not isinstance(expr, Apply | Arithmetic | Widen | Negate):
-        return None
-    rows = _combinations(children(expr), facts)
-    if rows is None:
-        return None
-    return _results(rows, lambda row: combined(expr, list(row)), expr.type)
+    if rows is not None:
+        return _results(
+            rows, lambda row: evaluate(expr, dict(zip(columns, row, strict=True))), expr.type
+        )
+    found = list[Values | None]()  # each holds all values
+    if isinstance(expr, Apply | Arithmetic | Widen | Negate):
+        rows = _combinations(children(expr), facts)
+        if rows is not None:
+            found.append(_results(rows, lambda row: combined(expr, list(row)), expr.type))
+    found.append(_between(expr, facts))
+    return min((values for values in found if values is not None), key=len, default=None)
 
 
 _Combined = tuple[tuple[Value, ...], bool]
