@@ -246,6 +246,14 @@ def as_type(call: Apply, text: str) -> str:
     return f"CAST({text} AS {call.type.kind.upper()})"
 
 
+def cut_sql(
+    value: str, low: object, high: object, first: str = "", inside: str | None = None
+) -> str:
+    """Write a value cut to a range, after a first case, and with another text inside of it."""
+    outside = f"WHEN {value} < {low} THEN {low} WHEN {value} > {high} THEN {high}"
+    return f"(CASE {first}{outside} ELSE {inside or value} END)"
+
+
 def mapped(range_: Interval, end: Callable[[Fraction], Fraction | int]) -> Interval:
     """Return the range of a function that grows, by its values at both ends."""
     return Interval(

@@ -21,6 +21,7 @@ from dpquery.rowfunctions.base import (
     RowFunction,
     Value,
     count_to,
+    cut_sql,
     first_type,
     mapped,
 )
@@ -111,8 +112,7 @@ def cut_to_range(argument: Expr, text: str) -> str:
     if _is_clamped(argument):
         return text
     low, high = (f"CAST('{end!r}' AS DOUBLE)" for end in _ends(argument))
-    outside = f"WHEN {text} < {low} THEN {low} WHEN {text} > {high} THEN {high}"
-    return f"(CASE {outside} ELSE {text} END)"
+    return cut_sql(text, low, high)
 
 
 def whole_range(exact: Callable[[Value], int]) -> Callable[..., Interval]:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
 
-from dpquery.core.types import DECIMAL_DIGITS, EPOCH, INTEGER, Interval, Kind, Type
+from dpquery.core.types import DECIMAL_DIGITS, INTEGER, Interval, Kind
 from dpquery.engine.duckdb.connection import duckdb_name, quoted, stored, text
 from dpquery.engine.duckdb.expr_sql import (
     MOST_PARTS,
@@ -22,7 +21,6 @@ from dpquery.engine.duckdb.expr_sql import (
     as_one,
     cast,
     constant,
-    literal,
     parts_of,
     place_sql,
     settled,
@@ -42,28 +40,8 @@ from dpquery.ir.expr import (
 from dpquery.ir.query import Key, Scan, columns_read
 from dpquery.ir.relations import Filter, Relation, TableScan, only_table, tables_of
 from dpquery.policy.model import Column, DatabaseTable, Table
+from dpquery.rowfunctions.base import YEARS, cut_sql, scalar
 from dpquery.rowfunctions.ranges import conjuncts
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a table's rows are read: from its files, or from columns kept in memory.
-
-    What is kept is clamped, and rows that do not count are not among it: those without a unit,
-    and those of other parts of the table than their unit's first.
-    """
-
-    sql: str
-    """What stands after FROM."""
-    held: bool
-
-    def unit(self, table: Table) -> str:
-        """Write the unit column."""
-        return "u" if self.held else quoted(table.unit or "")
-
-    def column(self, column: Column) -> str:
-        """Write a column in its domain."""
-        return held_name(column.name) if self.held else clamped(column)
 
 
 def held_name(name: str) -> str:
@@ -74,24 +52,6 @@ def held_name(name: str) -> str:
 def kept_key(name: str) -> str:
     """Name what is kept of a text column for grouping: its listed values, as an enumeration."""
     return quoted(f"k:{name}")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A private table, and where its rows are read."""
-
-    table: Table
-    origin: Origin
-
-    @classmethod
-    def in_files(cls, table: Table) -> Place:
-        """Return where a table's rows are read if nothing is kept of them."""
-        return cls(table, Origin(files_sql(table), held=False))
-
-    @property
-    def unit(self) -> str:
-        """Write the unit column."""
-        return self.origin.unit(self.table)
 
 
 def files_sql(table: Table) -> str:
@@ -106,16 +66,33 @@ def files_sql(table: Table) -> str:
     )
 
 
-class Rows(Values):
-    """Renders expressions over the rows of one table, as they are read."""
+@dataclass(frozen=True)
+class Place(Values):
+    """A private table, and where its rows are read: from files, or from columns in memory.
 
-    def __init__(self, place: Place) -> None:
-        self.table = place.table
-        self.origin = place.origin
+    What is held in memory is clamped, and rows that do not count are not among it: those
+    without a unit, and those of other parts of the table than their unit's first.
+    """
+
+    table: Table
+    source: str
+    """What stands after FROM."""
+    held: bool = False
+
+    @classmethod
+    def in_files(cls, table: Table) -> Place:
+        """Return where a table's rows are read if nothing is kept of them."""
+        return cls(table, files_sql(table))
+
+    @property
+    def unit(self) -> str:
+        """Write the unit column."""
+        return "u" if self.held else quoted(self.table.unit or "")
 
     def column(self, reference: ColumnRef) -> str:
         """Write a column in its domain."""
-        return self.origin.column(self.table.columns[reference.name])
+        column = self.table.columns[reference.name]
+        return held_name(column.name) if self.held else clamped(column)
 
     def relation(self, relation: Relation) -> str:
         """Write FROM and WHERE; rows without a unit are dropped."""
@@ -125,10 +102,10 @@ class Rows(Values):
             relation = relation.source
         conditions = self._filters(parts)
         assert isinstance(relation, TableScan)  # noqa: S101 - the tree has no other relation
-        if self.table.unit is not None and not self.origin.held:
+        if self.table.unit is not None and not self.held:
             conditions[:0] = self.counted(relation)
         where = " WHERE " + " AND ".join(f"({c})" for c in conditions) if conditions else ""
-        return f"{self.origin.sql}{where}"
+        return f"{self.source}{where}"
 
     def counted(self, scan: TableScan) -> list[str]:
         """Write which rows of the files count: those of a unit, and of its first parts."""
@@ -137,7 +114,7 @@ class Rows(Values):
         if part is None:
             return [owned]
         place = f"coalesce({place_sql(self.value(part.expr), part)}, {len(part.values)})"
-        source = f"FROM {self.origin.sql} WHERE {owned}"
+        source = f"FROM {self.source} WHERE {owned}"
         first = f"SELECT {unit}, min({place}) {source} GROUP BY {unit}"
         if scan.kept > 1:
             each = f"SELECT {unit} AS u, {place} AS p {source} GROUP BY {unit}, {place}"
@@ -164,9 +141,9 @@ class Rows(Values):
                 operator=operator, left=ColumnRef(name=name), right=Literal() as right
             ):
                 column = self.table.columns[name]
-                if self.origin.held or not _inside_bounds(right, column):
+                if self.held or not _inside_bounds(right, column):
                     return self.value(part)
-                raw = f"{quoted(name)} {operator} {literal(right)}"
+                raw = f"{quoted(name)} {operator} {self.value(right)}"
                 number = f" AND NOT {is_nan(name)}" if column.type.kind is Kind.DOUBLE else ""
                 return raw + number
         return self.value(part)
@@ -187,37 +164,21 @@ def clamped(column: Column) -> str:
 
     `least` and `greatest` would turn NULL into a bound, so it is CASE.
     """
-    name = quoted(column.name)
-    match column.type.kind:
-        case Kind.TEXT:
-            return f"left({name}, {column.max_length})"
-        case Kind.BOOLEAN:
-            return name
-        case Kind.DOUBLE:
-            raw = cast(name, "DOUBLE")
-            nan, inside = f"WHEN {is_nan(column.name)} THEN NULL ", settled(raw)
-            if column.bounds is None:
-                return f"(CASE {nan}ELSE {inside} END)"
-        case _:
-            raw, nan = cast(name, duckdb_name(column.type)), ""
-            inside = raw
-    bounds = column.bounds
-    if bounds is None and column.type.kind is not Kind.DECIMAL:
-        return raw
+    name, kind = quoted(column.name), column.type.kind
+    if kind is Kind.TEXT:
+        return f"left({name}, {column.max_length})"
+    if kind is Kind.BOOLEAN:
+        return name
+    raw = cast(name, duckdb_name(column.type))
+    nan, inside = "", raw
+    if kind is Kind.DOUBLE:
+        nan, inside = f"WHEN {is_nan(column.name)} THEN NULL ", settled(raw)
+    if column.bounds is None and kind is not Kind.DECIMAL:
+        return f"(CASE {nan}ELSE {inside} END)" if nan else raw
     # A decimal in a file can be wider than its type says; the plan relies on its type.
-    low, high = (
-        _constant(end, column)
-        for end in ((bounds.low, bounds.high) if bounds else _ends(column))
-    )
-    outside = f"WHEN {raw} < {low} THEN {low} WHEN {raw} > {high} THEN {high}"
-    return f"(CASE {nan}{outside} ELSE {inside} END)"
-
-
-def _ends(column: Column) -> tuple[Fraction, Fraction]:
-    domain = column.interval
-    assert domain.low is not None  # noqa: S101 - decimals have a least and a greatest value
-    assert domain.high is not None  # noqa: S101
-    return domain.low, domain.high
+    ends = column.bounds or column.interval
+    low, high = (constant(end, column.type, column.interval) for end in (ends.low, ends.high))
+    return cut_sql(raw, low, high, nan, inside)
 
 
 def is_nan(name: str) -> str:
@@ -227,10 +188,6 @@ def is_nan(name: str) -> str:
     that no row is NaN: `isnan` would be false for all. It concludes nothing through TRY.
     """
     return f"isnan(TRY({cast(quoted(name), 'DOUBLE')}))"
-
-
-def _constant(value: int | Fraction | date, column: Column) -> str:
-    return constant(value, column.type, column.interval)
 
 
 # Codes and keys in DuckDB's SQL: values as integers, clamped before anything can overflow.
@@ -247,7 +204,7 @@ def code_sql(rows: Values, code: Code) -> str:
     if type_.kind is Kind.BOOLEAN:
         return cast(value, "BIGINT")
     if not _inside(code):
-        value = _clamp(value, code, type_)
+        value = cut_sql(value, _end(code.low, code), _end(code.high, code))
     match type_.kind:
         case Kind.DATE:
             number = f"({value} - {EPOCH_DAY})"
@@ -290,27 +247,11 @@ def _inside(code: Code) -> bool:
     )
 
 
-def _clamp(value: str, code: Code, type_: Type) -> str:
-    low, high = (_end(end, code, type_) for end in (code.low, code.high))
-    return _cut(value, low, high)
-
-
-def _cut(value: str, low: object, high: object) -> str:
-    outside = f"WHEN {value} < {low} THEN {low} WHEN {value} > {high} THEN {high}"
-    return f"(CASE {outside} ELSE {value} END)"
-
-
-def _end(end: int, code: Code, type_: Type) -> str:
+def _end(end: int, code: Code) -> str:
     """Write an end of the range in the type of the value."""
-    place: Scalar = end * code.grid
-    match type_.kind:
-        case Kind.DATE:
-            place = EPOCH.date() + timedelta(days=end)
-        case Kind.TIMESTAMP:
-            place = EPOCH + timedelta(microseconds=end)
-        case Kind.INTEGER:
-            place = end
-    return constant(place, type_, Interval(code.low * code.grid, code.high * code.grid))
+    type_, place = code.expr.type, end * code.grid
+    known = scalar(end, type_) if type_.kind in {Kind.INTEGER, *YEARS} else place
+    return constant(known, type_, Interval(code.low * code.grid, code.high * code.grid))
 
 
 def _on_grid(value: str, code: Code) -> str:
@@ -321,7 +262,7 @@ def _on_grid(value: str, code: Code) -> str:
     number = f"CAST(floor({value} {operator} CAST('{step!r}' AS DOUBLE) + 5e-1) AS {held})"
     if not _rounds_outwards(code):
         return number
-    return _cut(number, code.low, code.high)
+    return cut_sql(number, code.low, code.high)
 
 
 def _rounds_outwards(code: Code) -> bool:
@@ -360,9 +301,9 @@ def key_sql(rows: Values, key: Key) -> str:
     expr = key.expr
     if expr.type.kind is Kind.DATE:
         return f"({rows.value(expr)} - {EPOCH_DAY})"
-    column = uncut(rows.table, key) if isinstance(rows, Rows) else None
-    if isinstance(rows, Rows) and column is not None:
-        if not rows.origin.held:
+    column = uncut(rows.table, key) if isinstance(rows, Place) else None
+    if isinstance(rows, Place) and column is not None:
+        if not rows.held:
             return short_text(column, key.values)
         if kept_values(rows, key) is not None:
             return kept_key(column.name)
@@ -383,7 +324,7 @@ def value_sql(rows: Values, expr: Expr) -> str:
 
 def kept_values(rows: Values, key: Key) -> Sequence[Scalar | None] | None:
     """Return the values of the enumeration that is kept of a text column, if a key is one."""
-    if not isinstance(rows, Rows) or not rows.origin.held:
+    if not isinstance(rows, Place) or not rows.held:
         return None
     column = uncut(rows.table, key)
     return enumerated(column) if column is not None and listed(column, key) else None

@@ -11,7 +11,7 @@ import duckdb
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
 from dpquery.engine.duckdb.column_cache import Held
-from dpquery.engine.duckdb.column_sql import Origin, Place, files_sql, wanted_columns
+from dpquery.engine.duckdb.column_sql import Place, files_sql, wanted_columns
 from dpquery.engine.duckdb.connection import (
     KEY,
     execute,
@@ -86,10 +86,7 @@ class DuckDBEngine:
 
     def describe(self, scan: Scan) -> str:
         """Write the query for a scan, with each table's name for its files."""
-        places = {
-            table.name: Place(table, Origin(quoted(table.name), held=False))
-            for table in self._read_by(scan)
-        }
+        places = {table.name: Place(table, quoted(table.name)) for table in self._read_by(scan)}
         publics = {name: quoted(name) for name in self._publics}
         sql = ScanSQL(scan, places, publics)
         return "; ".join(sql.whole()) or f"histograms of ({sql.rows})"
@@ -128,10 +125,7 @@ class DuckDBEngine:
         connection = self._started()
         for table in tables:
             self._verify(connection, table, before[table.name])
-        places = {
-            table.name: Place(table, self._origin(scan, table, before[table.name]))
-            for table in tables
-        }
+        places = {table.name: self._place(scan, table, before[table.name]) for table in tables}
         sql = ScanSQL(scan, places, self._publics)
         values = {measure: [0] * scan.cells for measure in sql.summed}
         for measures, query in sql.queries() if scan.cells else ():
@@ -146,14 +140,14 @@ class DuckDBEngine:
         exact = {measure: tuple(cells) for measure, cells in values.items()}
         return Exact(exact, scan.cells, opened)
 
-    def _origin(self, scan: Scan, table: Table, state: Fingerprint) -> Origin:
+    def _place(self, scan: Scan, table: Table, state: Fingerprint) -> Place:
         """Return where the scan reads: from memory what was asked for before."""
         assert self._held is not None  # noqa: S101 - made with the connection
         names = wanted_columns(scan, table)
         often = any(isinstance(measure, Histogram) for measure in scan.measures)
         read = Place.in_files(table)
         rows = next(one for one in tables_of(scan.relation) if one.table == table.name)
-        return self._held.origin(read, rows, state, names, often=often)
+        return self._held.place(read, rows, state, names, often=often)
 
     def _started(self) -> duckdb.DuckDBPyConnection:
         """Open DuckDB on first use, so that connecting touches no private file."""

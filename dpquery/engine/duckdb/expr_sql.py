@@ -77,13 +77,9 @@ class Values(ABC):
         match expr:
             case ColumnRef():
                 return self.column(expr)
-            case Literal():
-                return literal(expr)
             case Constant(known=False, number=number):  # no column is called so: EXPLAIN alone
                 return f'"released value {number + 1}"'
-            case Constant(value=value):
-                if value is None:
-                    return f"CAST(NULL AS {storage(expr.type, expr.domain)})"
+            case Literal(value=value) | Constant(value=value):
                 return constant(value, expr.type, expr.domain)
             case Widen():
                 return self._widened(expr)
@@ -236,12 +232,7 @@ def _operand_storage(expr: Arithmetic, target: str) -> str:
     return _widest(held)
 
 
-def literal(expr: Literal) -> str:
-    """Write a literal in its type."""
-    return constant(expr.value, expr.type, expr.domain)
-
-
-def constant(value: int | Fraction | str | bool | date, type_: Type, domain: Interval) -> str:
+def constant(value: Scalar | None, type_: Type, domain: Interval) -> str:
     """Write a value so that DuckDB reads exactly it, in the type meant.
 
     >>> constant(3, Type(Kind.INTEGER), Interval.point(3))
@@ -252,6 +243,8 @@ def constant(value: int | Fraction | str | bool | date, type_: Type, domain: Int
     "CAST('0.0' AS DOUBLE)"
     """
     match value:
+        case None:
+            return cast("NULL", storage(type_, domain))
         case bool():
             return "TRUE" if value else "FALSE"
         case str():
@@ -274,14 +267,16 @@ def constant(value: int | Fraction | str | bool | date, type_: Type, domain: Int
 def place_sql(value: str, code: Code) -> str:
     """Write which of some listed values it is."""
     listed = (
-        f"WHEN {_listed(each, code)} THEN {place}" for place, each in enumerate(code.values)
+        f"WHEN {listed_sql(each, code.expr.type)} THEN {place}"
+        for place, each in enumerate(code.values)
     )
     return f"CASE {value} {' '.join(listed)} END"
 
 
-def _listed(value: Scalar, code: Code) -> str:
+def listed_sql(value: Scalar | None, type_: Type) -> str:
+    """Write one of some listed values, in the storage that it needs by itself."""
     domain = Interval.point(value) if isinstance(value, int | Fraction) else UNKNOWN
-    return constant(value, code.expr.type, domain)
+    return constant(value, type_, domain)
 
 
 def _point(scaled: int, scale: int) -> str:

@@ -71,7 +71,7 @@ class Rehearsal:
         self.verifier.require(sql, query)
         unit = _unit_type([place.table for place in sql.places.values()])
         for place in sql.places.values():
-            query = query.replace(place.origin.sql, self._empty(place.table, unit))
+            query = query.replace(place.source, self._empty(place.table, unit))
         for join in walk(sql.scan.relation):
             if isinstance(join, PublicJoin):
                 self._empty_public(join.table, sql.publics[join.table])

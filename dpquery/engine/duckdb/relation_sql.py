@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from dpquery.core.types import INT64, Interval, Kind
 from dpquery.engine.base import nameable
-from dpquery.engine.duckdb.column_sql import Place, Rows, code_sql
+from dpquery.engine.duckdb.column_sql import Place, code_sql
 from dpquery.engine.duckdb.connection import KEY, quoted, text
 from dpquery.engine.duckdb.expr_sql import Values, cast, settled, storage
 from dpquery.ir.expr import ColumnRef, Expr, grid_step
@@ -118,13 +118,12 @@ class Nested(Values):
         scan = only_table(relation)
         assert isinstance(scan, TableScan)  # noqa: S101 - the caller looked
         place = self.places[scan.table]
-        rows = Rows(place)
         columns = [
-            f"{rows.value(ref)} AS {column_name(ref)}" for ref in self._columns(scan.number)
+            f"{place.value(ref)} AS {column_name(ref)}" for ref in self._columns(scan.number)
         ]
         if place.table.unit is not None:
             columns.insert(0, f"{place.unit} AS u")
-        return f"SELECT {', '.join(columns) or '1 AS one'} FROM {rows.relation(relation)}"
+        return f"SELECT {', '.join(columns) or '1 AS one'} FROM {place.relation(relation)}"
 
     def _projected(self, source: Relation, number: int, outputs: Iterable[Output]) -> str:
         """Write computed columns, in the one storage that all parts of a union share."""

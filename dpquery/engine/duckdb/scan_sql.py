@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from math import prod
 
-from dpquery.core.types import INT64, UNKNOWN, Interval, Kind, ordinal
+from dpquery.core.types import INT64, Interval, Kind, ordinal
 from dpquery.engine.duckdb.column_sql import (
     Place,
-    Rows,
     code_sql,
     kept_values,
     key_sql,
     value_sql,
 )
-from dpquery.engine.duckdb.expr_sql import Values, constant
+from dpquery.engine.duckdb.expr_sql import Values, listed_sql
 from dpquery.engine.duckdb.relation_sql import (
     Nested,
     chosen_sql,
@@ -155,8 +153,7 @@ class NumberedKey:
         type_ = self.key.expr.type
         if type_.kind is Kind.DATE:
             return str(_place(value))
-        domain = Interval.point(value) if isinstance(value, int | Fraction) else UNKNOWN
-        return constant(value, type_, domain)
+        return listed_sql(value, type_)
 
 
 def _place(value: object) -> int:
@@ -358,7 +355,7 @@ class ScanSQL:
         """Write the units of all rows of the table, before WHERE."""
         table = tables_of(self.scan.relation)[0]
         place = self.places[table.table]
-        return f"SELECT {place.unit} AS u FROM {Rows(place).relation(table)}"
+        return f"SELECT {place.unit} AS u FROM {place.relation(table)}"
 
     def _opened(self) -> tuple[Values, str, str]:
         """Return what writes expressions over the rows, their unit, and what follows FROM."""
@@ -368,8 +365,7 @@ class ScanSQL:
             nested = Nested(self.places, self.publics, columns_read(self.scan))
             return nested, "u", nested.source(relation)
         place = self.places[table.table]
-        rows = Rows(place)
-        return rows, place.unit, rows.relation(relation)
+        return place, place.unit, place.relation(relation)
 
     def _code(self, code: Code) -> str:
         return f"v{self.codes.index(code)}"

@@ -147,15 +147,15 @@ def _sources(sql: ScanSQL, held: str | None) -> dict[Source, str]:
     joins = (node for node in walk(sql.scan.relation) if isinstance(node, PublicJoin))
     found: dict[Source, str] = {(sql.publics[join.table],): "" for join in joins}
     for place in sql.places.values():
-        unit = "" if place.origin.held else place.table.unit or ""
+        unit = "" if place.held else place.table.unit or ""
         found[_source(place)] = unit  # of what is held, rows without a unit were dropped
     return found
 
 
 def _source(place: Place) -> Source:
     source = place.table.source
-    if place.origin.held:
-        return (place.origin.sql,)
+    if place.held:
+        return (place.source,)
     if isinstance(source, Files):
         settings = "union_by_name=true", "hive_partitioning=false", "filename=false"
         words = (word for setting in settings for word in setting.split("="))
