@@ -308,6 +308,11 @@ class Code:
     """Which search of the statement its ends come from, if one does."""
 
     @property
+    def range(self) -> Interval:
+        """The range of the values that are not cut."""
+        return Interval(self.low * self.grid, self.high * self.grid)
+
+    @property
     def size(self) -> int:
         """The largest size of a code."""
         return max(abs(self.low - self.origin), abs(self.high - self.origin))

@@ -6,13 +6,14 @@ NULL, NaN becomes NULL, a zero loses its sign, the rest is clamped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
-from dpquery.core.types import DECIMAL_DIGITS, INTEGER, Interval, Kind
+from dpquery.core.types import DECIMAL_DIGITS, INTEGER, Interval, Kind, Type, ordinal
 from dpquery.engine.duckdb.connection import duckdb_name, quoted, stored, text
 from dpquery.engine.duckdb.expr_sql import (
     MOST_PARTS,
@@ -21,6 +22,7 @@ from dpquery.engine.duckdb.expr_sql import (
     as_one,
     cast,
     constant,
+    listed_sql,
     parts_of,
     place_sql,
     settled,
@@ -193,9 +195,6 @@ def is_nan(name: str) -> str:
 # Codes and keys in DuckDB's SQL: values as integers, clamped before anything can overflow.
 
 
-EPOCH_DAY = "CAST('1970-01-01' AS DATE)"
-
-
 def code_sql(rows: Values, code: Code) -> str:
     """Write the code of an expression: NULL where it is NULL, else an integer in its range."""
     value, type_ = rows.value(code.expr), code.expr.type
@@ -206,10 +205,8 @@ def code_sql(rows: Values, code: Code) -> str:
     if not _inside(code):
         value = cut_sql(value, _end(code.low, code), _end(code.high, code))
     match type_.kind:
-        case Kind.DATE:
-            number = f"({value} - {EPOCH_DAY})"
-        case Kind.TIMESTAMP:
-            number = f"epoch_us({value})"
+        case Kind.DATE | Kind.TIMESTAMP:
+            number = _ordinal(value, type_)
         case Kind.DOUBLE:
             number = _on_grid(value, code)
         case Kind.DECIMAL:
@@ -219,16 +216,22 @@ def code_sql(rows: Values, code: Code) -> str:
     return _less_origin(number, code)
 
 
+def _ordinal(value: str, type_: Type) -> str:
+    """Write a moment as its number since 1970, and any other value as it is."""
+    if type_.kind is Kind.TIMESTAMP:
+        return f"epoch_us({value})"
+    return f"({value} - CAST('1970-01-01' AS DATE))" if type_.kind is Kind.DATE else value
+
+
 def _less_origin(number: str, code: Code) -> str:
     """Subtract the origin, in integers that hold all differences."""
     if not code.origin:
         return number
-    ends = (code.low, code.high, code.low - code.origin, code.high - code.origin)
-    wide = _storage(min(ends), max(ends))
+    differences = (code.low - code.origin, code.high - code.origin)
+    wide = _storage(code.low, code.high, *differences)
     if wide == "BIGINT":
         return f"({number} - {code.origin})"
-    difference = f"({cast(number, wide)} - {code.origin})"
-    return cast(difference, _storage(min(ends[2:]), max(ends[2:])))
+    return cast(f"({cast(number, wide)} - {code.origin})", _storage(*differences))
 
 
 def _inside(code: Code) -> bool:
@@ -237,32 +240,25 @@ def _inside(code: Code) -> bool:
     Computed doubles are rounded and can reach infinity on the way, whatever their range.
     """
     domain, expr = code.expr.domain, code.expr
-    low, high = code.low * code.grid, code.high * code.grid
-    return (
-        (expr.type.kind is not Kind.DOUBLE or (isinstance(expr, ColumnRef) and expr.clamped))
-        and domain.low is not None
-        and domain.high is not None
-        and low <= domain.low
-        and domain.high <= high
-    )
+    if expr.type.kind is Kind.DOUBLE and not (isinstance(expr, ColumnRef) and expr.clamped):
+        return False
+    return domain.bounded and domain & code.range == domain
 
 
 def _end(end: int, code: Code) -> str:
     """Write an end of the range in the type of the value."""
     type_, place = code.expr.type, end * code.grid
     known = scalar(end, type_) if type_.kind in {Kind.INTEGER, *YEARS} else place
-    return constant(known, type_, Interval(code.low * code.grid, code.high * code.grid))
+    return constant(known, type_, code.range)
 
 
 def _on_grid(value: str, code: Code) -> str:
     """Write floor(x / grid + 1/2) in doubles, cut where doubles round an end outwards."""
     operator, step = grid_step(code.grid)
     # Doubles round: beside the ends of its type, a code is computed in the wider one.
-    held = _storage(2 * min(code.low, 0), 2 * max(code.high, 0))
+    held = _storage(2 * code.low, 2 * code.high)
     number = f"CAST(floor({value} {operator} CAST('{step!r}' AS DOUBLE) + 5e-1) AS {held})"
-    if not _rounds_outwards(code):
-        return number
-    return cut_sql(number, code.low, code.high)
+    return cut_sql(number, code.low, code.high) if _rounds_outwards(code) else number
 
 
 def _rounds_outwards(code: Code) -> bool:
@@ -282,8 +278,8 @@ def _unscaled(value: str, code: Code, scale: int) -> str:
         return _less_origin(cast(f"({short} * {10**scale})", "BIGINT"), code)
     number = cast(value, f"DECIMAL({DECIMAL_DIGITS}, {scale})")
     if code.origin:
-        ends = Interval(code.low * code.grid, code.high * code.grid)
-        number = f"({number} - {constant(code.origin * code.grid, code.expr.type, ends)})"
+        origin = constant(code.origin * code.grid, code.expr.type, code.range)
+        number = f"({number} - {origin})"
     room = DECIMAL_DIGITS - 1 - len(str(code.size))
     while scale:  # a product has the digits of its zeros too, until the cast takes them away
         step = min(room, scale)
@@ -292,15 +288,20 @@ def _unscaled(value: str, code: Code, scale: int) -> str:
     return cast(number, _storage(code.low - code.origin, code.high - code.origin))
 
 
-def _storage(low: int, high: int) -> str:
-    return storage(INTEGER, Interval(Fraction(low), Fraction(high)))
+def _storage(*ends: int) -> str:
+    return storage(INTEGER, Interval(Fraction(min(ends)), Fraction(max(ends))))
+
+
+def value_sql(rows: Values, expr: Expr) -> str:
+    """Write a value that is told from others: moments as numbers."""
+    return _ordinal(rows.value(expr), expr.type)
 
 
 def key_sql(rows: Values, key: Key) -> str:
     """Write a key: a day as its number; a text as what is kept of it, or uncut."""
     expr = key.expr
     if expr.type.kind is Kind.DATE:
-        return f"({rows.value(expr)} - {EPOCH_DAY})"
+        return value_sql(rows, expr)
     column = uncut(rows.table, key) if isinstance(rows, Place) else None
     if isinstance(rows, Place) and column is not None:
         if not rows.held:
@@ -308,18 +309,6 @@ def key_sql(rows: Values, key: Key) -> str:
         if kept_values(rows, key) is not None:
             return kept_key(column.name)
     return rows.value(expr)
-
-
-def value_sql(rows: Values, expr: Expr) -> str:
-    """Write a value that is told from others: moments as numbers."""
-    value = rows.value(expr)
-    match expr.type.kind:
-        case Kind.DATE:
-            return f"({value} - {EPOCH_DAY})"
-        case Kind.TIMESTAMP:
-            return f"epoch_us({value})"
-        case _:
-            return value
 
 
 def kept_values(rows: Values, key: Key) -> Sequence[Scalar | None] | None:
@@ -379,7 +368,8 @@ def listed(column: Column, key: Key) -> bool:
 def wanted_columns(scan: Scan, table: Table) -> frozenset[str]:
     """Return what a scan wants kept: columns, and the listed values of key columns."""
     if only_table(scan.relation) is None:
-        return frozenset(f"c:{ref.name}" for ref in _of_table(scan, table))
+        numbers = {one.number for one in tables_of(scan.relation) if one.table == table.name}
+        return frozenset(f"c:{ref.name}" for ref in columns_read(scan) if ref.of in numbers)
     names = {f"c:{ref.name}" for ref in columns_read(replace(scan, keys=()))}
     for key in scan.keys:
         column = uncut(table, key)
@@ -390,7 +380,87 @@ def wanted_columns(scan: Scan, table: Table) -> frozenset[str]:
     return frozenset(names)
 
 
-def _of_table(scan: Scan, table: Table) -> Iterator[ColumnRef]:
-    """Return the columns of one table that a scan of several relations reads."""
-    numbers = {one.number for one in tables_of(scan.relation) if one.table == table.name}
-    return (ref for ref in columns_read(scan) if ref.of in numbers)
+# The numbers of groups: the place of a row's keys among those that are declared.
+
+
+class Numbered(NamedTuple):
+    """How the values of a key are numbered, which stand in a column g0, g1, ..."""
+
+    place: str
+    """Where a value stands: from 0 on in a run of integers, or as it is listed."""
+    limit: str | None = None
+    """What keeps to a run."""
+    join: str = ""
+    """The join that numbers values which are listed one by one."""
+
+
+def numbered(index: int, key: Key, kept: Sequence[Scalar | None] | None) -> Numbered:
+    """Return how the values of a key are numbered.
+
+    Args:
+        index: which key of the scan it is.
+        key: the key.
+        kept: the values of the enumeration that the column is of, where it is one.
+    """
+    values, rest = key.values[:-1] if key.rest else key.values, str(len(key.values) - 1)
+    if key.rest and not values:  # one group holds all rows
+        return Numbered(rest)
+    missing = kept is None and None in values  # NULL is a group, and the last one
+    name, known = f"g{index}", _integers(key, values, kept)
+    text = name if kept is None else f"CAST(enum_code({name}) AS BIGINT)"
+    if known and not key.rest and known == [*range(known[0], known[0] + len(known))]:
+        place, limit = f"({text} - {known[0]})", f"{text} BETWEEN {known[0]} AND {known[-1]}"
+        if missing:
+            return Numbered(f"coalesce({place}, {len(known)})", f"({limit} OR {name} IS NULL)")
+        whole = kept is not None and len(known) == len(kept)  # cheaper for each row
+        return Numbered(place, f"{name} IS NOT NULL" if whole else limit)
+    written = [*map(str, known or ()), *["NULL"] * missing]
+    if known is None:
+        type_ = key.expr.type
+        written = ["NULL" if value is None else listed_sql(value, type_) for value in values]
+    rows = ", ".join(f"({i}, {value})" for i, value in enumerate(written))
+    rows = rows or "the groups found"  # in EXPLAIN alone: a scan without any is not run
+    same, alias = "IS NOT DISTINCT FROM" if missing else "=", f"l{index}"
+    kind = "LEFT JOIN" if key.rest else "JOIN"
+    join = f"{kind} (VALUES {rows}) AS {alias}(i, v) ON {text} {same} {alias}.v"
+    return Numbered(f"coalesce({alias}.i, {rest})" if key.rest else f"{alias}.i", None, join)
+
+
+def _integers(
+    key: Key, values: Sequence[Scalar | None], kept: Sequence[Scalar | None] | None
+) -> list[int] | None:
+    """Return values as integers, where they are compared as such: but for NULL."""
+    if kept is not None:
+        return [kept.index(value) for value in values]
+    if key.expr.type.kind not in {Kind.INTEGER, Kind.DATE}:
+        return None
+    return [
+        ordinal(v) if isinstance(v, date) else int(v)
+        for v in values
+        if isinstance(v, int | date)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """The keys of a scan; the last one runs fastest."""
+
+    joins: str
+    """The joins that number keys which are listed one by one."""
+    limits: list[str]
+    """What keeps to the declared keys, where no join does."""
+    cell: str
+    """The number of a row's group."""
+
+
+def grouping(rows: Values, keys: Sequence[Key]) -> Grouping:
+    """Return how the groups of some keys are numbered."""
+    found = [numbered(i, key, kept_values(rows, key)) for i, key in enumerate(keys)]
+    cell = found[0].place if found else "0"
+    for key, one in zip(keys[1:], found[1:], strict=True):
+        cell = f"({cell} * {len(key.values)} + {one.place})"
+    return Grouping(
+        " ".join(one.join for one in found if one.join),
+        [one.limit for one in found if one.limit is not None],
+        cast(cell, "BIGINT"),
+    )

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from datetime import date, datetime
 from fractions import Fraction
 
-from dpquery.core.types import INT64, UNKNOWN, WIDEST_EXACT, Interval, Kind, Type
+from dpquery.core.types import INT64, UNKNOWN, WIDEST_EXACT, Interval, Kind, Type, decimal_value
 from dpquery.engine.duckdb.connection import duckdb_name, text
 from dpquery.ir.expr import (
     Apply,
@@ -257,10 +257,9 @@ def constant(value: Scalar | None, type_: Type, domain: Interval) -> str:
         nearest = float(value) + 0.0  # of a tiny negative number it is -0.0
         return f"CAST({text(repr(nearest))} AS DOUBLE)"
     if type_.kind is Kind.DECIMAL:
-        scaled = Fraction(value) * 10**type_.scale
-        return cast(
-            text(_point(int(scaled), type_.scale)), decimal_storage(type_.scale, domain)
-        )
+        scaled = int(Fraction(value) * 10**type_.scale)
+        digits = format(decimal_value(scaled, type_.scale), "f")
+        return cast(text(digits), decimal_storage(type_.scale, domain))
     return cast(str(int(value)), storage(type_, domain))
 
 
@@ -277,13 +276,6 @@ def listed_sql(value: Scalar | None, type_: Type) -> str:
     """Write one of some listed values, in the storage that it needs by itself."""
     domain = Interval.point(value) if isinstance(value, int | Fraction) else UNKNOWN
     return constant(value, type_, domain)
-
-
-def _point(scaled: int, scale: int) -> str:
-    if scale == 0:
-        return str(scaled)
-    digits = str(abs(scaled)).rjust(scale + 1, "0")
-    return ("-" if scaled < 0 else "") + digits[:-scale] + "." + digits[-scale:]
 
 
 def storage(type_: Type, domain: Interval) -> str:
