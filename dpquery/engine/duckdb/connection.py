@@ -132,16 +132,10 @@ def text(value: str) -> str:
 # computed anew each time. Rows are told apart by values alone, so such columns are refused.
 
 
+_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _TYPES = {
-    "TINYINT": INTEGER,
-    "SMALLINT": INTEGER,
-    "INTEGER": INTEGER,
-    "BIGINT": INTEGER,
-    "UTINYINT": INTEGER,
-    "USMALLINT": INTEGER,
-    "UINTEGER": INTEGER,
-    "FLOAT": DOUBLE,
-    "DOUBLE": DOUBLE,
+    **dict.fromkeys(_INTEGERS, INTEGER),
+    **dict.fromkeys(("FLOAT", "DOUBLE"), DOUBLE),
     "VARCHAR": TEXT,
     "BOOLEAN": BOOLEAN,
     "DATE": DATE,
