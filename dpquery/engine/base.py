@@ -87,19 +87,21 @@ class OpenScan(Protocol):
 class Exact:
     """Exact integers of one scan: private, read by the release stage, then closed."""
 
-    __slots__ = ("_opened", "_values", "groups")
+    __slots__ = ("_log", "_opened", "_values", "groups")
 
     def __init__(
         self,
         values: Mapping[Measure, tuple[int, ...]],
         groups: int = 1,
         opened: OpenScan | None = None,
+        log: FaultLog | None = None,
     ) -> None:
         if any(type(value) is not int for cells in values.values() for value in cells):
             raise internal(_INTEGERS)
         self.groups = groups
         self._values: dict[Measure, tuple[int, ...]] | None = dict(values)
         self._opened = opened
+        self._log = log or FaultLog(None)
 
     def values(self, measure: Measure) -> tuple[int, ...]:
         """Return the integers of one measure, one per group."""
@@ -117,15 +119,16 @@ class Exact:
         self, measure: Histogram, requests: Sequence[GroupRequest]
     ) -> Sequence[Integers]:
         """Return several histograms, together where that is cheaper."""
-        return [*map(_integers, self._open.histograms(measure, requests))]
+        found = guarded(self._log, lambda: self._open.histograms(measure, requests))
+        return [*map(_integers, found)]
 
     def counts(self, measure: Candidates) -> Integers:
         """Return how many units have each value, in an order of chance."""
-        return _integers(self._open.counts(measure))
+        return _integers(guarded(self._log, lambda: self._open.counts(measure)))
 
     def chosen(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
         """Return the values at the places that a mechanism chose: no other is ever named."""
-        return self._open.values(measure, places)
+        return guarded(self._log, lambda: self._open.values(measure, places))
 
     @property
     def _open(self) -> OpenScan:
@@ -305,31 +308,26 @@ def uncharged(log: FaultLog, source: Source) -> Iterator[None]:
     except DPQueryError:
         raise
     except (RecursionError, MemoryError):
-        raise SyntaxRefused(_too_deep(source)) from None
+        diagnostic = Diagnostic(
+            "DPQ105",
+            "this statement is nested too deeply",
+            Span(0, len(source.text)),
+            "somewhere here",
+            ("planning it takes more memory or more levels than there are.",),
+            ("write the query with fewer levels, names of WITH included",),
+        )
+        raise SyntaxRefused(diagnostic) from None
     except Exception as fault:  # noqa: BLE001 - an analyst never sees a bare error
-        raise InternalError(_mistake(noted(log, fault))) from None
-
-
-def _too_deep(source: Source) -> Diagnostic:
-    return Diagnostic(
-        "DPQ105",
-        "this statement is nested too deeply",
-        Span(0, len(source.text)),
-        "somewhere here",
-        ("planning it takes more memory or more levels than there are.",),
-        ("write the query with fewer levels, names of WITH included",),
-    )
-
-
-def _mistake(reference: str) -> Diagnostic:
-    return Diagnostic(
-        "DPQ901",
-        "the statement could not be planned",
-        why=("this is a mistake in dpquery, not in the query; nothing was read or charged.",),
-        remedy=(
-            f"report it with the query, and with reference {reference} of the owner's log",
-        ),
-    )
+        log_says = f"report it with the query, and with reference {noted(log, fault)}"
+        diagnostic = Diagnostic(
+            "DPQ901",
+            "the statement could not be planned",
+            why=(
+                "this is a mistake in dpquery, not in the query; nothing was read or charged.",
+            ),
+            remedy=(f"{log_says} of the owner's log",),
+        )
+        raise InternalError(diagnostic) from None
 
 
 def noted(log: FaultLog, fault: Exception) -> str:

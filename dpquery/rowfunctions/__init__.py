@@ -14,7 +14,6 @@ from dpquery.ir.expr import Apply, Expr
 from dpquery.rowfunctions import (
     casts,
     conditional,
-    date_format,
     dates,
     numeric,
     patterns,
@@ -38,11 +37,7 @@ FAMILIES: dict[str, tuple[RowFunction, ...]] = {
     "Numbers": (*numeric.FUNCTIONS, *numeric.DOUBLE_FUNCTIONS),
     "Texts": text.FUNCTIONS,
     "Patterns": patterns.FUNCTIONS,
-    "Dates and timestamps": (
-        *dates.FUNCTIONS,
-        *date_format.FUNCTIONS,
-        *dates.ARITHMETIC,
-    ),
+    "Dates and timestamps": dates.FUNCTIONS,
     "Conversions": casts.FUNCTIONS,
 }
 ALL: tuple[RowFunction, ...] = tuple(f for family in FAMILIES.values() for f in family)

@@ -6,7 +6,6 @@ What a choice can be is the union of what it chooses among, and its range is the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from typing import Any
 
 from dpquery.core.types import Interval, Type
@@ -48,20 +47,15 @@ def branches(arguments: Sequence[Expr]) -> tuple[Expr, ...]:
     return (*arguments[1::2], *last)
 
 
-def _some(exprs: Sequence[Expr]) -> list[int]:
-    """Return the places of the arguments that are not NULL itself."""
-    return [i for i, expr in enumerate(exprs) if not is_nothing(expr)]
-
-
 def _case_type(arguments: Sequence[Expr]) -> Type:
     return next((b.type for b in branches(arguments) if not is_nothing(b)), arguments[1].type)
 
 
 def _case_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
     last = ranges[-1:] if len(ranges) % 2 else ()
-    found, results = [*ranges[1::2], *last], branches(arguments)
-    kept = _some(results)
-    return hull((), [found[i] for i in kept]) if kept else Interval(Fraction(0), Fraction(0))
+    results = zip(branches(arguments), [*ranges[1::2], *last], strict=True)
+    found = [range_ for expr, range_ in results if not is_nothing(expr)]
+    return hull((), found) if found else Interval.point(0)
 
 
 def _case(_: Apply, *values: Value) -> Value:
@@ -80,10 +74,6 @@ def _case_sql(_: Apply, *texts: str) -> str:
 
 def _present(values: Sequence[Value]) -> list[Value]:
     return [value for value in values if value is not None]
-
-
-def _nullif(_: Apply, value: Value, other: Value) -> Value:
-    return None if value is not None and value == other else value
 
 
 def _greatest_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
@@ -162,7 +152,7 @@ FUNCTIONS = (
         parameters=(ANY, ANY),
         alike=True,
         result=first_type,
-        meaning=_nullif,
+        meaning=lambda _, value, other: None if value == other else value,
         strict=False,
         range=lambda _, ranges: ranges[0],
         chosen=lambda call: call.arguments[:1],

@@ -22,6 +22,7 @@ from dpquery.rowfunctions.base import (
     MOMENTS,
     TO_DATE,
     TO_INTEGER,
+    TO_TEXT,
     Parameter,
     RowFunction,
     Value,
@@ -30,6 +31,7 @@ from dpquery.rowfunctions.base import (
     first_type,
     mapped,
     one_of,
+    pattern,
     scalar,
     stated,
 )
@@ -215,23 +217,114 @@ def _trunc_listed(call: Apply, range_: Interval) -> tuple[Scalar, ...] | None:
     return None if len(found) > MOST_LISTED else found  # type: ignore[return-value]
 
 
-FUNCTIONS = (
-    *(_of_part(name, part) for name, part in PARTS.items()),
-    RowFunction(
-        name="DATE_TRUNC",
-        aliases=("DATETRUNC",),
-        summary="When the year, quarter, month, week, day, hour, minute or second began",
-        example="DATE_TRUNC('month', hired)",
-        parameters=(one_of(*UNIT_WORDS), MOMENTS),
-        result=lambda arguments: arguments[1].type,
-        meaning=lambda call, unit, value: began(value, unit, call.type),
-        written_as=lambda call, unit, text: as_type(call, f"date_trunc({unit}, {text})"),
-        range=_trunc_range,
-        dated=True,
-        listed=_trunc_listed,
-        calendar=True,
-    ),
+# Moments as texts: names of days and months, and the forms of STRFTIME.
+#
+# Their values are known before any row is read: twelve months, seven days, and for a form all
+# that the moments of a range can read as. So they make groups.
+
+
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
 )
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+LONGEST = 100
+"""Characters of a form."""
+MOST_READ = 100_000
+"""Moments that are written out, to see what they can read as."""
+
+
+class _Spelling(NamedTuple):
+    """What a letter after % stands for: how it reads, how long, and how often it changes."""
+
+    reads: Callable[[Moment], str]
+    longest: int
+    changes: str
+
+
+def _digits(part: str, width: int, changes: str) -> _Spelling:
+    return _Spelling(lambda at: str(PARTS[part].reads(at)).zfill(width), width, changes)
+
+
+def _half_day(at: Moment) -> tuple[int, int]:
+    """Return the half of the day, and its hour."""
+    return divmod(at.time // CLOCK["hour"], 12)
+
+
+_FORMS = {
+    "Y": _digits("year", 4, "year"),
+    "y": _Spelling(lambda at: f"{at.day.year % 100:02}", 2, "year"),
+    "m": _digits("month", 2, "month"),
+    "B": _Spelling(lambda at: MONTHS[at.day.month - 1], 9, "month"),
+    "b": _Spelling(lambda at: MONTHS[at.day.month - 1][:3], 3, "month"),
+    "d": _digits("day", 2, "day"),
+    "j": _digits("dayofyear", 3, "day"),
+    "A": _Spelling(lambda at: DAYS[at.day.weekday()], 9, "day"),
+    "a": _Spelling(lambda at: DAYS[at.day.weekday()][:3], 3, "day"),
+    "u": _digits("isodow", 1, "day"),
+    "w": _digits("dayofweek", 1, "day"),
+    "G": _digits("isoyear", 4, "day"),
+    "V": _digits("week", 2, "day"),
+    "H": _digits("hour", 2, "hour"),
+    "I": _Spelling(lambda at: f"{_half_day(at)[1] or 12:02}", 2, "hour"),
+    "p": _Spelling(lambda at: ("AM", "PM")[_half_day(at)[0]], 2, "hour"),
+    "M": _digits("minute", 2, "minute"),
+    "S": _digits("second", 2, "second"),
+    "%": _Spelling(lambda _: "%", 1, "year"),
+}
+_FINEST = ("second", "minute", "hour", "day", "month", "year")
+
+
+def _signs(form: str) -> Iterator[str]:
+    """Part a form into letters after %, with the % before them, and other characters."""
+    signs = iter(form)
+    for sign in signs:
+        yield sign if sign != "%" else f"%{next(signs, '')}"
+
+
+def _spelling(part: str) -> _Spelling:
+    return _FORMS[part[1:]] if part[0] == "%" else _Spelling(lambda _: part, 1, "year")
+
+
+def _wrong(form: str) -> str | None:
+    if not 1 <= len(form) <= LONGEST:
+        return f"a form has 1 to {LONGEST} characters"
+    unknown = [part for part in _signs(form) if part[0] == "%" and part[1:] not in _FORMS]
+    if unknown:
+        return f"{unknown[0]} is none of {', '.join(f'%{letter}' for letter in _FORMS)}"
+    return "a form has no zero byte" if "\0" in form else None
+
+
+def _strftime(call: Apply, value: int, form: str) -> str:
+    at = moment(value, call.arguments[0].type)
+    return "".join(_spelling(part).reads(at) for part in _signs(form))
+
+
+def _form_listed(call: Apply, range_: Interval) -> tuple[Scalar, ...] | None:
+    """List what the moments of a range read as, by the unit in which the form changes."""
+    if range_.low is None or range_.high is None:
+        return None
+    type_, form = call.arguments[0].type, str(stated(call.arguments[1]))
+    units = {_spelling(part).changes for part in _signs(form)}
+    unit = next((unit for unit in _FINEST if unit in units), "year")
+    starts = [*islice(begins(int(range_.low), int(range_.high), unit, type_), MOST_READ + 1)]
+    if len(starts) > MOST_READ:
+        return None
+    return tuple(dict.fromkeys(_strftime(call, at, form) for at in starts))
+
+
+def _named(name: str, names: tuple[str, ...], letter: str, summary: str) -> RowFunction:
+    return RowFunction(
+        name=name,
+        summary=summary,
+        example=f"{name}(hired)",
+        parameters=(MOMENTS,),
+        result=TO_TEXT,
+        meaning=lambda call, value: _strftime(call, value, f"%{letter}"),
+        dated=True,
+        listed=lambda _, __: names,
+        longest=lambda _: 9,
+    )
 
 
 # Moments further on, the last day of a month, and how far two moments are apart.
@@ -247,7 +340,7 @@ def _passed(unit: str, value: Fraction | int, type_: Type) -> int:
     return (day.year * 12 + day.month - 1) // UNITS[unit]
 
 
-def _boundaries(call: Apply, unit: str, start: int, end: int) -> Value:
+def _boundaries(call: Apply, unit: str, start: int, end: int) -> int:
     type_ = call.arguments[1].type
     return _passed(unit, end, type_) - _passed(unit, start, type_)
 
@@ -280,11 +373,38 @@ def _last_day(value: Fraction | int, type_: Type) -> int:
     return _number(day.replace(day=monthrange(day.year, day.month)[1]).toordinal(), DATE)
 
 
-def _last_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
-    return mapped(ranges[0], lambda end: _last_day(end, arguments[0].type))
-
-
-ARITHMETIC = (
+FUNCTIONS = (
+    *(_of_part(name, part) for name, part in PARTS.items()),
+    RowFunction(
+        name="DATE_TRUNC",
+        aliases=("DATETRUNC",),
+        summary="When the year, quarter, month, week, day, hour, minute or second began",
+        example="DATE_TRUNC('month', hired)",
+        parameters=(one_of(*UNIT_WORDS), MOMENTS),
+        result=lambda arguments: arguments[1].type,
+        meaning=lambda call, unit, value: began(value, unit, call.type),
+        written_as=lambda call, unit, text: as_type(call, f"date_trunc({unit}, {text})"),
+        range=_trunc_range,
+        dated=True,
+        listed=_trunc_listed,
+        calendar=True,
+    ),
+    _named("DAYNAME", DAYS, "A", "The name of the day, Monday to Sunday"),
+    _named("MONTHNAME", MONTHS, "B", "The name of the month, January to December"),
+    RowFunction(
+        name="STRFTIME",
+        summary="The moment written in a form, as '%Y-%m' or '%A'; "
+        f"there are {' '.join(f'%{letter}' for letter in _FORMS)}",
+        example="STRFTIME(hired, '%Y-%m')",
+        parameters=(MOMENTS, pattern(_wrong)),
+        result=TO_TEXT,
+        meaning=_strftime,
+        dated=True,
+        listed=_form_listed,
+        longest=lambda arguments: sum(
+            _spelling(part).longest for part in _signs(str(stated(arguments[1])))
+        ),
+    ),
     RowFunction(
         name="DATE_DIFF",
         aliases=("DATEDIFF",),
@@ -330,7 +450,9 @@ ARITHMETIC = (
         parameters=(MOMENTS,),
         result=TO_DATE,
         meaning=lambda call, value: _last_day(value, call.arguments[0].type),
-        range=_last_range,
+        range=lambda arguments, ranges: mapped(
+            ranges[0], lambda end: _last_day(end, arguments[0].type)
+        ),
         dated=True,
         calendar=True,
     ),

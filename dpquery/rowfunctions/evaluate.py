@@ -39,17 +39,13 @@ from dpquery.rowfunctions.base import Value
 Row = Mapping[tuple[int, str], Value]
 """Values by relation and name of their column."""
 
-_COMPARE: Mapping[Comparison, Callable[[Value, Value], bool]] = {
+_OPERATIONS: Mapping[Comparison | Operator, Callable[[Value, Value], Value]] = {
     Comparison.EQ: operator.eq,
     Comparison.NE: operator.ne,
     Comparison.LT: operator.lt,
     Comparison.LE: operator.le,
     Comparison.GT: operator.gt,
     Comparison.GE: operator.ge,
-}
-
-
-_PLAIN: Mapping[Operator, Callable[[Value, Value], Value]] = {
     Operator.ADD: operator.add,
     Operator.SUBTRACT: operator.sub,
     Operator.MULTIPLY: operator.mul,
@@ -126,17 +122,15 @@ def _applied(
             return -first
         case Not():
             return not first
-        case Compare(operator=comparison):
-            return _COMPARE[comparison](first, others[0])
         case In():
             return first in others
-        case Arithmetic(operator=how):
+        case Compare(operator=how) | Arithmetic(operator=how):
             return _computed(how, first, others[0])
 
 
-def _computed(how: Operator, left: Value, right: Value) -> Value:
-    if how in _PLAIN:
-        return _PLAIN[how](left, right)
+def _computed(how: Comparison | Operator, left: Value, right: Value) -> Value:
+    if how in _OPERATIONS:
+        return _OPERATIONS[how](left, right)
     if right == 0:
         return None
     if how is Operator.DIVIDE:

@@ -17,14 +17,9 @@ from dpquery.ir.expr import (
     Apply,
     Arithmetic,
     ColumnRef,
-    Compare,
     Expr,
-    In,
-    IsNull,
     Literal,
-    Logic,
     Negate,
-    Not,
     Nulls,
     Operator,
     Scalar,
@@ -43,6 +38,8 @@ MAX_CELLS = 1_000_000
 MAX_COMPUTED = 100_000
 """Combinations of columns for which an expression is computed, to see what it can be."""
 _STEPPED = frozenset({Kind.INTEGER, Kind.DATE, Kind.DECIMAL})
+_WHOLE = frozenset({Operator.QUOTIENT, Operator.REMAINDER})
+"""What can be nearly every whole number of its range."""
 Values = tuple[Scalar | None, ...]
 
 
@@ -71,30 +68,18 @@ def _found(expr: Expr, facts: Facts) -> Values | None:
             return _or_null(expr, keys, facts)
         case Literal(value=value):
             return (value,)
-        case Compare() | Logic() | Not() | In() | IsNull():
-            return _or_null(expr, (False, True), facts)
         case Apply():
             return _applied(expr, facts)
     if expr.type.kind is Kind.BOOLEAN:
         return _or_null(expr, (False, True), facts)
-    if isinstance(expr, ColumnRef) or _is_dense(expr):
-        return _between(expr, facts)
-    return _computed(expr, facts)
+    whole = isinstance(expr, Arithmetic) and expr.operator in _WHOLE
+    ranged = whole or isinstance(expr, ColumnRef)
+    return _between(expr, facts) if ranged else _computed(expr, facts)
 
 
 def _or_null(expr: Expr, values: Values, facts: Facts) -> Values:
     """Return values with NULL, where an expression has a group of it."""
     return (*values, None) if nulls_of(expr, facts) is Nulls.GROUPED else values
-
-
-def _is_dense(expr: Expr) -> bool:
-    """Whether an expression can be every whole number of its range, or nearly."""
-    match expr:
-        case Arithmetic(operator=Operator.QUOTIENT | Operator.REMAINDER):
-            return True
-        case Apply(function=name):
-            return named(name).dense
-    return False
 
 
 def _applied(call: Apply, facts: Facts) -> Values | None:

@@ -102,7 +102,10 @@ class _Reader:
         sign = self.take()
         match sign:
             case "(":
-                self._group(depth)
+                if self.peek() == "?" and self.text[self.at : self.at + 2] != "?:":
+                    raise ValueError("a group begins with ?; only (?: is taken")
+                self.at += 2 if self.peek() == "?" else 0
+                self.written.append("(?:")
                 size = self.alternatives(depth + 1)
                 if self.peek() != ")":
                     raise ValueError("a group is not closed")
@@ -123,13 +126,6 @@ class _Reader:
             case _:
                 self.written.append(sign)
         return 1
-
-    def _group(self, depth: int) -> None:
-        if self.text[self.at : self.at + 2] == "?:":
-            self.at += 2
-        elif self.peek() == "?":
-            raise ValueError("a group begins with ?; only (?: is taken")
-        self.written.append("(?:")
 
     def _escaped(self, *, inside: bool) -> str:
         if not self.peek():
@@ -233,10 +229,6 @@ def _liked(text: str, written: str) -> str:
     return f"({text} LIKE {_quoted(re.sub('%+', '%', written))})"
 
 
-def _ilike_sql(call: Apply, text: str, _: str) -> str:
-    return _liked(lower_sql(text), folded(str(stated(call.arguments[1]))))
-
-
 def _engine_sql(call: Apply, text: str, _: str) -> str:
     written = _read(str(stated(call.arguments[1]))).engine
     return f"{call.function.lower()}({text}, {_quoted(written)})"
@@ -265,7 +257,9 @@ FUNCTIONS = (
         written=False,
         result=TO_BOOLEAN,
         meaning=lambda call, text, written: _like(call, folded(text), folded(written)),
-        written_as=_ilike_sql,
+        written_as=lambda call, text, _: _liked(
+            lower_sql(text), folded(str(stated(call.arguments[1])))
+        ),
         calls=("regexp_full_match", "translate", "~~"),
     ),
     RowFunction(

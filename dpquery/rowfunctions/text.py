@@ -39,16 +39,8 @@ def lower_sql(text: str) -> str:
     return f"translate({text}, '{string.ascii_uppercase}', '{string.ascii_lowercase}')"
 
 
-def _upper_sql(_: Apply, text: str) -> str:
-    return f"translate({text}, '{string.ascii_lowercase}', '{string.ascii_uppercase}')"
-
-
 WORD = pattern(lambda text: None if text else "it is empty")
 _ANY_WORD = pattern(lambda _: None)
-
-
-def _sum_longest(arguments: Sequence[Expr]) -> int:
-    return sum(map(longest_of, arguments))
 
 
 def _cut_longest(arguments: Sequence[Expr]) -> int:
@@ -56,10 +48,6 @@ def _cut_longest(arguments: Sequence[Expr]) -> int:
     whole, last = longest_of(arguments[0]), arguments[-1]
     said = last.value if isinstance(last, Literal) else None
     return min(whole, said) if isinstance(said, int) else whole
-
-
-def _from_longest(arguments: Sequence[Expr]) -> int:
-    return _cut_longest(arguments) if len(arguments) > 2 else longest_of(arguments[0])
 
 
 def _replaced_longest(arguments: Sequence[Expr]) -> int:
@@ -142,7 +130,9 @@ FUNCTIONS = (
         "UPPER(dept)",
         (TEXTS,),
         lambda _, text: text.translate(_UPPER),
-        written_as=_upper_sql,
+        written_as=lambda _, text: (
+            f"translate({text}, '{string.ascii_lowercase}', '{string.ascii_uppercase}')"
+        ),
         aliases=("UCASE",),
         calls=("translate",),
     ),
@@ -165,7 +155,7 @@ FUNCTIONS = (
         _substring,
         aliases=("SUBSTR",),
         optional=1,
-        longest=_from_longest,
+        longest=lambda arguments: _cut_longest(arguments if arguments[2:] else arguments[:1]),
     ),
     _of_text(
         "LEFT",
@@ -209,7 +199,7 @@ FUNCTIONS = (
         lambda _, *texts: "".join(text for text in texts if text is not None),
         variadic=True,
         strict=False,
-        longest=_sum_longest,
+        longest=lambda arguments: sum(map(longest_of, arguments)),
     ),
     _of_text(
         "JOIN",
@@ -220,7 +210,7 @@ FUNCTIONS = (
         written_as=lambda _, one, other: f"({one} || {other})",
         calls=("||",),
         written=False,
-        longest=_sum_longest,
+        longest=lambda arguments: sum(map(longest_of, arguments)),
     ),
     _test("STARTS_WITH", "Whether a text begins with another", str.startswith, "PREFIX"),
     _test("ENDS_WITH", "Whether a text ends with another", str.endswith, "SUFFIX"),

@@ -78,7 +78,9 @@ class Held:
         entry = self._entry(table, read.source, state)
         if names <= entry.kept and entry.name:
             return Place(table, entry.name, held=True)
-        wanted = (often or names <= entry.asked) and self._fits(table, entry, names)
+        others = sum(e.bytes for e in self._entries.values() if e is not entry)
+        fits = others + entry.rows * _width(table, entry.kept | names) <= self._share
+        wanted = fits and (often or names <= entry.asked)
         if wanted and self._keep(read, scan, entry, names):
             return Place(table, entry.name, held=True)
         entry.asked |= names
@@ -92,11 +94,6 @@ class Held:
             row = execute(self._connection, f"SELECT count(*) FROM {files}").fetchone()
             entry = self._entries[table.name] = _Entry(state, row[0] if row else 0)
         return entry
-
-    def _fits(self, table: Table, entry: _Entry, names: Set[str]) -> bool:
-        """Return whether all kept columns together would stay within the share."""
-        others = sum(e.bytes for e in self._entries.values() if e is not entry)
-        return others + entry.rows * _width(table, entry.kept | names) <= self._share
 
     def _keep(self, read: Place, scan: TableScan, entry: _Entry, names: Set[str]) -> bool:
         """Read the columns once more, with those kept before; say whether memory held them."""

@@ -16,6 +16,7 @@ from threading import Thread, current_thread, main_thread
 from typing import TypeVar
 
 import duckdb
+import pyarrow as pa
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.policy.model import DatabaseTable, Table
@@ -67,6 +68,13 @@ def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
     if not paths:
         connection.execute("SET disabled_filesystems = 'LocalFileSystem'")
     connection.execute("SET lock_configuration = true")
+
+
+def load(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
+    """Make a table of rows."""
+    connection.register("given", rows)
+    connection.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
+    connection.unregister("given")
 
 
 def execute(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyConnection:

@@ -85,9 +85,9 @@ class Values(ABC):
                 return self._widened(expr)
             case Negate() | Arithmetic() | Apply() if _may_be_nan(expr):
                 return f"nullif({settled(self._number(expr))}, {NAN})"
-            case Apply():
-                made = self._applied(expr)
-                return settled(made) if _may_make_zero(expr) else made
+            case Apply(type=type_):  # a double that is chosen among others has its form already
+                made, chosen = self._applied(expr), named(expr.function).chosen(expr)
+                return settled(made) if type_.kind is Kind.DOUBLE and not chosen else made
             case Negate():
                 return self._negated(expr)
             case Arithmetic():
@@ -114,9 +114,9 @@ class Values(ABC):
     def _stored(self, *operands: Expr) -> list[str]:
         """Write numbers of one type in one storage, wide enough for all of them."""
         texts = [self.value(operand) for operand in operands]
-        if operands[0].type.kind not in {Kind.INTEGER, Kind.DECIMAL}:
+        if operands[0].type.kind not in _EXACT:
             return texts
-        wide = _widest([storage(operand.type, operand.domain) for operand in operands])
+        wide = _widest([_held(operand) for operand in operands])
         return [cast(text_, wide) for text_ in texts]
 
     def _number(self, expr: Expr) -> str:
@@ -148,11 +148,12 @@ class Values(ABC):
         for argument in expr.arguments:
             if function.keeps_nan and argument.type.kind is Kind.DOUBLE:
                 texts.append(self._number(argument))
-            elif argument.type.kind in _EXACT:
-                held = wide if argument.type == expr.type else _held(argument)
-                texts.append(cast(self.value(argument), held))
-            else:
-                texts.append(self.value(argument))
+                continue
+            texts.append(self.value(argument))
+            if argument.type.kind in _EXACT:
+                texts[-1] = cast(
+                    texts[-1], wide if argument.type == expr.type else _held(argument)
+                )
         return function.sql(expr, *texts)
 
     def _exact(self, expr: Arithmetic) -> str:
@@ -160,7 +161,7 @@ class Values(ABC):
 
         Division by zero gives NULL, which is a pin of the connection.
         """
-        target = storage(expr.type, expr.domain)
+        target = _held(expr)
         if expr.type.kind is Kind.DECIMAL and expr.operator is Operator.MULTIPLY:
             return cast(self._product(expr.left, expr.right), target)
         wide = _operand_storage(expr, target)
@@ -203,11 +204,6 @@ def _may_be_nan(expr: Negate | Arithmetic | Apply) -> bool:
         return expr.type.kind is Kind.DOUBLE
     function = named(expr.function)
     return function.makes_nan or function.keeps_nan
-
-
-def _may_make_zero(expr: Apply) -> bool:
-    """Return whether a function computes a double, rather than choose among its arguments."""
-    return expr.type.kind is Kind.DOUBLE and not named(expr.function).chosen(expr)
 
 
 def settled(number: str) -> str:
@@ -280,10 +276,11 @@ def listed_sql(value: Scalar | None, type_: Type) -> str:
 
 def storage(type_: Type, domain: Interval) -> str:
     """Return the DuckDB type that holds every value of a type and range."""
-    if type_.kind is Kind.INTEGER and not domain.within(*INT64):
-        return "HUGEINT"
-    if type_.kind is Kind.DECIMAL:
-        return decimal_storage(type_.scale, domain)
+    match type_.kind:
+        case Kind.INTEGER if not domain.within(*INT64):
+            return "HUGEINT"
+        case Kind.DECIMAL:
+            return decimal_storage(type_.scale, domain)
     return duckdb_name(type_)
 
 

@@ -182,7 +182,8 @@ class PublicEngine:
         return self._accepted[question]
 
     def _binds(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
-        empty = [_empty(columns) for columns in released]
+        kinds = [{name: arrow_type(type_) for name, type_ in one.items()} for one in released]
+        empty = [table_of([], {"row": pa.int64(), **types}) for types in kinds]
         try:
             with _lent(self._connection, empty):
                 return bool(self._connection.sql(above.sql).columns)
@@ -284,11 +285,6 @@ def _reader(table: Table) -> str:
     if all(path.suffix.lower() == ".parquet" for path in table.source.paths):
         return f"read_parquet([{paths}], union_by_name=false, hive_partitioning=false)"
     return f"read_csv([{paths}], header=true, union_by_name=false, hive_partitioning=false)"
-
-
-def _empty(columns: Mapping[str, Type]) -> pa.Table:
-    types = {name: arrow_type(type_) for name, type_ in columns.items()}
-    return table_of([], {"row": pa.int64(), **types})
 
 
 def _exhausted() -> Diagnostic:

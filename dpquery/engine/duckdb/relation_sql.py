@@ -26,7 +26,6 @@ from dpquery.ir.relations import (
     PublicJoin,
     Relation,
     SemiJoin,
-    Sorted,
     TableScan,
     UnionAll,
     UnitAggregate,
@@ -42,12 +41,8 @@ from dpquery.ir.relations import (
     tables_of,
 )
 
-_PLACED = frozenset(
-    {
-        *(WindowFunction.ROW_NUMBER, WindowFunction.NTILE),
-        *(WindowFunction.LAG, WindowFunction.LEAD),
-    }
-)
+_RANKED = frozenset({WindowFunction.RANK, WindowFunction.DENSE_RANK})
+_PLACED = frozenset(WindowFunction) - _RANKED - {WindowFunction.AGGREGATE}
 """Windows in which a row's place counts."""
 
 
@@ -102,14 +97,12 @@ class Nested(Values):
     def _columns(self, *of: int) -> list[ColumnRef]:
         return [ref for number in sorted(of) for ref in self._by_number.get(number, [])]
 
+    def _names(self, relation: Relation) -> list[str]:
+        return [column_name(ref) for ref in self._columns(*numbers(relation))]
+
     def _owned(self, relation: Relation) -> bool:
         """Return whether rows have units with several rows: all tables have a unit, or none."""
         return self.places[tables_of(relation)[0].table].table.unit is not None
-
-    def _row(self, relation: Relation, columns: Iterable[str]) -> str:
-        """List the columns of a row: its owner first, where it has one."""
-        owner = ["u"] if self._owned(relation) else []
-        return ", ".join([*owner, *columns]) or "1 AS one"
 
     def _table(self, relation: Relation) -> str:
         """Write a table's rows."""
@@ -130,7 +123,9 @@ class Nested(Values):
             f"{self._stored_as(made[ref.name], ref)} AS {column_name(ref)}"
             for ref in self._columns(number)
         ]
-        return f"SELECT {self._row(source, columns)} FROM ({self._select(source)})"
+        if self._owned(source):
+            columns.insert(0, "u")
+        return f"SELECT {', '.join(columns) or '1 AS one'} FROM ({self._select(source)})"
 
     def _stored_as(self, expr: Expr, ref: ColumnRef) -> str:
         value = self.value(expr)
@@ -142,7 +137,7 @@ class Nested(Values):
         given = self._columns(join.number)
         columns = ", ".join(f"{quoted(ref.name)} AS {column_name(ref)}" for ref in given)
         public = f"SELECT {columns or '1 AS one'} FROM {self.publics[join.table]}"
-        names = [f"a.{column_name(ref)}" for ref in self._columns(*numbers(join.source))]
+        names = [f"a.{name}" for name in self._names(join.source)]
         names += [column_name(ref) for ref in given]
         owner = ["a.u"] if self._owned(join.source) else []
         kind = "LEFT JOIN" if join.keeps else "JOIN"
@@ -156,17 +151,17 @@ class Nested(Values):
         shared, left, right = self._sides(join)
         kinds = {(True, True): "FULL", (True, False): "LEFT", (False, True): "RIGHT"}
         kind = kinds.get((join.keeps_left, join.keeps_right), "INNER")
-        names = [column_name(ref) for ref in self._columns(*numbers(join))]
-        on = "" if join.condition is None else f" AND {self.value(join.condition)}"
-        return (
-            f"{shared}SELECT {', '.join(['coalesce(a.u, b.u) AS u', *names])} "
-            f"FROM ({left}) AS a {kind} JOIN ({right}) AS b ON a.u = b.u{on}"
-        )
+        names = ", ".join(["coalesce(a.u, b.u) AS u", *self._names(join)])
+        on = self._also(join.condition)
+        sides = f"({left}) AS a {kind} JOIN ({right}) AS b"
+        return f"{shared}SELECT {names} FROM {sides} ON a.u = b.u{on}"
+
+    def _also(self, condition: Expr | None) -> str:
+        return "" if condition is None else f" AND {self.value(condition)}"
 
     def _semi_joined(self, join: SemiJoin) -> str:
         shared, source, other = self._sides(join)
-        on = "" if join.condition is None else f" AND {self.value(join.condition)}"
-        found = f"SELECT 1 FROM ({other}) AS b WHERE b.u = a.u{on}"
+        found = f"SELECT 1 FROM ({other}) AS b WHERE b.u = a.u{self._also(join.condition)}"
         which = "NOT EXISTS" if join.negated else "EXISTS"
         return f"{shared}SELECT a.* FROM ({source}) AS a WHERE {which} ({found})"
 
@@ -212,15 +207,13 @@ class Nested(Values):
         )
 
     def _order_of_all(self, relation: Relation, *first: str) -> str:
-        names = [column_name(ref) for ref in self._columns(*numbers(relation))]
-        order = [*first, *(f"{name} ASC NULLS LAST" for name in names)]
+        order = [*first, *(f"{name} ASC NULLS LAST" for name in self._names(relation))]
         return f" ORDER BY {', '.join(order)}" if order else ""
 
     def _per_unit(self, node: PerUnit) -> str:
         keys = {key.name: key.expr for key in node.keys}
         aggregates = {one.name: one for one in node.aggregates}
-        columns, groups = ["u"], ["u"]
-        groups += [self.value(expr) for expr in keys.values()]
+        columns, groups = ["u"], ["u", *map(self.value, keys.values())]
         for ref in self._columns(node.number):
             if ref.name in keys:
                 value = self._stored_as(keys[ref.name], ref)
@@ -235,8 +228,6 @@ class Nested(Values):
         value = "*" if one.argument is None else self.value(one.argument)
         kept = "" if one.condition is None else f" FILTER (WHERE {self.value(one.condition)})"
         match one.function:
-            case Aggregate.COUNT:
-                return f"count({value}){kept}{over}"
             case Aggregate.COUNT_DISTINCT:
                 return f"count(DISTINCT {value}){kept}{over}"
             case Aggregate.SUM | Aggregate.AVG:
@@ -272,21 +263,24 @@ class Nested(Values):
         columns = "".join(f", {self._window(node, c, twins)}" for c in node.columns)
         if not twins:
             return f"SELECT *{columns} FROM ({source})"
-        names = [column_name(ref) for ref in self._columns(*numbers(node.source))]
-        alike = f"row_number() OVER (PARTITION BY {', '.join(['u', *names])})"
+        names = ", ".join(["u", *self._names(node.source)])
+        alike = f"row_number() OVER (PARTITION BY {names})"
         numbered = f"SELECT *, {alike} AS {twins} FROM ({source})"
         return f"SELECT * EXCLUDE ({twins}){columns} FROM ({numbered})"
 
     def _window(self, node: Windowed, column: WindowColumn, twins: str) -> str:
         parts = ", ".join(["u", *map(self.value, column.parts)])
-        order = [f"{self.value(key.expr)} {_direction(key)}" for key in column.order]
+        order = [
+            f"{self.value(key.expr)} {'DESC' if key.descending else 'ASC'} "
+            f"NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+            for key in column.order
+        ]
         name = column_name(ColumnRef(node.span, column.name, column.type, of=node.number))
-        ranked = column.function in {WindowFunction.RANK, WindowFunction.DENSE_RANK}
         if column.aggregate is not None:
             found = self._aggregate(column.aggregate, f" OVER (PARTITION BY {parts})")
             return f"{found} AS {name}"
         by = f" ORDER BY {', '.join(order)}"
-        if not ranked:
+        if column.function not in _RANKED:
             by = self._order_of_all(node.source, *order) + (f", {twins}" if twins else "")
         argument = str(column.offset) if column.function is WindowFunction.NTILE else ""
         if column.argument is not None:
@@ -314,8 +308,3 @@ def _crowded(rows: tuple[str, str], keys: int, pairs: int) -> str:
         f"SELECT a.u AS u FROM ({a}) AS a JOIN ({b}) AS b ON {on} GROUP BY a.u "
         f"HAVING sum({product}) > greatest({pairs}, sum(a.n), sum(b.n))"
     )
-
-
-def _direction(key: Sorted) -> str:
-    nulls = "FIRST" if key.nulls_first else "LAST"
-    return f"{'DESC' if key.descending else 'ASC'} NULLS {nulls}"

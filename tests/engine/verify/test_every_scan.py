@@ -14,10 +14,9 @@ from hypothesis import given
 
 from dpquery.engine.duckdb import relation_sql, scan_sql
 from dpquery.engine.duckdb.column_sql import Place
-from dpquery.engine.duckdb.rehearsal import Rehearsal
 from dpquery.engine.duckdb.relation_sql import Nested
 from dpquery.engine.duckdb.scan_sql import ScanSQL
-from dpquery.engine.duckdb.verify import Verifier
+from dpquery.engine.duckdb.verify import Rehearsal, Verifier
 from dpquery.errors import QueryRefused
 from dpquery.plan.plan import Plan
 from tests import frontiers, strategies

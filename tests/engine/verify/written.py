@@ -11,8 +11,8 @@ from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Source
 from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.postprocessor import PublicEngine
-from dpquery.engine.duckdb.rehearsal import foreseen
 from dpquery.engine.duckdb.scan_sql import ScanSQL
+from dpquery.engine.duckdb.verify import foreseen
 from dpquery.ir.measures import Histogram
 from dpquery.ir.query import Scan
 from dpquery.ir.relations import tables_of
