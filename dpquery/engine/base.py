@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn, Protocol, TypeVar
@@ -250,20 +250,23 @@ class FaultLog:
         except (OSError, ValueError, LookupError, TypeError):  # lines may be anybody's
             told = None
         if told != _told(fault):
-            noted(self, fault)
+            self.note(fault)
 
     def note(self, fault: BaseException) -> str:
-        """Write a fault down and give the reference under which it stands."""
+        """Write a fault down and give the reference under which it stands.
+
+        A log that cannot be written must not change what the analyst sees.
+        """
         reference = secrets.token_hex(4)
         if self._path is not None:
-            line = {
-                "reference": reference,
-                "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "fault": _told(fault),
-            }
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            line = json.dumps({"reference": reference, "at": now, "fault": _told(fault)})
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-            with os.fdopen(os.open(self._path, flags, 0o600), "a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+            with (
+                suppress(OSError),
+                os.fdopen(os.open(self._path, flags, 0o600), "a", encoding="utf-8") as file,
+            ):
+                file.write(f"{line}\n")
         return reference
 
 
@@ -289,7 +292,7 @@ def guarded(log: FaultLog, read: Callable[[], T]) -> T:
     except DPQueryError:
         raise
     except Exception as fault:  # noqa: BLE001 - no kind of fault may pass: its text can quote rows
-        reference = noted(log, fault)
+        reference = log.note(fault)
     raise ScanFailed(log.failure(reference))
 
 
@@ -318,7 +321,7 @@ def uncharged(log: FaultLog, source: Source) -> Iterator[None]:
         )
         raise SyntaxRefused(diagnostic) from None
     except Exception as fault:  # noqa: BLE001 - an analyst never sees a bare error
-        log_says = f"report it with the query, and with reference {noted(log, fault)}"
+        log_says = f"report it with the query, and with reference {log.note(fault)}"
         diagnostic = Diagnostic(
             "DPQ901",
             "the statement could not be planned",
@@ -328,14 +331,6 @@ def uncharged(log: FaultLog, source: Source) -> Iterator[None]:
             remedy=(f"{log_says} of the owner's log",),
         )
         raise InternalError(diagnostic) from None
-
-
-def noted(log: FaultLog, fault: Exception) -> str:
-    """Note a fault; a log that cannot be written must not change what the analyst sees."""
-    try:
-        return log.note(fault)
-    except OSError:
-        return secrets.token_hex(4)
 
 
 def _failure(reference: str) -> Diagnostic:

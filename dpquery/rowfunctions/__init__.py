@@ -6,8 +6,6 @@ binding, ranges, group keys, both engines, completion and `docs/functions.md` fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from dpquery.core.source import Span
 from dpquery.core.types import Interval
 from dpquery.ir.expr import Apply, Expr
@@ -27,7 +25,6 @@ __all__ = [
     "apply",
     "engine_functions",
     "find",
-    "implied_range",
     "named",
     "names",
 ]
@@ -82,8 +79,3 @@ def apply(span: Span, name: str, *arguments: Expr) -> Apply:
         limits.high if found.high is None else found.high,
     )
     return Apply(span, name, arguments, type_, domain, function.longest(arguments))
-
-
-def implied_range(call: Apply, ranges: Sequence[Interval]) -> Interval:
-    """Return the range of an application where those of its arguments are as given."""
-    return _BY_NAME[call.function].range_of(call.arguments, ranges)

@@ -46,7 +46,7 @@ def _integer(call: Apply, value: Value) -> Value:
         case Kind.DECIMAL:
             return half_away(value)
         case Kind.DOUBLE if is_narrow(argument):
-            return whole_number(round)(call, value)
+            return whole_number(round, call, value)
         case Kind.DOUBLE:
             return round(value) if -(2.0**63) <= value < 2.0**63 else None
     return int(value)
@@ -77,7 +77,7 @@ def _integer_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Int
             return Interval(Fraction(0), Fraction(1))
         case Kind.DOUBLE:
             narrow = known.bounded and is_narrow(argument)
-            return whole_range(round)(arguments, ranges) if narrow else UNKNOWN
+            return whole_range(round, arguments, ranges) if narrow else UNKNOWN
         case Kind.DECIMAL:
             return mapped(known, half_away)
     return known

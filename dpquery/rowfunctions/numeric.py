@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 
 from dpquery.core.types import DOUBLE, INTEGER, UNKNOWN, Interval, Kind, Type
 from dpquery.ir.expr import Apply, ColumnRef, Expr, decimal
@@ -58,20 +59,16 @@ def _whole_type(arguments: Sequence[Expr]) -> Type:
     return DOUBLE if wide else INTEGER
 
 
-def whole_number(exact: Callable[[Value], int]) -> Callable[[Apply, Value], Value]:
-    """Return the meaning of a function that makes a number whole."""
-
-    def meaning(call: Apply, value: Value) -> Value:
-        argument = call.arguments[0]
-        if argument.type == DOUBLE and call.type == INTEGER:
-            low, high = _ends(argument)
-            value = min(max(value, low), high)
-        if isinstance(value, float) and (math.isinf(value) or abs(value) >= EXACT_DOUBLES):
-            return value
-        number = exact(value)
-        return math.copysign(number, value) if call.type == DOUBLE else number
-
-    return meaning
+def whole_number(exact: Callable[[Value], int], call: Apply, value: Value) -> Value:
+    """Return a number made whole."""
+    argument = call.arguments[0]
+    if argument.type == DOUBLE and call.type == INTEGER:
+        low, high = _ends(argument)
+        value = min(max(value, low), high)
+    if isinstance(value, float) and (math.isinf(value) or abs(value) >= EXACT_DOUBLES):
+        return value
+    number = exact(value)
+    return math.copysign(number, value) if call.type == DOUBLE else number
 
 
 def _ends(argument: Expr) -> tuple[float, float]:
@@ -87,20 +84,16 @@ def _wide(argument: Expr, text: str) -> str:
     return f"CAST({text} AS DECIMAL(38, {argument.type.scale}))"
 
 
-def _whole_sql(name: str) -> Callable[[Apply, str], str]:
-    """Write such a function; decimals get room for a carry first."""
-
-    def sql(call: Apply, text: str) -> str:
-        argument = call.arguments[0]
-        if argument.type.kind is Kind.INTEGER:
-            return text
-        if argument.type.kind is Kind.DECIMAL:
-            return f"CAST({name}({_wide(argument, text)}) AS HUGEINT)"
-        if call.type == DOUBLE:
-            return f"{name}({text})"
-        return f"CAST({name}({cut_to_range(argument, text)}) AS BIGINT)"
-
-    return sql
+def _whole_sql(name: str, call: Apply, text: str) -> str:
+    """Write a number made whole; decimals get room for a carry first."""
+    argument = call.arguments[0]
+    if argument.type.kind is Kind.INTEGER:
+        return text
+    if argument.type.kind is Kind.DECIMAL:
+        return f"CAST({name}({_wide(argument, text)}) AS HUGEINT)"
+    if call.type == DOUBLE:
+        return f"{name}({text})"
+    return f"CAST({name}({cut_to_range(argument, text)}) AS BIGINT)"
 
 
 def _is_clamped(argument: Expr) -> bool:
@@ -115,23 +108,21 @@ def cut_to_range(argument: Expr, text: str) -> str:
     return cut_sql(text, low, high)
 
 
-def whole_range(exact: Callable[[Value], int]) -> Callable[..., Interval]:
-    """Return the range of a function that makes numbers whole, and grows."""
-
-    def ranged(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
-        argument, known = arguments[0], ranges[0]
-        if argument.type != DOUBLE:
-            return mapped(known, exact)
-        if not _is_clamped(argument):
-            return Interval(mapped(known, math.floor).low, mapped(known, math.ceil).high)
-        # The clamp cuts to the doubles that are nearest to the ends; beyond them there is none.
-        low, high = (
-            None if end is None or abs(end) > EXACT_DOUBLES else Fraction(float(end))
-            for end in (known.low, known.high)
-        )
-        return mapped(Interval(low, high), exact)
-
-    return ranged
+def whole_range(
+    exact: Callable[[Value], int], arguments: Sequence[Expr], ranges: Sequence[Interval]
+) -> Interval:
+    """Return the range of numbers made whole, by a function that grows."""
+    argument, known = arguments[0], ranges[0]
+    if argument.type != DOUBLE:
+        return mapped(known, exact)
+    if not _is_clamped(argument):
+        return Interval(mapped(known, math.floor).low, mapped(known, math.ceil).high)
+    # The clamp cuts to the doubles that are nearest to the ends; beyond them there is none.
+    low, high = (
+        None if end is None or abs(end) > EXACT_DOUBLES else Fraction(float(end))
+        for end in (known.low, known.high)
+    )
+    return mapped(Interval(low, high), exact)
 
 
 def _rounding(
@@ -144,9 +135,9 @@ def _rounding(
         example=f"{name}(salary / 1000)",
         parameters=(NUMBERS,),
         result=_whole_type,
-        meaning=whole_number(exact),
-        written_as=_whole_sql(name.lower()),
-        range=whole_range(exact),
+        meaning=partial(whole_number, exact),
+        written_as=partial(_whole_sql, name.lower()),
+        range=partial(whole_range, exact),
         dense=True,
         repeats=3,
     )
@@ -156,10 +147,7 @@ def _rounding(
 
 
 def _places(arguments: Sequence[Expr]) -> int:
-    if len(arguments) < 2:
-        return 0
-    place = arguments[1].domain.low
-    return 0 if place is None else int(place)
+    return int(arguments[1].domain.low or 0) if len(arguments) > 1 else 0
 
 
 def _rounded_type(arguments: Sequence[Expr]) -> Type:
@@ -177,7 +165,7 @@ def _round_exactly(value: Fraction, places: int) -> Fraction:
 def _round(call: Apply, value: Value, *_: Value) -> Value:
     places, kind = _places(call.arguments), call.arguments[0].type.kind
     if places == 0:
-        return whole_number(half_away)(call, value)
+        return whole_number(half_away, call, value)
     if kind is Kind.INTEGER:
         return value
     if kind is Kind.DECIMAL:
@@ -192,19 +180,18 @@ def _round(call: Apply, value: Value, *_: Value) -> Value:
 def _round_sql(call: Apply, text: str, *_: str) -> str:
     places, argument = _places(call.arguments), call.arguments[0]
     if places == 0:
-        return _whole_sql("round")(call, text)
+        return _whole_sql("round", call, text)
     if argument.type.kind is Kind.INTEGER:
         return text
     if argument.type.kind is Kind.DECIMAL:
-        kept = min(places, argument.type.scale)
-        return f"round({_wide(argument, text)}, {kept})"
+        return f"round({_wide(argument, text)}, {min(places, argument.type.scale)})"
     return f"round({text}, {places})"
 
 
 def _round_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
     places = _places(arguments)
     if places == 0:
-        return whole_range(half_away)(arguments, ranges)
+        return whole_range(half_away, arguments, ranges)
     return mapped(ranges[0], lambda end: _round_exactly(end, places))
 
 

@@ -32,7 +32,7 @@ from dpquery.ir.expr import (
     Widen,
     children,
 )
-from dpquery.rowfunctions import implied_range, named
+from dpquery.rowfunctions import named
 from dpquery.rowfunctions.base import YEARS, hull, mapped
 from dpquery.rowfunctions.conditional import FILLED, NOTHING, branches
 
@@ -193,7 +193,8 @@ def _own(expr: Expr, facts: Facts) -> Interval:
         case Arithmetic(operator=operator, left=left, right=right):
             return arithmetic_range(operator, implied(left, facts), implied(right, facts))
         case Apply(arguments=arguments):
-            return implied_range(expr, [implied(argument, facts) for argument in arguments])
+            known = [implied(argument, facts) for argument in arguments]
+            return named(expr.function).range_of(arguments, known)
     return UNKNOWN
 
 

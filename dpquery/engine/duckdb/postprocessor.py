@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
@@ -69,7 +69,7 @@ class PublicEngine:
         self._relations: dict[str, str] = {}
         self._columns: dict[str, tuple[str, ...]] = {}
         self._types: dict[str, dict[str, Type]] = {}
-        self._accepted: dict[Hashable, bool] = {}
+        self._accepted = lru_cache(REMEMBERED)(self._binds)
         self.facts: dict[Hashable, Any] = {}
         public = [table for table in policy.tables.values() if table.public]
         for number, table in enumerate(public):
@@ -174,19 +174,14 @@ class PublicEngine:
 
     def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
         """Return whether a query fits its tables' types, by binding it over empty ones."""
-        question = (above.sql, tuple(tuple(columns.items()) for columns in released))
-        if question not in self._accepted:
-            if len(self._accepted) >= REMEMBERED:
-                self._accepted.clear()
-            self._accepted[question] = self._binds(above, released)
-        return self._accepted[question]
+        return self._accepted(above.sql, tuple(tuple(one.items()) for one in released))
 
-    def _binds(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
-        kinds = [{name: arrow_type(type_) for name, type_ in one.items()} for one in released]
+    def _binds(self, sql: str, released: tuple[tuple[tuple[str, Type], ...], ...]) -> bool:
+        kinds = [{name: arrow_type(type_) for name, type_ in columns} for columns in released]
         empty = [table_of([], {"row": pa.int64(), **types}) for types in kinds]
         try:
             with _lent(self._connection, empty):
-                return bool(self._connection.sql(above.sql).columns)
+                return bool(self._connection.sql(sql).columns)
         except (duckdb.OutOfMemoryException, MemoryError):
             raise MemoryError from None  # which says nothing of types
         except duckdb.Error:
