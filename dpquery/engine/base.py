@@ -220,27 +220,24 @@ class FaultLog:
 
     def failure(self, reference: str) -> Diagnostic:
         """Return the one constant failure, in the words of who reads it."""
-        if not self._own:
-            return _failure(reference)
-        kept = (
-            "and without a ledger file nothing keeps it."
-            if self._path is None
-            else f"but written to {self._path.name}."
+        why = (
+            "reading the private tables broke off: time, memory or disk may have run out, or",
+            "the files are not what the policy says. What the engine said is kept from you,",
+            "because it may quote rows; the data owner can read it in the log of faults.",
         )
-        return Diagnostic(
-            "DPQ701",
-            "the scan did not finish",
-            why=(
+        remedy = f"ask the data owner, with reference {reference}"
+        if self._own:
+            kept = "and without a ledger file nothing keeps it."
+            remedy = "--ledger FILE, in Python ledger=; the cause is then kept in FILE.faults"
+            if self._path is not None:
+                kept = f"but written to {self._path.name}."
+                remedy = f"look for reference {reference} in {self._path}"
+            why = (
                 "reading the files broke off: time, memory or disk may have run out, or the",
                 "files are not what the options say, such as one row for each unit. What the",
                 f"engine said is not shown, because it may quote rows, {kept}",
-            ),
-            remedy=(
-                "--ledger FILE, in Python ledger=; the cause is then kept in FILE.faults"
-                if self._path is None
-                else f"look for reference {reference} in {self._path}",
-            ),
-        )
+            )
+        return Diagnostic("DPQ701", "the scan did not finish", why=why, remedy=(remedy,))
 
     def note_once(self, fault: Exception) -> None:
         """Write a fault down unless the last line of the file tells the same."""
@@ -331,16 +328,3 @@ def uncharged(log: FaultLog, source: Source) -> Iterator[None]:
             remedy=(f"{log_says} of the owner's log",),
         )
         raise InternalError(diagnostic) from None
-
-
-def _failure(reference: str) -> Diagnostic:
-    return Diagnostic(
-        "DPQ701",
-        "the scan did not finish",
-        why=(
-            "reading the private tables broke off: time, memory or disk may have run out, or",
-            "the files are not what the policy says. What the engine said is kept from you,",
-            "because it may quote rows; the data owner can read it in the log of faults.",
-        ),
-        remedy=(f"ask the data owner, with reference {reference}",),
-    )

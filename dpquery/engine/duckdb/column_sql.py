@@ -299,16 +299,14 @@ def value_sql(rows: Values, expr: Expr) -> str:
 
 def key_sql(rows: Values, key: Key) -> str:
     """Write a key: a day as its number; a text as what is kept of it, or uncut."""
-    expr = key.expr
-    if expr.type.kind is Kind.DATE:
-        return value_sql(rows, expr)
+    if key.expr.type.kind is Kind.DATE:
+        return value_sql(rows, key.expr)
     column = uncut(rows.table, key) if isinstance(rows, Place) else None
-    if isinstance(rows, Place) and column is not None:
-        if not rows.held:
-            return short_text(column, key.values)
-        if kept_values(rows, key) is not None:
-            return kept_key(column.name)
-    return rows.value(expr)
+    if column is not None and kept_values(rows, key) is not None:
+        return kept_key(column.name)
+    if column is not None and isinstance(rows, Place) and not rows.held:
+        return short_text(column, key.values)
+    return rows.value(key.expr)
 
 
 def kept_values(rows: Values, key: Key) -> Sequence[Scalar | None] | None:
