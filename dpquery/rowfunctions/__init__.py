@@ -31,7 +31,7 @@ __all__ = [
 
 FAMILIES: dict[str, tuple[RowFunction, ...]] = {
     "Choices": conditional.FUNCTIONS,
-    "Numbers": (*numeric.FUNCTIONS, *numeric.DOUBLE_FUNCTIONS),
+    "Numbers": numeric.FUNCTIONS,
     "Texts": text.FUNCTIONS,
     "Patterns": patterns.FUNCTIONS,
     "Dates and timestamps": dates.FUNCTIONS,

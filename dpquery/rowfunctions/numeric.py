@@ -195,47 +195,6 @@ def _round_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Inter
     return mapped(ranges[0], lambda end: _round_exactly(end, places))
 
 
-FUNCTIONS = (
-    RowFunction(
-        name="ABS",
-        summary="The size of a number, without its sign",
-        example="ABS(bonus)",
-        parameters=(NUMBERS,),
-        result=first_type,
-        meaning=lambda _, value: abs(value),
-        range=_abs_range,
-        keeps_nan=True,
-    ),
-    RowFunction(
-        name="SIGN",
-        summary="-1, 0 or 1",
-        example="SIGN(bonus)",
-        parameters=(NUMBERS,),
-        result=TO_INTEGER,
-        meaning=lambda _, value: int(value > 0) - int(value < 0),
-        written_as=lambda _, text: f"CAST(sign({text}) AS BIGINT)",
-        limits=Interval(Fraction(-1), Fraction(1)),
-        dense=True,
-    ),
-    _rounding("FLOOR", math.floor, "The largest whole number that is not above"),
-    _rounding("CEIL", math.ceil, "The least whole number that is not below", "CEILING"),
-    _rounding("TRUNC", math.trunc, "The number without its fraction"),
-    RowFunction(
-        name="ROUND",
-        summary="The nearest number with so many places, or none; half goes away from zero",
-        example="ROUND(rating, 1)",
-        parameters=(NUMBERS, count_to(0, MOST_PLACES)),
-        optional=1,
-        result=_rounded_type,
-        meaning=_round,
-        written_as=_round_sql,
-        range=_round_range,
-        dense=True,
-        repeats=3,
-    ),
-)
-
-
 # Functions of doubles: roots, powers, logarithms.
 #
 # The last digit of some is the library's own. It cannot be told from noise, but a group would
@@ -319,7 +278,44 @@ def _log(
     )
 
 
-DOUBLE_FUNCTIONS = (
+FUNCTIONS = (
+    RowFunction(
+        name="ABS",
+        summary="The size of a number, without its sign",
+        example="ABS(bonus)",
+        parameters=(NUMBERS,),
+        result=first_type,
+        meaning=lambda _, value: abs(value),
+        range=_abs_range,
+        keeps_nan=True,
+    ),
+    RowFunction(
+        name="SIGN",
+        summary="-1, 0 or 1",
+        example="SIGN(bonus)",
+        parameters=(NUMBERS,),
+        result=TO_INTEGER,
+        meaning=lambda _, value: int(value > 0) - int(value < 0),
+        written_as=lambda _, text: f"CAST(sign({text}) AS BIGINT)",
+        limits=Interval(Fraction(-1), Fraction(1)),
+        dense=True,
+    ),
+    _rounding("FLOOR", math.floor, "The largest whole number that is not above"),
+    _rounding("CEIL", math.ceil, "The least whole number that is not below", "CEILING"),
+    _rounding("TRUNC", math.trunc, "The number without its fraction"),
+    RowFunction(
+        name="ROUND",
+        summary="The nearest number with so many places, or none; half goes away from zero",
+        example="ROUND(rating, 1)",
+        parameters=(NUMBERS, count_to(0, MOST_PLACES)),
+        optional=1,
+        result=_rounded_type,
+        meaning=_round,
+        written_as=_round_sql,
+        range=_round_range,
+        dense=True,
+        repeats=3,
+    ),
     RowFunction(
         name="SQRT",
         summary="The square root; NULL below zero",
