@@ -22,16 +22,19 @@ from dpquery.sql.bind.scope import INTERVAL_ENDS
 from dpquery.sql.postprocess.values import LONGEST_NUMBER, Value, in_calendar
 
 _MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP})
-KINDS: dict[str, tuple[str, frozenset[Kind]]] = {
-    "n": ("a number", NUMERIC),
-    "i": ("a whole number", frozenset({Kind.INTEGER})),
-    "t": ("a text", frozenset({Kind.TEXT})),
-    "b": ("a condition", frozenset({Kind.BOOLEAN})),
-    "m": ("a date or a timestamp", _MOMENTS),
-    "a": ("a value", frozenset(Kind)),
-    "l": ("a literal text", frozenset({Kind.TEXT})),
+_TEXT = frozenset({Kind.TEXT})
+KINDS: dict[str, tuple[str, frozenset[Kind], str]] = {
+    "n": ("a number", NUMERIC, "1"),
+    "i": ("a whole number", frozenset({Kind.INTEGER}), "1"),
+    "t": ("a text", _TEXT, "'a'"),
+    "b": ("a condition", frozenset({Kind.BOOLEAN}), "TRUE"),
+    "m": ("a date or a timestamp", _MOMENTS, "DATE '2024-12-31'"),
+    "a": ("a value", frozenset(Kind), "1"),
+    "l": ("a literal text", _TEXT, "'%Y-%m'"),
+    "s": ("a literal from 0 to 1", NUMERIC, "0.5"),
+    "c": ("a literal whole number", NUMERIC, "1"),
 }
-"""What an argument may be, by the letter that stands for it."""
+"""What an argument may be, by the letter that stands for it, with an example."""
 
 PATTERNED = frozenset(
     {"REGEXP_MATCHES", "REGEXP_FULL_MATCH", "REGEXP_EXTRACT", "REGEXP_REPLACE"}
@@ -74,16 +77,14 @@ class Function:
         return None
 
 
-# Functions that rows have: their text, type and meaning are those of `rowfunctions`.
-#
-# What has to be a literal for rows may be any value here, where nothing follows from it before
-# it is computed.
+# Functions that rows have: their text, type and meaning are those of `rowfunctions`. What has
+# to be a literal for rows may be any value here, where nothing follows from it beforehand.
 
 
 _LETTERS = {
     NUMERIC: "n",
     frozenset({Kind.INTEGER}): "i",
-    frozenset({Kind.TEXT}): "t",
+    _TEXT: "t",
     _MOMENTS: "m",
     frozenset({Kind.TIMESTAMP}): "m",
     frozenset(Kind): "a",
@@ -331,10 +332,7 @@ ONLY_WINDOWS = {
         Aggregate("NTH_VALUE", "ac", "nth_value", None),
     )
 }
-"""Functions that stand before OVER only.
-
-The letters `s`, `c` and `l` stand for literals: a share, a whole number above zero, a text.
-"""
+"""Functions that stand before OVER only."""
 
 
 def aggregate_name(node: exp.Expr) -> str | None:
