@@ -34,7 +34,7 @@ from dpquery.sql.postprocess.from_clause import (
     MOST_ROWS,
     Open,
     OpenColumn,
-    refuse_characters,
+    outgrown,
     require_rows,
 )
 from dpquery.sql.postprocess.values import Value, direction, row_count
@@ -76,7 +76,12 @@ class Opener(Context):
         """
         self._characters += characters
         if self._characters > MOST_CHARACTERS:
-            refuse_characters(self._characters, span)
+            raise outgrown(
+                f"texts of up to {self._characters:,} characters would be made",
+                span,
+                f"with those before, more than {MOST_CHARACTERS:,} in all rows",
+                "cut them first, LEFT(text, 20), or put them together outside",
+            )
 
     @abstractmethod
     def opened(self, node: exp.Expr) -> Open:
