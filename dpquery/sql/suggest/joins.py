@@ -122,27 +122,31 @@ def _spelled(member: Member, owner: str, unit: str) -> str:
 
 def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope) -> NoReturn:
     """Refuse a join with a public table off its key."""
-    keys = public.table.unique
-    on = " AND ".join(
-        f"{written_name(_having(scope, key))}.{written_name(key)} = "
-        f"{written_name(public.alias)}.{written_name(public.names.get(key, key))}"
-        for key in keys
-    )
-    owner = f"or ask the data owner to declare what is unique in {public.table.name}"
+    keys, alias = public.table.unique, written_name(public.alias)
+    theirs = [f"{alias}.{written_name(public.names.get(key, key))}" for key in keys]
+    ours = [_having(scope, key) for key in keys]
+    if not keys:
+        remedy = f"or ask the data owner to declare what is unique in {public.table.name}"
+    elif "" in ours:
+        remedy = f"join it on columns that hold the values of {' and '.join(theirs)}"
+    else:
+        pairs = zip(ours, keys, theirs, strict=True)
+        condition = (f"{written_name(a)}.{written_name(key)} = {end}" for a, key, end in pairs)
+        remedy = at.with_condition(" AND ".join(condition))
     raise refusal(
         "DPQ306",
         f"the join with {public.table.name} is not on its unique key",
         at.span,
         f"unique: {', '.join(keys)}" if keys else "nothing is declared unique",
         "a row that met several public rows would count several times.",
-        (at.with_condition(on) or f"ON {on}",) if keys else (owner,),
+        remedy,
     )
 
 
 def _having(scope: Scope, column: str) -> str:
-    """Find a relation that has a column of that name: the first, if none has."""
-    named = (m for m in scope.members if fold(column) in map(fold, m.columns))
-    return next(named, scope.members[0]).alias
+    """Return the relation that has a column of that name; empty, if none has."""
+    named = (m.alias for m in scope.members if fold(column) in map(fold, m.columns))
+    return next(named, "")
 
 
 def refuse_public_rows(at: JoinedBy, side: str, instead: str) -> NoReturn:
