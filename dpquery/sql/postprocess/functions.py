@@ -81,14 +81,8 @@ class Function:
 # to be a literal for rows may be any value here, where nothing follows from it beforehand.
 
 
-_LETTERS = {
-    NUMERIC: "n",
-    frozenset({Kind.INTEGER}): "i",
-    _TEXT: "t",
-    _MOMENTS: "m",
-    frozenset({Kind.TIMESTAMP}): "m",
-    frozenset(Kind): "a",
-}
+_LETTERS = {kinds: letter for letter, (_, kinds, _) in reversed(KINDS.items())}
+_LETTERS[frozenset({Kind.TIMESTAMP})] = "m"
 _NOWHERE = Span(0, 0)
 _MODELS = {"n": INTEGER, "i": INTEGER, "t": TEXT, "m": TIMESTAMP, "a": TEXT}
 """A type for each letter: what is taken here has one text, whatever the type."""
@@ -109,9 +103,8 @@ def _of_rows(row: RowFunction) -> Function:
         called = row.sql(call, *arguments)
         return _no_nan(called) if doubles else called
 
-    gives: Kind | str = "alike" if row.alike else row.result(models).kind
-    if row.result is first_type and not row.alike:
-        gives = "first"
+    gives: Kind | str = "first" if row.result is first_type else row.result(models).kind
+    gives = "alike" if row.alike else gives
     return Function(
         row.name,
         takes[:1] if row.variadic else takes,

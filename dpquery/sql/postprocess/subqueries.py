@@ -116,7 +116,7 @@ class Opener(Context):
         for place in reversed(self._around[:outside]):
             found = place.column(node)
             if found is not None:
-                grown = found.grown and None  # for each of the rows here, once more
+                grown = 0 if found.grown == 0 else None  # made for each of the rows here
                 return replace(found, origins=(), narrow=False, grown=grown)
         return None
 
@@ -144,7 +144,7 @@ class Opener(Context):
         found, column = self._one_column(place, node)
         sql = f"(SELECT CASE WHEN count(*) = 1 THEN first({column.sql}) END"
         sql += f' FROM {found.source} AS "{self.alias()}")'
-        value, grown = place.subquery(sql, column.kind), None if column.grown else 0
+        value, grown = place.subquery(sql, column.kind), 0 if column.grown == 0 else None
         return replace(value, narrow=column.narrow, longest=column.longest, grown=grown)
 
     def exists(self, place: Expressions, node: exp.Exists) -> Value:
