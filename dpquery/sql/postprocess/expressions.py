@@ -16,7 +16,7 @@ from dpquery.sql.bind.scope import fold, is_call, is_interval_end
 from dpquery.sql.bind.typing import target
 from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.literals import as_moment, unwrapped
-from dpquery.sql.parse.spans import Spans, repeated
+from dpquery.sql.parse.spans import Spans, outside, repeated
 from dpquery.sql.postprocess.calls import applied, days, moved
 from dpquery.sql.postprocess.functions import aggregate_name
 from dpquery.sql.postprocess.subqueries import end_of
@@ -118,8 +118,10 @@ class Expressions:
         return self.lifted(self.below.aggregate(node, name))
 
     def window(self, node: exp.Window) -> Value:
-        """Bind a window function, or refuse it."""
-        return self.below.window(node)
+        """Refuse a window where rows or groups are still being chosen."""
+        label = "computed after WHERE, GROUP BY and HAVING"
+        remedy = f"QUALIFY {self.spans.text(node)} = 1"
+        raise outside("a window", self.spans.of(node), label, remedy)
 
     def subquery(self, sql: str, kind: Kind | None) -> Value:
         """Return the value of a subquery, computed beside the rows."""

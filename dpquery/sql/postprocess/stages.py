@@ -78,12 +78,6 @@ class Base(Expressions, ABC):
             self._beside.append(sql)
         return Value(f'"{self._engine}"."s{self._beside.index(sql)}"', kind, safe=True)
 
-    def window(self, node: exp.Window) -> Value:
-        """Refuse a window where rows or groups are still being chosen."""
-        label = "computed after WHERE, GROUP BY and HAVING"
-        remedy = f"QUALIFY {self.spans.text(node)} = 1"
-        raise outside("a window", self.spans.of(node), label, remedy)
-
 
 class Rows(Base):
     """Rows of open relations."""

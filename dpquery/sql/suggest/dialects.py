@@ -226,23 +226,16 @@ def _accepted(stage: Stage, text: str) -> str | None:
 # Calls are offered about columns that the query names or, where these do not fit, another.
 
 
-_MEANT = {
-    "APPROX_COUNT_DISTINCT": "DP_COUNT",
-    "APPROX_PERCENTILE": "DP_QUANTILE",
-    "APPROX_QUANTILE": "DP_QUANTILE",
-    "APPROX_QUANTILES": "DP_QUANTILE",
-    "AVERAGE": "DP_AVG",
-    "COUNT_DISTINCT": "DP_COUNT",
-    "PERCENTILE": "DP_QUANTILE",
-    "PERCENTILE_CONT": "DP_QUANTILE",
-    "PERCENTILE_DISC": "DP_QUANTILE",
-    "QUANTILE_CONT": "DP_QUANTILE",
-    "QUANTILE_DISC": "DP_QUANTILE",
-    "STD": "DP_STDDEV_SAMP",
-    "STDEV": "DP_STDDEV_SAMP",
-    "TOTAL": "DP_SUM",
-    "VAR": "DP_VAR_SAMP",
+_OTHERS = {
+    "DP_AVG": "AVERAGE",
+    "DP_COUNT": "APPROX_COUNT_DISTINCT COUNT_DISTINCT",
+    "DP_QUANTILE": "APPROX_PERCENTILE APPROX_QUANTILE APPROX_QUANTILES PERCENTILE "
+    "PERCENTILE_CONT PERCENTILE_DISC QUANTILE_CONT QUANTILE_DISC",
+    "DP_STDDEV_SAMP": "STD STDEV",
+    "DP_SUM": "TOTAL",
+    "DP_VAR_SAMP": "VAR",
 }
+_MEANT = {name: meant for meant, names in _OTHERS.items() for name in names.split()}
 """What functions of other engines are called here, where the name alone does not tell."""
 _BINS = 60
 """Bins of a histogram that is offered, about."""

@@ -254,8 +254,9 @@ def as_compared(
         exprs: what is compared, from left to right.
     """
     model = next((expr for expr in exprs if not isinstance(expr, Literal)), exprs[0])
-    literals = [e for e in exprs if isinstance(e, Literal) and e is not model]
-    if not literals or len(literals) < len(exprs) - exprs.count(model):
+    others = [expr for expr in exprs if expr is not model]
+    literals = [expr for expr in others if isinstance(expr, Literal)]
+    if not literals or len(literals) < len(others):
         return f"{source.snippet(model.span)} = {_sample_literal(model)}"
     year = _year(source.snippet(literals[0].span)) if model.type.kind in _MOMENTS else None
     if year is not None and operator in {Comparison.EQ, Comparison.NE}:
