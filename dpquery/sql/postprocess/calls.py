@@ -29,6 +29,7 @@ from dpquery.sql.postprocess.functions import (
 )
 from dpquery.sql.postprocess.values import (
     LONGEST_NUMBER,
+    READ_BEFORE,
     TEXTUAL,
     Value,
     condition,
@@ -122,7 +123,8 @@ def _called(
     for letter, value, argument in zip(letters, values, arguments, strict=True):
         _require_kind(place, function.name, letter, value, argument, KINDS[letter][2])
         if letter == "l" and value.constant is None:
-            _not_literal(place, function.name, "how it is written", argument, "'%Y-%m'")
+            what = "how it is written"
+            raise _not_literal(place, function.name, what, argument, KINDS[letter][2])
     if function.name in PATTERNED:
         place.require_pattern(values[1], arguments[1])
     kind = function.gives if isinstance(function.gives, Kind) else _one_kind(values)
@@ -151,15 +153,10 @@ def _miscounted(name: str, span: Span) -> QueryRefused:
 
 def _not_literal(
     place: Expressions, name: str, what: str, node: exp.Expr, remedy: str
-) -> NoReturn:
-    raise refusal(
-        "DPQ207",
-        f"{name} needs a literal here",
-        place.spans.of(node),
-        "not a literal",
-        f"{what} is known before anything is computed.",
-        remedy,
-    )
+) -> QueryRefused:
+    title, span = f"{name} needs a literal here", place.spans.of(node)
+    why = f"{what} is known before anything is computed."
+    return refusal("DPQ207", title, span, "not a literal", why, remedy)
 
 
 def _refuse(place: Expressions, node: exp.Expr, span: Span) -> NoReturn:
@@ -177,7 +174,8 @@ def _round(place: Expressions, node: exp.Expr, places: exp.Expr) -> Value:
     found = read_literal(unwrapped(places), place.spans.of(places))
     digits = found.value if found is not None else None
     if not isinstance(digits, int):
-        _not_literal(place, "ROUND", "how many places are kept", places, "ROUND(1.25, 1)")
+        what, remedy = "how many places are kept", _EXAMPLES["ROUND"]
+        raise _not_literal(place, "ROUND", what, places, remedy)
     return made(f"round({{0}}, {max(-400, min(400, digits))})", number, kind=number.kind)
 
 
@@ -382,14 +380,9 @@ def _literal(place: Base, aggregate: Aggregate, letter: str, node: exp.Expr) -> 
         digits = f"-{inner.this.this}" if isinstance(inner, exp.Neg) else str(inner.this)
         return Value(digits, Kind.INTEGER, safe=True)
     what, _, example = KINDS[letter]
-    raise refusal(
-        "DPQ207",
-        f"{aggregate.name} needs {what} here",
-        span,
-        "not such a literal",
-        "it is read from the text before anything is computed.",
-        "', '" if letter == "l" else example,
-    )
+    title, why = f"{aggregate.name} needs {what} here", READ_BEFORE
+    remedy = "', '" if letter == "l" else example
+    raise refusal("DPQ207", title, span, "not such a literal", why, remedy)
 
 
 def _ordered(place: Base, order: exp.Order) -> str:

@@ -97,6 +97,9 @@ REPEATING = "aliases, IN, BETWEEN and division"
 """What stands in the engine's text more often than in the query."""
 
 
+READ_BEFORE = "it is read from the text before anything is computed."
+
+
 def in_calendar(sql: str) -> str:
     """Write a moment that may lie outside years 1 to 9999: NULL there, as rows have it."""
     return f"list_filter([{sql}], lambda v: year(v) BETWEEN 1 AND 9999)[1]"
@@ -181,12 +184,7 @@ def row_count(node: exp.Expr, slot: str, spans: Spans) -> str:
     digits = str(node.this) if isinstance(node, exp.Literal) and not node.is_string else ""
     digits = digits.lstrip("0") or digits[:1]
     if not digits.isdigit() or len(digits) > 10 or int(digits) > MAX_LIMIT:
-        raise refusal(
-            "DPQ207",
-            f"{slot.upper()} must be a whole number",
-            spans.of(node),
-            "not a whole number",
-            "it is read from the text before anything is computed.",
-            f"{slot.upper()} 10",
-        )
+        title, remedy = f"{slot.upper()} must be a whole number", f"{slot.upper()} 10"
+        span, label = spans.of(node), "not a whole number"
+        raise refusal("DPQ207", title, span, label, READ_BEFORE, remedy)
     return f" {slot.upper()} {int(digits)}"
