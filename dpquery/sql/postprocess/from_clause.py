@@ -13,7 +13,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.core.types import DOUBLE, INTEGER, NUMERIC, Kind, Type
+from dpquery.core.types import DOUBLE, INTEGER, Kind, Type
 from dpquery.errors import QueryRefused, refusal
 from dpquery.ir.expr import LONGEST_CONSTANT, Literal, decimal
 from dpquery.ir.query import Origin
@@ -21,7 +21,7 @@ from dpquery.sql.bind.expressions import conjuncts
 from dpquery.sql.bind.scope import ambiguous, fold, unknown_column, unknown_table
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
-from dpquery.sql.postprocess.values import LONGEST_NUMBER, Value, made
+from dpquery.sql.postprocess.values import LONGEST_NUMBER, Value, comparable, made
 from dpquery.sql.suggest.queries import mismatch
 
 _SIDES = {"LEFT", "RIGHT", "FULL"}
@@ -206,11 +206,10 @@ class From:
             unknown_column(node, self.columns, " or ".join(self.aliases), span)
         if right is None:
             unknown_column(node, [known for known, _ in member.columns], member.alias, span)
-        kinds = {left.kind, right.kind}
-        if not (None in kinds or len(kinds) == 1 or kinds <= NUMERIC):
+        if not comparable(left.kind, right.kind):
             title = f"{name.name} is a {left.kind} and a {right.kind}"
             mismatch(span, title, "two types", "ON ... = CAST(... AS TEXT)")
-        safe = len(kinds) == 1 and not kinds & {None, Kind.DECIMAL}
+        safe = left.kind is right.kind not in {None, Kind.DECIMAL}
         pair = made("({0} = {1})", left, right, kind=Kind.BOOLEAN, safe=safe)
         if side == "FULL":
             kind = left.kind if left.kind is right.kind else None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.core.types import NUMERIC, Kind
+from dpquery.core.types import Kind
 from dpquery.errors import refusal
 from dpquery.ir.query import IntervalEnd
 from dpquery.sql.bind.from_clause import Context
@@ -37,7 +37,7 @@ from dpquery.sql.postprocess.from_clause import (
     outgrown,
     require_rows,
 )
-from dpquery.sql.postprocess.values import Value, direction, row_count
+from dpquery.sql.postprocess.values import Value, comparable, direction, row_count
 from dpquery.sql.suggest.queries import COUNT, mismatch, query_of_policy
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class Opener(Context):
         """Return whether a value is among those of a subquery."""
         value = place.base.value(node.this)
         found, column = self._one_column(place, node.args["query"])
-        if not _match(value.kind, column.kind):
+        if not comparable(value.kind, column.kind):
             title = f"a {value.kind} is not among values of {column.kind}"
             remedy = f"CAST({self.spans.text(node.this)} AS TEXT)"
             mismatch(self.spans.of(node.this), title, f"a {value.kind}", remedy)
@@ -246,16 +246,11 @@ def _shared(left: Open, right: Open) -> bool:
     return left.hidden == right.hidden and all(a.origins == b.origins for a, b in alike)
 
 
-def _match(one: Kind | None, other: Kind | None) -> bool:
-    """Return whether values of two kinds can be compared, as far as they are known."""
-    return one is other or None in {one, other} or {one, other} <= NUMERIC
-
-
 def _common(
     one: OpenColumn, other: OpenColumn, word: str, span: Span
 ) -> tuple[Kind | None, str]:
     """Return the kind of a column of both, and how both are converted to it."""
-    if not _match(one.kind, other.kind):
+    if not comparable(one.kind, other.kind):
         title = f"{word} of a {one.kind} and a {other.kind}, in column {one.name[:40]}"
         mismatch(span, title, "two types", "CAST(... AS TEXT)")
     if one.kind is other.kind or None in {one.kind, other.kind}:

@@ -169,6 +169,11 @@ def widest(*values: Value) -> Kind | None:
     return next((kind for kind in order if kind in kinds), Kind.INTEGER)
 
 
+def comparable(one: Kind | None, other: Kind | None) -> bool:
+    """Return whether values of two kinds can be compared, as far as they are known."""
+    return one is other or None in {one, other} or {one, other} <= NUMERIC
+
+
 def direction(item: exp.Expr) -> str:
     """Write how a key of ORDER BY sorts, and where NULL stands."""
     word = "DESC" if item.args.get("desc") else "ASC"
