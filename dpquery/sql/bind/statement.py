@@ -43,8 +43,8 @@ from dpquery.sql.postprocess.from_clause import (
     require_rows,
     rows_within,
 )
-from dpquery.sql.postprocess.select import FrontierRows, Select, parts_of
-from dpquery.sql.postprocess.stages import Rows
+from dpquery.sql.postprocess.select import Select, parts_of
+from dpquery.sql.postprocess.stages import FrontierRows, Rows
 from dpquery.sql.postprocess.subqueries import Opener, arms_of, combined, finished
 from dpquery.sql.postprocess.values import (
     MAX_TEXT,
