@@ -12,20 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dpquery.core.privacy import HALF, Ceiling, Loss, exact_number
 from dpquery.core.types import Kind, RowLimit, Type
 from dpquery.errors import listed, nearest
-from dpquery.policy.columns import ascii_folded, likely_units, refuse_unit_type
 from dpquery.policy.document import Unfit, written
 from dpquery.policy.files import find_files, stem
 from dpquery.policy.keys import BUDGET, COLUMN, PRIVACY, TABLE, Key
-from dpquery.policy.load import ledger_of_ones_own
+from dpquery.policy.load import ledger_of_ones_own, likely_units, refuse_unit_type
 from dpquery.policy.model import Bounds, Budget, Column, Files, Policy, Table
 from dpquery.policy.schema import Schema, read_schema
-from dpquery.policy.values import read_name
+from dpquery.policy.values import ascii_folded, read_name
 
 T = TypeVar("T")
 Paths = str | Path | Sequence[str | Path]
@@ -35,6 +35,9 @@ Units = str | Mapping[str, str | None] | None
 _KEY = re.compile(r"^(\w+) = ")
 _ARGUMENTS = {"privacy_unit_column": "unit", "url": "ledger"}
 """What connect calls keys of a policy, where it has another name for them."""
+
+unsuited = partial(Unfit, code="DPQ608")
+"""The refusal of arguments that do not fit each other or what they are about."""
 
 
 def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
@@ -89,13 +92,8 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
 def read_argument(key: Key, value: object, code: str = "") -> Any:
     """Read an argument of connect that is called as a key of the policy; offer it in Python.
 
-    Args:
-        key: the key.
-        value: the argument.
-        code: the code of a refusal, if not that of a value in a policy.
-
     Raises:
-        PolicyInvalid: it cannot be taken.
+        PolicyInvalid: it cannot be taken; the code is that of a policy's value unless given.
     """
     return _at(key.name, key.read, _exact(value), code=code)
 
@@ -116,12 +114,11 @@ def _at(key: str, read: Callable[..., T], *arguments: object, code: str = "") ->
     try:
         return read(*arguments)
     except Unfit as unfit:
-        offered = (_KEY.sub(_as_argument, line) for line in unfit.remedy)
+        offered = (
+            _KEY.sub(lambda found: f"{_ARGUMENTS.get(found[1], found[1])}=", line)
+            for line in unfit.remedy
+        )
         raise Unfit(unfit.what, unfit.why, *offered, code=code or unfit.code).at(key) from None
-
-
-def _as_argument(key: re.Match[str]) -> str:
-    return f"{_ARGUMENTS.get(key[1], key[1])}="
 
 
 # Which files there are, and what their tables are called.
@@ -147,7 +144,7 @@ def _texts(paths: object) -> tuple[str, ...]:
     several = paths if isinstance(paths, list | tuple) else [paths]
     if not all(isinstance(path, str | Path) for path in several):
         why = "a table is a file, a list of files, or a glob."
-        raise Unfit(f"is no path: {written(paths)}", why, '"people.parquet"', code="DPQ608")
+        raise unsuited(f"is no path: {written(paths)}", why, '"people.parquet"')
     return tuple(map(str, several))
 
 
@@ -159,28 +156,26 @@ def _refuse_alike(value: object, others: Mapping[str, object]) -> None:
     if ascii_folded(name) in map(ascii_folded, others):
         what = f"differs from another in case only: {written(name)}"
         why = "queries do not distinguish upper and lower case."
-        raise Unfit(what, why, "rename one of the two", code="DPQ608")
+        raise unsuited(what, why, "rename one of the two")
 
 
 def _stem(texts: tuple[str, ...]) -> str:
-    """Name a table after its file; for a glob, after what stands before the first wildcard."""
-    try:
-        return read_name(stem(texts[0]) if len(texts) == 1 else "")
-    except Unfit:
+    name = stem(texts[0]) if len(texts) == 1 else ""
+    if not read_name.fits(name):
         why = "a table needs a name, and these paths suggest none."
         call = f'connect({{"people": [{", ".join(map(written, texts))}]}}, ...)'
-        raise Unfit("gives the table no name", why, call, code="DPQ608") from None
+        raise unsuited("gives the table no name", why, call)
+    return name
 
 
 def _no_epsilon(paths: Mapping[str, tuple[str, ...]], unit: Units) -> Unfit:
     texts = next(iter(paths.values()))
     shown = written(unit if isinstance(unit, str) else "user_id")
-    return Unfit(
+    return unsuited(
         "no epsilon is given",
         "without a policy file nothing else says how much may be lost in all.",
         f"dpquery.connect({written(texts[0])}, unit={shown}, epsilon=1)",
         "on the command line: --epsilon 1",
-        code="DPQ608",
     )
 
 
@@ -205,15 +200,11 @@ def _notes(table: Table, schema: Schema) -> list[str]:
 # Whose rows they are, and how many of one unit count.
 
 
-def _name(value: object) -> str:
-    name: str = TABLE["privacy_unit_column"].read(value)
-    return name
-
-
 def _units(unit: object, paths: Mapping[str, object]) -> dict[str, str | None]:
     """Return each table's unit column."""
+    read = TABLE["privacy_unit_column"].read
     if not isinstance(unit, Mapping):
-        return dict.fromkeys(paths, None if unit is None else _name(unit))
+        return dict.fromkeys(paths, None if unit is None else read(unit))
     for name in unit:
         if name not in paths:
             what = f"names a table that is not connected: {written(name)}"
@@ -224,8 +215,8 @@ def _units(unit: object, paths: Mapping[str, object]) -> dict[str, str | None]:
         if name not in unit:
             what = f"says nothing of the table {name}"
             why = "each table needs its unit column, or None where each row is a unit."
-            raise Unfit(what, why, f"unit={{..., {written(name)}: None}}", code="DPQ608")
-    return {name: None if unit[name] is None else _name(unit[name]) for name in paths}
+            raise unsuited(what, why, f"unit={{..., {written(name)}: None}}")
+    return {name: None if unit[name] is None else read(unit[name]) for name in paths}
 
 
 def _single(rows_per_unit: object, units: Mapping[str, str | None]) -> bool:
@@ -234,7 +225,7 @@ def _single(rows_per_unit: object, units: Mapping[str, str | None]) -> bool:
     single: bool = read_argument(TABLE["rows_per_unit"], rows_per_unit)
     if not any(units.values()):
         why = "without a unit column each row is its own privacy unit."
-        raise Unfit("needs unit", why, 'unit="user_id"', code="DPQ608").at("rows_per_unit")
+        raise unsuited("needs unit", why, 'unit="user_id"').at("rows_per_unit")
     return single
 
 
@@ -246,7 +237,7 @@ def _rows(rows: object, units: Mapping[str, str | None], *, single: bool) -> Row
     if single or not any(units.values()):
         why = "with one row per unit, or rows as units, there is nothing to limit."
         remedy = "leave out rows_per_unit" if single else 'unit="user_id"'
-        raise Unfit("has nothing to limit", why, remedy, code="DPQ608").at(key.name)
+        raise unsuited("has nothing to limit", why, remedy).at(key.name)
     limit: RowLimit = read_argument(key, rows)
     return limit
 
@@ -263,7 +254,7 @@ def _with_unit(
         likely = [*likely_units(schema.types), *sorted(table.columns)]
         remedy = f"unit={written(near or likely[0])}"
         what = f"does not fit the table {table.name}: {reason}"
-        raise Unfit(what, why, remedy, code="DPQ608")
+        raise unsuited(what, why, remedy)
     type_ = table.columns[unit].type
     if (unfit := refuse_unit_type(unit, type_)) is not None:
         raise unfit
@@ -281,7 +272,7 @@ def _mapping(bounds: object) -> Mapping[str, object]:
         bounds = strange[0]
     why = "each column has its own bounds."
     what = f"must map columns to bounds, not {written(bounds)}"
-    raise Unfit(what, why, 'bounds={"salary": (0, 300_000)}', code="DPQ608")
+    raise unsuited(what, why, 'bounds={"salary": (0, 300_000)}')
 
 
 def _bounded(key: str, tables: Mapping[str, Table], ends: object) -> dict[str, Table]:

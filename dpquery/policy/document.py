@@ -50,6 +50,11 @@ class Unfit(ValueError):
         )
 
 
+def contradiction(what: str, why: str, *remedy: str) -> Unfit:
+    """Return the refusal of what cannot be so together."""
+    return Unfit(what, why, *remedy, code="DPQ607")
+
+
 def written(value: object) -> str:
     """Write a value as TOML would; of a list, of a table and of what Python has, only the kind.
 
@@ -59,8 +64,8 @@ def written(value: object) -> str:
     match value:
         case bool():
             return str(value).lower()
-        case str() if type(value) is str:
-            return toml_text(value) if len(value) <= _LONGEST else "a long text"
+        case str() if type(value) is str and len(value) <= _LONGEST:
+            return toml_text(value)
         case list() if type(value) is list:
             return f"a list of {len(value)} values" if value else "[]"
         case dict() if type(value) is dict:
@@ -116,11 +121,6 @@ class Document:
     values: Mapping[str, object]
     text: str
 
-    @property
-    def root(self) -> Section:
-        """The whole file as a section."""
-        return Section(self, (), self.values)
-
 
 @dataclass(frozen=True, slots=True)
 class Section:
@@ -149,24 +149,20 @@ class Section:
         """
         for key in self.values:
             if key not in known:
+                what = "is not a key of the policy"
                 why = (
                     "a key that is not understood might have been a limit, so none is skipped."
                 )
                 near = nearest(key, known)
                 offer = () if near is None else (toml_key(near),)
                 here = f"known here: {listed(known, near)}"
-                unfit = Unfit("is not a key of the policy", why, *offer, here, code="DPQ603")
-                raise self.refuse(key, unfit)
+                raise self.refuse(key, Unfit(what, why, *offer, here, code="DPQ603"))
         return self
 
-    def read(self, key: str, reader: Callable[[object], T], default: T) -> T:
-        """Read the value of a key, or take the default where it is absent."""
-        return self.need(key, reader) if key in self.values else default
-
-    def need(self, key: str, reader: Callable[[object], T]) -> T:
-        """Read the value of a key that is there."""
+    def read(self, key: str, reader: Callable[..., T], *arguments: object) -> T:
+        """Read the value of a key; a refusal says where it stands."""
         try:
-            return reader(self.values[key])
+            return reader(*arguments)
         except Unfit as unfit:
             raise self.refuse(key, unfit) from None
 
@@ -176,12 +172,12 @@ class Section:
         Raises:
             PolicyInvalid: DPQ604, the key holds something other than a table.
         """
-        value = self.values.get(key, {})
+        value, path = self.values.get(key, {}), (*self.path, key)
         if not isinstance(value, dict):
             what = f"is not a table but {written(value)}"
             why = "the policy has a table of keys here."
-            raise self.refuse(key, Unfit(what, why, f"[{dotted((*self.path, key))}]"))
-        return Section(self.document, (*self.path, key), value)
+            raise self.refuse(key, Unfit(what, why, f"[{dotted(path)}]"))
+        return Section(self.document, path, value)
 
     def children(self) -> Iterator[tuple[str, Section]]:
         """Return each key with the section under it, in the file's order."""
@@ -198,7 +194,7 @@ def read_document(path: str | Path) -> Document:
     try:
         values = tomllib.loads(text, parse_float=Decimal)
     except (ValueError, ArithmeticError, RecursionError) as error:
-        raise _syntax(error, text).at("", str(path), _line(str(error), text)) from None
+        raise _syntax(error, text, str(path)) from None
     return Document(str(path), Path(path).resolve(), values, text)
 
 
@@ -226,25 +222,21 @@ def _unreadable(path: Path, reason: str) -> PolicyInvalid:
     return unfit.at("", str(path))
 
 
-def _syntax(error: Exception, text: str) -> Unfit:
+def _syntax(error: Exception, text: str, file: str) -> PolicyInvalid:
     reason = re.sub(r" \(at .*\)$", "", str(error)) or "a number out of range"
     if isinstance(error, RecursionError):
         reason = "brackets are nested too deeply"
-    number = _line(str(error), text)
+    at = re.search(r"\(at line (\d+), column \d+\)$", str(error))
+    number = int(at[1]) if at else None
+    if str(error).endswith("(at end of document)"):
+        number = text.rstrip("\n").count("\n") + 1
     found = text.split("\n")[number - 1].strip() if number else ""
     return Unfit(
         f"the policy file is not TOML: {reason[0].lower()}{reason[1:]}",
         "a file that is understood in part might leave out a limit.",
         f"mend this line: {found[:80]}" if found else "mend the file: see https://toml.io",
         code="DPQ602",
-    )
-
-
-def _line(message: str, text: str) -> int | None:
-    if message.endswith("(at end of document)"):
-        return text.rstrip("\n").count("\n") + 1
-    found = re.search(r"\(at line (\d+), column \d+\)$", message)
-    return int(found[1]) if found else None
+    ).at("", file, number)
 
 
 def line_of(path: Path_, text: str) -> int | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from dpquery.core.privacy import Neighbours
@@ -124,7 +123,8 @@ class Group:
                 if (unfit := _misplaced(key, section, found, public)) is not None:
                     raise section.refuse(key.name, unfit)
                 known = tuple(found[name] for name in key.known)
-                found[key.to] = section.need(key.name, partial(key.read, known=known))
+                value = section.values[key.name]
+                found[key.to] = section.read(key.name, key.read, value, known)
         return found
 
 
