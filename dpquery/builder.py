@@ -14,7 +14,7 @@ from enum import Enum
 from functools import partial
 from inspect import Parameter, Signature
 from itertools import chain, repeat
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
@@ -29,6 +29,9 @@ from dpquery.plan.explain import Explanation
 from dpquery.sql.bind.scope import written_name
 from dpquery.sql.parse.literals import misfit, written_setting, written_value
 from dpquery.sql.parse.parser import parse
+
+if TYPE_CHECKING:
+    from dpquery.session import Session
 
 T = TypeVar("T")
 
@@ -316,23 +319,11 @@ _JOINS = {
 }
 
 
-class Asked(Protocol):
-    """A session, as a query needs it."""
-
-    def sql(self, text: str, *, refresh: bool = False) -> Answer:
-        """Answer a text."""
-        ...
-
-    def explain(self, text: str) -> Explanation:
-        """Return what a text would lose."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Query:
     """A query over a table. Each method gives another query, and leaves this one as it is."""
 
-    session: Asked = field(compare=False)
+    session: Session = field(compare=False)
     name: str
     alias: str | None = None
     joins: tuple[Written, ...] = ()

@@ -142,11 +142,7 @@ class Section:
         return unfit.at(dotted(path), self.document.name, line_of(there, self.document.text))
 
     def only(self, known: Collection[str]) -> Section:
-        """Refuse every key that is not known, the first in the file's order.
-
-        Raises:
-            PolicyInvalid: DPQ603.
-        """
+        """Refuse every key that is not known, the first in the file's order."""
         for key in self.values:
             if key not in known:
                 what = "is not a key of the policy"
@@ -167,11 +163,7 @@ class Section:
             raise self.refuse(key, unfit) from None
 
     def child(self, key: str) -> Section:
-        """Return the section under a key; an empty one where it is absent.
-
-        Raises:
-            PolicyInvalid: DPQ604, the key holds something other than a table.
-        """
+        """Return the section under a key; an empty one where it is absent."""
         value, path = self.values.get(key, {}), (*self.path, key)
         if not isinstance(value, dict):
             what = f"is not a table but {written(value)}"

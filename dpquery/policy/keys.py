@@ -77,11 +77,7 @@ class Key:
         return f"{self.name} = {self.example}"
 
     def read(self, value: object, known: tuple[object, ...] = ()) -> Any:
-        """Read a value of this key, wherever it was written.
-
-        Raises:
-            Unfit: it cannot be taken; the remedy is a line of a policy.
-        """
+        """Read a value of this key, wherever it was written; remedies are lines of a policy."""
         try:
             return self.reader(value, *known)
         except Unfit as unfit:

@@ -389,11 +389,7 @@ def _usual_mark(ledger: Path) -> Path | None:
 
 
 def ledger_of_ones_own(given: object) -> LedgerSettings:
-    """Read what `connect` is told of a ledger, in a policy's absence: a file, or a URL.
-
-    Raises:
-        Unfit: it is neither.
-    """
+    """Read what `connect` is told of a ledger, in a policy's absence: a file, or a URL."""
     if given is None:
         return LedgerSettings(None)
     if not isinstance(given, str | Path):

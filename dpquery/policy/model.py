@@ -267,18 +267,12 @@ def from_ledger(path: Path, policy: Policy) -> str:
     return relpath(path, Path("/") if ledger is None else ledger.parent)
 
 
-# What the stages before `open` may ask of public tables, and nothing else (I1).
-#
-# The public engine serves it; the stages know this protocol only. Nothing here reads a
-# private row.
-
-
 LONGEST_PUBLIC = 2**12
 """Characters of a public text that private rows may be joined to: a longer one is NULL."""
 
 
 class PublicFacts(Protocol):
-    """Facts of public tables and their engine: the same for every neighbour."""
+    """What the stages before `open` may ask of public tables and their engine (I1)."""
 
     def columns(self, table: str) -> Sequence[str]:
         """Return the columns of a public table, in order."""

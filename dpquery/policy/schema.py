@@ -36,11 +36,7 @@ class Schema:
 
 
 def read_schema(file: Path) -> Schema:
-    """Read the schema of a Parquet file.
-
-    Raises:
-        Unfit: DPQ601 the file is not Parquet, or cannot be read.
-    """
+    """Read the schema of a Parquet file, or refuse what is none (DPQ601)."""
     import pyarrow.parquet as pq
 
     try:

@@ -48,11 +48,7 @@ class Reader(Generic[T]):
     """Returns the value, given what else it depends on, or raises `ValueError`."""
 
     def __call__(self, value: object, *known: object) -> T:
-        """Read a value.
-
-        Raises:
-            Unfit: it is of another kind, or cannot be taken.
-        """
+        """Read a value, or raise `Unfit`."""
         try:
             return self.read(value, *known)
         except ValueError as error:

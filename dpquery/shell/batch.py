@@ -15,50 +15,24 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_tb
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 from dpquery.answer import Answer
 from dpquery.core.source import visible, visible_lines
 from dpquery.errors import DPQueryError, ExitCode, InternalError, internal
 from dpquery.present import BINARY, FORMATS
 from dpquery.shell.arguments import Part, UsageError, connect_settings
-from dpquery.shell.console import Waiting, reading
+from dpquery.shell.console import clock, reading
 from dpquery.shell.context import Statement, statements
 
 if TYPE_CHECKING:
-    from dpquery.plan.explain import Explanation
-    from dpquery.session import Budget
+    from dpquery.session import Session
 
 
-class Asked(Protocol):
-    """What the command line needs of a session."""
-
-    def sql(self, text: str) -> Answer:
-        """Answer one statement."""
-        ...
-
-    def explain(self, text: str) -> Explanation:
-        """Return what a query would lose."""
-        ...
-
-    @property
-    def budget(self) -> Budget:
-        """The limit that binds."""
-        ...
-
-    def tables(self) -> Answer:
-        """Return the tables."""
-        ...
-
-    def describe(self, name: str) -> Answer:
-        """Return the columns of one table."""
-        ...
+Connect = Callable[..., AbstractContextManager["Session"]]
 
 
-Connect = Callable[..., AbstractContextManager[Asked]]
-
-
-def open_session(source: str, **settings: Any) -> AbstractContextManager[Asked]:
+def open_session(source: str, **settings: Any) -> AbstractContextManager[Session]:
     """Connect; the engine is loaded here and not before."""
     import dpquery
 
@@ -126,11 +100,7 @@ def _statements(text: str) -> list[Statement]:
 
 
 def read_file(file: str) -> str:
-    """Read a file of statements.
-
-    Raises:
-        UsageError: it cannot be read, or is not UTF-8.
-    """
+    """Read a file of statements."""
     try:
         return _decoded(Path(file).read_bytes(), file)
     except OSError as error:
@@ -168,11 +138,7 @@ def answers_to(options: Namespace) -> Iterator[Output]:
 
 
 def open_output(file: str, form: str) -> Output:
-    """Open a file for answers.
-
-    Raises:
-        UsageError: it cannot be written.
-    """
+    """Open a file for answers, and leave what stands there until the first one comes."""
     try:
         stream = open(file, "wb", opener=_open_as_it_is)  # noqa: SIM115
     except OSError as error:
@@ -216,13 +182,14 @@ class Output:
             self.stream.close()
 
 
-def _ask_each(script: list[Statement], session: Asked, output: Output, *, several: bool) -> int:
+def _ask_each(
+    script: list[Statement], session: Session, output: Output, *, several: bool
+) -> int:
     """Ask each statement; of several texts, what failed is named by its number."""
     noted: set[str] = set()
-    waiting = Waiting(sys.stderr, sys.stdout)
     for at, statement in enumerate(script):
         try:
-            with waiting.showing(reading(statement.text)):
+            with clock(reading(statement.text), sys.stdout):
                 answer = session.sql(statement.text)
         except (DPQueryError, KeyboardInterrupt) as fault:
             code = _report(fault)

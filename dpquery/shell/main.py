@@ -12,6 +12,7 @@ import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dpquery.core.source import visible
 from dpquery.errors import DPQueryError, ExitCode, QueryRefused
@@ -20,11 +21,10 @@ from dpquery.shell.arguments import (
     UsageError,
     asked,
     connect_settings,
-    draft_asked,
+    of_one_file,
     verb_parser,
 )
 from dpquery.shell.batch import (
-    Asked,
     Connect,
     ask,
     open_output,
@@ -34,10 +34,10 @@ from dpquery.shell.batch import (
     unexpected,
 )
 
-# The way into the shell: whether a person is there, and whether its packages are.
-#
-# Nothing of the shell's own packages is loaded before both are known.
+if TYPE_CHECKING:
+    from dpquery.session import Session
 
+# The shell: its own packages are loaded only where a person is there.
 
 _PACKAGES = frozenset({"prompt_toolkit", "pygments", "rich"})
 _MISSING = (
@@ -52,18 +52,14 @@ def at_terminal() -> bool:
 
 
 def converse(
-    session: Asked,
+    session: Session,
     analyst: str | None,
     form: str = "table",
     out: str | None = None,
     *,
     intervals: bool = False,
 ) -> None:
-    """Open the shell on a session until the person leaves.
-
-    Raises:
-        UsageError: a package is missing, or the output cannot be written.
-    """
+    """Open the shell on a session until the person leaves."""
     try:
         from dpquery.shell.repl import Repl
     except ModuleNotFoundError as missing:
@@ -77,11 +73,7 @@ def converse(
     repl.run()
 
 
-# `dpquery demo`: groups, a quantile and a refusal, on a copy of the sample data.
-#
-# The copy has a ledger of its own; on a terminal the shell opens on another one. Everything
-# goes to standard output, refusals too: here the refusal is part of the show.
-
+# `dpquery demo`: everything goes to standard output, refusals too: they are part of the show.
 
 _QUERIES = (
     "SELECT dept, DP_COUNT(*, eps=0.5) AS n, DP_AVG(salary, eps=0.5) AS pay "
@@ -106,7 +98,7 @@ def demo(connect: Connect) -> int:
     return ExitCode.ANSWER
 
 
-def _reply(query: str, session: Asked) -> str:
+def _reply(query: str, session: Session) -> str:
     try:
         answer = session.sql(query)
     except QueryRefused as refusal:
@@ -115,10 +107,8 @@ def _reply(query: str, session: Asked) -> str:
     return f"{answer}{notes}\nbudget: {answer.budget}"
 
 
-# The commands that open no session: explain, policy, ledger.
-#
-# `policy` and `ledger` are the data owner's: they go to the owner's files directly and
-# charge nothing.
+# The commands that open no session. `policy` and `ledger` are the data owner's: they go to the
+# owner's files directly and charge nothing.
 
 
 def _explain(options: Namespace) -> int:
@@ -184,7 +174,7 @@ def run_verb(argv: list[str]) -> int:
         if argv[: len(words)] == list(words):
             parser, rest = verb_parser(*words, argument=argument), argv[len(words) :]
             if words == ("policy", "init"):
-                return run(draft_asked(parser, rest))
+                return run(of_one_file(parser, "argument", rest))
             return run(parser.parse_args(rest))
     usual = (" ".join((*words, argument)) for words, (argument, _) in _VERBS.items())
     raise UsageError(

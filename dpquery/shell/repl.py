@@ -7,7 +7,6 @@ It is the only module that talks to prompt_toolkit for input. The loop ends by c
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -31,17 +30,15 @@ from rich.console import Console as RichConsole
 
 from dpquery.errors import DPQueryError
 from dpquery.functions import find
-from dpquery.shell.batch import Asked
+from dpquery.session import Session
 from dpquery.shell.complete import Known, Suggestion, known_to, suggestions
-from dpquery.shell.console import Terminal, Waiting
+from dpquery.shell.console import Terminal
 from dpquery.shell.context import LANGUAGE, Word, ended, words_of
 from dpquery.shell.dot_commands import is_command, suggested, take
 from dpquery.shell.prompt import Desk
 
-# Where the shell keeps what was typed: in the user's state directory, never beside the
-# data.
-#
-# The file holds queries and commands, readable by its owner alone; answers never reach it.
+# What was typed is kept in the user's state directory, never beside the data. The file holds
+# queries and commands, readable by its owner alone; answers never reach it.
 
 
 def history_file(environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -117,7 +114,7 @@ class Repl:
 
     def __init__(  # noqa: PLR0913 - the last three stand in for the terminal
         self,
-        session: Asked,
+        session: Session,
         analyst: str,
         mode: str = "table",
         *,
@@ -129,8 +126,7 @@ class Repl:
         self._analyst = analyst
         self._known = known_to(session)
         self._asking: PromptSession[str] = PromptSession(input=typed, output=screen)
-        waiting = Waiting(sys.stderr, out or sys.stdout)
-        terminal = Terminal(RichConsole(file=out, width=width), self._asking.prompt, waiting)
+        terminal = Terminal(RichConsole(file=out, width=width), self._asking.prompt)
         self.desk = Desk(session, terminal, mode)
         self._reading: PromptSession[str] = PromptSession(
             PROMPT,
