@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpquery.core.privacy import HALF, Ceiling, Loss, exact_number
-from dpquery.core.types import Kind, RowLimit, Type
+from dpquery.core.types import Kind, Type
 from dpquery.errors import listed, nearest
 from dpquery.policy.document import Unfit, written
 from dpquery.policy.files import find_files, stem
@@ -65,14 +65,19 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
     most = read_argument(BUDGET["epsilon"], epsilon)
     limit = Loss(most, read_argument(BUDGET["delta"], delta))
     units = _at("unit", _units, unit, paths)
-    single = _single(rows_per_unit, units)
-    rows = _rows(max_rows_contributed, units, single=single)
+    of_units = _of_units(rows_per_unit, max_rows_contributed, units)
     tables: dict[str, Table] = {}
     notes: list[str] = []
     for name, texts in paths.items():
         table, schema = _at(f"the table {name}", _table, name, texts)
-        tables[name] = _at("unit", _with_unit, table, units[name], schema, single, rows)
-        notes += _notes(tables[name], schema)
+        left_out = schema.left_out.items()
+        notes += [f"{name}: {column} is left out: {why}" for column, why in left_out]
+        if (named := units[name]) is None:
+            notes.append(f"{name}: each row is its own privacy unit, for lack of unit=")
+        else:
+            type_ = _at("unit", _unit_type, table, named, schema)
+            table = replace(table, unit=named, unit_type=type_, **of_units)
+        tables[name] = table
     for key, ends in _at("bounds", _mapping, bounds or {}).items():
         tables |= _at(f"bounds[{written(key)}]", _bounded, key, tables, ends)
     if ledger is None:
@@ -189,14 +194,6 @@ def _table(name: str, texts: tuple[str, ...]) -> tuple[Table, Schema]:
     return Table(name, Files(files), texts, columns), schema
 
 
-def _notes(table: Table, schema: Schema) -> list[str]:
-    left_out = schema.left_out.items()
-    notes = [f"{table.name}: {column} is left out: {why}" for column, why in left_out]
-    if table.unit is None:
-        notes.append(f"{table.name}: each row is its own privacy unit, for lack of unit=")
-    return notes
-
-
 # Whose rows they are, and how many of one unit count.
 
 
@@ -219,34 +216,25 @@ def _units(unit: object, paths: Mapping[str, object]) -> dict[str, str | None]:
     return {name: None if unit[name] is None else read(unit[name]) for name in paths}
 
 
-def _single(rows_per_unit: object, units: Mapping[str, str | None]) -> bool:
-    if rows_per_unit is None:
-        return False
-    single: bool = read_argument(TABLE["rows_per_unit"], rows_per_unit)
-    if not any(units.values()):
-        why = "without a unit column each row is its own privacy unit."
-        raise unsuited("needs unit", why, 'unit="user_id"').at("rows_per_unit")
-    return single
+def _of_units(single: object, rows: object, units: Mapping[str, object]) -> dict[str, Any]:
+    """Read how many rows a unit has, and how many of them count."""
+    found: dict[str, Any] = {}
+    if single is not None:
+        found["single"] = read_argument(TABLE["rows_per_unit"], single)
+        if not any(units.values()):
+            why = "without a unit column each row is its own privacy unit."
+            raise unsuited("needs unit", why, 'unit="user_id"').at("rows_per_unit")
+    if rows is not None:
+        key = TABLE["max_rows_contributed"]
+        if found or not any(units.values()):
+            why = "with one row per unit, or rows as units, there is nothing to limit."
+            remedy = "leave out rows_per_unit" if found else 'unit="user_id"'
+            raise unsuited("has nothing to limit", why, remedy).at(key.name)
+        found[key.to] = read_argument(key, rows)
+    return found
 
 
-def _rows(rows: object, units: Mapping[str, str | None], *, single: bool) -> RowLimit:
-    """Read how many rows of one unit count, where units may have several."""
-    key = TABLE["max_rows_contributed"]
-    if rows is None:
-        return None
-    if single or not any(units.values()):
-        why = "with one row per unit, or rows as units, there is nothing to limit."
-        remedy = "leave out rows_per_unit" if single else 'unit="user_id"'
-        raise unsuited("has nothing to limit", why, remedy).at(key.name)
-    limit: RowLimit = read_argument(key, rows)
-    return limit
-
-
-def _with_unit(
-    table: Table, unit: str | None, schema: Schema, single: bool, rows: RowLimit
-) -> Table:
-    if unit is None:
-        return table
+def _unit_type(table: Table, unit: str, schema: Schema) -> Type:
     if unit not in table.columns:
         reason = schema.left_out.get(unit, f"there is no column {written(unit)}")
         near = nearest(unit, table.columns)
@@ -258,7 +246,7 @@ def _with_unit(
     type_ = table.columns[unit].type
     if (unfit := refuse_unit_type(unit, type_)) is not None:
         raise unfit
-    return replace(table, unit=unit, unit_type=type_, single=single, max_rows_contributed=rows)
+    return type_
 
 
 # Bounds of columns, by `column` or `table.column`.

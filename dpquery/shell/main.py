@@ -147,8 +147,8 @@ def _owners(command: str) -> Callable[[Namespace], int]:
     def run(options: Namespace) -> int:
         from dpquery.shell import subcommands
 
-        code: int = getattr(subcommands, command)(options)
-        return code
+        getattr(subcommands, command)(options)
+        return ExitCode.ANSWER
 
     return run
 
