@@ -108,11 +108,9 @@ class Cell(Protocol):
     @property
     def mechanism(self) -> str:
         """The name of the mechanism that drew it."""
-        ...
 
     def interval(self, confidence: Fraction) -> tuple[Any, Any] | None:
         """Return a range that holds the exact value so often; None where noise cannot tell."""
-        ...
 
 
 @runtime_checkable
@@ -121,7 +119,6 @@ class Ranked(Protocol):
 
     def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
         """Return how many rows the rank of a value is off, so often; None if unknown."""
-        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -54,8 +54,8 @@ class Reader(Generic[T]):
         except ValueError as error:
             what = f"must be {self.takes}, not {written(value)}"
             unfit = error if isinstance(error, Unfit) else Unfit(what)
-            text = _unquoted(value)
-            if _is_toml(text) and self.fits(_toml(text), *known):
+            meant = _toml(text := _unquoted(value))
+            if meant is not None and self.fits(meant, *known):
                 unfit.meant = text
             raise unfit from None
 
@@ -73,18 +73,25 @@ def reader(takes: str) -> Callable[[Callable[..., T]], Reader[T]]:
     return partial(Reader, takes)
 
 
+def limited(takes: str, read: Callable[[object], T], fits: Callable[[T], bool]) -> Reader[T]:
+    """Return the reader of values of one kind that meet a condition."""
+
+    def checked(value: object) -> T:
+        found = read(value)
+        if not fits(found):
+            raise ValueError
+        return found
+
+    return Reader(takes, checked)
+
+
 def _toml(text: str) -> object:
-    (value,) = tomllib.loads(f"value = {text}", parse_float=Decimal).values()
-    return value
-
-
-def _is_toml(text: str) -> bool:
-    """Return whether a text is one value of TOML."""
+    """Return the one value of TOML that a text is; None if it is none."""
     try:
-        _toml(text)
+        (value,) = tomllib.loads(f"value = {text}", parse_float=Decimal).values()
     except (ValueError, ArithmeticError, RecursionError):
-        return False
-    return True
+        return None
+    return value
 
 
 def _unquoted(value: object) -> str:
@@ -95,18 +102,6 @@ def _unquoted(value: object) -> str:
 
 
 # Numbers.
-
-
-def number(takes: str, fits: Callable[[Fraction], bool]) -> Reader[Fraction]:
-    """Return the reader of exact numbers of some range."""
-
-    def read(value: object) -> Fraction:
-        found = _exact(value)
-        if not fits(found):
-            raise ValueError
-        return found
-
-    return Reader(f"a number {takes}", read)
 
 
 def ascii_folded(name: str) -> str:
@@ -132,23 +127,24 @@ def _exact(value: object) -> Fraction:
         raise Unfit(f"is {error}: {written(value)}", why) from None
 
 
-read_budget = number("above 0 and at most 9e9", lambda one: 0 < one <= BUDGET_MAX)
-read_delta = number("from 0 to below 1", lambda one: 0 <= one < 1)
-read_grid = number(
-    "above 0 that is a double",
-    lambda one: Fraction(sys.float_info.min) <= one <= DOUBLE_MAX,
+read_budget = limited("a number above 0 and at most 9e9", _exact, lambda n: 0 < n <= BUDGET_MAX)
+read_delta = limited("a number from 0 to below 1", _exact, lambda n: 0 <= n < 1)
+read_grid = limited(
+    "a number above 0 that is a double",
+    _exact,
+    lambda n: Fraction(sys.float_info.min) <= n <= DOUBLE_MAX,
 )
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError
+    return value
 
 
 def count(high: int) -> Reader[int]:
     """Return the reader of integers from 1 on."""
-
-    def read(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= high:
-            raise ValueError
-        return value
-
-    return Reader(f"an integer from 1 to {high}", read)
+    return limited(f"an integer from 1 to {high}", _integer, lambda n: 1 <= n <= high)
 
 
 read_count = count(ROWS_MAX)
@@ -207,14 +203,11 @@ def read_text(value: object) -> str:
 
 def printable(takes: str, longest: int) -> Reader[str]:
     """Return the reader of texts that print, up to some length."""
-
-    def read(value: object) -> str:
-        text = read_text.read(value)
-        if len(text) > longest or not text.isprintable():
-            raise ValueError
-        return text
-
-    return Reader(f"a {takes} of 1 to {longest} printable characters", read)
+    return limited(
+        f"a {takes} of 1 to {longest} printable characters",
+        read_text.read,
+        lambda text: len(text) <= longest and text.isprintable(),
+    )
 
 
 read_description, read_name = printable("text", 1000), printable("name", 128)
@@ -338,7 +331,7 @@ def read_bounds(value: object, type_: Type) -> Bounds:
         lower, higher = (written(end) for end in value)
         swapped, why = f"[{higher}, {lower}]", "values are clamped to lie between the two."
         what = f"has its low end {lower} above its high end {higher}"
-        raise Unfit(what, why, meant=swapped if _is_toml(swapped) else _example(type_))
+        raise Unfit(what, why, meant=_example(type_) if _toml(swapped) is None else swapped)
     return Bounds(low, high)  # type: ignore[arg-type]  # other kinds have no bounds
 
 
