@@ -8,7 +8,7 @@ text is parsed on its own before it goes in.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -139,6 +139,10 @@ def read_part(text: object, place: Place, taker: str) -> Written:
     return Written((fragment,) if bare else ("(", fragment, ")"))
 
 
+def _parts(texts: Iterable[object], place: Place, taker: str) -> tuple[Written, ...]:
+    return tuple(read_part(text, place, taker) for text in texts)
+
+
 def _of_fragment(
     refused: QueryRefused, written: Written, source: Source, taker: str
 ) -> QueryRefused:
@@ -232,7 +236,7 @@ class Aggregate:
         if not self.conditions:
             return call
         taker = f"{self._taker}().where"
-        kept = [read_part(text, Place.CONDITION, taker) for text in self.conditions]
+        kept = _parts(self.conditions, Place.CONDITION, taker)
         return call + " FILTER (WHERE " + joined(" AND ", kept) + ")"
 
     def subject(self) -> Written:
@@ -328,9 +332,9 @@ class Query:
     alias: str | None = None
     joins: tuple[Written, ...] = ()
     conditions: tuple[Written, ...] = ()
-    shown: tuple[tuple[str | None, Written], ...] = ()
+    shown: tuple[Written, ...] = ()
     groups: tuple[Written, ...] = ()
-    items: tuple[tuple[str | None, Written], ...] = ()
+    items: tuple[Written, ...] = ()
     kept: tuple[Written, ...] = ()
     keys: tuple[Written, ...] = ()
     most: str = ""
@@ -364,7 +368,7 @@ class Query:
         if using is not None:
             columns = [using] if isinstance(using, str) else using
             part += f" USING ({', '.join(_name(column, 'join') for column in columns)})"
-        return replace(self, joins=(*self.joins, part))
+        return self._with(joins=(part,))
 
     def where(self, *conditions: str) -> Query:
         """Keep rows for which all conditions are true.
@@ -372,8 +376,7 @@ class Query:
         Raises:
             QueryRefused: a condition is not one expression.
         """
-        added = tuple(read_part(text, Place.CONDITION, "where") for text in conditions)
-        return replace(self, conditions=self.conditions + added)
+        return self._with(conditions=_parts(conditions, Place.CONDITION, "where"))
 
     def group_by(self, *expressions: Aggregate | str, **named: Aggregate | str) -> Query:
         """Answer by groups: columns, expressions or `dpquery.keys`, with a name if given one.
@@ -382,9 +385,10 @@ class Query:
             QueryRefused: a text is not one expression.
         """
         parts = [(None, item) for item in expressions] + list(named.items())
-        shown = tuple((name, _subject(item, "group_by")) for name, item in parts)
-        groups = tuple(_item(item, "group_by") for _, item in parts)
-        return replace(self, shown=self.shown + shown, groups=self.groups + groups)
+        shown = tuple(_named(name, _subject(item, "group_by")) for name, item in parts)
+        return self._with(
+            shown=shown, groups=tuple(_item(item, "group_by") for _, item in parts)
+        )
 
     def agg(self, *items: Aggregate | str, **named: Aggregate | str) -> Query:
         """Ask for released values, as `n=dpquery.count(eps=0.5)`, or expressions of such.
@@ -393,8 +397,7 @@ class Query:
             QueryRefused: a text is not one expression, or a value has no literal.
         """
         parts = [(None, item) for item in items] + list(named.items())
-        added = tuple((name, _item(item, "agg")) for name, item in parts)
-        return replace(self, items=self.items + added)
+        return self._with(items=tuple(_named(name, _item(item, "agg")) for name, item in parts))
 
     def having(self, *conditions: str) -> Query:
         """Keep groups for which all conditions on released values are true.
@@ -402,8 +405,7 @@ class Query:
         Raises:
             QueryRefused: a condition is not one expression.
         """
-        added = tuple(read_part(text, Place.CONDITION, "having") for text in conditions)
-        return replace(self, kept=self.kept + added)
+        return self._with(kept=_parts(conditions, Place.CONDITION, "having"))
 
     def order_by(self, *keys: str) -> Query:
         """Sort the answer, as by `"n DESC"`.
@@ -411,8 +413,7 @@ class Query:
         Raises:
             QueryRefused: a text is not one key.
         """
-        added = tuple(read_part(key, Place.KEY, "order_by") for key in keys)
-        return replace(self, keys=self.keys + added)
+        return self._with(keys=_parts(keys, Place.KEY, "order_by"))
 
     def limit(self, rows: int, *, offset: int = 0) -> Query:
         """Keep some rows of the answer.
@@ -422,6 +423,9 @@ class Query:
         """
         skipped = f" OFFSET {written_value(offset)}" if offset else ""
         return replace(self, most=f" LIMIT {written_value(rows)}{skipped}")
+
+    def _with(self, **more: tuple[Written, ...]) -> Query:
+        return replace(self, **{name: getattr(self, name) + new for name, new in more.items()})
 
     def sql(self) -> str:
         """Return the text that is asked."""
@@ -461,7 +465,7 @@ class Query:
     def _written(self) -> Written:
         return (
             Written(("SELECT ",))
-            + joined(", ", [_named(*item) for item in self.shown + self.items] or [_ALL])
+            + joined(", ", self.shown + self.items or [Written(("*",))])
             + Written((f" FROM {_table_of(self)}",))
             + joined("", self.joins)
             + _clause("WHERE", " AND ", self.conditions)
@@ -470,9 +474,6 @@ class Query:
             + _clause("ORDER BY", ", ", self.keys)
             + self.most
         )
-
-
-_ALL = Written(("*",))
 
 
 def _item(item: Aggregate | str, taker: str) -> Written:

@@ -26,7 +26,7 @@ from dpquery.core.events import Composed, Event, Refined
 from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.source import Span
 from dpquery.core.text_table import value_text
-from dpquery.errors import Diagnostic, NameRefused, nearest, shown
+from dpquery.errors import nearest, refusal, shown
 from dpquery.plan.parallel import every_part, parted
 from dpquery.policy.keys import COLUMN
 from dpquery.policy.model import Column, Policy, Table, Value
@@ -99,18 +99,14 @@ def find_table(policy: Policy, name: str, span: Span | None = None) -> Table:
         if fold(table.name) == fold(name):
             return table
     near = nearest(name, policy.tables)
-    raise NameRefused(
-        Diagnostic(
-            "DPQ201",
-            f"there is no table {shown(name)} in this session",
-            span,
-            "not in the policy",
-            why=("queries reach only the tables that the policy names.",),
-            remedy=(
-                written_name(near or next(iter(policy.tables), "")),
-                f"tables here: {listed_names(policy.tables, near)}",
-            ),
-        )
+    meant = written_name(near or next(iter(policy.tables), ""))
+    raise refusal(
+        "DPQ201",
+        f"there is no table {shown(name)} in this session",
+        span,
+        "not in the policy",
+        "queries reach only the tables that the policy names.",
+        (meant, f"tables here: {listed_names(policy.tables, near)}"),
     )
 
 

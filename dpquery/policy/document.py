@@ -91,11 +91,11 @@ def toml_text(text: str) -> str:
     '"a\\n\\u202eb"'
     """
     written = json.dumps(text, ensure_ascii=False)  # JSON's escapes are TOML's
-    return "".join(char if char.isprintable() else _escape(ord(char)) for char in written)
-
-
-def _escape(code: int) -> str:
-    return f"\\u{code:04x}" if code < 2**16 else f"\\U{code:08x}"
+    codes = ((char, f"{ord(char):04x}") for char in written)
+    return "".join(
+        char if char.isprintable() else f"\\u{code}" if len(code) == 4 else f"\\U{code:0>8}"
+        for char, code in codes
+    )
 
 
 def dotted(path: tuple[str, ...]) -> str:

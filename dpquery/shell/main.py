@@ -24,15 +24,7 @@ from dpquery.shell.arguments import (
     of_one_file,
     verb_parser,
 )
-from dpquery.shell.batch import (
-    Connect,
-    ask,
-    open_output,
-    open_session,
-    say,
-    show,
-    unexpected,
-)
+from dpquery.shell.batch import Connect, ask, open_output, open_session, say, show, unexpected
 
 if TYPE_CHECKING:
     from dpquery.session import Session

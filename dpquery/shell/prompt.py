@@ -121,7 +121,8 @@ class Desk:
         except DPQueryError:  # asking says so better, and SHOW has nothing to explain
             return True
         left = self.session.budget.left
-        if not charge.within(left) or not _dear(charge, left, self.confirm):
+        cheap = Loss(self.confirm * left.epsilon, self.confirm * left.delta)
+        if not charge.within(left) or charge.within(cheap):
             return True
         what = f"this query spends {charge} of the {left} left, and {left - charge} stays"
         return self.console.agrees(f"{what}; ask it?")
@@ -163,7 +164,3 @@ class _Screen(BytesIO):
 
     def isatty(self) -> bool:
         return True
-
-
-def _dear(charge: Loss, left: Loss, share: Fraction) -> bool:
-    return not charge.within(Loss(share * left.epsilon, share * left.delta))

@@ -20,7 +20,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, completion_is_selected
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.formatted_text.utils import split_lines
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import Lexer
@@ -137,7 +137,9 @@ class Repl:
             include_default_pygments_style=False,
             completer=Suggesting(self._known),
             auto_suggest=AutoSuggestFromHistory(),
-            history=_history(),
+            history=InMemoryHistory()
+            if (file := history_file()) is None
+            else FileHistory(file),
             key_bindings=_keys(),
             bottom_toolbar=self._bar,
             input=typed,
@@ -196,11 +198,6 @@ def _cells(left: Fraction, limit: Fraction) -> int:
     if left >= limit:
         return BAR
     return min(BAR - 1, -int(-BAR * left // limit)) if left > 0 else 0
-
-
-def _history() -> History:
-    file = history_file()
-    return InMemoryHistory() if file is None else FileHistory(file)
 
 
 def _keys() -> KeyBindings:
