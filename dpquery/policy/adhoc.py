@@ -22,7 +22,7 @@ from dpquery.errors import listed, nearest
 from dpquery.policy.document import Unfit, written
 from dpquery.policy.files import find_files, stem
 from dpquery.policy.keys import BUDGET, COLUMN, PRIVACY, TABLE, Key
-from dpquery.policy.load import ledger_of_ones_own, likely_units, refuse_unit_type
+from dpquery.policy.load import ledger_of_ones_own, likely_units, read_unit_type
 from dpquery.policy.model import Bounds, Budget, Column, Files, Policy, Table
 from dpquery.policy.schema import Schema, read_schema
 from dpquery.policy.values import ascii_folded, read_name
@@ -243,10 +243,7 @@ def _unit_type(table: Table, unit: str, schema: Schema) -> Type:
         remedy = f"unit={written(near or likely[0])}"
         what = f"does not fit the table {table.name}: {reason}"
         raise unsuited(what, why, remedy)
-    type_ = table.columns[unit].type
-    if (unfit := refuse_unit_type(unit, type_)) is not None:
-        raise unfit
-    return type_
+    return read_unit_type(unit, table.columns[unit].type)
 
 
 # Bounds of columns, by `column` or `table.column`.
@@ -283,9 +280,8 @@ def _bounded(key: str, tables: Mapping[str, Table], ends: object) -> dict[str, T
 def _bounds(key: str, ends: object, type_: Type) -> Bounds:
     """Read the bounds of a column; what is refused is offered as an argument."""
     bounds = COLUMN["bounds"]
-    if bounds.kinds is not None and type_.kind not in bounds.kinds.of:
-        what = f"does not apply to a column of type {type_}"
-        raise Unfit(what, bounds.kinds.why, f"leave {key} out of bounds=", code="DPQ607")
+    if bounds.kinds is not None:
+        bounds.kinds.require(type_, f"leave {key} out of bounds=")
     try:
         found: Bounds = bounds.read(_typed(ends, type_), (type_,))
     except Unfit as unfit:

@@ -301,11 +301,8 @@ def _unit_type(
         if unit == _UNCONFIRMED or nearest(unit, columns) is not None:
             raise section.refuse("privacy_unit_column", _unlisted(section, unit, columns))
         return None
-    type_ = declared or columns[unit].type
-    if (unknown := refuse_unit_type(unit, type_)) is not None:
-        key = "privacy_unit_column" if declared is None else "privacy_unit_type"
-        raise section.refuse(key, unknown)
-    return type_
+    key = "privacy_unit_column" if declared is None else "privacy_unit_type"
+    return section.read(key, read_unit_type, unit, declared or columns[unit].type)
 
 
 def likely_units(types: Mapping[str, Type]) -> list[str]:
@@ -329,15 +326,14 @@ def _unlisted(section: Section, unit: str, columns: dict[str, Column]) -> Unfit:
     )
 
 
-def refuse_unit_type(unit: str, type_: Type) -> Unfit | None:
-    """Return the refusal of a unit column by its type; none for an integer or a text."""
-    if type_.kind in _UNIT_KINDS:
-        return None
-    what = f"makes a {type_} the privacy unit: {unit}"
-    why = "rows belong to one unit when their values are equal, which is exact\n"
-    return contradiction(
-        what, f"{why}for integers and texts.", "name an integer or a text column"
-    )
+def read_unit_type(unit: str, type_: Type) -> Type:
+    """Return the type of a privacy unit, or refuse another than integer and text."""
+    if type_.kind not in _UNIT_KINDS:
+        what = f"makes a {type_} the privacy unit: {unit}"
+        why = "rows belong to one unit when their values are equal, which is exact\n"
+        remedy = "name an integer or a text column"
+        raise contradiction(what, f"{why}for integers and texts.", remedy)
+    return type_
 
 
 # Where the ledger is: in memory, in a file, or on a PostgreSQL server.
