@@ -69,15 +69,8 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
     tables: dict[str, Table] = {}
     notes: list[str] = []
     for name, texts in paths.items():
-        table, schema = _at(f"the table {name}", _table, name, texts)
-        left_out = schema.left_out.items()
-        notes += [f"{name}: {column} is left out: {why}" for column, why in left_out]
-        if (named := units[name]) is None:
-            notes.append(f"{name}: each row is its own privacy unit, for lack of unit=")
-        else:
-            type_ = _at("unit", _unit_type, table, named, schema)
-            table = replace(table, unit=named, unit_type=type_, **of_units)
-        tables[name] = table
+        tables[name], said = _table(name, texts, units[name], of_units)
+        notes += said
     for key, ends in _at("bounds", _mapping, bounds or {}).items():
         tables |= _at(f"bounds[{written(key)}]", _bounded, key, tables, ends)
     if ledger is None:
@@ -184,14 +177,26 @@ def _no_epsilon(paths: Mapping[str, tuple[str, ...]], unit: Units) -> Unfit:
     )
 
 
-def _table(name: str, texts: tuple[str, ...]) -> tuple[Table, Schema]:
+def _table(
+    name: str, texts: tuple[str, ...], unit: str | None, of_units: Mapping[str, Any]
+) -> tuple[Table, list[str]]:
+    """Return a table, and what was assumed of it."""
+    files, schema = _at(f"the table {name}", _files, texts)
+    columns = {column: Column(column, type_) for column, type_ in schema.types.items()}
+    table = Table(name, files, texts, columns)
+    notes = [f"{name}: {column} is left out: {why}" for column, why in schema.left_out.items()]
+    if unit is None:
+        return table, [*notes, f"{name}: each row is its own privacy unit, for lack of unit="]
+    type_ = _at("unit", _unit_type, table, unit, schema)
+    return replace(table, unit=unit, unit_type=type_, **of_units), notes
+
+
+def _files(texts: tuple[str, ...]) -> tuple[Files, Schema]:
     files = find_files(texts, Path.cwd())
     if not files:
         why = "a table without a file has no rows."
         raise Unfit("names no file", why, '"people.parquet"', code="DPQ601")
-    schema = read_schema(files[0])
-    columns = {column: Column(column, type_) for column, type_ in schema.types.items()}
-    return Table(name, Files(files), texts, columns), schema
+    return Files(files), read_schema(files[0])
 
 
 # Whose rows they are, and how many of one unit count.
