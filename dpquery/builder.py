@@ -385,7 +385,9 @@ class Query:
             QueryRefused: a text is not one expression.
         """
         parts = [(None, item) for item in expressions] + list(named.items())
-        shown = tuple(_named(name, _subject(item, "group_by")) for name, item in parts)
+        # Of groups that are found, the expression is shown that they are values of.
+        subjects = ((name, _item(item, "group_by", Aggregate.subject)) for name, item in parts)
+        shown = tuple(_named(name, subject) for name, subject in subjects)
         return self._with(
             shown=shown, groups=tuple(_item(item, "group_by") for _, item in parts)
         )
@@ -476,17 +478,12 @@ class Query:
         )
 
 
-def _item(item: Aggregate | str, taker: str) -> Written:
-    return (
-        item.written() if isinstance(item, Aggregate) else read_part(item, Place.VALUE, taker)
-    )
-
-
-def _subject(item: Aggregate | str, taker: str) -> Written:
-    """Write what a group shows: of groups that are found, the expression they are values of."""
-    return (
-        item.subject() if isinstance(item, Aggregate) else read_part(item, Place.VALUE, taker)
-    )
+def _item(
+    item: Aggregate | str,
+    taker: str,
+    write: Callable[[Aggregate], Written] = Aggregate.written,
+) -> Written:
+    return write(item) if isinstance(item, Aggregate) else read_part(item, Place.VALUE, taker)
 
 
 def _table_of(table: Query | str) -> str:
@@ -517,4 +514,4 @@ def _named(name: str | None, written: Written) -> Written:
 
 
 def _clause(word: str, between: str, parts: Sequence[Written]) -> Written:
-    return f" {word} " + joined(between, parts) if parts else Written(())
+    return f" {word} " + joined(between, parts) if parts else Written()

@@ -43,14 +43,7 @@ def at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def converse(
-    session: Session,
-    analyst: str | None,
-    form: str = "table",
-    out: str | None = None,
-    *,
-    intervals: bool = False,
-) -> None:
+def converse(session: Session, options: Namespace) -> None:
     """Open the shell on a session until the person leaves."""
     try:
         from dpquery.shell.repl import Repl
@@ -58,10 +51,10 @@ def converse(
         if (missing.name or "").partition(".")[0] not in _PACKAGES:
             raise
         raise UsageError(_MISSING) from None
-    repl = Repl(session, analyst or "default", form)
-    repl.desk.intervals = intervals
-    if out is not None:
-        repl.desk.direct(open_output(out, form))
+    repl = Repl(session, options.analyst or "default", options.format)
+    repl.desk.intervals = options.intervals
+    if options.out is not None:
+        repl.desk.direct(open_output(options.out, options.format))
     repl.run()
 
 
@@ -85,8 +78,9 @@ def demo(connect: Connect) -> int:
                 show(f"dp> {query};\n{_reply(query, session)}\n")
         if at_terminal():
             show("Your turn, on a fresh copy of the samples with its whole budget.")
-            with connect(str(copy_samples(Path(place) / "samples"))) as session:
-                converse(session, None)
+            options = asked([str(copy_samples(Path(place) / "samples"))])
+            with connect(options.source) as session:
+                converse(session, options)
     return ExitCode.ANSWER
 
 
@@ -133,30 +127,16 @@ def _policy_check(options: Namespace) -> int:
     return ExitCode.USAGE if faulty else ExitCode.ANSWER
 
 
-def _owners(command: str) -> Callable[[Namespace], int]:
-    """Return a command over a ledger, which is loaded when it is run."""
-
-    def run(options: Namespace) -> int:
-        from dpquery.shell import subcommands
-
-        getattr(subcommands, command)(options)
-        return ExitCode.ANSWER
-
-    return run
-
-
-_Run = Callable[[Namespace], int]
-_VERBS: dict[tuple[str, ...], tuple[str, _Run]] = {
+_LEDGER_VERBS = ("losses", "verify", "export", "backup", "freeze", "thaw", "grant")
+_VERBS: dict[tuple[str, ...], tuple[str, Callable[[Namespace], int] | str]] = {
     ("explain",): ("TOPIC", _explain),
     ("policy", "init"): ("FILE", _policy_init),
     ("policy", "check"): ("FILE", _policy_check),
-    ("policy", "publish"): ("POLICY", _owners("publish")),
-    ("ledger", "show"): ("POLICY", _owners("show_charges")),
-    **{
-        ("ledger", verb): ("POLICY", _owners(verb))
-        for verb in ("losses", "verify", "export", "backup", "freeze", "thaw", "grant")
-    },
+    ("policy", "publish"): ("POLICY", "publish"),
+    ("ledger", "show"): ("POLICY", "show_charges"),
+    **{("ledger", verb): ("POLICY", verb) for verb in _LEDGER_VERBS},
 }
+"""What each takes, and what runs it: a function here, or one of `subcommands` by its name."""
 FIRST_WORDS = frozenset({"explain", "policy", "ledger"})
 
 
@@ -166,12 +146,18 @@ def run_verb(argv: list[str]) -> int:
         if argv[: len(words)] == list(words):
             parser, rest = verb_parser(*words, argument=argument), argv[len(words) :]
             if words == ("policy", "init"):
-                return run(of_one_file(parser, "argument", rest))
-            return run(parser.parse_args(rest))
-    usual = (" ".join((*words, argument)) for words, (argument, _) in _VERBS.items())
-    raise UsageError(
-        "write " + ", or ".join(f"dpquery {u}" for u in usual if u.startswith(argv[0]))
-    )
+                options = of_one_file(parser, "argument", rest)
+            else:
+                options = parser.parse_args(rest)
+            if not isinstance(run, str):
+                return run(options)
+            from dpquery.shell import subcommands
+
+            getattr(subcommands, run)(options)
+            return ExitCode.ANSWER
+    usual = [" ".join(("dpquery", *words, argument)) for words, (argument, _) in _VERBS.items()]
+    meant = (usage for usage in usual if usage.startswith(f"dpquery {argv[0]}"))
+    raise UsageError(f"write {', or '.join(meant)}")
 
 
 def entry() -> None:
@@ -217,12 +203,6 @@ def _run(argv: list[str], connect: Connect) -> int:
     options = asked(argv)
     if options.script is None and at_terminal():
         with connect(options.source, **connect_settings(options)) as session:
-            converse(
-                session,
-                options.analyst,
-                options.format,
-                options.out,
-                intervals=options.intervals,
-            )
+            converse(session, options)
         return ExitCode.ANSWER
     return ask(options, connect)
