@@ -222,9 +222,7 @@ def _in_text(place: Place, scope: _Scope) -> Candidates:
         return _settings(place, function)
     if place.frame.opener == "IN":
         return _keys(scope.column(place.frame.subject))
-    if place.last() in _EQUAL and len(place.before) > 1:
-        return _keys(scope.column(place.before[-2].text))
-    return ()
+    return _keys(scope.column(place.name(2))) if place.last() in _EQUAL else ()
 
 
 def _keys(column: Column | None) -> Iterator[tuple[str, str]]:
@@ -243,7 +241,7 @@ def _settings(place: Place, function: DPFunction) -> Iterator[tuple[str, str]]:
 def _words(place: Place, scope: _Scope) -> Candidates:
     """Suggest outside of quotes."""
     if place.last() == ".":
-        return _columns(scope.of(place.before[-2].text if len(place.before) > 1 else ""))
+        return _columns(scope.of(place.name(2)))
     function = find(place.frame.opener)
     if function is not None:
         return _in_call(place, scope, function)
@@ -274,8 +272,8 @@ def _in_call(place: Place, scope: _Scope, function: DPFunction) -> Candidates:
     """Suggest inside a call: what is asked about, then options that are not yet given."""
     if place.last() in _SET and place.last(2) in _WORDED:
         return _settings(place, function)
-    at, takes = place.frame.commas, function.positional
-    about = takes[at] if at < len(takes) else None
+    at = place.frame.commas
+    about = function.positional[at] if at < len(function.positional) else None
     if isinstance(about, Expression):
         if place.complete:
             return _operators(place, scope) if about.takes is Takes.CONDITION else ()
@@ -302,19 +300,17 @@ def _asked(place: Place, scope: _Scope, about: Expression) -> Iterator[tuple[str
 
 
 def _fits(column: Column, takes: Takes) -> bool:
-    match takes:
-        case Takes.NUMBER:
-            return column.numeric
-        case Takes.ORDERED:
-            return column.ordered
-        case Takes.LISTED:
-            return column.groups
-    return True
+    able = {
+        Takes.NUMBER: column.numeric,
+        Takes.ORDERED: column.ordered,
+        Takes.LISTED: column.groups,
+    }
+    return able.get(takes, True)
 
 
 def _compared(place: Place, scope: _Scope) -> Iterator[tuple[str, str]]:
     """Suggest what a column can be compared with."""
-    column = scope.column(place.before[-2].text) if len(place.before) > 1 else None
+    column = scope.column(place.name(2))
     if column is not None and column.type == "boolean":
         yield from _plain("TRUE", "FALSE")
     yield from _keys(column)
@@ -322,7 +318,7 @@ def _compared(place: Place, scope: _Scope) -> Iterator[tuple[str, str]]:
 
 def _operators(place: Place, scope: _Scope) -> Iterator[tuple[str, str]]:
     """Suggest what follows an operand of a condition."""
-    column = scope.column(place.last())
+    column = scope.column(place.name())
     if not place.frame.compared:
         yield from _plain(*_COMPARING)
     if place.frame.compared or column is None or column.type == "boolean":

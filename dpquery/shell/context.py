@@ -96,6 +96,10 @@ class Place:
         """Return the word so many before the one being typed, in capitals; empty if none."""
         return self.before[-back].upper if len(self.before) >= back else ""
 
+    def name(self, back: int = 1) -> str:
+        """Return the same word as it was typed."""
+        return self.before[-back].text if len(self.before) >= back else ""
+
     @property
     def complete(self) -> bool:
         """Whether an operand has ended, so that an operator or a clause follows."""
