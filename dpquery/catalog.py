@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import date, datetime
 from fractions import Fraction
 from functools import partial
 from operator import attrgetter
@@ -25,12 +24,12 @@ from dpquery.core.arrow import table_of
 from dpquery.core.events import Composed, Event, Refined
 from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.source import Span
-from dpquery.core.text_table import value_text
 from dpquery.errors import nearest, refusal, shown
 from dpquery.plan.parallel import every_part, parted
 from dpquery.policy.keys import COLUMN
 from dpquery.policy.model import Column, Policy, Table, Value
 from dpquery.sql.bind.scope import INTERVAL_ENDS, fold, listed_names, written_name
+from dpquery.sql.parse.literals import written_value
 
 # What the epsilon of a charge does not tell: what was paid before, and who is meant.
 
@@ -235,13 +234,7 @@ def _texts(names: Iterable[str], rows: Sequence[Sequence[str | None]]) -> pa.Tab
 
 def _written(key: Value) -> str:
     """Write a key as a query has to, so that a list of them fits into IN (...)."""
-    match key:
-        case str():
-            return "'" + key.replace("'", "''") + "'"
-        case date():
-            kind = "TIMESTAMP" if isinstance(key, datetime) else "DATE"
-            return f"{kind} '{value_text(key)}'"
-    return _shown(key).lower()
+    return str(key).lower() if isinstance(key, bool) else written_value(key)
 
 
 def _shown(value: object) -> str:

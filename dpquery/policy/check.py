@@ -256,10 +256,9 @@ def _units(visit: _Visit, unit: str) -> Iterator[Told]:
         text = f"rows_per_unit = 1 does not hold: {units} units have {rows} rows"
         yield Severity.FAULT, unit, text
         return
-    of = ", ".join(
-        f"{name} {int(np.quantile(counts, share, method='inverted_cdf')):,}"
-        for name, share in (("median", 0.5), ("95 %", 0.95), ("99 %", 0.99), ("largest", 1))
-    )
+    shares = {"median": 0.5, "95 %": 0.95, "99 %": 0.99, "largest": 1}
+    levels = np.quantile(counts, list(shares.values()), method="inverted_cdf")
+    of = ", ".join(f"{name} {rows:,}" for name, rows in zip(shares, levels, strict=True))
     told = f"{units:,} units have {rows:,} rows: {of} each"
     limit = visit.table.max_rows_contributed
     if limit is None:

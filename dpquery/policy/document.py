@@ -194,24 +194,20 @@ def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             content = file.read(FILE_MAX + 1)
-        if len(content) > FILE_MAX:
-            raise _unreadable(path, f"it is larger than {FILE_MAX} bytes")
-        # tomllib takes "\n" and "\r\n" alone, and an editor's byte order mark says nothing
-        return content.decode("utf-8-sig").replace("\r\n", "\n")
+        if len(content) <= FILE_MAX:
+            # tomllib takes "\n" and "\r\n" alone, and an editor's byte order mark says nothing
+            return content.decode("utf-8-sig").replace("\r\n", "\n")
+        reason = f"it is larger than {FILE_MAX} bytes"
     except UnicodeDecodeError:
-        raise _unreadable(path, "it is not UTF-8 text") from None
+        reason = "it is not UTF-8 text"
     except OSError as error:
-        raise _unreadable(path, error.strerror or "it cannot be opened") from None
-
-
-def _unreadable(path: Path, reason: str) -> PolicyInvalid:
-    unfit = Unfit(
+        reason = error.strerror or "it cannot be opened"
+    raise Unfit(
         f"the policy file cannot be read: {reason[0].lower()}{reason[1:]}",
         "a policy is a TOML file that names tables, units and a budget.",
         "dpquery policy init people.parquet    drafts one from a Parquet file's schema",
         code="DPQ601",
-    )
-    return unfit.at("", str(path))
+    ).at("", str(path))
 
 
 def _syntax(error: Exception, text: str, file: str) -> PolicyInvalid:

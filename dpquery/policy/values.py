@@ -362,7 +362,6 @@ def read_keys(
 
 # Where a ledger is, on a PostgreSQL server.
 
-_SCHEMES = ("postgresql://", "postgres://")
 _OPTIONS = frozenset(
     (
         *("host", "connect_timeout", "passfile", "channel_binding", "gssencmode"),
@@ -403,7 +402,11 @@ def _doubt(url: str) -> str:
     elsewhere = [value for key, value in options if key == "host" and value[:1] != "/"]
     if parts.password is not None or "password" in keys:
         return "holds a password"
-    if not url.startswith(_SCHEMES) or parts.fragment or parts.port == 0:
+    if (
+        not url.startswith(("postgresql://", "postgres://"))
+        or parts.fragment
+        or parts.port == 0
+    ):
         return "is no URL of a server"
     if not url.isascii() or not url.isprintable() or " " in url:
         return "is no URL of a server"

@@ -63,13 +63,14 @@ def _draw(what: str, over: Event) -> None:
     console = RichConsole(stderr=True)
     code = console.encoding
     spinner = Spinner("dots" if code.startswith("utf") else "line")
+    name = Text(what.encode(code, "replace").decode(code))
+    name.truncate(console.width - len("⠋   000:00"), overflow="crop")
     with Live(
         spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
     ):
         while not over.is_set():
             minutes, seconds = divmod(int(monotonic() - began), 60)
-            text = f"{what}  {minutes}:{seconds:02}".encode(code, "replace").decode(code)
-            spinner.update(text=Text(text, no_wrap=True, overflow="ellipsis"))
+            spinner.update(text=name + Text(f"  {minutes}:{seconds:02}"))
             over.wait(1)
 
 

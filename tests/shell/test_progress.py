@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import time
 from inspect import signature
 
@@ -48,6 +49,31 @@ def test_only_a_long_query_at_a_terminal_shows_a_clock(monkeypatch, err, out, pa
     assert ("reading staff  0:00" in text) == drawn
     if drawn:  # the last thing written wipes the line
         assert text.endswith("\x1b[2K")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_a_long_name_is_cut_to_one_line_and_written_as_the_terminal_can(monkeypatch, encoding):
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "40")
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr", stream)
+    with clock("reading stäff" + "x" * 99, Screen(True)):
+        time.sleep(0.5)
+    assert b"  0:00" in raw.getvalue()
+    assert b"x\n" not in raw.getvalue()
+
+
+def test_without_rich_nothing_is_drawn(monkeypatch):
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setitem(sys.modules, "rich.live", None)
+    stream = Screen(True)
+    monkeypatch.setattr("sys.stderr", stream)
+    with clock("reading", Screen(True)):
+        time.sleep(0.2)
+    assert stream.getvalue() == ""
 
 
 def test_what_is_read_stands_after_from():
