@@ -234,7 +234,7 @@ def _texts(names: Iterable[str], rows: Sequence[Sequence[str | None]]) -> pa.Tab
 
 def _written(key: Value) -> str:
     """Write a key as a query has to, so that a list of them fits into IN (...)."""
-    return str(key).lower() if isinstance(key, bool) else written_value(key)
+    return _shown(key).lower() if isinstance(key, bool | Fraction) else written_value(key)
 
 
 def _shown(value: object) -> str:
