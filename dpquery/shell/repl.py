@@ -128,6 +128,7 @@ class Repl:
         self._asking: PromptSession[str] = PromptSession(input=typed, output=screen)
         terminal = Terminal(RichConsole(file=out, width=width), self._asking.prompt)
         self.desk = Desk(session, terminal, mode)
+        file = history_file()
         self._reading: PromptSession[str] = PromptSession(
             PROMPT,
             multiline=True,
@@ -137,9 +138,7 @@ class Repl:
             include_default_pygments_style=False,
             completer=Suggesting(self._known),
             auto_suggest=AutoSuggestFromHistory(),
-            history=InMemoryHistory()
-            if (file := history_file()) is None
-            else FileHistory(file),
+            history=InMemoryHistory() if file is None else FileHistory(file),
             key_bindings=_keys(),
             bottom_toolbar=self._bar,
             input=typed,
