@@ -111,7 +111,7 @@ def _drawn(release: Any, exact: Exact) -> Drawn:
     seen = Seen(cells=release.mechanism.cells) if ranked else Seen()
     if isinstance(release, QuantilesRelease):
         seen = replace(seen, orders=release.mechanism.orders)
-    replace(release, **{"mechanism" if ranked else "noise": seen}).run(exact, Randomness())
+    replace(release, mechanism=seen).run(exact, Randomness())
     return Drawn(release, seen.given)
 
 
@@ -141,7 +141,7 @@ def move(before: Drawn, after: Drawn) -> tuple[Fraction, Fraction]:
         return total**2, squared(release.distance)
     (a,), (b,) = before.given, after.given
     sizes = [abs(x - y) for x, y in zip(a, b, strict=True)]
-    if release.noise.norm == 1:
+    if release.mechanism.norm == 1:
         return squared(sum(sizes)), squared(release.distance)
     return Fraction(sum(size * size for size in sizes)), squared(release.distance)
 

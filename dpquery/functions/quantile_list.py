@@ -8,21 +8,20 @@ to how far these move: one charge covers the list, and all groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from dpquery.core.privacy import Neighbours, decimal_text
-from dpquery.core.types import Type
-from dpquery.errors import Diagnostic, PlanRefused
+from dpquery.errors import refusal
 from dpquery.functions.additive import LEVEL, needless
-from dpquery.functions.base import Calibrated, Facts, Measured, Step
+from dpquery.functions.base import Facts, Measured, Words
 from dpquery.functions.quantize import (
     MAX_DRAWS,
+    ValueRelease,
     bins_for,
     draw_groups,
-    from_code,
     grid_of,
     most_weight,
     ranges_for,
@@ -31,7 +30,7 @@ from dpquery.functions.quantize import (
     unfit_mechanism,
     weight_for,
 )
-from dpquery.ir.measures import Histogram, Weight, sensitivity
+from dpquery.ir.measures import Histogram, sensitivity
 from dpquery.ir.query import Call
 from dpquery.mechanisms import (
     FittedQuantiles,
@@ -98,12 +97,6 @@ class DrawsRanks(Protocol):
         ...
 
 
-def _within(mechanism: ListMechanism) -> str:
-    """Name what a mechanism does not look into."""
-    width = mechanism.width if isinstance(mechanism, HasRanges) else 1
-    return f"a range of {width:,} values" if width > 1 else "a value that rows share"
-
-
 @runtime_checkable
 class HasRanges(Protocol):
     """A mechanism that parts the grid into ranges of several values."""
@@ -115,98 +108,53 @@ class HasRanges(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class QuantilesCell:
-    """A released list; noise alone says in ranks, not in values, how far off it is."""
-
-    codes: tuple[int, ...]
-    release: QuantilesRelease
-
-    @property
-    def value(self) -> list[object]:
-        """The values on the column's own grid, in the order that was asked for."""
-        code, element = self.release.measure.code, replace(self.release.type, listed=False)
-        return [from_code(cell + code.origin, code.grid, element) for cell in self.codes]
-
-    @property
-    def mechanism(self) -> str:
-        """The name of the mechanism."""
-        return self.release.mechanism.name
-
-    @property
-    def drawn(self) -> tuple[int, ...]:
-        """The cells of the grid."""
-        return self.codes
-
-    def interval(self, confidence: Fraction) -> None:
-        """Return nothing: between which values the exact quantiles lie is up to the data."""
-
-    def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
-        """Return how many rows the farthest value is off; None where that is not known."""
-        mechanism = self.release.mechanism
-        most, proven = mechanism.ranks_off(confidence)
-        if proven and not any_data and isinstance(mechanism, DrawsRanks):
-            most = min(most, likely_off(mechanism.errors, confidence))
-        return Fraction(most, self.release.measure.weight.scale) if proven else None
-
-
-@dataclass(frozen=True, slots=True)
-class QuantilesRelease(Calibrated):
+class QuantilesRelease(ValueRelease):
     """One list of quantiles per group."""
 
-    function: str
-    measure: Histogram
-    distance: int
     mechanism: ListMechanism
     orders: Orders
     """As they were asked for; the mechanism has each once, and rising."""
-    type: Type
-    why: str
 
-    def cell(self, drawn: Any, /) -> QuantilesCell:
-        """Return a cell of what was drawn."""
-        return QuantilesCell(drawn, self)
+    def draw(self, exact: Measured, randomness: Randomness) -> Iterator[tuple[int, ...]]:
+        """Draw the cells of the grid of each group, in the order that was asked for."""
+        for cells in draw_groups(self.mechanism, exact, self.measure, randomness):
+            of_order = dict(zip(self.mechanism.orders, cells, strict=True))
+            yield tuple(of_order[order] for order in self.orders)
 
-    def run(self, exact: Measured, randomness: Randomness) -> Sequence[QuantilesCell]:
-        """Draw one list per group."""
-        lists = draw_groups(self.mechanism, exact, self.measure, randomness)
-        return [QuantilesCell(self._as_asked(cells), self) for cells in lists]
+    def ranks_off(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
+        """Return how many rows the farthest value is off; None where that is not known."""
+        most, proven = self.mechanism.ranks_off(confidence)
+        if proven and not any_data:
+            most = self._likely_off(most, confidence)
+        return Fraction(most, self.measure.weight.scale) if proven else None
 
-    def _as_asked(self, cells: Sequence[int]) -> tuple[int, ...]:
-        of_order = dict(zip(self.mechanism.orders, cells, strict=True))
-        return tuple(of_order[order] for order in self.orders)
+    def _likely_off(self, most: int, confidence: Fraction) -> int:
+        """Return how far off ranks are where rows are spread evenly, if that is known."""
+        if not isinstance(self.mechanism, DrawsRanks):
+            return most
+        return min(most, likely_off(self.mechanism.errors, confidence))
+
+    def describe(self, *, waiting: bool) -> Words:
+        """Return the amounts in rows."""
+        weight, mechanism = self.measure.weight, self.mechanism
+        widths = [width / weight.scale for width in mechanism.widths]
+        shown = dict.fromkeys(decimal_text(end, 4) for end in (min(widths), max(widths)))
+        moved = decimal_text(Fraction(self.distance, weight.scale), 4)
+        noise = f"{' to '.join(shown)} in ranks"
+        return Words(f"{moved} in weight of rows", noise, self._error())
 
     def _error(self) -> str:
         """Return how many rows of full weight the values are off."""
-        mechanism = self.mechanism
+        mechanism, weight = self.mechanism, self.measure.weight
         most, proven = mechanism.ranks_off(LEVEL)
-        if not proven:
-            if isinstance(mechanism, DrawsRanks):
-                most = min(most, likely_off(mechanism.errors, LEVEL))
-            beside = f"beside them what {_within(mechanism)} holds"
-            return f"about {round(most / self._scale):,} ranks each, and {beside}"
-        if not isinstance(mechanism, DrawsRanks):
-            return f"at most {round(most / self._scale):,} ranks each"
-        weight = self.measure.weight
-        return ranks_words(mechanism.orders, mechanism.errors, most, weight, LEVEL)
-
-    @property
-    def _scale(self) -> Fraction:
-        return Fraction(self.measure.weight.scale)
-
-    def step(self) -> Step:
-        """Describe the release in rows."""
-        widths = [width / self._scale for width in self.mechanism.widths]
-        shown = dict.fromkeys(decimal_text(end, 4) for end in (min(widths), max(widths)))
-        return Step(
-            function=self.function,
-            mechanism=self.mechanism.name,
-            epsilon=self.mechanism.loss(self.distance).epsilon,
-            sensitivity=f"{decimal_text(self.distance / self._scale, 4)} in weight of rows",
-            noise_scale=f"{' to '.join(shown)} in ranks",
-            expected_error=self._error(),
-            weight=self.measure.weight,
-            why=self.why,
-        )
+        if proven and isinstance(mechanism, DrawsRanks):
+            return ranks_words(mechanism.orders, mechanism.errors, most, weight, LEVEL)
+        if proven:
+            return f"at most {round(Fraction(most, weight.scale)):,} ranks each"
+        likely = round(Fraction(self._likely_off(most, LEVEL), weight.scale))
+        width = mechanism.width if isinstance(mechanism, HasRanges) else 1
+        within = f"a range of {width:,} values" if width > 1 else "a value that rows share"
+        return f"about {likely:,} ranks each, and beside them what {within} holds"
 
 
 def plan_list(call: Call, orders: Orders, facts: Facts) -> QuantilesRelease:
@@ -223,17 +171,19 @@ def plan_list(call: Call, orders: Orders, facts: Facts) -> QuantilesRelease:
         raise needless(call, call.options.delta_span, OF_LISTS[0])
     code, rising = grid_of(call), tuple(sorted(set(orders)))
     name, why = _chosen(call, len(rising), facts.cells, code.cells)
-    if name in _JOINT:
+    if name in {*_JOINT, FittedQuantiles.name}:
         _refuse_joint(call, len(rising), facts.cells)
     if name == FittedQuantiles.name:
         _refuse_slow(call, len(rising))
-    refuse_many(call, facts.cells, 1 if name in _OF_ONE_SCAN else len(rising))
+    one_scan = name in {TreeQuantiles.name, ThresholdQuantiles.name}
+    refuse_many(call, facts.cells, 1 if one_scan else len(rising))
     weight = weight_for(call, facts, _denominator(rising))
     measure = Histogram(weight, code, call.condition)
-    asked = _Asked(rising, code.cells, weight, call.options.epsilon, facts)
-    mechanism, distance = _PLANNERS[name](asked, measure)
-    listed = replace(code.expr.type, listed=True)
-    return QuantilesRelease(call.function, measure, distance, mechanism, orders, listed, why)
+    mechanism, distance = _calibrated(name, rising, measure, call.options.epsilon, facts)
+    type_ = replace(code.expr.type, listed=True)
+    return QuantilesRelease(
+        call.function, (measure,), distance, mechanism, type_, orders, why=why
+    )
 
 
 def _chosen(call: Call, count: int, groups: int, cells: int) -> tuple[str, str]:
@@ -271,17 +221,15 @@ def _refuse_joint(call: Call, count: int, groups: int) -> None:
     """
     if _fits(count, groups):
         return
-    most = MOST_JOINT if count > MOST_JOINT else MOST_JOINT_DRAWN
-    drawn = f"{count} quantiles" + (f" of {groups:,} groups" if count <= MOST_JOINT else "")
-    raise PlanRefused(
-        Diagnostic(
-            "DPQ404",
-            f"{call.function} draws at most {most} quantiles together",
-            call.options.mechanism_span or call.span,
-            drawn,
-            ("drawn as one list, each of them makes the others take longer.",),
-            ("mechanism='recursive'", "answers more of them"),
-        )
+    many = count > MOST_JOINT
+    raise refusal(
+        "DPQ404",
+        f"{call.function} draws at most {MOST_JOINT if many else MOST_JOINT_DRAWN} quantiles "
+        "together",
+        call.options.mechanism_span or call.span,
+        f"{count} quantiles" + ("" if many else f" of {groups:,} groups"),
+        "drawn as one list, each of them makes the others take longer.",
+        ("mechanism='recursive'", "answers more of them"),
     )
 
 
@@ -294,15 +242,13 @@ def _refuse_slow(call: Call, count: int) -> None:
     if _is_fitted(call, count):
         return
     large = next(large for most, large in MOST_FITTED if count <= most)
-    raise PlanRefused(
-        Diagnostic(
-            "DPQ404",
-            f"{call.function} fits {count} quantiles up to an eps of {large}",
-            call.options.mechanism_span or call.span,
-            "eps is larger",
-            ("the larger it is, the closer lie the totals that are tried.",),
-            ("mechanism='recursive'", "answers them at any eps"),
-        )
+    raise refusal(
+        "DPQ404",
+        f"{call.function} fits {count} quantiles up to an eps of {large}",
+        call.options.mechanism_span or call.span,
+        "eps is larger",
+        "the larger it is, the closer lie the totals that are tried.",
+        ("mechanism='recursive'", "answers them at any eps"),
     )
 
 
@@ -312,104 +258,52 @@ def _denominator(orders: Orders) -> int:
     return max(order.denominator for order in (*orders, *(draw.order for draw in plan)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What a mechanism is planned from."""
-
-    orders: Orders
-    cells: int
-    weight: Weight
-    epsilon: Fraction
-    facts: Facts
-
-    @property
-    def bins(self) -> int:
-        return bins_for(self.facts.cells)
-
-
-Planned = tuple[ListMechanism, int]
-
-
-def _recursive(asked: _Asked, measure: Histogram) -> Planned:
-    return _by_distance(RecursiveQuantiles, asked, measure)
-
-
-def _fitted(asked: _Asked, measure: Histogram) -> Planned:
-    return _by_distance(FittedQuantiles, asked, measure)
-
-
-def _by_distance(
-    kind: type[RecursiveQuantiles | FittedQuantiles], asked: _Asked, measure: Histogram
-) -> Planned:
-    distance = sensitivity(measure, asked.facts.neighbours, grouped=asked.facts.grouped)
-    most = most_weight(asked.weight)
-    mechanism = kind.calibrated(asked.orders, asked.cells, most, distance, asked.epsilon)
-    return replace(mechanism, bins=min(mechanism.bins, asked.bins)), distance
-
-
-def _independent(asked: _Asked, measure: Histogram) -> Planned:
-    substitution = asked.facts.neighbours is Neighbours.SUBSTITUTE
-    ranges = [
-        rank_range(order, 1, substitution=substitution, grouped=asked.facts.grouped)
-        for order in asked.orders
-    ]
-    distance, most = measure.weight.total, most_weight(asked.weight)
-    mechanism = IndependentQuantiles.calibrated(
-        asked.orders, asked.cells, most, ranges, distance, asked.epsilon
-    )
-    return replace(mechanism, bins=min(mechanism.bins, asked.bins)), distance
-
-
-def _joint(asked: _Asked, measure: Histogram) -> Planned:
-    return _drawn_together(JointQuantiles, asked, measure)
-
-
-def _smoothed_joint(asked: _Asked, measure: Histogram) -> Planned:
-    return _drawn_together(SmoothedJointQuantiles, asked, measure)
-
-
-def _drawn_together(
-    kind: type[JointQuantiles | SmoothedJointQuantiles], asked: _Asked, measure: Histogram
-) -> Planned:
-    substitution = asked.facts.neighbours is Neighbours.SUBSTITUTE
-    move = joint_move(asked.orders, substitution=substitution, grouped=asked.facts.grouped)
-    distance, most = measure.weight.total, most_weight(asked.weight)
-    mechanism = kind.calibrated(asked.orders, asked.cells, most, move, distance, asked.epsilon)
-    return replace(mechanism, bins=min(mechanism.bins, asked.bins)), distance
-
-
-def _tree(asked: _Asked, measure: Histogram) -> Planned:
-    distance = sensitivity(measure, asked.facts.neighbours, grouped=asked.facts.grouped)
-    leaves = ranges_for(asked.facts.cells)
-    return (
-        TreeQuantiles.calibrated(asked.orders, asked.cells, distance, asked.epsilon, leaves),
-        distance,
-    )
-
-
-def _thresholds(asked: _Asked, measure: Histogram) -> Planned:
-    substitution = asked.facts.neighbours is Neighbours.SUBSTITUTE
-    costs = [
-        threshold_cost(order, substitution=substitution, grouped=asked.facts.grouped)
-        for order in asked.orders
-    ]
-    distance = measure.weight.total
-    mechanism = ThresholdQuantiles.calibrated(
-        asked.orders, asked.cells, costs, distance, asked.epsilon
-    )
-    return replace(mechanism, steps=min(mechanism.steps, asked.bins)), distance
-
-
-_PLANNERS: dict[str, Callable[[_Asked, Histogram], Planned]] = {
-    "recursive": _recursive,
-    "fitted": _fitted,
-    "independent": _independent,
-    "tree": _tree,
-    "histogram": _thresholds,
-    "joint": _joint,
-    "smoothed_joint": _smoothed_joint,
-}
-_JOINT = frozenset({"joint", "smoothed_joint", "fitted"})
-_OF_ONE_SCAN = frozenset({"tree", "histogram"})
-OF_LISTS = tuple(_PLANNERS)
+_BY_DISTANCE = {kind.name: kind for kind in (RecursiveQuantiles, FittedQuantiles)}
+_JOINT = {kind.name: kind for kind in (JointQuantiles, SmoothedJointQuantiles)}
+OF_LISTS = (
+    *_BY_DISTANCE,
+    IndependentQuantiles.name,
+    TreeQuantiles.name,
+    ThresholdQuantiles.name,
+    *_JOINT,
+)
 """The mechanisms that answer a list."""
+
+
+_Drawn = (
+    RecursiveQuantiles
+    | FittedQuantiles
+    | IndependentQuantiles
+    | JointQuantiles
+    | SmoothedJointQuantiles
+)
+
+
+def _calibrated(
+    name: str, orders: Orders, measure: Histogram, epsilon: Fraction, facts: Facts
+) -> tuple[ListMechanism, int]:
+    """Return a mechanism that loses an epsilon, and the distance at which it does."""
+    substitution, grouped = facts.neighbours is Neighbours.SUBSTITUTE, facts.grouped
+    cells, bins, one = measure.code.cells, bins_for(facts.cells), measure.weight.total
+    most = most_weight(measure.weight)
+    moved = sensitivity(measure, facts.neighbours, grouped=grouped)
+    if name == TreeQuantiles.name:
+        leaves = ranges_for(facts.cells)
+        return TreeQuantiles.calibrated(orders, cells, moved, epsilon, leaves), moved
+    if name == ThresholdQuantiles.name:
+        costs = [threshold_cost(p, substitution=substitution, grouped=grouped) for p in orders]
+        counts = ThresholdQuantiles.calibrated(orders, cells, costs, one, epsilon)
+        return replace(counts, steps=min(counts.steps, bins)), one
+    drawn: _Drawn
+    if name in _BY_DISTANCE:
+        distance = moved
+        drawn = _BY_DISTANCE[name].calibrated(orders, cells, most, distance, epsilon)
+    elif name in _JOINT:
+        distance = one
+        move = joint_move(orders, substitution=substitution, grouped=grouped)
+        drawn = _JOINT[name].calibrated(orders, cells, most, move, distance, epsilon)
+    else:
+        distance = one
+        ranges = [rank_range(p, 1, substitution=substitution, grouped=grouped) for p in orders]
+        drawn = IndependentQuantiles.calibrated(orders, cells, most, ranges, one, epsilon)
+    return replace(drawn, bins=min(drawn.bins, bins)), distance

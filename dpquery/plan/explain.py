@@ -14,7 +14,7 @@ from dpquery.budget.limits import Standing
 from dpquery.core.privacy import NO_LOSS, Loss, decimal_text
 from dpquery.core.source import visible_lines, width
 from dpquery.core.types import BOOLEAN, Interval
-from dpquery.functions.base import Facts, Found, Release, Step
+from dpquery.functions.base import Facts, Step
 from dpquery.functions.quantize import from_code
 from dpquery.ir.expr import Code, ColumnRef, columns_of
 from dpquery.ir.measures import Candidates, CountUnits, Measure, UnitTotals
@@ -209,23 +209,18 @@ def _groups(scan: Scan) -> str:
 
 def _step(one: PlannedRelease, scan: Scan, policy: Policy) -> Step:
     """Describe a release; while it waits for a limit of rows, as so many times that limit k."""
+    waiting = one.call.options.search is not None
     if one.call.options.rows_search is None:
-        return _step_of(one.release, one.call)
+        return one.release.step(waiting=waiting)
     facts = Facts(scan.contribution, policy.neighbours, scan.cells, grouped=bool(scan.keys))
     call = limited(one.call, Interval.point(1))
-    step = _step_of(planned(call, facts), call)
+    step = planned(call, facts).step(waiting=waiting)
     return replace(
         step,
         sensitivity=f"{step.sensitivity}, times k",
         noise_scale=f"{step.noise_scale}, times k",
         expected_error=f"{step.expected_error}, times k",
     )
-
-
-def _step_of(release: Release, call: Call) -> Step:
-    if call.options.search is not None and isinstance(release, Found):
-        return release.step_of_found(call)
-    return release.step()
 
 
 def _release(one: PlannedRelease, step: Step, groups: int | None) -> Iterator[str]:

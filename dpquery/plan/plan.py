@@ -20,8 +20,7 @@ from dpquery.core.source import Source, Span
 from dpquery.core.types import Interval, Type
 from dpquery.core.zcdp import epsilon_above
 from dpquery.errors import Diagnostic, NameRefused, PlanRefused, without
-from dpquery.functions.additive import wanted_of
-from dpquery.functions.base import Facts, Noted, Release, not_stated
+from dpquery.functions.base import Facts, Release, not_stated
 from dpquery.functions.search import fallback
 from dpquery.ir.measures import Measure
 from dpquery.ir.query import Above, Call, Checked, Contribution, Frontier, Scan
@@ -165,7 +164,7 @@ def _notes(checked: Checked, frontiers: Sequence[FrontierPlan]) -> Iterator[str]
         yield from _repeated(asked)
     yield from map(_of_sets, sorted({asked.sets for asked, _ in checked.frontiers} - {1}))
     releases = (planned.release for frontier in frontiers for planned in frontier.releases)
-    yield from (one.note for one in releases if isinstance(one, Noted))
+    yield from (one.note for one in releases if one.note)
 
 
 def _accepted(above: Above, frontiers: Sequence[FrontierPlan], public: PublicFacts) -> bool:
@@ -264,7 +263,7 @@ def guarantee_of(plan: Plan, policy: Policy) -> Guarantee:
     That is also what was paid for before: by an answer that is repeated, or refined.
     """
     units = (scan.contribution.unit or "row" for scan in plan.charge.scans)
-    told = basic(wanted_of(release).event() for one in plan.releases for release in one)
+    told = basic(release.wanted.event() for one in plan.releases for release in one)
     return Guarantee(told, tuple(dict.fromkeys(units)), policy.neighbours, plan.kept)
 
 

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpquery.core.zcdp import rho_below
-from dpquery.functions.moments import BernsteinCell
 from dpquery.policy.files import sample_directory
 from tests.corpus.cases import planned
 from tests.docs import pages
@@ -45,7 +44,7 @@ def test_counts_that_are_shown_are_of_the_sample_data():
 
 def test_the_accuracy_of_counts_is_what_the_mechanism_gives():
     for epsilon, rows in zip(accuracy("ε"), accuracy("± rows"), strict=True):
-        noise = release(f"DP_COUNT(*, eps={epsilon})").noise
+        noise = release(f"DP_COUNT(*, eps={epsilon})").mechanism
         assert noise.interval(0, LEVEL) == (-int(rows), int(rows))
 
 
@@ -54,7 +53,7 @@ def test_the_accuracy_of_means_is_what_their_intervals_say(epsilon: str):
     mean = release(f"DP_AVG(salary, eps={epsilon})")
     for rows, percent in zip(accuracy("rows"), accuracy(f"± %, ε = {epsilon}"), strict=True):
         half = int(rows) * 200_000 // 2
-        low, high = BernsteinCell((half, half), mean).interval(LEVEL)
+        low, high = mean.interval((half, half), LEVEL)
         assert f"{(high - low) / 2 / 2_000:.3g}" == percent
 
 
