@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from fractions import Fraction
+from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from dpquery.core.privacy import decimal_text
@@ -356,44 +357,26 @@ class DrawsAhead(Protocol[D_co]):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The histogram of one group, as a mechanism asks for it."""
-
-    exact: Measured
-    measure: Histogram
-    group: int
-
-    def __call__(self, low: int, high: int, width: int, /) -> Integers:
-        """Return the weight of each range of codes."""
-        return self.exact.histogram(self.measure, self.group, low, high, width)
-
-
 def draw_groups(
     mechanism: Draws[D_co], exact: Measured, measure: Histogram, randomness: Randomness
 ) -> list[D_co]:
     """Draw for each group; what many groups will look at is asked for together."""
-    histograms = [Asked(exact, measure, group) for group in range(exact.groups)]
+    histograms = [partial(exact.histogram, measure, group) for group in range(exact.groups)]
     if not isinstance(mechanism, DrawsAhead):
         return [mechanism.release(histogram, randomness) for histogram in histograms]
-    ahead, size = mechanism, max(1, MOST_HELD // mechanism.held)
-    return [
-        drawn
-        for first in range(0, len(histograms), size)
-        for drawn in _drawn_ahead(ahead, histograms[first : first + size], randomness)
-    ]
+    ahead, size, drawn = mechanism, max(1, MOST_HELD // mechanism.held), list[D_co]()
+    for first in range(0, len(histograms), size):
+        trees = [ahead.tree(histogram) for histogram in histograms[first : first + size]]
 
+        def ask(
+            requests: Sequence[tuple[int, Request]], first: int = first
+        ) -> Sequence[Integers]:
+            of_groups = [GroupRequest(first + n, *request) for n, request in requests]
+            return exact.histograms(measure, of_groups)
 
-def _drawn_ahead(
-    mechanism: DrawsAhead[D_co], histograms: Sequence[Asked], randomness: Randomness
-) -> list[D_co]:
-    def ask(requests: Sequence[tuple[int, Request]]) -> Sequence[Integers]:
-        of_groups = [GroupRequest(histograms[n].group, *request) for n, request in requests]
-        return histograms[0].exact.histograms(histograms[0].measure, of_groups)
-
-    trees = [mechanism.tree(histogram) for histogram in histograms]
-    look_ahead(trees, mechanism.near, ask)
-    return [mechanism.draw(tree, randomness) for tree in trees]
+        look_ahead(trees, ahead.near, ask)
+        drawn += [ahead.draw(tree, randomness) for tree in trees]
+    return drawn
 
 
 def grid_of(call: Call) -> Code:
