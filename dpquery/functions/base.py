@@ -32,6 +32,7 @@ from dpquery.ir.query import Call, Contribution, Scan
 from dpquery.mechanisms.base import Distance, Mechanism
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import Integers
+from dpquery.policy.model import Policy
 
 MAX_ROWS_OF_TABLE = 2**36
 """More rows than any table here has; sums are shown to fit for so many."""
@@ -102,6 +103,12 @@ class Facts:
     cells: int
     """The number of groups; 1 where there are none."""
     grouped: bool
+
+    @classmethod
+    def of(cls, scan: Scan, policy: Policy) -> Facts:
+        """Return what is known of a scan, under a policy."""
+        cells, grouped = scan.cells, bool(scan.keys)
+        return cls(scan.contribution, policy.neighbours, cells, grouped=grouped)
 
     @property
     def weighted(self) -> bool:

@@ -212,9 +212,8 @@ def _step(one: PlannedRelease, scan: Scan, policy: Policy) -> Step:
     waiting = one.call.options.search is not None
     if one.call.options.rows_search is None:
         return one.release.step(waiting=waiting)
-    facts = Facts(scan.contribution, policy.neighbours, scan.cells, grouped=bool(scan.keys))
     call = limited(one.call, Interval.point(1))
-    step = planned(call, facts).step(waiting=waiting)
+    step = planned(call, Facts.of(scan, policy)).step(waiting=waiting)
     return replace(
         step,
         sensitivity=f"{step.sensitivity}, times k",
