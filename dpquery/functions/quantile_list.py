@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Protocol, runtime_checkable
 
 from dpquery.core.privacy import Neighbours, decimal_text
 from dpquery.errors import refusal
@@ -36,7 +35,6 @@ from dpquery.mechanisms import (
     FittedQuantiles,
     IndependentQuantiles,
     JointQuantiles,
-    Mechanism,
     RecursiveQuantiles,
     SmoothedJointQuantiles,
     ThresholdQuantiles,
@@ -45,8 +43,7 @@ from dpquery.mechanisms import (
     rank_range,
     threshold_cost,
 )
-from dpquery.mechanisms.quantiles.histogram_tree import Weights
-from dpquery.mechanisms.quantiles.ranks import Errors, likely_off
+from dpquery.mechanisms.quantiles.ranks import likely_off
 from dpquery.mechanisms.randomness import Randomness
 
 MOST_DRAWN = 64
@@ -60,58 +57,21 @@ MOST_FITTED = ((9, Fraction(100)), (MOST_JOINT, Fraction(10)))
 Orders = tuple[Fraction, ...]
 
 
-class ListMechanism(Mechanism, Protocol):
-    """Returns a cell for each of several orders."""
-
-    @property
-    def orders(self) -> Orders:
-        """Each order once, and rising."""
-        ...
-
-    @property
-    def cells(self) -> int:
-        """How many cells the grid has."""
-        ...
-
-    @property
-    def widths(self) -> list[Fraction]:
-        """How widely each draw errs, in weight."""
-        ...
-
-    def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
-        """Draw a cell for each order; they rise or stay."""
-        ...
-
-    def ranks_off(self, confidence: Fraction) -> tuple[int, bool]:
-        """Return how far off the ranks are, in weight, so often; and whether that is proven."""
-        ...
-
-
-@runtime_checkable
-class DrawsRanks(Protocol):
-    """A mechanism of which errors are known where rows are spread evenly."""
-
-    @property
-    def errors(self) -> Errors:
-        """For each order the scales of the errors that add up to its own."""
-        ...
-
-
-@runtime_checkable
-class HasRanges(Protocol):
-    """A mechanism that parts the grid into ranges of several values."""
-
-    @property
-    def width(self) -> int:
-        """How many values a range has."""
-        ...
+Drawn = (
+    RecursiveQuantiles
+    | FittedQuantiles
+    | IndependentQuantiles
+    | JointQuantiles
+    | SmoothedJointQuantiles
+)
+"""Mechanisms whose errors are known where rows are spread evenly."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuantilesRelease(ValueRelease):
     """One list of quantiles per group."""
 
-    mechanism: ListMechanism
+    mechanism: Drawn | TreeQuantiles | ThresholdQuantiles
     orders: Orders
     """As they were asked for; the mechanism has each once, and rising."""
 
@@ -130,7 +90,7 @@ class QuantilesRelease(ValueRelease):
 
     def _likely_off(self, most: int, confidence: Fraction) -> int:
         """Return how far off ranks are where rows are spread evenly, if that is known."""
-        if not isinstance(self.mechanism, DrawsRanks):
+        if not isinstance(self.mechanism, Drawn):
             return most
         return min(most, likely_off(self.mechanism.errors, confidence))
 
@@ -147,12 +107,12 @@ class QuantilesRelease(ValueRelease):
         """Return how many rows of full weight the values are off."""
         mechanism, weight = self.mechanism, self.measure.weight
         most, proven = mechanism.ranks_off(LEVEL)
-        if proven and isinstance(mechanism, DrawsRanks):
+        if proven and isinstance(mechanism, Drawn):
             return ranks_words(mechanism.orders, mechanism.errors, most, weight, LEVEL)
         if proven:
             return f"at most {round(Fraction(most, weight.scale)):,} ranks each"
         likely = round(Fraction(self._likely_off(most, LEVEL), weight.scale))
-        width = mechanism.width if isinstance(mechanism, HasRanges) else 1
+        width = getattr(mechanism, "width", 1)  # of a range that is not looked into
         within = f"a range of {width:,} values" if width > 1 else "a value that rows share"
         return f"about {likely:,} ranks each, and beside them what {within} holds"
 
@@ -270,18 +230,9 @@ OF_LISTS = (
 """The mechanisms that answer a list."""
 
 
-_Drawn = (
-    RecursiveQuantiles
-    | FittedQuantiles
-    | IndependentQuantiles
-    | JointQuantiles
-    | SmoothedJointQuantiles
-)
-
-
 def _calibrated(
     name: str, orders: Orders, measure: Histogram, epsilon: Fraction, facts: Facts
-) -> tuple[ListMechanism, int]:
+) -> tuple[Drawn | TreeQuantiles | ThresholdQuantiles, int]:
     """Return a mechanism that loses an epsilon, and the distance at which it does."""
     substitution, grouped = facts.neighbours is Neighbours.SUBSTITUTE, facts.grouped
     cells, bins, one = measure.code.cells, bins_for(facts.cells), measure.weight.total
@@ -294,7 +245,7 @@ def _calibrated(
         costs = [threshold_cost(p, substitution=substitution, grouped=grouped) for p in orders]
         counts = ThresholdQuantiles.calibrated(orders, cells, costs, one, epsilon)
         return replace(counts, steps=min(counts.steps, bins)), one
-    drawn: _Drawn
+    drawn: Drawn
     if name in _BY_DISTANCE:
         distance = moved
         drawn = _BY_DISTANCE[name].calibrated(orders, cells, most, distance, epsilon)

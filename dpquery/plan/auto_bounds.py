@@ -159,8 +159,8 @@ def _needs_limit(call: Call, facts: Facts) -> bool:
     unstated = replace(facts, contribution=replace(facts.contribution, limit="auto"))
     try:
         _widest(call, unstated) if _wanting(call) else planned(call, unstated)
-    except PlanRefused as refusal:
-        if refusal.code != "DPQ407":
+    except PlanRefused as refused:
+        if refused.code != "DPQ407":
             raise
         return True
     return False
@@ -189,7 +189,7 @@ def _widest(call: Call, facts: Facts) -> Call:
     Raises:
         QueryRefused: it cannot be planned between any.
     """
-    refusal: PlanRefused | None = None
+    first: PlanRefused | None = None
     for bounds in _ranges(call):
         wide = with_options(call, bounds=bounds)
         try:
@@ -197,11 +197,11 @@ def _widest(call: Call, facts: Facts) -> Call:
         except PlanRefused as refused:
             if refused.code not in TOO_WIDE:
                 raise
-            refusal = refusal or refused
+            first = first or refused
         else:
             return wide
-    assert refusal is not None  # noqa: S101 - there are ranges, and each was refused
-    raise refusal
+    assert first is not None  # noqa: S101 - there are ranges, and each was refused
+    raise first
 
 
 def planned(call: Call, facts: Facts) -> Release:

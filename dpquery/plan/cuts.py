@@ -142,7 +142,7 @@ def _origin(plan: Plan, call: Call) -> str:
 
 
 def _price(plan: Plan, number: int) -> str:
-    return decimal_text(plan.searches[number].release.step().epsilon)
+    return decimal_text(plan.searches[number].release.epsilon)
 
 
 def _of_relation(scan: Scan) -> Iterator[str]:

@@ -142,8 +142,8 @@ def _planned(checked: Checked, policy: Policy, kept: Kept) -> Plan:
     searches = Searches(policy, kept)
     try:
         frontiers = tuple(_frontier(*part, policy, searches) for part in checked.frontiers)
-    except PlanRefused as refusal:
-        raise _with_limits(refusal, checked, policy) from None
+    except PlanRefused as refused:
+        raise _with_limits(refused, checked, policy) from None
     charge = _charge(checked, policy, frontiers, searches.found)
     notes = tuple(dict.fromkeys(_notes(checked, frontiers)))
     return Plan(checked, frontiers, charge, notes, tuple(searches.found))
@@ -194,10 +194,10 @@ def _frontier(
     return FrontierPlan(scan, releases)
 
 
-def _with_limits(refusal: PlanRefused, checked: Checked, policy: Policy) -> PlanRefused:
+def _with_limits(refused: PlanRefused, checked: Checked, policy: Policy) -> PlanRefused:
     """Offer the whole query with a limit in each call that has none; say where else it goes."""
-    if refusal.code != "DPQ407":
-        return refusal
+    if refused.code != "DPQ407":
+        return refused
     written: dict[Span, str] = {}
     for frontier, contribution in checked.frontiers:
         for call in frontier.calls:
@@ -219,7 +219,7 @@ def _with_limits(refusal: PlanRefused, checked: Checked, policy: Policy) -> Plan
     )
     findable = any("'auto'" in call for call in written.values())
     more = ((owner,) if policy.published else own) if findable else ()
-    return PlanRefused(replace(refusal.diagnostic, remedy=(text.strip(), *more)))
+    return PlanRefused(replace(refused.diagnostic, remedy=(text.strip(), *more)))
 
 
 def _converted(call: Call, policy: Policy) -> Call:
