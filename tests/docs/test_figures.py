@@ -64,16 +64,15 @@ def test_the_accuracy_of_means_is_what_their_intervals_say(epsilon: str):
 )
 def test_the_accuracy_of_quantiles_is_what_the_mechanism_gives(head: str, column: str):
     for epsilon, rows in zip(accuracy("ε"), accuracy(head), strict=True):
-        assert release(f"DP_MEDIAN({column}, eps={epsilon})").ranks_off(
-            LEVEL, any_data=True
-        ) == int(rows)
+        median = release(f"DP_MEDIAN({column}, eps={epsilon})")
+        assert median.ranks_off(LEVEL, any_data=True) == int(rows)
 
 
 def test_the_accuracy_of_quantiles_on_even_data_is_that_of_the_law():
     for epsilon, rows in zip(accuracy("ε"), accuracy("rows, spread evenly"), strict=True):
         mechanism = release(f"DP_MEDIAN(salary, eps={epsilon})").mechanism
         assert likely_off(mechanism.errors, LEVEL) == int(rows)
-    said = release("DP_MEDIAN(salary, eps=0.5)").error()
+    said = release("DP_MEDIAN(salary, eps=0.5)").step().expected_error
     assert "over 32 or more rows spread evenly" in said
 
 
