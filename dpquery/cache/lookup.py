@@ -71,7 +71,7 @@ class Cache:
             bounds = self.ledger.bounds(self.account, search.key)
             if bounds is not None:
                 kept[search.key] = bounds
-        return with_kept(plan, kept.get, self.policy) if kept else plan
+        return with_kept(plan, kept, self.policy) if kept else plan
 
     def keys(self, version: int) -> Keys:
         """Return what names the releases of one statement, under a version of the data."""

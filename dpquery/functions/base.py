@@ -473,10 +473,8 @@ class Expression:
     distinct: bool = False
     """Whether DISTINCT may stand before it."""
 
-    @property
-    def noun(self) -> str:
-        """How refusals call it."""
-        return "an argument"
+    noun: ClassVar[str] = "an argument"
+    """How refusals call it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,10 +484,8 @@ class Share:
     label: str = "q"
     example: str = "0.5"
 
-    @property
-    def noun(self) -> str:
-        """How refusals call it."""
-        return "a quantile"
+    noun: ClassVar[str] = "a quantile"
+    """How refusals call it."""
 
 
 @dataclass(frozen=True, slots=True)

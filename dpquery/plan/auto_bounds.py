@@ -18,7 +18,7 @@ nothing that was possible for the widest is refused for them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -36,21 +36,17 @@ from dpquery.functions.search import (
     search_for,
     searched,
 )
-from dpquery.ir.query import Call, Contribution, Frontier, Scan
+from dpquery.ir.query import Call, Contribution, Scan
 from dpquery.ir.relations import Filter, PublicJoin, Relation, tables_of, walk
 from dpquery.ir.walk import Writer, constants_in
 from dpquery.plan.parallel import require_groups
 from dpquery.policy.model import Policy, place_of
 from dpquery.rowfunctions.base import CALENDAR
 
-Kept = Callable[[str], Interval | None]
-"""Gives the bounds that are kept under a key, if there are any."""
+Kept = Mapping[str, Interval]
+"""Bounds and limits that were found before, by their keys."""
 TOO_WIDE = frozenset({"DPQ404", "DPQ405"})
 """How functions refuse what they could compute between narrower bounds."""
-
-
-def nothing_kept(_: str) -> None:
-    """Keep no bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +68,8 @@ class Searches:
     kept: Kept
     found: list[Search] = field(default_factory=list)
 
-    def bounded(self, frontier: Frontier, contribution: Contribution, facts: Facts) -> Frontier:
-        """Return a frontier whose calls have bounds and limits, if only the widest that do.
+    def bounded(self, call: Call, relation: Relation, facts: Facts) -> Call:
+        """Return a call that has bounds, and a limit if it is to be found and matters.
 
         Raises:
             NameRefused: DPQ206 totals of a unit in a group have bounds of their own, or rho is
@@ -81,24 +77,14 @@ class Searches:
             PlanRefused: DPQ401 an earlier release is part of the argument; DPQ407 nobody says
                 how many rows of a unit count; what the function refuses between all bounds.
         """
-        calls = tuple(
-            self._limited(call, frontier.relation, contribution, facts)
-            for call in frontier.calls
-        )
-        return replace(frontier, calls=calls)
-
-    def _limited(
-        self, call: Call, relation: Relation, contribution: Contribution, facts: Facts
-    ) -> Call:
-        """Return a call that has bounds, and a limit if it is to be found and matters."""
         total, options = call.options.epsilon, call.options
         found = options.auto_rows or (
-            contribution.limit == "auto" and options.max_rows_contributed is None
+            facts.contribution.limit == "auto" and options.max_rows_contributed is None
         )
         if found and _needs_limit(call, facts):
-            call = self._rows(call, relation, contribution)
+            call = self._rows(call, relation, facts.contribution)
         if _wanting(call):
-            call = self._bounds(call, relation, contribution, facts, total * SHARE)
+            call = self._bounds(call, relation, facts, total * SHARE)
         return call
 
     def _rows(self, call: Call, relation: Relation, contribution: Contribution) -> Call:
@@ -106,7 +92,7 @@ class Searches:
         if not limit_is_found(call, relation):
             raise not_stated(call, contribution.unit, findable=False)
         key, total = _row_key(call, relation, self.policy), call.options.epsilon
-        kept = self.kept(key)
+        kept = self.kept.get(key)
         if kept is not None and kept.low is not None:
             return limited(with_options(call, auto_rows=True), kept)
         number = self._number(key)
@@ -123,27 +109,19 @@ class Searches:
         keys = [search.key for search in self.found]
         return keys.index(key) if key in keys else len(keys)
 
-    def _bounds(
-        self,
-        call: Call,
-        relation: Relation,
-        contribution: Contribution,
-        facts: Facts,
-        share: Fraction,
-    ) -> Call:
+    def _bounds(self, call: Call, relation: Relation, facts: Facts, share: Fraction) -> Call:
         """Return a call between bounds that are kept, or the widest until some are found."""
         while isinstance(relation, Filter):
             relation = relation.source
         _refuse_unfit(call, relation)
         key = _key(call, relation, self.policy)
-        kept = self.kept(key)
+        kept = self.kept.get(key)
         if kept is not None:
             return narrowed(_widest(call, facts), kept)
         number = self._number(key)
         if number == len(self.found):
-            every = Facts(contribution, facts.neighbours, 1, grouped=False)
-            release = search_for(call, every, share)
-            scan = Scan(relation, contribution, release.measures)
+            release = search_for(call, replace(facts, cells=1, grouped=False), share)
+            scan = Scan(relation, facts.contribution, release.measures)
             self.found.append(Search(key, call, scan, release))
             call = with_options(call, epsilon=call.options.epsilon - share)
         return with_options(_widest(call, facts), search=number)

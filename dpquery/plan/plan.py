@@ -31,7 +31,6 @@ from dpquery.plan.auto_bounds import (
     limit_is_found,
     limited,
     narrowed,
-    nothing_kept,
     planned,
     uses_kept,
     with_options,
@@ -115,7 +114,7 @@ def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
         NameRefused: DPQ205 bounds outside the column's own, DPQ208 the query above computes
             with types that do not match.
     """
-    plan = _planned(checked, policy, nothing_kept)
+    plan = _planned(checked, policy, {})
     asked = (checked.above, *checked.constants)
     if not all(_accepted(above, plan.frontiers, public) for above in asked):
         raise refusal(
@@ -183,11 +182,9 @@ def _frontier(
     frontier: Frontier, contribution: Contribution, policy: Policy, searches: Searches
 ) -> FrontierPlan:
     facts = Facts.of(Scan(frontier.relation, contribution, (), frontier.keys), policy)
-    calls = tuple(_converted(call, policy) for call in frontier.calls)
-    frontier = searches.bounded(replace(frontier, calls=calls), contribution, facts)
-    releases = tuple(
-        PlannedRelease(call.column, call, planned(call, facts)) for call in frontier.calls
-    )
+    asked = tuple(_converted(call, policy) for call in frontier.calls)
+    calls = tuple(searches.bounded(call, frontier.relation, facts) for call in asked)
+    releases = tuple(PlannedRelease(call.column, call, planned(call, facts)) for call in calls)
     for one in releases:
         require_shares(one.call, one.release, frontier.relation)
     scan = Scan(frontier.relation, contribution, measures_of(releases), frontier.keys)
@@ -203,7 +200,7 @@ def _with_limits(refused: PlanRefused, checked: Checked, policy: Policy) -> Plan
         for call in frontier.calls:
             try:
                 alone = replace(frontier, calls=(call,))
-                _frontier(alone, contribution, policy, Searches(policy, nothing_kept))
+                _frontier(alone, contribution, policy, Searches(policy, {}))
             except PlanRefused as other:
                 if other.code == "DPQ407":
                     found = limit_is_found(call, frontier.relation)
