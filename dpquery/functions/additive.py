@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Span
@@ -140,16 +140,6 @@ def double(value: Fraction) -> float:
     return float(max(-LARGEST, min(LARGEST, value)))
 
 
-class Ranged(Protocol):
-    """Noise of a known law: how far it takes a value from the exact one."""
-
-    name: ClassVar[str]
-
-    def interval(self, noisy: int, confidence: Fraction) -> tuple[int, int]:
-        """Return a symmetric range that holds the exact value as often as stated."""
-        ...
-
-
 def _in_steps(margin: Fraction, type_: Type) -> Fraction:
     """Round a margin up to a multiple of the step between values of an exact type."""
     if type_.kind is Kind.DOUBLE:
@@ -171,7 +161,7 @@ class AdditiveRelease(Release):
         """Draw one noisy integer per group."""
         return self.mechanism.release(exact.values(self.measure), randomness)
 
-    def _law(self, drawn: Any) -> tuple[Ranged, int]:
+    def _law(self, drawn: Any) -> tuple[AdditiveNoise | GaussianMean, int]:
         """Return the noise of what was drawn, and the noisy integer."""
         if not isinstance(drawn, tuple):
             return self.mechanism, drawn
@@ -206,7 +196,7 @@ class AdditiveRelease(Release):
             self.error_of(self.mechanism),
         )
 
-    def error_of(self, noise: Ranged) -> str:
+    def error_of(self, noise: AdditiveNoise | GaussianMean) -> str:
         """Return how far noise takes the values, at the confidence at which it is shown."""
         _, high = noise.interval(0, LEVEL)
         return f"± {decimal_text(_in_steps(high * self.unit, self.type), 4)}"
