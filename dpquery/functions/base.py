@@ -2,7 +2,8 @@
 
 A function knows why the sensitivity is what it says; the mechanism it picks knows numbers
 only. Adding one is a file here and a line in `__init__`: binding, completion and documentation
-read the signature and nothing else.
+read the signature and nothing else. Its release says how to draw, which value a draw stands
+for, and how EXPLAIN describes it; charge, cache and notes ask the release and know no class.
 """
 
 from __future__ import annotations
