@@ -20,8 +20,7 @@ from dpquery.budget.ledger.ledger import Ledger
 from dpquery.engine.base import Engine, Exact
 from dpquery.functions.additive import AdditiveRelease
 from dpquery.functions.moments import BernsteinRelease
-from dpquery.functions.quantile import QuantileRelease
-from dpquery.functions.quantile_list import QuantilesRelease
+from dpquery.functions.quantile import QuantileRelease, QuantilesRelease
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan.plan import Plan

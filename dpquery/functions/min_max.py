@@ -25,7 +25,6 @@ import numpy as np
 
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import Kind
-from dpquery.errors import refusal
 from dpquery.functions.additive import LEVEL
 from dpquery.functions.base import (
     BOUNDS,
@@ -42,7 +41,7 @@ from dpquery.functions.base import (
     Takes,
     Words,
 )
-from dpquery.functions.quantize import FEWER_GROUPS, ValueRelease, code_of, in_rows
+from dpquery.functions.quantize import ValueRelease, code_of, in_rows, too_many_groups
 from dpquery.functions.selection import ChosenRelease, small_histogram
 from dpquery.ir.expr import Code
 from dpquery.ir.measures import Histogram, Weight, sensitivity
@@ -194,14 +193,8 @@ def _zero(code: Code, *, upwards: bool) -> int:
 def _plan(call: Call, facts: Facts, *, upwards: bool) -> ExtremeRelease:
     code = code_of(call, origin_at_low=True)
     if facts.cells > MAX_GROUPS or code.cells > LARGEST:
-        raise refusal(
-            "DPQ405",
-            f"{call.function} is answered for {MAX_GROUPS:,} groups and 2^63 values at most",
-            call.span,
-            f"{facts.cells:,} groups",
-            "each group takes scans of its own.",
-            FEWER_GROUPS,
-        )
+        most, label = f"{MAX_GROUPS:,} groups and 2^63 values", f"{facts.cells:,} groups"
+        raise too_many_groups(call, most, label, "each group takes scans of its own.")
     weight = facts.cell_weight(call)
     distance, rise = threshold_moves(weight, facts, monotone=True)
     zero = _zero(code, upwards=upwards)

@@ -315,7 +315,6 @@ def in_rows(weight: Weight, amount: Fraction | int) -> str:
 
 MAX_DRAWS = 4096
 """Values that one call draws over all groups together."""
-FEWER_GROUPS = "name fewer groups: WHERE a_column IN (1, 2)"
 MOST_BINS = 1 << 13
 MOST_LEAVES = 1 << 16
 MOST_RANGES = 1 << 22
@@ -398,6 +397,16 @@ def grid_of(call: Call) -> Code:
     return code
 
 
+def histogram_for(call: Call, facts: Facts, denominator: int) -> Histogram:
+    """Return the weights of the grid from which a call draws.
+
+    Raises:
+        PlanRefused: DPQ401 no bounds, DPQ404 too many values between them.
+    """
+    code = grid_of(call)
+    return Histogram(weight_for(call, facts, denominator), code, call.condition)
+
+
 def weight_for(call: Call, facts: Facts, denominator: int) -> Weight:
     """Return weights that leave scores in 64 bits, where the smallest scale allows it."""
     weight = facts.weight(call)
@@ -434,14 +443,16 @@ def refuse_many(call: Call, groups: int, values: int = 1) -> None:
     """
     if groups * values <= MAX_DRAWS:
         return
-    raise refusal(
-        "DPQ405",
-        f"{call.function} is answered for {MAX_DRAWS // values:,} groups at most",
-        call.span,
-        f"{groups:,} groups" + (f" of {values:,} quantiles" if values > 1 else ""),
-        "each group of a quantile takes scans of its own.",
-        FEWER_GROUPS,
-    )
+    label = f"{groups:,} groups" + (f" of {values:,} quantiles" if values > 1 else "")
+    why = "each group of a quantile takes scans of its own."
+    raise too_many_groups(call, f"{MAX_DRAWS // values:,} groups", label, why)
+
+
+def too_many_groups(call: Call, most: str, label: str, why: str) -> QueryRefused:
+    """Refuse a call for more groups than it is answered for."""
+    title = f"{call.function} is answered for {most} at most"
+    remedy = "name fewer groups: WHERE a_column IN (1, 2)"
+    return refusal("DPQ405", title, call.span, label, why, remedy)
 
 
 def ranks_words(

@@ -35,11 +35,11 @@ from dpquery.functions.base import (
 )
 from dpquery.functions.count_sum import both
 from dpquery.functions.quantize import (
-    FEWER_GROUPS,
     ValueRelease,
     code_of,
     example_values,
     in_rows,
+    too_many_groups,
 )
 from dpquery.ir.expr import Code, ColumnRef, Not, Scalar
 from dpquery.ir.measures import CountRows, Histogram, Weight, sensitivity
@@ -114,14 +114,8 @@ def small_histogram(call: Call, facts: Facts, code: Code) -> Histogram:
         )
     most = MOST_WEIGHTS // code.cells
     if facts.cells > most:
-        raise refusal(
-            "DPQ405",
-            f"{call.function} is answered for {most:,} groups at most",
-            call.span,
-            f"{facts.cells:,} groups",
-            f"each group weighs {code.cells:,} values.",
-            FEWER_GROUPS,
-        )
+        label, why = f"{facts.cells:,} groups", f"each group weighs {code.cells:,} values."
+        raise too_many_groups(call, f"{most:,} groups", label, why)
     return Histogram(facts.cell_weight(call), code, call.condition)
 
 
