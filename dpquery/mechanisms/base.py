@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import ClassVar, Protocol, runtime_checkable
 
-from dpquery.core.events import Event
+from dpquery.core.events import BoundedRange, Event, Pure
 from dpquery.core.privacy import Loss
 from dpquery.mechanisms.randomness import Randomness
 
@@ -39,6 +39,26 @@ class Mechanism(Protocol):
     def event(self, distance: Distance) -> Event:
         """State the same for the ledger."""
         ...
+
+
+class PureEvent:
+    """A mechanism of whose loss nothing but the epsilon is known."""
+
+    __slots__ = ()
+
+    def event(self: Mechanism, distance: Distance) -> Pure:
+        """State the loss for the ledger."""
+        return Pure(self.loss(distance).epsilon)
+
+
+class RangeEvent:
+    """A mechanism whose log-ratios, over all outputs, lie in a range of the loss."""
+
+    __slots__ = ()
+
+    def event(self: Mechanism, distance: Distance) -> BoundedRange:
+        """State the loss for the ledger."""
+        return BoundedRange(self.loss(distance).epsilon)
 
 
 @runtime_checkable

@@ -1,7 +1,7 @@
-"""Discrete Laplace noise: the default for counts and sums.
+"""Discrete Laplace noise: the default for counts and sums; it can be refined to less later.
 
 It knows integers and a scale, and neither what they count nor who pays. Release and loss are
-exact (I8); the probabilities at the end are for tests and intervals.
+exact (I8). What is said at the end of sums and quotients of noisy values is post-processing.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from operator import index
 from statistics import NormalDist
 from typing import ClassVar
 
-from dpquery.core.events import Pure, Refined
+from dpquery.core.events import Refined
 from dpquery.core.privacy import Loss
-from dpquery.mechanisms.base import AdditiveNoise, Distance
+from dpquery.mechanisms.base import AdditiveNoise, Distance, PureEvent
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 from dpquery.mechanisms.samplers import (
     FEW,
@@ -32,7 +32,7 @@ from dpquery.mechanisms.samplers import (
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteLaplace:
+class DiscreteLaplace(PureEvent):
     """Adds two-sided geometric noise to integers.
 
     Claim:
@@ -96,16 +96,12 @@ class DiscreteLaplace:
         """Return distance / scale, which is attained."""
         return Loss(Fraction(distance) / self.scale)
 
-    def event(self, distance: Distance) -> Pure:
-        """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
-
     def release(self, exact: Sequence[int], randomness: Randomness) -> list[int]:
         """Add fresh noise to each exact value."""
-        t, s, count = self.scale.numerator, self.scale.denominator, len(exact)
-        if count <= FEW:
+        t, s = self.scale.as_integer_ratio()
+        if len(exact) <= FEW:
             return [index(value) + two_sided(t, s, randomness) for value in exact]
-        noise = two_sided_many(t, s, count, randomness).tolist()
+        noise = two_sided_many(t, s, len(exact), randomness).tolist()
         return [index(value) + extra for value, extra in zip(exact, noise, strict=True)]
 
     def interval(self, noisy: int, confidence: Fraction) -> tuple[int, int]:
@@ -137,14 +133,6 @@ def _half_width(scale: Fraction, confidence: Fraction) -> int:
         share = (1 + (-1 / size).exp()) * rest.numerator / rest.denominator
         least = size * (2 / share).ln() - 1 + Decimal(10) ** -25
         return max(0, int(least.to_integral_value(ROUND_CEILING)))
-
-
-# Less discrete Laplace noise in place of more: the later value is drawn given the earlier
-# one.
-#
-# Both together tell what one release of the smaller scale tells, so that only the
-# difference has to be paid. It knows integers and scales, and neither what they count nor
-# who pays.
 
 
 LONGER = 4
@@ -325,12 +313,7 @@ def _halvings(randomness: Randomness) -> int:
     raise broken()
 
 
-# How far independent noises go together: what is known of a sum with weights, after
-# release.
-#
-# It knows coefficients and laws, draws nothing and loses nothing. Floats are of use here,
-# for all that is computed follows from values that are released already.
-
+# Floats are of use from here on: all that is computed follows from released values.
 
 Reach = Callable[[Sequence[float]], float]
 """From coefficients to how far the noises go together."""

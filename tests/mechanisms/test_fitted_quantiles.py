@@ -20,6 +20,7 @@ from dpquery.mechanisms.quantiles import cdf_bounds as outlook
 from dpquery.mechanisms.quantiles import fitted as fitted_paths
 from dpquery.mechanisms.quantiles import fitted as fitted_quantiles
 from dpquery.mechanisms.quantiles.fitted import Block, FittedPaths
+from dpquery.mechanisms.quantiles.histogram_tree import spread_out
 from tests.mechanisms.histograms import Codes, Law, Rows
 from tests.mechanisms.joint_laws import (
     agreement,
@@ -190,9 +191,7 @@ def test_sums_are_above_those_of_all_lists(name: str) -> None:
     )._sums()
     above = float(np.exp2(-sums._last / 4096).sum())
     parts = [
-        part
-        for weight in weights
-        for part in fitted_quantiles.spread_out(weight, mechanism.spread).tolist()
+        part for weight in weights for part in spread_out(weight, mechanism.spread).tolist()
     ]
     edges = [0, *np.cumsum(parts).tolist()]
     lists = fitted_quantiles.combinations_with_replacement(

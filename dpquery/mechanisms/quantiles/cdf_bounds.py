@@ -25,6 +25,7 @@ from dpquery.mechanisms.quantiles.histogram_tree import (
     Table,
     Weights,
     asked,
+    bin_width,
     passing,
     weight_within,
 )
@@ -35,14 +36,6 @@ from dpquery.mechanisms.quantiles.upper_sums import (
     logarithm_above,
 )
 from dpquery.mechanisms.samplers import Bools, Int64s, Integers, ln2_around
-
-# A tree as a row of stretches, each with the ranks that its places can have, as
-# exponents.
-#
-# It knows weights and how steeply a law falls in ranks, and neither why it does nor what a
-# draw loses. Which cells are looked at closely, and which stand together in one stretch,
-# has no bearing on any law. Integers only (I8).
-
 
 FINE = 256
 NARROW_TOTAL = 1 << 56
@@ -272,7 +265,7 @@ class Outlook:
         self._histogram, self._spread = histogram, spread
         self._dtype: npt.DTypeLike = np.int64 if max_weight < NARROW else object
         self._cells: dict[int, tuple[int, int]] = {}
-        width = 1 << max(0, (cells - 1).bit_length() - (bins.bit_length() - 1))
+        width = bin_width(cells, bins)
         weights = asked(histogram, 0, cells, width)
         self.total = sum(weights.tolist())
         if self.total > max_weight:

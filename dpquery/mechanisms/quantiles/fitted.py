@@ -1,7 +1,10 @@
 """Several quantiles drawn as one list, with a total of which the parts are to be the shares.
 
-It knows cells, weights and a rate, and neither what the cells stand for nor who pays. Release
-and loss are exact (I8); the probabilities at the end are for tests.
+A list and a total have the weight exp(-slope score): the score is the sum, over the parts into
+which the places cut the grid, of how far the weight of a part is from its share of the total.
+`Sums` holds sums over lists and totals, from above, and walks in proportion to these;
+`FittedPaths` draws lists under them; `FittedQuantiles` is the mechanism. They know cells,
+weights and a rate, and neither what the cells stand for nor who pays. Integers only (I8).
 """
 
 from __future__ import annotations
@@ -16,10 +19,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpquery.core.events import BoundedRange
-from dpquery.mechanisms.base import Distance
+from dpquery.mechanisms.base import RangeEvent
 from dpquery.mechanisms.quantiles.cdf_bounds import Outlook, Row
-from dpquery.mechanisms.quantiles.histogram_tree import Weights, spread_out
+from dpquery.mechanisms.quantiles.histogram_tree import Weights, on_places
 from dpquery.mechanisms.quantiles.joint_paths import shares_of
 from dpquery.mechanisms.quantiles.ranks import (
     Errors,
@@ -38,13 +40,6 @@ from dpquery.mechanisms.quantiles.upper_sums import (
 )
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 from dpquery.mechanisms.samplers import Int64s, Integers, coin, likely_coin, tail_bound
-
-# Sums over lists of places and totals, from above, and walks in proportion to these.
-#
-# It knows stretches of places and blocks of totals by their exponents, and neither data nor
-# what a draw loses. Integers only (I8): each sum stands as an exponent, and 2^-exponent is
-# the sum or more.
-
 
 DEEPEST = 1 << 57
 """Exponents of a step end here; so far off is also what would fall."""
@@ -95,7 +90,10 @@ class Walk:
 
 
 class Sums:
-    """Sums over the first places of all lists, by block of totals and by their last stretch."""
+    """Sums over the first places of all lists, by block of totals and by their last stretch.
+
+    Each stands as an exponent: 2^-exponent is the sum or more.
+    """
 
     __slots__ = ("_ends", "_exponents", "_last", "_rows", "_targets")
 
@@ -188,15 +186,6 @@ def _picked(parts: Int64s, randomness: Randomness) -> tuple[int, int, int]:
     whole = int(ends[-1])
     at = int(np.searchsorted(ends, randomness.below(whole), "right"))
     return at, int(parts[at]), whole
-
-
-# Lists of places that rise, each drawn with a total of which its parts are the shares.
-#
-# It knows what is known of the weight below places, orders, totals and a slope, and neither
-# why the slope is what it is nor what a draw loses. A list and a total have the weight
-# exp(-slope score): the score is the sum, over the parts into which the places cut the
-# grid, of how far the weight of a part is from its share of the total. Integers only (I8):
-# sums are known from above, which is all that is needed (see `FittedPaths.draw`).
 
 
 CROWD = 12
@@ -394,7 +383,7 @@ HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class FittedQuantiles(SpreadRankList):
+class FittedQuantiles(RangeEvent, SpreadRankList):
     """Draws a list of cells that rise or stay, and a total that is not told.
 
     Claim:
@@ -404,9 +393,7 @@ class FittedQuantiles(SpreadRankList):
         a range of rate d.
 
     Assumes:
-        All histograms of one release show the same weights, integers from 0 that add up to
-        max_weight or less; the integers of `Randomness` are uniform and independent; orders,
-        rate, cells, spread and max_weight do not depend on the rows.
+        As `RecursiveQuantiles`.
 
     Proof:
         Weights are spread first: a weight of T in a cell is T units of weight 1 at
@@ -425,7 +412,7 @@ class FittedQuantiles(SpreadRankList):
         keeps both; t is left out, and places are told as cells.
 
     Sampling:
-        Exact, by rejection under sums that are known from above (`fitted_paths.py`). Places
+        Exact, by rejection under sums that are known from above (`FittedPaths`). Places
         stand together in stretches, the longer the farther they are from where an order is
         aimed at: how finely has no bearing on the law. Each round parts what failed, as far as
         single totals and cells; how many rounds it takes, which histograms are asked for, and
@@ -471,10 +458,6 @@ class FittedQuantiles(SpreadRankList):
         """The errors of each order, where rows are even."""
         return errors_of_parts(self.orders, self.slope)
 
-    def event(self, distance: Distance) -> BoundedRange:
-        """State the loss for the ledger."""
-        return BoundedRange(self.loss(distance).epsilon)
-
     def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
         """Draw a cell for each order; they rise or stay."""
         return self.draw(self.tree(histogram), randomness)
@@ -514,7 +497,7 @@ class FittedQuantiles(SpreadRankList):
 
     def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
         """Return the probability of each list of cells of a small grid, for tests."""
-        parts = [part for w in weights for part in spread_out(w, self.spread).tolist()]
+        parts = on_places(weights, self.spread)
         edges, sizes = [0, *accumulate(parts)], dict[tuple[int, ...], float]()
         for places in combinations_with_replacement(range(len(parts)), len(self.orders)):
             cuts = [0, *(edges[place] for place in places), edges[-1]]

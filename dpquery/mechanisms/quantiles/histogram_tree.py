@@ -312,6 +312,21 @@ def as_integers(weights: Sequence[int] | Integers) -> Integers:
     return np.array([index(weight) for weight in weights], dtype=object)
 
 
+def bin_width(cells: int, bins: int) -> int:
+    """Return the width, a power of two, of which so many bins, another one, are enough."""
+    return 1 << max(0, (cells - 1).bit_length() - (bins.bit_length() - 1))
+
+
+def in_bins(weights: Sequence[int], width: int) -> list[int]:
+    """Return the weights of the bins of a small grid."""
+    return [sum(weights[at : at + width]) for at in range(0, len(weights), width)]
+
+
+def on_places(weights: Sequence[int], digits: int) -> list[int]:
+    """Return the weights of the places over which those of a small grid are spread."""
+    return [part for weight in weights for part in spread_out(weight, digits).tolist()]
+
+
 def spread_out(weight: int, digits: int) -> Integers:
     """Return the weights of 2^digits equal blocks of a cell that is spread.
 
