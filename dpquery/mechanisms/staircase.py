@@ -90,7 +90,7 @@ class DiscreteStaircase(PureEvent):
     @property
     def scale_shown(self) -> Fraction:
         """Over which length the probability falls by a factor e."""
-        return self.step / self.epsilon
+        return Fraction(self.step, self.epsilon)
 
     def loss(self, distance: Distance) -> Loss:
         """Return epsilon for each step begun, which is attained."""

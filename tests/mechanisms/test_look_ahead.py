@@ -39,7 +39,7 @@ def of_one(order: Fraction) -> Fraction:
 
 ALL = {
     "grid": GridQuantile(Fraction(1, 3), 9, Fraction(4, 5), 16, 2, 12),
-    "gap": GapQuantile(HALF, 9, Fraction(4, 5), 16, 2, 12, 2),
+    "gap": GapQuantile(HALF, 9, Fraction(4, 5), 16, 2, 2, 12),
     "recursive": RecursiveQuantiles(QUARTILES, 9, Fraction(4, 3), 16, 2, 2, 12),
     "independent": IndependentQuantiles(
         QUARTILES, 9, Fraction(4), 16, tuple(map(of_one, QUARTILES)), 2, 12

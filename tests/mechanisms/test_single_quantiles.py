@@ -77,7 +77,7 @@ def test_gaps_are_drawn_in_proportion_to_their_length() -> None:
 def test_draws_of_gaps_follow_the_law() -> None:
     """24 x 100 draws, false alarm 1e-6."""
     weights = [3, 0, 6, 0, 1, 0, 0, 2]
-    mechanism = GapQuantile(Fraction(2, 5), 8, HALF, 12, 4, 12, 3)
+    mechanism = GapQuantile(Fraction(2, 5), 8, HALF, 12, 3, 4, 12)
 
     def sample(seed: int, draws: int) -> list[tuple[int, ...]]:
         randomness, rows = Seeded(seed), Rows(dict(enumerate(weights)))
@@ -100,7 +100,7 @@ def test_shared_salaries_are_found() -> None:
 
 
 def test_the_rank_interval_of_gaps_counts_places() -> None:
-    mechanism = GapQuantile(HALF, 1000, Fraction(1, 3), MOST, spread=10)
+    mechanism = GapQuantile(HALF, 1000, Fraction(1, 3), MOST, 10)
     grid = GridQuantile(HALF, 1000 << 10, Fraction(1, 3), MOST)
     assert mechanism.rank_interval(HALF) == grid.rank_interval(HALF)
     with pytest.raises(ValueError, match="confidence"):

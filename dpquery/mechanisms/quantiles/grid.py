@@ -9,7 +9,7 @@ rate, and neither what the cells stand for nor who pays. Release and loss are ex
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate, pairwise, product
 from typing import ClassVar
@@ -108,12 +108,12 @@ class GridQuantile(OneRank):
         by its law and its samples; claim and proof reread 2026-11-18
     """
 
+    spread: int = field(default=0, init=False, repr=False, compare=False)
+    """Over how many binary digits of places the weight of a cell is spread."""
     bins: int = 1 << 13
     """The most bins that one histogram has: a power of two."""
     held: int = 1 << 16
     """The most bins that are kept from one attempt to the next."""
-    spread: int = 0
-    """Over how many binary digits of places the weight of a cell is spread."""
 
     name: ClassVar[str] = "quantile"
     share_linear: ClassVar[bool] = True
@@ -154,11 +154,11 @@ class GridQuantile(OneRank):
     def pmf(self, weights: Sequence[int]) -> list[float]:
         """Return the probability of each cell of a small grid, for tests."""
         edges = [0, *accumulate(on_places(weights, self.spread))]
-        law, size = _rank_law(self.order, self.rate, edges), 1 << self.spread
+        law, size = rank_law(self.order, self.rate, edges), 1 << self.spread
         return [sum(law[at : at + size]) for at in range(0, len(law), size)]
 
 
-def _rank_law(order: Fraction, rate: Fraction, edges: Sequence[int]) -> list[float]:
+def rank_law(order: Fraction, rate: Fraction, edges: Sequence[int]) -> list[float]:
     """Return the probability of each place of a part, by the weight below it, for tests."""
     target = order * (edges[-1] - edges[0]) + edges[0]
     ends = ((start - target, target - end) for start, end in pairwise(edges))
@@ -199,8 +199,8 @@ class GapQuantile(GridQuantile):
         by its law and its samples; claim and proof reread 2026-11-18
     """
 
-    held: int = 1 << 15
     spread: int = SPREAD
+    held: int = 1 << 15
 
     name: ClassVar[str] = "exponential"
     share_linear: ClassVar[bool] = False
@@ -412,7 +412,7 @@ class RecursiveQuantiles(PureEvent, SpreadRankList):
         if draw is None:
             return {(): 1}
         (low, high), (first, end), law = part, span, {}
-        sizes = _rank_law(draw.order, draw.rate, edges[low : high + 1])
+        sizes = rank_law(draw.order, draw.rate, edges[low : high + 1])
         for place, size in zip(range(low, high), sizes, strict=True):
             sides = _cut(part, place, draw.high)
             below, above = (
