@@ -24,11 +24,10 @@ from dpquery.mechanisms import (
     Randomness,
     rank_range,
 )
-from tests.mechanisms.histograms import Codes, Rows
+from tests.mechanisms.histograms import Codes, Rows, salaries
 from tests.mechanisms.joint_laws import agreement, single_rows, worst_loss
 from tests.mechanisms.laws import log_ratio
 from tests.mechanisms.sources import Seeded
-from tests.mechanisms.test_grid_quantile_sampler import salaries
 
 ADD_REMOVE, SUBSTITUTE = Neighbours
 ONE, HALF = Fraction(1), Fraction(1, 2)

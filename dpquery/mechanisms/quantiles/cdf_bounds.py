@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +38,6 @@ from dpquery.mechanisms.quantiles.upper_sums import (
 from dpquery.mechanisms.samplers import Bools, Int64s, Integers, ln2_around
 
 FINE = 256
-NARROW_TOTAL = 1 << 56
-"""Exponents below this are computed in 64 bits."""
 PARTS = 4
 """Into how many parts a stretch is split, evenly in the exponent."""
 
@@ -103,11 +101,9 @@ class Stretch:
 class Terrain:
     """Stretches of a tree, which it refines where a closer look is asked for."""
 
-    __slots__ = ("_children", "_frontier", "_narrow", "scale")
-
     def __init__(self, tree: HistogramTree, scale: Scale) -> None:
         self._frontier, self.scale = tree, scale
-        self._narrow = scale.above(np.array([tree.total], dtype=object))[0] < NARROW_TOTAL
+        self._narrow = scale.above(np.array([tree.total], dtype=object))[0] < NARROW_EXPONENT
         self._children: dict[tuple[Table, int], Table] = {}
 
     def whole(self) -> list[Stretch]:
@@ -121,12 +117,11 @@ class Terrain:
 
     def split(self, stretch: Stretch) -> list[Stretch]:
         """Part a stretch that is known to have more than one place."""
-        if len(stretch.pieces) == 1:
-            table, first, end = stretch.pieces[0]
-            if end - first == 1:
-                child = self._child(table, first)
-                return self._parted(((child, 0, len(child)),))
-        return self._parted(stretch.pieces)
+        table, first, end = stretch.pieces[0]
+        if len(stretch.pieces) > 1 or end - first > 1:
+            return self._parted(stretch.pieces)
+        child = self._child(table, first)
+        return self._parted(((child, 0, len(child)),))
 
     def weight_below(self, place: int) -> int:
         """Return the weight below a place."""
@@ -158,15 +153,13 @@ class Terrain:
         """Cut bins wherever the next one is marked."""
         starts = [0, *(np.flatnonzero(changed) + 1).tolist()]
         ends = [*starts[1:], len(least)]
-        return [
-            self._stretch(_between(pieces, a, b), int(least[a]), int(most[b - 1]))
-            for a, b in zip(starts, ends, strict=True)
-        ]
-
-    def _stretch(self, pieces: tuple[Piece, ...], least: int, most: int) -> Stretch:
-        (first, at, _), (last, _, end) = pieces[0], pieces[-1]
-        low, high = first.span(at)[0], last.span(end - 1)[1]
-        return Stretch(low, high - low, least, most, pieces)
+        stretches = []
+        for a, b in zip(starts, ends, strict=True):
+            held = _between(pieces, a, b)
+            (first, at, _), (last, _, end) = held[0], held[-1]
+            low, high = first.span(at)[0], last.span(end - 1)[1]
+            stretches.append(Stretch(low, high - low, int(least[a]), int(most[b - 1]), held))
+        return stretches
 
     def _of(self, piece: Piece) -> tuple[Integers, Integers]:
         """Return the least and the largest exponent of each bin's places."""
@@ -235,22 +228,6 @@ class Outlook:
 
     A cell may be spread over 2^spread places, as `HistogramTree` spreads it.
     """
-
-    __slots__ = (
-        "_cells",
-        "_cuts",
-        "_dtype",
-        "_far",
-        "_histogram",
-        "_least",
-        "_lower",
-        "_marks",
-        "_most",
-        "_spread",
-        "_upper",
-        "scale",
-        "total",
-    )
 
     def __init__(
         self,
@@ -378,10 +355,9 @@ class Outlook:
 
     def _exponents(self, least: Integers, most: Integers) -> tuple[Integers, Integers]:
         """Return bins the least and the largest exponent of the weight below their places."""
-        scale, total = self.scale, self.total
-        if (
-            total >> scale.coarse
-        ) * scale.factor >= NARROW or scale.shift - scale.coarse >= DEEP:
+        scale = self.scale
+        product = (self.total >> scale.coarse) * scale.factor
+        if product >= NARROW or scale.shift - scale.coarse >= DEEP:
             least, most = least.astype(object), most.astype(object)
         lower, upper = scale.below(least), scale.above(most)
         # Where they are wide, targets can pass 64 bits though these do not.
@@ -445,13 +421,8 @@ class Outlook:
     def _requests(self, bins: Sequence[int], digits: int | None = None) -> list[Request]:
         if digits is None:
             digits = next(digits for most, digits in FINER if len(bins) <= most)
-        spans = [
-            (self._cuts[at] >> self._spread, self._cuts[at + 1] >> self._spread) for at in bins
-        ]
-        return [
-            (low, high, 1 << max(0, (high - low - 1).bit_length() - digits))
-            for low, high in spans
-        ]
+        spans = ([int(cut) >> self._spread for cut in self._cuts[at : at + 2]] for at in bins)
+        return [(low, high, bin_width(high - low, 1 << digits)) for low, high in spans]
 
     def _cell(self, at: int) -> tuple[int, int]:
         """Return the weight below the cell of which a bin is a part, and that in it."""
@@ -471,12 +442,8 @@ class Outlook:
             for rank in ranks
         ]
         passed = iter(passing(asked_of, self._spread))
-        self._splice(
-            [
-                self._cut(at, [next(passed) for _ in ranks])
-                for at, ranks in zip(bins, targets, strict=True)
-            ]
-        )
+        pairs = zip(bins, targets, strict=True)
+        self._splice([self._cut(at, [*islice(passed, len(ranks))]) for at, ranks in pairs])
 
     def _targets(self, at: int, marks: Sequence[Integers]) -> list[int]:
         """Return ranks that the weight below passes within a bin."""

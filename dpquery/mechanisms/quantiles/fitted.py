@@ -95,8 +95,6 @@ class Sums:
     Each stands as an exponent: 2^-exponent is the sum or more.
     """
 
-    __slots__ = ("_ends", "_exponents", "_last", "_rows", "_targets")
-
     def __init__(
         self,
         rows: Sequence[Row],
@@ -221,8 +219,6 @@ class _Proposal:
 
 class FittedPaths:
     """One law of lists and totals; totals are multiples of a step."""
-
-    __slots__ = ("_aims", "_blocks", "_cuts", "_outlook", "_rows", "_shares", "_slope", "_step")
 
     def __init__(
         self,

@@ -66,8 +66,6 @@ class Part:
 class Table:
     """The bins of one request, and the weight below each of their edges."""
 
-    __slots__ = ("edges", "high", "low", "open", "parent", "width")
-
     def __init__(
         self,
         span: tuple[int, int, int],
@@ -100,8 +98,6 @@ class HistogramTree:
     last t digits are the block's, and these are spread over it by the same rule: how a bin
     splits follows from its own weight, and no histogram is asked for.
     """
-
-    __slots__ = ("_bits", "_dtype", "_held", "_histogram", "_spread", "tables")
 
     def __init__(
         self,

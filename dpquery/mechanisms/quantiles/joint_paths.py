@@ -15,8 +15,6 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TypeVar
 
-import numpy as np
-
 from dpquery.mechanisms.quantiles.cdf_bounds import Scale, Stretch, Terrain
 from dpquery.mechanisms.quantiles.histogram_tree import HistogramTree
 from dpquery.mechanisms.quantiles.upper_sums import (
@@ -59,8 +57,6 @@ def shares_of(orders: Sequence[Fraction]) -> list[Fraction]:
 class JointPaths:
     """One law of lists on a tree."""
 
-    __slots__ = ("_shares", "_slope", "_stretches", "_terrain", "_total")
-
     def __init__(
         self, tree: HistogramTree, orders: Sequence[Fraction], slope: Fraction
     ) -> None:
@@ -93,8 +89,8 @@ class JointPaths:
 
     def _settled(self, loose: int, randomness: Randomness) -> _Sums:
         """Split stretches where trial walks go, until few of these are loose."""
-        whole, scale = np.array([self._total], dtype=object), self._terrain.scale
-        ends = int(scale.below(whole)[0]), int(scale.above(whole)[0])
+        scale = self._terrain.scale
+        ends = scale.floor(Fraction(self._total)), -scale.floor(Fraction(-self._total))
         steps = [scale.floor(share) for share in self._shares]
         for _ in range(ROUNDS):
             sums = _Sums(self._stretches, steps, ends)
@@ -192,8 +188,6 @@ class _Sums:
     `entered[j][b]` is the sum over lists of j places before stretch b, with the step into b;
     `held[j][b]` that over lists of j places of which the last is in b.
     """
-
-    __slots__ = ("_ends", "_on", "_steps", "entered", "held", "whole")
 
     def __init__(
         self, stretches: Sequence[Stretch], steps: Sequence[int], ends: tuple[int, int]

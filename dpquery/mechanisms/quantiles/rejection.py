@@ -140,17 +140,6 @@ class Envelope:
     the whole weight is 1 or more.
     """
 
-    __slots__ = (
-        "_bounds",
-        "_den",
-        "_exponents",
-        "_frontier",
-        "_narrow",
-        "_part",
-        "_rate",
-        "_target",
-    )
-
     def __init__(
         self,
         tree: HistogramTree,
