@@ -151,8 +151,11 @@ def test_half_of_the_rate_wastes_half_of_epsilon_where_a_row_is_added(kind: type
     assert worst <= 0.5 + 1e-12
 
 
+SIZES = [1, 2, pytest.param(3, marks=pytest.mark.slow)]
+
+
 @pytest.mark.parametrize("relation", Neighbours)
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", SIZES)
 def test_the_first_few_lose_exactly_epsilon(size: int, relation: Neighbours) -> None:
     """A replaced row lowers one count and raises another: size + 1, and not twice the size."""
     shift = size + (relation is SUBSTITUTE)
@@ -229,6 +232,7 @@ SETTINGS = [
     for counts in (FEW_PLACES, MANY_PLACES)
     for rate in (Fraction(2, 7), Fraction(1, 2**33 + 1) * 2**31)
 ]
+SETTINGS[2] = pytest.param(*SETTINGS[2], marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(("counts", "rate"), SETTINGS)
@@ -241,7 +245,7 @@ def test_choices_follow_the_law(kind: type, counts: Counts, rate: Fraction) -> N
 
 
 @pytest.mark.parametrize("kind", CHOICES)
-@pytest.mark.parametrize("factor", ["1/2", "2"])
+@pytest.mark.parametrize("factor", ["1/2", pytest.param("2", marks=pytest.mark.slow)])
 def test_choices_at_another_rate_are_noticed(kind: type, factor: str) -> None:
     """At the sizes used above."""
     law = dict(enumerate(kind(Fraction(2, 7)).pmf(MANY_PLACES)))
@@ -249,7 +253,7 @@ def test_choices_at_another_rate_are_noticed(kind: type, factor: str) -> None:
     assert agreement(lambda bits: wrong.release(MANY_PLACES, bits), law, 120) < ALARM
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", SIZES)
 def test_the_first_few_follow_the_law(size: int) -> None:
     """24 x 120 draws, false alarm 1e-6; and with another rate they do not."""
     mechanism = NoisyTop(Fraction(2, 7), size)

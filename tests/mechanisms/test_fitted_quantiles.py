@@ -48,7 +48,11 @@ def test_the_shares_of_the_true_total_fail_at_this_rate(
 
 @pytest.mark.parametrize(
     ("module", "setting", "value"),
-    [(cdf_bounds, "LOOSE", 1 << 15), (cdf_bounds, "FEW", 0), (fitted, "ATTEMPTS", 1)],
+    [
+        (cdf_bounds, "LOOSE", 1 << 15),
+        pytest.param(cdf_bounds, "FEW", 0, marks=pytest.mark.slow),
+        (fitted, "ATTEMPTS", 1),
+    ],
 )
 def test_how_finely_one_looks_has_no_bearing(
     module: ModuleType, setting: str, value: int, monkeypatch: pytest.MonkeyPatch

@@ -78,14 +78,20 @@ def agreement(law: GridQuantile, sampled: GridQuantile, weights: np.ndarray) -> 
     return float(stats.kstest(p_values, "uniform").pvalue)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+SLOW = {"the median, two bins", "a low order, eight bins", "the largest"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in SETTINGS],
+)
 def test_draws_follow_the_law(name: str) -> None:
     """24 x 160 draws, false alarm 1e-6."""
     mechanism, weights = case(name)
     assert agreement(mechanism, mechanism, weights) > ALARM
 
 
-@pytest.mark.parametrize("factor", ["1/2", "3/2", "2"])
+@pytest.mark.parametrize("factor", ["1/2", "3/2", pytest.param("2", marks=pytest.mark.slow)])
 def test_draws_at_another_rate_are_noticed(factor: str) -> None:
     """At the sizes used above."""
     mechanism, weights = case("no forgetting")

@@ -118,7 +118,9 @@ def test_the_largest_follow_the_law(size: int) -> None:
     assert drawn(scale / 2) < ALARM
 
 
-@pytest.mark.parametrize(("counts", "threshold"), [(FEW, 12), (MANY, 54)])
+@pytest.mark.parametrize(
+    ("counts", "threshold"), [(FEW, 12), pytest.param(MANY, 54, marks=pytest.mark.slow)]
+)
 def test_the_first_above_follows_the_law(counts: Counts, threshold: int) -> None:
     """24 x 120 draws, false alarm 1e-6; few and many counts take different paths."""
     law = FirstNoisyCount(Fraction(7, 2)).pmf(counts, threshold)

@@ -75,7 +75,13 @@ def test_gaussian_noise_is_within_no_epsilon_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "added"), [("0.5", 1.0), ("0.75", 1.5), ("0.9", 1.8), ("0.99", 1.98)]
+    ("order", "added"),
+    [
+        ("0.5", 1.0),
+        ("0.75", 1.5),
+        pytest.param("0.9", 1.8, marks=pytest.mark.slow),
+        pytest.param("0.99", 1.98, marks=pytest.mark.slow),
+    ],
 )
 def test_epsilon_as_the_rate_of_a_quantile_loses_twice_the_farther_side(
     order: str, added: float
