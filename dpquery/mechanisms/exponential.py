@@ -245,6 +245,22 @@ class _Ticks(RangeEvent):
         """Return 2 rate distance, for a distance in rows."""
         return Loss(2 * self.rate * distance)
 
+    def release(self, total: int, rows: int, top: int, randomness: Randomness) -> int:
+        """Draw one tick, given the sum, the number of rows and the largest value."""
+        if not rows:
+            return randomness.below(self.ticks + 1)
+        sides = _sides(index(total), index(rows), top, self.ticks)
+        for _ in range(TRIES):
+            side = sides[randomness.below(len(sides))]
+            step = self._step(side, sides, randomness)
+            if step is not None and step < side.length:
+                return side.tick(step)
+        raise broken()
+
+    def _step(self, side: _Side, sides: Sequence[_Side], randomness: Randomness) -> int | None:
+        """Propose how many ticks from the nearest of a side, which may be too many; or none."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True)
 class MeanExponential(_Ticks):
@@ -290,21 +306,12 @@ class MeanExponential(_Ticks):
 
     name: ClassVar[str] = "exponential_mean"
 
-    def release(self, total: int, rows: int, top: int, randomness: Randomness) -> int:
-        """Draw one tick, given the sum, the number of rows and the largest value."""
-        if not rows:
-            return randomness.below(self.ticks + 1)
-        sides = _sides(index(total), index(rows), top, self.ticks)
-        per_tick = self.rate * Fraction(sides[0].gap, sides[0].row)
-        closest, length = min(s.start for s in sides), max(s.length for s in sides)
-        for _ in range(TRIES):
-            side = sides[randomness.below(len(sides))]
-            lack = self.rate * Fraction(side.start - closest, side.row)
-            if coin(lack.numerator, lack.denominator, randomness):
-                step = _truncated(length, per_tick, randomness)
-                if step < side.length:
-                    return side.tick(step)
-        raise broken()
+    def _step(self, side: _Side, sides: Sequence[_Side], randomness: Randomness) -> int | None:
+        lack = self.rate * Fraction(side.start - min(s.start for s in sides), side.row)
+        if not coin(lack.numerator, lack.denominator, randomness):
+            return None
+        per_tick = self.rate * Fraction(side.gap, side.row)
+        return _truncated(max(s.length for s in sides), per_tick, randomness)
 
     def pmf(self, total: int, rows: int, top: int) -> list[float]:
         """Return the probability of each tick, for tests."""
@@ -349,20 +356,11 @@ class MeanInverseSensitivity(_Ticks):
 
     name: ClassVar[str] = "inverse_sensitivity"
 
-    def release(self, total: int, rows: int, top: int, randomness: Randomness) -> int:
-        """Draw one tick, given the sum, the number of rows and the largest value."""
-        if not rows:
-            return randomness.below(self.ticks + 1)
-        sides = _sides(index(total), index(rows), top, self.ticks)
-        levels = 1 + max(side.level(side.length - 1) for side in sides)
-        most = -(-sides[0].row // sides[0].gap)
-        for _ in range(TRIES):
-            side = sides[randomness.below(len(sides))]
-            level = _truncated(levels, self.rate, randomness)
-            step = side.first(level) + randomness.below(most)
-            if step < side.length and side.level(step) == level:
-                return side.tick(step)
-        raise broken()
+    def _step(self, side: _Side, sides: Sequence[_Side], randomness: Randomness) -> int | None:
+        levels = 1 + max(s.level(s.length - 1) for s in sides)
+        level = _truncated(levels, self.rate, randomness)
+        step = side.first(level) + randomness.below(-(-side.row // side.gap))
+        return step if side.level(step) == level else None
 
     def pmf(self, total: int, rows: int, top: int) -> list[float]:
         """Return the probability of each tick, for tests."""

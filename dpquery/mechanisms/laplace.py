@@ -54,7 +54,7 @@ class DiscreteLaplace(PureEvent):
         Exact: integers and uniform bits only. Canonne, Kamath, Steinke 2020 (arXiv:2004.00010),
         algorithm 2: with scale = t / s, a digit below t thinned by exp(-u / t), plus t times a
         geometric count, divided by s; then a sign, and minus zero is drawn again. Up to FEW
-        values one by one, more of them with numpy, by the same steps (`exponential.py`). The
+        values one by one, more of them with numpy, by the same steps (`samplers.py`). The
         time taken depends on the noise and never on the exact values.
 
     Rounding:
@@ -168,7 +168,7 @@ class RefinedLaplace:
         ratio is the product of that of (y, z), or of y alone, and those of the others.
         Given y, the law of z for x is q^|z - x| P[D = y - z] / P[y]: its log-ratio against
         that for x' lies, over all z, in a range of 2 |x - x'| after, which is (d * after)^2 / 2
-        in zCDP (`accountant.additive`). The difference of both rhos would not do: for some y
+        in zCDP (`budget/accountant.py`). The difference of both rhos would not do: for some y
         z says more, and y may decide whether to ask for it (3 times that at order 2, before 1
         and after 1.01).
 

@@ -52,7 +52,7 @@ class AboveThreshold:
         d is what one unit adds to a count; where they may do either, it is twice that.
 
     Sampling:
-        Exact: geometric numbers from uniform bits (`exponential.py`), one for the threshold and
+        Exact: geometric numbers from uniform bits (`samplers.py`), one for the threshold and
         one for each count. How many are drawn may depend on the answers alone.
 
     Rounding:

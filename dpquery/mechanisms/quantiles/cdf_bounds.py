@@ -378,7 +378,11 @@ class Outlook:
     def _rough(self, aim: int) -> list[int]:
         """Give the bins that are too coarse for an aim, unless few of its places are there."""
         long = self._long(self._around(aim)).tolist()
-        whole, harm = self._whole(aim), {at: self._harm(at) for at in long}
+        whole, harm = self._whole(aim), dict[int, int]()
+        for at in long:  # its places, doubled as often as their weights are apart
+            apart = int(self._upper[at] - self._lower[at]) >> POINT
+            places = int(self._cuts[at + 1] - self._cuts[at])
+            harm[at] = places << SHIFT + min(apart, FARTHEST)
         if FEW * sum(harm.values()) <= whole:
             return []
         return [at for at, share in harm.items() if FEWER * share > whole]
@@ -391,11 +395,6 @@ class Outlook:
             off = max(0, int(self._lower[at]) - aim, aim - int(self._upper[at])) >> POINT
             whole += int(self._cuts[at + 1] - self._cuts[at]) << SHIFT >> off
         return whole
-
-    def _harm(self, at: int) -> int:
-        """Count the places of a bin, doubled as often as their weights are apart."""
-        apart = int(self._upper[at] - self._lower[at]) >> POINT
-        return int(self._cuts[at + 1] - self._cuts[at]) << SHIFT + min(apart, FARTHEST)
 
     def _look_around(self, aims: Sequence[int]) -> None:
         """Find how far lists may stray at all: places there are more, and steps do not pay."""

@@ -54,17 +54,8 @@ class Block:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Targets:
-    """Between which exponents a share of the total lies, for each block of totals."""
-
-    low: Integers
-    high: Integers
-
-    @classmethod
-    def of(cls, low: Sequence[int], high: Sequence[int]) -> Targets:
-        """Return them as columns."""
-        return cls(as_exponents(low), as_exponents(high))
+Ends = tuple[Integers, Integers]
+"""Columns of exponents: the least of each, and the largest."""
 
 
 @dataclass(slots=True)
@@ -98,7 +89,7 @@ class Sums:
     def __init__(
         self,
         rows: Sequence[Row],
-        targets: Sequence[Targets],
+        targets: Sequence[Ends],
         ends: tuple[int, int],
         blocks: Sequence[Block],
     ) -> None:
@@ -106,7 +97,7 @@ class Sums:
 
         Args:
             rows: The stretches of each order.
-            targets: Of each part.
+            targets: Around the exponent of each part's share, for each block of totals.
             ends: Around the exponent of all weight.
             blocks: The totals.
         """
@@ -156,19 +147,14 @@ class Sums:
         return parts_of(steps, int(steps.min()))
 
 
-def _span(row: Row) -> tuple[Integers, Integers]:
+def _span(row: Row) -> Ends:
     return row.least, row.most
 
 
-def _steps(
-    targets: Targets,
-    number: int,
-    start: tuple[Integers, Integers],
-    end: tuple[Integers, Integers],
-) -> Int64s:
+def _steps(targets: Ends, number: int, start: Ends, end: Ends) -> Int64s:
     """Return the least exponent of a step, by where it starts and by where it ends."""
     # As arrays of one: numpy would take Python's integers for some of 64 bits.
-    low, high = targets.low[number : number + 1], targets.high[number : number + 1]
+    low, high = (of_blocks[number : number + 1] for of_blocks in targets)
     beyond = (end[0] - high)[None, :] - start[1][:, None]
     short = (start[0] + low)[:, None] - end[1][None, :]
     steps = np.maximum(np.maximum(beyond, short, out=beyond), 0, out=beyond)
@@ -264,14 +250,14 @@ class FittedPaths:
         targets = [self._targets(share) for share in self._shares]
         return Sums(self._rows, targets, (total, total + 1), blocks)
 
-    def _targets(self, share: Fraction) -> Targets:
+    def _targets(self, share: Fraction) -> Ends:
         """Return around what a share of each total is, if that is not more than all weight."""
         floor, end = self._outlook.scale.floor, NARROW_EXPONENT - 1
         low = [floor(block.low * share) for block in self._blocks]
         high = [floor(block.high * share) + 1 for block in self._blocks]
         if self._outlook.narrow:
             low, high = ([min(exponent, end) for exponent in each] for each in (low, high))
-        return Targets.of(low, high)
+        return as_exponents(low), as_exponents(high)
 
     def _proposed(self, walk: Walk, randomness: Randomness) -> _Proposal:
         """Draw places and a total that a walk goes through, each as likely; places may fall."""
