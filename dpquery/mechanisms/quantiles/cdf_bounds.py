@@ -76,10 +76,6 @@ class Scale:
         return rank.numerator * self.factor // (rank.denominator << self.shift)
 
 
-Piece = tuple[Table, int, int]
-"""Bins of a table: the first, and the one after the last."""
-
-
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """Places in a row."""
@@ -90,7 +86,8 @@ class Stretch:
     """At most the exponent of the weight below any of them."""
     most: int
     """At least that."""
-    pieces: tuple[Piece, ...]
+    bins: tuple[Table, int, int]
+    """Of a table, the first and the one after the last."""
 
     @property
     def width(self) -> int:
@@ -102,30 +99,29 @@ class Terrain:
     """Stretches of a tree, which it refines where a closer look is asked for."""
 
     def __init__(self, tree: HistogramTree, scale: Scale) -> None:
-        self._frontier, self.scale = tree, scale
-        self._narrow = scale.above(np.array([tree.total], dtype=object))[0] < NARROW_EXPONENT
+        self._tree, self.scale = tree, scale
+        self._narrow = -scale.floor(Fraction(-tree.total)) < NARROW_EXPONENT
         self._children: dict[tuple[Table, int], Table] = {}
 
     def whole(self) -> list[Stretch]:
         """Part the whole grid: wherever weight lies, if bins are single places."""
-        root = self._frontier.tables[0]
-        pieces = ((root, 0, len(root)),)
+        root = self._tree.tables[0]
         if root.width > 1:
-            return self._parted(pieces)
-        least, most = self._of(pieces[0])
-        return self._cut(pieces, least, most, (least[1:] != least[:-1]).astype(np.bool_))
+            return self._parted(root, 0, len(root))
+        least, most = self._exponents(root, 0, len(root))
+        return self._cut(root, 0, least, most, (least[1:] != least[:-1]).astype(np.bool_))
 
     def split(self, stretch: Stretch) -> list[Stretch]:
         """Part a stretch that is known to have more than one place."""
-        table, first, end = stretch.pieces[0]
-        if len(stretch.pieces) > 1 or end - first > 1:
-            return self._parted(stretch.pieces)
+        table, first, end = stretch.bins
+        if end - first > 1:
+            return self._parted(table, first, end)
         child = self._child(table, first)
-        return self._parted(((child, 0, len(child)),))
+        return self._parted(child, 0, len(child))
 
     def weight_below(self, place: int) -> int:
         """Return the weight below a place."""
-        table = self._frontier.tables[0]
+        table = self._tree.tables[0]
         while True:
             at = (place - table.low) // table.width
             low, high = table.span(at)
@@ -135,35 +131,32 @@ class Terrain:
 
     def _child(self, table: Table, at: int) -> Table:
         if (table, at) not in self._children:
-            self._children[table, at] = self._frontier.refine(table, at)
+            self._children[table, at] = self._tree.refine(table, at)
         return self._children[table, at]
 
-    def _parted(self, pieces: Sequence[Piece]) -> list[Stretch]:
+    def _parted(self, table: Table, first: int, end: int) -> list[Stretch]:
         """Part bins: those that alone span a part, and the others by the part they start in."""
-        least, most = map(np.concatenate, zip(*map(self._of, pieces), strict=True))
+        least, most = self._exponents(table, first, end)
         span = max(1, int(most[-1] - least[0]))
         wide = (PARTS * (most - least) > span).astype(np.bool_)
         part = PARTS * (least - least[0]) // span
         changed = (part[1:] != part[:-1]).astype(np.bool_)
-        return self._cut(pieces, least, most, changed | wide[1:] | wide[:-1])
+        return self._cut(table, first, least, most, changed | wide[1:] | wide[:-1])
 
     def _cut(
-        self, pieces: Sequence[Piece], least: Integers, most: Integers, changed: Bools
+        self, table: Table, first: int, least: Integers, most: Integers, changed: Bools
     ) -> list[Stretch]:
         """Cut bins wherever the next one is marked."""
-        starts = [0, *(np.flatnonzero(changed) + 1).tolist()]
-        ends = [*starts[1:], len(least)]
+        cuts = [0, *(np.flatnonzero(changed) + 1).tolist(), len(least)]
         stretches = []
-        for a, b in zip(starts, ends, strict=True):
-            held = _between(pieces, a, b)
-            (first, at, _), (last, _, end) = held[0], held[-1]
-            low, high = first.span(at)[0], last.span(end - 1)[1]
-            stretches.append(Stretch(low, high - low, int(least[a]), int(most[b - 1]), held))
+        for a, b in pairwise(cuts):
+            low, high = table.span(first + a)[0], table.span(first + b - 1)[1]
+            bins = table, first + a, first + b
+            stretches.append(Stretch(low, high - low, int(least[a]), int(most[b - 1]), bins))
         return stretches
 
-    def _of(self, piece: Piece) -> tuple[Integers, Integers]:
+    def _exponents(self, table: Table, first: int, end: int) -> tuple[Integers, Integers]:
         """Return the least and the largest exponent of each bin's places."""
-        table, first, end = piece
         edges = table.edges[first : end + 1].astype(object)
         below, above = self.scale.below(edges), self.scale.above(edges)
         known = (edges[1:] == edges[:-1]).astype(np.bool_) | (table.width == 1)
@@ -172,17 +165,6 @@ class Terrain:
         kind = np.int64 if self._narrow else object
         most = np.where(known, above[:-1], above[1:])
         return below[:-1].astype(kind), most.astype(kind)
-
-
-def _between(pieces: Sequence[Piece], start: int, end: int) -> tuple[Piece, ...]:
-    """Return the bins from one up to another, counted over all pieces."""
-    found, passed = [], 0
-    for table, first, last in pieces:
-        a, b = max(start - passed, 0), min(end - passed, last - first)
-        if a < b:
-            found.append((table, first + a, first + b))
-        passed += last - first
-    return tuple(found)
 
 
 DIGITS, FEW_BITS = 16, 44
