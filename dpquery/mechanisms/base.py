@@ -1,7 +1,9 @@
 """What every mechanism is: a random map from exact integers to noisy ones, with a claim.
 
-A mechanism knows numbers only: no SQL, no tables, no budgets. Each states its claim, its
-proof and its exact law, and one conformance suite holds all of them to it.
+A mechanism knows numbers only: no SQL, no tables, no budgets; neither what is counted, nor what
+cells stand for, nor who pays. Each states its claim, its proof and its exact law, and one
+conformance suite holds all of them to it. Releases and losses are exact (I8); floats are for
+laws and intervals, which are computed for tests or after the release.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """One of several outputs, the likelier the larger its utility: a place of a list, or a mean.
 
 The exponential mechanism and permute-and-flip choose a place of a finite list; two more
-exponential mechanisms choose a mean by how many rows would have to change. They know integers
-and a rate, and neither what is chosen among nor who pays. Release and loss are exact (I8).
+exponential mechanisms choose a mean by how many rows would have to change.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Discrete Gaussian noise: for releases of many values under a budget with delta.
 
-It knows integers, a variance and what is claimed of them, and neither what the integers count
-nor who pays. Release is exact; the step from rho to epsilon is rounded against the analyst
-(I8).
+Release is exact; the step from rho to epsilon is rounded against the analyst (I8).
 """
 
 from __future__ import annotations

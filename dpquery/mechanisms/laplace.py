@@ -1,7 +1,6 @@
 """Discrete Laplace noise: the default for counts and sums; it can be refined to less later.
 
-It knows integers and a scale, and neither what they count nor who pays. Release and loss are
-exact (I8). What is said at the end of sums and quotients of noisy values is post-processing.
+What is said at the end, of sums and quotients of noisy values, is post-processing.
 """
 
 from __future__ import annotations

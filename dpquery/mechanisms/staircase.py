@@ -1,8 +1,4 @@
-"""Discrete staircase noise: for one value that moves by many integers, at a large epsilon.
-
-It knows integers, a step and a width, and neither what they count nor who pays. Release and
-loss are exact (I8); the probabilities at the end are for tests and intervals.
-"""
+"""Discrete staircase noise: for one value that moves by many integers, at a large epsilon."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Whether counts pass a threshold: the first of a stream that does, and the sign of one count.
-
-They know integers and scales, and neither what is counted nor who pays. Release and loss are
-exact (I8).
-"""
+"""Whether counts are above a threshold: the first of a stream, or the difference of two."""
 
 from __future__ import annotations
 

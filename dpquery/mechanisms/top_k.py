@@ -1,9 +1,7 @@
 """The k largest of a list, in order, and the first above a threshold: noise is added once.
 
 `NoisyTop` adds exponential noise to any utilities. Where each row counts for one value, the two
-that follow do better: they add noise to a histogram and do not tell its counts. They know
-integers and a rate or scale, and neither what is counted nor who pays. Release and loss are
-exact (I8).
+that follow do better: they add noise to a histogram and do not tell its counts.
 """
 
 from __future__ import annotations

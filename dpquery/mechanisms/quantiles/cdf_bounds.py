@@ -1,9 +1,8 @@
 """What is known of the weight below each place, finely near some ranks and coarsely elsewhere.
 
-It knows weights, and how steeply a law falls in ranks, and neither why it does nor what a draw
-loses. Which cells are looked at closely, and which stand together in one stretch, has no
-bearing on any law. What it holds is exact and private, and leaves through a mechanism alone.
-Integers only (I8).
+Which cells are looked at closely, and which stand together in one stretch, has no bearing on
+any law. What is held here is exact and private, and leaves through a mechanism alone. Integers
+only (I8).
 """
 
 from __future__ import annotations

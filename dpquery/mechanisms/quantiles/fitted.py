@@ -3,8 +3,7 @@
 A list and a total have the weight exp(-slope score): the score is the sum, over the parts into
 which the places cut the grid, of how far the weight of a part is from its share of the total.
 `Sums` holds sums over lists and totals, from above, and walks in proportion to these;
-`FittedPaths` draws lists under them; `FittedQuantiles` is the mechanism. They know cells,
-weights and a rate, and neither what the cells stand for nor who pays. Integers only (I8).
+`FittedPaths` draws lists under them; `FittedQuantiles` is the mechanism. Integers only (I8).
 """
 
 from __future__ import annotations

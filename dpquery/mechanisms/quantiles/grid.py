@@ -2,8 +2,7 @@
 
 `GridQuantile` is the default for medians, quantiles, and high or low ranks; its law on a grid
 of spread cells is `GapQuantile`, that of the literature. `RecursiveQuantiles` draws the middle
-one of several orders first, then those on either side of it. They know cells, weights and a
-rate, and neither what the cells stand for nor who pays. Release and loss are exact (I8).
+one of several orders first, then those on either side of it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Quantiles by noisy thresholds: for each order, the first range whose sum comes far enough.
-
-It knows cells, weights and a rate, and neither what the cells stand for nor who pays. Release
-and loss are exact (I8).
-"""
+"""Quantiles by noisy thresholds: for each order, the first range whose sum comes far enough."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Weighted counts of a grid, asked for where they are needed: a tree of histograms.
 
-It knows cells and weights: no order, no rate and no chance. Several draws may share one
-tree. What it holds is exact and private, and leaves through a mechanism alone.
+Several draws may share one tree. What it holds is exact and private, and leaves through a
+mechanism alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Several quantiles drawn as one list, the likelier the nearer each part is to its share.
-
-It knows cells, weights and a rate, and neither what the cells stand for nor who pays. Release
-and loss are exact (I8).
-"""
+"""Several quantiles drawn as one list, the likelier the nearer each part is to its share."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """Lists of places that rise, drawn by a law that falls with what each share of weight is off.
 
-It knows a tree, orders and a slope, and neither why the slope is what it is nor what a draw
-loses. A list has the weight exp(-slope score): the score is the sum, over the parts into which
-its places cut the grid, of how far the weight of a part is from its share. So the weight of a
-list is a product over its steps, and sums over all lists follow step by step. Integers only
-(I8): sums are known from above, which is all that is needed (see `JointPaths.draw`).
+A list has the weight exp(-slope score): the score is the sum, over the parts into which its
+places cut the grid, of how far the weight of a part is from its share. So the weight of a list
+is a product over its steps, and sums over all lists follow step by step. Integers only (I8):
+sums are known from above, which is all that is needed (see `JointPaths.draw`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Quantiles one by one, to be compared with the defaults: smoothed, noisy, or independent.
-
-They know cells, weights and a rate, and neither what the cells stand for nor who pays. Release
-and loss are exact (I8).
-"""
+"""Quantiles one by one, to be compared with the defaults: smoothed, noisy, or independent."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Many quantiles, or a whole distribution: noisy counts of a tree of ranges, read off at once.
 
-It knows cells, weights and a scale, and neither what the cells stand for nor who pays. Release
-and loss are exact (I8). What is read off is computed in integers as well, so that it is the
-same on every machine.
+What is read off is computed in integers as well, so that it is the same on every machine.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sums of products that are known from above: what paths are drawn under.
 
-It knows pairs of integers (a, x), each of which stands for a 2^x or less, and no claims. How
-far a pair is above what it stands for decides how often a draw starts anew, and never what it
-gives; that it is above, always, is what the draw rests on. Integers only (I8).
+Pairs of integers (a, x) stand for a 2^x or less each. How far a pair is above what it stands
+for decides how often a draw starts anew, and never what it gives; that it is above, always, is
+what the draw rests on. Integers only (I8).
 """
 
 from __future__ import annotations
