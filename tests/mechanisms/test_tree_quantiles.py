@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy import Loss, Neighbours
 from dpquery.mechanisms import DiscreteLaplace, TreeQuantiles
 from dpquery.mechanisms.quantiles.tree import BRANCHES, POINT, _agreed, _rising
 from tests.mechanisms.histograms import Codes, Rows, salaries
@@ -168,3 +168,10 @@ def test_percentiles_of_salaries_are_missed_by_a_few_rows(unit: int) -> None:
     most, proven = mechanism.ranks_off(Fraction(95, 100))
     assert not proven
     assert np.mean(np.array(errors) <= most) > 0.9
+
+
+@pytest.mark.parametrize("cells", [1, 16, 17, 300, 2**63])
+def test_every_level_is_paid_for(cells: int) -> None:
+    mechanism = calibrated(TreeQuantiles, QUARTILES, cells, SUBSTITUTE, weight=2**33)
+    assert mechanism.loss(2**34) == Loss(ONE)
+    assert mechanism.widths == [mechanism.scale] == [2**34 * len(mechanism.sizes)]

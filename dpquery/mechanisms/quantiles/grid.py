@@ -30,7 +30,6 @@ from dpquery.mechanisms.quantiles.ranks import (
     each_of,
     pmf_of_cells,
     require_bins,
-    require_spread,
 )
 from dpquery.mechanisms.quantiles.rejection import Envelope
 from dpquery.mechanisms.randomness import Randomness
@@ -119,8 +118,7 @@ class GridQuantile(OneRank):
 
     def __post_init__(self) -> None:
         OneRank.__post_init__(self)
-        require_spread(self.spread)
-        require_bins(self.bins)
+        require_bins(self.bins, self.spread)
 
     def release(self, histogram: Weights, randomness: Randomness) -> int:
         """Draw one cell."""

@@ -121,8 +121,7 @@ class HistogramTree:
         self._histogram, self._bits, self._held = histogram, bins.bit_length() - 1, held
         self._spread = spread
         self._dtype: npt.DTypeLike = np.int64 if max_weight < NARROW else object
-        whole = (0, cells << spread)
-        width = self._width(*whole)
+        whole, width = (0, cells << spread), bin_width(cells, bins) << spread
         weights = self._asked(*whole, width)
         if sum(weights.tolist()) > max_weight:
             raise internal("the weight of all rows stays below its public bound")
@@ -205,9 +204,6 @@ class HistogramTree:
             if table.open[place]:
                 return table, place
             table = parents[table, place]
-
-    def _width(self, low: int, high: int) -> int:
-        return 1 << max(self._spread, (high - low - 1).bit_length() - self._bits)
 
     def _even_width(self, low: int, high: int) -> int:
         """Return the width that parts a bin in as many steps as must be, all equally finely."""

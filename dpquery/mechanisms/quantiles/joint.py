@@ -26,7 +26,6 @@ from dpquery.mechanisms.quantiles.ranks import (
     errors_of_parts,
     pmf_of_cells,
     require_bins,
-    require_spread,
 )
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import Integers, tail_bound
@@ -248,7 +247,7 @@ class SmoothedJointQuantiles(_Joint):
 
     def __post_init__(self) -> None:
         _Joint.__post_init__(self)
-        require_spread(self.spread)
+        require_bins(self.bins, self.spread)
 
     def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
         """Draw a cell for each order; they rise or stay."""

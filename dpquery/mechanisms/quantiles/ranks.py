@@ -163,8 +163,7 @@ class SpreadRankList(RankList):
 
     def __post_init__(self) -> None:
         RankList.__post_init__(self)
-        require_spread(self.spread)
-        require_bins(self.bins)
+        require_bins(self.bins, self.spread)
 
     @classmethod
     def calibrated(
@@ -223,14 +222,10 @@ def require_orders(orders: Sequence[Fraction], cells: int) -> None:
         raise ValueError("a grid has 1 to 2^63 cells")
 
 
-def require_spread(spread: int) -> None:
-    """Refuse to spread weight over more places than are told apart."""
+def require_bins(bins: int, spread: int = 0) -> None:
+    """Refuse to part a grid by anything but halves, or to spread weight beyond reach."""
     if not 0 <= spread <= SPREAD:
         raise ValueError("a spread is within reach")
-
-
-def require_bins(bins: int) -> None:
-    """Refuse to part a grid by anything but halves."""
     if bins < 2 or bins.bit_count() > 1:
         raise ValueError("the number of bins is a power of two")
 
