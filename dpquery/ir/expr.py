@@ -326,11 +326,6 @@ class Code:
         """How many different codes there are."""
         return self.high - self.low + 1
 
-    def from_sum(self, total: int) -> float:
-        """Return a sum of codes in the measure of the values, as every engine computes it."""
-        operator, step = grid_step(self.grid)
-        return float(total) / step if operator == "*" else float(total) * step
-
 
 def grid_step(grid: Fraction) -> tuple[str, float]:
     """Return how doubles are put on a grid: times a whole number where that is exact.

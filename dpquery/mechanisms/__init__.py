@@ -16,7 +16,12 @@ from dpquery.mechanisms.gaussian import DiscreteGaussian
 from dpquery.mechanisms.laplace import DiscreteLaplace, RefinedLaplace
 from dpquery.mechanisms.partition import PartitionSelection
 from dpquery.mechanisms.quantiles.fitted import FittedQuantiles
-from dpquery.mechanisms.quantiles.grid import GridQuantile, RecursiveQuantiles, rank_range
+from dpquery.mechanisms.quantiles.grid import (
+    GapQuantile,
+    GridQuantile,
+    RecursiveQuantiles,
+    rank_range,
+)
 from dpquery.mechanisms.quantiles.histogram import ThresholdQuantiles, threshold_cost
 from dpquery.mechanisms.quantiles.joint import (
     JointQuantiles,
@@ -24,7 +29,6 @@ from dpquery.mechanisms.quantiles.joint import (
     joint_move,
 )
 from dpquery.mechanisms.quantiles.single import (
-    GapQuantile,
     IndependentQuantiles,
     NoisyQuantile,
     SmoothQuantile,

@@ -1,7 +1,9 @@
 """What every mechanism is: a random map from exact integers to noisy ones, with a claim.
 
-A mechanism knows numbers only: no SQL, no tables, no budgets. Each states its claim, its
-proof and its exact law, and one conformance suite holds all of them to it.
+A mechanism knows numbers only: no SQL, no tables, no budgets; neither what is counted, nor what
+cells stand for, nor who pays. Each states its claim, its proof and its exact law, and one
+conformance suite holds all of them to it. Releases and losses are exact (I8); floats are for
+laws and intervals, which are computed for tests or after the release.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import ClassVar, Protocol, runtime_checkable
 
-from dpquery.core.events import Event
+from dpquery.core.events import BoundedRange, Event, Pure
 from dpquery.core.privacy import Loss
 from dpquery.mechanisms.randomness import Randomness
 
@@ -39,6 +41,26 @@ class Mechanism(Protocol):
     def event(self, distance: Distance) -> Event:
         """State the same for the ledger."""
         ...
+
+
+class PureEvent:
+    """A mechanism of whose loss nothing but the epsilon is known."""
+
+    __slots__ = ()
+
+    def event(self: Mechanism, distance: Distance) -> Pure:
+        """State the loss for the ledger."""
+        return Pure(self.loss(distance).epsilon)
+
+
+class RangeEvent:
+    """A mechanism whose log-ratios, over all outputs, lie in a range of the loss."""
+
+    __slots__ = ()
+
+    def event(self: Mechanism, distance: Distance) -> BoundedRange:
+        """State the loss for the ledger."""
+        return BoundedRange(self.loss(distance).epsilon)
 
 
 @runtime_checkable

@@ -1,7 +1,7 @@
-"""The exponential mechanism over a finite list: one place, the likelier the larger its weight.
+"""One of several outputs, the likelier the larger its utility: a place of a list, or a mean.
 
-It knows integers and a rate, and neither what is chosen among nor who pays. Release and loss
-are exact (I8); the probabilities at the end are for tests.
+The exponential mechanism and permute-and-flip choose a place of a finite list; two more
+exponential mechanisms choose a mean by how many rows would have to change.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, compress
 from operator import index
 from typing import ClassVar, Self
 
-from dpquery.core.events import BoundedRange, Pure
 from dpquery.core.privacy import Loss
-from dpquery.mechanisms.base import Distance
+from dpquery.mechanisms.base import Distance, PureEvent, RangeEvent
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 from dpquery.mechanisms.samplers import (
     coin,
@@ -33,8 +32,47 @@ DEEPEST = 192
 BITS = 64
 
 
+def exponential_law(rate: Fraction, scores: Sequence[int | Fraction]) -> list[float]:
+    """Return probabilities in proportion to exp(-rate score), for tests."""
+    least = min(scores)
+    sizes = [math.exp(-float(rate * (score - least))) for score in scores]
+    total = math.fsum(sizes)
+    return [size / total for size in sizes]
+
+
 @dataclass(frozen=True, slots=True)
-class FiniteExponential:
+class _Choice:
+    """A law of one place of a list, the likelier the larger its utility."""
+
+    rate: Fraction
+
+    weight_linear: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.rate <= 0:
+            raise ValueError("a rate is above zero")
+
+    @classmethod
+    def calibrated(cls, distance: Distance, epsilon: Fraction) -> Self:
+        """Return the rate that loses exactly epsilon at a distance above zero."""
+        return cls(epsilon / Fraction(distance))
+
+    def loss(self, distance: Distance) -> Loss:
+        """Return rate * distance, for differences within a range of that width."""
+        return Loss(self.rate * distance)
+
+    def shortfall(self, places: int, confidence: Fraction) -> int:
+        """Return by how much the chosen utility is short of the largest, as often as stated.
+
+        The least g of which P[shortfall > g] <= places exp(-rate g) proves it, with the
+        logarithm rounded up by at most 1/64: a place that lacks more than g is proposed, or
+        shows heads, with probability exp(-rate g) at most. It does not depend on the utilities.
+        """
+        return tail_bound(places, self.rate, confidence)
+
+
+@dataclass(frozen=True, slots=True)
+class FiniteExponential(RangeEvent, _Choice):
     """Draws one of several places, with probability proportional to exp(rate * utility).
 
     Claim:
@@ -79,27 +117,7 @@ class FiniteExponential:
         by its law and its samples; claim and proof reread 2026-11-18
     """
 
-    rate: Fraction
-
     name: ClassVar[str] = "exponential"
-    weight_linear: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.rate <= 0:
-            raise ValueError("a rate is above zero")
-
-    @classmethod
-    def calibrated(cls, distance: Distance, epsilon: Fraction) -> FiniteExponential:
-        """Return the rate that loses exactly epsilon at a distance above zero."""
-        return cls(epsilon / Fraction(distance))
-
-    def loss(self, distance: Distance) -> Loss:
-        """Return rate * distance, for differences within a range of that width."""
-        return Loss(self.rate * distance)
-
-    def event(self, distance: Distance) -> BoundedRange:
-        """State the loss for the ledger."""
-        return BoundedRange(self.loss(distance).epsilon)
 
     def release(self, utilities: Sequence[int], randomness: Randomness) -> int:
         """Draw one place."""
@@ -113,20 +131,9 @@ class FiniteExponential:
                 return place
         raise broken()
 
-    def shortfall(self, places: int, confidence: Fraction) -> int:
-        """Give g so that the chosen utility is at most g below the largest as often as stated.
-
-        The least g of which P[shortfall > g] <= places exp(-rate g) proves it, with the
-        logarithm rounded up by at most 1/64. It does not depend on the utilities.
-        """
-        return tail_bound(places, self.rate, confidence)
-
     def pmf(self, utilities: Sequence[int]) -> list[float]:
         """Return the probability of each place, for tests."""
-        most = max(utilities)
-        sizes = [math.exp(-float(self.rate * (most - utility))) for utility in utilities]
-        total = math.fsum(sizes)
-        return [size / total for size in sizes]
+        return exponential_law(self.rate, [-utility for utility in utilities])
 
 
 def _exponent(gap: Fraction) -> int:
@@ -135,27 +142,17 @@ def _exponent(gap: Fraction) -> int:
     return min(scaled, DEEPEST)
 
 
-# Permute-and-flip: one place of a finite list, the likelier the larger its weight.
-#
-# The default where the most frequent of several values is asked for. It knows integers and
-# a rate, and neither what is chosen among nor who pays. Release and loss are exact (I8);
-# the probabilities at the end are for tests.
-
-
 @dataclass(frozen=True, slots=True)
-class PermuteAndFlip:
+class PermuteAndFlip(PureEvent, _Choice):
     """Takes places in random order until one passes a coin of exp(-rate * what it lacks).
 
+    The default where the most frequent of several values is asked for.
+
     Claim:
-        Let each place of a list have an integer utility. If the differences of the utilities
-        of two lists, place by place, lie within a range of width d, their outputs are (rate d,
-        0)-indistinguishable: for every place i, P[release(a) = i] <= exp(rate d) *
-        P[release(b) = i].
+        As `FiniteExponential`, but that log-ratios may range more widely.
 
     Assumes:
-        Both lists have the same places, one or more; utilities are integers; d bounds max(b_i -
-        a_i) - min(b_i - a_i); the integers of `Randomness` are uniform and independent; rate >
-        0 does not depend on the utilities.
+        As `FiniteExponential`.
 
     Proof:
         The output has the law of the noisy maximum: the place where rate a_i + E_i is largest,
@@ -173,12 +170,11 @@ class PermuteAndFlip:
         count (not twice that).
 
     Sampling:
-        Exact: one coin for each place (`exponential.py`), and a uniform integer below the
+        Exact: one coin for each place (`samplers.py`), and a uniform integer below the
         number of heads. The time taken depends on coins and, in its last digits, on utilities.
 
     Rounding:
-        The rate is a Fraction and the loss exact; no step leaves exactness, and coins compare
-        as many digits as they need.
+        As `FiniteExponential`.
 
     Utility:
         P[utility < max - g] <= places * exp(-rate g), and never more than for the exponential
@@ -189,47 +185,15 @@ class PermuteAndFlip:
         by its law and its samples; claim and proof reread 2026-11-18
     """
 
-    rate: Fraction
-
     name: ClassVar[str] = "permute_and_flip"
-    weight_linear: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.rate <= 0:
-            raise ValueError("a rate is above zero")
-
-    @classmethod
-    def calibrated(cls, distance: Distance, epsilon: Fraction) -> PermuteAndFlip:
-        """Return the rate that loses exactly epsilon at a distance above zero."""
-        return cls(epsilon / Fraction(distance))
-
-    def loss(self, distance: Distance) -> Loss:
-        """Return rate * distance, for differences within a range of that width."""
-        return Loss(self.rate * distance)
-
-    def event(self, distance: Distance) -> Pure:
-        """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
 
     def release(self, utilities: Sequence[int], randomness: Randomness) -> int:
         """Draw one place."""
         most = max(utilities)
         lacks = [(most - index(utility)) * self.rate.numerator for utility in utilities]
-        heads = [
-            place
-            for place, head in enumerate(coins(lacks, self.rate.denominator, randomness))
-            if head
-        ]
+        tossed = coins(lacks, self.rate.denominator, randomness)
+        heads = list(compress(range(len(lacks)), tossed))
         return heads[randomness.below(len(heads))]
-
-    def shortfall(self, places: int, confidence: Fraction) -> int:
-        """Give g so that the chosen utility is at most g below the largest as often as stated.
-
-        A place that lacks more than g shows heads with probability exp(-rate g) at most, and
-        one of `places` does with at most so many times that; the logarithm is rounded up by at
-        most 1/64. It does not depend on the utilities.
-        """
-        return tail_bound(places, self.rate, confidence)
 
     def pmf(self, utilities: Sequence[int]) -> list[float]:
         """Return the probability of each place, for tests.
@@ -252,20 +216,13 @@ def _mean_share(chances: Sequence[float]) -> float:
     return math.fsum(chance / (1 + h) for h, chance in enumerate(heads))
 
 
-# A mean chosen by how many rows would have to change: two exponential mechanisms on one
-# grid.
-#
-# It knows a sum, a number of rows and a rate, and neither what is averaged nor who pays.
-# Release and loss are exact (I8); the probabilities at the end are for tests.
-
-
 TRIES = 4 * ROUNDS
 """An attempt succeeds with probability 0.1 or more: 0.9^2048 is below 2^-300."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Ticks:
-    """What both mechanisms share: a law of ticks, the likelier the nearer to the mean."""
+class _Ticks(RangeEvent):
+    """A law of ticks, the likelier the nearer they are to the mean."""
 
     rate: Fraction
     """Per row."""
@@ -287,9 +244,21 @@ class _Ticks:
         """Return 2 rate distance, for a distance in rows."""
         return Loss(2 * self.rate * distance)
 
-    def event(self, distance: Distance) -> BoundedRange:
-        """State the loss for the ledger."""
-        return BoundedRange(self.loss(distance).epsilon)
+    def release(self, total: int, rows: int, top: int, randomness: Randomness) -> int:
+        """Draw one tick, given the sum, the number of rows and the largest value."""
+        if not rows:
+            return randomness.below(self.ticks + 1)
+        sides = _sides(index(total), index(rows), top, self.ticks)
+        for _ in range(TRIES):
+            side = sides[randomness.below(len(sides))]
+            step = self._step(side, sides, randomness)
+            if step is not None and step < side.length:
+                return side.tick(step)
+        raise broken()
+
+    def _step(self, side: _Side, sides: Sequence[_Side], randomness: Randomness) -> int | None:
+        """Propose how many ticks from the nearest of a side, which may be too many; or none."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,25 +305,16 @@ class MeanExponential(_Ticks):
 
     name: ClassVar[str] = "exponential_mean"
 
-    def release(self, total: int, rows: int, top: int, randomness: Randomness) -> int:
-        """Draw one tick, given the sum, the number of rows and the largest value."""
-        if not rows:
-            return randomness.below(self.ticks + 1)
-        sides = _sides(index(total), index(rows), top, self.ticks)
-        per_tick = self.rate * Fraction(sides[0].gap, sides[0].row)
-        closest, length = min(s.start for s in sides), max(s.length for s in sides)
-        for _ in range(TRIES):
-            side = sides[randomness.below(len(sides))]
-            lack = self.rate * Fraction(side.start - closest, side.row)
-            if coin(lack.numerator, lack.denominator, randomness):
-                step = _truncated(length, per_tick, randomness)
-                if step < side.length:
-                    return side.tick(step)
-        raise broken()
+    def _step(self, side: _Side, sides: Sequence[_Side], randomness: Randomness) -> int | None:
+        lack = self.rate * Fraction(side.start - min(s.start for s in sides), side.row)
+        if not coin(lack.numerator, lack.denominator, randomness):
+            return None
+        per_tick = self.rate * Fraction(side.gap, side.row)
+        return _truncated(max(s.length for s in sides), per_tick, randomness)
 
     def pmf(self, total: int, rows: int, top: int) -> list[float]:
         """Return the probability of each tick, for tests."""
-        return _law(self.rate, _distances(total, rows, top, self.ticks))
+        return exponential_law(self.rate, _distances(total, rows, top, self.ticks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,16 +322,10 @@ class MeanInverseSensitivity(_Ticks):
     """As the exponential mean, with the distance in whole rows.
 
     Claim:
-        Let n rows with values between 0 and top have the sum s, and let tick t of `ticks`
-        stand for the mean m = top t / ticks. Its distance is d(t) = floor(|s - n m| / top +
-        1/2). If two data sets differ in k rows, added, removed or replaced, their outputs are
-        (2 rate k, 0)-indistinguishable: for every tick t, P[release(a) = t] <= exp(2 rate k) *
-        P[release(b) = t].
+        As `MeanExponential`, with the distance d(t) = floor(|s - n m| / top + 1/2).
 
     Assumes:
-        s and n are integers, 0 <= s <= n top, top >= 1; the integers of `Randomness` are
-        uniform and independent; rate > 0, top and ticks do not depend on the rows. That n is
-        known is not assumed.
+        As `MeanExponential`.
 
     Proof:
         P[t] = exp(-rate d(t)) / Z. A row that is added, removed or replaced moves |s - n m| /
@@ -401,25 +355,16 @@ class MeanInverseSensitivity(_Ticks):
 
     name: ClassVar[str] = "inverse_sensitivity"
 
-    def release(self, total: int, rows: int, top: int, randomness: Randomness) -> int:
-        """Draw one tick, given the sum, the number of rows and the largest value."""
-        if not rows:
-            return randomness.below(self.ticks + 1)
-        sides = _sides(index(total), index(rows), top, self.ticks)
-        levels = 1 + max(side.level(side.length - 1) for side in sides)
-        most = -(-sides[0].row // sides[0].gap)
-        for _ in range(TRIES):
-            side = sides[randomness.below(len(sides))]
-            level = _truncated(levels, self.rate, randomness)
-            step = side.first(level) + randomness.below(most)
-            if step < side.length and side.level(step) == level:
-                return side.tick(step)
-        raise broken()
+    def _step(self, side: _Side, sides: Sequence[_Side], randomness: Randomness) -> int | None:
+        levels = 1 + max(s.level(s.length - 1) for s in sides)
+        level = _truncated(levels, self.rate, randomness)
+        step = side.first(level) + randomness.below(-(-side.row // side.gap))
+        return step if side.level(step) == level else None
 
     def pmf(self, total: int, rows: int, top: int) -> list[float]:
         """Return the probability of each tick, for tests."""
         distances = _distances(total, rows, top, self.ticks)
-        return _law(self.rate, [(2 * x + 1) // 2 for x in distances])
+        return exponential_law(self.rate, [(2 * x + 1) // 2 for x in distances])
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,13 +406,6 @@ def _distances(total: int, rows: int, top: int, ticks: int) -> list[Fraction]:
     """Return the distance of each tick in rows."""
     row = top * ticks
     return [Fraction(abs(total * ticks - rows * top * t), row) for t in range(ticks + 1)]
-
-
-def _law(rate: Fraction, distances: Sequence[Fraction | int]) -> list[float]:
-    least = min(distances)
-    sizes = [math.exp(-float(rate * (distance - least))) for distance in distances]
-    whole = math.fsum(sizes)
-    return [size / whole for size in sizes]
 
 
 def _truncated(length: int, rate: Fraction, randomness: Randomness) -> int:

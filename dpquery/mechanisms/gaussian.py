@@ -1,8 +1,6 @@
 """Discrete Gaussian noise: for releases of many values under a budget with delta.
 
-It knows integers, a variance and what is claimed of them, and neither what the integers count
-nor who pays. Release is exact; the step from rho to epsilon is rounded against the analyst
-(I8).
+Release is exact; the step from rho to epsilon is rounded against the analyst (I8).
 """
 
 from __future__ import annotations
@@ -160,10 +158,9 @@ class DiscreteGaussian:
 
     def release(self, exact: Sequence[int], randomness: Randomness) -> list[int]:
         """Add fresh noise to each exact value."""
-        count = len(exact)
-        if count <= FEW:
+        if len(exact) <= FEW:
             return [index(value) + _draw(self.sigma2, randomness) for value in exact]
-        noise = _draw_many(self.sigma2, count, randomness).tolist()
+        noise = _draw_many(self.sigma2, len(exact), randomness).tolist()
         return [index(value) + extra for value, extra in zip(exact, noise, strict=True)]
 
     def interval(self, noisy: int, confidence: Fraction) -> tuple[int, int]:
@@ -291,12 +288,6 @@ def _log_total(sigma2: Fraction) -> float:
 def _reach(sigma2: Fraction) -> int:
     """Return a size of which a probability in double precision is zero."""
     return math.isqrt(math.ceil(1600 * sigma2)) + 1
-
-
-# Several values with Gaussian noise, of the same exact one, made into one: no data are
-# seen.
-#
-# It knows integers and variances, and neither what they count nor who has paid.
 
 
 @dataclass(frozen=True, slots=True)

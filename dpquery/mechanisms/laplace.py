@@ -1,7 +1,6 @@
-"""Discrete Laplace noise: the default for counts and sums.
+"""Discrete Laplace noise: the default for counts and sums; it can be refined to less later.
 
-It knows integers and a scale, and neither what they count nor who pays. Release and loss are
-exact (I8); the probabilities at the end are for tests and intervals.
+What is said at the end, of sums and quotients of noisy values, is post-processing.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from operator import index
 from statistics import NormalDist
 from typing import ClassVar
 
-from dpquery.core.events import Pure, Refined
+from dpquery.core.events import Refined
 from dpquery.core.privacy import Loss
-from dpquery.mechanisms.base import AdditiveNoise, Distance
+from dpquery.mechanisms.base import AdditiveNoise, Distance, PureEvent
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 from dpquery.mechanisms.samplers import (
     FEW,
@@ -32,7 +31,7 @@ from dpquery.mechanisms.samplers import (
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteLaplace:
+class DiscreteLaplace(PureEvent):
     """Adds two-sided geometric noise to integers.
 
     Claim:
@@ -54,7 +53,7 @@ class DiscreteLaplace:
         Exact: integers and uniform bits only. Canonne, Kamath, Steinke 2020 (arXiv:2004.00010),
         algorithm 2: with scale = t / s, a digit below t thinned by exp(-u / t), plus t times a
         geometric count, divided by s; then a sign, and minus zero is drawn again. Up to FEW
-        values one by one, more of them with numpy, by the same steps (`exponential.py`). The
+        values one by one, more of them with numpy, by the same steps (`samplers.py`). The
         time taken depends on the noise and never on the exact values.
 
     Rounding:
@@ -96,16 +95,12 @@ class DiscreteLaplace:
         """Return distance / scale, which is attained."""
         return Loss(Fraction(distance) / self.scale)
 
-    def event(self, distance: Distance) -> Pure:
-        """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
-
     def release(self, exact: Sequence[int], randomness: Randomness) -> list[int]:
         """Add fresh noise to each exact value."""
-        t, s, count = self.scale.numerator, self.scale.denominator, len(exact)
-        if count <= FEW:
+        t, s = self.scale.as_integer_ratio()
+        if len(exact) <= FEW:
             return [index(value) + two_sided(t, s, randomness) for value in exact]
-        noise = two_sided_many(t, s, count, randomness).tolist()
+        noise = two_sided_many(t, s, len(exact), randomness).tolist()
         return [index(value) + extra for value, extra in zip(exact, noise, strict=True)]
 
     def interval(self, noisy: int, confidence: Fraction) -> tuple[int, int]:
@@ -137,14 +132,6 @@ def _half_width(scale: Fraction, confidence: Fraction) -> int:
         share = (1 + (-1 / size).exp()) * rest.numerator / rest.denominator
         least = size * (2 / share).ln() - 1 + Decimal(10) ** -25
         return max(0, int(least.to_integral_value(ROUND_CEILING)))
-
-
-# Less discrete Laplace noise in place of more: the later value is drawn given the earlier
-# one.
-#
-# Both together tell what one release of the smaller scale tells, so that only the
-# difference has to be paid. It knows integers and scales, and neither what they count nor
-# who pays.
 
 
 LONGER = 4
@@ -180,7 +167,7 @@ class RefinedLaplace:
         ratio is the product of that of (y, z), or of y alone, and those of the others.
         Given y, the law of z for x is q^|z - x| P[D = y - z] / P[y]: its log-ratio against
         that for x' lies, over all z, in a range of 2 |x - x'| after, which is (d * after)^2 / 2
-        in zCDP (`accountant.additive`). The difference of both rhos would not do: for some y
+        in zCDP (`budget/accountant.py`). The difference of both rhos would not do: for some y
         z says more, and y may decide whether to ask for it (3 times that at order 2, before 1
         and after 1.01).
 
@@ -325,12 +312,7 @@ def _halvings(randomness: Randomness) -> int:
     raise broken()
 
 
-# How far independent noises go together: what is known of a sum with weights, after
-# release.
-#
-# It knows coefficients and laws, draws nothing and loses nothing. Floats are of use here,
-# for all that is computed follows from values that are released already.
-
+# Floats are of use from here on: all that is computed follows from released values.
 
 Reach = Callable[[Sequence[float]], float]
 """From coefficients to how far the noises go together."""

@@ -1,6 +1,5 @@
 """Partition selection: which groups may be shown, where only the data know their keys.
 
-It knows how many units each group has, and neither what the groups are called nor who pays.
 A group without units is never shown, so the engine has to count those that exist and no other.
 """
 

@@ -1,7 +1,7 @@
 """Exact coins and counts of exponential law, from uniform integers: what noise is made of.
 
-It knows rationals and no claims. Each law exists twice, for one value with Python's integers
-and for many at once with numpy, and a test holds both to the same law. No floats (I8).
+Each law exists twice, for one value with Python's integers and for many at once with numpy, and
+a test holds both to the same law. No floats (I8).
 
 Everything rests on von Neumann's series. Toss coins of probability x/1, x/2, x/3, ... until the
 first tails: the run of heads has length n or more with probability x^n / n!, so it is even with
@@ -227,11 +227,7 @@ def _quotients(offsets: Int64s, wholes: Int64s, t: int, s: int) -> Integers:
     return np.array(exact, dtype=object)
 
 
-# Coins of probability exp(-x) 2^e, exactly: what decides under an envelope of powers of
-# two.
-#
-# It knows rationals, the integers that enclose ln 2, and no claims. No floats (I8).
-
+# Coins of probability exp(-x) 2^e: they decide under an envelope of powers of two.
 
 STEP = 64
 """Binary digits by which a comparison is sharpened each time it stays open."""

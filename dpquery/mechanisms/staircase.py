@@ -1,8 +1,4 @@
-"""Discrete staircase noise: for one value that moves by many integers, at a large epsilon.
-
-It knows integers, a step and a width, and neither what they count nor who pays. Release and
-loss are exact (I8); the probabilities at the end are for tests and intervals.
-"""
+"""Discrete staircase noise: for one value that moves by many integers, at a large epsilon."""
 
 from __future__ import annotations
 
@@ -15,9 +11,8 @@ from functools import lru_cache
 from operator import index
 from typing import ClassVar
 
-from dpquery.core.events import Pure
 from dpquery.core.privacy import Loss
-from dpquery.mechanisms.base import Distance
+from dpquery.mechanisms.base import Distance, PureEvent
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 from dpquery.mechanisms.samplers import geometric, ln2_around, shrunk_coin
 
@@ -29,7 +24,7 @@ WIDE = Context(prec=DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteStaircase:
+class DiscreteStaircase(PureEvent):
     """Adds an integer whose probability falls by exp(-epsilon) once in each step.
 
     Claim:
@@ -89,22 +84,13 @@ class DiscreteStaircase:
         return cls(sensitivity, _best_width(sensitivity, epsilon), epsilon)
 
     @property
-    def scale(self) -> Fraction:
-        """Return step / epsilon, over which the probability falls by a factor e."""
-        return self.step / self.epsilon
-
-    @property
     def scale_shown(self) -> Fraction:
-        """The same."""
-        return self.scale
+        """Over which length the probability falls by a factor e."""
+        return Fraction(self.step, self.epsilon)
 
     def loss(self, distance: Distance) -> Loss:
         """Return epsilon for each step begun, which is attained."""
         return Loss(-(-distance // self.step) * self.epsilon)
-
-    def event(self, distance: Distance) -> Pure:
-        """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
 
     def release(self, exact: Sequence[int], randomness: Randomness) -> list[int]:
         """Add fresh noise to each exact value."""

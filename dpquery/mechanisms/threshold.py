@@ -1,8 +1,4 @@
-"""AboveThreshold: which of a stream of counts is the first above a threshold, paid for once.
-
-It knows integers and scales, and neither what is counted nor who pays. Release and loss are
-exact (I8); the probabilities at the end are for tests.
-"""
+"""Whether counts are above a threshold: the first of a stream, or the difference of two."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ import numpy as np
 
 from dpquery.core.events import Pure
 from dpquery.core.privacy import Loss
-from dpquery.mechanisms.base import Distance
+from dpquery.mechanisms.base import Distance, PureEvent
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import FEW, geometric, geometric_many, tail_bound, two_sided
 
@@ -52,7 +48,7 @@ class AboveThreshold:
         d is what one unit adds to a count; where they may do either, it is twice that.
 
     Sampling:
-        Exact: geometric numbers from uniform bits (`exponential.py`), one for the threshold and
+        Exact: geometric numbers from uniform bits (`samplers.py`), one for the threshold and
         one for each count. How many are drawn may depend on the answers alone.
 
     Rounding:
@@ -118,25 +114,26 @@ class AboveThreshold:
 
     def limit(self, threshold: int, randomness: Randomness) -> int:
         """Draw the noisy threshold: once for a stream, and never shown."""
-        noise = _geometric(self.threshold_scale, randomness)
-        return index(threshold) + noise + self.offset
+        t, s = self.threshold_scale.as_integer_ratio()
+        return index(threshold) + geometric(t, s, randomness) + self.offset
 
     def passes(self, count: int, limit: int, randomness: Randomness) -> bool:
         """Return whether the next exact count is above the noisy threshold."""
-        return index(count) + _geometric(self.count_scale, randomness) > limit
+        t, s = self.count_scale.as_integer_ratio()
+        return index(count) + geometric(t, s, randomness) > limit
 
     def release(
         self, counts: Sequence[int], threshold: int, randomness: Randomness
     ) -> int | None:
         """Return the place of the first count above a threshold, or None."""
         limit = self.limit(threshold, randomness)
-        t, s = self.count_scale.numerator, self.count_scale.denominator
         if len(counts) <= FEW:
             passed = (self.passes(count, limit, randomness) for count in counts)
-            return next((place for place, above in enumerate(passed) if above), None)
-        noise = geometric_many(t, s, len(counts), randomness).tolist()
-        pairs = enumerate(zip(counts, noise, strict=True))
-        return next((i for i, (count, n) in pairs if index(count) + n > limit), None)
+        else:
+            t, s = self.count_scale.as_integer_ratio()
+            noise = geometric_many(t, s, len(counts), randomness).tolist()
+            passed = (index(a) + n > limit for a, n in zip(counts, noise, strict=True))
+        return next((place for place, above in enumerate(passed) if above), None)
 
     def reach(self, counts: int, confidence: Fraction) -> int:
         """Return how far beside the threshold an answer is right, as often as stated.
@@ -165,18 +162,8 @@ class AboveThreshold:
         return [*law, math.fsum(rest)]
 
 
-def _geometric(scale: Fraction, randomness: Randomness) -> int:
-    return geometric(scale.numerator, scale.denominator, randomness)
-
-
-# Which of two sides is larger: the sign of a difference of counts, with geometric noise.
-#
-# It knows integers and a scale, and neither what is counted nor who pays. Release and loss
-# are exact (I8); the probabilities at the end are for tests.
-
-
 @dataclass(frozen=True, slots=True)
-class Majority:
+class Majority(PureEvent):
     """Says whether an exact difference is above zero, with noise in multiples of a step.
 
     Claim:
@@ -236,10 +223,6 @@ class Majority:
     def loss(self, distance: Distance) -> Loss:
         """Return the distance in whole steps, rounded up, over the scale; it is attained."""
         return Loss(-(-distance // self.step) / self.scale)
-
-    def event(self, distance: Distance) -> Pure:
-        """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
 
     def release(self, difference: int, randomness: Randomness) -> bool:
         """Return whether the difference is above zero."""

@@ -1,7 +1,7 @@
-"""The k largest of a list, in order, from one round of exponential noise.
+"""The k largest of a list, in order, and the first above a threshold: noise is added once.
 
-It knows integers and a rate, and neither what is chosen among nor who pays. Release and loss
-are exact (I8); the probabilities at the end are for tests.
+`NoisyTop` adds exponential noise to any utilities. Where each row counts for one value, the two
+that follow do better: they add noise to a histogram and do not tell its counts.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpquery.core.events import Pure
 from dpquery.core.privacy import Loss
-from dpquery.mechanisms.base import Distance
+from dpquery.mechanisms.base import Distance, PureEvent
 from dpquery.mechanisms.laplace import DiscreteLaplace
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 from dpquery.mechanisms.samplers import Variate, tail_bound, variates
 
 
 @dataclass(frozen=True, slots=True)
-class NoisyTop:
+class NoisyTop(PureEvent):
     """Adds exponential noise to each utility once, and gives the places of the largest few.
 
     Claim:
@@ -91,10 +90,6 @@ class NoisyTop:
     def loss(self, distance: Distance) -> Loss:
         """Return rate * distance, for a distance of size * rise + fall."""
         return Loss(self.rate * distance)
-
-    def event(self, distance: Distance) -> Pure:
-        """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
 
     def release(self, utilities: Sequence[int], randomness: Randomness) -> list[int]:
         """Draw `size` places, the noisily largest first."""
@@ -190,17 +185,9 @@ def _integrated(
     return found, total
 
 
-# A noisy histogram of which the counts are not told: its largest few, or the first above.
-#
-# The default where several values of a list are asked for, or the first that passes a
-# threshold, and each row counts for one value. It knows integers and a scale, and neither
-# what is counted nor who pays. Release and loss are exact (I8); the probabilities at the
-# end are for tests.
-
-
 @dataclass(frozen=True, slots=True)
-class _NoisyCounts:
-    """What both share: noise of one scale on each count, and the loss of telling it all."""
+class _NoisyCounts(PureEvent):
+    """Noise of one scale on each count, and the loss of telling it all."""
 
     scale: Fraction
 
@@ -214,10 +201,6 @@ class _NoisyCounts:
     def loss(self, distance: Distance) -> Loss:
         """Return distance / scale, for a distance in L1 norm."""
         return DiscreteLaplace(self.scale).loss(distance)
-
-    def event(self, distance: Distance) -> Pure:
-        """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
 
 
 @dataclass(frozen=True, slots=True)

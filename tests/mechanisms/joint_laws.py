@@ -1,12 +1,12 @@
-"""Laws of lists of cells: how far neighbours are apart, and whether samples follow them."""
+"""Laws written down: how far neighbours are apart, and whether samples follow them."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import stats
@@ -19,7 +19,8 @@ from tests.mechanisms.sources import Seeded
 
 JointLaw = Mapping[tuple[int, ...], float]
 Weights = tuple[int, ...]
-Sample = Callable[[int, int], list[tuple[int, ...]]]
+Sample = Callable[[int, int], list[Hashable]]
+"""Draws by seed and number."""
 
 
 class Draws(Protocol):
@@ -81,20 +82,25 @@ def apart(one: JointLaw, other: JointLaw) -> float:
     return max(abs(math.log(one[key] / other[key])) for key in one)
 
 
-def drawing(mechanism: Draws, weights: Sequence[int]) -> Sample:
-    """Draws from rows of these weights, by seed and number."""
-    rows = Rows(dict(enumerate(weights)))
+def sampling(draw: Callable[[Randomness], Hashable]) -> Sample:
+    """Draws one after the other."""
 
-    def sample(seed: int, draws: int) -> list[tuple[int, ...]]:
+    def sample(seed: int, draws: int) -> list[Hashable]:
         randomness = Seeded(seed)
-        return [tuple(mechanism.release(rows, randomness)) for _ in range(draws)]
+        return [draw(randomness) for _ in range(draws)]
 
     return sample
 
 
-def agreement(law: JointLaw, sample: Sample, seeds: int, draws: int) -> float:
+def drawing(mechanism: Draws, weights: Sequence[int]) -> Sample:
+    """Draws from rows of these weights."""
+    rows = Rows(dict(enumerate(weights)))
+    return sampling(lambda randomness: tuple(mechanism.release(rows, randomness)))
+
+
+def agreement(law: Mapping[Any, float], sample: Sample, seeds: int, draws: int) -> float:
     """Chi-square of so many draws per seed; how likely the p-values are if all is right."""
-    keys = sorted(law, key=lambda key: (-law[key], key))
+    keys = sorted(law, key=lambda key: (-law[key], str(key)))
     pool, at, held = {}, 0, 0.0
     for key in keys:
         pool[key] = at

@@ -24,11 +24,12 @@ def pmf_vector(mechanism: AdditiveNoise) -> np.ndarray:
 def log_ratio(mechanism: AdditiveNoise, a: Sequence[int], b: Sequence[int]) -> float:
     """Largest log-ratio of the laws of the outputs for two lists of exact values.
 
-    The noise is independent: the largest ratios of the single values multiply. For noise
+    The noise is independent: the largest ratios of the single values multiply. Equal values
+    have equal laws. For noise
     whose log probability is concave on each side of zero and linear or steeper in the tails,
     the largest ratio stands at one of the two values, between them, or far outside.
     """
-    return sum(_log_ratio(mechanism, x, y) for x, y in zip(a, b, strict=True))
+    return sum(_log_ratio(mechanism, x, y) for x, y in zip(a, b, strict=True) if x != y)
 
 
 def _log_ratio(mechanism: AdditiveNoise, a: int, b: int) -> float:

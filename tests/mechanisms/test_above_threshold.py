@@ -102,7 +102,8 @@ def test_probabilities_are_those_of_the_claim() -> None:
 
 
 @pytest.mark.parametrize(
-    ("threshold_scale", "count_scale"), [("2", "2"), ("7/3", "16/3"), ("5", "1")]
+    ("threshold_scale", "count_scale"),
+    [("2", "2"), pytest.param("7/3", "16/3", marks=pytest.mark.slow), ("5", "1")],
 )
 @pytest.mark.parametrize("many", [False, True])
 def test_answers_follow_the_law(threshold_scale: str, count_scale: str, many: bool) -> None:

@@ -17,7 +17,7 @@ from scipy import stats
 from dpquery.mechanisms import GridQuantile, rank_range
 from dpquery.mechanisms import samplers as certified
 from dpquery.mechanisms.samplers import shrunk_coin
-from tests.mechanisms.histograms import Codes, Rows
+from tests.mechanisms.histograms import Codes, Rows, salaries
 from tests.mechanisms.sources import Seeded
 
 ALARM = 1e-6
@@ -78,14 +78,20 @@ def agreement(law: GridQuantile, sampled: GridQuantile, weights: np.ndarray) -> 
     return float(stats.kstest(p_values, "uniform").pvalue)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+SLOW = {"the median, two bins", "a low order, eight bins", "the largest"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in SETTINGS],
+)
 def test_draws_follow_the_law(name: str) -> None:
     """24 x 160 draws, false alarm 1e-6."""
     mechanism, weights = case(name)
     assert agreement(mechanism, mechanism, weights) > ALARM
 
 
-@pytest.mark.parametrize("factor", ["1/2", "3/2", "2"])
+@pytest.mark.parametrize("factor", ["1/2", "3/2", pytest.param("2", marks=pytest.mark.slow)])
 def test_draws_at_another_rate_are_noticed(factor: str) -> None:
     """At the sizes used above."""
     mechanism, weights = case("no forgetting")
@@ -112,14 +118,6 @@ def test_the_last_coin_is_fair_too(monkeypatch: pytest.MonkeyPatch) -> None:
         certified._even_run_of_rest(Fraction(0), 0, 0, randomness) for _ in range(20_000)
     )
     assert stats.binomtest(heads, 20_000, math.exp(-1)).pvalue > ALARM
-
-
-def salaries(seed: int, unit: int) -> np.ndarray:
-    """In cents, rounded to a unit; one in five earns the same."""
-    numbers = np.random.default_rng(seed)
-    cents = np.exp(numbers.normal(10.5, 0.5, 100_000)) * 100
-    cents[numbers.random(100_000) < 0.2] = 2_120_000
-    return np.minimum(cents, 30_000_000).astype(np.int64) // unit
 
 
 @pytest.mark.parametrize(

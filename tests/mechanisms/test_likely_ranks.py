@@ -66,7 +66,9 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize(
+    "name", [pytest.param("fitted", marks=pytest.mark.slow), "recursive", "independent"]
+)
 def test_a_list_is_off_as_far_as_is_said_and_not_half_as_far(name: str) -> None:
     """100 draws over rows that differ; false alarm 1e-6 of the first, 1e-5 of the second.
 

@@ -55,7 +55,13 @@ def ahead(mechanism, histogram: Callable, randomness) -> object:
     return mechanism.draw(tree, randomness)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in ("gap", "independent") else [])
+        for name in ALL
+    ],
+)
 def test_the_law_is_the_same(name: str) -> None:
     """24 x 100 draws of one cell, or 24 x 40 of lists, false alarm 1e-6."""
     mechanism, rows = ALL[name], Rows(dict(enumerate(WEIGHTS)))

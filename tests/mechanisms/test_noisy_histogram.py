@@ -19,8 +19,8 @@ from dpquery.mechanisms import (
     LargestNoisyCounts,
     NoisyTop,
 )
+from tests.mechanisms.joint_laws import agreement, sampling
 from tests.mechanisms.sources import PATTERNS, Repeating, Seeded, Stuck, ended
-from tests.mechanisms.test_choices import agreement
 
 ONE = Fraction(1)
 ALARM = 1e-6
@@ -112,13 +112,15 @@ def test_the_largest_follow_the_law(size: int) -> None:
 
     def drawn(scale: Fraction) -> float:
         top = LargestNoisyCounts(scale, size)
-        return agreement(lambda bits: tuple(top.release(FEW, bits)), law, 120)
+        return agreement(law, sampling(lambda bits: tuple(top.release(FEW, bits))), 24, 120)
 
     assert drawn(scale) > ALARM
     assert drawn(scale / 2) < ALARM
 
 
-@pytest.mark.parametrize(("counts", "threshold"), [(FEW, 12), (MANY, 54)])
+@pytest.mark.parametrize(
+    ("counts", "threshold"), [(FEW, 12), pytest.param(MANY, 54, marks=pytest.mark.slow)]
+)
 def test_the_first_above_follows_the_law(counts: Counts, threshold: int) -> None:
     """24 x 120 draws, false alarm 1e-6; few and many counts take different paths."""
     law = FirstNoisyCount(Fraction(7, 2)).pmf(counts, threshold)
@@ -126,7 +128,9 @@ def test_the_first_above_follows_the_law(counts: Counts, threshold: int) -> None
 
     def drawn(scale: Fraction) -> float:
         first = FirstNoisyCount(scale)
-        return agreement(lambda bits: first.release(counts, threshold, bits), named, 120)
+        return agreement(
+            named, sampling(lambda bits: first.release(counts, threshold, bits)), 24, 120
+        )
 
     assert drawn(Fraction(7, 2)) > ALARM
     assert drawn(Fraction(7, 4)) < ALARM

@@ -24,11 +24,10 @@ from dpquery.mechanisms import (
     Randomness,
     rank_range,
 )
-from tests.mechanisms.histograms import Codes, Rows
-from tests.mechanisms.joint_laws import agreement, single_rows, worst_loss
+from tests.mechanisms.histograms import Codes, Rows, salaries
+from tests.mechanisms.joint_laws import agreement, sampling, single_rows, worst_loss
 from tests.mechanisms.laws import log_ratio
 from tests.mechanisms.sources import Seeded
-from tests.mechanisms.test_grid_quantile_sampler import salaries
 
 ADD_REMOVE, SUBSTITUTE = Neighbours
 ONE, HALF = Fraction(1), Fraction(1, 2)
@@ -79,10 +78,8 @@ def test_draws_of_gaps_follow_the_law() -> None:
     weights = [3, 0, 6, 0, 1, 0, 0, 2]
     mechanism = GapQuantile(Fraction(2, 5), 8, HALF, 12, 3, 4, 12)
 
-    def sample(seed: int, draws: int) -> list[tuple[int, ...]]:
-        randomness, rows = Seeded(seed), Rows(dict(enumerate(weights)))
-        return [(mechanism.release(rows, randomness),) for _ in range(draws)]
-
+    rows = Rows(dict(enumerate(weights)))
+    sample = sampling(lambda bits: (mechanism.release(rows, bits),))
     assert agreement(law(mechanism, tuple(weights)), sample, 24, 100) > ALARM
     wrong = replace(mechanism, rate=ONE)
     assert agreement(law(wrong, tuple(weights)), sample, 24, 100) < ALARM

@@ -15,7 +15,7 @@ from dpquery.core.privacy import Loss, Neighbours
 from dpquery.errors import InternalError
 from dpquery.mechanisms import GridQuantile, Randomness, SmoothQuantile, rank_range
 from tests.mechanisms.histograms import Law, Rows
-from tests.mechanisms.joint_laws import agreement, single_rows, worst_loss
+from tests.mechanisms.joint_laws import agreement, sampling, single_rows, worst_loss
 from tests.mechanisms.sources import ZEROS, Repeating, Seeded
 
 SUBSTITUTE = Neighbours.SUBSTITUTE
@@ -89,10 +89,8 @@ def test_draws_follow_the_law(bins: int) -> None:
     weights = [3, 0, 6, 0, 1, 0, 0, 2, 0, 4, 1]
     mechanism = SmoothQuantile(Fraction(2, 5), 11, Fraction(1, 12), 17, 1, bins)
 
-    def sample(seed: int, draws: int) -> list[tuple[int, ...]]:
-        randomness, rows = Seeded(seed), Rows(dict(enumerate(weights)))
-        return [(mechanism.release(rows, randomness),) for _ in range(draws)]
-
+    rows = Rows(dict(enumerate(weights)))
+    sample = sampling(lambda bits: (mechanism.release(rows, bits),))
     assert agreement(law(mechanism, tuple(weights)), sample, 24, 100) > ALARM
     wrong = replace(mechanism, rate=Fraction(2, 5))
     assert agreement(law(wrong, tuple(weights)), sample, 24, 100) < ALARM

@@ -23,7 +23,8 @@ FLOATS_ALLOWED = {
     # probabilities and intervals: computed after the release, or for tests
     "log_pmf", "pmf", "pmf_of_cells", "_half_width", "_half_width_of_mean",
     "_log_total", "_reach",
-    "_mean_share", "_integrated", "_law", "law", "_distances", "_tail", "_at_most",
+    "_mean_share", "_integrated", "_law", "exponential_law", "rank_law", "_distances", "_tail",
+    "_at_most",
     # the error that EXPLAIN states
     "_least_gap", "likely_off", "rows_for",
     # what released values tell

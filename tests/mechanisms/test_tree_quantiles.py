@@ -11,29 +11,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.core.events import Pure, decode, encode
 from dpquery.core.privacy import Loss, Neighbours
-from dpquery.errors import InternalError
-from dpquery.mechanisms import DiscreteLaplace, Randomness, TreeQuantiles
+from dpquery.mechanisms import DiscreteLaplace, TreeQuantiles
 from dpquery.mechanisms.quantiles.tree import BRANCHES, POINT, _agreed, _rising
-from tests.mechanisms.histograms import Codes, Law, Rows
+from tests.mechanisms.histograms import Codes, Rows, salaries
 from tests.mechanisms.joint_laws import neighbours, single_rows
 from tests.mechanisms.laws import Cells, log_ratio
-from tests.mechanisms.sources import ZEROS, Repeating, Seeded
-from tests.mechanisms.test_grid_quantile_sampler import salaries
+from tests.mechanisms.quantile_suite import (
+    ADD_REMOVE,
+    ONE,
+    ORDERS,
+    SUBSTITUTE,
+    calibrated,
+    ranks_off,
+)
+from tests.mechanisms.sources import Seeded
 
-ADD_REMOVE, SUBSTITUTE = Neighbours
-ONE = Fraction(1)
-QUARTILES = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
+QUARTILES = ORDERS["quartiles"]
 PERCENTILES = tuple(Fraction(k, 100) for k in range(1, 100))
 MANY = 300
 """Cells of a tree of three levels; rows are in a few of them."""
 PLACES = (0, 1, 16, 299)
 
 
-def calibrated(relation: Neighbours, weight: int = 1, cells: int = MANY) -> TreeQuantiles:
-    distance = weight * (2 if relation is SUBSTITUTE else 1)
-    return TreeQuantiles.calibrated(QUARTILES, cells, distance, ONE)
+def tree(relation: Neighbours, weight: int = 1) -> TreeQuantiles:
+    return calibrated(TreeQuantiles, QUARTILES, MANY, relation, weight=weight)
 
 
 def worst_loss(mechanism: TreeQuantiles, relation: Neighbours, weight: int = 1) -> float:
@@ -51,18 +53,18 @@ def worst_loss(mechanism: TreeQuantiles, relation: Neighbours, weight: int = 1) 
 @pytest.mark.parametrize("weight", [1, 4])
 @pytest.mark.parametrize("relation", Neighbours)
 def test_the_tree_loses_exactly_its_epsilon(relation: Neighbours, weight: int) -> None:
-    found = worst_loss(calibrated(relation, weight), relation, weight)
+    found = worst_loss(tree(relation, weight), relation, weight)
     assert found == pytest.approx(1, abs=1e-12)
 
 
 def test_one_level_paid_for_three_fails() -> None:
-    right = calibrated(ADD_REMOVE)
+    right = tree(ADD_REMOVE)
     wrong = replace(right, scale=right.scale / len(right.sizes))
     assert worst_loss(wrong, ADD_REMOVE) == pytest.approx(3)
 
 
 def test_the_scale_of_added_rows_fails_for_replaced_ones() -> None:
-    assert worst_loss(calibrated(ADD_REMOVE), SUBSTITUTE) == pytest.approx(2)
+    assert worst_loss(tree(ADD_REMOVE), SUBSTITUTE) == pytest.approx(2)
 
 
 def test_the_noise_of_each_count_has_the_law() -> None:
@@ -75,7 +77,7 @@ def test_the_noise_of_each_count_has_the_law() -> None:
 
 
 def test_release_reads_what_is_noisy_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    mechanism, seen = calibrated(ADD_REMOVE), []
+    mechanism, seen = tree(ADD_REMOVE), []
     monkeypatch.setattr(TreeQuantiles, "read", lambda _, noisy: seen.append(noisy) or [])
     mechanism.release(Rows({3: 5, 200: 7}), Seeded(1))
     assert seen == [mechanism.noisy(mechanism.counts(Rows({3: 5, 200: 7})), Seeded(1))]
@@ -160,59 +162,16 @@ def test_percentiles_of_salaries_are_missed_by_a_few_rows(unit: int) -> None:
     """Ten releases at epsilon 1, where leaves are no wider than the values' own grid."""
     codes = np.sort(salaries(7, unit * 100))
     mechanism = TreeQuantiles.calibrated(PERCENTILES, 300_000 // unit + 1, 1, ONE)
-    targets = np.array([float(order) * len(codes) for order in PERCENTILES])
-    errors = []
-    for seed in range(10):
-        found = np.array(mechanism.release(Codes(codes), Seeded(seed)))
-        below, up_to = np.searchsorted(codes, [found, found + 1])
-        errors.append(np.maximum(0, np.maximum(below - targets, targets - up_to)))
+    drawn = [mechanism.release(Codes(codes), Seeded(seed)) for seed in range(10)]
+    errors = [ranks_off(codes, PERCENTILES, found) for found in drawn]
     assert np.sqrt(np.mean(np.square(errors))) < 20
     most, proven = mechanism.ranks_off(Fraction(95, 100))
     assert not proven
     assert np.mean(np.array(errors) <= most) > 0.9
 
 
-def test_a_billion_rows_take_one_histogram() -> None:
-    histogram = Law(10**9, 2**44, lambda t: t)
-    mechanism = TreeQuantiles.calibrated(PERCENTILES, 2**44, 1, ONE)
-    found = np.array(mechanism.release(histogram, Seeded(2))) / 2**44
-    assert histogram.asked == 1
-    assert found == pytest.approx([float(order) for order in PERCENTILES], abs=1e-6)
-
-
-def test_loss_and_event_say_what_was_asked() -> None:
-    for cells in (1, 16, 17, 300, 2**63):
-        mechanism = calibrated(SUBSTITUTE, 2**33, cells)
-        assert mechanism.loss(2**34) == Loss(ONE)
-        assert decode(encode(mechanism.event(2**33))) == Pure(ONE / 2)
-        assert mechanism.widths == [mechanism.scale]
-
-
-def test_weights_are_integers_that_can_be() -> None:
-    with pytest.raises(TypeError):
-        calibrated(ADD_REMOVE).release(lambda *_: [0.5] * 300, Seeded(1))
-    for wrong in ([1] * 299, [-1] * 300):
-        with pytest.raises(InternalError, match="weight"):
-            calibrated(ADD_REMOVE).release(lambda *_, found=wrong: found, Seeded(1))
-
-
-def test_bits_that_never_change_release_nothing() -> None:
-    with pytest.raises(InternalError):
-        calibrated(ADD_REMOVE).release(Rows({}), Repeating(ZEROS))
-    assert len(calibrated(ADD_REMOVE).release(Rows({}), Randomness())) == 3
-
-
-@pytest.mark.parametrize(
-    ("changes", "match"),
-    [
-        ({"orders": ()}, "orders"),
-        ({"orders": (Fraction(1, 2), Fraction(5, 4))}, "orders"),
-        ({"orders": (Fraction(1, 2), Fraction(1, 2))}, "above"),
-        ({"cells": 0}, "grid"),
-        ({"scale": Fraction(0)}, "scale"),
-        ({"leaves": 100}, "leaves"),
-    ],
-)
-def test_parameters_without_meaning_are_refused(changes: dict[str, object], match: str) -> None:
-    with pytest.raises(ValueError, match=match):
-        replace(calibrated(ADD_REMOVE), **changes)
+@pytest.mark.parametrize("cells", [1, 16, 17, 300, 2**63])
+def test_every_level_is_paid_for(cells: int) -> None:
+    mechanism = calibrated(TreeQuantiles, QUARTILES, cells, SUBSTITUTE, weight=2**33)
+    assert mechanism.loss(2**34) == Loss(ONE)
+    assert mechanism.widths == [mechanism.scale] == [2**34 * len(mechanism.sizes)]

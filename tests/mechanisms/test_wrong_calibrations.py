@@ -3,10 +3,10 @@
 Those of one mechanism stand with its law:
 
 * epsilon as the rate of a quantile: `test_grid_quantile.py`, `test_single_quantiles.py`;
-* a recursion and lists for added rows where rows are replaced: `test_recursive_quantiles.py`,
-  `test_joint_quantiles.py`; the recursion's orders and ties: `test_wrong_recursions.py`;
+* lists for added rows where rows are replaced, epsilon for each of several draws or as the
+  scale of thresholds: `test_quantile_lists.py`; the recursion's budget, orders and ties:
+  `test_recursive_quantiles.py`;
 * the levels of a staircase: `test_discrete_staircase.py`;
-* epsilon as the scale of thresholds: `test_threshold_quantiles.py`;
 * the rate and the error of chosen means: `test_mean_selection.py`;
 * floats near noise: `test_source_text.py`; sums of doubles: `tests/engine/test_codes.py`;
 * sums that reach the widest integer: `tests/functions/test_grids.py`;
@@ -75,7 +75,13 @@ def test_gaussian_noise_is_within_no_epsilon_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "added"), [("0.5", 1.0), ("0.75", 1.5), ("0.9", 1.8), ("0.99", 1.98)]
+    ("order", "added"),
+    [
+        ("0.5", 1.0),
+        ("0.75", 1.5),
+        pytest.param("0.9", 1.8, marks=pytest.mark.slow),
+        pytest.param("0.99", 1.98, marks=pytest.mark.slow),
+    ],
 )
 def test_epsilon_as_the_rate_of_a_quantile_loses_twice_the_farther_side(
     order: str, added: float

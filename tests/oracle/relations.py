@@ -41,7 +41,7 @@ from dpquery.policy.model import Table
 from dpquery.rowfunctions.base import Value
 from dpquery.rowfunctions.evaluate import Row, evaluate, settled
 from tests.oracle.rows import plain_rows, read_rows
-from tests.oracle.values import code_of
+from tests.oracle.values import code_of, from_sum
 
 Owned = tuple[Value, Row]
 """A row with its owner."""
@@ -264,7 +264,7 @@ def _sum(one: UnitAggregate, rows: Sequence[Row], values: Sequence[Value]) -> Va
     number: Value = sum(values, start=0)
     if one.code is not None:
         codes = [code for row in rows if (code := code_of(one.code, row)) is not None]
-        number = one.code.from_sum(sum(codes))
+        number = from_sum(one.code, sum(codes))
     if one.type.kind is not Kind.DOUBLE:
         return number
     count = len(values) if one.function is Aggregate.AVG else 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpquery.core.types import Kind
-from dpquery.ir.expr import Code, on_grid
+from dpquery.ir.expr import Code, grid_step, on_grid
 from dpquery.rowfunctions.evaluate import Row, constant, evaluate
 
 
@@ -24,3 +24,9 @@ def code_of(code: Code, row: Row) -> int | None:
         case _:
             number = int(value)
     return min(max(number, code.low), code.high) - code.origin
+
+
+def from_sum(code: Code, total: int) -> float:
+    """Return a sum of codes in the measure of the values."""
+    operator, step = grid_step(code.grid)
+    return float(total) / step if operator == "*" else float(total) * step

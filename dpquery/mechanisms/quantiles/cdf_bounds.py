@@ -1,9 +1,8 @@
 """What is known of the weight below each place, finely near some ranks and coarsely elsewhere.
 
-It knows weights, and how steeply a law falls in ranks, and neither why it does nor what a draw
-loses. Which cells are looked at closely, and which stand together in one stretch, has no
-bearing on any law. What it holds is exact and private, and leaves through a mechanism alone.
-Integers only (I8).
+Which cells are looked at closely, and which stand together in one stretch, has no bearing on
+any law. What is held here is exact and private, and leaves through a mechanism alone. Integers
+only (I8).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +24,7 @@ from dpquery.mechanisms.quantiles.histogram_tree import (
     Table,
     Weights,
     asked,
+    bin_width,
     passing,
     weight_within,
 )
@@ -36,17 +36,7 @@ from dpquery.mechanisms.quantiles.upper_sums import (
 )
 from dpquery.mechanisms.samplers import Bools, Int64s, Integers, ln2_around
 
-# A tree as a row of stretches, each with the ranks that its places can have, as
-# exponents.
-#
-# It knows weights and how steeply a law falls in ranks, and neither why it does nor what a
-# draw loses. Which cells are looked at closely, and which stand together in one stretch,
-# has no bearing on any law. Integers only (I8).
-
-
 FINE = 256
-NARROW_TOTAL = 1 << 56
-"""Exponents below this are computed in 64 bits."""
 PARTS = 4
 """Into how many parts a stretch is split, evenly in the exponent."""
 
@@ -85,10 +75,6 @@ class Scale:
         return rank.numerator * self.factor // (rank.denominator << self.shift)
 
 
-Piece = tuple[Table, int, int]
-"""Bins of a table: the first, and the one after the last."""
-
-
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """Places in a row."""
@@ -99,7 +85,8 @@ class Stretch:
     """At most the exponent of the weight below any of them."""
     most: int
     """At least that."""
-    pieces: tuple[Piece, ...]
+    bins: tuple[Table, int, int]
+    """Of a table, the first and the one after the last."""
 
     @property
     def width(self) -> int:
@@ -110,34 +97,30 @@ class Stretch:
 class Terrain:
     """Stretches of a tree, which it refines where a closer look is asked for."""
 
-    __slots__ = ("_children", "_frontier", "_narrow", "scale")
-
     def __init__(self, tree: HistogramTree, scale: Scale) -> None:
-        self._frontier, self.scale = tree, scale
-        self._narrow = scale.above(np.array([tree.total], dtype=object))[0] < NARROW_TOTAL
+        self._tree, self.scale = tree, scale
+        self._narrow = -scale.floor(Fraction(-tree.total)) < NARROW_EXPONENT
         self._children: dict[tuple[Table, int], Table] = {}
 
     def whole(self) -> list[Stretch]:
         """Part the whole grid: wherever weight lies, if bins are single places."""
-        root = self._frontier.tables[0]
-        pieces = ((root, 0, len(root)),)
+        root = self._tree.tables[0]
         if root.width > 1:
-            return self._parted(pieces)
-        least, most = self._of(pieces[0])
-        return self._cut(pieces, least, most, (least[1:] != least[:-1]).astype(np.bool_))
+            return self._parted(root, 0, len(root))
+        least, most = self._exponents(root, 0, len(root))
+        return self._cut(root, 0, least, most, (least[1:] != least[:-1]).astype(np.bool_))
 
     def split(self, stretch: Stretch) -> list[Stretch]:
         """Part a stretch that is known to have more than one place."""
-        if len(stretch.pieces) == 1:
-            table, first, end = stretch.pieces[0]
-            if end - first == 1:
-                child = self._child(table, first)
-                return self._parted(((child, 0, len(child)),))
-        return self._parted(stretch.pieces)
+        table, first, end = stretch.bins
+        if end - first > 1:
+            return self._parted(table, first, end)
+        child = self._child(table, first)
+        return self._parted(child, 0, len(child))
 
     def weight_below(self, place: int) -> int:
         """Return the weight below a place."""
-        table = self._frontier.tables[0]
+        table = self._tree.tables[0]
         while True:
             at = (place - table.low) // table.width
             low, high = table.span(at)
@@ -147,37 +130,32 @@ class Terrain:
 
     def _child(self, table: Table, at: int) -> Table:
         if (table, at) not in self._children:
-            self._children[table, at] = self._frontier.refine(table, at)
+            self._children[table, at] = self._tree.refine(table, at)
         return self._children[table, at]
 
-    def _parted(self, pieces: Sequence[Piece]) -> list[Stretch]:
+    def _parted(self, table: Table, first: int, end: int) -> list[Stretch]:
         """Part bins: those that alone span a part, and the others by the part they start in."""
-        least, most = map(np.concatenate, zip(*map(self._of, pieces), strict=True))
+        least, most = self._exponents(table, first, end)
         span = max(1, int(most[-1] - least[0]))
         wide = (PARTS * (most - least) > span).astype(np.bool_)
         part = PARTS * (least - least[0]) // span
         changed = (part[1:] != part[:-1]).astype(np.bool_)
-        return self._cut(pieces, least, most, changed | wide[1:] | wide[:-1])
+        return self._cut(table, first, least, most, changed | wide[1:] | wide[:-1])
 
     def _cut(
-        self, pieces: Sequence[Piece], least: Integers, most: Integers, changed: Bools
+        self, table: Table, first: int, least: Integers, most: Integers, changed: Bools
     ) -> list[Stretch]:
         """Cut bins wherever the next one is marked."""
-        starts = [0, *(np.flatnonzero(changed) + 1).tolist()]
-        ends = [*starts[1:], len(least)]
-        return [
-            self._stretch(_between(pieces, a, b), int(least[a]), int(most[b - 1]))
-            for a, b in zip(starts, ends, strict=True)
-        ]
+        cuts = [0, *(np.flatnonzero(changed) + 1).tolist(), len(least)]
+        stretches = []
+        for a, b in pairwise(cuts):
+            low, high = table.span(first + a)[0], table.span(first + b - 1)[1]
+            bins = table, first + a, first + b
+            stretches.append(Stretch(low, high - low, int(least[a]), int(most[b - 1]), bins))
+        return stretches
 
-    def _stretch(self, pieces: tuple[Piece, ...], least: int, most: int) -> Stretch:
-        (first, at, _), (last, _, end) = pieces[0], pieces[-1]
-        low, high = first.span(at)[0], last.span(end - 1)[1]
-        return Stretch(low, high - low, least, most, pieces)
-
-    def _of(self, piece: Piece) -> tuple[Integers, Integers]:
+    def _exponents(self, table: Table, first: int, end: int) -> tuple[Integers, Integers]:
         """Return the least and the largest exponent of each bin's places."""
-        table, first, end = piece
         edges = table.edges[first : end + 1].astype(object)
         below, above = self.scale.below(edges), self.scale.above(edges)
         known = (edges[1:] == edges[:-1]).astype(np.bool_) | (table.width == 1)
@@ -186,17 +164,6 @@ class Terrain:
         kind = np.int64 if self._narrow else object
         most = np.where(known, above[:-1], above[1:])
         return below[:-1].astype(kind), most.astype(kind)
-
-
-def _between(pieces: Sequence[Piece], start: int, end: int) -> tuple[Piece, ...]:
-    """Return the bins from one up to another, counted over all pieces."""
-    found, passed = [], 0
-    for table, first, last in pieces:
-        a, b = max(start - passed, 0), min(end - passed, last - first)
-        if a < b:
-            found.append((table, first + a, first + b))
-        passed += last - first
-    return tuple(found)
 
 
 DIGITS, FEW_BITS = 16, 44
@@ -243,22 +210,6 @@ class Outlook:
     A cell may be spread over 2^spread places, as `HistogramTree` spreads it.
     """
 
-    __slots__ = (
-        "_cells",
-        "_cuts",
-        "_dtype",
-        "_far",
-        "_histogram",
-        "_least",
-        "_lower",
-        "_marks",
-        "_most",
-        "_spread",
-        "_upper",
-        "scale",
-        "total",
-    )
-
     def __init__(
         self,
         histogram: Weights,
@@ -272,7 +223,7 @@ class Outlook:
         self._histogram, self._spread = histogram, spread
         self._dtype: npt.DTypeLike = np.int64 if max_weight < NARROW else object
         self._cells: dict[int, tuple[int, int]] = {}
-        width = 1 << max(0, (cells - 1).bit_length() - (bins.bit_length() - 1))
+        width = bin_width(cells, bins)
         weights = asked(histogram, 0, cells, width)
         self.total = sum(weights.tolist())
         if self.total > max_weight:
@@ -385,10 +336,9 @@ class Outlook:
 
     def _exponents(self, least: Integers, most: Integers) -> tuple[Integers, Integers]:
         """Return bins the least and the largest exponent of the weight below their places."""
-        scale, total = self.scale, self.total
-        if (
-            total >> scale.coarse
-        ) * scale.factor >= NARROW or scale.shift - scale.coarse >= DEEP:
+        scale = self.scale
+        product = (self.total >> scale.coarse) * scale.factor
+        if product >= NARROW or scale.shift - scale.coarse >= DEEP:
             least, most = least.astype(object), most.astype(object)
         lower, upper = scale.below(least), scale.above(most)
         # Where they are wide, targets can pass 64 bits though these do not.
@@ -409,7 +359,11 @@ class Outlook:
     def _rough(self, aim: int) -> list[int]:
         """Give the bins that are too coarse for an aim, unless few of its places are there."""
         long = self._long(self._around(aim)).tolist()
-        whole, harm = self._whole(aim), {at: self._harm(at) for at in long}
+        whole, harm = self._whole(aim), dict[int, int]()
+        for at in long:  # its places, doubled as often as their weights are apart
+            apart = int(self._upper[at] - self._lower[at]) >> POINT
+            places = int(self._cuts[at + 1] - self._cuts[at])
+            harm[at] = places << SHIFT + min(apart, FARTHEST)
         if FEW * sum(harm.values()) <= whole:
             return []
         return [at for at, share in harm.items() if FEWER * share > whole]
@@ -422,11 +376,6 @@ class Outlook:
             off = max(0, int(self._lower[at]) - aim, aim - int(self._upper[at])) >> POINT
             whole += int(self._cuts[at + 1] - self._cuts[at]) << SHIFT >> off
         return whole
-
-    def _harm(self, at: int) -> int:
-        """Count the places of a bin, doubled as often as their weights are apart."""
-        apart = int(self._upper[at] - self._lower[at]) >> POINT
-        return int(self._cuts[at + 1] - self._cuts[at]) << SHIFT + min(apart, FARTHEST)
 
     def _look_around(self, aims: Sequence[int]) -> None:
         """Find how far lists may stray at all: places there are more, and steps do not pay."""
@@ -452,13 +401,8 @@ class Outlook:
     def _requests(self, bins: Sequence[int], digits: int | None = None) -> list[Request]:
         if digits is None:
             digits = next(digits for most, digits in FINER if len(bins) <= most)
-        spans = [
-            (self._cuts[at] >> self._spread, self._cuts[at + 1] >> self._spread) for at in bins
-        ]
-        return [
-            (low, high, 1 << max(0, (high - low - 1).bit_length() - digits))
-            for low, high in spans
-        ]
+        spans = ([int(cut) >> self._spread for cut in self._cuts[at : at + 2]] for at in bins)
+        return [(low, high, bin_width(high - low, 1 << digits)) for low, high in spans]
 
     def _cell(self, at: int) -> tuple[int, int]:
         """Return the weight below the cell of which a bin is a part, and that in it."""
@@ -478,12 +422,8 @@ class Outlook:
             for rank in ranks
         ]
         passed = iter(passing(asked_of, self._spread))
-        self._splice(
-            [
-                self._cut(at, [next(passed) for _ in ranks])
-                for at, ranks in zip(bins, targets, strict=True)
-            ]
-        )
+        pairs = zip(bins, targets, strict=True)
+        self._splice([self._cut(at, [*islice(passed, len(ranks))]) for at, ranks in pairs])
 
     def _targets(self, at: int, marks: Sequence[Integers]) -> list[int]:
         """Return ranks that the weight below passes within a bin."""

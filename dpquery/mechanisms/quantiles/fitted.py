@@ -1,7 +1,9 @@
 """Several quantiles drawn as one list, with a total of which the parts are to be the shares.
 
-It knows cells, weights and a rate, and neither what the cells stand for nor who pays. Release
-and loss are exact (I8); the probabilities at the end are for tests.
+A list and a total have the weight exp(-slope score): the score is the sum, over the parts into
+which the places cut the grid, of how far the weight of a part is from its share of the total.
+`Sums` holds sums over lists and totals, from above, and walks in proportion to these;
+`FittedPaths` draws lists under them; `FittedQuantiles` is the mechanism. Integers only (I8).
 """
 
 from __future__ import annotations
@@ -16,10 +18,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpquery.core.events import BoundedRange
-from dpquery.mechanisms.base import Distance
+from dpquery.mechanisms.base import RangeEvent
 from dpquery.mechanisms.quantiles.cdf_bounds import Outlook, Row
-from dpquery.mechanisms.quantiles.histogram_tree import Weights, spread_out
+from dpquery.mechanisms.quantiles.histogram_tree import Weights, on_places
 from dpquery.mechanisms.quantiles.joint_paths import shares_of
 from dpquery.mechanisms.quantiles.ranks import (
     Errors,
@@ -39,13 +40,6 @@ from dpquery.mechanisms.quantiles.upper_sums import (
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 from dpquery.mechanisms.samplers import Int64s, Integers, coin, likely_coin, tail_bound
 
-# Sums over lists of places and totals, from above, and walks in proportion to these.
-#
-# It knows stretches of places and blocks of totals by their exponents, and neither data nor
-# what a draw loses. Integers only (I8): each sum stands as an exponent, and 2^-exponent is
-# the sum or more.
-
-
 DEEPEST = 1 << 57
 """Exponents of a step end here; so far off is also what would fall."""
 
@@ -59,17 +53,8 @@ class Block:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Targets:
-    """Between which exponents a share of the total lies, for each block of totals."""
-
-    low: Integers
-    high: Integers
-
-    @classmethod
-    def of(cls, low: Sequence[int], high: Sequence[int]) -> Targets:
-        """Return them as columns."""
-        return cls(as_exponents(low), as_exponents(high))
+Ends = tuple[Integers, Integers]
+"""Columns of exponents: the least of each, and the largest."""
 
 
 @dataclass(slots=True)
@@ -95,14 +80,15 @@ class Walk:
 
 
 class Sums:
-    """Sums over the first places of all lists, by block of totals and by their last stretch."""
+    """Sums over the first places of all lists, by block of totals and by their last stretch.
 
-    __slots__ = ("_ends", "_exponents", "_last", "_rows", "_targets")
+    Each stands as an exponent: 2^-exponent is the sum or more.
+    """
 
     def __init__(
         self,
         rows: Sequence[Row],
-        targets: Sequence[Targets],
+        targets: Sequence[Ends],
         ends: tuple[int, int],
         blocks: Sequence[Block],
     ) -> None:
@@ -110,7 +96,7 @@ class Sums:
 
         Args:
             rows: The stretches of each order.
-            targets: Of each part.
+            targets: Around the exponent of each part's share, for each block of totals.
             ends: Around the exponent of all weight.
             blocks: The totals.
         """
@@ -160,19 +146,14 @@ class Sums:
         return parts_of(steps, int(steps.min()))
 
 
-def _span(row: Row) -> tuple[Integers, Integers]:
+def _span(row: Row) -> Ends:
     return row.least, row.most
 
 
-def _steps(
-    targets: Targets,
-    number: int,
-    start: tuple[Integers, Integers],
-    end: tuple[Integers, Integers],
-) -> Int64s:
+def _steps(targets: Ends, number: int, start: Ends, end: Ends) -> Int64s:
     """Return the least exponent of a step, by where it starts and by where it ends."""
     # As arrays of one: numpy would take Python's integers for some of 64 bits.
-    low, high = targets.low[number : number + 1], targets.high[number : number + 1]
+    low, high = (of_blocks[number : number + 1] for of_blocks in targets)
     beyond = (end[0] - high)[None, :] - start[1][:, None]
     short = (start[0] + low)[:, None] - end[1][None, :]
     steps = np.maximum(np.maximum(beyond, short, out=beyond), 0, out=beyond)
@@ -188,15 +169,6 @@ def _picked(parts: Int64s, randomness: Randomness) -> tuple[int, int, int]:
     whole = int(ends[-1])
     at = int(np.searchsorted(ends, randomness.below(whole), "right"))
     return at, int(parts[at]), whole
-
-
-# Lists of places that rise, each drawn with a total of which its parts are the shares.
-#
-# It knows what is known of the weight below places, orders, totals and a slope, and neither
-# why the slope is what it is nor what a draw loses. A list and a total have the weight
-# exp(-slope score): the score is the sum, over the parts into which the places cut the
-# grid, of how far the weight of a part is from its share of the total. Integers only (I8):
-# sums are known from above, which is all that is needed (see `FittedPaths.draw`).
 
 
 CROWD = 12
@@ -232,8 +204,6 @@ class _Proposal:
 
 class FittedPaths:
     """One law of lists and totals; totals are multiples of a step."""
-
-    __slots__ = ("_aims", "_blocks", "_cuts", "_outlook", "_rows", "_shares", "_slope", "_step")
 
     def __init__(
         self,
@@ -279,14 +249,14 @@ class FittedPaths:
         targets = [self._targets(share) for share in self._shares]
         return Sums(self._rows, targets, (total, total + 1), blocks)
 
-    def _targets(self, share: Fraction) -> Targets:
+    def _targets(self, share: Fraction) -> Ends:
         """Return around what a share of each total is, if that is not more than all weight."""
         floor, end = self._outlook.scale.floor, NARROW_EXPONENT - 1
         low = [floor(block.low * share) for block in self._blocks]
         high = [floor(block.high * share) + 1 for block in self._blocks]
         if self._outlook.narrow:
             low, high = ([min(exponent, end) for exponent in each] for each in (low, high))
-        return Targets.of(low, high)
+        return as_exponents(low), as_exponents(high)
 
     def _proposed(self, walk: Walk, randomness: Randomness) -> _Proposal:
         """Draw places and a total that a walk goes through, each as likely; places may fall."""
@@ -394,7 +364,7 @@ HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class FittedQuantiles(SpreadRankList):
+class FittedQuantiles(RangeEvent, SpreadRankList):
     """Draws a list of cells that rise or stay, and a total that is not told.
 
     Claim:
@@ -404,9 +374,7 @@ class FittedQuantiles(SpreadRankList):
         a range of rate d.
 
     Assumes:
-        All histograms of one release show the same weights, integers from 0 that add up to
-        max_weight or less; the integers of `Randomness` are uniform and independent; orders,
-        rate, cells, spread and max_weight do not depend on the rows.
+        As `RecursiveQuantiles`.
 
     Proof:
         Weights are spread first: a weight of T in a cell is T units of weight 1 at
@@ -425,7 +393,7 @@ class FittedQuantiles(SpreadRankList):
         keeps both; t is left out, and places are told as cells.
 
     Sampling:
-        Exact, by rejection under sums that are known from above (`fitted_paths.py`). Places
+        Exact, by rejection under sums that are known from above (`FittedPaths`). Places
         stand together in stretches, the longer the farther they are from where an order is
         aimed at: how finely has no bearing on the law. Each round parts what failed, as far as
         single totals and cells; how many rounds it takes, which histograms are asked for, and
@@ -471,10 +439,6 @@ class FittedQuantiles(SpreadRankList):
         """The errors of each order, where rows are even."""
         return errors_of_parts(self.orders, self.slope)
 
-    def event(self, distance: Distance) -> BoundedRange:
-        """State the loss for the ledger."""
-        return BoundedRange(self.loss(distance).epsilon)
-
     def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
         """Draw a cell for each order; they rise or stay."""
         return self.draw(self.tree(histogram), randomness)
@@ -514,7 +478,7 @@ class FittedQuantiles(SpreadRankList):
 
     def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
         """Return the probability of each list of cells of a small grid, for tests."""
-        parts = [part for w in weights for part in spread_out(w, self.spread).tolist()]
+        parts = on_places(weights, self.spread)
         edges, sizes = [0, *accumulate(parts)], dict[tuple[int, ...], float]()
         for places in combinations_with_replacement(range(len(parts)), len(self.orders)):
             cuts = [0, *(edges[place] for place in places), edges[-1]]

@@ -1,28 +1,29 @@
-"""One quantile on a public grid: the default for medians, quantiles, and high or low ranks.
+"""Quantiles by the exponential mechanism on a public grid: one, or several by halving.
 
-It knows cells, weights and a rate, and neither what the cells stand for nor who pays. Release
-and loss are exact (I8); the probabilities at the end are for tests.
+`GridQuantile` is the default for medians, quantiles, and high or low ranks; its law on a grid
+of spread cells is `GapQuantile`, that of the literature. `RecursiveQuantiles` draws the middle
+one of several orders first, then those on either side of it.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate, pairwise, product
 from typing import ClassVar
 
-from dpquery.core.events import Pure
-from dpquery.mechanisms.base import Distance
+from dpquery.mechanisms.base import PureEvent
+from dpquery.mechanisms.exponential import exponential_law
 from dpquery.mechanisms.quantiles.histogram_tree import (
     HistogramTree,
     Part,
     Weights,
     around,
-    spread_out,
+    on_places,
 )
 from dpquery.mechanisms.quantiles.ranks import (
+    SPREAD,
     Errors,
     OneRank,
     SpreadRankList,
@@ -78,7 +79,7 @@ class GridQuantile(OneRank):
         all cells, so the logarithms of the ratios lie in a range of 2 rate d (`BoundedRange`).
 
     Sampling:
-        Exact, by rejection under a step function (`envelope.py`). On a bin the score is at
+        Exact, by rejection under a step function (`rejection.py`). On a bin the score is at
         least that of its nearer end, which the weights at both ends give; so exp(-rate s) is
         at most 2^-e there, for an integer e. A cell is proposed with probability 2^-e(g) / V,
         V being the sum over all cells, and kept with probability exp(-rate s(g)) 2^e(g). An
@@ -105,6 +106,8 @@ class GridQuantile(OneRank):
         by its law and its samples; claim and proof reread 2026-11-18
     """
 
+    spread: int = field(default=0, init=False, repr=False, compare=False)
+    """Over how many binary digits of places the weight of a cell is spread."""
     bins: int = 1 << 13
     """The most bins that one histogram has: a power of two."""
     held: int = 1 << 16
@@ -115,7 +118,7 @@ class GridQuantile(OneRank):
 
     def __post_init__(self) -> None:
         OneRank.__post_init__(self)
-        require_bins(self.bins)
+        require_bins(self.bins, self.spread)
 
     def release(self, histogram: Weights, randomness: Randomness) -> int:
         """Draw one cell."""
@@ -123,7 +126,9 @@ class GridQuantile(OneRank):
 
     def tree(self, histogram: Weights) -> HistogramTree:
         """Ask for the whole grid, for one draw or for several of any order and rate."""
-        return HistogramTree(histogram, self.cells, self.max_weight, self.bins, self.held)
+        return HistogramTree(
+            histogram, self.cells, self.max_weight, self.bins, self.held, self.spread
+        )
 
     def near(self, tree: HistogramTree) -> list[int]:
         """Return the ranks where a draw will look."""
@@ -131,33 +136,71 @@ class GridQuantile(OneRank):
 
     def draw(self, tree: HistogramTree, randomness: Randomness) -> int:
         """Draw one cell from a tree on the same grid."""
-        return Envelope(tree, self.order, self.rate, self.max_weight).draw(randomness)[0]
+        envelope = Envelope(tree, self.order, self.rate, self.max_weight)
+        return envelope.draw(randomness)[0] >> self.spread
 
     def rank_interval(self, confidence: Fraction) -> int:
         """Return a weight r so that s of the released cell is at most r as often as stated.
 
         The least r of which P[s > r] <= cells exp(-rate r) <= 1 - confidence proves it, with
-        the logarithm rounded up by at most 1/64. It does not depend on the data.
+        the logarithm rounded up by at most 1/64. It does not depend on the data. Where cells
+        are spread, it is of places: a cell is no farther off than its places are.
         """
-        return tail_bound(self.cells, self.rate, confidence)
+        return tail_bound(self.cells << self.spread, self.rate, confidence)
 
     def pmf(self, weights: Sequence[int]) -> list[float]:
         """Return the probability of each cell of a small grid, for tests."""
-        den, below, scores = self.order.denominator, 0, []
-        target = self.order.numerator * sum(weights)
-        for weight in weights:
-            scores.append(max(0, den * below - target, target - den * (below + weight)))
-            below += weight
-        slope = float(self.rate / den)
-        sizes = [math.exp(-slope * score) for score in scores]
-        total = math.fsum(sizes)
-        return [size / total for size in sizes]
+        edges = [0, *accumulate(on_places(weights, self.spread))]
+        law, size = rank_law(self.order, self.rate, edges), 1 << self.spread
+        return [sum(law[at : at + size]) for at in range(0, len(law), size)]
 
 
-# Several quantiles at once: the middle one first, then those on either side of it.
-#
-# It knows cells, weights and a rate, and neither what the cells stand for nor who pays.
-# Release and loss are exact (I8); the probabilities at the end are for tests.
+def rank_law(order: Fraction, rate: Fraction, edges: Sequence[int]) -> list[float]:
+    """Return the probability of each place of a part, by the weight below it, for tests."""
+    target = order * (edges[-1] - edges[0]) + edges[0]
+    ends = ((start - target, target - end) for start, end in pairwise(edges))
+    return exponential_law(rate, [max(Fraction(0), *end) for end in ends])
+
+
+@dataclass(frozen=True, slots=True)
+class GapQuantile(GridQuantile):
+    """Draws a place between sorted values, in proportion to the gap and to exp(-rate error).
+
+    Claim:
+        Let each cell have 2^spread places over which its weight is spread. If the
+        scores s of `GridQuantile` on these places differ by at most d between two data sets,
+        their outputs are (2 rate d, 0)-indistinguishable.
+
+    Assumes:
+        As `GridQuantile`; spread does not depend on the rows. A unit moves the score of a place
+        by no more than that of a cell, for weight that is added moves none that is there.
+
+    Proof:
+        That of `GridQuantile`, on the grid of the places; which cell a place belongs to follows
+        from what was drawn.
+
+    Sampling:
+        Exact, as `GridQuantile`; how a cell's weight is spread follows from the weight alone.
+
+    Rounding:
+        As `GridQuantile`.
+
+    Utility:
+        A stretch of places without rows is as likely as it is long, times exp(-rate s): the law
+        of gaps (Smith 2011). Where all rows have different values it errs as `GridQuantile`
+        does. A value that many rows share is spread over the places of one cell, and found; in
+        the literature it is a gap of length zero, which is never drawn: 1,500 rows off on
+        100,000 salaries of which a fifth are equal, against 2 here.
+
+    Checked:
+        by its law and its samples; claim and proof reread 2026-11-18
+    """
+
+    spread: int = SPREAD
+    held: int = 1 << 15
+
+    name: ClassVar[str] = "exponential"
+    share_linear: ClassVar[bool] = False
 
 
 HALF = Fraction(1, 2)
@@ -167,7 +210,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class RecursiveQuantiles(SpreadRankList):
+class RecursiveQuantiles(PureEvent, SpreadRankList):
     """Draws a cell for each of several orders, the middle order first.
 
     Claim:
@@ -202,7 +245,7 @@ class RecursiveQuantiles(SpreadRankList):
         end: both follow from what was drawn.
 
     Sampling:
-        Exact, as one quantile on a grid is (`envelope.py`), the grid being the part; all draws
+        Exact, as one quantile on a grid is (`rejection.py`), the grid being the part; all draws
         share one tree. A bin that reaches out of the part is cut to it: the weights at the
         ends of a part are known from the draws that made it.
 
@@ -260,10 +303,6 @@ class RecursiveQuantiles(SpreadRankList):
                     own[number] = own.get(number, Fraction(0)) + share * scale
             found[draw.number] = own
         return tuple(tuple(found[n].values()) for n in range(len(self.orders)))
-
-    def event(self, distance: Distance) -> Pure:
-        """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
 
     def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
         """Draw a cell for each order; they rise or stay."""
@@ -358,7 +397,7 @@ class RecursiveQuantiles(SpreadRankList):
 
     def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
         """Return the probability of each list of cells of a small grid, for tests."""
-        parts = [part for w in weights for part in spread_out(w, self.spread).tolist()]
+        parts = on_places(weights, self.spread)
         whole = ((0, len(parts)), (0, len(self.orders)), self.rate)
         law = self._law([0, *accumulate(parts)], *whole)
         return pmf_of_cells(law.items(), self.spread)
@@ -370,7 +409,8 @@ class RecursiveQuantiles(SpreadRankList):
         if draw is None:
             return {(): 1}
         (low, high), (first, end), law = part, span, {}
-        for place, size in zip(range(low, high), draw.law(edges[low : high + 1]), strict=True):
+        sizes = rank_law(draw.order, draw.rate, edges[low : high + 1])
+        for place, size in zip(range(low, high), sizes, strict=True):
             sides = _cut(part, place, draw.high)
             below, above = (
                 self._law(edges, side, orders, left)
@@ -403,15 +443,6 @@ class _Draw:
     def high(self) -> bool:
         """Whether the side above is the heavy one, and has the place that is drawn."""
         return self.order >= HALF
-
-    def law(self, edges: Sequence[int]) -> list[float]:
-        """Return the probability of each place of a part, for tests."""
-        target = self.order * (edges[-1] - edges[0]) + edges[0]
-        past = ((start - target, target - end) for start, end in pairwise(edges))
-        scores: list[Fraction] = [max(Fraction(0), *ends) for ends in past]
-        sizes = [math.exp(-float(self.rate * score)) for score in scores]
-        total = math.fsum(sizes)
-        return [size / total for size in sizes]
 
 
 def _cut(part: Span, place: int, high: bool) -> tuple[Span, Span]:

@@ -1,8 +1,4 @@
-"""Quantiles by noisy thresholds: for each order, the first range whose sum comes far enough.
-
-It knows cells, weights and a rate, and neither what the cells stand for nor who pays. Release
-and loss are exact (I8); the probabilities at the end are for tests.
-"""
+"""Quantiles by noisy thresholds: for each order, the first range whose sum comes far enough."""
 
 from __future__ import annotations
 
@@ -13,11 +9,10 @@ from fractions import Fraction
 from itertools import accumulate, product
 from typing import ClassVar
 
-from dpquery.core.events import Pure
 from dpquery.core.privacy import Loss
-from dpquery.mechanisms.base import Distance
+from dpquery.mechanisms.base import Distance, PureEvent
 from dpquery.mechanisms.laplace import DiscreteLaplace
-from dpquery.mechanisms.quantiles.histogram_tree import Weights, asked
+from dpquery.mechanisms.quantiles.histogram_tree import Weights, asked, bin_width, in_bins
 from dpquery.mechanisms.quantiles.ranks import require_orders
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import tail_bound
@@ -38,7 +33,7 @@ def threshold_cost(order: Fraction, *, substitution: bool, grouped: bool) -> Fra
 
 
 @dataclass(frozen=True, slots=True)
-class ThresholdQuantiles:
+class ThresholdQuantiles(PureEvent):
     """Finds for each order the first range with enough below its end, both sides noisy.
 
     Claim:
@@ -119,7 +114,7 @@ class ThresholdQuantiles:
     @property
     def width(self) -> int:
         """How many cells a range has: a power of two."""
-        return 1 << max(0, (self.cells - 1).bit_length() - (self.steps.bit_length() - 1))
+        return bin_width(self.cells, self.steps)
 
     @property
     def widths(self) -> list[Fraction]:
@@ -129,10 +124,6 @@ class ThresholdQuantiles:
     def loss(self, distance: Distance) -> Loss:
         """Return rate distance, where a unit has no more weight than the distance."""
         return Loss(self.rate * distance)
-
-    def event(self, distance: Distance) -> Pure:
-        """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
 
     def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
         """Find a cell for each order, and sort them."""
@@ -165,8 +156,7 @@ class ThresholdQuantiles:
 
     def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
         """Return the probability of each list of cells of a small grid, for tests."""
-        parts = range(0, self.cells, self.width)
-        sums = list(accumulate(sum(weights[at : at + self.width]) for at in parts))
+        sums = list(accumulate(in_bins(weights, self.width)))
         scales = zip(self.orders, self.widths, strict=True)
         laws = [self._law(sums, order, float(scale)) for order, scale in scales]
         law: dict[tuple[int, ...], float] = {}

@@ -1,7 +1,7 @@
 """Weighted counts of a grid, asked for where they are needed: a tree of histograms.
 
-It knows cells and weights: no order, no rate and no chance. Several draws may share one
-tree. What it holds is exact and private, and leaves through a mechanism alone.
+Several draws may share one tree. What it holds is exact and private, and leaves through a
+mechanism alone.
 """
 
 from __future__ import annotations
@@ -66,8 +66,6 @@ class Part:
 class Table:
     """The bins of one request, and the weight below each of their edges."""
 
-    __slots__ = ("edges", "high", "low", "open", "parent", "width")
-
     def __init__(
         self,
         span: tuple[int, int, int],
@@ -101,8 +99,6 @@ class HistogramTree:
     splits follows from its own weight, and no histogram is asked for.
     """
 
-    __slots__ = ("_bits", "_dtype", "_held", "_histogram", "_spread", "tables")
-
     def __init__(
         self,
         histogram: Weights,
@@ -125,8 +121,7 @@ class HistogramTree:
         self._histogram, self._bits, self._held = histogram, bins.bit_length() - 1, held
         self._spread = spread
         self._dtype: npt.DTypeLike = np.int64 if max_weight < NARROW else object
-        whole = (0, cells << spread)
-        width = self._width(*whole)
+        whole, width = (0, cells << spread), bin_width(cells, bins) << spread
         weights = self._asked(*whole, width)
         if sum(weights.tolist()) > max_weight:
             raise internal("the weight of all rows stays below its public bound")
@@ -209,9 +204,6 @@ class HistogramTree:
             if table.open[place]:
                 return table, place
             table = parents[table, place]
-
-    def _width(self, low: int, high: int) -> int:
-        return 1 << max(self._spread, (high - low - 1).bit_length() - self._bits)
 
     def _even_width(self, low: int, high: int) -> int:
         """Return the width that parts a bin in as many steps as must be, all equally finely."""
@@ -310,6 +302,21 @@ def as_integers(weights: Sequence[int] | Integers) -> Integers:
     if isinstance(weights, np.ndarray) and weights.dtype.kind in "iu":
         return weights
     return np.array([index(weight) for weight in weights], dtype=object)
+
+
+def bin_width(cells: int, bins: int) -> int:
+    """Return the width, a power of two, of which so many bins, another one, are enough."""
+    return 1 << max(0, (cells - 1).bit_length() - (bins.bit_length() - 1))
+
+
+def in_bins(weights: Sequence[int], width: int) -> list[int]:
+    """Return the weights of the bins of a small grid."""
+    return [sum(weights[at : at + width]) for at in range(0, len(weights), width)]
+
+
+def on_places(weights: Sequence[int], digits: int) -> list[int]:
+    """Return the weights of the places over which those of a small grid are spread."""
+    return [part for weight in weights for part in spread_out(weight, digits).tolist()]
 
 
 def spread_out(weight: int, digits: int) -> Integers:

@@ -1,8 +1,4 @@
-"""Several quantiles drawn as one list, the likelier the nearer each part is to its share.
-
-It knows cells, weights and a rate, and neither what the cells stand for nor who pays. Release
-and loss are exact (I8); the probabilities at the end are for tests.
-"""
+"""Several quantiles drawn as one list, the likelier the nearer each part is to its share."""
 
 from __future__ import annotations
 
@@ -13,9 +9,15 @@ from fractions import Fraction
 from itertools import accumulate, combinations_with_replacement, pairwise
 from typing import ClassVar, Self
 
-from dpquery.core.events import BoundedRange
-from dpquery.mechanisms.base import Distance
-from dpquery.mechanisms.quantiles.histogram_tree import HistogramTree, Weights, spread_out
+from dpquery.mechanisms.base import Distance, RangeEvent
+from dpquery.mechanisms.exponential import exponential_law
+from dpquery.mechanisms.quantiles.histogram_tree import (
+    HistogramTree,
+    Weights,
+    bin_width,
+    in_bins,
+    on_places,
+)
 from dpquery.mechanisms.quantiles.joint_paths import JointPaths, shares_of
 from dpquery.mechanisms.quantiles.ranks import (
     SPREAD,
@@ -24,10 +26,11 @@ from dpquery.mechanisms.quantiles.ranks import (
     errors_of_parts,
     pmf_of_cells,
     require_bins,
-    require_spread,
 )
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import Integers, tail_bound
+
+ZERO = Fraction(0)
 
 
 def joint_move(orders: Sequence[Fraction], *, substitution: bool, grouped: bool) -> Fraction:
@@ -49,8 +52,8 @@ def joint_move(orders: Sequence[Fraction], *, substitution: bool, grouped: bool)
 
 
 @dataclass(frozen=True, slots=True)
-class _Joint(RankList):
-    """What both mechanisms share: an exponential law of lists."""
+class _Joint(RangeEvent, RankList):
+    """An exponential law of lists."""
 
     move: Fraction
     """How far a unit of weight moves the score of a list."""
@@ -94,10 +97,6 @@ class _Joint(RankList):
         """The errors of each order, where rows are even."""
         return errors_of_parts(self.orders, self.slope)
 
-    def event(self, distance: Distance) -> BoundedRange:
-        """State the loss for the ledger."""
-        return BoundedRange(self.loss(distance).epsilon)
-
     def _off(self, places: int, heaviest: int, confidence: Fraction) -> int:
         """Return how far off the ranks are, in weight, so often, if no place weighs more.
 
@@ -113,13 +112,13 @@ class _Joint(RankList):
         """Return the probability of each list of places, for tests."""
         edges = [0, *accumulate(weights)]
         shares = [share * edges[-1] for share in shares_of(self.orders)]
-        sizes = {}
-        for places in combinations_with_replacement(range(len(weights)), len(self.orders)):
-            cuts = pairwise([0, *(edges[place] for place in places), edges[-1]])
-            score = sum(abs(b - a - share) for (a, b), share in zip(cuts, shares, strict=True))
-            sizes[places] = math.exp(-float(self.slope * score))
-        total = math.fsum(sizes.values())
-        return {places: size / total for places, size in sizes.items()}
+        lists = [*combinations_with_replacement(range(len(weights)), len(self.orders))]
+        cuts = (pairwise([0, *(edges[at] for at in places), edges[-1]]) for places in lists)
+        scores = [
+            sum((abs(b - a - share) for (a, b), share in zip(of, shares, strict=True)), ZERO)
+            for of in cuts
+        ]
+        return dict(zip(lists, exponential_law(self.slope, scores), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +179,7 @@ class JointQuantiles(_Joint):
     @property
     def width(self) -> int:
         """How many cells a range has: a power of two."""
-        return 1 << max(0, (self.cells - 1).bit_length() - (self.bins.bit_length() - 1))
+        return bin_width(self.cells, self.bins)
 
     def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
         """Draw a cell for each order; they rise or stay."""
@@ -202,8 +201,7 @@ class JointQuantiles(_Joint):
 
     def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
         """Return the probability of each list of cells of a small grid, for tests."""
-        ranges = [sum(weights[at : at + self.width]) for at in range(0, self.cells, self.width)]
-        law = self._law(ranges)
+        law = self._law(in_bins(weights, self.width))
         return {tuple(self.width * place for place in of): law[of] for of in law}
 
 
@@ -249,7 +247,7 @@ class SmoothedJointQuantiles(_Joint):
 
     def __post_init__(self) -> None:
         _Joint.__post_init__(self)
-        require_spread(self.spread)
+        require_bins(self.bins, self.spread)
 
     def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
         """Draw a cell for each order; they rise or stay."""
@@ -266,5 +264,5 @@ class SmoothedJointQuantiles(_Joint):
 
     def pmf(self, weights: Sequence[int]) -> dict[tuple[int, ...], float]:
         """Return the probability of each list of cells of a small grid, for tests."""
-        parts = [part for w in weights for part in spread_out(w, self.spread).tolist()]
-        return pmf_of_cells(self._law(parts).items(), self.spread)
+        law = self._law(on_places(weights, self.spread))
+        return pmf_of_cells(law.items(), self.spread)

@@ -1,10 +1,9 @@
 """Lists of places that rise, drawn by a law that falls with what each share of weight is off.
 
-It knows a tree, orders and a slope, and neither why the slope is what it is nor what a draw
-loses. A list has the weight exp(-slope score): the score is the sum, over the parts into which
-its places cut the grid, of how far the weight of a part is from its share. So the weight of a
-list is a product over its steps, and sums over all lists follow step by step. Integers only
-(I8): sums are known from above, which is all that is needed (see `JointPaths.draw`).
+A list has the weight exp(-slope score): the score is the sum, over the parts into which its
+places cut the grid, of how far the weight of a part is from its share. So the weight of a list
+is a product over its steps, and sums over all lists follow step by step. Integers only (I8):
+sums are known from above, which is all that is needed (see `JointPaths.draw`).
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from math import comb
 from typing import TypeVar
-
-import numpy as np
 
 from dpquery.mechanisms.quantiles.cdf_bounds import Scale, Stretch, Terrain
 from dpquery.mechanisms.quantiles.histogram_tree import HistogramTree
@@ -34,6 +32,7 @@ from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 from dpquery.mechanisms.samplers import likely_coin
 
 Key = TypeVar("Key")
+Stretches = Sequence[Stretch]
 
 ATTEMPTS = 32
 """After so many that failed, stretches are taken half as long."""
@@ -58,8 +57,6 @@ def shares_of(orders: Sequence[Fraction]) -> list[Fraction]:
 
 class JointPaths:
     """One law of lists on a tree."""
-
-    __slots__ = ("_shares", "_slope", "_stretches", "_terrain", "_total")
 
     def __init__(
         self, tree: HistogramTree, orders: Sequence[Fraction], slope: Fraction
@@ -93,8 +90,8 @@ class JointPaths:
 
     def _settled(self, loose: int, randomness: Randomness) -> _Sums:
         """Split stretches where trial walks go, until few of these are loose."""
-        whole, scale = np.array([self._total], dtype=object), self._terrain.scale
-        ends = int(scale.below(whole)[0]), int(scale.above(whole)[0])
+        scale = self._terrain.scale
+        ends = scale.floor(Fraction(self._total)), -scale.floor(Fraction(-self._total))
         steps = [scale.floor(share) for share in self._shares]
         for _ in range(ROUNDS):
             sums = _Sums(self._stretches, steps, ends)
@@ -168,32 +165,12 @@ def _rounded(part: Above, exponent: int) -> int:
     return (a >> min(exponent - x, MANY)) + 1 if a else 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Stretches, as lists of what they have."""
-
-    lows: list[int]
-    sizes: list[int]
-    least: list[int]
-    most: list[int]
-
-    @classmethod
-    def of(cls, stretches: Sequence[Stretch]) -> _Columns:
-        rows = ((each.low, each.size, each.least, each.most) for each in stretches)
-        return cls(*map(list, zip(*rows, strict=True)))
-
-    def __len__(self) -> int:
-        return len(self.lows)
-
-
 class _Sums:
     """From above: the sums over the first places of all lists, by where the last of them is.
 
     `entered[j][b]` is the sum over lists of j places before stretch b, with the step into b;
     `held[j][b]` that over lists of j places of which the last is in b.
     """
-
-    __slots__ = ("_ends", "_on", "_steps", "entered", "held", "whole")
 
     def __init__(
         self, stretches: Sequence[Stretch], steps: Sequence[int], ends: tuple[int, int]
@@ -205,7 +182,7 @@ class _Sums:
             steps: The exponent of each part's share, rounded down.
             ends: Around the exponent of all weight.
         """
-        self._on = on = _Columns.of(stretches)
+        self._on = on = stretches
         self._steps, self._ends = steps, ends
         first = (self._step((0, 0), self._span(b), 0) for b in range(len(on)))
         self.entered = [[halved(ceiled(1, 0), exponent) for exponent in first]]
@@ -242,9 +219,9 @@ class _Sums:
             return None
         places: list[int] = []
         for b, count in walk.runs:
-            rising = _rising(self._on.sizes[b], count, randomness)
-            places[:0] = [self._on.lows[b] + place for place in rising]
-            walk.over *= _ways(self._on.sizes[b], count)
+            rising = _rising(self._on[b].size, count, randomness)
+            places[:0] = [self._on[b].low + place for place in rising]
+            walk.over *= comb(self._on[b].size + count - 1, count)
         rises = all(low <= high for low, high in pairwise(places))
         return (places, walk) if rises else None
 
@@ -260,7 +237,7 @@ class _Sums:
         Where more of them are too unlikely to be told apart, those lists are one part, and need
         not rise.
         """
-        size, width = self._on.sizes[b], self._on.most[b] - self._on.least[b]
+        size, width = self._on[b].size, self._on[b].width
         ways, exponent = 1, 0
         for count in range(1, j + 1):
             ways = ways * (size + count - 1) // count
@@ -278,7 +255,7 @@ class _Sums:
             yield a, halved(self.held[j][a], self._step(self._span(a), after, j))
 
     def _span(self, b: int) -> tuple[int, int]:
-        return self._on.least[b], self._on.most[b]
+        return self._on[b].least, self._on[b].most
 
     def _step(self, start: tuple[int, int], end: tuple[int, int], part: int) -> int:
         """Give the least exponent of a step from any place of one stretch to any of another."""
@@ -286,16 +263,11 @@ class _Sums:
         return max(0, end[0] - start[1] - share - 1, share + start[0] - end[1])
 
 
-def _ways(size: int, count: int) -> int:
-    """Count the lists of places of one stretch that rise or stay."""
-    ways = 1
-    for number in range(count):
-        ways = ways * (size + number) // (number + 1)
-    return ways
-
-
 def _rising(size: int, count: int, randomness: Randomness) -> list[int]:
-    """Draw one of these lists, each as likely: a set of size + count - 1 numbers, by Floyd."""
+    """Draw one of comb(size + count - 1, count) lists that rise or stay, each as likely.
+
+    That is a set of count of so many numbers, drawn by Floyd's method.
+    """
     chosen: set[int] = set()
     for end in range(size, size + count):
         number = randomness.below(end)
@@ -310,7 +282,7 @@ def _sum(parts: Iterable[tuple[object, Above]]) -> Above:
     return loosened(total)
 
 
-def _entered(on: _Columns, held: Sequence[Above], share: int) -> list[Above]:
+def _entered(on: Stretches, held: Sequence[Above], share: int) -> list[Above]:
     """Give the sum of what enters each stretch from those before it, with the step's halvings.
 
     Seen from b, stretches a come in three kinds. From the first ones, even the shortest step is
@@ -328,14 +300,16 @@ def _entered(on: _Columns, held: Sequence[Above], share: int) -> list[Above]:
     return sums
 
 
-def _from_far(on: _Columns, held: Sequence[Above], share: int) -> tuple[list[Above], list[int]]:
+def _from_far(
+    on: Stretches, held: Sequence[Above], share: int
+) -> tuple[list[Above], list[int]]:
     """Sum over the stretches that are too far before each; say where they end."""
     total, end, sums, ends = NOTHING, 0, [], []
-    for b, least in enumerate(on.least):
+    for b, least in enumerate(one.least for one in on):
         if b:
-            total = halved(total, least - on.least[b - 1])
-        while end < b and on.most[end] + share + 1 <= least:
-            total = plus(total, halved(held[end], least - on.most[end] - share - 1))
+            total = halved(total, least - on[b - 1].least)
+        while end < b and on[end].most + share + 1 <= least:
+            total = plus(total, halved(held[end], least - on[end].most - share - 1))
             end += 1
         sums.append(total)
         ends.append(end)
@@ -343,7 +317,7 @@ def _from_far(on: _Columns, held: Sequence[Above], share: int) -> tuple[list[Abo
 
 
 def _from_near(
-    on: _Columns, held: Sequence[Above], share: int
+    on: Stretches, held: Sequence[Above], share: int
 ) -> tuple[list[Above], list[int]]:
     """Sum over the stretches that are too near before each; say where they start.
 
@@ -353,27 +327,27 @@ def _from_near(
     start, middle, onwards = 0, 0, NOTHING
     until: dict[int, Above] = {}
     sums, starts = [], []
-    for b, most in enumerate(on.most):
+    for b, most in enumerate(one.most for one in on):
         if b:
-            onwards = plus(onwards, halved(held[b - 1], on.least[b - 1] - on.least[middle]))
-        while start < b and on.least[start] + share < most:
+            onwards = plus(onwards, halved(held[b - 1], on[b - 1].least - on[middle].least))
+        while start < b and on[start].least + share < most:
             start += 1
         if start >= middle:
             middle, onwards, until = b, NOTHING, _sums_until(on, held, start, b)
         total = NOTHING
         if start < middle:
-            total = halved(until[start], on.least[start] + share - most)
+            total = halved(until[start], on[start].least + share - most)
         if middle < b:
-            total = plus(total, halved(onwards, on.least[middle] + share - most))
+            total = plus(total, halved(onwards, on[middle].least + share - most))
         sums.append(total)
         starts.append(start)
     return sums, starts
 
 
-def _sums_until(on: _Columns, held: Sequence[Above], start: int, end: int) -> dict[int, Above]:
+def _sums_until(on: Stretches, held: Sequence[Above], start: int, end: int) -> dict[int, Above]:
     """Sum from each of some stretches to the last of them."""
     sums, total = {}, NOTHING
     for a in range(end - 1, start - 1, -1):
-        gap = on.least[a + 1] - on.least[a] if a + 1 < end else 0
+        gap = on[a + 1].least - on[a].least if a + 1 < end else 0
         total = sums[a] = plus(held[a], halved(total, gap))
     return sums

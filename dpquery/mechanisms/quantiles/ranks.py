@@ -1,7 +1,13 @@
-"""What mechanisms that draw cells by their ranks share: fields, checks, and rates.
+"""What mechanisms that draw cells by their ranks share: fields, checks, rates, and errors.
 
 It makes no claims. Each mechanism states its own, with the proof that its rate loses what is
 said here.
+
+A bound on ranks that holds for any data holds for rows that crowd about a rank with a desert
+beside it: it grows with the grid, and most data are nowhere near it. Where rows are spread
+evenly, the law of the exponential mechanism is known: each draw is off by a two-sided
+exponential error, whatever the grid and the number of rows, and lists are off by sums of them.
+`likely_off` is of that law. It knows no data and decides nothing that is drawn.
 """
 
 from __future__ import annotations
@@ -16,20 +22,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from dpquery.core.events import BoundedRange
 from dpquery.core.privacy import Loss
-from dpquery.mechanisms.base import Distance
-
-# How far off ranks are where rows lie about as densely all around: what is said beside
-# bounds.
-#
-# A bound on ranks that holds for any data holds for rows that crowd about a rank with a
-# desert beside it: it grows with the grid, and most data are nowhere near it. Where rows
-# are spread evenly, the law of the exponential mechanism is known: each draw is off by a
-# two-sided exponential error, whatever the grid and the number of rows, and lists are off
-# by sums of them. What is said here is of that law. It knows no data and decides nothing
-# that is drawn.
-
+from dpquery.mechanisms.base import Distance, RangeEvent
 
 Errors = tuple[tuple[Fraction, ...], ...]
 """For each order the scales of the independent errors that add up to its own, in weight."""
@@ -100,7 +94,7 @@ SPREAD = 30
 
 
 @dataclass(frozen=True, slots=True)
-class OneRank:
+class OneRank(RangeEvent):
     """A law of cells by how far their ranks are from one order."""
 
     order: Fraction
@@ -126,10 +120,6 @@ class OneRank:
     def loss(self, distance: Distance) -> Loss:
         """Return 2 rate distance, where no score moves by more than the distance."""
         return Loss(2 * self.rate * distance)
-
-    def event(self, distance: Distance) -> BoundedRange:
-        """State the loss for the ledger."""
-        return BoundedRange(self.loss(distance).epsilon)
 
     @property
     def errors(self) -> Errors:
@@ -173,8 +163,7 @@ class SpreadRankList(RankList):
 
     def __post_init__(self) -> None:
         RankList.__post_init__(self)
-        require_spread(self.spread)
-        require_bins(self.bins)
+        require_bins(self.bins, self.spread)
 
     @classmethod
     def calibrated(
@@ -233,14 +222,10 @@ def require_orders(orders: Sequence[Fraction], cells: int) -> None:
         raise ValueError("a grid has 1 to 2^63 cells")
 
 
-def require_spread(spread: int) -> None:
-    """Refuse to spread weight over more places than are told apart."""
+def require_bins(bins: int, spread: int = 0) -> None:
+    """Refuse to part a grid by anything but halves, or to spread weight beyond reach."""
     if not 0 <= spread <= SPREAD:
         raise ValueError("a spread is within reach")
-
-
-def require_bins(bins: int) -> None:
-    """Refuse to part a grid by anything but halves."""
     if bins < 2 or bins.bit_count() > 1:
         raise ValueError("the number of bins is a power of two")
 

@@ -1,9 +1,8 @@
 """Powers of two above the weights of an exponential law on a grid, and draws under them.
 
-It knows tables of counts, a target and a rate, and neither why the rate is what it is nor what
-a draw loses. Integers only (I8): each weight exp(-x) has an exponent e with 2^-e >= exp(-x),
-and any integer from 0 to x / ln 2 is such an exponent. How tight it is decides how often a
-draw starts anew, and never what it gives.
+Integers only (I8): each weight exp(-x) has an exponent e with 2^-e >= exp(-x), and any integer
+from 0 to x / ln 2 is such an exponent. How tight it is decides how often a draw starts anew,
+and never what it gives.
 """
 
 from __future__ import annotations
@@ -139,17 +138,6 @@ class Envelope:
     of the part in the cells named. The target lies between 0 and den C, so some cell has s = 0:
     the whole weight is 1 or more.
     """
-
-    __slots__ = (
-        "_bounds",
-        "_den",
-        "_exponents",
-        "_frontier",
-        "_narrow",
-        "_part",
-        "_rate",
-        "_target",
-    )
 
     def __init__(
         self,

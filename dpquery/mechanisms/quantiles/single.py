@@ -1,12 +1,7 @@
-"""One quantile by the law of gaps between sorted values, as the literature has it.
-
-It knows cells, weights and a rate, and neither what the cells stand for nor who pays. Release
-and loss are exact (I8); the probabilities at the end are for tests.
-"""
+"""Quantiles one by one, to be compared with the defaults: smoothed, noisy, or independent."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,6 +12,7 @@ from typing import ClassVar
 from dpquery.core.events import BoundedRange, Composed, Event
 from dpquery.core.privacy import Loss
 from dpquery.mechanisms.base import AdditiveNoise, Distance
+from dpquery.mechanisms.exponential import exponential_law
 from dpquery.mechanisms.quantiles.grid import GridQuantile
 from dpquery.mechanisms.quantiles.histogram_tree import (
     HistogramTree,
@@ -24,109 +20,20 @@ from dpquery.mechanisms.quantiles.histogram_tree import (
     around,
     as_integers,
     asked,
-    spread_out,
+    bin_width,
+    in_bins,
 )
 from dpquery.mechanisms.quantiles.ranks import (
-    SPREAD,
     Errors,
     OneRank,
     RankList,
     each_of,
     require_bins,
     require_orders,
-    require_spread,
 )
-from dpquery.mechanisms.quantiles.rejection import ATTEMPTS, DEEPEST, Envelope, Exponents
+from dpquery.mechanisms.quantiles.rejection import ATTEMPTS, DEEPEST, Exponents
 from dpquery.mechanisms.randomness import Randomness, broken
 from dpquery.mechanisms.samplers import Int64s, shrunk_coin, tail_bound
-
-
-@dataclass(frozen=True, slots=True)
-class GapQuantile(OneRank):
-    """Draws a place between sorted values, in proportion to the gap and to exp(-rate error).
-
-    Claim:
-        Let each cell have 2^spread places over which its weight is spread. If the
-        scores s of `GridQuantile` on these places differ by at most d between two data sets,
-        their outputs are (2 rate d, 0)-indistinguishable.
-
-    Assumes:
-        As `GridQuantile`; spread does not depend on the rows. A unit moves the score of a place
-        by no more than that of a cell, for weight that is added moves none that is there.
-
-    Proof:
-        That of `GridQuantile`, on the grid of the places; which cell a place belongs to follows
-        from what was drawn.
-
-    Sampling:
-        Exact, as `GridQuantile`; how a cell's weight is spread follows from the weight alone.
-
-    Rounding:
-        As `GridQuantile`.
-
-    Utility:
-        A stretch of places without rows is as likely as it is long, times exp(-rate s): the law
-        of gaps (Smith 2011). Where all rows have different values it errs as `GridQuantile`
-        does. A value that many rows share is spread over the places of one cell, and found; in
-        the literature it is a gap of length zero, which is never drawn: 1,500 rows off on
-        100,000 salaries of which a fifth are equal, against 2 here.
-
-    Checked:
-        by its law and its samples; claim and proof reread 2026-11-18
-    """
-
-    spread: int = SPREAD
-    """Over how many binary digits of places the weight of a cell is spread."""
-    bins: int = 1 << 13
-    """The most bins that one histogram has: a power of two."""
-    held: int = 1 << 15
-    """The most bins that are kept from one attempt to the next."""
-
-    name: ClassVar[str] = "exponential"
-
-    def __post_init__(self) -> None:
-        OneRank.__post_init__(self)
-        require_spread(self.spread)
-        require_bins(self.bins)
-
-    def release(self, histogram: Weights, randomness: Randomness) -> int:
-        """Draw one cell."""
-        return self.draw(self.tree(histogram), randomness)
-
-    def tree(self, histogram: Weights) -> HistogramTree:
-        """Ask for the whole grid."""
-        return HistogramTree(
-            histogram, self.cells, self.max_weight, self.bins, self.held, self.spread
-        )
-
-    def near(self, tree: HistogramTree) -> list[int]:
-        """Return the ranks where a draw will look."""
-        return around([(self.order, self.rate)], tree.total)
-
-    def draw(self, tree: HistogramTree, randomness: Randomness) -> int:
-        """Draw one cell from such a tree."""
-        envelope = Envelope(tree, self.order, self.rate, self.max_weight)
-        return envelope.draw(randomness)[0] >> self.spread
-
-    def rank_interval(self, confidence: Fraction) -> int:
-        """Return a weight r so that the cell's rank is at most r off as often as stated.
-
-        As `GridQuantile`, over places: a cell is no farther off than its places are.
-        """
-        return tail_bound(self.cells << self.spread, self.rate, confidence)
-
-    def pmf(self, weights: Sequence[int]) -> list[float]:
-        """Return the probability of each cell of a small grid, for tests."""
-        spread = [part for w in weights for part in spread_out(w, self.spread).tolist()]
-        grid = GridQuantile(self.order, len(spread), self.rate, self.max_weight)
-        law, size = grid.pmf(spread), 1 << self.spread
-        return [sum(law[at : at + size]) for at in range(0, len(law), size)]
-
-
-# One quantile by smoothed inverse sensitivity: near a value that fits is as good as it.
-#
-# It knows cells, weights and a rate, and neither what the cells stand for nor who pays.
-# Release and loss are exact (I8); the probabilities at the end are for tests.
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +90,7 @@ class SmoothQuantile(OneRank):
     @property
     def width(self) -> int:
         """How many cells a range has: a power of two."""
-        return 1 << max(0, (self.cells - 1).bit_length() - (self.bins.bit_length() - 1))
+        return bin_width(self.cells, self.bins)
 
     @property
     def reach(self) -> int:
@@ -234,23 +141,14 @@ class SmoothQuantile(OneRank):
 
     def pmf(self, weights: Sequence[int]) -> list[float]:
         """Return the probability of each cell of a small grid, for tests."""
-        parts = range(0, self.cells, self.width)
-        scores = self._scores([sum(weights[at : at + self.width]) for at in parts])
-        slope = float(self.rate) / self.order.denominator
-        sizes = [math.exp(-slope * scores[g // self.width]) for g in range(self.cells)]
-        total = math.fsum(sizes)
-        return [size / total for size in sizes]
-
-
-# The exact quantile plus noise for the whole range of values: to be shown, not to be used.
-#
-# It knows cells, weights and a noise, and neither what the cells stand for nor who pays.
-# Release and loss are exact (I8).
+        scores = self._scores(in_bins(weights, self.width))
+        of_cells = [scores[cell // self.width] for cell in range(self.cells)]
+        return exponential_law(self.rate / self.order.denominator, of_cells)
 
 
 @dataclass(frozen=True, slots=True)
 class NoisyQuantile:
-    """Adds noise to the exact quantile, and clamps the sum to the grid.
+    """Adds noise to the exact quantile, and clamps the sum: to be shown, not to be used.
 
     Claim:
         The outputs of any two data sets at all, neighbours or not, are indistinguishable as
@@ -327,12 +225,6 @@ class NoisyQuantile:
     def pmf(self, exact: int, cell: int) -> float:
         """Return the probability of a cell inside the grid, or below its ends, for tests."""
         return self.noise.pmf(cell - exact)
-
-
-# Several quantiles, each by itself: an equal part of the budget for every order.
-#
-# It knows cells, weights and a rate, and neither what the cells stand for nor who pays.
-# Release and loss are exact (I8); the probabilities at the end are for tests.
 
 
 @dataclass(frozen=True, slots=True)

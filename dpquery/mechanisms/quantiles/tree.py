@@ -1,8 +1,6 @@
 """Many quantiles, or a whole distribution: noisy counts of a tree of ranges, read off at once.
 
-It knows cells, weights and a scale, and neither what the cells stand for nor who pays. Release
-and loss are exact (I8). What is read off is computed in integers as well, so that it is the
-same on every machine.
+What is read off is computed in integers as well, so that it is the same on every machine.
 """
 
 from __future__ import annotations
@@ -14,11 +12,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpquery.core.events import Pure
 from dpquery.core.privacy import Loss
-from dpquery.mechanisms.base import Distance
+from dpquery.mechanisms.base import Distance, PureEvent
 from dpquery.mechanisms.laplace import DiscreteLaplace
-from dpquery.mechanisms.quantiles.histogram_tree import Weights, asked
+from dpquery.mechanisms.quantiles.histogram_tree import Weights, asked, bin_width, in_bins
 from dpquery.mechanisms.quantiles.ranks import require_orders
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import Integers
@@ -30,7 +27,7 @@ POINT = 24
 
 
 @dataclass(frozen=True, slots=True)
-class TreeQuantiles:
+class TreeQuantiles(PureEvent):
     """Adds noise to the counts of a tree of ranges, and reads quantiles from the sums.
 
     Claim:
@@ -101,7 +98,7 @@ class TreeQuantiles:
     @property
     def width(self) -> int:
         """How many cells a leaf has: a power of two."""
-        return 1 << max(0, (self.cells - 1).bit_length() - (self.leaves.bit_length() - 1))
+        return bin_width(self.cells, self.leaves)
 
     @property
     def sizes(self) -> list[int]:
@@ -120,10 +117,6 @@ class TreeQuantiles:
         """Return levels distance / scale, which is attained."""
         return Loss(len(self.sizes) * Fraction(distance) / self.scale)
 
-    def event(self, distance: Distance) -> Pure:
-        """State the loss for the ledger."""
-        return Pure(self.loss(distance).epsilon)
-
     def release(self, histogram: Weights, randomness: Randomness) -> list[int]:
         """Return a cell for each order; they rise or stay."""
         return self.read(self.noisy(self.counts(histogram), randomness))
@@ -132,8 +125,7 @@ class TreeQuantiles:
         """Count what each node holds, the leaves first; private."""
         levels = [asked(histogram, 0, self.cells, self.width).tolist()]
         for _ in self.sizes[1:]:
-            parts = range(0, len(levels[-1]), BRANCHES)
-            levels.append([sum(levels[-1][at : at + BRANCHES]) for at in parts])
+            levels.append(in_bins(levels[-1], BRANCHES))
         return levels
 
     def noisy(self, counts: Sequence[Sequence[int]], randomness: Randomness) -> list[list[int]]:

@@ -1,8 +1,8 @@
 """Sums of products that are known from above: what paths are drawn under.
 
-It knows pairs of integers (a, x), each of which stands for a 2^x or less, and no claims. How
-far a pair is above what it stands for decides how often a draw starts anew, and never what it
-gives; that it is above, always, is what the draw rests on. Integers only (I8).
+Pairs of integers (a, x) stand for a 2^x or less each. How far a pair is above what it stands
+for decides how often a draw starts anew, and never what it gives; that it is above, always, is
+what the draw rests on. Integers only (I8).
 """
 
 from __future__ import annotations
@@ -94,27 +94,17 @@ def _factors() -> list[int]:
 _FACTORS = _factors()
 MASK = (1 << POINT) - 1
 
-
-def powers_above() -> list[int]:
-    """Return 2^(64 - f / 2^POINT) for f from 0 up to 2^POINT - 1, from above by less than 2."""
-    return _FACTORS
-
-
-# Sums that are known from above, many at a time, as exponents in 64 bits.
-#
-# It knows integers x, each of which stands for 2^-(x / 2^POINT) or less, and no claims. How
-# far sums are above what they stand for decides how often a draw starts anew, and never
-# what it gives; that they are above, always, is what the draw rests on. Integers only (I8).
-
+# From here on, many sums at a time: exponents x in 64 bits, each of which stands for
+# 2^-(x / 2^POINT) or less.
 
 FINE = 40
 """Binary digits of the parts of a sum; 2^22 of them fit 64 bits."""
 WIDE = 62
 NARROW_EXPONENT = 1 << 56
 """Exponents below this are computed in 64 bits."""
-_SHRUNK: Int64s = np.array([(part >> 64 - FINE) + 1 for part in powers_above()], np.int64)
+_SHRUNK: Int64s = np.array([(part >> 64 - FINE) + 1 for part in _FACTORS], np.int64)
 """2^(FINE - f / 2^POINT) for f from 0, rounded upwards."""
-_GROWTHS = [1 << WIDE - 1, *(part - 2 >> 64 - WIDE for part in powers_above()[:0:-1])]
+_GROWTHS = [1 << WIDE - 1, *(part - 2 >> 64 - WIDE for part in _FACTORS[:0:-1])]
 """2^(WIDE - 1 + f / 2^POINT) for f from 0, rounded downwards."""
 _GROWTH: Int64s = np.array(_GROWTHS, np.int64)
 _DOUBLED: Int64s = np.array([1 << digit for digit in range(WIDE + 1)], np.int64)
