@@ -43,6 +43,7 @@ from dpquery.functions.base import (
     Number,
     Step,
     Takes,
+    WEIGHT,
 )
 from dpquery.functions.quantize import code_of
 from dpquery.functions.selection import (
@@ -283,7 +284,7 @@ MAX = DPFunction(
     ),
     positional=(Expression(Takes.ORDERED),),
     gives=Gives.VALUE,
-    parameters=(EPS, MAX_ROWS, BOUNDS),
+    parameters=(EPS, WEIGHT, MAX_ROWS, BOUNDS),
     mechanisms=(AboveThreshold.name,),
     plan=lambda call, facts: _plan(call, facts, upwards=True),
     example="SELECT DP_MAX(age, eps=0.5) AS oldest FROM staff",
@@ -407,7 +408,7 @@ FIRST_ABOVE = DPFunction(
         Number("threshold", "rows", MAX_ROWS_OF_TABLE, "100", least=0),
     ),
     gives=Gives.VALUE,
-    parameters=(EPS, MAX_ROWS, BOUNDS, MECHANISM),
+    parameters=(EPS, WEIGHT, MAX_ROWS, BOUNDS, MECHANISM),
     mechanisms=(FirstNoisyCount.name, AboveThreshold.name),
     plan=_plan_first_above,
     example="SELECT DP_FIRST_ABOVE(age, 20, eps=1) AS age FROM staff",

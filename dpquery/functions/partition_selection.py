@@ -33,6 +33,7 @@ from dpquery.functions.base import (
     Parameter,
     Step,
     Takes,
+    WEIGHT,
 )
 from dpquery.functions.quantize import example_values
 from dpquery.ir.expr import Scalar
@@ -285,7 +286,7 @@ KEYS = DPFunction(
     summary="The values that enough units have, where they are not public; or groups of them.",
     positional=(Expression(Takes.DISCRETE),),
     gives=Gives.VALUES,
-    parameters=(EPS, DELTA, MAX_GROUPS, MOST, OTHER, LEFT_OUT),
+    parameters=(EPS, WEIGHT, DELTA, MAX_GROUPS, MOST, OTHER, LEFT_OUT),
     mechanisms=(PartitionSelection.name,),
     plan=_plan,
     price="eps=0.5, delta=1e-7",

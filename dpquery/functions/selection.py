@@ -33,6 +33,7 @@ from dpquery.functions.base import (
     Number,
     Step,
     Takes,
+    WEIGHT,
 )
 from dpquery.functions.count_sum import both
 from dpquery.functions.quantize import code_of, example_values, from_code
@@ -277,7 +278,7 @@ MODE = DPFunction(
     summary="The value that most rows have, among the column's public values.",
     positional=(Expression(Takes.LISTED),),
     gives=Gives.VALUE,
-    parameters=(EPS, MAX_ROWS, MECHANISM),
+    parameters=(EPS, WEIGHT, MAX_ROWS, MECHANISM),
     mechanisms=(PermuteAndFlip.name, FiniteExponential.name),
     plan=_plan_mode,
     example="SELECT DP_MODE(dept, eps=0.5) AS largest FROM staff",
@@ -395,7 +396,7 @@ TOP_K = DPFunction(
     summary="The k values that most rows have, among the column's public values, as a list.",
     positional=(Expression(Takes.LISTED), Number("number of values", "k", MOST, "2")),
     gives=Gives.VALUES,
-    parameters=(EPS, MAX_ROWS, MECHANISM),
+    parameters=(EPS, WEIGHT, MAX_ROWS, MECHANISM),
     mechanisms=(LargestNoisyCounts.name, NoisyTop.name),
     plan=_plan_top_k,
     example="SELECT DP_TOP_K(dept, 2, eps=0.5) AS largest FROM staff",
@@ -467,7 +468,7 @@ MAJORITY = DPFunction(
     summary="Whether a condition is true for more rows than it is false for.",
     positional=(Expression(Takes.CONDITION),),
     gives=Gives.TRUTH,
-    parameters=(EPS, MAX_ROWS),
+    parameters=(EPS, WEIGHT, MAX_ROWS),
     mechanisms=(Majority.name,),
     plan=_plan_majority,
     example="SELECT DP_MAJORITY(remote, eps=0.5) AS mostly_remote FROM staff",

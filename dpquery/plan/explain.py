@@ -81,7 +81,10 @@ def explain(
         ),
         *(search.release.step() for search in plan.searches),
     )
-    lines = [f"charge       {'nothing' if answered else f'{charge}{_split(steps)}'}"]
+    lines = []
+    if plan.checked.understood:
+        lines.append(f"understood   {' '.join(plan.checked.understood.split())}")
+    lines += [f"charge       {'nothing' if answered else f'{charge}{_split(steps)}'}"]
     guarantee = guarantee_of(plan, policy)
     if plan.charge.scans:
         lines.append(f"guarantee    {guarantee}")

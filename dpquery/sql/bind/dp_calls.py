@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NoReturn
 
 from sqlglot import expressions as exp
 
 from dpquery import functions
-from dpquery.core.privacy import decimal_text
+from dpquery.core.privacy import Loss, decimal_text
 from dpquery.core.source import Span
 from dpquery.errors import (
     Diagnostic,
@@ -19,9 +19,11 @@ from dpquery.errors import (
     RuleRefused,
     listed,
     nearest,
+    refusal,
     without,
 )
 from dpquery.functions.base import (
+    BOUNDS,
     DPFunction,
     Expression,
     Number,
@@ -29,17 +31,19 @@ from dpquery.functions.base import (
     Share,
     Takes,
 )
+from dpquery.functions.quantize import known_range
 from dpquery.ir.expr import Expr
-from dpquery.ir.query import Call, Input
+from dpquery.ir.query import Call, Input, Options
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.options import (
+    WEIGHTS,
     Given,
     read_number_between,
     read_options,
     read_whole,
     refuse_constant,
 )
-from dpquery.sql.bind.scope import fold, is_call, written_name
+from dpquery.sql.bind.scope import fold, is_call, is_plain, written_name
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.suggest.dialects import is_share, meant_call, nearest_function
 from dpquery.sql.suggest.queries import (
@@ -97,6 +101,8 @@ class Calls:
 
     rows: Conditions
     found: list[Call] = field(default_factory=list)
+    unlimited: bool = False
+    """Whether nobody says how many rows of a unit count."""
 
     def add(self, node: exp.Expr) -> Call:
         """Bind a call and give it the next column.
@@ -123,8 +129,11 @@ class Calls:
         units = distinct and counts_units(positional[0], self.rows)
         inputs = () if units else self._inputs(function, positional, condition)
         argument = inputs[0].expr if inputs else None
-        self._require_price(function, node, named)
-        options = read_options(function, argument, named)
+        share = self._share(node, function, named)
+        span = self.rows.spans.name(node)
+        options = read_options(function, argument, named, share and (share, span))
+        if share is not None and is_plain(node):
+            options = self._found(function, options, distinct=distinct)
         refuse_constant(function, argument, options)
         call = Call(
             span=whole,
@@ -138,13 +147,63 @@ class Calls:
             number=number,
             text=self.rows.spans.text(node),
         )
+        if self.rows.shares is not None:
+            self.rows.shares.note(call, share, self._understood(call, node, named))
         self.found.append(call)
         return call
+
+    def _share(self, node: exp.Expr, function: DPFunction, named: Given) -> Loss | None:
+        """Return what a call has of the statement's epsilon, if it states none itself."""
+        shares = self.rows.shares
+        if shares is None or "eps" in named or "rho" in named:
+            self._require_price(function, node, named)
+            return None
+        weight = Fraction(1)
+        if "weight" in named:
+            weight = read_number_between("weight", *named["weight"], WEIGHTS)
+        selects = "delta" in function.price and "delta" not in named
+        return shares.take(self.rows.spans.name(node), weight, selects=selects)
+
+    def _found(self, function: DPFunction, options: Options, *, distinct: bool) -> Options:
+        """Have found what a plain aggregate says nothing of: bounds, and a limit of rows."""
+        grouped = options.group_bounds is not None
+        if BOUNDS in function.parameters and options.bounds is None and not grouped:
+            options = replace(options, auto=True)
+        if self.unlimited and options.max_rows_contributed is None and not (distinct or grouped):
+            options = replace(options, auto_rows=True)
+        return options
+
+    def _understood(self, call: Call, node: exp.Expr, named: Given) -> str:
+        """Write a call with its share, by the name of its function."""
+        snippet, options = self.rows.spans.source.snippet, call.options
+        spans = self.rows.spans
+        parts = [spans.text(part) for part in node.expressions if not self._name_of(part)]
+        if call.distinct:
+            parts[0] = f"DISTINCT {parts[0].removeprefix('DISTINCT ')}"
+        parts += [f"{name}={snippet(span)}" for name, (_, span) in named.items() if name != "weight"]
+        loose = any(not known_range(one).bounded for one in call.inputs)
+        if options.auto and loose and "bounds" not in named:
+            parts.append("bounds='auto'")
+        if options.auto_rows and "max_rows_contributed" not in named:
+            parts.append("max_rows_contributed='auto'")
+        parts.append(f"eps={share_text(options.epsilon)}")
+        if options.delta is not None and "delta" not in named:
+            parts.append(f"delta={share_text(options.delta)}")
+        return f"{call.function}({', '.join(parts)})"
 
     def _require_price(self, function: DPFunction, node: exp.Expr, named: Given) -> None:
         text = self.rows.spans.text(node)
         if "eps" in named and "rho" in named:
             self._both(text, self.rows.spans.of(node), named["rho"][1])
+        if "weight" in named and ("eps" in named or "rho" in named):
+            raise refusal(
+                "DPQ209",
+                "eps and weight are both given",
+                named["weight"][1],
+                "beside eps",
+                "a weight says how much of the statement's epsilon a call has; eps, how much it has.",
+                self._without(node, next(p for p in node.expressions if self._name_of(p) and fold(self._name_of(p) or "") == "weight")),
+            )
         if "eps" not in named and "rho" not in named:
             price = function.price if "delta" not in named else "eps=0.5"
             self._missing(function, node, "eps", "eps is missing", f"{text[:-1]}, {price})")
@@ -472,6 +531,20 @@ class Calls:
         title = f"{function.name} needs a {about.takes}"
         label = f"{with_article(argument.type)} here"
         mismatch(argument.span, title, label, remedy)
+
+
+_DIGITS = 12
+"""Digits of a share that is shown: what is charged is the exact one."""
+
+
+def share_text(amount: Fraction) -> str:
+    """Write a share in digits: exactly, or rounded down.
+
+    >>> share_text(Fraction(1, 4)), share_text(Fraction(1, 3))
+    ('0.25', '0.333333333333')
+    """
+    scaled = amount * 10**_DIGITS
+    return decimal_text(Fraction(int(scaled) or 1, 10**_DIGITS))
 
 
 def _taken(function: DPFunction) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from sqlglot import expressions as exp
 
@@ -53,6 +53,10 @@ _PATTERNS: dict[type[exp.Expr], str] = {
 }
 
 
+if TYPE_CHECKING:
+    from dpquery.sql.bind.plain import Shares
+
+
 class Subqueries(Protocol):
     """What gives the values of subqueries among rows."""
 
@@ -74,6 +78,8 @@ class Conditions:
         self.scope = scope
         self.spans = spans
         self._subqueries = subqueries
+        self.shares: Shares | None = None
+        """What calls have that state no epsilon, where the statement has one."""
         self.where: Expr | None = None
         """What WHERE says of all rows, once it is bound."""
         self._sizes = Sizes()

@@ -182,6 +182,8 @@ def bind_keys(select: exp.Select, rows: Conditions, find: Callable[[Call], int])
             column = f"k{len(keys)}"
             if asked not in keys and finder:
                 keys[asked] = _found(node, column, rows, find)
+            elif asked not in keys and _is_selected(rows.bind(node), rows):
+                keys[asked] = _selected(node, shown, column, rows, find)
             elif asked not in keys:
                 keys[asked] = _listed(rows.bind(node), shown, column, rows, where)
             own.add(keys[asked].column)
@@ -218,6 +220,24 @@ def _is_finder(node: exp.Expr) -> bool:
     """Return whether a grouping expression finds groups, of all rows or of some."""
     call = node.this if isinstance(node, exp.Filter) else node
     return is_call(call) and functions.find(str(call.this)) is KEYS
+
+
+def _is_selected(expr: Expr, rows: Conditions) -> bool:
+    """Return whether groups that are not public are found with the statement's delta."""
+    if rows.shares is None or not rows.shares.price.delta or isinstance(expr, Literal):
+        return False
+    return values_of(expr, facts_of(rows.where)) is None and expr.type.kind is not Kind.DOUBLE
+
+
+def _selected(
+    node: exp.Expr, shown: Span, column: str, rows: Conditions, find: Callable[[Call], int]
+) -> Key:
+    """Bind a plain group whose values are found, as DP_KEYS of it."""
+    call = exp.Anonymous(this=KEYS.name, expressions=[node.copy()])
+    key = _found(call, column, rows, find)
+    assert rows.shares is not None  # noqa: S101 - nothing is selected without
+    rows.shares.rewritten[shown] = rows.shares.rewritten.pop(key.expr.span)
+    return key
 
 
 def _found(node: exp.Expr, column: str, rows: Conditions, find: Callable[[Call], int]) -> Key:

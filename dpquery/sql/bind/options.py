@@ -220,6 +220,7 @@ _EXAMPLES = {
     "rho_smooth": "rho_smooth=100",
     "max_groups_contributed": "max_groups_contributed=3",
     "max_keys": "max_keys=500",
+    "weight": "weight=2",
     "left_out_eps": "left_out_eps=0.1",
 }
 """How each number is written."""
@@ -231,12 +232,20 @@ _RANGES = {
 }
 """Why an option has the range it has."""
 
+WEIGHTS = (Fraction(1, 1000), Fraction(1000))
+"""What a call may have of the statement's epsilon, against 1 of the others."""
+
 Given = Mapping[str, tuple[exp.Expr, Span]]
 """What stands after the name of each option, and where."""
 
 
-def read_options(function: DPFunction, argument: Expr | None, given: Given) -> Options:
-    """Read the options of a call, of which eps is one, or rho in its place.
+def read_options(
+    function: DPFunction,
+    argument: Expr | None,
+    given: Given,
+    share: tuple[Loss, Span] | None = None,
+) -> Options:
+    """Read the options of a call, of which eps is one, or rho, or a share in its place.
 
     Raises:
         NameRefused: DPQ205 out of range, DPQ207 not a literal, DPQ208 bounds of another kind,
@@ -255,11 +264,19 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
     if auto:
         bounds = None
     mechanism, rho = values.get("mechanism"), _number(values, "rho")
+    delta = _number(values, "delta")
+    if share is not None:
+        epsilon, span = share[0].epsilon, share[1]
+        delta = delta or share[0].delta or None
+    elif rho is None:
+        epsilon, span = Fraction(values["eps"]), spans["eps"]
+    else:
+        epsilon, span = root_above(2 * rho), spans["rho"]
     return Options(
-        epsilon=Fraction(values["eps"]) if rho is None else root_above(2 * rho),
-        epsilon_span=spans["eps" if rho is None else "rho"],
+        epsilon=epsilon,
+        epsilon_span=span,
         rho=rho,
-        delta=_number(values, "delta"),
+        delta=delta,
         delta_span=spans.get("delta"),
         mechanism=None if mechanism is None else str(mechanism),
         mechanism_span=spans.get("mechanism"),
@@ -297,6 +314,8 @@ def _option(name: str, node: exp.Expr, span: Span, function: DPFunction) -> Frac
             return read_number_between(name, node, span, (EPSILON_MIN, EPSILON_MAX))
         case "delta":
             return read_number_between(name, node, span, (Fraction(1, 10**30), Fraction(1, 10)))
+        case "weight":
+            return read_number_between(name, node, span, WEIGHTS)
         case "rho_smooth":
             return read_number_between(name, node, span, (Fraction(0), Fraction(10**18)))
         case "max_rows_contributed" if is_auto(node):

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
+from dpquery.core.privacy import Loss
 from dpquery.core.source import Span
 from dpquery.errors import NameRefused, RuleRefused, SyntaxRefused
 from dpquery.ir.expr import Constant, Literal
@@ -23,6 +24,7 @@ from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Derived, Private, PublicItem, is_star
 from dpquery.sql.bind.groups import bind_keys, shared
 from dpquery.sql.bind.joins import bind_from, same_units
+from dpquery.sql.bind.plain import Shares, aggregates_units, make_calls
 from dpquery.sql.bind.released import Released, raw, unaskable
 from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.bind.semi_joins import filtered, refuse_results_in_where, said_of
@@ -62,8 +64,10 @@ MOST_NESTED = 64
 """Queries inside one another, those that WITH names included: each takes levels of ours."""
 
 
-def bind(parsed: Parsed, policy: Policy, public: PublicFacts) -> Bound:
-    """Bind a parsed query.
+def bind(
+    parsed: Parsed, policy: Policy, public: PublicFacts, price: Loss | None = None
+) -> Bound:
+    """Bind a parsed query; under a price, plain aggregates are DP_ calls that share it.
 
     Raises:
         NameRefused: DPQ201 to DPQ211 a name, an argument or a value is unknown or misused.
@@ -73,29 +77,44 @@ def bind(parsed: Parsed, policy: Policy, public: PublicFacts) -> Bound:
         SyntaxRefused: DPQ102, DPQ105 what rows, or results, do not have.
     """
     try:
-        return _bound(parsed, policy, public)
+        return _bound(parsed, policy, public, price)
     except (NameRefused, RuleRefused, SyntaxRefused) as refused:
         refused.diagnostic = with_slip_mended(
             refused.diagnostic,
             parsed.source,
-            lambda source: _bound(parse(source), policy, public),
+            lambda source: _bound(parse(source), policy, public, price),
             UNKNOWN if refused.code == "DPQ204" else BOUND,
         )
         raise
 
 
-def _bound(parsed: Parsed, policy: Policy, public: PublicFacts) -> Bound:
-    statement = Statement(parsed, policy, public)
-    above = statement.root(parsed.query)
-    frontiers, constants = tuple(statement.frontiers), tuple(statement.constants)
-    return Bound(parsed.source, frontiers, above, constants)
+def _bound(
+    parsed: Parsed, policy: Policy, public: PublicFacts, price: Loss | None
+) -> Bound:
+    if price is None:
+        return Statement(parsed, policy, public).bound()
+    shares = Shares.of(price)
+    found = Statement(parsed, policy, public, shares).bound()
+    if not shares.weights:  # every call states its own
+        return found
+    shares = shares.split()
+    found = Statement(parsed, policy, public, shares).bound()
+    return replace(found, understood=shares.understood(parsed.source))
 
 
 class Statement(Opener):
     """One statement as it is bound: its frontiers in the order in which they are released."""
 
-    def __init__(self, parsed: Parsed, policy: Policy, public: PublicFacts) -> None:
+    def __init__(
+        self,
+        parsed: Parsed,
+        policy: Policy,
+        public: PublicFacts,
+        shares: Shares | None = None,
+    ) -> None:
         super().__init__(policy, public, parsed.spans)
+        self._parsed = parsed
+        self._shares = shares
         self.frontiers: list[Frontier] = []
         self.constants: list[Above] = []
         """Queries of one value each, for the rows of a frontier."""
@@ -111,6 +130,12 @@ class Statement(Opener):
         """Their texts for the engine, in the order in which they were bound."""
         self._depth = 0
         """How many queries the one that is being bound stands in."""
+
+    def bound(self) -> Bound:
+        """Bind all of it."""
+        above = self.root(self._parsed.query)
+        frontiers, constants = tuple(self.frontiers), tuple(self.constants)
+        return Bound(self._parsed.source, frontiers, above, constants)
 
     def root(self, query: exp.Expr) -> Above:
         """Bind the statement itself: it has to be released or public."""
@@ -202,7 +227,8 @@ class Statement(Opener):
         with self.alone():
             rows = self._from(node)
         if isinstance(rows, Private):
-            if root or _has_call(node):
+            plain = self._shares is not None and aggregates_units(node, rows.scope)
+            if root or plain or _has_call(node):
                 return self._released(node, rows, root=root)
             return derive(self, node, filtered(self, rows, node.args.get("where")))
         return Select(Rows(self, aliases_of(node), rows), node, root=root).open()
@@ -405,34 +431,40 @@ class Statement(Opener):
     def _released(self, select: exp.Select, rows: Private, *, root: bool) -> Open:
         """Bind a query over private rows: one frontier, and what is computed from it."""
         scope, spans = rows.scope, self.spans
+        if self._shares is not None:
+            make_calls(select, spans)
         where = select.args.get("where")
         if where is not None:
             refuse_results_in_where(select, scope, spans)
         rows = filtered(self, rows, where)
         binder = Conditions(scope, spans, self)
         binder.where = said_of(rows.relation)
+        binder.shares = self._shares
         for item in select.expressions:
             if is_star(item):
                 raise raw("*", spans.of(item), query_about(scope.table, COUNT))
         span = spans.of(select.args["from_"].this)
         groups = bind_keys(select, binder, lambda call: self._found(call, span, rows))
-        below = Released(scope, spans, groups.keys, Calls(binder), groups.sets)
+        stated = self.contribution(rows.relation)
+        unlimited = not stated.single and not isinstance(stated.limit, int)
+        calls = Calls(binder, unlimited=unlimited)
+        below = Released(scope, spans, groups.keys, calls, groups.sets)
         for node in filter(is_call, parts_of(select)):
             if not isinstance(node.parent, exp.Filter) or node.parent.this is not node:
                 below.call(node)
         below.number = len(self.frontiers)
         self._released_reads += 1
         sets = len(groups.sets)
-        calls = tuple(shared(call, sets) for call in below.calls.found)
+        found = tuple(shared(call, sets) for call in calls.found)
         for keys in groups.sets:
-            self.frontiers.append(Frontier(span, rows.relation, calls, keys, sets))
-        found = Select(FrontierRows(self, aliases_of(select), below), select, root=root).open()
-        if not calls:
+            self.frontiers.append(Frontier(span, rows.relation, found, keys, sets))
+        shown = Select(FrontierRows(self, aliases_of(select), below), select, root=root).open()
+        if not found:
             first = spans.of(select.expressions[0])
             label = "no DP_ function over a private table"
             title = f"nothing is asked about {scope.table.name}"
             raise unaskable(title, first, label, below.query(COUNT))
-        return found
+        return shown
 
     def _found(self, call: Call, span: Span, rows: Private) -> int:
         """Take in the frontier that finds groups, and give its number."""

@@ -34,6 +34,7 @@ from dpquery.sql.suggest.dialects import READ, with_slip_mended
 
 
 E = TypeVar("E", bound=exp.Expr)
+Build = Callable[..., exp.Expr]
 
 # The parser logs what it does not understand, with the text: our refusals say it instead.
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
@@ -53,6 +54,21 @@ _BY_NAME = {
 } - (_NODES | _AGGREGATES | {"IF"})
 
 
+_PLAIN = ("COUNT", "COUNT_IF", "COUNTIF", "SUM", "AVG", "MIN", "MAX")
+"""Aggregates by nodes of their own that may have the options of the DP_ function they mean."""
+
+
+def _with_options(name: str, build: Build) -> Build:
+    """Read an aggregate that has options by name as what was written, a name and arguments."""
+
+    def built(args: list[exp.Expr], **options: Any) -> exp.Expr:
+        if any(isinstance(arg, exp.PropertyEQ | exp.Kwarg | exp.EQ) for arg in args[1:]):
+            return exp.Anonymous(this=name, expressions=args)
+        return build(args, **options)
+
+    return built
+
+
 class Parser(DuckDBParser):
     """DuckDB's grammar as sqlglot reads it, with positions on more nodes and no unary plus.
 
@@ -61,7 +77,9 @@ class Parser(DuckDBParser):
     """
 
     FUNCTIONS: ClassVar = {
-        name: build for name, build in DuckDBParser.FUNCTIONS.items() if name not in _BY_NAME
+        name: _with_options(name, build) if name in _PLAIN else build
+        for name, build in DuckDBParser.FUNCTIONS.items()
+        if name not in _BY_NAME
     }
     FUNCTION_PARSERS: ClassVar = {
         name: read

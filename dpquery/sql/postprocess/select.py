@@ -16,7 +16,7 @@ from dpquery.ir.query import Key, Origin
 from dpquery.sql.bind.from_clause import columns_of, is_star
 from dpquery.sql.bind.groups import groupings_in
 from dpquery.sql.bind.released import Released
-from dpquery.sql.bind.scope import fold, is_call, is_interval_end, written_name
+from dpquery.sql.bind.scope import fold, is_call, is_interval_end, is_plain, written_name
 from dpquery.sql.empty_answers import refuse_beyond
 from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import outside
@@ -262,7 +262,7 @@ class Select:
         default = inner.name if isinstance(inner, exp.Column) else self.spans.text(value)
         if is_call(inner):
             found, function = final.call(inner)
-            default = function.lower()
+            default = default if is_plain(inner) else function.lower()
         elif is_interval_end(inner):
             found, default = final.value(inner), str(inner.this).lower()
         else:

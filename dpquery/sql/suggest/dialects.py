@@ -267,7 +267,7 @@ def meant_call(
         options: the arguments that were given by name, as text.
     """
     name = name.upper().removeprefix("DP_")
-    function = _function(name)
+    function = function_of(name)
     if function is None:
         return _composed(name, arguments, rows)
     if "DISTINCT" in name or any(isinstance(part, exp.Distinct) for part in arguments):
@@ -326,7 +326,8 @@ def _bins(expr: Expr, written: str) -> str:
     return written if width == 1 else f"FLOOR({written} / {width}) * {width}"
 
 
-def _function(name: str) -> DPFunction | None:
+def function_of(name: str) -> DPFunction | None:
+    """Return the DP_ function that an aggregate of another name means, if any does."""
     return functions.find(_MEANT.get(name, f"DP_{name}"))
 
 
@@ -334,7 +335,7 @@ def is_aggregate(call: exp.Expr, name: str) -> bool:
     """Return whether a function of other engines would make one value of many rows."""
     return (
         isinstance(call, exp.AggFunc)
-        or _function(name) is not None
+        or function_of(name) is not None
         or aggregate_name(call) is not None
     )
 

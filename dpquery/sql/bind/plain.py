@@ -1,0 +1,158 @@
+"""Plain aggregates over private rows: what each means, and its share of the statement's epsilon.
+
+`AVG(salary)` means `DP_AVG(salary)` once somebody has said what the whole statement may spend.
+That is split over the calls that state no epsilon of their own: equally, unless `weight=` says
+otherwise. A plain aggregate that is written twice is one release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from sqlglot import expressions as exp
+
+from dpquery.core.privacy import EPSILON_MIN, NO_LOSS, Loss, decimal_text
+from dpquery.core.source import Source, Span
+from dpquery.errors import refusal
+from dpquery.functions.base import DPFunction
+from dpquery.ir.query import Call
+from dpquery.sql.bind.scope import PLAIN, Scope, fold
+from dpquery.sql.bind.unit_rows import is_exact_aggregate
+from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.parse.spans import Spans
+from dpquery.sql.postprocess.select import parts_of
+from dpquery.sql.suggest.dialects import function_of
+
+@dataclass(slots=True)
+class Shares:
+    """What each call of a statement has of its epsilon and delta."""
+
+    price: Loss
+    """What the statement may spend."""
+    each: Loss
+    """What a call of weight 1 has."""
+    weights: Fraction = Fraction(0)
+    selections: int = 0
+    """How many calls share delta."""
+    stated: Loss = NO_LOSS
+    """What calls state themselves."""
+    rewritten: dict[Span, str] = field(default_factory=dict)
+    """Stretches of the statement, and how they are understood."""
+    first: Span | None = None
+    """Where the first call stands that has a share."""
+
+    @classmethod
+    def of(cls, price: Loss) -> Shares:
+        """Begin with one call that has everything: how many there are shows later."""
+        return cls(price, price)
+
+    def take(self, span: Span, weight: Fraction, *, selects: bool) -> Loss:
+        """Return the share of one more call."""
+        self.first = self.first or span
+        self.weights += weight
+        self.selections += selects
+        return Loss(self.each.epsilon * weight, self.each.delta if selects else Fraction(0))
+
+    def note(self, call: Call, share: Loss | None, understood: str) -> None:
+        """Note what a call states, or has instead."""
+        if share is None:
+            self.stated += Loss(call.options.epsilon, call.options.delta or Fraction(0))
+        else:
+            self.rewritten[call.span] = understood
+
+    def split(self) -> Shares:
+        """Return the shares, now that the calls are known.
+
+        Raises:
+            NameRefused: DPQ205 too little is left for a call.
+        """
+        left = self.price - self.stated
+        each = left.epsilon / self.weights
+        if each < EPSILON_MIN:
+            raise refusal(
+                "DPQ205",
+                f"{decimal_text(self.price.epsilon)} for the statement leaves nothing here",
+                self.first,
+                "no epsilon of its own",
+                "calls that state none share what the others leave.",
+                "eps=0.1",
+            )
+        delta = max(left.delta, Fraction(0)) / max(self.selections, 1)
+        return Shares(self.price, Loss(each, delta))
+
+    def understood(self, source: Source) -> str:
+        """Return the statement as it is understood: with each call and its share."""
+        text = source.text
+        for span, written in sorted(self.rewritten.items(), key=lambda one: -one[0].start):
+            text = text[: span.start] + written + text[span.end :]
+        return text.strip()
+
+
+def aggregates_units(select: exp.Select, scope: Scope) -> bool:
+    """Return whether plain aggregates of a SELECT are of rows of several units."""
+    plain = any(function_for(node) is not None for node in _aggregates(select))
+    return plain and not any(scope.owns(unwrapped(key)) for key in _keys(select))
+
+
+def make_calls(select: exp.Select, spans: Spans) -> None:
+    """Put the DP_ calls in place of the plain aggregates of a SELECT."""
+    for node in list(_aggregates(select)):
+        function = function_for(node)
+        if function is not None:
+            node.replace(_call(node, function, spans))
+
+
+def _aggregates(select: exp.Select) -> Iterator[exp.Expr]:
+    for node in parts_of(select):
+        if is_exact_aggregate(node) and not isinstance(node, exp.Filter):
+            yield node
+
+
+def function_for(node: exp.Expr) -> DPFunction | None:
+    """Return the DP_ function that a plain aggregate means."""
+    inner = node.this if isinstance(node, exp.WithinGroup) else node
+    if isinstance(inner, exp.Anonymous):
+        return function_of(str(inner.this).upper())
+    found = (function_of(name) for name in type(inner).sql_names())
+    return next((one for one in found if one is not None), None)
+
+
+def _call(node: exp.Expr, function: DPFunction, spans: Spans) -> exp.Anonymous:
+    """Return the DP_ call that a plain aggregate means, in its place in the text."""
+    name = spans.name(node)
+    call = exp.Anonymous(this=function.name, expressions=list(_arguments(node, spans)))
+    call.meta.update({"start": name.start, "end": name.end - 1, PLAIN: True})
+    return call
+
+
+def _arguments(node: exp.Expr, spans: Spans) -> Iterable[exp.Expr]:
+    """Return what stands in the brackets of a plain aggregate, in the order of its call."""
+    if isinstance(node, exp.WithinGroup):
+        share, order = node.this.this, node.expression
+        return [order.expressions[0].this, share]
+    given: Sequence[exp.Expr] = list(node.iter_expressions())
+    if isinstance(node, exp.Anonymous):
+        given = node.expressions
+    if "DISTINCT" in spans.source.snippet(spans.name(node)).upper():
+        return [exp.Distinct(expressions=[given[0]]), *given[1:]]
+    return given or [exp.Star()]
+
+
+def _keys(select: exp.Select) -> Iterator[exp.Expr]:
+    """Return what a SELECT groups by; names and numbers of its list are looked up."""
+    group = select.args.get("group")
+    if group is None:
+        return
+    items = [i.this if isinstance(i, exp.Alias) else i for i in select.expressions]
+    named = {fold(i.alias): i.this for i in select.expressions if isinstance(i, exp.Alias)}
+    for node in items if group.args.get("all") else group.expressions:
+        number = isinstance(node, exp.Literal) and not node.is_string
+        if number and str(node.this).isdigit() and 0 < int(node.this) <= len(items):
+            yield items[int(node.this) - 1]
+        elif isinstance(node, exp.Column) and not node.table:
+            yield named.get(fold(node.name), node)
+            yield node
+        else:
+            yield node
