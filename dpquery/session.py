@@ -22,6 +22,7 @@ from dpquery.budget.accountant import basic
 from dpquery.budget.ledger.charge import Account, Charge, FailureLimit, Limits, Receipt
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
 from dpquery.budget.ledger.tables import AlreadyRefined
+from dpquery.budget.prices import Prices
 from dpquery.builder import Query
 from dpquery.cache.lookup import Cache, Lookup
 from dpquery.cache.privacy_scope import promise_of
@@ -40,7 +41,6 @@ from dpquery.plan.cuts import cut_columns, notes_of
 from dpquery.plan.explain import Explanation, explain
 from dpquery.plan.plan import Plan, guarantee_of, make_plan
 from dpquery.policy.model import Policy
-from dpquery.prices import Prices
 from dpquery.release import ReleasedTable
 from dpquery.sql.bind.statement import bind
 from dpquery.sql.commands import (

@@ -35,6 +35,7 @@ from dpquery.functions.base import (
     MAX_ROWS,
     MAX_ROWS_OF_TABLE,
     MECHANISM,
+    WEIGHT,
     DPFunction,
     Expression,
     Facts,
@@ -43,7 +44,6 @@ from dpquery.functions.base import (
     Number,
     Step,
     Takes,
-    WEIGHT,
 )
 from dpquery.functions.quantize import code_of
 from dpquery.functions.selection import (

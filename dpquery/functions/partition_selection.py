@@ -25,6 +25,7 @@ from dpquery.functions.base import (
     DELTA,
     EPS,
     MAX_GROUPS,
+    WEIGHT,
     DPFunction,
     Expression,
     Facts,
@@ -33,7 +34,6 @@ from dpquery.functions.base import (
     Parameter,
     Step,
     Takes,
-    WEIGHT,
 )
 from dpquery.functions.quantize import example_values
 from dpquery.ir.expr import Scalar

@@ -24,6 +24,7 @@ from dpquery.functions.base import (
     EPS,
     MAX_ROWS,
     MECHANISM,
+    WEIGHT,
     Calibrated,
     DPFunction,
     Expression,
@@ -33,7 +34,6 @@ from dpquery.functions.base import (
     Number,
     Step,
     Takes,
-    WEIGHT,
 )
 from dpquery.functions.count_sum import both
 from dpquery.functions.quantize import code_of, example_values, from_code

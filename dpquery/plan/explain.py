@@ -81,10 +81,8 @@ def explain(
         ),
         *(search.release.step() for search in plan.searches),
     )
-    lines = []
-    if plan.checked.understood:
-        lines.append(f"understood   {' '.join(plan.checked.understood.split())}")
-    lines += [f"charge       {'nothing' if answered else f'{charge}{_split(steps)}'}"]
+    lines = list(_understood(plan))
+    lines.append(f"charge       {'nothing' if answered else f'{charge}{_split(steps)}'}")
     guarantee = guarantee_of(plan, policy)
     if plan.charge.scans:
         lines.append(f"guarantee    {guarantee}")
@@ -103,6 +101,12 @@ def explain(
         lines = [line.replace("from the policy)", "from the options)") for line in lines]
     wrapped = tuple(part for line in lines for part in _wrapped(line))
     return Explanation(charge, steps, wrapped, guarantee)
+
+
+def _understood(plan: Plan) -> Iterator[str]:
+    """Return the query with the calls that its plain aggregates mean, if it has any."""
+    if plan.checked.understood:
+        yield f"understood   {' '.join(plan.checked.understood.split())}"
 
 
 def _failures(failed: int, policy: Policy) -> Iterator[str]:

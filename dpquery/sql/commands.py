@@ -57,7 +57,7 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """What statements of the session may spend from here on; None: nothing but what they say."""
+    """What each statement may spend from here on; None: what its calls state."""
 
     name: str
     value: str | None

@@ -40,6 +40,7 @@ from dpquery.sql.bind.options import (
     Given,
     read_number_between,
     read_options,
+    read_price,
     read_whole,
     refuse_constant,
 )
@@ -129,12 +130,7 @@ class Calls:
         units = distinct and counts_units(positional[0], self.rows)
         inputs = () if units else self._inputs(function, positional, condition)
         argument = inputs[0].expr if inputs else None
-        share = self._share(node, function, named)
-        span = self.rows.spans.name(node)
-        options = read_options(function, argument, named, share and (share, span))
-        if share is not None and is_plain(node):
-            options = self._found(function, options, distinct=distinct)
-        refuse_constant(function, argument, options)
+        options = self._options(function, node, named, argument, distinct=distinct)
         call = Call(
             span=whole,
             column=f"a{len(self.found)}",
@@ -147,10 +143,44 @@ class Calls:
             number=number,
             text=self.rows.spans.text(node),
         )
-        if self.rows.shares is not None:
-            self.rows.shares.note(call, share, self._understood(call, node, named))
         self.found.append(call)
+        self._note(call, node, named)
         return call
+
+    def _options(
+        self,
+        function: DPFunction,
+        node: exp.Expr,
+        named: Given,
+        argument: Expr | None,
+        *,
+        distinct: bool,
+    ) -> Options:
+        share = self._share(node, function, named)
+        price = read_price(named, share, self.rows.spans.name(node))
+        options = read_options(function, argument, named, price)
+        if is_plain(node) and share is not None:
+            options = self._found(function, options, distinct=distinct)
+        refuse_constant(function, argument, options)
+        return options
+
+    def _note(self, call: Call, node: exp.Expr, named: Given) -> None:
+        """Note what a call states of the statement's epsilon, or how it is understood."""
+        shares = self.rows.shares
+        if shares is None:
+            return
+        if "eps" in named or "rho" in named:
+            shares.stated += Loss(call.options.epsilon, call.options.delta or Fraction(0))
+        else:
+            shares.rewritten[self.rows.spans.of(node)] = self._understood(call, node, named)
+
+    def repeat(self, call: Call, node: exp.Expr) -> None:
+        """Note that a plain aggregate stands here again: it is the same release."""
+        shares, inner = self.rows.shares, node.this if isinstance(node, exp.Filter) else node
+        if shares is not None:
+            spans = self.rows.spans
+            first = next(at for at in shares.rewritten if spans.source.snippet(at) == call.text)
+            shares.rewritten[spans.of(inner)] = shares.rewritten[first]
 
     def _share(self, node: exp.Expr, function: DPFunction, named: Given) -> Loss | None:
         """Return what a call has of the statement's epsilon, if it states none itself."""
@@ -169,7 +199,8 @@ class Calls:
         grouped = options.group_bounds is not None
         if BOUNDS in function.parameters and options.bounds is None and not grouped:
             options = replace(options, auto=True)
-        if self.unlimited and options.max_rows_contributed is None and not (distinct or grouped):
+        loose = self.unlimited and options.max_rows_contributed is None
+        if loose and not distinct and not grouped:
             options = replace(options, auto_rows=True)
         return options
 
@@ -180,7 +211,8 @@ class Calls:
         parts = [spans.text(part) for part in node.expressions if not self._name_of(part)]
         if call.distinct:
             parts[0] = f"DISTINCT {parts[0].removeprefix('DISTINCT ')}"
-        parts += [f"{name}={snippet(span)}" for name, (_, span) in named.items() if name != "weight"]
+        given = {name: span for name, (_, span) in named.items() if name != "weight"}
+        parts += [f"{name}={snippet(span)}" for name, span in given.items()]
         loose = any(not known_range(one).bounded for one in call.inputs)
         if options.auto and loose and "bounds" not in named:
             parts.append("bounds='auto'")
@@ -201,8 +233,8 @@ class Calls:
                 "eps and weight are both given",
                 named["weight"][1],
                 "beside eps",
-                "a weight says how much of the statement's epsilon a call has; eps, how much it has.",
-                self._without(node, next(p for p in node.expressions if self._name_of(p) and fold(self._name_of(p) or "") == "weight")),
+                "a weight shares the statement's epsilon; eps says what the call has.",
+                self._without(node, self._named(node, "weight")),
             )
         if "eps" not in named and "rho" not in named:
             price = function.price if "delta" not in named else "eps=0.5"
@@ -445,6 +477,11 @@ class Calls:
                 (offered,),
             )
         )
+
+    def _named(self, node: exp.Expr, name: str) -> exp.Expr:
+        """Return the argument that is given under a name."""
+        parts: list[exp.Expr] = node.expressions
+        return next(part for part in parts if fold(self._name_of(part) or "") == name)
 
     def _without(self, node: exp.Expr, item: exp.Expr) -> str:
         """Write a call without one of its arguments."""

@@ -12,6 +12,7 @@ from sqlglot import expressions as exp
 from dpquery.core.privacy import (
     EPSILON_MAX,
     EPSILON_MIN,
+    Loss,
     decimal_text,
     exact_number,
     root_above,
@@ -232,6 +233,11 @@ _RANGES = {
 }
 """Why an option has the range it has."""
 
+_PRICES = {
+    "eps": (EPSILON_MIN, EPSILON_MAX),
+    "rho": (EPSILON_MIN, EPSILON_MAX),
+    "delta": (Fraction(1, 10**30), Fraction(1, 10)),
+}
 WEIGHTS = (Fraction(1, 1000), Fraction(1000))
 """What a call may have of the statement's epsilon, against 1 of the others."""
 
@@ -239,13 +245,30 @@ Given = Mapping[str, tuple[exp.Expr, Span]]
 """What stands after the name of each option, and where."""
 
 
+def read_price(given: Given, share: Loss | None, call: Span) -> tuple[Loss, Span]:
+    """Read what a call may spend, and where it says so: eps, or rho, or else its share.
+
+    Raises:
+        NameRefused: DPQ205 out of range, DPQ207 not a literal.
+    """
+    stated = {
+        name: (read_number_between(name, *given[name], range_), given[name][1])
+        for name, range_ in _PRICES.items()
+        if name in given
+    }
+    delta, _ = stated.get("delta", (Fraction(0) if share is None else share.delta, call))
+    if share is not None:
+        return Loss(share.epsilon, delta), call
+    if "eps" in stated:
+        return Loss(stated["eps"][0], delta), stated["eps"][1]
+    rho, span = stated["rho"]
+    return Loss(root_above(2 * rho), delta), span
+
+
 def read_options(
-    function: DPFunction,
-    argument: Expr | None,
-    given: Given,
-    share: tuple[Loss, Span] | None = None,
+    function: DPFunction, argument: Expr | None, given: Given, price: tuple[Loss, Span]
 ) -> Options:
-    """Read the options of a call, of which eps is one, or rho, or a share in its place.
+    """Read the options of a call that may spend so much.
 
     Raises:
         NameRefused: DPQ205 out of range, DPQ207 not a literal, DPQ208 bounds of another kind,
@@ -261,22 +284,12 @@ def read_options(
         given.get(name) for name in ("bounds", "contribution_bounds_per_group", "other")
     )
     auto = bounds is not None and is_auto(bounds[0])
-    if auto:
-        bounds = None
-    mechanism, rho = values.get("mechanism"), _number(values, "rho")
-    delta = _number(values, "delta")
-    if share is not None:
-        epsilon, span = share[0].epsilon, share[1]
-        delta = delta or share[0].delta or None
-    elif rho is None:
-        epsilon, span = Fraction(values["eps"]), spans["eps"]
-    else:
-        epsilon, span = root_above(2 * rho), spans["rho"]
+    mechanism, (loss, span) = values.get("mechanism"), price
     return Options(
-        epsilon=epsilon,
+        epsilon=loss.epsilon,
         epsilon_span=span,
-        rho=rho,
-        delta=delta,
+        rho=_number(values, "rho"),
+        delta=loss.delta or None,
         delta_span=spans.get("delta"),
         mechanism=None if mechanism is None else str(mechanism),
         mechanism_span=spans.get("mechanism"),
@@ -287,7 +300,7 @@ def read_options(
         max_groups_span=spans.get("max_groups_contributed"),
         group_bounds=totals and read_group_bounds(*totals),
         group_bounds_span=spans.get("contribution_bounds_per_group"),
-        bounds=read_bounds(argument, *bounds) if argument and bounds else None,
+        bounds=read_bounds(argument, *bounds) if argument and bounds and not auto else None,
         auto=auto,
         bounds_span=spans.get("bounds"),
         smooth=_number(values, "rho_smooth"),
@@ -310,10 +323,8 @@ def _whole(values: Mapping[str, Fraction | str], name: str) -> int | None:
 
 def _option(name: str, node: exp.Expr, span: Span, function: DPFunction) -> Fraction | str:
     match name:
-        case "eps" | "rho" | "left_out_eps":
-            return read_number_between(name, node, span, (EPSILON_MIN, EPSILON_MAX))
-        case "delta":
-            return read_number_between(name, node, span, (Fraction(1, 10**30), Fraction(1, 10)))
+        case "eps" | "rho" | "left_out_eps" | "delta":
+            return read_number_between(name, node, span, _PRICES.get(name, _PRICES["eps"]))
         case "weight":
             return read_number_between(name, node, span, WEIGHTS)
         case "rho_smooth":

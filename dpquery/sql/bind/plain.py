@@ -1,4 +1,4 @@
-"""Plain aggregates over private rows: what each means, and its share of the statement's epsilon.
+"""Plain aggregates over private rows: what each means, and its share of an epsilon.
 
 `AVG(salary)` means `DP_AVG(salary)` once somebody has said what the whole statement may spend.
 That is split over the calls that state no epsilon of their own: equally, unless `weight=` says
@@ -17,13 +17,13 @@ from dpquery.core.privacy import EPSILON_MIN, NO_LOSS, Loss, decimal_text
 from dpquery.core.source import Source, Span
 from dpquery.errors import refusal
 from dpquery.functions.base import DPFunction
-from dpquery.ir.query import Call
 from dpquery.sql.bind.scope import PLAIN, Scope, fold
 from dpquery.sql.bind.unit_rows import is_exact_aggregate
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import Spans
 from dpquery.sql.postprocess.select import parts_of
 from dpquery.sql.suggest.dialects import function_of
+
 
 @dataclass(slots=True)
 class Shares:
@@ -54,13 +54,6 @@ class Shares:
         self.weights += weight
         self.selections += selects
         return Loss(self.each.epsilon * weight, self.each.delta if selects else Fraction(0))
-
-    def note(self, call: Call, share: Loss | None, understood: str) -> None:
-        """Note what a call states, or has instead."""
-        if share is None:
-            self.stated += Loss(call.options.epsilon, call.options.delta or Fraction(0))
-        else:
-            self.rewritten[call.span] = understood
 
     def split(self) -> Shares:
         """Return the shares, now that the calls are known.
@@ -115,7 +108,8 @@ def function_for(node: exp.Expr) -> DPFunction | None:
     inner = node.this if isinstance(node, exp.WithinGroup) else node
     if isinstance(inner, exp.Anonymous):
         return function_of(str(inner.this).upper())
-    found = (function_of(name) for name in type(inner).sql_names())
+    names = type(inner).sql_names() if isinstance(inner, exp.Func) else []
+    found = map(function_of, names)
     return next((one for one in found if one is not None), None)
 
 

@@ -26,7 +26,7 @@ from dpquery.rowfunctions.key_domains import values_of
 from dpquery.rowfunctions.ranges import facts_of
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.groups import has_listed_groups
-from dpquery.sql.bind.scope import Scope, call_key, is_call, written_name
+from dpquery.sql.bind.scope import Scope, call_key, is_call, is_plain, written_name
 from dpquery.sql.parse.spans import Spans
 from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS
 from dpquery.sql.postprocess.values import LONGEST_NUMBER
@@ -57,6 +57,8 @@ class Released:
         key = call_key(node)
         if key not in self._added:
             self._added[key] = self.calls.add(node)
+        elif is_plain(node):
+            self.calls.repeat(self._added[key], node)
         added = self._added[key]
         return added.column, added.function
 

@@ -9,13 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import NoReturn
 
 from sqlglot import expressions as exp
 
 from dpquery.core.privacy import Loss
 from dpquery.core.source import Span
-from dpquery.errors import NameRefused, RuleRefused, SyntaxRefused
+from dpquery.errors import (
+    Diagnostic,
+    NameRefused,
+    QueryRefused,
+    RuleRefused,
+    SyntaxRefused,
+)
 from dpquery.ir.expr import Constant, Literal
 from dpquery.ir.query import Above, AboveColumn, Bound, Call, Frontier
 from dpquery.policy.model import Policy, PublicFacts
@@ -56,7 +63,12 @@ from dpquery.sql.postprocess.values import (
     condition,
     quoted,
 )
-from dpquery.sql.suggest.dialects import BOUND, UNKNOWN, with_slip_mended
+from dpquery.sql.suggest.dialects import (
+    BOUND,
+    LONGEST_MENDED,
+    UNKNOWN,
+    with_slip_mended,
+)
 from dpquery.sql.suggest.joins import JoinedBy, refuse_correlated, refuse_twice
 from dpquery.sql.suggest.queries import COUNT, query_about, query_of_policy
 
@@ -79,6 +91,8 @@ def bind(
     try:
         return _bound(parsed, policy, public, price)
     except (NameRefused, RuleRefused, SyntaxRefused) as refused:
+        if price is None and isinstance(refused, RuleRefused):
+            refused.diagnostic = _with_calls(refused.diagnostic, parsed, policy, public)
         refused.diagnostic = with_slip_mended(
             refused.diagnostic,
             parsed.source,
@@ -88,9 +102,22 @@ def bind(
         raise
 
 
-def _bound(
-    parsed: Parsed, policy: Policy, public: PublicFacts, price: Loss | None
-) -> Bound:
+def _with_calls(
+    refused: Diagnostic, parsed: Parsed, policy: Policy, public: PublicFacts
+) -> Diagnostic:
+    """Return a refusal that offers DP_ calls, if plain aggregates are its cause."""
+    if len(parsed.source.text) > LONGEST_MENDED:
+        return refused
+    shares = Shares.of(Loss(Fraction(1, 2)))
+    try:
+        Statement(parse(parsed.source), policy, public, shares).bound()
+    except QueryRefused:
+        return refused
+    once = "or SET dp.eps = 0.5 first: plain aggregates share the epsilon of their statement"
+    return replace(refused, remedy=(shares.understood(parsed.source), once))
+
+
+def _bound(parsed: Parsed, policy: Policy, public: PublicFacts, price: Loss | None) -> Bound:
     if price is None:
         return Statement(parsed, policy, public).bound()
     shares = Shares.of(price)

@@ -240,7 +240,23 @@ def _parsed(source: Source) -> Parsed:
         raise unfinished(source, tokens, "nothing is selected")
     if all(type(node) in ALLOWED for node in tree.walk()):
         check_all_read(source, tree, spans)  # else binding refuses a function by its name
+    for node in list(tree.find_all(exp.WithinGroup)):
+        node.replace(_ordered_quantile(source, node, spans))
     return Parsed(source, tree, spans)
+
+
+_QUANTILES = {exp.PercentileCont: "QUANTILE_CONT", exp.PercentileDisc: "QUANTILE_DISC"}
+
+
+def _ordered_quantile(source: Source, node: exp.WithinGroup, spans: Spans) -> exp.Anonymous:
+    """Return PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x) as QUANTILE_CONT(x, q)."""
+    name, (ordered, *others) = _QUANTILES.get(type(node.this)), node.expression.expressions
+    if name is None or others or ordered.args.get("desc") or not node.this.this:
+        refuse_construct(source, node, spans)
+    call = exp.Anonymous(this=name, expressions=[ordered.this, node.this.this])
+    span = spans.name(node)
+    call.meta.update({"start": span.start, "end": span.end - 1})
+    return call
 
 
 def _too_deep(span: Span, label: str) -> QueryRefused:

@@ -122,8 +122,6 @@ _CLOSING = kinds("R_PAREN R_BRACKET R_BRACE")
 _CLAUSES = kinds("SELECT FROM WHERE GROUP_BY HAVING ORDER_BY LIMIT OFFSET")
 _OTHER_NAMES: dict[type[exp.Expr], str] = {
     exp.GroupConcat: "STRING_AGG",
-    exp.PercentileCont: "QUANTILE_CONT",
-    exp.PercentileDisc: "QUANTILE_DISC",
 }
 """Names of functions that the parser reads, and its nodes do not know."""
 

@@ -34,7 +34,7 @@ from dpquery.sql.suggest.queries import (
 )
 
 Stage = Callable[[Source], object]
-_LONGEST = 400
+LONGEST_MENDED = 400
 """Longer queries are not searched."""
 _WIDE, _MORE = 88, 40
 """A mended query is one line on most screens, or hardly longer than what was typed."""
@@ -173,7 +173,7 @@ def with_slip_mended(
         stage: reads a query, and raises `QueryRefused` where it refuses it.
         slips: what to look for.
     """
-    if found.span is None or len(source.text) > _LONGEST or "\n" in source.text.strip():
+    if found.span is None or len(source.text) > LONGEST_MENDED or "\n" in source.text.strip():
         return found
     for text in _candidates(source.text, found.span, slips):
         mended = None if text == source.text else _accepted(stage, text)

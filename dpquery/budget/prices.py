@@ -1,4 +1,4 @@
-"""What a statement may spend in all, where somebody says it: the call, the session, the owner."""
+"""What a statement may spend in all: said by the call, by the session, or by the data owner."""
 
 from __future__ import annotations
 
@@ -71,17 +71,15 @@ def _read(name: str, value: object) -> Fraction:
     low, high = _ENDS[name]
     try:
         number = exact_number(value)
-    except ValueError as error:
-        number, why = None, str(error)
-    else:
-        why = decimal_text(number)
-    if number is None or not low <= number <= high:
-        raise refusal(
-            "DPQ205",
-            f"{name} of a statement is between {decimal_text(low)} and {decimal_text(high)}",
-            None,
-            "",
-            f"it was given as {str(value)[:40]}: {why}.",
-            _EXAMPLES[name],
-        )
-    return number
+    except ValueError:
+        number = None
+    if number is not None and low <= number <= high:
+        return number
+    raise refusal(
+        "DPQ205",
+        f"{name} of a statement is a number from {decimal_text(low)} to {decimal_text(high)}",
+        None,
+        "",
+        f"it was given as {str(value)[:40]!r}.",
+        _EXAMPLES[name],
+    )
