@@ -160,7 +160,7 @@ def count_of(plan: Plan, plain: Plan) -> CountRows:
     releases = [planned.release for frontier in plan.frontiers for planned in frontier.releases]
     one = len(releases) == 1 and not plan.frontiers[0].scan.keys
     measures = releases[0].measures if one else ()
-    if len(measures) != 1 or plan.above != plain.above:
+    if len(measures) != 1 or plan.above != plain.above or plan.constants:
         raise _more_than_a_count(plan)
     (measure,) = measures
     if not isinstance(measure, CountRows):

@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import product
 from typing import ClassVar
 
-from dpquery.functions.additive import ADDITIVE, significant
+from dpquery.functions.additive import ADDITIVE, double, significant
 from dpquery.functions.base import COMMON, DPFunction, Expression, Takes
 from dpquery.functions.moments import Basis, bernstein
 from dpquery.mechanisms.laplace import Reach, share_range
@@ -35,7 +35,7 @@ class Covariance:
     def value(self, sums: Sequence[Fraction], basis: Basis) -> float:
         """Return the covariance from the sums."""
         s00, s10, s01, s11 = sums
-        return float(basis.width * (s00 * s11 - s10 * s01) / sum(sums, Fraction(0)) ** 2)
+        return double(basis.width * (s00 * s11 - s10 * s01) / sum(sums, Fraction(0)) ** 2)
 
     def error(self, share: Fraction, width: Fraction, times: str = "") -> str:
         """A row in a corner of the bounds moves it by as much as both ranges allow."""
@@ -53,7 +53,7 @@ class Covariance:
         total, mostly, seldom = sum(sums), reach(0.9), reach(0.05)
         means = [self._mean(sums, total, axis, seldom) for axis in (0, 1)]
         ends = [self._about(corner, sums, mostly) for corner in product(*means)]
-        width = float(basis.width)
+        width = double(basis.width)
         return width * min(low for low, _ in ends), width * max(high for _, high in ends)
 
     @staticmethod

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from math import comb, prod, sqrt
+from math import comb, isqrt, prod, sqrt
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from dpquery.core.events import Event
@@ -24,6 +24,7 @@ from dpquery.core.types import DOUBLE, Type
 from dpquery.errors import Diagnostic, PlanRefused
 from dpquery.functions.additive import (
     ADDITIVE,
+    LARGEST,
     LEVEL,
     WIDTH,
     additive_noise,
@@ -348,7 +349,7 @@ class ChosenMeanRelease(ChosenValues):
         (rows,), (total,) = (exact.values(measure) for measure in self.measures)
         tick = self.mechanism.release(total, rows, max(self.sum.code.size, 1), randomness)
         share = Fraction(tick, self.mechanism.ticks)
-        return [ValueCell(float(self.low + self.width * share), self.mechanism.name)]
+        return [ValueCell(double(self.low + self.width * share), self.mechanism.name)]
 
     @property
     def share(self) -> Fraction:
@@ -420,7 +421,7 @@ class Mean:
     def value(self, sums: Sequence[Fraction], basis: Basis) -> float:
         """Return the mean."""
         below, above = sums
-        return float(basis.low + basis.width * above / (below + above))
+        return double(basis.low + basis.width * above / (below + above))
 
     def error(self, share: Fraction, width: Fraction, times: str = "") -> str:
         """A mean runs from bound to bound."""
@@ -432,7 +433,7 @@ class Mean:
         """Return the means for which above - share (below + above) is within reach of zero."""
         (below, above), far = sums, reach(1)
         ends = share_range(above, below + above, lambda s: far((s, 1 - s)), (0.0, 1.0))
-        least, most = (float(basis.low) + float(basis.width) * end for end in ends)
+        least, most = (double(basis.low + basis.width * Fraction(end)) for end in ends)
         return least, most
 
 
@@ -475,6 +476,11 @@ PROPORTION = DPFunction(
 QUARTER = Fraction(1, 4)
 
 
+def _root(square: Fraction) -> Fraction:
+    """Return a square root, of numbers beyond every double too."""
+    return Fraction(isqrt(int(square))) if square > LARGEST else Fraction(sqrt(square))
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """A variance or its root, of a population or of a sample."""
@@ -500,11 +506,11 @@ class Spread:
         if not self.root:
             power = ", squared," if times else ""
             return f"± {significant(squared)}{times}{power} over 1,000 rows"
-        most = significant(Fraction(sqrt(squared)))
+        most = significant(_root(squared))
         if times:
             return f"at most {most}{times} over 1,000 rows"
         usual = width / 4
-        off = significant(Fraction(sqrt(usual**2 + squared)) - usual)
+        off = significant(_root(usual**2 + squared) - usual)
         return f"± {off} over 1,000 rows that deviate by {significant(usual)}, at most {most}"
 
     def range(

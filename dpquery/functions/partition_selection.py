@@ -36,12 +36,13 @@ from dpquery.functions.base import (
     Takes,
 )
 from dpquery.functions.quantize import example_values
-from dpquery.ir.expr import Scalar
+from dpquery.ir.expr import Expr, IsNull, Logic, Not, Nulls, Scalar
 from dpquery.ir.measures import Candidates, Weight, sensitivity
 from dpquery.ir.query import Call
 from dpquery.mechanisms import DiscreteLaplace, PartitionSelection
 from dpquery.mechanisms.partition import LEAST_EPSILON
 from dpquery.mechanisms.randomness import Randomness
+from dpquery.rowfunctions.ranges import nulls_of
 
 MOST_KEYS = 1000
 """How many values are shown unless the call says otherwise."""
@@ -185,7 +186,7 @@ def _plan(call: Call, facts: Facts) -> KeysRelease:
     known = facts.contribution
     limit = options.max_groups_contributed or known.groups or GROUPS
     weight = Weight(limit if facts.weighted else 1)
-    measure = Candidates(weight, argument, call.condition)
+    measure = Candidates(weight, argument, _listed(call))
     distance = sensitivity(measure, facts.neighbours)
     least, noise = distance * LEAST_EPSILON, None
     if options.left_out is not None:
@@ -208,6 +209,17 @@ def _plan(call: Call, facts: Facts) -> KeysRelease:
         other=options.other,
         noise=noise,
     )
+
+
+def _listed(call: Call) -> Expr | None:
+    """Return which rows have a value that may be shown: NULL only where it may be a group."""
+    argument = call.inputs[0].expr
+    if nulls_of(argument) is not Nulls.LEFT_OUT:
+        return call.condition
+    present = Not(argument.span, IsNull(argument.span, argument))
+    if call.condition is None:
+        return present
+    return Logic(argument.span, True, (call.condition, present))
 
 
 def _require_findable(call: Call, enough: int, limit: int) -> None:

@@ -228,3 +228,18 @@ def test_a_value_is_shown_as_often_as_the_law_says():
         shown = shown_of(release, count)
         assert abs(deviation(shown, law)) < BOUND
         assert abs(deviation(shown, float(wrong.probability(count)))) > BOUND
+
+
+def test_null_is_no_group_where_the_policy_says_so(tmp_path: Path):
+    write(tmp_path / "t.parquet", u=list(range(6)), x=["a", "a", "b", "b", None, None])
+    policy = tmp_path / "policy.toml"
+    policy.write_text(
+        '[budget]\nepsilon = 10000\ndelta = 0.01\n[tables.t]\npath = "t.parquet"\n'
+        'privacy_unit_column = "u"\nrows_per_unit = 1\n'
+        '[tables.t.columns]\nu = { type = "integer" }\n'
+        'x = { type = "text", null_group = false }\n'
+    )
+    with dpquery.connect(policy) as session:
+        listed = session.sql(f"SELECT DP_KEYS(x, {CERTAIN}) FROM t").scalar()
+        some = session.sql(f"SELECT DP_KEYS(x, {CERTAIN}) FILTER (WHERE u > 1) FROM t").scalar()
+    assert (listed, some) == (["a", "b"], ["b"])

@@ -92,6 +92,7 @@ def test_a_question_of_more_rows_per_unit_than_the_first_is_refused(session: Ses
         ("staff", "nothing > 3", NameRefused),
         ("staff", "remote GROUP BY dept", PlanRefused),
         ("staff", "remote LIMIT 0", PlanRefused),
+        ("visits", "minutes > (SELECT MAX(inhabitants) FROM regions)", PlanRefused),
         ("staff", "remote HAVING DP_COUNT(*, eps=0.5) > 3", PlanRefused),
         ("(SELECT 1)", "", RuleRefused),
     ],

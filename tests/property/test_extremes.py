@@ -68,6 +68,11 @@ LEAST, MOST = (
     {"i": 100, "point": 3, "wide": 2**40 - 1, "d": 100, "m": 50, "day": date(2030, 12, 31),
      "at": MOMENTS[1]},
 )  # fmt: skip
+PAIRS = [
+    ("i", "d"), ("d", "m"), ("wide", "point"), ("point", "wide"), ("wide", "1"), ("0", "wide"),
+    ("CASE WHEN i > 50 THEN 10000000000 ELSE 0 END", "1"),
+]  # fmt: skip
+"""Products that need 128 bits for what one of the two has alone, times a weight."""
 SPREADS = ("VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP")
 
 Wanted = tuple[type, object, object]
@@ -94,6 +99,8 @@ def calls() -> dict[str, Wanted]:
             found[f"DP_AVG({name}"] = (float, low, high)
             spreads = () if name == "wide" else SPREADS  # its squares would not fit
             found |= {f"DP_{spread}({name}": (float, *positive) for spread in spreads}
+    for y, x in PAIRS:
+        found[f"DP_COVAR_POP({y}, {x}"] = (float, *anywhere)
     return found
 
 

@@ -411,7 +411,8 @@ class ScanSQL:
     def _product(self, measure: SumCodes | SumProducts, weight: Weight) -> str:
         """Write the product of codes in an integer that holds it, and it times a weight."""
         names = [self._code(code) for code in measure.factors]
-        largest = prod(code.size for code in measure.factors)
+        # A constant's code is 0 alone, but the weight is multiplied before it is.
+        largest = prod(max(code.size, 1) for code in measure.factors)
         if not Interval.point(largest * weight.scale).within(*INT64):
             names = [f"CAST({name} AS HUGEINT)" for name in names]
         return " * ".join(names)
