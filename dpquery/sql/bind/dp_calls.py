@@ -570,18 +570,20 @@ class Calls:
         mismatch(argument.span, title, label, remedy)
 
 
-_DIGITS = 12
-"""Digits of a share that is shown: what is charged is the exact one."""
+_DIGITS = 30
+"""Digits of a share that is shown, as of any epsilon: what is charged is the exact one."""
 
 
 def share_text(amount: Fraction) -> str:
-    """Write a share in digits: exactly, or rounded down.
+    """Write a share in digits: exactly, or rounded down to a dozen of them.
 
     >>> share_text(Fraction(1, 4)), share_text(Fraction(1, 3))
     ('0.25', '0.333333333333')
     """
-    scaled = amount * 10**_DIGITS
-    return decimal_text(Fraction(int(scaled) or 1, 10**_DIGITS))
+    exact = amount * 10**_DIGITS
+    if exact.denominator != 1:
+        exact = Fraction(int(amount * 10**12) or 1, 10**12) * 10**_DIGITS
+    return decimal_text(exact / 10**_DIGITS)
 
 
 def _taken(function: DPFunction) -> str:

@@ -84,7 +84,7 @@ class Parser(DuckDBParser):
     FUNCTION_PARSERS: ClassVar = {
         name: read
         for name, read in DuckDBParser.FUNCTION_PARSERS.items()
-        if name not in _BY_NAME
+        if name not in {*_BY_NAME, *_PLAIN}
     }
 
     UNARY_PARSERS: ClassVar = {

@@ -122,6 +122,8 @@ _CLOSING = kinds("R_PAREN R_BRACKET R_BRACE")
 _CLAUSES = kinds("SELECT FROM WHERE GROUP_BY HAVING ORDER_BY LIMIT OFFSET")
 _OTHER_NAMES: dict[type[exp.Expr], str] = {
     exp.GroupConcat: "STRING_AGG",
+    exp.PercentileCont: "QUANTILE_CONT",
+    exp.PercentileDisc: "QUANTILE_DISC",
 }
 """Names of functions that the parser reads, and its nodes do not know."""
 
@@ -225,6 +227,8 @@ class Spans:
             whole = (
                 Span(min(p.start for p in known), max(p.end for p in known)) if known else None
             )
+            if whole is not None and isinstance(node, exp.Cast):
+                whole = self._with_type(whole)
             self._reached[id(node)] = whole, node
         return self._reached[id(root)][0]
 
