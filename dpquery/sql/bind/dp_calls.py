@@ -46,6 +46,7 @@ from dpquery.sql.bind.options import (
 )
 from dpquery.sql.bind.scope import fold, is_call, is_plain, written_name
 from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.shares import share_text
 from dpquery.sql.suggest.dialects import is_share, meant_call, nearest_function
 from dpquery.sql.suggest.queries import (
     call_about,
@@ -129,8 +130,7 @@ class Calls:
         order, number = self._settings(function, node, positional)
         units = distinct and counts_units(positional[0], self.rows)
         inputs = () if units else self._inputs(function, positional, condition)
-        argument = inputs[0].expr if inputs else None
-        options = self._options(function, node, named, argument, distinct=distinct)
+        options = self._options(function, node, named, inputs, distinct=distinct)
         call = Call(
             span=whole,
             column=f"a{len(self.found)}",
@@ -152,15 +152,17 @@ class Calls:
         function: DPFunction,
         node: exp.Expr,
         named: Given,
-        argument: Expr | None,
+        inputs: Sequence[Input],
         *,
         distinct: bool,
     ) -> Options:
+        """Read what a call states by name, its share, and what a plain one has found."""
+        argument = inputs[0].expr if inputs else None
         share = self._share(node, function, named)
         price = read_price(named, share, self.rows.spans.name(node))
         options = read_options(function, argument, named, price)
         if is_plain(node) and share is not None:
-            options = self._found(function, options, distinct=distinct)
+            options = self._completed(function, options, inputs, distinct=distinct)
         refuse_constant(function, argument, options)
         return options
 
@@ -194,13 +196,21 @@ class Calls:
         selects = "delta" in function.price and "delta" not in named
         return shares.take(self.rows.spans.name(node), weight, selects=selects)
 
-    def _found(self, function: DPFunction, options: Options, *, distinct: bool) -> Options:
-        """Have found what a plain aggregate says nothing of: bounds, and a limit of rows."""
-        grouped = options.group_bounds is not None
-        if BOUNDS in function.parameters and options.bounds is None and not grouped:
-            options = replace(options, auto=True)
-        loose = self.unlimited and options.max_rows_contributed is None
-        if loose and not distinct and not grouped:
+    def _completed(
+        self,
+        function: DPFunction,
+        options: Options,
+        inputs: Sequence[Input],
+        *,
+        distinct: bool,
+    ) -> Options:
+        """Have found what nobody says of a plain aggregate: bounds, and a limit of rows."""
+        if options.group_bounds is not None:
+            return options
+        if BOUNDS in function.parameters and options.bounds is None:
+            loose = any(not known_range(one).bounded for one in inputs)
+            options = replace(options, auto=options.auto or loose)
+        if self.unlimited and options.max_rows_contributed is None and not distinct:
             options = replace(options, auto_rows=True)
         return options
 
@@ -209,12 +219,13 @@ class Calls:
         snippet, options = self.rows.spans.source.snippet, call.options
         spans = self.rows.spans
         parts = [spans.text(part) for part in node.expressions if not self._name_of(part)]
+        if isinstance(node.expressions[0], exp.Star):
+            parts[0] = "*"
         if call.distinct:
             parts[0] = f"DISTINCT {parts[0].removeprefix('DISTINCT ')}"
         given = {name: span for name, (_, span) in named.items() if name != "weight"}
         parts += [f"{name}={snippet(span)}" for name, span in given.items()]
-        loose = any(not known_range(one).bounded for one in call.inputs)
-        if options.auto and loose and "bounds" not in named:
+        if options.auto and "bounds" not in named:
             parts.append("bounds='auto'")
         if options.auto_rows and "max_rows_contributed" not in named:
             parts.append("max_rows_contributed='auto'")
@@ -568,22 +579,6 @@ class Calls:
         title = f"{function.name} needs a {about.takes}"
         label = f"{with_article(argument.type)} here"
         mismatch(argument.span, title, label, remedy)
-
-
-_DIGITS = 30
-"""Digits of a share that is shown, as of any epsilon: what is charged is the exact one."""
-
-
-def share_text(amount: Fraction) -> str:
-    """Write a share in digits: exactly, or rounded down to a dozen of them.
-
-    >>> share_text(Fraction(1, 4)), share_text(Fraction(1, 3))
-    ('0.25', '0.333333333333')
-    """
-    exact = amount * 10**_DIGITS
-    if exact.denominator != 1:
-        exact = Fraction(int(amount * 10**12) or 1, 10**12) * 10**_DIGITS
-    return decimal_text(exact / 10**_DIGITS)
 
 
 def _taken(function: DPFunction) -> str:

@@ -54,7 +54,7 @@ _PATTERNS: dict[type[exp.Expr], str] = {
 
 
 if TYPE_CHECKING:
-    from dpquery.sql.bind.plain import Shares
+    from dpquery.sql.shares import Shares
 
 
 class Subqueries(Protocol):

@@ -31,7 +31,7 @@ from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Derived, Private, PublicItem, is_star
 from dpquery.sql.bind.groups import bind_keys, shared
 from dpquery.sql.bind.joins import bind_from, same_units
-from dpquery.sql.bind.plain import Shares, aggregates_units, make_calls
+from dpquery.sql.bind.plain import aggregates_units, make_calls
 from dpquery.sql.bind.released import Released, raw, unaskable
 from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.bind.semi_joins import filtered, refuse_results_in_where, said_of
@@ -63,6 +63,7 @@ from dpquery.sql.postprocess.values import (
     condition,
     quoted,
 )
+from dpquery.sql.shares import Shares
 from dpquery.sql.suggest.dialects import (
     BOUND,
     LONGEST_MENDED,
