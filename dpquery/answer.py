@@ -70,7 +70,8 @@ class Guarantee:
             return Loss(epsilon, delta)
         if epsilon > HOPELESS:
             return Loss(epsilon, Fraction(1))
-        return Loss(epsilon, _short_above(delta * self._added_up(size)))
+        short = Fraction(_decimal(delta * self._added_up(size), SHORT_UP))
+        return Loss(epsilon, min(Fraction(1), short))
 
     def _added_up(self, size: int) -> Fraction:
         """Return 1 + e^eps + ... + e^((size - 1) eps), or a little more."""
@@ -90,10 +91,6 @@ def _decimal(number: Fraction, rounded: Context) -> Decimal:
     return rounded.divide(number.numerator, number.denominator)
 
 
-def _short_above(number: Fraction) -> Fraction:
-    return min(Fraction(1), Fraction(_decimal(number, SHORT_UP)))
-
-
 _SHOWN_CONFIDENCE = Fraction(95, 100)
 _SHOWN_ROWS = 40
 """As many as DuckDB's shell shows; `to_text()` and the formats for programs give all."""
@@ -108,11 +105,9 @@ class Cell(Protocol):
     @property
     def mechanism(self) -> str:
         """The name of the mechanism that drew it."""
-        ...
 
     def interval(self, confidence: Fraction) -> tuple[Any, Any] | None:
         """Return a range that holds the exact value so often; None where noise cannot tell."""
-        ...
 
 
 @runtime_checkable
@@ -121,7 +116,6 @@ class Ranked(Protocol):
 
     def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
         """Return how many rows the rank of a value is off, so often; None if unknown."""
-        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -165,9 +159,8 @@ class Answer:
         """
         if self.table.shape != (1, 1):
             rows, columns = self.table.shape
-            raise ValueError(
-                f"scalar() needs 1 row and 1 column; this answer has {rows} and {columns}"
-            )
+            needs = "scalar() needs 1 row and 1 column"
+            raise ValueError(f"{needs}; this answer has {rows} and {columns}")
         return self.rows[0][0]
 
     def interval(
@@ -182,11 +175,7 @@ class Answer:
         return self._intervals(self._place(column), _level(confidence))
 
     def rank_interval(
-        self,
-        column: str,
-        confidence: object = _SHOWN_CONFIDENCE,
-        *,
-        any_data: bool = False,
+        self, column: str, confidence: object = _SHOWN_CONFIDENCE, *, any_data: bool = False
     ) -> list[int | None]:
         """Say for each row how many rows of the data its value is off at most: of quantiles.
 
@@ -395,8 +384,9 @@ def _as_precise(values: list[Any], intervals: list[tuple[Any, Any] | None]) -> l
     finest = max((found for found in places if found is not None), default=None)
     if finest is None:
         return values
+    step, exactly = Decimal(1).scaleb(-finest), Context(prec=400)
     return [
-        value if found is None else _to_places(value, finest)
+        value if found is None else Decimal(value).quantize(step, context=exactly)
         for value, found in zip(values, places, strict=True)
     ]
 
@@ -409,12 +399,6 @@ def _places(value: Any, interval: tuple[Any, Any] | None) -> int | None:
         return None
     half = max(value - interval[0], interval[1] - value)
     return max(0, 2 - math.floor(math.log10(half))) if half > 0 else None
-
-
-def _to_places(value: float, places: int) -> Decimal:
-    exact = Decimal(value)
-    step = Decimal(1).scaleb(-places)
-    return exact.quantize(step, context=Context(prec=400))
 
 
 def _numeric(values: list[Any]) -> bool:

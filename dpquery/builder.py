@@ -7,11 +7,14 @@ text is parsed on its own before it goes in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from inspect import Parameter, Signature
-from typing import Any, Protocol
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
@@ -20,19 +23,20 @@ from sqlglot.dialects.duckdb import DuckDB
 from dpquery import functions
 from dpquery.answer import Answer
 from dpquery.core.source import Source, Span
-from dpquery.errors import Diagnostic, QueryRefused, SyntaxRefused, listed, nearest, shown
+from dpquery.errors import QueryRefused, listed, nearest, refusal, shown
 from dpquery.functions.base import DPFunction, Expression
 from dpquery.plan.explain import Explanation
 from dpquery.sql.bind.scope import written_name
 from dpquery.sql.parse.literals import misfit, written_setting, written_value
 from dpquery.sql.parse.parser import parse
 
-# Parts of a query that are written as text: each is parsed on its own before it is used.
-#
-# A part that is one whole expression stays one inside a query, where brackets go around it.
-# What would change the query's shape, as `1=1) OR (1=1` would, or `x GROUP BY y`, is no
-# such part.
+if TYPE_CHECKING:
+    from dpquery.session import Session
 
+T = TypeVar("T")
+
+# Parts of a query that are written as text: each is parsed on its own before it is used.
+# What would change the query's shape, as `1=1) OR (1=1` would, or `x GROUP BY y`, is no part.
 
 _OTHERS = {"SHOW TABLES", "SELECT 1 FROM t", "SELECT DP_COUNT(*, eps=0.5) AS n FROM t"}
 """Examples that parse gives of whole queries."""
@@ -52,8 +56,6 @@ class Fragment:
 
     source: Source
     span: Span
-    closed: bool
-    """Whether it needs no brackets: a name, a star, or a call."""
 
     @property
     def text(self) -> str:
@@ -65,7 +67,7 @@ class Fragment:
 class Written:
     """A text made of words of ours and of fragments, and the way back to those."""
 
-    parts: tuple[str | Fragment, ...]
+    parts: tuple[str | Fragment, ...] = ()
 
     def __add__(self, other: Written | str) -> Written:
         return Written((*self.parts, *([other] if isinstance(other, str) else other.parts)))
@@ -80,50 +82,41 @@ class Written:
 
     def pointed(self, refusal: QueryRefused) -> QueryRefused:
         """Have a refusal of the whole text point into the fragment that it is about."""
-        span, start = refusal.span, 0
-        for part in self.parts if span is not None else ():
-            text = part if isinstance(part, str) else part.text
-            place = Span(start, start + len(text))
-            start = place.end
-            if not isinstance(part, str) and span is not None and _covers(place, span):
-                moved = max(span.start, place.start), min(span.end, place.end)
-                by = part.span.start - place.start
-                refusal.diagnostic = replace(
-                    refusal.diagnostic,
-                    span=Span(moved[0] + by, moved[1] + by),
-                    remedy=self._remedies(refusal.diagnostic, place),
-                )
+        span, end, diagnostic = refusal.span, 0, refusal.diagnostic
+        if span is None:
+            return refusal
+        for part in self.parts:
+            start, end = end, end + len(part if isinstance(part, str) else part.text)
+            # The span lies in the fragment, or also takes in the brackets around it.
+            if isinstance(part, Fragment) and start - 1 <= span.start and span.end <= end + 1:
+                by = part.span.start - start
+                moved = Span(max(span.start, start) + by, min(span.end, end) + by)
+                remedy = _mended(diagnostic.remedy, self.text[:start], self.text[end:])
+                refusal.diagnostic = replace(diagnostic, span=moved, remedy=remedy)
                 refusal.source = part.source
         return refusal
 
-    def _remedies(self, diagnostic: Diagnostic, place: Span) -> tuple[str, ...]:
-        """Cut a mended query down to the fragment in it."""
-        before, after = self.text[: place.start], self.text[place.end :]
-        return tuple(
-            line[len(before) : len(line) - len(after)]
-            if line.startswith(before)
-            and line.endswith(after)
-            and len(line) > len(before + after)
-            else line
-            for line in diagnostic.remedy
-        )
+
+def _mended(remedy: Sequence[str], before: str, after: str) -> tuple[str, ...]:
+    """Cut mended queries down to the fragment in them."""
+    whole = re.compile(f"{re.escape(before)}(.+){re.escape(after)}", re.DOTALL)
+    found = ((whole.fullmatch(line), line) for line in remedy)
+    return tuple(line if mended is None else mended[1] for mended, line in found)
 
 
 def joined(between: str, parts: Sequence[Written]) -> Written:
     """Return parts with a text between each two of them."""
-    whole = Written(())
+    whole = Written()
     for number, part in enumerate(parts):
         whole += between + part if number else part
     return whole
 
 
-def _covers(place: Span, span: Span) -> bool:
-    """Return whether a span lies in a place, or also takes in the brackets around it."""
-    return place.start - 1 <= span.start and span.end <= place.end + 1
-
-
-def read_fragment(text: object, place: Place, taker: str) -> Fragment:
+def read_part(text: object, place: Place, taker: str) -> Written:
     """Read a text that has to be one expression, or one key of ORDER BY.
+
+    An expression that is no name, star or call gets brackets, so that nothing around it can be
+    read as a part of it.
 
     Raises:
         QueryRefused: what parse refuses; DPQ101 it is more than that; DPQ805 it is no text.
@@ -133,8 +126,7 @@ def read_fragment(text: object, place: Place, taker: str) -> Fragment:
         raise misfit(title, f'{taker}("age > 30")', why="an expression is written as in SQL.")
     source = Source(text, taker)
     before, slot = place.value
-    whole = Fragment(source, Span(0, len(text)), closed=False)
-    written = Written((before, whole))
+    written = Written((before, Fragment(source, Span(0, len(text)))))
     try:
         tree = parse(Source(written.text)).query
     except QueryRefused as refused:
@@ -142,8 +134,13 @@ def read_fragment(text: object, place: Place, taker: str) -> Fragment:
     tokens = list(DuckDB().tokenize(text))
     if not _is_one(tree, slot) or tokens[-1].token_type is TokenType.SEMICOLON:
         raise _several(source, taker)
-    span = Span(tokens[0].start, tokens[-1].end + 1)
-    return Fragment(source, span, _is_closed(tokens))
+    fragment = Fragment(source, Span(tokens[0].start, tokens[-1].end + 1))
+    bare = place is Place.KEY or _is_closed(tokens)
+    return Written((fragment,) if bare else ("(", fragment, ")"))
+
+
+def _parts(texts: Iterable[object], place: Place, taker: str) -> tuple[Written, ...]:
+    return tuple(read_part(text, place, taker) for text in texts)
 
 
 def _of_fragment(
@@ -154,10 +151,8 @@ def _of_fragment(
     written.pointed(refused)
     if refused.span is not None and refused.source is None:
         return _several(source, taker)
-    remedy = tuple(
-        f'{taker}("age > 30")' if line in _OTHERS else line
-        for line in refused.diagnostic.remedy
-    )
+    lines, instead = refused.diagnostic.remedy, f'{taker}("age > 30")'
+    remedy = tuple(instead if line in _OTHERS else line for line in lines)
     refused.diagnostic = replace(refused.diagnostic, remedy=remedy)
     return refused
 
@@ -189,32 +184,22 @@ def _is_closed(tokens: Sequence[Token]) -> bool:
     return False
 
 
-def _several(source: Source, taker: str) -> SyntaxRefused:
-    return SyntaxRefused(
-        Diagnostic(
-            "DPQ101",
-            f"{taker} takes one expression",
-            Span(0, len(source.text)),
-            "more than one expression, or another thing",
-            ("a part of a query cannot add other parts to it.",),
-            ("give each expression on its own, and each clause by its method",),
-        ),
-        source,
-        "unchanged",
+def _several(source: Source, taker: str) -> QueryRefused:
+    several = refusal(
+        "DPQ101",
+        f"{taker} takes one expression",
+        Span(0, len(source.text)),
+        "more than one expression, or another thing",
+        "a part of a query cannot add other parts to it.",
+        "give each expression on its own, and each clause by its method",
     )
+    several.source, several.budget = source, "unchanged"
+    return several
 
 
 # `dpquery.count`, `dpquery.median` and so on: DP_ calls for the builder, written in Python.
-#
-# They are made from the registry: a function that is registered is here under its own name
-# and its aliases, without `DP_`. Nothing is checked here; the call becomes text, and
-# binding decides.
-
-
-def shut(text: object, place: Place, taker: str) -> Written:
-    """Write an expression so that nothing around it can be read as a part of it."""
-    fragment = read_fragment(text, place, taker)
-    return Written((fragment,) if fragment.closed else ("(", fragment, ")"))
+# They are made from the registry, under each function's name and aliases without `DP_`.
+# Nothing is checked here: the call becomes text, and binding decides.
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,23 +223,20 @@ class Aggregate:
         Raises:
             QueryRefused: an argument is not one expression, or a value has no literal.
         """
-        takes = (*self.function.positional, *(None for _ in self.arguments))
         parts = [self.subject()] if self.arguments or self.function.first.star else []
-        parts += [
-            shut(value, Place.VALUE, self._taker)
-            if isinstance(one, Expression)
-            else Written((written_setting(value),))
-            for one, value in zip(takes[1:], self.arguments[1:], strict=False)
-        ]
-        parts += [
-            Written((f"{written_name(option)}={_setting(option, value)}",))
-            for option, value in self.options
-        ]
+        takes = chain(self.function.positional[1:], repeat(None))
+        for one, value in zip(takes, self.arguments[1:], strict=False):
+            if isinstance(one, Expression):
+                parts.append(read_part(value, Place.VALUE, self._taker))
+            else:
+                parts.append(Written((written_setting(value),)))
+        for option, value in self.options:
+            parts.append(Written((f"{written_name(option)}={_setting(option, value)}",)))
         call = f"{self.name}(" + joined(", ", parts) + ")"
         if not self.conditions:
             return call
         taker = f"{self._taker}().where"
-        kept = [shut(text, Place.CONDITION, taker) for text in self.conditions]
+        kept = _parts(self.conditions, Place.CONDITION, taker)
         return call + " FILTER (WHERE " + joined(" AND ", kept) + ")"
 
     def subject(self) -> Written:
@@ -262,7 +244,7 @@ class Aggregate:
         if not self.arguments:
             return Written(("*",))
         distinct = "DISTINCT " if self.distinct else ""
-        return distinct + shut(self.arguments[0], Place.VALUE, self._taker)
+        return distinct + read_part(self.arguments[0], Place.VALUE, self._taker)
 
     @property
     def _taker(self) -> str:
@@ -281,14 +263,9 @@ class Maker:
 
     def __call__(self, *about: object, distinct: object = None, **options: object) -> Aggregate:
         """Return a call; a text stands for an expression of rows, and options go by name."""
-        arguments = about if distinct is None else (distinct, *about)
-        return Aggregate(
-            self._function,
-            self._called,
-            arguments,
-            distinct is not None,
-            tuple(options.items()),
-        )
+        several = distinct is not None
+        arguments, given = (distinct, *about) if several else about, tuple(options.items())
+        return Aggregate(self._function, self._called, arguments, several, given)
 
     def __repr__(self) -> str:
         return f"<dpquery.{self.__name__}{self.__signature__}>"
@@ -304,16 +281,19 @@ def _setting(option: str, value: object) -> str:
 
 def _signature(function: DPFunction) -> Signature:
     """Return what a function takes, for help() and completion."""
-    by_position, by_name = Parameter.POSITIONAL_ONLY, Parameter.KEYWORD_ONLY
     default: object = "*" if function.first.star else Parameter.empty
-    parts = [Parameter(one.label, by_position, default=default) for one in function.positional]
-    if function.first.distinct:
-        parts.append(Parameter("distinct", by_name, default=None))
-    for option in function.parameters:
-        needed = option.name == "eps"
-        default = Parameter.empty if needed else None
-        parts.append(Parameter(option.name, by_name, default=default))
-    return Signature(parts)
+    about = [
+        Parameter(one.label, Parameter.POSITIONAL_ONLY, default=default)
+        for one in function.positional
+    ]
+    names = [option.name for option in function.parameters]
+    options = [
+        Parameter(
+            name, Parameter.KEYWORD_ONLY, default=Parameter.empty if name == "eps" else None
+        )
+        for name in (["distinct", *names] if function.first.distinct else names)
+    ]
+    return Signature(about + options)
 
 
 _MAKERS = {
@@ -343,30 +323,18 @@ _JOINS = {
 }
 
 
-class Asked(Protocol):
-    """A session, as a query needs it."""
-
-    def sql(self, text: str, *, refresh: bool = False) -> Answer:
-        """Answer a text."""
-        ...
-
-    def explain(self, text: str) -> Explanation:
-        """Return what a text would lose."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Query:
     """A query over a table. Each method gives another query, and leaves this one as it is."""
 
-    session: Asked = field(compare=False)
+    session: Session = field(compare=False)
     name: str
     alias: str | None = None
     joins: tuple[Written, ...] = ()
     conditions: tuple[Written, ...] = ()
-    shown: tuple[tuple[str | None, Written], ...] = ()
+    shown: tuple[Written, ...] = ()
     groups: tuple[Written, ...] = ()
-    items: tuple[tuple[str | None, Written], ...] = ()
+    items: tuple[Written, ...] = ()
     kept: tuple[Written, ...] = ()
     keys: tuple[Written, ...] = ()
     most: str = ""
@@ -396,11 +364,11 @@ class Query:
             raise misfit(f"there is no join {shown(how)}", f"how={near or 'inner'!r}", why=why)
         part = f" {_JOINS[how]} " + _joinable(other)
         if on is not None:
-            part += " ON " + shut(on, Place.CONDITION, "join")
+            part += " ON " + read_part(on, Place.CONDITION, "join")
         if using is not None:
             columns = [using] if isinstance(using, str) else using
             part += f" USING ({', '.join(_name(column, 'join') for column in columns)})"
-        return replace(self, joins=(*self.joins, part))
+        return self._with(joins=(part,))
 
     def where(self, *conditions: str) -> Query:
         """Keep rows for which all conditions are true.
@@ -408,8 +376,7 @@ class Query:
         Raises:
             QueryRefused: a condition is not one expression.
         """
-        added = tuple(shut(text, Place.CONDITION, "where") for text in conditions)
-        return replace(self, conditions=self.conditions + added)
+        return self._with(conditions=_parts(conditions, Place.CONDITION, "where"))
 
     def group_by(self, *expressions: Aggregate | str, **named: Aggregate | str) -> Query:
         """Answer by groups: columns, expressions or `dpquery.keys`, with a name if given one.
@@ -418,9 +385,12 @@ class Query:
             QueryRefused: a text is not one expression.
         """
         parts = [(None, item) for item in expressions] + list(named.items())
-        shown = tuple((name, _subject(item, "group_by")) for name, item in parts)
-        groups = tuple(_item(item, "group_by") for _, item in parts)
-        return replace(self, shown=self.shown + shown, groups=self.groups + groups)
+        # Of groups that are found, the expression is shown that they are values of.
+        subjects = ((name, _item(item, "group_by", Aggregate.subject)) for name, item in parts)
+        shown = tuple(_named(name, subject) for name, subject in subjects)
+        return self._with(
+            shown=shown, groups=tuple(_item(item, "group_by") for _, item in parts)
+        )
 
     def agg(self, *items: Aggregate | str, **named: Aggregate | str) -> Query:
         """Ask for released values, as `n=dpquery.count(eps=0.5)`, or expressions of such.
@@ -429,8 +399,7 @@ class Query:
             QueryRefused: a text is not one expression, or a value has no literal.
         """
         parts = [(None, item) for item in items] + list(named.items())
-        added = tuple((name, _item(item, "agg")) for name, item in parts)
-        return replace(self, items=self.items + added)
+        return self._with(items=tuple(_named(name, _item(item, "agg")) for name, item in parts))
 
     def having(self, *conditions: str) -> Query:
         """Keep groups for which all conditions on released values are true.
@@ -438,8 +407,7 @@ class Query:
         Raises:
             QueryRefused: a condition is not one expression.
         """
-        added = tuple(shut(text, Place.CONDITION, "having") for text in conditions)
-        return replace(self, kept=self.kept + added)
+        return self._with(kept=_parts(conditions, Place.CONDITION, "having"))
 
     def order_by(self, *keys: str) -> Query:
         """Sort the answer, as by `"n DESC"`.
@@ -447,8 +415,7 @@ class Query:
         Raises:
             QueryRefused: a text is not one key.
         """
-        added = tuple(Written((read_fragment(k, Place.KEY, "order_by"),)) for k in keys)
-        return replace(self, keys=self.keys + added)
+        return self._with(keys=_parts(keys, Place.KEY, "order_by"))
 
     def limit(self, rows: int, *, offset: int = 0) -> Query:
         """Keep some rows of the answer.
@@ -458,6 +425,9 @@ class Query:
         """
         skipped = f" OFFSET {written_value(offset)}" if offset else ""
         return replace(self, most=f" LIMIT {written_value(rows)}{skipped}")
+
+    def _with(self, **more: tuple[Written, ...]) -> Query:
+        return replace(self, **{name: getattr(self, name) + new for name, new in more.items()})
 
     def sql(self) -> str:
         """Return the text that is asked."""
@@ -469,11 +439,7 @@ class Query:
         Raises:
             QueryRefused: it would not be answered.
         """
-        written = self._written()
-        try:
-            return self.session.explain(written.text)
-        except QueryRefused as refused:
-            raise written.pointed(refused) from None
+        return self._told(self.session.explain)
 
     def run(self, *, refresh: bool = False) -> Answer:
         """Ask, and pay.
@@ -482,9 +448,12 @@ class Query:
             QueryRefused: the query is not answered; the budget is unchanged.
             ScanFailed: reading broke off; the charge stays.
         """
+        return self._told(partial(self.session.sql, refresh=refresh))
+
+    def _told(self, ask: Callable[[str], T]) -> T:
         written = self._written()
         try:
-            return self.session.sql(written.text, refresh=refresh)
+            return ask(written.text)
         except QueryRefused as refused:
             raise written.pointed(refused) from None
 
@@ -498,7 +467,7 @@ class Query:
     def _written(self) -> Written:
         return (
             Written(("SELECT ",))
-            + joined(", ", [_named(*item) for item in self.shown + self.items] or [_ALL])
+            + joined(", ", self.shown + self.items or [Written(("*",))])
             + Written((f" FROM {_table_of(self)}",))
             + joined("", self.joins)
             + _clause("WHERE", " AND ", self.conditions)
@@ -509,16 +478,12 @@ class Query:
         )
 
 
-_ALL = Written(("*",))
-
-
-def _item(item: Aggregate | str, taker: str) -> Written:
-    return item.written() if isinstance(item, Aggregate) else shut(item, Place.VALUE, taker)
-
-
-def _subject(item: Aggregate | str, taker: str) -> Written:
-    """Write what a group shows: of groups that are found, the expression they are values of."""
-    return item.subject() if isinstance(item, Aggregate) else shut(item, Place.VALUE, taker)
+def _item(
+    item: Aggregate | str,
+    taker: str,
+    write: Callable[[Aggregate], Written] = Aggregate.written,
+) -> Written:
+    return write(item) if isinstance(item, Aggregate) else read_part(item, Place.VALUE, taker)
 
 
 def _table_of(table: Query | str) -> str:
@@ -549,4 +514,4 @@ def _named(name: str | None, written: Written) -> Written:
 
 
 def _clause(word: str, between: str, parts: Sequence[Written]) -> Written:
-    return f" {word} " + joined(between, parts) if parts else Written(())
+    return f" {word} " + joined(between, parts) if parts else Written()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import date, datetime
 from fractions import Fraction
 from functools import partial
 from operator import attrgetter
@@ -25,12 +24,12 @@ from dpquery.core.arrow import table_of
 from dpquery.core.events import Composed, Event, Refined
 from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.source import Span
-from dpquery.core.text_table import value_text
-from dpquery.errors import Diagnostic, NameRefused, nearest, shown
+from dpquery.errors import nearest, refusal, shown
 from dpquery.plan.parallel import every_part, parted
 from dpquery.policy.keys import COLUMN
 from dpquery.policy.model import Column, Policy, Table, Value
 from dpquery.sql.bind.scope import INTERVAL_ENDS, fold, listed_names, written_name
+from dpquery.sql.parse.literals import written_value
 
 # What the epsilon of a charge does not tell: what was paid before, and who is meant.
 
@@ -99,18 +98,14 @@ def find_table(policy: Policy, name: str, span: Span | None = None) -> Table:
         if fold(table.name) == fold(name):
             return table
     near = nearest(name, policy.tables)
-    raise NameRefused(
-        Diagnostic(
-            "DPQ201",
-            f"there is no table {shown(name)} in this session",
-            span,
-            "not in the policy",
-            why=("queries reach only the tables that the policy names.",),
-            remedy=(
-                written_name(near or next(iter(policy.tables), "")),
-                f"tables here: {listed_names(policy.tables, near)}",
-            ),
-        )
+    meant = written_name(near or next(iter(policy.tables), ""))
+    raise refusal(
+        "DPQ201",
+        f"there is no table {shown(name)} in this session",
+        span,
+        "not in the policy",
+        "queries reach only the tables that the policy names.",
+        (meant, f"tables here: {listed_names(policy.tables, near)}"),
     )
 
 
@@ -239,13 +234,7 @@ def _texts(names: Iterable[str], rows: Sequence[Sequence[str | None]]) -> pa.Tab
 
 def _written(key: Value) -> str:
     """Write a key as a query has to, so that a list of them fits into IN (...)."""
-    match key:
-        case str():
-            return "'" + key.replace("'", "''") + "'"
-        case date():
-            kind = "TIMESTAMP" if isinstance(key, datetime) else "DATE"
-            return f"{kind} '{value_text(key)}'"
-    return _shown(key).lower()
+    return _shown(key).lower() if isinstance(key, bool | Fraction) else written_value(key)
 
 
 def _shown(value: object) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dpquery.core.privacy import Loss
-from dpquery.errors import Diagnostic, PolicyInvalid, listed, nearest, shown
-from dpquery.policy.adhoc import Paths, adhoc_policy, read_argument
+from dpquery.errors import listed, nearest, shown
+from dpquery.policy.adhoc import Paths, adhoc_policy, read_argument, unsuited
 from dpquery.policy.keys import BUDGET
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
@@ -78,21 +78,21 @@ def _nothing_of(own: Mapping[str, object]) -> None:
     """Refuse arguments that the policy file decides."""
     given = next((name for name, value in own.items() if value is not None), None)
     if given is not None:
-        raise _unfit(
+        raise unsuited(
             f"{given}= cannot be given beside a policy",
             "the policy decides what is protected and how; a session can only ask for less.",
             f"state {given} in the policy file, or leave it out here",
-        )
+        ).at("")
 
 
 def _nobody_else(analyst: str | None) -> None:
     """Refuse an analyst's name where no policy lists any."""
     if analyst is not None and shown(analyst) != shown(DEFAULT_ANALYST):
-        raise _unfit(
+        raise unsuited(
             "analyst= cannot be given without a policy",
             "a policy lists analysts and their budgets; one's own files have one analyst.",
             "leave out analyst=, or write a policy: dpquery policy init",
-        )
+        ).at("")
 
 
 def _analyst(policy: Policy, name: str | None) -> str:
@@ -103,12 +103,12 @@ def _analyst(policy: Policy, name: str | None) -> str:
         near = nearest(name if isinstance(name, str) else "", known)
         meant = near or known[0]
         missing = "this policy lists its analysts, and none was named"
-        raise _unfit(
+        raise unsuited(
             missing if name is None else f"the policy lists no analyst {shown(name)}",
             "each analyst has a budget of their own, so a session has to know whose it spends.",
             f"--analyst {shlex.quote(meant)}, in Python analyst={meant!r}",
             f"analysts here: {listed(known, near)}",
-        )
+        ).at("")
     return name
 
 
@@ -122,7 +122,3 @@ def _ceiling(policy: Policy, epsilon: object, delta: object) -> Loss | None:
         limit.epsilon if epsilon is None else read(BUDGET["epsilon"], epsilon),
         limit.delta if delta is None else read(BUDGET["delta"], delta),
     )
-
-
-def _unfit(title: str, why: str, *remedy: str) -> PolicyInvalid:
-    return PolicyInvalid(Diagnostic("DPQ608", title, why=(why,), remedy=remedy))

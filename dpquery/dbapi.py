@@ -6,8 +6,9 @@ transactions: a charge is durable at once, and nothing takes it back.
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -65,20 +66,20 @@ def TimestampFromTicks(ticks: float) -> datetime:  # noqa: N802
     return datetime(*time.localtime(ticks)[:6])  # noqa: DTZ001 - timestamps here have none
 
 
-_NAMED: tuple[tuple[str, Callable[[str], bool]], ...] = (
-    ("integer", lambda name: name.startswith(("int", "uint"))),
-    ("decimal", lambda name: name.startswith("decimal")),
-    ("double", lambda name: name in {"double", "float"}),
-    ("text", lambda name: name in {"string", "large_string"}),
-    ("boolean", lambda name: name == "bool"),
-    ("date", lambda name: name.startswith("date")),
-    ("timestamp", lambda name: name.startswith("timestamp")),
-)
+_NAMED = {
+    r"u?int\d+": "integer",
+    r"decimal.*": "decimal",
+    r"double|float": "double",
+    r"(large_)?string": "text",
+    r"bool": "boolean",
+    r"date.*": "date",
+    r"timestamp.*": "timestamp",
+}
 
 
 def type_name(arrow: str) -> str:
     """Return the name of a type in this language; Arrow's own where it has none."""
-    return next((name for name, fits in _NAMED if fits(arrow)), arrow)
+    return next((name for type_, name in _NAMED.items() if re.fullmatch(type_, arrow)), arrow)
 
 
 # What this module raises, by the names of PEP 249; each keeps code, span and text.
@@ -155,26 +156,9 @@ def translated() -> Iterator[None]:
 
 def nothing_to_give(title: str) -> SessionUnusable:
     """Say that a cursor has no rows."""
-    return SessionUnusable(
-        Diagnostic(
-            "DPQ803",
-            title,
-            why=("a cursor hands out the rows of the statement that it asked last.",),
-            remedy=("cursor = connection.cursor(); cursor.execute(...)",),
-        )
-    )
-
-
-def not_taken_back() -> SessionUnusable:
-    """Say that there are no transactions."""
-    return SessionUnusable(
-        Diagnostic(
-            "DPQ804",
-            "a charge is not taken back",
-            why=("what an answer has told stays told.",),
-            remedy=("connection.commit() does nothing, and is always right",),
-        )
-    )
+    why = "a cursor hands out the rows of the statement that it asked last."
+    remedy = "cursor = connection.cursor(); cursor.execute(...)"
+    return SessionUnusable(Diagnostic("DPQ803", title, why=(why,), remedy=(remedy,)))
 
 
 # A cursor: asks statements, and hands out the rows of the last answer.
@@ -208,13 +192,7 @@ class Cursor:
         return -1 if self.answer is None else len(self._rows)
 
     def execute(self, operation: str, parameters: Values | None = None) -> Cursor:
-        """Ask one statement, and pay for it.
-
-        Raises:
-            ProgrammingError: the statement is refused; the budget is unchanged.
-            OperationalError: reading broke off; the charge stays.
-            InterfaceError: the cursor or its connection is closed.
-        """
+        """Ask one statement, and pay for it; raises as `executemany` does."""
         return self.executemany(operation, [parameters])
 
     def executemany(self, operation: str, parameter_sets: Iterable[Values | None]) -> Cursor:
@@ -236,12 +214,7 @@ class Cursor:
         return self
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """Return the next row, or None after the last.
-
-        Raises:
-            InterfaceError: the cursor is closed.
-            ProgrammingError: nothing was asked.
-        """
+        """Return the next row, or None after the last; raises as `fetchmany` does."""
         return next(iter(self.fetchmany(1)), None)
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
@@ -251,19 +224,16 @@ class Cursor:
             InterfaceError: the cursor is closed.
             ProgrammingError: nothing was asked.
         """
-        self._require_answer()
+        self._require_open()
+        if self.answer is None:
+            raise ProgrammingError(nothing_to_give("nothing was asked yet"))
         first = self._next
         wanted = self.arraysize if size is None else size
         self._next = min(len(self._rows), first + max(0, wanted))
         return self._rows[first : self._next]
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """Return the rows that are left.
-
-        Raises:
-            InterfaceError: the cursor is closed.
-            ProgrammingError: nothing was asked.
-        """
+        """Return the rows that are left; raises as `fetchmany` does."""
         return self.fetchmany(len(self._rows))
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
@@ -294,13 +264,7 @@ class Cursor:
     def _require_open(self) -> None:
         if self._closed:
             raise InterfaceError(nothing_to_give("the cursor is closed"))
-        self.connection.session.require_usable()
-
-    def _require_answer(self) -> None:
-        with translated():
-            self._require_open()
-        if self.answer is None:
-            raise ProgrammingError(nothing_to_give("nothing was asked yet"))
+        self.connection.require_open()
 
 
 def _filled(operation: str, parameters: Values | None) -> str:
@@ -313,38 +277,6 @@ def _filled(operation: str, parameters: Values | None) -> str:
         raise misfit(title, "cursor.execute(statement, (30,))")
     return with_values(Source(operation), parameters).text
 
-
-__all__ = [
-    "BINARY",
-    "BOOLEAN",
-    "DATETIME",
-    "NUMBER",
-    "ROWID",
-    "STRING",
-    "Binary",
-    "Connection",
-    "Cursor",
-    "DataError",
-    "DatabaseError",
-    "Date",
-    "DateFromTicks",
-    "Error",
-    "IntegrityError",
-    "InterfaceError",
-    "InternalError",
-    "NotSupportedError",
-    "OperationalError",
-    "ProgrammingError",
-    "Time",
-    "TimeFromTicks",
-    "Timestamp",
-    "TimestampFromTicks",
-    "Warning",
-    "apilevel",
-    "connect",
-    "paramstyle",
-    "threadsafety",
-]
 
 apilevel = "2.0"
 threadsafety = 2
@@ -386,8 +318,7 @@ class Connection:
         Raises:
             InterfaceError: the connection is closed.
         """
-        with translated():
-            self.session.require_usable()
+        self.require_open()
         return Cursor(self)
 
     def commit(self) -> None:
@@ -396,6 +327,10 @@ class Connection:
         Raises:
             InterfaceError: the connection is closed.
         """
+        self.require_open()
+
+    def require_open(self) -> None:
+        """Do nothing where the connection can be asked; raises as `commit` does."""
         with translated():
             self.session.require_usable()
 
@@ -406,9 +341,11 @@ class Connection:
             NotSupportedError: always.
             InterfaceError: the connection is closed.
         """
-        with translated():
-            self.session.require_usable()
-        raise NotSupportedError(not_taken_back())
+        self.require_open()
+        title, why = "a charge is not taken back", "what an answer has told stays told."
+        remedy = "connection.commit() does nothing, and is always right"
+        diagnostic = Diagnostic("DPQ804", title, why=(why,), remedy=(remedy,))
+        raise NotSupportedError(SessionUnusable(diagnostic))
 
     def close(self) -> None:
         """End the session; closing twice is fine."""

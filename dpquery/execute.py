@@ -18,7 +18,7 @@ from dpquery.cache.lookup import TOO_LONG, Drawn, Lookup
 from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Source
 from dpquery.core.types import Interval
-from dpquery.engine.base import Engine, FaultLog, noted
+from dpquery.engine.base import Engine, FaultLog
 from dpquery.errors import BudgetRefused, Diagnostic, DPQueryError, QueryRefused, ScanFailed
 from dpquery.finish import ready
 from dpquery.ir.expr import Scalar
@@ -183,7 +183,7 @@ class Charged:
         """Raise a fault again, or the one constant failure in its place, without its frames."""
         _strip(fault)  # first of all: what goes wrong from here on would have it as its context
         if isinstance(fault, Exception) and not isinstance(fault, DPQueryError):
-            reference = noted(self.payer.log, fault)
+            reference = self.payer.log.note(fault)
             fault.args = ()  # its text can quote rows
             fault = ScanFailed(self.payer.log.failure(reference))
         # They choose the moment of an interrupt: it tells them how long it took, and no more.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -71,22 +72,17 @@ def _ends(
 ) -> dict[str, pa.Array]:
     """Return ends of intervals as columns; NULL where noise alone cannot tell."""
     drawn = {one.name: one for one in released.columns}
-    intervals: dict[tuple[str, Fraction], list[tuple[Any, Any] | None]] = {}
-    for _, end in asked:
-        part = end.column, end.confidence
-        if part not in intervals:
-            cells = drawn[end.column].cells
-            intervals[part] = [cell.interval(end.confidence) for cell in cells]
-    return {
-        name: column(
-            [
-                None if one is None else one[end.high]
-                for one in intervals[end.column, end.confidence]
-            ],
-            arrow_type(drawn[end.column].type),
-        )
-        for name, end in asked
-    }
+
+    @cache
+    def intervals(name: str, confidence: Fraction) -> list[tuple[Any, Any] | None]:
+        return [cell.interval(confidence) for cell in drawn[name].cells]
+
+    columns = {}
+    for name, end in asked:
+        both = intervals(end.column, end.confidence)
+        ends = [None if one is None else one[end.high] for one in both]
+        columns[name] = column(ends, arrow_type(drawn[end.column].type))
+    return columns
 
 
 def _combinations(released: ReleasedTable) -> Iterator[tuple[Scalar | None, ...]]:
@@ -108,14 +104,15 @@ def _cells(
     height: int,
 ) -> list[list[Cell | None]]:
     """Give, for each row of the result, the releases that its columns show unchanged."""
-    sources = []
-    for shown in above.columns:
-        found = []
-        for origin in shown.origins:
-            columns = {one.name: one.cells for one in released[origin.frontier].columns}
-            if origin.column in columns:
-                found.append((numbers[origin.row], columns[origin.column]))
-        sources.append(found)
+    sources = [
+        [
+            (numbers[origin.row], drawn.cells)
+            for origin in shown.origins
+            for drawn in released[origin.frontier].columns
+            if drawn.name == origin.column
+        ]
+        for shown in above.columns
+    ]
     return [[_cell(row, source) for source in sources] for row in range(height)]
 
 

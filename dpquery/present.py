@@ -21,11 +21,10 @@ Writer = Callable[[Answer, IO[bytes]], None]
 
 
 def write_table(answer: Answer, stream: IO[bytes]) -> None:
-    """Write the answer as a table of text; a terminal gets the ends of a long one.
-
-    Aligned text for people: numbers on the right, each noisy value with its 95 % interval.
+    """Write the answer as aligned text, each noisy value with its 95 % interval.
 
     Control characters show as signs and long texts are shortened; the other formats keep all.
+    A terminal gets the first and the last rows of a long answer.
     """
     text = str(answer) if stream.isatty() else answer.to_text()
     stream.write(f"{text}\n".encode(errors="replace"))
@@ -37,9 +36,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def write_csv(answer: Answer, stream: IO[bytes]) -> None:
-    r"""Write the answer as CSV.
-
-    CSV after RFC 4180: a header, lines that end in \r\n, UTF-8 without a mark.
+    r"""Write the answer as CSV after RFC 4180: a header, lines that end in \r\n, UTF-8.
 
     NULL is an empty field and the empty text is `""`, as DuckDB and PostgreSQL read them back.
     Texts can be chosen by people in the data, and spreadsheets take some for formulas: these
@@ -69,9 +66,7 @@ def _field(value: object, shown: Callable[[str], str]) -> str:
 
 
 def write_json(answer: Answer, stream: IO[bytes]) -> None:
-    """Write the answer as an array of objects.
-
-    JSON: one array, one object for each row, one row on each line.
+    """Write the answer as a JSON array of objects, one row on each line.
 
     As with DuckDB's shell and PostgreSQL's `to_json`: integers and decimals are numbers with
     all their digits (a reader that needs more than a double's precision must ask its parser for
@@ -90,7 +85,8 @@ def _json(value: object) -> str:
         case None | bool() | int():
             return json.dumps(value)
         case float():
-            return json.dumps(value if math.isfinite(value) else _unspeakable(value))
+            text = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+            return json.dumps(value if math.isfinite(value) else text)
         case Decimal():
             return format(value, "f")
         case date():
@@ -101,10 +97,6 @@ def _json(value: object) -> str:
             items = (f"{_text(key)}:{_json(item)}" for key, item in value.items())
             return f"{{{','.join(items)}}}"
     return _text(str(value))
-
-
-def _unspeakable(value: float) -> str:
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _text(text: str) -> str:

@@ -14,8 +14,6 @@ from dpquery.core.types import Type
 from dpquery.engine.base import Exact
 from dpquery.errors import internal
 from dpquery.functions.base import NoisyCell
-from dpquery.functions.partition_selection import FoundKeys
-from dpquery.functions.search import FoundCell
 from dpquery.ir.query import Key, Scan
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan.plan import Plan
@@ -41,8 +39,7 @@ class ReleasedTable:
     def notes(self) -> tuple[str, ...]:
         """What was released beside the values, in words."""
         cells = (cell for column in self.columns for cell in column.cells)
-        found = (cell for cell in cells if isinstance(cell, FoundKeys))
-        return tuple(note for cell in found for note in cell.notes)
+        return tuple(note for cell in cells for note in cell.release.notes(cell.drawn))
 
 
 def with_found(scan: Scan, released: Sequence[ReleasedTable]) -> Scan:
@@ -56,9 +53,8 @@ def _with_values(key: Key, released: Sequence[ReleasedTable]) -> Key:
     if key.finding is None:
         return key
     (cell,) = released[key.finding.frontier].columns[0].cells
-    if not isinstance(cell, FoundKeys):
-        raise internal("groups are found by a release of groups")
-    return replace(key, finding=replace(key.finding, values=cell.groups, known=True))
+    groups = cell.release.groups(cell.drawn)
+    return replace(key, finding=replace(key.finding, values=groups, known=True))
 
 
 def release(
@@ -85,7 +81,7 @@ def release(
 
 def find_bounds(
     plan: Plan, number: int, exact: Exact, receipt: Receipt, randomness: Randomness
-) -> FoundCell:
+) -> NoisyCell:
     """Draw the bounds, or the limit, of one search, whose scan has that number in the charge.
 
     Raises:

@@ -17,9 +17,9 @@ from dpquery.budget.ledger.charge import Charge
 from dpquery.budget.parallel import EVERYBODY
 from dpquery.core.privacy import Neighbours, decimal_text, exact_number
 from dpquery.core.source import Span
-from dpquery.errors import Diagnostic, PlanRefused, SessionUnusable, internal
+from dpquery.errors import Diagnostic, QueryRefused, SessionUnusable, internal, refusal
 from dpquery.functions.base import WEIGHT_SCALE, Measured
-from dpquery.ir.measures import CountRows, Weight
+from dpquery.ir.measures import CountRows
 from dpquery.mechanisms import AboveThreshold
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan.plan import Plan
@@ -55,7 +55,10 @@ class StreamState:
             SessionUnusable: DPQ802.
         """
         if self._fired:
-            raise SessionUnusable(_ended())
+            title = "the stream has ended: a count was above its threshold"
+            why = "what it was paid for is to say which count is the first above, and it did."
+            new = "stream = session.above_threshold(100, eps=0.5)", "a new one, with its price"
+            raise SessionUnusable(Diagnostic("DPQ802", title, why=(why,), remedy=new))
 
     def charge(self, plan: Plan, count: CountRows) -> Charge:
         """Return what a question has to be charged: the whole stream, or nothing any more.
@@ -70,7 +73,14 @@ class StreamState:
             # Later questions are of other parts, and free.
             return replace(plan.charge, touched=EVERYBODY, if_weighed=None)
         if count.weight.limit > self.rows:
-            raise _more_rows(plan, count.weight, self.rows)
+            raise refusal(
+                "DPQ404",
+                "a unit has more rows here than in the first question of the stream",
+                plan.charge.span,
+                f"{count.weight.limit} rows in full, and {self.rows} before",
+                "the noise of a stream is scaled once, to what one unit can add.",
+                "ask tables with the larger max_rows_contributed first",
+            )
         return replace(plan.charge, events=())
 
     def paid(self, count: CountRows) -> None:
@@ -158,60 +168,28 @@ def count_of(plan: Plan, plain: Plan) -> CountRows:
     if plan.searches:
         raise not_limited(plan.charge.span)
     releases = [planned.release for frontier in plan.frontiers for planned in frontier.releases]
-    one = len(releases) == 1 and not plan.frontiers[0].scan.keys
-    measures = releases[0].measures if one else ()
-    if len(measures) != 1 or plan.above != plain.above or plan.constants:
-        raise _more_than_a_count(plan)
-    (measure,) = measures
-    if not isinstance(measure, CountRows):
-        raise _more_than_a_count(plan)
-    return measure
+    alone = len(releases) == 1 and not plan.frontiers[0].scan.keys and not plan.constants
+    if alone and plan.above == plain.above:
+        match releases[0].measures:
+            case (CountRows() as count,):
+                return count
+    raise refusal(
+        "DPQ404",
+        "a stream asks for one count at a time",
+        plan.charge.span,
+        "more than a table and a condition",
+        "it compares the number of rows that meet a condition with its threshold.",
+        "stream.ask('staff', 'age > 60')",
+    )
 
 
-def not_limited(span: Span | None) -> PlanRefused:
+def not_limited(span: Span | None) -> QueryRefused:
     """Refuse a stream over a table where nobody says how many rows of a unit count."""
-    return PlanRefused(
-        Diagnostic(
-            "DPQ407",
-            "how many rows of one unit count is not stated",
-            span,
-            "one unit may have any number",
-            ("the noise of a stream is scaled once, to what one unit can add.",),
-            ("session.above_threshold(100, eps=0.5, max_rows_contributed=5)",),
-        )
-    )
-
-
-def _ended() -> Diagnostic:
-    return Diagnostic(
-        "DPQ802",
-        "the stream has ended: a count was above its threshold",
-        why=("what it was paid for is to say which count is the first above, and it did.",),
-        remedy=("stream = session.above_threshold(100, eps=0.5)", "a new one, with its price"),
-    )
-
-
-def _more_rows(plan: Plan, weight: Weight, rows: int) -> PlanRefused:
-    return PlanRefused(
-        Diagnostic(
-            "DPQ404",
-            "a unit has more rows here than in the first question of the stream",
-            plan.charge.span,
-            f"{weight.limit} rows in full, and {rows} before",
-            ("the noise of a stream is scaled once, to what one unit can add.",),
-            ("ask tables with the larger max_rows_contributed first",),
-        )
-    )
-
-
-def _more_than_a_count(plan: Plan) -> PlanRefused:
-    return PlanRefused(
-        Diagnostic(
-            "DPQ404",
-            "a stream asks for one count at a time",
-            plan.charge.span,
-            "more than a table and a condition",
-            ("it compares the number of rows that meet a condition with its threshold.",),
-            ("stream.ask('staff', 'age > 60')",),
-        )
+    return refusal(
+        "DPQ407",
+        "how many rows of one unit count is not stated",
+        span,
+        "one unit may have any number",
+        "the noise of a stream is scaled once, to what one unit can add.",
+        "session.above_threshold(100, eps=0.5, max_rows_contributed=5)",
     )

@@ -45,9 +45,8 @@ class Heard:
 
 def handed(release: Release, held: Measured) -> tuple[Given, ...]:
     """Return what a mechanism is given, group by group."""
-    slot = "noise" if hasattr(release, "noise") else "mechanism"
-    heard = Heard(getattr(release, slot))
-    replace(release, **{slot: heard}).run(held, None)
+    heard = Heard(release.mechanism)
+    replace(release, mechanism=heard).run(held, None)
     return tuple(heard.given)
 
 
@@ -78,10 +77,9 @@ def moved(
             changes = [[0, *_changes(*pair)] for pair in pairs]
             rise = max(sum(map(max, changes)), -sum(map(min, changes)))
             width = sum(max(each) - min(each) for each in changes)
-            loss = release.mechanism.loss
-            return loss(width, rise).epsilon, loss(release.distance, release.rise).epsilon
+            return release.mechanism.loss(width, rise).epsilon, release.epsilon
         case ChosenMeanRelease():
-            top = max(release.sum.code.size, 1)
+            top = release.top
             return Fraction(sum(_mean_moves(*pair, top) for pair in pairs)), Fraction(top)
     return Fraction(sum(abs(a[0] - b[0]) for a, b in pairs)), Fraction(release.distance)
 

@@ -20,8 +20,7 @@ from dpquery.budget.ledger.ledger import Ledger
 from dpquery.engine.base import Engine, Exact
 from dpquery.functions.additive import AdditiveRelease
 from dpquery.functions.moments import BernsteinRelease
-from dpquery.functions.quantile import QuantileRelease
-from dpquery.functions.quantile_list import QuantilesRelease
+from dpquery.functions.quantile import QuantileRelease, QuantilesRelease
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan.plan import Plan
@@ -111,7 +110,7 @@ def _drawn(release: Any, exact: Exact) -> Drawn:
     seen = Seen(cells=release.mechanism.cells) if ranked else Seen()
     if isinstance(release, QuantilesRelease):
         seen = replace(seen, orders=release.mechanism.orders)
-    replace(release, **{"mechanism" if ranked else "noise": seen}).run(exact, Randomness())
+    replace(release, mechanism=seen).run(exact, Randomness())
     return Drawn(release, seen.given)
 
 
@@ -141,7 +140,7 @@ def move(before: Drawn, after: Drawn) -> tuple[Fraction, Fraction]:
         return total**2, squared(release.distance)
     (a,), (b,) = before.given, after.given
     sizes = [abs(x - y) for x, y in zip(a, b, strict=True)]
-    if release.noise.norm == 1:
+    if release.mechanism.norm == 1:
         return squared(sum(sizes)), squared(release.distance)
     return Fraction(sum(size * size for size in sizes)), squared(release.distance)
 

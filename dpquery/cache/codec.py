@@ -25,10 +25,6 @@ from importlib.metadata import version
 from typing import Any
 
 from dpquery.errors import internal
-from dpquery.functions.additive import (
-    AdditiveRelease,
-    wanted_of,
-)
 from dpquery.functions.base import NoisyCell, Release
 from dpquery.ir.expr import ColumnRef, Scalar
 from dpquery.ir.query import Scan, columns_read
@@ -37,7 +33,7 @@ from dpquery.ir.walk import Writer, filled
 from dpquery.plan.auto_bounds import places_of
 from dpquery.policy.model import Policy
 
-_FORMAT = 5
+_FORMAT = 6
 """Goes up when a law changes and its tree does not, or the text of a cell does."""
 Values = Mapping[int, Scalar | None]
 """Those of a statement's constants, by number."""
@@ -82,7 +78,7 @@ class Keys:
             release: as it was planned.
             values: of the constants in it.
         """
-        wanted = wanted_of(release)
+        wanted = release.wanted
         place = id(scan), id(wanted)
         if place not in self._keys:
             text = self._text(scan, filled(wanted, values))
@@ -99,11 +95,8 @@ class Keys:
         What is drawn given an earlier value has to be of the very same exact one, so that it
         matters too what computes this.
         """
-        match filled(wanted_of(release), values):
-            case AdditiveRelease(function, measure, distance, noise, unit, type_):
-                parts = (function, measure, distance, noise.name, unit, type_, _computer())
-                return _hashed(self._text(scan, parts))
-        raise internal("only additive noise can be refined")
+        parts = (*filled(release.wanted, values).question(), _computer())
+        return _hashed(self._text(scan, parts))
 
     def _text(self, scan: Scan, release: object) -> str:
         if id(scan) not in self._scanned:

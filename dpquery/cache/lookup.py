@@ -18,10 +18,8 @@ from dpquery.cache.codec import NOTHING, Keys, Values, read, written
 from dpquery.cache.refine import Refiner
 from dpquery.core.identity import identity
 from dpquery.core.types import Interval
-from dpquery.errors import internal
 from dpquery.finish import ready
 from dpquery.functions.base import NoisyCell, Release
-from dpquery.functions.search import FoundCell
 from dpquery.ir.expr import Scalar
 from dpquery.ir.query import Scan
 from dpquery.plan.auto_bounds import Search
@@ -73,7 +71,7 @@ class Cache:
             bounds = self.ledger.bounds(self.account, search.key)
             if bounds is not None:
                 kept[search.key] = bounds
-        return with_kept(plan, kept.get, self.policy) if kept else plan
+        return with_kept(plan, kept, self.policy) if kept else plan
 
     def keys(self, version: int) -> Keys:
         """Return what names the releases of one statement, under a version of the data."""
@@ -156,9 +154,7 @@ class Lookup:
 
     def _found(self, search: Search) -> Interval | None:
         (cell,) = self._cells(search.scan, search.release)
-        if not isinstance(cell, FoundCell):
-            raise internal("bounds are found by a release of bounds")
-        return cell.value
+        return search.release.value(cell.drawn)
 
     def _tables(self, plan: Plan) -> list[ReleasedTable]:
         found: list[ReleasedTable] = []
@@ -192,7 +188,7 @@ class Drawn:
     texts: dict[str, str] = field(default_factory=dict)
     refinable: list[Refinable] = field(default_factory=list)
 
-    def bounds(self, search: Search, cell: FoundCell) -> None:
+    def bounds(self, search: Search, cell: NoisyCell) -> None:
         """Take down bounds that were found, and keep them before they are used."""
         cache = self.lookup.cache
         if cell.value is not None:

@@ -28,9 +28,6 @@ from dpquery.core.privacy import decimal_text
 from dpquery.functions.additive import (
     AdditiveRelease,
     in_place_of,
-    paid_before,
-    rate_of,
-    wanted_of,
 )
 from dpquery.functions.base import Release
 from dpquery.ir.query import Scan
@@ -93,7 +90,7 @@ class Refiner:
 
         Both have to be of one state of the data: not so where files may change unseen.
         """
-        return rate_of(wanted_of(release), scan) if self.policy.published else None
+        return release.wanted.rate(scan) if self.policy.published else None
 
     def _places(self, scan: Scan) -> set[str]:
         """Name where a scan reads private rows."""
@@ -129,7 +126,7 @@ class Refiner:
         rate = self._rate(scan, release)
         if rate is None or not isinstance(release, AdditiveRelease):
             return None
-        if isinstance(release.noise, DiscreteLaplace) is not self._summed:
+        if isinstance(release.mechanism, DiscreteLaplace) is not self._summed:
             return None  # the rho of a refinement is that of the later value, and not less
         if any(key.finding for key in scan.keys) or any(constants_in((scan, release))):
             return None
@@ -157,7 +154,7 @@ class Refiner:
             events=events,
             span=span,
             retry=retry,
-            before=tuple(map(paid_before, releases)),
+            before=tuple(release.paid for release in releases),
             refines=used if self._summed else (),
             version=self.keys.version,
         )

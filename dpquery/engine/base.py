@@ -12,18 +12,17 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from fractions import Fraction
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.core.source import Source, Span
-from dpquery.core.types import EPOCH, INT64, Kind, Type
+from dpquery.core.types import INT64, Kind
 from dpquery.errors import (
     Diagnostic,
     DPQueryError,
@@ -36,7 +35,7 @@ from dpquery.ir.expr import Expr, Scalar
 from dpquery.ir.measures import Candidates, GroupRequest, Histogram, Measure
 from dpquery.ir.query import Scan
 from dpquery.mechanisms.samplers import Integers
-from dpquery.rowfunctions.base import CALENDAR
+from dpquery.rowfunctions.base import YEARS
 
 T = TypeVar("T")
 LONGEST_LINE = 1 << 16
@@ -88,19 +87,21 @@ class OpenScan(Protocol):
 class Exact:
     """Exact integers of one scan: private, read by the release stage, then closed."""
 
-    __slots__ = ("_opened", "_values", "groups")
+    __slots__ = ("_log", "_opened", "_values", "groups")
 
     def __init__(
         self,
         values: Mapping[Measure, tuple[int, ...]],
         groups: int = 1,
         opened: OpenScan | None = None,
+        log: FaultLog | None = None,
     ) -> None:
         if any(type(value) is not int for cells in values.values() for value in cells):
             raise internal(_INTEGERS)
         self.groups = groups
         self._values: dict[Measure, tuple[int, ...]] | None = dict(values)
         self._opened = opened
+        self._log = log or FaultLog(None)
 
     def values(self, measure: Measure) -> tuple[int, ...]:
         """Return the integers of one measure, one per group."""
@@ -118,15 +119,16 @@ class Exact:
         self, measure: Histogram, requests: Sequence[GroupRequest]
     ) -> Sequence[Integers]:
         """Return several histograms, together where that is cheaper."""
-        return [*map(_integers, self._open.histograms(measure, requests))]
+        found = guarded(self._log, lambda: self._open.histograms(measure, requests))
+        return [*map(_integers, found)]
 
     def counts(self, measure: Candidates) -> Integers:
         """Return how many units have each value, in an order of chance."""
-        return _integers(self._open.counts(measure))
+        return _integers(guarded(self._log, lambda: self._open.counts(measure)))
 
     def chosen(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
         """Return the values at the places that a mechanism chose: no other is ever named."""
-        return self._open.values(measure, places)
+        return guarded(self._log, lambda: self._open.values(measure, places))
 
     @property
     def _open(self) -> OpenScan:
@@ -204,30 +206,8 @@ def nameable(value: Expr) -> tuple[int, int] | None:
 
     Dates are numbers of days, timestamps of microseconds. A row with another is in no group.
     """
-    if value.type.kind not in {Kind.INTEGER, *CALENDAR}:
-        return None
-    low, high = INT64
-    if value.type.kind in CALENDAR:
-        ends = CALENDAR[value.type.kind]
-        low, high = int(ends.low or 0), int(ends.high or 0)
-    return None if value.domain.within(low, high) else (low, high)
-
-
-def named(value: Any, type_: Type) -> Scalar | None:
-    """Return a value as groups are named, from the number that an engine has for it."""
-    match type_.kind:
-        case _ if value is None:
-            return None
-        case Kind.DATE:
-            return EPOCH.date() + timedelta(days=value)
-        case Kind.TIMESTAMP:
-            return EPOCH + timedelta(microseconds=value)
-        case Kind.DECIMAL:
-            return Fraction(value)
-        case Kind.INTEGER:
-            return int(value)
-    scalar: Scalar = value
-    return scalar
+    ends = {Kind.INTEGER: INT64, **YEARS}.get(value.type.kind)
+    return None if ends is None or value.domain.within(*ends) else ends
 
 
 class FaultLog:
@@ -240,27 +220,24 @@ class FaultLog:
 
     def failure(self, reference: str) -> Diagnostic:
         """Return the one constant failure, in the words of who reads it."""
-        if not self._own:
-            return _failure(reference)
-        kept = (
-            "and without a ledger file nothing keeps it."
-            if self._path is None
-            else f"but written to {self._path.name}."
+        why = (
+            "reading the private tables broke off: time, memory or disk may have run out, or",
+            "the files are not what the policy says. What the engine said is kept from you,",
+            "because it may quote rows; the data owner can read it in the log of faults.",
         )
-        return Diagnostic(
-            "DPQ701",
-            "the scan did not finish",
-            why=(
+        remedy = f"ask the data owner, with reference {reference}"
+        if self._own:
+            kept = "and without a ledger file nothing keeps it."
+            remedy = "--ledger FILE, in Python ledger=; the cause is then kept in FILE.faults"
+            if self._path is not None:
+                kept = f"but written to {self._path.name}."
+                remedy = f"look for reference {reference} in {self._path}"
+            why = (
                 "reading the files broke off: time, memory or disk may have run out, or the",
                 "files are not what the options say, such as one row for each unit. What the",
                 f"engine said is not shown, because it may quote rows, {kept}",
-            ),
-            remedy=(
-                "--ledger FILE, in Python ledger=; the cause is then kept in FILE.faults"
-                if self._path is None
-                else f"look for reference {reference} in {self._path}",
-            ),
-        )
+            )
+        return Diagnostic("DPQ701", "the scan did not finish", why=why, remedy=(remedy,))
 
     def note_once(self, fault: Exception) -> None:
         """Write a fault down unless the last line of the file tells the same."""
@@ -270,20 +247,23 @@ class FaultLog:
         except (OSError, ValueError, LookupError, TypeError):  # lines may be anybody's
             told = None
         if told != _told(fault):
-            noted(self, fault)
+            self.note(fault)
 
     def note(self, fault: BaseException) -> str:
-        """Write a fault down and give the reference under which it stands."""
+        """Write a fault down and give the reference under which it stands.
+
+        A log that cannot be written must not change what the analyst sees.
+        """
         reference = secrets.token_hex(4)
         if self._path is not None:
-            line = {
-                "reference": reference,
-                "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "fault": _told(fault),
-            }
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            line = json.dumps({"reference": reference, "at": now, "fault": _told(fault)})
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-            with os.fdopen(os.open(self._path, flags, 0o600), "a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+            with (
+                suppress(OSError),
+                os.fdopen(os.open(self._path, flags, 0o600), "a", encoding="utf-8") as file,
+            ):
+                file.write(f"{line}\n")
         return reference
 
 
@@ -309,7 +289,7 @@ def guarded(log: FaultLog, read: Callable[[], T]) -> T:
     except DPQueryError:
         raise
     except Exception as fault:  # noqa: BLE001 - no kind of fault may pass: its text can quote rows
-        reference = noted(log, fault)
+        reference = log.note(fault)
     raise ScanFailed(log.failure(reference))
 
 
@@ -328,49 +308,23 @@ def uncharged(log: FaultLog, source: Source) -> Iterator[None]:
     except DPQueryError:
         raise
     except (RecursionError, MemoryError):
-        raise SyntaxRefused(_too_deep(source)) from None
+        diagnostic = Diagnostic(
+            "DPQ105",
+            "this statement is nested too deeply",
+            Span(0, len(source.text)),
+            "somewhere here",
+            ("planning it takes more memory or more levels than there are.",),
+            ("write the query with fewer levels, names of WITH included",),
+        )
+        raise SyntaxRefused(diagnostic) from None
     except Exception as fault:  # noqa: BLE001 - an analyst never sees a bare error
-        raise InternalError(_mistake(noted(log, fault))) from None
-
-
-def _too_deep(source: Source) -> Diagnostic:
-    return Diagnostic(
-        "DPQ105",
-        "this statement is nested too deeply",
-        Span(0, len(source.text)),
-        "somewhere here",
-        ("planning it takes more memory or more levels than there are.",),
-        ("write the query with fewer levels, names of WITH included",),
-    )
-
-
-def _mistake(reference: str) -> Diagnostic:
-    return Diagnostic(
-        "DPQ901",
-        "the statement could not be planned",
-        why=("this is a mistake in dpquery, not in the query; nothing was read or charged.",),
-        remedy=(
-            f"report it with the query, and with reference {reference} of the owner's log",
-        ),
-    )
-
-
-def noted(log: FaultLog, fault: Exception) -> str:
-    """Note a fault; a log that cannot be written must not change what the analyst sees."""
-    try:
-        return log.note(fault)
-    except OSError:
-        return secrets.token_hex(4)
-
-
-def _failure(reference: str) -> Diagnostic:
-    return Diagnostic(
-        "DPQ701",
-        "the scan did not finish",
-        why=(
-            "reading the private tables broke off: time, memory or disk may have run out, or",
-            "the files are not what the policy says. What the engine said is kept from you,",
-            "because it may quote rows; the data owner can read it in the log of faults.",
-        ),
-        remedy=(f"ask the data owner, with reference {reference}",),
-    )
+        log_says = f"report it with the query, and with reference {log.note(fault)}"
+        diagnostic = Diagnostic(
+            "DPQ901",
+            "the statement could not be planned",
+            why=(
+                "this is a mistake in dpquery, not in the query; nothing was read or charged.",
+            ),
+            remedy=(f"{log_says} of the owner's log",),
+        )
+        raise InternalError(diagnostic) from None

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from dpquery.budget.ledger.charge import Receipt
-from dpquery.budget.ledger.tables import State
 from dpquery.engine.base import FaultLog
 from dpquery.errors import Diagnostic, PolicyInvalid
 from dpquery.policy.model import DatabaseTable, Policy, Table, place_name
@@ -107,16 +106,6 @@ def _footer_length(tail: bytes) -> int:
     return 4096
 
 
-def require_none(table: Table, misfits: Sequence[Misfit]) -> None:
-    """Refuse to read a table that is not what the policy says.
-
-    Raises:
-        DataChanged: a column is missing, or its type does not widen to the declared one.
-    """
-    if misfits:
-        raise DataChanged(f"{table.name}: {misfits[0]}")
-
-
 # A policy that does not fit its files is told when a session opens, before any charge.
 #
 # What is compared is names and types of columns: a public fact of the data owner's files,
@@ -143,17 +132,13 @@ def require_fit(policy: Policy, log: FaultLog) -> None:
         PolicyInvalid: DPQ612 a table differs. Which one is said, and of one's own files how.
     """
     for table in policy.tables.values():
-        told = [] if table.public or _unwritten(table) else [*map(str, misfits_of(table))]
+        waiting = isinstance(table.source, DatabaseTable) and len(files_of(table)) > 1
+        told = [] if table.public or waiting else [*map(str, misfits_of(table))]
         if told and policy.published:
             log.note_once(DataChanged(f"{table.name}: {'; '.join(told)}"))
             raise _unfit(table, policy)
         if told:
             raise _unfit_own(table, told)
-
-
-def _unwritten(table: Table) -> bool:
-    """Return whether changes of a database wait beside its file."""
-    return isinstance(table.source, DatabaseTable) and len(files_of(table)) > 1
 
 
 def _unfit(table: Table, policy: Policy) -> PolicyInvalid:
@@ -232,7 +217,8 @@ class Drift:
         if self._same.get((table.name, version)) != state:
             self._require_first(table, state, version, place)
             self._same[table.name, version] = state
-        now = _exactly(state)
+        # What tells rows from others to the last one; a file may be moved.
+        now = sorted((size, time, end) for _, _, size, time, end in state.files)
         before, refines = receipt.read.setdefault(place, now), receipt.charge.refines
         # Each names all places of its own scan, and None for what is not known of one.
         earlier = [kept.read[place] for kept in refines if place in kept.read]
@@ -246,18 +232,17 @@ class Drift:
     def _require_first(
         self, table: Table, state: Fingerprint, version: int, place: str
     ) -> None:
-        text = self._states.first_state(version, place, lambda: _written(table, state))
+        def make() -> str:
+            told = [_seen(table, state), _bytes(table, state)]
+            return json.dumps(told, separators=(",", ":"))
+
+        text = self._states.first_state(version, place, make)
         seen, bytes_ = json.loads(text)
         if seen != _seen(table, state) and bytes_ != _bytes(table, state):
             raise DataChanged(
                 f"the files of {table.name!r} are not those of data version {version}; "
                 f"if they are to be asked about: dpquery policy publish {self._policy.name}"
             )
-
-
-def _written(table: Table, state: Fingerprint) -> str:
-    told = [_seen(table, state), _bytes(table, state)]
-    return json.dumps(told, separators=(",", ":"))
 
 
 def _seen(table: Table, state: Fingerprint) -> list[list[object]]:
@@ -267,11 +252,6 @@ def _seen(table: Table, state: Fingerprint) -> list[list[object]]:
         [path, size, time]
         for path, (_, _, size, time, _) in zip(paths, state.files, strict=True)
     ]
-
-
-def _exactly(state: Fingerprint) -> State:
-    """Return what tells rows from others to the last one; a file may be moved."""
-    return sorted((size, time, end) for _, _, size, time, end in state.files)
 
 
 def _bytes(table: Table, state: Fingerprint) -> list[str]:

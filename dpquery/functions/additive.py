@@ -7,18 +7,26 @@ which is post-processing: counts and sums differ in their measure and their unit
 from __future__ import annotations
 
 import sys
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Self
 
-from dpquery.core.events import Event, Refined
 from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Span
 from dpquery.core.types import INT64, Kind, Type, decimal_value
-from dpquery.errors import Diagnostic, PlanRefused, internal
-from dpquery.functions.base import Facts, Measured, NoisyCell, Release, Step, without_option
+from dpquery.errors import QueryRefused, refusal
+from dpquery.functions.base import (
+    Facts,
+    Measured,
+    NoisyCell,
+    Release,
+    Step,
+    Words,
+    without_option,
+)
 from dpquery.ir.expr import Apply
 from dpquery.ir.measures import Measure, l2_sensitivity, sensitivity
 from dpquery.ir.query import Call, Scan
@@ -28,6 +36,7 @@ from dpquery.mechanisms import (
     AdditiveNoise,
     DiscreteGaussian,
     DiscreteLaplace,
+    Mechanism,
     RefinedLaplace,
 )
 from dpquery.mechanisms.base import Distance
@@ -35,6 +44,8 @@ from dpquery.mechanisms.gaussian import GaussianMean
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.rowfunctions import named
 
+Draws = tuple[tuple[Fraction, int], ...]
+"""Several noisy integers of one exact one, each with the variance of its noise."""
 _PURE = {noise.name: noise for noise in PURE}
 ADDITIVE = (*(name for name in _PURE if _PURE[name].weight_linear), DiscreteGaussian.name)
 """For several integers that one unit moves together; the first is the default."""
@@ -48,20 +59,12 @@ LARGEST = Fraction(sys.float_info.max)
 def additive(
     call: Call, facts: Facts, measure: Measure, unit: Fraction, type_: Type
 ) -> AdditiveRelease:
-    """Plan the release of one integer per group.
-
-    Args:
-        call: the call, for its function and options.
-        facts: what is public where it stands.
-        measure: what is counted or summed.
-        unit: what one step of the measure is worth in the value.
-        type_: the type of the value.
-    """
+    """Plan the release of one integer per group, of which a step is worth one unit of value."""
     l1 = max(1, sensitivity(measure, facts.neighbours, grouped=facts.grouped))
     l2 = max(1, l2_sensitivity(measure, facts.neighbours, grouped=facts.grouped))
     noise = additive_noise(call, l1, l2)
     distance = l1 if noise.norm == 1 else l2
-    return AdditiveRelease(call.function, measure, distance, noise, unit, type_)
+    return AdditiveRelease(call.function, (measure,), distance, noise, type_, unit)
 
 
 def additive_noise(call: Call, l1: int, l2: Distance) -> AdditiveNoise:
@@ -78,37 +81,33 @@ def additive_noise(call: Call, l1: int, l2: Distance) -> AdditiveNoise:
             raise needless(call, options.delta_span)
         return _PURE[options.mechanism or ADDITIVE[0]].calibrated(l1, options.epsilon)
     if options.delta is None:
-        raise PlanRefused(
-            Diagnostic(
-                "DPQ403",
-                f"{call.function} with mechanism='gaussian' needs delta",
-                options.mechanism_span,
-                "delta is missing",
-                ("Gaussian noise keeps its promise but for a small probability, delta.",),
-                (
-                    without_option(call, options.mechanism_span),
-                    "or add delta=1e-7 to the call, under a policy whose budget has a delta",
-                ),
-            )
+        raise refusal(
+            "DPQ403",
+            f"{call.function} with mechanism='gaussian' needs delta",
+            options.mechanism_span,
+            "delta is missing",
+            "Gaussian noise keeps its promise but for a small probability, delta.",
+            (
+                without_option(call, options.mechanism_span),
+                "or add delta=1e-7 to the call, under a policy whose budget has a delta",
+            ),
         )
     return DiscreteGaussian.calibrated(l2, options.epsilon, options.delta)
 
 
-def needless(call: Call, span: Span | None, default: str = ADDITIVE[0]) -> PlanRefused:
+def needless(call: Call, span: Span | None, default: str = ADDITIVE[0]) -> QueryRefused:
     """Refuse a delta where the mechanism spends none."""
     mechanism = call.options.mechanism or default
-    return PlanRefused(
-        Diagnostic(
-            "DPQ403",
-            f"{call.function} with mechanism='{mechanism}' has no use for a delta",
-            span,
-            "this would be passed over",
-            ("it keeps its promise without exception, so no delta is spent on it.",),
-            (
-                without_option(call, span),
-                "or add mechanism='gaussian', under a policy whose budget has a delta",
-            ),
-        )
+    return refusal(
+        "DPQ403",
+        f"{call.function} with mechanism='{mechanism}' has no use for a delta",
+        span,
+        "this would be passed over",
+        "it keeps its promise without exception, so no delta is spent on it.",
+        (
+            without_option(call, span),
+            "or add mechanism='gaussian', under a policy whose budget has a delta",
+        ),
     )
 
 
@@ -141,49 +140,6 @@ def double(value: Fraction) -> float:
     return float(max(-LARGEST, min(LARGEST, value)))
 
 
-class Ranged(Protocol):
-    """Noise of a known law: how far it takes a value from the exact one."""
-
-    name: ClassVar[str]
-
-    def interval(self, noisy: int, confidence: Fraction) -> tuple[int, int]:
-        """Return a symmetric range that holds the exact value as often as stated."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class AdditiveCell:
-    """A noisy count or sum."""
-
-    noisy: int
-    unit: Fraction
-    type: Type
-    noise: Ranged
-
-    @property
-    def value(self) -> int | Decimal | float:
-        """The value in the type of the answer."""
-        return in_type(self.noisy * self.unit, self.type)
-
-    @property
-    def mechanism(self) -> str:
-        """The name of the noise."""
-        return self.noise.name
-
-    @property
-    def drawn(self) -> int:
-        """The noisy integer."""
-        return self.noisy
-
-    def interval(self, confidence: Fraction) -> tuple[object, object]:
-        """Give a range, as far below the value as above, that holds the exact one so often."""
-        low, high = self.noise.interval(self.noisy, confidence)
-        shown = Fraction(self.value)
-        margin = max(shown - low * self.unit, high * self.unit - shown)
-        margin = _in_steps(margin, self.type)
-        return in_type(shown - margin, self.type), in_type(shown + margin, self.type)
-
-
 def _in_steps(margin: Fraction, type_: Type) -> Fraction:
     """Round a margin up to a multiple of the step between values of an exact type."""
     if type_.kind is Kind.DOUBLE:
@@ -192,71 +148,90 @@ def _in_steps(margin: Fraction, type_: Type) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True)
-class AdditiveRelease:
-    """One integer per group, with additive noise."""
+class AdditiveRelease(Release):
+    """One integer per group, with additive noise; or several draws of it, and their mean."""
 
-    function: str
-    measure: Measure
-    distance: Distance
-    """In the norm of the noise; at least 1, where all values are one."""
-    noise: AdditiveNoise
+    mechanism: AdditiveNoise
     unit: Fraction
-    type: Type
+    """What one step of the measure is worth in the value."""
 
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """One measure."""
-        return (self.measure,)
+    has_interval: ClassVar[bool] = True
 
-    @property
-    def mechanism(self) -> AdditiveNoise:
-        """The noise."""
-        return self.noise
+    def draw(self, exact: Measured, randomness: Randomness) -> list[int]:
+        """Draw one noisy integer per group."""
+        return self.mechanism.release(exact.values(self.measure), randomness)
 
-    def event(self) -> Event:
-        """State the loss at the proven distance."""
-        return self.noise.event(self.distance)
+    def _law(self, drawn: Any) -> tuple[AdditiveNoise | GaussianMean, int]:
+        """Return the noise of what was drawn, and the noisy integer."""
+        if not isinstance(drawn, tuple):
+            return self.mechanism, drawn
+        mean = GaussianMean(tuple(variance for variance, _ in drawn))
+        return mean, mean.of([value for _, value in drawn])
 
-    def cell(self, drawn: Any, /) -> AdditiveCell | AveragedCell:
-        """Return a cell of one noisy integer, or of several draws of one exact one."""
-        if isinstance(drawn, tuple):
-            return AveragedCell(drawn, self.unit, self.type)
-        return AdditiveCell(drawn, self.unit, self.type, self.noise)
+    def value(self, drawn: Any) -> int | Decimal | float:
+        """Return the value in the type of the answer."""
+        return in_type(self._law(drawn)[1] * self.unit, self.type)
 
-    def run(self, exact: Measured, randomness: Randomness) -> list[AdditiveCell]:
-        """Draw one noisy value per group."""
-        noisy = self.noise.release(exact.values(self.measure), randomness)
-        return [AdditiveCell(value, self.unit, self.type, self.noise) for value in noisy]
+    def drawn_by(self, drawn: Any = None) -> str:
+        """Name the noise."""
+        return self._law(drawn)[0].name
 
-    def step(self) -> Step:
-        """Describe the release in units of the value."""
-        return Step(
-            function=self.function,
-            mechanism=self.noise.name,
-            epsilon=self.noise.loss(self.distance).epsilon,
-            sensitivity=decimal_text(self.distance * self.unit, 4),
-            noise_scale=decimal_text(self.noise.scale_shown * self.unit, 4),
-            expected_error=error_of(self.noise, self.unit, self.type),
-            weight=self.measure.weight,
+    def interval(self, drawn: Any, confidence: Fraction) -> tuple[object, object]:
+        """Return a range, as far below the value as above."""
+        noise, noisy = self._law(drawn)
+        low, high = noise.interval(noisy, confidence)
+        shown = Fraction(self.value(drawn))
+        margin = max(shown - low * self.unit, high * self.unit - shown)
+        margin = _in_steps(margin, self.type)
+        return in_type(shown - margin, self.type), in_type(shown + margin, self.type)
+
+    def describe(self, *, waiting: bool) -> Words:
+        """Return the amounts in units of the value."""
+        if waiting:
+            most = "what one unit can change between the bounds"
+            return in_terms_of(most, self.mechanism, self.distance)
+        return Words(
+            decimal_text(self.distance * self.unit, 4),
+            decimal_text(self.mechanism.scale_shown * self.unit, 4),
+            self.error_of(self.mechanism),
         )
 
-    def step_of_found(self, _: Call) -> Step:
-        """Describe the release between any bounds."""
-        most = "what one unit can change between the bounds"
-        return in_terms_of(most, self.step(), self.noise, self.distance)
+    def error_of(self, noise: AdditiveNoise | GaussianMean) -> str:
+        """Return how far noise takes the values, at the confidence at which it is shown."""
+        _, high = noise.interval(0, LEVEL)
+        return f"± {decimal_text(_in_steps(high * self.unit, self.type), 4)}"
+
+    def question(self) -> tuple[object, ...]:
+        """Say what it is of, whatever its noise."""
+        name = self.mechanism.name
+        return self.function, self.measure, self.distance, name, self.unit, self.type
+
+    def rate(self, scan: Scan) -> Fraction | None:
+        """Return what it loses, if it can be refined.
+
+        That is the epsilon at a distance of 1 of Laplace noise, and the rho of Gaussian noise
+        that was asked for in rho.
+        """
+        if scan.cells > MOST_CELLS or _vague(scan):
+            return None
+        match self.mechanism:
+            case DiscreteLaplace() as noise:
+                return noise.loss(1).epsilon
+            case DiscreteGaussian(concentrated=True) as noise:
+                return noise.rho(self.distance)
+        return None
 
 
 WIDTH = "the distance between the bounds"
 
 
-def in_terms_of(most: str, step: Step, noise: AdditiveNoise, distance: Distance) -> Step:
-    """Return a step whose noise is said as a multiple of what one unit can change."""
+def in_terms_of(most: str, noise: AdditiveNoise, distance: Distance) -> Words:
+    """Return the amounts of noise as multiples of what one unit can change."""
     _, high = noise.interval(0, LEVEL)
-    return replace(
-        step,
-        sensitivity=most,
-        noise_scale=f"{short(noise.scale_shown / Fraction(distance))} times as much",
-        expected_error=f"± {short(high / Fraction(distance))} times as much",
+    return Words(
+        most,
+        f"{short(noise.scale_shown / Fraction(distance))} times as much",
+        f"± {short(high / Fraction(distance))} times as much",
     )
 
 
@@ -265,117 +240,7 @@ def short(number: Fraction) -> str:
     return decimal_text(Fraction(f"{float(number):.3g}"))
 
 
-def error_of(noise: Ranged, unit: Fraction, type_: Type) -> str:
-    """Return how far noise takes values of a type, at the confidence at which it is shown."""
-    _, high = noise.interval(0, LEVEL)
-    return f"± {decimal_text(_in_steps(high * unit, type_), 4)}"
-
-
-# A count or sum with Gaussian noise, made better by one more draw for the rest of a rho.
-
-
-Draws = tuple[tuple[Fraction, int], ...]
-"""Several noisy integers of one exact one, each with the variance of its noise."""
-
-
-@dataclass(frozen=True, slots=True)
-class AveragedCell:
-    """A noisy count or sum that is the mean of several draws."""
-
-    drawn: Draws
-    unit: Fraction
-    type: Type
-
-    @property
-    def _mean(self) -> AdditiveCell:
-        noise = GaussianMean(tuple(variance for variance, _ in self.drawn))
-        noisy = noise.of([value for _, value in self.drawn])
-        return AdditiveCell(noisy, self.unit, self.type, noise)
-
-    @property
-    def value(self) -> int | Decimal | float:
-        """The value in the type of the answer."""
-        return self._mean.value
-
-    @property
-    def mechanism(self) -> str:
-        """The name of the noise."""
-        return GaussianMean.name
-
-    def interval(self, confidence: Fraction) -> tuple[object, object]:
-        """Give a range, as far below the value as above, that holds the exact one so often."""
-        return self._mean.interval(confidence)
-
-
-@dataclass(frozen=True, slots=True)
-class Bettered:
-    """A release beside an earlier one of the same, for what it loses more."""
-
-    wanted: AdditiveRelease
-    """What would be released without an earlier one."""
-    before: Fraction
-    """What that lost: an epsilon at a distance of 1, or a rho."""
-
-    @property
-    def paid(self) -> Fraction:
-        """What the earlier one lost, at the proven distance."""
-        return self.before
-
-    @property
-    def type(self) -> Type:
-        """That of what is wanted."""
-        return self.wanted.type
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """Those of what is wanted."""
-        return self.wanted.measures
-
-    def cell(self, drawn: Any, /) -> AdditiveCell | AveragedCell:
-        """Return a cell of what is wanted."""
-        return self.wanted.cell(drawn)
-
-
-@dataclass(frozen=True, slots=True)
-class AveragedRelease(Bettered):
-    """One draw per group at the difference in rho, and its mean with the earlier ones.
-
-    It is a release like any other: what it loses is added, whatever the earlier ones were.
-    """
-
-    earlier: Sequence[Draws]
-
-    @property
-    def mechanism(self) -> DiscreteGaussian:
-        """What is drawn once more."""
-        noise, distance = self.wanted.noise, self.wanted.distance
-        assert isinstance(noise, DiscreteGaussian)  # noqa: S101 - it has a rho
-        return DiscreteGaussian.of_rho(distance, noise.rho(distance) - self.before, noise.delta)
-
-    def event(self) -> Event:
-        """State what the one more draw loses, at the proven distance."""
-        return self.mechanism.event(self.wanted.distance)
-
-    def run(self, exact: Measured, randomness: Randomness) -> list[AveragedCell]:
-        """Draw one value per group, and put it beside the earlier ones."""
-        wanted, noise = self.wanted, self.mechanism
-        noisy = noise.release(exact.values(wanted.measure), randomness)
-        return [
-            AveragedCell((*draws, (noise.sigma2, value)), wanted.unit, wanted.type)
-            for draws, value in zip(self.earlier, noisy, strict=True)
-        ]
-
-    def step(self) -> Step:
-        """Describe what is wanted, for what is paid."""
-        wanted, noise = self.wanted, self.mechanism
-        step = replace(wanted.step(), epsilon=noise.loss(wanted.distance).epsilon)
-        draws = self.earlier[0] if self.earlier else ()
-        mean = GaussianMean((*(variance for variance, _ in draws), noise.sigma2))
-        error = error_of(mean, wanted.unit, wanted.type)
-        return replace(step, expected_error=error, refines=f"rho={decimal_text(self.before)}")
-
-
-# A count or sum with less noise in place of one with more, for the difference of both.
+# A count or sum that refines an earlier one, for the difference of what both lose.
 
 
 MOST_CELLS = 10_000
@@ -383,62 +248,110 @@ MOST_CELLS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class RefinedRelease(Bettered):
-    """One integer per group, drawn given an earlier one with more noise."""
+class Refinement(Release):
+    """A release beside an earlier one of the same, for what it loses more."""
 
-    earlier: tuple[int, ...]
+    asked: AdditiveRelease
+    """What would be released without an earlier one."""
+    before: Fraction
+    """What that lost: an epsilon at a distance of 1, or a rho."""
+    earlier: Sequence[Any]
+    """What was drawn then, for each group."""
+
+    @classmethod
+    def of(cls, asked: AdditiveRelease, before: Fraction, earlier: Sequence[Any]) -> Self:
+        """Return what refines such values."""
+        noise = cls.noise(asked, before)
+        place = asked.function, asked.measures, asked.distance, noise, asked.type
+        return cls(*place, asked, before, earlier)
+
+    @staticmethod
+    @abstractmethod
+    def noise(asked: AdditiveRelease, before: Fraction) -> Mechanism:
+        """Return what is drawn for the difference."""
+
+    @property
+    def wanted(self) -> AdditiveRelease:
+        """What was asked."""
+        return self.asked
+
+    def cell(self, drawn: Any) -> NoisyCell:
+        """Return a cell of what was asked."""
+        return self.asked.cell(drawn)
+
+    def value(self, drawn: Any) -> int | Decimal | float:
+        """Return the value in the type of the answer."""
+        return self.asked.value(drawn)
+
+    def describe(self, *, waiting: bool) -> Words:
+        """Return the amounts of what was asked."""
+        return self.asked.describe(waiting=waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class AveragedRelease(Refinement):
+    """One Gaussian draw per group at the difference in rho, and its mean with the earlier ones.
+
+    It is a release like any other: what it loses is added, whatever the earlier ones were.
+    """
+
+    mechanism: DiscreteGaussian
+
+    @staticmethod
+    def noise(asked: AdditiveRelease, before: Fraction) -> DiscreteGaussian:
+        """Return the noise of one more draw."""
+        whole, distance = asked.mechanism, asked.distance
+        assert isinstance(whole, DiscreteGaussian)  # noqa: S101 - it has a rho
+        return DiscreteGaussian.of_rho(distance, whole.rho(distance) - before, whole.delta)
 
     @property
     def paid(self) -> Fraction:
-        """What was lost by the earlier release, at the proven distance."""
-        return self.event().before
+        """The rho of the earlier draws."""
+        return self.before
+
+    def draw(self, exact: Measured, randomness: Randomness) -> list[Draws]:
+        """Draw one value per group, and put it beside the earlier ones."""
+        noisy = self.mechanism.release(exact.values(self.measure), randomness)
+        pairs = zip(self.earlier, noisy, strict=True)
+        return [(*draws, (self.mechanism.sigma2, value)) for draws, value in pairs]
+
+    def step(self, *, waiting: bool = False) -> Step:
+        """Describe what was asked, for what is paid."""
+        draws = self.earlier[0] if self.earlier else ()
+        mean = GaussianMean((*(variance for variance, _ in draws), self.mechanism.sigma2))
+        return replace(
+            self.asked.step(),
+            epsilon=self.epsilon,
+            expected_error=self.asked.error_of(mean),
+            refines=f"rho={decimal_text(self.before)}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RefinedRelease(Refinement):
+    """One integer per group, drawn given an earlier one with more Laplace noise."""
+
+    mechanism: RefinedLaplace
+
+    @staticmethod
+    def noise(asked: AdditiveRelease, before: Fraction) -> RefinedLaplace:
+        """Return what draws given an earlier value."""
+        return RefinedLaplace(before, asked.mechanism.loss(1).epsilon)
 
     @property
-    def mechanism(self) -> RefinedLaplace:
-        """What draws."""
-        return RefinedLaplace(self.before, self.wanted.noise.loss(1).epsilon)
+    def paid(self) -> Fraction:
+        """What the earlier release lost, at the proven distance."""
+        return self.mechanism.event(self.distance).before
 
-    def event(self) -> Refined:
-        """State what is lost beside the earlier release, at the proven distance."""
-        return self.mechanism.event(self.wanted.distance)
-
-    def run(self, exact: Measured, randomness: Randomness) -> list[AdditiveCell]:
+    def draw(self, exact: Measured, randomness: Randomness) -> list[int]:
         """Draw one value per group, in place of the earlier one."""
-        wanted, values = self.wanted, exact.values(self.wanted.measure)
-        noisy = self.mechanism.release(values, self.earlier, randomness)
-        return [AdditiveCell(value, wanted.unit, wanted.type, wanted.noise) for value in noisy]
+        return self.mechanism.release(exact.values(self.measure), self.earlier, randomness)
 
-    def step(self) -> Step:
-        """Describe what is wanted, for what is paid."""
-        event = self.event()
-        step = replace(self.wanted.step(), epsilon=event.after - event.before)
-        return replace(step, refines=decimal_text(event.before))
-
-
-def wanted_of(release: Release) -> Release:
-    """Return what a release stands for: itself, or what is wanted of one that refines."""
-    return release.wanted if isinstance(release, Bettered) else release
-
-
-def paid_before(release: Release) -> Fraction:
-    """Return what was paid for earlier of what a release tells."""
-    return release.paid if isinstance(release, Bettered) else Fraction(0)
-
-
-def rate_of(release: Release, scan: Scan) -> Fraction | None:
-    """Return what a release from a scan loses, if it can be refined.
-
-    That is the epsilon at a distance of 1 of Laplace noise, and the rho of Gaussian noise that
-    was asked for in rho.
-    """
-    if scan.cells > MOST_CELLS or _vague(scan):
-        return None
-    match release:
-        case AdditiveRelease(noise=DiscreteLaplace() as noise):
-            return noise.loss(1).epsilon
-        case AdditiveRelease(noise=DiscreteGaussian(concentrated=True) as noise):
-            return noise.rho(release.distance)
-    return None
+    def step(self, *, waiting: bool = False) -> Step:
+        """Describe what was asked, for what is paid."""
+        event = self.mechanism.event(self.distance)
+        paid, refines = event.after - event.before, decimal_text(event.before)
+        return replace(self.asked.step(), epsilon=paid, refines=refines)
 
 
 def _vague(scan: Scan) -> bool:
@@ -448,20 +361,11 @@ def _vague(scan: Scan) -> bool:
 
 def in_place_of(
     release: AdditiveRelease, before: Fraction, cells: Sequence[NoisyCell]
-) -> RefinedRelease | AveragedRelease:
+) -> Refinement:
     """Return what is released for the difference, beside earlier values that lost less."""
-    noise = release.noise
+    noise, drawn = release.mechanism, [cell.drawn for cell in cells]
     if not isinstance(noise, DiscreteGaussian):
-        noisy = tuple(cell.noisy for cell in cells if isinstance(cell, AdditiveCell))
-        return RefinedRelease(release, before, noisy)
+        return RefinedRelease.of(release, before, tuple(drawn))
     variance = DiscreteGaussian.of_rho(release.distance, before, noise.delta).sigma2
-    return AveragedRelease(release, before, tuple(_draws(cell, variance) for cell in cells))
-
-
-def _draws(cell: NoisyCell, variance: Fraction) -> Draws:
-    match cell:
-        case AveragedCell(drawn=draws):
-            return draws
-        case AdditiveCell(noisy=noisy):
-            return ((variance, noisy),)
-    raise internal("what is refined is a count or sum")
+    draws = (one if isinstance(one, tuple) else ((variance, one),) for one in drawn)
+    return AveragedRelease.of(release, before, tuple(draws))

@@ -2,23 +2,24 @@
 
 A function knows why the sensitivity is what it says; the mechanism it picks knows numbers
 only. Adding one is a file here and a line in `__init__`: binding, completion and documentation
-read the signature and nothing else.
+read the signature and nothing else. Its release says how to draw, which value a draw stands
+for, and how EXPLAIN describes it; charge, cache and notes ask the release and know no class.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol
 
-from dpquery.answer import Cell
 from dpquery.core.events import Event
 from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Span
 from dpquery.core.types import WIDEST_EXACT, Kind, Type
-from dpquery.errors import Diagnostic, PlanRefused, without
+from dpquery.errors import QueryRefused, internal, refusal, without
 from dpquery.ir.expr import Scalar
 from dpquery.ir.measures import (
     Candidates,
@@ -28,10 +29,11 @@ from dpquery.ir.measures import (
     TableWeight,
     Weight,
 )
-from dpquery.ir.query import Call, Contribution
+from dpquery.ir.query import Call, Contribution, Scan
 from dpquery.mechanisms.base import Distance, Mechanism
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import Integers
+from dpquery.policy.model import Policy
 
 MAX_ROWS_OF_TABLE = 2**36
 """More rows than any table here has; sums are shown to fit for so many."""
@@ -107,6 +109,12 @@ class Facts:
     """The number of groups; 1 where there are none."""
     grouped: bool
 
+    @classmethod
+    def of(cls, scan: Scan, policy: Policy) -> Facts:
+        """Return what is known of a scan, under a policy."""
+        cells, grouped = scan.cells, bool(scan.keys)
+        return cls(scan.contribution, policy.neighbours, cells, grouped=grouped)
+
     @property
     def weighted(self) -> bool:
         """Whether one unit may have several rows."""
@@ -176,7 +184,14 @@ class Facts:
         scale = WEIGHT_SCALE if self.weighted else 1
         while MAX_ROWS_OF_TABLE * scale * size >= WIDEST_EXACT:
             if scale <= LEAST_SCALE:
-                raise _too_large(call)
+                raise refusal(
+                    "DPQ404",
+                    f"{call.function} cannot be summed exactly between these bounds",
+                    call.span,
+                    "too many steps between the bounds",
+                    "sums are exact integers, and these could pass the widest there are.",
+                    (narrower(call), "with fewer steps between the bounds"),
+                )
             scale //= 2
         return scale
 
@@ -185,20 +200,7 @@ class Facts:
         return self.weight(call, SPARE)
 
 
-def _too_large(call: Call) -> PlanRefused:
-    return PlanRefused(
-        Diagnostic(
-            "DPQ404",
-            f"{call.function} cannot be summed exactly between these bounds",
-            call.span,
-            "too many steps between the bounds",
-            ("sums are exact integers, and these could pass the widest there are.",),
-            (narrower(call), "with fewer steps between the bounds"),
-        )
-    )
-
-
-def not_stated(call: Call, unit: str | None, *, findable: bool = True) -> PlanRefused:
+def not_stated(call: Call, unit: str | None, *, findable: bool = True) -> QueryRefused:
     """Refuse a call whose result depends on how much of one unit counts, where nobody says."""
     limit = "'auto'" if findable else "5"
     what, remedy = f"how many rows of one {unit} count", f"max_rows_contributed={limit}"
@@ -209,18 +211,16 @@ def not_stated(call: Call, unit: str | None, *, findable: bool = True) -> PlanRe
         remedy = "max_rows_contributed=3"
     span = call.options.max_rows_span
     offered = call.text if span is None else without_option(call, span)
-    return PlanRefused(
-        Diagnostic(
-            "DPQ407",
-            f"{what} is not stated",
-            span or call.span,
-            "is not found here" if span else f"one {unit} may have any number",
-            (
-                f"the noise is scaled to what one {unit} can add at most, and what it has",
-                "beyond that is not counted.",
-            ),
-            (f"{offered.removesuffix(')')}, {remedy})",),
-        )
+    return refusal(
+        "DPQ407",
+        f"{what} is not stated",
+        span or call.span,
+        "is not found here" if span else f"one {unit} may have any number",
+        (
+            f"the noise is scaled to what one {unit} can add at most, and what it has",
+            "beyond that is not counted.",
+        ),
+        f"{offered.removesuffix(')')}, {remedy})",
     )
 
 
@@ -294,97 +294,151 @@ class Measured(Protocol):
         ...
 
 
-class NoisyCell(Cell, Protocol):
-    """A released value, and what is known of the noise in it."""
+@dataclass(frozen=True, slots=True)
+class NoisyCell:
+    """A released value: what chance decided of it, and the release that says what it means."""
+
+    drawn: Any
+    """Numbers, texts and tuples, as they are stored."""
+    release: Release
 
     @property
-    def value(self) -> object:
+    def value(self) -> Any:
         """The value as the analyst sees it."""
-        ...
+        return self.release.value(self.drawn)
 
     @property
-    def drawn(self) -> object:
-        """What chance decided of it: numbers, texts and tuples, to be stored."""
-        ...
+    def mechanism(self) -> str:
+        """The name of the mechanism that drew it."""
+        return self.release.drawn_by(self.drawn)
+
+    def interval(self, confidence: Fraction) -> tuple[Any, Any] | None:
+        """Return a range that holds the exact value so often; None where noise cannot tell."""
+        return self.release.interval(self.drawn, confidence)
+
+    def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
+        """Return how many rows the rank of the value is off, so often; None if unknown."""
+        return self.release.ranks_off(confidence, any_data=any_data)
 
 
-class Release(Protocol):
+class Words(NamedTuple):
+    """The amounts of a release in words, each in the unit that it names."""
+
+    sensitivity: str
+    noise_scale: str
+    expected_error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release(ABC):
     """A planned release: what it measures, what it loses, how it draws."""
 
-    @property
-    def type(self) -> Type:
-        """The type of the released values."""
-        ...
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """The measures that the scan must hold for it."""
-        ...
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """What draws."""
-        ...
-
-    def event(self) -> Event:
-        """State the loss, recomputed from sensitivity and mechanism (I7)."""
-        ...
-
-    def run(self, exact: Measured, randomness: Randomness) -> Sequence[NoisyCell]:
-        """Draw the noisy values, one per group."""
-        ...
-
-    def cell(self, drawn: Any, /) -> NoisyCell:
-        """Return the cell of what chance decided, as it was when it was drawn."""
-        ...
-
-    def step(self) -> Step:
-        """Describe it for EXPLAIN."""
-        ...
-
-
-class Calibrated:
-    """What releases of one measure say alike, whose mechanism loses by one distance."""
-
-    __slots__ = ()
-
-    measure: Measure
+    function: str
+    measures: tuple[Measure, ...]
+    """What the scan must hold for it; the first has the weights of all."""
     distance: Distance
     """How far one unit moves what the mechanism is given, at most."""
     mechanism: Mechanism
+    type: Type
+    """The type of the released values."""
+    why: str = field(default="", kw_only=True)
+    """Why this mechanism, where there was a choice."""
+
+    has_interval: ClassVar[bool] = False
+    """Whether values are shown with a range that holds the exact one."""
 
     @property
-    def measures(self) -> tuple[Measure, ...]:
-        """The one."""
-        return (self.measure,)
+    def measure(self) -> Measure:
+        """The only measure, or the first."""
+        return self.measures[0]
 
-    def event(self) -> Event:
-        """State the loss at the proven distance."""
-        return self.mechanism.event(self.distance)
+    @property
+    def moves(self) -> tuple[Distance, ...]:
+        """The distances at which the mechanism states its loss."""
+        return (self.distance,)
 
-
-@runtime_checkable
-class Found(Protocol):
-    """A release whose amounts are up to bounds, which may have to be found first."""
-
-    def step_of_found(self, call: Call) -> Step:
-        """Describe it for EXPLAIN while they are not known.
-
-        It is planned for the widest bounds there could be, and amounts in values would be of
-        these. So they are given as shares of what is found; those in rows and ranks hold for
-        any bounds, or are the most that they can be.
-        """
-        ...
-
-
-@runtime_checkable
-class Noted(Protocol):
-    """A release with something that the analyst should know."""
+    @property
+    def epsilon(self) -> Fraction:
+        """The loss at the proven distance."""
+        return self.mechanism.loss(*self.moves).epsilon
 
     @property
     def note(self) -> str:
-        """Say it in a line."""
-        ...
+        """What the analyst should know, in a line."""
+        return ""
+
+    @property
+    def wanted(self) -> Release:
+        """What it stands for: what was asked, where it refines an earlier release."""
+        return self
+
+    @property
+    def paid(self) -> Fraction:
+        """What was paid for earlier of what it tells."""
+        return Fraction(0)
+
+    def event(self) -> Event:
+        """State the loss, recomputed from sensitivity and mechanism (I7)."""
+        return self.mechanism.event(*self.moves)
+
+    def rate(self, scan: Scan) -> Fraction | None:
+        """Return what a later release from a scan pays less, if it can refine this one."""
+        return None
+
+    def question(self) -> tuple[object, ...]:
+        """Say what it is of, whatever its noise: what can be refined by it."""
+        raise internal("only additive noise can be refined")
+
+    @abstractmethod
+    def draw(self, exact: Measured, randomness: Randomness) -> Iterable[object]:
+        """Draw for each group what decides its value."""
+
+    def run(self, exact: Measured, randomness: Randomness) -> list[NoisyCell]:
+        """Draw the noisy values, one per group."""
+        return [self.cell(drawn) for drawn in self.draw(exact, randomness)]
+
+    def cell(self, drawn: Any) -> NoisyCell:
+        """Return the cell of what chance decided."""
+        return NoisyCell(drawn, self)
+
+    @abstractmethod
+    def value(self, drawn: Any) -> Any:
+        """Return the value that was drawn, as the analyst sees it."""
+
+    def drawn_by(self, drawn: Any = None) -> str:
+        """Name what drew a value, or will draw it."""
+        return self.mechanism.name
+
+    def interval(self, drawn: Any, confidence: Fraction) -> tuple[Any, Any] | None:
+        """Return a range that holds the exact value so often; None where the data decide."""
+        return None
+
+    def ranks_off(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
+        """Return how many rows the rank of a value is off, so often; None if unknown."""
+        return None
+
+    def groups(self, drawn: Any) -> tuple[Scalar | None, ...]:
+        """Return the groups that it found."""
+        raise internal("groups are found by a release of groups")
+
+    def notes(self, drawn: Any) -> tuple[str, ...]:
+        """Return what was released beside the value, in words."""
+        return ()
+
+    @abstractmethod
+    def describe(self, *, waiting: bool) -> Words:
+        """Return the amounts for EXPLAIN; `waiting` says that bounds are to be found first.
+
+        It is planned for the widest bounds there could be then, and amounts in values would be
+        of these. So they are given as shares of what is found; those in rows and ranks hold for
+        any bounds, or are the most that they can be.
+        """
+
+    def step(self, *, waiting: bool = False) -> Step:
+        """Describe it for EXPLAIN."""
+        words = self.describe(waiting=waiting)
+        weight, name = self.measures[0].weight, self.drawn_by()
+        return Step(self.function, name, self.epsilon, *words, weight, self.why)
 
 
 class Takes(StrEnum):
@@ -424,10 +478,8 @@ class Expression:
     distinct: bool = False
     """Whether DISTINCT may stand before it."""
 
-    @property
-    def noun(self) -> str:
-        """How refusals call it."""
-        return "an argument"
+    noun: ClassVar[str] = "an argument"
+    """How refusals call it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,10 +489,8 @@ class Share:
     label: str = "q"
     example: str = "0.5"
 
-    @property
-    def noun(self) -> str:
-        """How refusals call it."""
-        return "a quantile"
+    noun: ClassVar[str] = "a quantile"
+    """How refusals call it."""
 
 
 @dataclass(frozen=True, slots=True)

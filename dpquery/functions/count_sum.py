@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import NoReturn
 
 from dpquery.core.source import Span
 from dpquery.core.types import INTEGER, WIDEST_EXACT
-from dpquery.errors import Diagnostic, NameRefused
+from dpquery.errors import QueryRefused, refusal
 from dpquery.functions.additive import COUNTING, AdditiveRelease, additive
 from dpquery.functions.base import (
     BOUNDS,
@@ -33,8 +32,6 @@ from dpquery.ir.expr import Code, Expr, IsNull, Logic, Not
 from dpquery.ir.measures import CountRows, CountUnits, CountValues, SumCodes, UnitTotals
 from dpquery.ir.query import Call
 
-# Conditions that functions put together from a call's argument and its FILTER.
-
 
 def present(argument: Expr | None) -> Expr | None:
     """Write `argument IS NOT NULL`; nothing for a star."""
@@ -48,15 +45,6 @@ def both(first: Expr | None, second: Expr | None) -> Expr | None:
     return Logic(first.span | second.span, True, (first, second))
 
 
-# What each unit has in each of its groups, clamped there: another bound than a limit of
-# rows.
-#
-# With `contribution_bounds_per_group=[lo, hi]` a unit's rows in a group are added up first,
-# and the total is clamped; `max_groups_contributed=` says in how many groups a unit counts
-# in full. However many rows a unit has, its total in a group lies between lo and hi, and
-# its weights add up to `limit * scale` over its groups (`ir/measures.py`).
-
-
 PER_GROUP = (MAX_GROUPS, GROUP_BOUNDS)
 """What a function takes that can be bounded per group."""
 
@@ -66,6 +54,11 @@ def totals_of(
 ) -> UnitTotals | None:
     """Plan totals per unit and group; None where the call bounds rows.
 
+    Another bound than a limit of rows: with `contribution_bounds_per_group=[lo, hi]` a unit's
+    rows in a group are added up first, and the total is clamped; `max_groups_contributed=` says
+    in how many groups a unit counts in full. However many rows a unit has, its total in a group
+    lies between lo and hi, and its weights add up to `limit * scale` over its groups.
+
     Raises:
         NameRefused: DPQ206 options that do not go together.
         PlanRefused: DPQ404 the sums would not fit at the smallest scale.
@@ -73,10 +66,9 @@ def totals_of(
     options = call.options
     if options.group_bounds is None:
         if options.max_groups_contributed is not None:
-            _needs_bounds(call, options.max_groups_span)
+            raise _boundless(call)
         return None
-    if options.max_rows_contributed is not None:
-        _two_limits(call, options.max_rows_span)
+    _refuse_two_limits(call)
     low, high = options.group_bounds.low, options.group_bounds.high
     assert low is not None  # noqa: S101 - bounds that are read have both ends
     assert high is not None  # noqa: S101
@@ -92,81 +84,41 @@ def _step(end: Fraction, grid: Fraction) -> int:
     return max(-WIDEST_EXACT, min(WIDEST_EXACT, place))
 
 
-def refuse_group_bounds(call: Call) -> None:
-    """Refuse bounds per group where units are counted: each is one there.
-
-    Raises:
-        NameRefused: DPQ206.
-    """
-    options = call.options
-    if options.group_bounds is not None:
-        _refuse(
-            call,
-            f"{call.function}(DISTINCT ...) has no use for contribution_bounds_per_group",
-            options.group_bounds_span,
-            "a unit counts once in each group",
-            "there is nothing to clamp; max_groups_contributed= limits its groups.",
-            without_option(call, options.group_bounds_span),
-        )
-    if options.max_groups_contributed is not None and options.max_rows_contributed is not None:
-        _two_limits(call, options.max_rows_span)
-
-
-def refuse_groups(call: Call) -> None:
-    """Refuse what bounds groups where different values are counted.
-
-    Raises:
-        NameRefused: DPQ206.
-    """
-    options = call.options
-    for span in (options.group_bounds_span, options.max_groups_span):
-        if span is not None:
-            _refuse(
-                call,
-                f"{call.function}(DISTINCT {call.written}) bounds values, not groups",
-                span,
-                "this would be passed over",
-                "max_rows_contributed limits the values that a unit shows, in all groups.",
-                without_option(call, span),
-            )
-
-
-def _needs_bounds(call: Call, span: Span | None) -> NoReturn:
-    _refuse(
-        call,
+def _boundless(call: Call) -> QueryRefused:
+    return refusal(
+        "DPQ206",
         f"{call.function} needs contribution_bounds_per_group beside max_groups_contributed",
-        span,
+        call.options.max_groups_span,
         "this does not bound what is in a group",
         "a unit can have any number of rows in a group, so its total there is clamped too.",
         f"{call.text.removesuffix(')')}, contribution_bounds_per_group=[0, 50])",
     )
 
 
-def _two_limits(call: Call, span: Span | None) -> NoReturn:
-    _refuse(
-        call,
-        f"{call.function} takes a limit of rows or of groups, not both",
-        span,
-        "this would be passed over",
-        "max_rows_contributed weighs rows; the other options bound groups instead.",
-        without_option(call, span),
-    )
+def _refuse_two_limits(call: Call) -> None:
+    if call.options.max_rows_contributed is not None:
+        raise _needless(
+            call,
+            f"{call.function} takes a limit of rows or of groups, not both",
+            call.options.max_rows_span,
+            "max_rows_contributed weighs rows; the other options bound groups instead.",
+        )
 
 
-def _refuse(
-    call: Call, title: str, span: Span | None, label: str, why: str, remedy: str
-) -> NoReturn:
-    raise NameRefused(Diagnostic("DPQ206", title, span or call.span, label, (why,), (remedy,)))
+def _needless(
+    call: Call,
+    title: str,
+    span: Span | None,
+    why: str,
+    label: str = "this would be passed over",
+) -> QueryRefused:
+    return refusal("DPQ206", title, span, label, why, without_option(call, span))
 
 
 def _count(call: Call, facts: Facts) -> AdditiveRelease:
     if call.distinct:
         return _units(call, facts) if call.argument is None else _values(call, facts)
     return _rows(call, facts, both(present(call.argument), call.condition))
-
-
-def _count_if(call: Call, facts: Facts) -> AdditiveRelease:
-    return _rows(call, facts, both(call.argument, call.condition))
 
 
 def _rows(call: Call, facts: Facts, condition: Expr | None) -> AdditiveRelease:
@@ -177,15 +129,40 @@ def _rows(call: Call, facts: Facts, condition: Expr | None) -> AdditiveRelease:
 
 
 def _units(call: Call, facts: Facts) -> AdditiveRelease:
-    """Count units: each once without groups, in at most `limit` groups' worth with them."""
-    refuse_group_bounds(call)
+    """Count units: each once without groups, in at most `limit` groups' worth with them.
+
+    Raises:
+        NameRefused: DPQ206 bounds per group, where each unit is one; or two limits.
+    """
+    options = call.options
+    if options.group_bounds is not None:
+        raise _needless(
+            call,
+            f"{call.function}(DISTINCT ...) has no use for contribution_bounds_per_group",
+            options.group_bounds_span,
+            "there is nothing to clamp; max_groups_contributed= limits its groups.",
+            "a unit counts once in each group",
+        )
+    if options.max_groups_contributed is not None:
+        _refuse_two_limits(call)
     measure = CountUnits(facts.spread(call), call.condition)
     return additive(call, facts, measure, Fraction(1, measure.weight.scale), INTEGER)
 
 
 def _values(call: Call, facts: Facts) -> AdditiveRelease:
-    """Count different values: a unit shows as many of its own as rows of it count."""
-    refuse_groups(call)
+    """Count different values: a unit shows as many of its own as rows of it count.
+
+    Raises:
+        NameRefused: DPQ206 bounds of groups.
+    """
+    for span in (call.options.group_bounds_span, call.options.max_groups_span):
+        if span is not None:
+            raise _needless(
+                call,
+                f"{call.function}(DISTINCT {call.written}) bounds values, not groups",
+                span,
+                "max_rows_contributed limits the values that a unit shows, in all groups.",
+            )
     measure = CountValues(facts.shown(call), call.inputs[0].expr, call.condition)
     return additive(call, facts, measure, Fraction(1), INTEGER)
 
@@ -208,7 +185,7 @@ COUNT_IF = DPFunction(
     gives=Gives.COUNT,
     parameters=(*COMMON, *PER_GROUP),
     mechanisms=COUNTING,
-    plan=_count_if,
+    plan=lambda call, facts: _rows(call, facts, both(call.argument, call.condition)),
     aliases=("DP_COUNTIF",),
     example="SELECT DP_COUNT_IF(age >= 40, eps=0.5) AS n FROM staff",
 )
@@ -221,7 +198,7 @@ COUNT_IF = DPFunction(
 # depend on the order of rows; a sum of codes does not.
 
 
-def _plan(call: Call, facts: Facts) -> AdditiveRelease:
+def _sum(call: Call, facts: Facts) -> AdditiveRelease:
     code = code_of(call, origin_at_low=False)
     totals = totals_of(call, facts, code, call.condition)
     measure = totals or SumCodes(facts.weight(call, code.size), code, 1, call.condition)
@@ -236,6 +213,6 @@ SUM = DPFunction(
     gives=Gives.SUM,
     parameters=(*COMMON, BOUNDS, *PER_GROUP),
     mechanisms=COUNTING,
-    plan=_plan,
+    plan=_sum,
     example="SELECT DP_SUM(salary, eps=0.5) AS pay FROM staff",
 )

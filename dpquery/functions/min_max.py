@@ -15,19 +15,16 @@ together. With groups it leaves one and enters another: a weight for each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
-from typing import Any
 
 import numpy as np
 
-from dpquery.core.events import Event, Pure
-from dpquery.core.privacy import Loss, Neighbours
-from dpquery.core.types import Kind, Type
-from dpquery.errors import Diagnostic, PlanRefused
+from dpquery.core.privacy import Neighbours
+from dpquery.core.types import Kind
 from dpquery.functions.additive import LEVEL
 from dpquery.functions.base import (
     BOUNDS,
@@ -42,23 +39,16 @@ from dpquery.functions.base import (
     Gives,
     Measured,
     Number,
-    Step,
     Takes,
+    Words,
 )
-from dpquery.functions.quantize import code_of
-from dpquery.functions.selection import (
-    ChosenValues,
-    ValueCell,
-    in_rows,
-    require_few,
-    require_room,
-    value_of,
-    weights_of,
-)
+from dpquery.functions.quantize import ValueRelease, code_of, in_rows, too_many_groups
+from dpquery.functions.selection import ChosenRelease, small_histogram
 from dpquery.ir.expr import Code
-from dpquery.ir.measures import Histogram, Measure, Weight, sensitivity
+from dpquery.ir.measures import Histogram, Weight, sensitivity
 from dpquery.ir.query import Call
 from dpquery.mechanisms import AboveThreshold, FirstNoisyCount
+from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import Randomness
 
 DIGITS = 7
@@ -75,77 +65,36 @@ Range = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class ExtremeCell:
-    """A released value; noise says how many rows lie beyond it, not how far away they are."""
-
-    value: object
-    release: ExtremeRelease
-
-    @property
-    def mechanism(self) -> str:
-        """The name of the mechanism."""
-        return self.release.mechanism.name
-
-    @property
-    def drawn(self) -> object:
-        """The value."""
-        return self.value
-
-    def interval(self, confidence: Fraction) -> None:
-        """Return nothing: how far away the last rows are is up to the data."""
-
-    def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction:
-        """Return how many rows lie beyond the value at most, as often as stated."""
-        return self.release.rows_beyond(confidence)
-
-
-@dataclass(frozen=True, slots=True)
-class ExtremeRelease:
+class ExtremeRelease(ValueRelease):
     """One value per group, by AboveThreshold over public candidates."""
 
-    function: str
-    measure: Histogram
+    mechanism: AboveThreshold
+    rise: int
     ranges: tuple[Range, ...]
     zero: int
     """From where the distances between candidates grow."""
-    distance: int
-    rise: int
-    mechanism: AboveThreshold
     upwards: bool
-    type: Type
 
     @property
-    def measures(self) -> tuple[Measure, ...]:
-        """One histogram, asked for range by range."""
-        return (self.measure,)
+    def moves(self) -> tuple[Distance, ...]:
+        """Rise and fall together, and the rise."""
+        return self.distance, self.rise
 
     @property
     def few(self) -> int:
         """From how much weight beyond a candidate on it is too much: none is little enough."""
         return max(1, int(2 * self.mechanism.count_scale))
 
-    def event(self) -> Event:
-        """State the loss at the proven moves."""
-        return self.mechanism.event(self.distance, self.rise)
-
-    def cell(self, drawn: Any, /) -> ExtremeCell:
-        """Return a cell of what was drawn."""
-        return ExtremeCell(drawn, self)
-
-    def run(self, exact: Measured, randomness: Randomness) -> Sequence[ExtremeCell]:
-        """Draw one value per group."""
-        return [self._drawn(exact, group, randomness) for group in range(exact.groups)]
-
-    def _drawn(self, exact: Measured, group: int, randomness: Randomness) -> ExtremeCell:
-        """Walk towards the end, and stay there if no candidate before it will do."""
-        candidates, weights = self.asked(exact, group)
-        beyond, counts = sum(weights), []
-        for weight in weights[:-1]:
-            beyond -= weight
-            counts.append(-beyond)
-        place = self.mechanism.release(counts, -self.few, randomness)
-        found = candidates[-1 if place is None else place]
-        return ExtremeCell(value_of(self.measure.code, found), self)
+    def draw(self, exact: Measured, randomness: Randomness) -> Iterator[int]:
+        """Walk towards the end of each group, up to the first candidate that will do."""
+        for group in range(exact.groups):
+            candidates, weights = self.asked(exact, group)
+            beyond, counts = sum(weights), []
+            for weight in weights[:-1]:
+                beyond -= weight
+                counts.append(-beyond)
+            place = self.mechanism.release(counts, -self.few, randomness)
+            yield candidates[-1 if place is None else place]
 
     def asked(self, exact: Measured, group: int) -> tuple[list[int], list[int]]:
         """Return the candidates on the way, each with the weight since the one before."""
@@ -155,23 +104,22 @@ class ExtremeRelease:
         weights = np.add.reduceat(cells if self.upwards else cells[::-1], starts)
         return list(candidates), [int(weight) for weight in weights.tolist()]
 
-    def rows_beyond(self, confidence: Fraction) -> Fraction:
-        """Return a bound on the weight beyond a value in rows of full weight."""
+    def ranks_off(self, confidence: Fraction, *, any_data: bool = False) -> Fraction:
+        """Return a bound on the weight beyond a value, in rows of full weight.
+
+        How far away in value these rows are is up to the data.
+        """
         count = len(steps(self.ranges, self.zero, upwards=self.upwards)[0])
         beyond = self.few + self.mechanism.reach(count, confidence)
         return Fraction(beyond, self.measure.weight.scale)
 
-    def step(self) -> Step:
-        """Describe the release in rows."""
+    def describe(self, *, waiting: bool) -> Words:
+        """Return the amounts in rows."""
         weight = self.measure.weight
-        return Step(
-            function=self.function,
-            mechanism=self.mechanism.name,
-            epsilon=self.mechanism.loss(self.distance, self.rise).epsilon,
-            sensitivity=in_rows(weight, self.rise),
-            noise_scale=in_rows(weight, self.mechanism.count_scale),
-            expected_error=f"at most {ceil(self.rows_beyond(LEVEL)):,} rows beyond it",
-            weight=weight,
+        return Words(
+            in_rows(weight, self.rise),
+            in_rows(weight, self.mechanism.count_scale),
+            f"at most {ceil(self.ranks_off(LEVEL)):,} rows beyond it",
         )
 
 
@@ -246,33 +194,21 @@ def _zero(code: Code, *, upwards: bool) -> int:
 def _plan(call: Call, facts: Facts, *, upwards: bool) -> ExtremeRelease:
     code = code_of(call, origin_at_low=True)
     if facts.cells > MAX_GROUPS or code.cells > LARGEST:
-        raise _too_many(call, facts.cells)
+        most, label = f"{MAX_GROUPS:,} groups and 2^63 values", f"{facts.cells:,} groups"
+        raise too_many_groups(call, most, label, "each group takes scans of its own.")
     weight = facts.cell_weight(call)
     distance, rise = threshold_moves(weight, facts, monotone=True)
     zero = _zero(code, upwards=upwards)
     return ExtremeRelease(
-        function=call.function,
-        measure=Histogram(weight, code, call.condition),
-        ranges=tuple(ranges(code.cells, zero)),
-        zero=zero,
-        distance=distance,
-        rise=rise,
-        mechanism=AboveThreshold.calibrated(distance, call.options.epsilon, rise),
-        upwards=upwards,
-        type=code.expr.type,
-    )
-
-
-def _too_many(call: Call, groups: int) -> PlanRefused:
-    return PlanRefused(
-        Diagnostic(
-            "DPQ405",
-            f"{call.function} is answered for {MAX_GROUPS:,} groups and 2^63 values at most",
-            call.span,
-            f"{groups:,} groups",
-            ("each group takes scans of its own.",),
-            ("name fewer groups: WHERE a_column IN (1, 2)",),
-        )
+        call.function,
+        (Histogram(weight, code, call.condition),),
+        distance,
+        AboveThreshold.calibrated(distance, call.options.epsilon, rise),
+        code.expr.type,
+        rise,
+        tuple(ranges(code.cells, zero)),
+        zero,
+        upwards,
     )
 
 
@@ -315,87 +251,49 @@ MIN = replace(
 
 
 @dataclass(frozen=True, slots=True)
-class FirstAboveRelease(ChosenValues):
+class FirstAboveRelease(ChosenRelease):
     """One value per group, or NULL where none is above."""
 
-    function: str
-    measure: Histogram
+    mechanism: FirstNoisyCount | AboveThreshold
+    rise: int
     threshold: int
     """In units of weight."""
-    distance: int
-    """In L1 norm; of AboveThreshold, rise and fall together."""
-    rise: int
-    mechanism: FirstNoisyCount | AboveThreshold
-    type: Type
 
     @property
-    def measures(self) -> tuple[Measure, ...]:
-        """One histogram."""
-        return (self.measure,)
+    def moves(self) -> tuple[Distance, ...]:
+        """The L1 norm; of AboveThreshold, rise and fall together, and the rise."""
+        above = isinstance(self.mechanism, AboveThreshold)
+        return (self.distance, self.rise) if above else (self.distance,)
 
-    @property
-    def loss(self) -> Loss:
-        """The loss at the proven moves."""
-        if isinstance(self.mechanism, AboveThreshold):
-            return self.mechanism.loss(self.distance, self.rise)
-        return self.mechanism.loss(self.distance)
+    def chosen(self, weights: list[int], randomness: Randomness) -> int | None:
+        """Choose the first that is above."""
+        return self.mechanism.release(weights, self.threshold, randomness)
 
-    def event(self) -> Event:
-        """State the loss at the proven moves."""
-        return Pure(self.loss.epsilon)
-
-    def run(self, exact: Measured, randomness: Randomness) -> Sequence[ValueCell]:
-        """Draw one value per group."""
-        return [self._drawn(exact, group, randomness) for group in range(exact.groups)]
-
-    def _drawn(self, exact: Measured, group: int, randomness: Randomness) -> ValueCell:
-        weights = weights_of(exact, self.measure, group)
-        place = self.mechanism.release(weights, self.threshold, randomness)
-        value = None if place is None else value_of(self.measure.code, place)
-        return ValueCell(value, self.mechanism.name)
-
-    def step(self) -> Step:
-        """Describe the release in rows."""
-        weight = self.measure.weight
-        reach = self.mechanism.reach(self.measure.code.cells, LEVEL)
-        return Step(
-            function=self.function,
-            mechanism=self.mechanism.name,
-            epsilon=self.loss.epsilon,
-            sensitivity=in_rows(weight, self.rise),
-            noise_scale=in_rows(weight, self.mechanism.scale),
-            expected_error=f"right {-(-reach // weight.scale):,} rows beside the threshold",
-            weight=weight,
+    def describe(self, *, waiting: bool) -> Words:
+        """Return the amounts in rows."""
+        weight, reach = self.measure.weight, self.mechanism.reach(self.code.cells, LEVEL)
+        return Words(
+            in_rows(weight, self.rise),
+            in_rows(weight, self.mechanism.scale),
+            f"right {self.rows(reach)} beside the threshold",
         )
 
 
 def _plan_first_above(call: Call, facts: Facts) -> FirstAboveRelease:
     assert call.number is not None  # noqa: S101 - the binder reads it
-    code = code_of(call, origin_at_low=True)
-    require_few(call, code)
-    require_room(call, facts, code)
-    measure = Histogram(facts.cell_weight(call), code, call.condition)
-    distance, rise, mechanism = _planned(call, measure, facts)
-    return FirstAboveRelease(
-        function=call.function,
-        measure=measure,
-        threshold=call.number * measure.weight.scale,
-        distance=distance,
-        rise=rise,
-        mechanism=mechanism,
-        type=code.expr.type,
-    )
-
-
-def _planned(
-    call: Call, measure: Histogram, facts: Facts
-) -> tuple[int, int, FirstNoisyCount | AboveThreshold]:
-    epsilon = call.options.epsilon
+    measure = small_histogram(call, facts, code_of(call, origin_at_low=True))
+    weight, epsilon = measure.weight, call.options.epsilon
+    mechanism: FirstNoisyCount | AboveThreshold
     if call.options.mechanism == AboveThreshold.name:
-        distance, rise = threshold_moves(measure.weight, facts, monotone=False)
-        return distance, rise, AboveThreshold.calibrated(distance, epsilon, rise)
-    distance = sensitivity(measure, facts.neighbours, grouped=facts.grouped)
-    return distance, distance, FirstNoisyCount.calibrated(distance, epsilon)
+        distance, rise = threshold_moves(weight, facts, monotone=False)
+        mechanism = AboveThreshold.calibrated(distance, epsilon, rise)
+    else:
+        distance = rise = sensitivity(measure, facts.neighbours, grouped=facts.grouped)
+        mechanism = FirstNoisyCount.calibrated(distance, epsilon)
+    type_, threshold = measure.code.expr.type, call.number * weight.scale
+    return FirstAboveRelease(
+        call.function, (measure,), distance, mechanism, type_, rise, threshold
+    )
 
 
 FIRST_ABOVE = DPFunction(

@@ -12,16 +12,15 @@ divided by zero.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from math import comb, isqrt, prod, sqrt
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
-from dpquery.core.events import Event
 from dpquery.core.privacy import decimal_text
-from dpquery.core.types import DOUBLE, Type
-from dpquery.errors import Diagnostic, PlanRefused
+from dpquery.core.types import DOUBLE
+from dpquery.errors import refusal
 from dpquery.functions.additive import (
     ADDITIVE,
     LARGEST,
@@ -40,17 +39,15 @@ from dpquery.functions.base import (
     Facts,
     Measured,
     Release,
-    Step,
     Takes,
+    Words,
     without_option,
 )
 from dpquery.functions.count_sum import both, present
 from dpquery.functions.quantize import code_of
-from dpquery.functions.selection import ChosenValues, ValueCell
 from dpquery.ir.expr import Code, Expr
 from dpquery.ir.measures import (
     CountRows,
-    Measure,
     SumCodes,
     SumProducts,
     Weight,
@@ -59,7 +56,6 @@ from dpquery.ir.measures import (
 )
 from dpquery.ir.query import Call
 from dpquery.mechanisms import AdditiveNoise, MeanExponential, MeanInverseSensitivity
-from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.laplace import Reach, combined_reach, share_range
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import tail_bound
@@ -107,93 +103,36 @@ class Shape(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class BernsteinCell:
-    """The noisy sums of one group, and what is computed from them."""
+class BernsteinRelease(Release):
+    """The Bernstein sums of some degrees with additive noise, one vector per group.
 
-    noisy: tuple[int, ...]
-    release: BernsteinRelease
+    Measured are the number of values and their power sums, which give the Bernstein sums
+    exactly: the lowest in the first expression first, and last the highest in all.
+    """
 
-    @property
-    def value(self) -> float:
-        """The value, inside its bounds whatever the noise."""
-        damping = self.release.damping / len(self.noisy)
-        sums = [max(Fraction(part), Fraction(0)) + damping for part in self.noisy]
-        return self.release.computed(sums)
-
-    @property
-    def mechanism(self) -> str:
-        """The name of the noise."""
-        return self.release.noise.name
-
-    @property
-    def drawn(self) -> tuple[int, ...]:
-        """The noisy sums."""
-        return self.noisy
-
-    def interval(self, confidence: Fraction) -> tuple[float, float]:
-        """Return the values that the noise does not rule out, as far to both sides."""
-        low, high = self.release.ranged(self.noisy, confidence)
-        value = self.value
-        margin = max(value - low, high - value)
-        return value - margin, value + margin
-
-
-@dataclass(frozen=True, slots=True)
-class BernsteinRelease:
-    """The Bernstein sums of some degrees with additive noise, one vector per group."""
-
-    function: str
+    mechanism: AdditiveNoise
     shape: Shape
-    sums: tuple[SumCodes | SumProducts, ...]
-    """The moments, the lowest in the first expression first; the last is the highest in all."""
-    rows: CountRows
-    distance: Distance
-    """In the norm of the noise."""
-    noise: AdditiveNoise
     low: Fraction
     width: Fraction
 
-    @property
-    def type(self) -> Type:
-        """Means and variances are doubles."""
-        return DOUBLE
+    has_interval: ClassVar[bool] = True
 
     @property
-    def measures(self) -> tuple[Measure, ...]:
-        """The count of values and their power sums, which give the Bernstein sums exactly."""
-        return (self.rows, *self.sums)
+    def factors(self) -> tuple[Code, ...]:
+        """The codes whose product is the highest moment."""
+        return self.measures[-1].factors
 
-    @property
-    def damping(self) -> Fraction:
-        """The scale of the noise."""
-        return self.noise.scale_shown
-
-    @property
-    def mechanism(self) -> AdditiveNoise:
-        """The noise."""
-        return self.noise
-
-    def event(self) -> Event:
-        """State the loss at the proven distance."""
-        return self.noise.event(self.distance)
-
-    def cell(self, drawn: Any, /) -> BernsteinCell:
-        """Return a cell of what was drawn."""
-        return BernsteinCell(drawn, self)
-
-    def run(self, exact: Measured, randomness: Randomness) -> list[BernsteinCell]:
+    def draw(self, exact: Measured, randomness: Randomness) -> Iterator[tuple[int, ...]]:
         """Draw the noisy sums of each group."""
         powers = zip(*(exact.values(measure) for measure in self.measures), strict=True)
-        vectors = [self._bernstein(moments) for moments in powers]
-        flat = [part for vector in vectors for part in vector]
-        noisy = self.noise.release(flat, randomness)
+        flat = [part for moments in powers for part in self._bernstein(moments)]
+        noisy = self.mechanism.release(flat, randomness)
         size = len(self.measures)
-        starts = range(0, len(noisy), size)
-        return [BernsteinCell(tuple(noisy[start : start + size]), self) for start in starts]
+        return (tuple(noisy[start : start + size]) for start in range(0, len(noisy), size))
 
     def _bernstein(self, moments: tuple[int, ...]) -> list[int]:
         """Turn sums of 1, k, k^2 into sums of comb(d, i) k^i (K - k)^(d - i), code by code."""
-        vector, factors = list(moments), list(self.sums[-1].factors)
+        vector, factors = list(moments), list(self.factors)
         stride = 1
         for degree in self.shape.degrees:
             top, factors = max(factors[0].size, 1), factors[degree:]
@@ -207,58 +146,43 @@ class BernsteinRelease:
             stride = block
         return vector
 
-    def computed(self, sums: Sequence[Fraction]) -> float:
-        """Compute the value from the sums."""
+    def value(self, drawn: tuple[int, ...]) -> float:
+        """Return the value, inside its bounds whatever the noise."""
+        damping = self.mechanism.scale_shown / len(drawn)
+        sums = [max(Fraction(part), Fraction(0)) + damping for part in drawn]
         return self.shape.value(sums, self._basis)
 
-    def ranged(self, noisy: Sequence[int], confidence: Fraction) -> tuple[float, float]:
-        """Compute the range of the value from the noisy sums."""
+    def interval(self, drawn: tuple[int, ...], confidence: Fraction) -> tuple[float, float]:
+        """Return the values that the noise does not rule out, as far to both sides."""
         if not 0 < confidence < 1:
             raise ValueError("a confidence lies between 0 and 1")
-        spread, missed = float(self.damping), float(1 - confidence)
+        spread, missed = float(self.mechanism.scale_shown), float(1 - confidence)
 
         def reach(share: float) -> Reach:
-            return combined_reach(self.noise, spread, missed * share)
+            return combined_reach(self.mechanism, spread, missed * share)
 
-        sums = [float(part) for part in noisy]
-        return self.shape.range(sums, reach, self._basis)
+        low, high = self.shape.range([float(part) for part in drawn], reach, self._basis)
+        value = self.value(drawn)
+        margin = max(value - low, high - value)
+        return value - margin, value + margin
 
     @property
     def _basis(self) -> Basis:
-        return Basis(self.low, self.width, self._row)
+        tops = (max(code.size, 1) for code in self.factors)
+        row = Fraction(self.measure.weight.scale * prod(tops))
+        return Basis(self.low, self.width, row)
 
-    @property
-    def _row(self) -> Fraction:
-        """What one row of full weight adds to the sums together."""
-        tops = (max(code.size, 1) for code in self.sums[-1].factors)
-        return Fraction(self.rows.weight.scale * prod(tops))
-
-    def step(self) -> Step:
-        """Describe the release in rows."""
-        return Step(
-            function=self.function,
-            mechanism=self.noise.name,
-            epsilon=self.noise.loss(self.distance).epsilon,
-            sensitivity=f"{decimal_text(self.distance / self._row, 4)} in rows, all sums",
-            noise_scale=f"{decimal_text(self.damping / self._row, 4)} in rows, each sum",
-            expected_error=self._error(),
-            weight=self.rows.weight,
+    def describe(self, *, waiting: bool) -> Words:
+        """Return the amounts in rows, and what they do to a mean or variance of 1,000 rows."""
+        row, scale = self._basis.row, self.mechanism.scale_shown
+        _, high = self.mechanism.interval(0, LEVEL)
+        share = max(Fraction(high), scale) / row / 1000  # at least what damps it
+        width, times = (Fraction(1), f" times {WIDTH}") if waiting else (self.width, "")
+        return Words(
+            f"{decimal_text(self.distance / row, 4)} in rows, all sums",
+            f"{decimal_text(scale / row, 4)} in rows, each sum",
+            self.shape.error(share, width, times),
         )
-
-    @property
-    def share(self) -> Fraction:
-        """How many rows the noise is as much as, 95 times in 100; at least what damps it."""
-        _, high = self.noise.interval(0, LEVEL)
-        return max(Fraction(high), self.damping) / self._row
-
-    def _error(self) -> str:
-        """Return what the noise does to a mean or variance of a thousand rows."""
-        return self.shape.error(self.share / 1000, self.width)
-
-    def step_of_found(self, _: Call) -> Step:
-        """Describe the release between any bounds."""
-        error = self.shape.error(self.share / 1000, Fraction(1), f" times {WIDTH}")
-        return replace(self.step(), expected_error=error)
 
 
 def _polynomial(moments: Sequence[int], i: int, degree: int, top: int) -> int:
@@ -281,12 +205,13 @@ def bernstein(call: Call, facts: Facts, shape: Shape) -> BernsteinRelease:
         _moments(weight, codes, shape, condition if len(codes) > 1 else call.condition)
     )
     l1 = simplex_sensitivity(sums[-1], facts.neighbours)
-    noise = additive_noise(call, l1, simplex_l2_sensitivity(sums[-1], facts.neighbours))
-    distance = l1 if noise.norm == 1 else simplex_l2_sensitivity(sums[-1], facts.neighbours)
+    l2 = simplex_l2_sensitivity(sums[-1], facts.neighbours)
+    noise = additive_noise(call, l1, l2)
     low = codes[0].low * codes[0].grid
     width = prod(((code.high - code.low) * code.grid for code in codes), start=Fraction(1))
-    rows = CountRows(weight, condition)
-    return BernsteinRelease(call.function, shape, sums, rows, distance, noise, low, width)
+    measures = (CountRows(weight, condition), *sums)
+    distance = l1 if noise.norm == 1 else l2
+    return BernsteinRelease(call.function, measures, distance, noise, DOUBLE, shape, low, width)
 
 
 def _moments(
@@ -320,59 +245,31 @@ ROWS = 1
 
 
 @dataclass(frozen=True, slots=True)
-class ChosenMeanRelease(ChosenValues):
-    """One mean, on a fine public grid between its bounds."""
+class ChosenMeanRelease(Release):
+    """One mean, on a fine public grid between its bounds, from a count and a sum."""
 
-    function: str
-    rows: CountRows
-    sum: SumCodes
     mechanism: MeanExponential | MeanInverseSensitivity
+    top: int
+    """The largest code, of a value at the upper bound."""
     low: Fraction
     width: Fraction
 
-    @property
-    def type(self) -> Type:
-        """A mean is a double."""
-        return DOUBLE
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """How many values there are, and their sum."""
-        return (self.rows, self.sum)
-
-    def event(self) -> Event:
-        """State the loss of the rows that a unit changes."""
-        return self.mechanism.event(ROWS)
-
-    def run(self, exact: Measured, randomness: Randomness) -> Sequence[ValueCell]:
-        """Draw the mean."""
+    def draw(self, exact: Measured, randomness: Randomness) -> list[int]:
+        """Draw the place of the mean."""
         (rows,), (total,) = (exact.values(measure) for measure in self.measures)
-        tick = self.mechanism.release(total, rows, max(self.sum.code.size, 1), randomness)
-        share = Fraction(tick, self.mechanism.ticks)
-        return [ValueCell(double(self.low + self.width * share), self.mechanism.name)]
+        return [self.mechanism.release(total, rows, self.top, randomness)]
 
-    @property
-    def share(self) -> Fraction:
-        """How many rows the noise is as much as, 95 times in 100."""
-        return Fraction(tail_bound(1, self.mechanism.rate, LEVEL))
+    def value(self, drawn: int) -> float:
+        """Return the mean."""
+        return double(self.low + self.width * Fraction(drawn, self.mechanism.ticks))
 
-    def step(self) -> Step:
-        """Describe the release in rows."""
-        error = self.share * self.width / 1000
-        return Step(
-            function=self.function,
-            mechanism=self.mechanism.name,
-            epsilon=self.mechanism.loss(ROWS).epsilon,
-            sensitivity="1 in rows",
-            noise_scale=f"{decimal_text(1 / self.mechanism.rate, 4)} in rows",
-            expected_error=f"± {significant(error)} over 1,000 rows",
-            weight=self.rows.weight,
-        )
-
-    def step_of_found(self, _: Call) -> Step:
-        """Describe the release between any bounds."""
-        error = f"± {significant(self.share / 1000)} times {WIDTH} over 1,000 rows"
-        return replace(self.step(), expected_error=error)
+    def describe(self, *, waiting: bool) -> Words:
+        """Return the amounts in rows."""
+        rate = self.mechanism.rate
+        share = Fraction(tail_bound(1, rate, LEVEL), 1000)
+        width, times = (Fraction(1), f" times {WIDTH}") if waiting else (self.width, "")
+        noise = f"{decimal_text(1 / rate, 4)} in rows"
+        return Words("1 in rows", noise, Mean().error(share, width, times))
 
 
 def chosen_mean(call: Call, facts: Facts) -> ChosenMeanRelease:
@@ -382,31 +279,27 @@ def chosen_mean(call: Call, facts: Facts) -> ChosenMeanRelease:
         PlanRefused: DPQ403 a delta is of no use, DPQ404 a unit may have several rows.
     """
     options = call.options
-    kind = CHOSEN[str(options.mechanism)]
     if options.delta is not None:
         raise needless(call, options.delta_span)
     if facts.weighted:
-        raise _whole_rows(call)
+        raise refusal(
+            "DPQ404",
+            f"{call.function} with mechanism='{options.mechanism}' is of whole rows",
+            options.mechanism_span,
+            "a unit may have several rows",
+            (
+                "the loss of this mechanism is proven for one row per unit;",
+                "that of Laplace noise holds everywhere, and it is more exact.",
+            ),
+            without_option(call, options.mechanism_span),
+        )
     code = code_of(call, origin_at_low=True)
     rows = CountRows(Weight(), both(present(code.expr), call.condition))
-    total = SumCodes(Weight(), code, 1, call.condition)
-    mechanism = kind.calibrated(ROWS, options.epsilon)
+    measures = (rows, SumCodes(Weight(), code, 1, call.condition))
+    mechanism = CHOSEN[str(options.mechanism)].calibrated(ROWS, options.epsilon)
     low, width = code.low * code.grid, (code.high - code.low) * code.grid
-    return ChosenMeanRelease(call.function, rows, total, mechanism, low, width)
-
-
-def _whole_rows(call: Call) -> PlanRefused:
-    why = "the loss of this mechanism is proven for one row per unit;"
-    return PlanRefused(
-        Diagnostic(
-            "DPQ404",
-            f"{call.function} with mechanism='{call.options.mechanism}' is of whole rows",
-            call.options.mechanism_span,
-            "a unit may have several rows",
-            (why, "that of Laplace noise holds everywhere, and it is more exact."),
-            (without_option(call, call.options.mechanism_span),),
-        )
-    )
+    top = max(code.size, 1)
+    return ChosenMeanRelease(call.function, measures, ROWS, mechanism, DOUBLE, top, low, width)
 
 
 # DP_AVG and DP_PROPORTION: a pair of sums, and their share.
@@ -556,16 +449,13 @@ class Spread:
 
 
 def _function(name: str, summary: str, shape: Spread, *aliases: str) -> DPFunction:
-    def plan(call: Call, facts: Facts) -> BernsteinRelease:
-        return bernstein(call, facts, shape)
-
     return DPFunction(
         name=name,
         summary=summary,
         positional=(Expression(Takes.NUMBER),),
         parameters=(*COMMON, BOUNDS),
         mechanisms=ADDITIVE,
-        plan=plan,
+        plan=lambda call, facts: bernstein(call, facts, shape),
         aliases=aliases,
         example=f"SELECT {name}(salary, eps=0.5) AS spread FROM staff",
     )

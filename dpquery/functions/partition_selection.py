@@ -10,16 +10,15 @@ After GROUP BY the values are the groups. What is asked of the groups is charged
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, NoReturn
+from typing import Any
 
 from dpquery.core.events import Composed, Event
 from dpquery.core.privacy import decimal_text
-from dpquery.core.source import Span
 from dpquery.core.types import Kind, Type, decimal_value
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused
+from dpquery.errors import QueryRefused, refusal
 from dpquery.functions.additive import LEVEL
 from dpquery.functions.base import (
     DELTA,
@@ -32,8 +31,9 @@ from dpquery.functions.base import (
     Gives,
     Measured,
     Parameter,
-    Step,
+    Release,
     Takes,
+    Words,
 )
 from dpquery.functions.quantize import example_values
 from dpquery.ir.expr import Expr, IsNull, Logic, Not, Nulls, Scalar
@@ -65,41 +65,28 @@ LEFT_OUT = Parameter(
 
 
 @dataclass(frozen=True, slots=True)
-class FoundKeys:
-    """The values that were found, in their order; noise decided which, and moves none."""
+class KeysRelease(Release):
+    """One list of values; noise decides which, and moves none."""
 
-    groups: tuple[Scalar | None, ...]
-    value: list[object]
-    notes: tuple[str, ...] = ()
-    mechanism: str = PartitionSelection.name
-
-    @property
-    def drawn(self) -> tuple[object, ...]:
-        """The values, as groups and as shown, and what is said of others."""
-        return self.groups, self.value, self.notes
-
-    def interval(self, confidence: Fraction) -> None:
-        """Return nothing: a value was found or not."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeysRelease:
-    """One list of values."""
-
-    function: str
-    measure: Candidates
-    distance: int
+    measures: tuple[Candidates]
     mechanism: PartitionSelection
-    type: Type
     most: int
     other: Scalar | None = None
     noise: DiscreteLaplace | None = None
     """What is added to the number of what was left out, where somebody asks for it."""
 
     @property
-    def measures(self) -> tuple[Candidates, ...]:
+    def measure(self) -> Candidates:
         """The values, without their names."""
-        return (self.measure,)
+        return self.measures[0]
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The loss of the selection, and of the number of what was left out."""
+        selected = self.mechanism.loss(self.distance).epsilon
+        if self.noise is None:
+            return selected
+        return selected + self.noise.loss(self.measure.weight.limit).epsilon
 
     def event(self) -> Event:
         """State the loss at the proven distance."""
@@ -108,23 +95,28 @@ class KeysRelease:
             return selected
         return Composed((selected, self.noise.event(self.measure.weight.limit)))
 
-    def cell(self, drawn: Any, /) -> FoundKeys:
-        """Return the groups that were found, as they were shown."""
-        return FoundKeys(*drawn)
-
-    def run(self, exact: Measured, randomness: Randomness) -> Sequence[FoundKeys]:
-        """Draw the values."""
+    def draw(self, exact: Measured, randomness: Randomness) -> list[object]:
+        """Draw the values, and what is said of others."""
         counts = exact.counts(self.measure)
         found = self.mechanism.select(counts.tolist(), randomness)
         places = found[: self.most]  # they stand in an order of chance
-        values = exact.chosen(self.measure, places)
-        groups = _ordered(values)
+        groups = _ordered(exact.chosen(self.measure, places))
         if self.other is not None:
             groups = (*(value for value in groups if value != self.other), self.other)
         left = int(counts.sum()) - int(counts[places].sum())
-        shown = [_shown(value, self.type) for value in groups]
-        notes = tuple(self._notes(left, len(found), randomness))
-        return [FoundKeys(groups, shown, notes)]
+        return [(groups, tuple(self._notes(left, len(found), randomness)))]
+
+    def value(self, drawn: Any) -> list[object]:
+        """Return the values that were found, as they are shown."""
+        return [_shown(value, self.type) for value in self.groups(drawn)]
+
+    def groups(self, drawn: Any) -> tuple[Scalar | None, ...]:
+        """Return the values as groups."""
+        return tuple(drawn[0])
+
+    def notes(self, drawn: Any) -> tuple[str, ...]:
+        """Return what is said of values that were not found."""
+        return tuple(drawn[1])
 
     @property
     def note(self) -> str:
@@ -146,23 +138,13 @@ class KeysRelease:
             number = f"about {max(0, noisy):,} (± {(high - low) // 2:,})"
             yield f"{number} pairs of a unit and a value are of no value that is shown"
 
-    def step(self) -> Step:
-        """Describe the release in units."""
-        enough = self.mechanism.enough(Fraction(1, 2))
-        selected = self.mechanism.loss(self.distance)
-        noted = Fraction(0)
-        if self.noise is not None:
-            noted = self.noise.loss(self.measure.weight.limit).epsilon
-        return Step(
-            function=self.function,
-            mechanism=self.mechanism.name,
-            epsilon=selected.epsilon + noted,
-            sensitivity="1 count, by 1"
-            if self.distance == 1
-            else f"{self.distance} counts, each by 1",
-            noise_scale=f"none; a value of {enough:,} units is shown half of the time",
-            expected_error=f"a value of {self.mechanism.enough(LEVEL):,} units is shown",
-            weight=self.measure.weight,
+    def describe(self, *, waiting: bool) -> Words:
+        """Return the amounts in units."""
+        enough, moved = self.mechanism.enough, self.distance
+        return Words(
+            "1 count, by 1" if moved == 1 else f"{moved} counts, each by 1",
+            f"none; a value of {enough(Fraction(1, 2)):,} units is shown half of the time",
+            f"a value of {enough(LEVEL):,} units is shown",
         )
 
 
@@ -180,34 +162,40 @@ def _shown(value: Scalar | None, type_: Type) -> object:
 def _plan(call: Call, facts: Facts) -> KeysRelease:
     argument, options = call.inputs[0].expr, call.options
     if facts.grouped:
-        raise _of_all_rows(call)
+        raise refusal(
+            "DPQ404",
+            f"{call.function} is answered without groups",
+            call.span,
+            "there are groups here",
+            "it finds groups; to have both, group by the values that it finds.",
+            f"GROUP BY {call.text}",
+        )
     if options.delta is None:
         raise _without_delta(call)
-    known = facts.contribution
-    limit = options.max_groups_contributed or known.groups or GROUPS
+    limit = options.max_groups_contributed or facts.contribution.groups or GROUPS
     weight = Weight(limit if facts.weighted else 1)
     measure = Candidates(weight, argument, _listed(call))
     distance = sensitivity(measure, facts.neighbours)
     least, noise = distance * LEAST_EPSILON, None
     if options.left_out is not None:
         least += options.left_out
-        noise = DiscreteLaplace.calibrated(measure.weight.limit, options.left_out)
+        noise = DiscreteLaplace.calibrated(weight.limit, options.left_out)
     if options.epsilon < least:
-        _too_little(call, least)
+        raise refusal(
+            "DPQ205",
+            f"{call.function} needs an eps of {decimal_text(least)} at least",
+            options.epsilon_span,
+            f"given as {decimal_text(options.epsilon)}",
+            "with less, no value would be shown that fewer than thousands of units have.",
+            f"eps={decimal_text(least)}",
+        )
     epsilon = options.epsilon - (options.left_out or 0)
     mechanism = PartitionSelection.calibrated(distance, epsilon, options.delta)
     if options.max_groups_contributed is None and weight.limit > 1:
         _require_findable(call, mechanism.enough(LEVEL), weight.limit)
-    type_ = replace(argument.type, listed=True)
+    type_, most = replace(argument.type, listed=True), most_of(call)
     return KeysRelease(
-        function=call.function,
-        measure=measure,
-        distance=distance,
-        mechanism=mechanism,
-        type=type_,
-        most=most_of(call),
-        other=options.other,
-        noise=noise,
+        call.function, (measure,), distance, mechanism, type_, most, options.other, noise
     )
 
 
@@ -224,10 +212,8 @@ def _listed(call: Call) -> Expr | None:
 
 def _require_findable(call: Call, enough: int, limit: int) -> None:
     """Refuse to share an epsilon among so many groups that hardly a value would be found."""
-    if enough <= FEW:
-        return
-    raise NameRefused(
-        Diagnostic(
+    if enough > FEW:
+        raise refusal(
             "DPQ205",
             f"{call.function} would find no value of fewer than {enough:,} units",
             call.span,
@@ -236,9 +222,8 @@ def _require_findable(call: Call, enough: int, limit: int) -> None:
                 f"the policy lets a unit count in {limit:,} groups, and what each of them gets",
                 "of eps and delta is little.",
             ),
-            (f"{call.text.removesuffix(')')}, max_groups_contributed=1)",),
+            f"{call.text.removesuffix(')')}, max_groups_contributed=1)",
         )
-    )
 
 
 def most_of(call: Call) -> int:
@@ -246,50 +231,19 @@ def most_of(call: Call) -> int:
     return MOST_KEYS if call.options.most is None else call.options.most
 
 
-def _of_all_rows(call: Call) -> PlanRefused:
-    return PlanRefused(
-        Diagnostic(
-            "DPQ404",
-            f"{call.function} is answered without groups",
-            call.span,
-            "there are groups here",
-            ("it finds groups; to have both, group by the values that it finds.",),
-            (f"GROUP BY {call.text}",),
-        )
-    )
-
-
-def _without_delta(call: Call) -> PlanRefused:
+def _without_delta(call: Call) -> QueryRefused:
     shown, few = call.written, example_values(call.inputs[0].expr.type)
-    return PlanRefused(
-        Diagnostic(
-            "DPQ403",
-            f"{call.function} needs delta",
-            call.span,
-            "delta is missing",
-            (
-                "a value that a single unit has is shown with a small probability, delta,",
-                "which the budget of the policy has to allow.",
-            ),
-            (
-                f"{call.text.removesuffix(')')}, delta=1e-7)",
-                *((f"or name them: WHERE {shown} IN ({few}) GROUP BY {shown}",) if few else ()),
-            ),
-        )
-    )
-
-
-def _too_little(call: Call, least: Fraction) -> NoReturn:
-    span: Span = call.options.epsilon_span
-    raise NameRefused(
-        Diagnostic(
-            "DPQ205",
-            f"{call.function} needs an eps of {decimal_text(least)} at least",
-            span,
-            f"given as {decimal_text(call.options.epsilon)}",
-            ("with less, no value would be shown that fewer than thousands of units have.",),
-            (f"eps={decimal_text(least)}",),
-        )
+    named = (f"or name them: WHERE {shown} IN ({few}) GROUP BY {shown}",) if few else ()
+    return refusal(
+        "DPQ403",
+        f"{call.function} needs delta",
+        call.span,
+        "delta is missing",
+        (
+            "a value that a single unit has is shown with a small probability, delta,",
+            "which the budget of the policy has to allow.",
+        ),
+        (f"{call.text.removesuffix(')')}, delta=1e-7)", *named),
     )
 
 

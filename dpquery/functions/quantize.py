@@ -9,14 +9,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import date, timedelta
 from fractions import Fraction
-from typing import Protocol, TypeVar, runtime_checkable
+from functools import partial
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from dpquery.core.privacy import decimal_text
-from dpquery.core.types import BOOLEAN, EPOCH, INT64, Interval, Kind, Type, decimal_value
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused, Worded, listed, without
-from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, narrower
+from dpquery.core.types import (
+    BOOLEAN,
+    EPOCH,
+    INT64,
+    Interval,
+    Kind,
+    Type,
+    decimal_value,
+    ordinal,
+)
+from dpquery.errors import QueryRefused, Worded, listed, refusal, without
+from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, Release, narrower
 from dpquery.ir.expr import Code, ColumnRef, Expr, columns_of
 from dpquery.ir.measures import GroupRequest, Histogram, Weight
 from dpquery.ir.query import Call, Input
@@ -120,7 +130,7 @@ def require_held(call: Call, code: Code) -> None:
     ends = code.values or (code.low * code.grid, code.high * code.grid)
     numbers = [Fraction(end) for end in ends if isinstance(end, (int, Fraction))]
     if not Interval(min(numbers), max(numbers)).within(*INT64):
-        raise _not_held(call, code)
+        raise _not_held(call)
 
 
 def number_type(argument: Expr) -> Type:
@@ -190,7 +200,7 @@ def _bounds_of_ones_own(names: Sequence[str]) -> str:
     return f"or --bounds {said} for the whole session{python}"
 
 
-def _unbounded(call: Call, about: Input) -> PlanRefused:
+def _unbounded(call: Call, about: Input) -> QueryRefused:
     argument, written = about.expr, call.snippet(about.asked)
     unbounded = [c.name for c in columns_of(argument).values() if not c.bounded]
     loose = [name for name in unbounded if name.lower() in written.lower()]  # not computed
@@ -204,21 +214,17 @@ def _unbounded(call: Call, about: Input) -> PlanRefused:
         f"or ask the data owner to add bounds for {', '.join(loose)} to the policy",
         _bounds_of_ones_own(loose),
     )
-    return PlanRefused(
-        Diagnostic(
-            "DPQ401",
-            f"{call.function}({', '.join(call.snippet(one.asked) for one in call.inputs)}) "
-            "has no bounds",
-            about.asked,
-            Worded(
-                "no bounds in the query or the policy", "no bounds in the query or the options"
-            ),
-            (
-                "the noise is scaled to the largest change one person can make,",
-                "so values must be clamped to bounds chosen without looking at the data.",
-            ),
-            (*offered, owner) if loose else tuple(offered),
-        )
+    asked = ", ".join(call.snippet(one.asked) for one in call.inputs)
+    return refusal(
+        "DPQ401",
+        f"{call.function}({asked}) has no bounds",
+        about.asked,
+        Worded("no bounds in the query or the policy", "no bounds in the query or the options"),
+        (
+            "the noise is scaled to the largest change one person can make,",
+            "so values must be clamped to bounds chosen without looking at the data.",
+        ),
+        (*offered, owner) if loose else tuple(offered),
     )
 
 
@@ -226,48 +232,82 @@ def _cut(written: str) -> str:
     return f"LEAST(GREATEST({written}, 0), 1000)"
 
 
-def _not_held(call: Call, code: Code) -> PlanRefused:
+def _not_held(call: Call) -> QueryRefused:
     """Offer bounds in place of those asked for, or values that are cut to a range."""
-    options, about = call.options, call.inputs[0]
-    argument = about.asked
+    given, about = call.options.bounds_span, call.inputs[0]
     near = known_range(about) & Interval(Fraction(0), Fraction(1000))
-    if options.bounds_span is not None and near.within(*INT64):
+    if given is not None and near.within(*INT64):
         remedy = narrower(call, f"[{near.low}, {near.high}]")
     else:
-        text = call.changed(argument, _cut(call.written))
-        given = options.bounds_span
+        remedy = call.changed(about.asked, _cut(call.written))
         if given is not None:
-            more = len(text) - len(call.text)
-            text = without(
-                text, *(end - call.span.start + more for end in (given.start, given.end))
-            )
-        remedy = text
-    return PlanRefused(
-        Diagnostic(
-            "DPQ404",
-            f"{call.function} cannot show the values between these bounds",
-            options.bounds_span or argument,
-            "whole numbers of more than 64 bits",
-            (
-                "it shows one of the values, and a whole number of an answer has 64 bits;",
-                "means of such values are doubles, and are answered.",
-            ),
-            (remedy,),
-        )
+            more = len(remedy) - len(call.text) - call.span.start
+            remedy = without(remedy, given.start + more, given.end + more)
+    return refusal(
+        "DPQ404",
+        f"{call.function} cannot show the values between these bounds",
+        given or about.asked,
+        "whole numbers of more than 64 bits",
+        (
+            "it shows one of the values, and a whole number of an answer has 64 bits;",
+            "means of such values are doubles, and are answered.",
+        ),
+        remedy,
     )
 
 
-def _outside(call: Call, about: Input) -> NameRefused:
-    return NameRefused(
-        Diagnostic(
-            "DPQ205",
-            "the bounds lie outside the column's own",
-            call.options.bounds_span or about.expr.span,
-            "nothing of the column is left",
-            ("the policy clamps first; a query can narrow its bounds, not move past them.",),
-            (_own_bounds(about.expr), "these are the column's own"),
-        )
+def _outside(call: Call, about: Input) -> QueryRefused:
+    return refusal(
+        "DPQ205",
+        "the bounds lie outside the column's own",
+        call.options.bounds_span or about.expr.span,
+        "nothing of the column is left",
+        "the policy clamps first; a query can narrow its bounds, not move past them.",
+        (_own_bounds(about.expr), "these are the column's own"),
     )
+
+
+def value_of(code: Code, place: int) -> object:
+    """Return the value at a place, in the type of the column."""
+    type_ = code.expr.type
+    if type_ == BOOLEAN and not code.values:
+        return bool(place)
+    if not code.values:
+        return from_code(place + code.origin, code.grid, type_)
+    value = code.values[place]
+    if type_.kind in {Kind.TEXT, Kind.BOOLEAN}:
+        return value
+    number = ordinal(value) if isinstance(value, date) else Fraction(str(value))
+    step = Fraction(1, 10**type_.scale)
+    return from_code(int(number / step), step, type_)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRelease(Release):
+    """Values of a column, drawn as places among those that there could be."""
+
+    measures: tuple[Histogram]
+
+    @property
+    def measure(self) -> Histogram:
+        """The weights of the values."""
+        return self.measures[0]
+
+    @property
+    def code(self) -> Code:
+        """The values that there could be."""
+        return self.measure.code
+
+    def value(self, drawn: Any) -> object:
+        """Return the value at a place, or a list of values; NULL where there is none."""
+        if isinstance(drawn, tuple | list):
+            return [value_of(self.code, place) for place in drawn]
+        return None if drawn is None else value_of(self.code, drawn)
+
+
+def in_rows(weight: Weight, amount: Fraction | int) -> str:
+    """Write an amount of weight as rows."""
+    return f"{decimal_text(Fraction(amount, weight.scale), 4)} in rows"
 
 
 # What all functions of ranks share: the grid, the weights, and the histograms of a group.
@@ -316,44 +356,26 @@ class DrawsAhead(Protocol[D_co]):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The histogram of one group, as a mechanism asks for it."""
-
-    exact: Measured
-    measure: Histogram
-    group: int
-
-    def __call__(self, low: int, high: int, width: int, /) -> Integers:
-        """Return the weight of each range of codes."""
-        return self.exact.histogram(self.measure, self.group, low, high, width)
-
-
 def draw_groups(
     mechanism: Draws[D_co], exact: Measured, measure: Histogram, randomness: Randomness
 ) -> list[D_co]:
     """Draw for each group; what many groups will look at is asked for together."""
-    histograms = [Asked(exact, measure, group) for group in range(exact.groups)]
+    histograms = [partial(exact.histogram, measure, group) for group in range(exact.groups)]
     if not isinstance(mechanism, DrawsAhead):
         return [mechanism.release(histogram, randomness) for histogram in histograms]
-    ahead, size = mechanism, max(1, MOST_HELD // mechanism.held)
-    return [
-        drawn
-        for first in range(0, len(histograms), size)
-        for drawn in _drawn_ahead(ahead, histograms[first : first + size], randomness)
-    ]
+    ahead, size, drawn = mechanism, max(1, MOST_HELD // mechanism.held), list[D_co]()
+    for first in range(0, len(histograms), size):
+        trees = [ahead.tree(histogram) for histogram in histograms[first : first + size]]
 
+        def ask(
+            requests: Sequence[tuple[int, Request]], first: int = first
+        ) -> Sequence[Integers]:
+            of_groups = [GroupRequest(first + n, *request) for n, request in requests]
+            return exact.histograms(measure, of_groups)
 
-def _drawn_ahead(
-    mechanism: DrawsAhead[D_co], histograms: Sequence[Asked], randomness: Randomness
-) -> list[D_co]:
-    def ask(requests: Sequence[tuple[int, Request]]) -> Sequence[Integers]:
-        of_groups = [GroupRequest(histograms[n].group, *request) for n, request in requests]
-        return histograms[0].exact.histograms(histograms[0].measure, of_groups)
-
-    trees = [mechanism.tree(histogram) for histogram in histograms]
-    look_ahead(trees, mechanism.near, ask)
-    return [mechanism.draw(tree, randomness) for tree in trees]
+        look_ahead(trees, ahead.near, ask)
+        drawn += [ahead.draw(tree, randomness) for tree in trees]
+    return drawn
 
 
 def grid_of(call: Call) -> Code:
@@ -364,17 +386,25 @@ def grid_of(call: Call) -> Code:
     """
     code = code_of(call, origin_at_low=True)
     if code.cells > LARGEST_GRID:
-        raise PlanRefused(
-            Diagnostic(
-                "DPQ404",
-                f"{call.function} has too many values to draw from between these bounds",
-                call.options.bounds_span or call.span,
-                "more than 2^63 values",
-                ("a quantile is one of the values that lie on a grid between the bounds.",),
-                ("narrow the bounds: bounds=[0, 1000]",),
-            )
+        raise refusal(
+            "DPQ404",
+            f"{call.function} has too many values to draw from between these bounds",
+            call.options.bounds_span or call.span,
+            "more than 2^63 values",
+            "a quantile is one of the values that lie on a grid between the bounds.",
+            "narrow the bounds: bounds=[0, 1000]",
         )
     return code
+
+
+def histogram_for(call: Call, facts: Facts, denominator: int) -> Histogram:
+    """Return the weights of the grid from which a call draws.
+
+    Raises:
+        PlanRefused: DPQ401 no bounds, DPQ404 too many values between them.
+    """
+    code = grid_of(call)
+    return Histogram(weight_for(call, facts, denominator), code, call.condition)
 
 
 def weight_for(call: Call, facts: Facts, denominator: int) -> Weight:
@@ -413,17 +443,16 @@ def refuse_many(call: Call, groups: int, values: int = 1) -> None:
     """
     if groups * values <= MAX_DRAWS:
         return
-    most = f"{MAX_DRAWS // values:,} groups"
-    raise PlanRefused(
-        Diagnostic(
-            "DPQ405",
-            f"{call.function} is answered for {most} at most",
-            call.span,
-            f"{groups:,} groups" + (f" of {values:,} quantiles" if values > 1 else ""),
-            ("each group of a quantile takes scans of its own.",),
-            ("name fewer groups: WHERE a_column IN (1, 2)",),
-        )
-    )
+    label = f"{groups:,} groups" + (f" of {values:,} quantiles" if values > 1 else "")
+    why = "each group of a quantile takes scans of its own."
+    raise too_many_groups(call, f"{MAX_DRAWS // values:,} groups", label, why)
+
+
+def too_many_groups(call: Call, most: str, label: str, why: str) -> QueryRefused:
+    """Refuse a call for more groups than it is answered for."""
+    title = f"{call.function} is answered for {most} at most"
+    remedy = "name fewer groups: WHERE a_column IN (1, 2)"
+    return refusal("DPQ405", title, call.span, label, why, remedy)
 
 
 def ranks_words(
@@ -439,15 +468,13 @@ def ranks_words(
     return f"{about}; on any data at most {proven:,}"
 
 
-def unfit_mechanism(call: Call, asked: str, fitting: Sequence[str], draws: str) -> NameRefused:
+def unfit_mechanism(call: Call, asked: str, fitting: Sequence[str], draws: str) -> QueryRefused:
     """Refuse a mechanism that answers the other kind of question."""
-    return NameRefused(
-        Diagnostic(
-            "DPQ205",
-            f"{call.function} {asked} has no mechanism {call.options.mechanism!r}",
-            call.options.mechanism_span,
-            f"it draws {draws}",
-            (f"{call.function} {asked} is drawn by {listed(fitting)}.",),
-            (f"mechanism='{fitting[0]}'",),
-        )
+    return refusal(
+        "DPQ205",
+        f"{call.function} {asked} has no mechanism {call.options.mechanism!r}",
+        call.options.mechanism_span,
+        f"it draws {draws}",
+        f"{call.function} {asked} is drawn by {listed(fitting)}.",
+        f"mechanism='{fitting[0]}'",
     )

@@ -22,15 +22,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpquery.core.events import Event
 from dpquery.core.types import INTEGER, ROWS_MAX, Interval, Kind, Type
-from dpquery.functions.base import MAX_ROWS_OF_TABLE, Calibrated, Facts, Measured, Step
-from dpquery.functions.selection import in_rows
+from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, Words
+from dpquery.functions.quantize import ValueRelease, in_rows
 from dpquery.ir.expr import Code, ColumnRef, Expr
-from dpquery.ir.measures import Histogram, Measure, Weight, sensitivity
+from dpquery.ir.measures import Histogram, Weight, sensitivity
 from dpquery.ir.query import Call, Contribution, Scan
 from dpquery.ir.relations import Aggregate, PerUnit, Relation, UnitAggregate, walk
-from dpquery.mechanisms import AdditiveNoise, DiscreteLaplace, PermuteAndFlip
+from dpquery.mechanisms import DiscreteLaplace, PermuteAndFlip
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import tail_bound
 from dpquery.rowfunctions.base import CALENDAR
@@ -65,75 +64,35 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundCell:
-    """The bounds that were found, in the measure of values; None where no block stands out."""
+class FoundLimits(ValueRelease):
+    """A release of bounds, or of a limit: both ends are drawn, or nothing is found."""
 
-    value: Interval | None
-    mechanism: str
+    function: str = field(compare=False)
+    """What is found, in words."""
 
-    @property
-    def drawn(self) -> tuple[object, ...]:
-        """Both ends, and what drew them."""
-        return (
-            (None, None, self.mechanism)
-            if self.value is None
-            else (self.value.low, self.value.high, self.mechanism)
-        )
+    where: ClassVar[str]
+    """Among which rows it is found."""
 
-    def interval(self, confidence: Fraction) -> None:
-        """Return nothing: between which bounds the values lie is up to the data."""
-
-
-class FoundLimits:
-    """A release that finds bounds, or a limit."""
-
-    __slots__ = ()
-
-    def cell(self, drawn: Any, /) -> FoundCell:
-        """Return what was found before."""
-        low, high, mechanism = drawn
-        return FoundCell(None if low is None else Interval(low, high), mechanism)
+    def value(self, drawn: Any) -> Interval | None:
+        """Return what was found, in the measure of values."""
+        return None if drawn is None else Interval(*drawn)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRelease(FoundLimits):
     """The weights of public blocks with noise, and the bounds that they show."""
 
+    mechanism: DiscreteLaplace
+
     where: ClassVar[str] = "in all rows"
 
-    name: str = field(compare=False)
-    measure: Histogram
-    distance: int
-    noise: DiscreteLaplace
-
-    @property
-    def type(self) -> Type:
-        """The type of what is bounded."""
-        return self.measure.code.expr.type
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """One histogram, asked for range by range."""
-        return (self.measure,)
-
-    @property
-    def mechanism(self) -> AdditiveNoise:
-        """The noise."""
-        return self.noise
-
-    def event(self) -> Event:
-        """State the loss at the proven distance."""
-        return self.noise.event(self.distance)
-
-    def run(self, exact: Measured, randomness: Randomness) -> Sequence[FoundCell]:
-        """Add noise to every block, and give the bounds of those that stand out."""
-        noisy = self.noise.release(self.asked(exact), randomness)
-        ends = self._ends(noisy)
+    def draw(self, exact: Measured, randomness: Randomness) -> list[object]:
+        """Add noise to every block, and return the bounds of those that stand out."""
+        ends = self._ends(self.mechanism.release(self.asked(exact), randomness))
         if ends is None:
-            return [FoundCell(None, self.noise.name)]
-        blocks, grid = blocks_of(self.measure.code), self.measure.code.grid
-        low, high = blocks[ends[0]].low, blocks[ends[1] - 1].high
-        return [FoundCell(Interval(low * grid, high * grid), self.noise.name)]
+            return [None]
+        blocks, grid = blocks_of(self.code), self.code.grid
+        return [(blocks[ends[0]].low * grid, blocks[ends[1] - 1].high * grid)]
 
     def _ends(self, noisy: Sequence[int]) -> tuple[int, int] | None:
         """Return the first block within the bounds and the one after the last."""
@@ -158,7 +117,7 @@ class SearchRelease(FoundLimits):
 
     def asked(self, exact: Measured) -> list[int]:
         """Ask for the exact weight of each block."""
-        code, weights = self.measure.code, []
+        code, weights = self.code, []
         firsts = [block.first for block in blocks_of(code)]
         for low, high, width in _requests(code):
             cells = exact.histogram(self.measure, 0, low, high, width)
@@ -174,27 +133,23 @@ class SearchRelease(FoundLimits):
         M = 1 / (1 - c^2) bounds the mean of exp(c noise / scale), 0 < c < 1: with a = 1 / scale
         that is (cosh a - 1) / (cosh a - cosh c a), and (cosh x - 1) / x^2 rises with x.
         """
-        tests = len(RUNS) * len(blocks_of(self.measure.code))
-        rate, mean = TILT / self.noise.scale, 1 / (1 - TILT**2)
+        tests = len(RUNS) * len(blocks_of(self.code))
+        rate, mean = TILT / self.mechanism.scale, 1 / (1 - TILT**2)
         runs = {run: tail_bound(ceil(tests * mean**run), rate, SURE) for run in RUNS[1:]}
-        return {1: tail_bound(tests, 1 / self.noise.scale, SURE), **runs}
+        return {1: tail_bound(tests, 1 / self.mechanism.scale, SURE), **runs}
 
     @property
     def told_from(self) -> int:
         """From how many rows on at one power of two bounds are found around them."""
         return -(-self.least[1] // self.measure.weight.scale)
 
-    def step(self) -> Step:
-        """Describe the release in rows."""
-        weight, rows = self.measure.weight, self.told_from
-        return Step(
-            function=self.name,
-            mechanism=self.noise.name,
-            epsilon=self.noise.loss(self.distance).epsilon,
-            sensitivity=in_rows(weight, self.distance),
-            noise_scale=f"{in_rows(weight, self.noise.scale)}, of each power of two",
-            expected_error=f"told from {rows:,} rows at one power of two on",
-            weight=weight,
+    def describe(self, *, waiting: bool) -> Words:
+        """Return the amounts in rows."""
+        weight = self.measure.weight
+        return Words(
+            in_rows(weight, self.distance),
+            f"{in_rows(weight, self.mechanism.scale)}, of each power of two",
+            f"told from {self.told_from:,} rows at one power of two on",
         )
 
 
@@ -211,7 +166,8 @@ def search_for(call: Call, facts: Facts, epsilon: Fraction) -> SearchRelease:
     measure = Histogram(facts.cell_weight(call), searched(argument))
     distance = sensitivity(measure, facts.neighbours)
     noise = DiscreteLaplace.calibrated(distance, epsilon)
-    return SearchRelease(f"bounds of {call.written}", measure, distance, noise)
+    name, type_ = f"bounds of {call.written}", argument.type
+    return SearchRelease(name, (measure,), distance, noise, type_)
 
 
 def fallback(type_: Type) -> Interval:
@@ -302,25 +258,17 @@ LIMITS = (*sorted({quarters // 4 for quarters in _QUARTERS if quarters % 4 == 0}
 
 
 @dataclass(frozen=True, slots=True)
-class RowSearchRelease(FoundLimits, Calibrated):
+class RowSearchRelease(FoundLimits):
     """One limit of rows, drawn among public ones."""
+
+    mechanism: PermuteAndFlip
 
     where: ClassVar[str] = "of the rows of this query"
 
-    name: str = field(compare=False)
-    measure: Histogram
-    distance: int
-    mechanism: PermuteAndFlip
-
-    @property
-    def type(self) -> Type:
-        """A limit is a number of rows."""
-        return INTEGER
-
-    def run(self, exact: Measured, randomness: Randomness) -> Sequence[FoundCell]:
+    def draw(self, exact: Measured, randomness: Randomness) -> list[object]:
         """Draw a limit."""
-        place = self.mechanism.release(self.utilities(exact), randomness)
-        return [FoundCell(Interval.point(LIMITS[place]), self.mechanism.name)]
+        limit = LIMITS[self.mechanism.release(self.utilities(exact), randomness)]
+        return [(Fraction(limit), Fraction(limit))]
 
     def utilities(self, exact: Measured) -> list[int]:
         """Return what speaks for each limit: few units with more rows, and a small limit."""
@@ -339,22 +287,16 @@ class RowSearchRelease(FoundLimits, Calibrated):
     @property
     def taken_off(self) -> list[int]:
         """What a limit has to make up for: it rises from one power of two to the next."""
-        unit = SCALE * UNITS_PER_OCTAVE / self.mechanism.loss(self.distance).epsilon
+        unit = SCALE * UNITS_PER_OCTAVE / self.epsilon
         return [int(unit * _octaves(limit)) for limit in LIMITS]
 
-    def step(self) -> Step:
-        """Describe the release in units."""
-        loss = self.mechanism.loss(self.distance).epsilon
-        return Step(
-            function=self.name,
-            mechanism=self.mechanism.name,
-            epsilon=loss,
-            sensitivity="1 unit",
-            noise_scale=f"chosen among {len(LIMITS)} limits up to {ROWS_MAX:,}",
-            expected_error=(
-                f"doubled where that reaches about {-(-UNITS_PER_OCTAVE // loss):,} units more"
-            ),
-            weight=self.measure.weight,
+    def describe(self, *, waiting: bool) -> Words:
+        """Return the amounts in units."""
+        worth = f"{-(-UNITS_PER_OCTAVE // self.epsilon):,} units"
+        return Words(
+            "1 unit",
+            f"chosen among {len(LIMITS)} limits up to {ROWS_MAX:,}",
+            f"doubled where that reaches about {worth} more",
         )
 
 
@@ -373,7 +315,7 @@ def row_search_for(
     measure = Histogram(Weight(), Code(rows, Fraction(1), 1, ROWS_MAX, 1))
     mechanism = PermuteAndFlip.calibrated(SCALE, epsilon * SHARE)
     name = f"max_rows_contributed, how many rows of one {contribution.unit} count"
-    release = RowSearchRelease(name, measure, SCALE, mechanism)
+    release = RowSearchRelease(name, (measure,), SCALE, mechanism, INTEGER)
     one_each = Contribution(contribution.unit, True, 1)
     return Scan(units, one_each, (measure,)), release
 

@@ -7,7 +7,8 @@ their place alone are equal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date, datetime
 from enum import StrEnum
 from fractions import Fraction
@@ -263,13 +264,16 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return arguments
         case In(operand=operand, options=options):
             return (operand, *options)
-        case (
-            Widen(operand=operand)
-            | Negate(operand=operand)
-            | Not(operand=operand)
-            | IsNull(operand=operand)
-        ):
-            return (operand,)
+        case Widen() | Negate() | Not() | IsNull():
+            return (expr.operand,)
+
+
+def parts(tree: object) -> Iterator[object]:
+    """Return what stands directly in a tuple, or in a node of any of our trees."""
+    if isinstance(tree, tuple):
+        yield from tree
+    elif is_dataclass(tree) and not isinstance(tree, type):
+        yield from (getattr(tree, one.name) for one in fields(tree))
 
 
 def columns_of(*exprs: Expr | None) -> dict[tuple[int, str], ColumnRef]:
@@ -306,6 +310,11 @@ class Code:
     values: tuple[Scalar, ...] = ()
     search: int | None = None
     """Which search of the statement its ends come from, if one does."""
+
+    @property
+    def range(self) -> Interval:
+        """The range of the values that are not cut."""
+        return Interval(self.low * self.grid, self.high * self.grid)
 
     @property
     def size(self) -> int:

@@ -1,7 +1,7 @@
 """Measures: the integers that are taken from private rows, and what a unit counts in them.
 
-Each is a definition that every backend follows to the last digit; how far one unit moves it is
-said in `ir/measures.py`.
+Each is a definition that every backend follows to the last digit. How far one unit moves it is
+said below, beside the proof.
 """
 
 from __future__ import annotations
@@ -74,6 +74,27 @@ class _Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class _OfCode(_Measured):
+    code: Code
+
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        """The one code."""
+        return (self.code,)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfValue(_Measured):
+    value: Expr
+    condition: Expr | None = None
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """The one expression."""
+        return (self.value,)
+
+
+@dataclass(frozen=True, slots=True)
 class CountRows(_Measured):
     """The total weight of the rows that meet a condition (all rows where there is none)."""
 
@@ -83,19 +104,13 @@ class CountRows(_Measured):
 
 
 @dataclass(frozen=True, slots=True)
-class SumCodes(_Measured):
+class SumCodes(_OfCode):
     """The sum of weight * code^degree over the rows that have a code and meet a condition."""
 
     of_rows = True
 
-    code: Code
     degree: int = 1
     condition: Expr | None = None
-
-    @property
-    def codes(self) -> tuple[Code, ...]:
-        """One."""
-        return (self.code,)
 
     @property
     def factors(self) -> tuple[Code, ...]:
@@ -130,18 +145,12 @@ class CountUnits(_Measured):
 
 
 @dataclass(frozen=True, slots=True)
-class Histogram(_Measured):
+class Histogram(_OfCode):
     """Total weights by range of codes, asked for range by range while the scan is open."""
 
     of_rows = True
 
-    code: Code
     condition: Expr | None = None
-
-    @property
-    def codes(self) -> tuple[Code, ...]:
-        """One."""
-        return (self.code,)
 
 
 class GroupRequest(NamedTuple):
@@ -183,36 +192,20 @@ class UnitTotals(_Measured):
 
 
 @dataclass(frozen=True, slots=True)
-class CountValues(_Measured):
+class CountValues(_OfValue):
     """How many different values there are, where a unit shows at most `limit` of its own.
 
     What is counted is pairs of a group and a value; which of a unit's pairs are kept is decided
     by a keyed hash of unit, group and value.
     """
 
-    value: Expr
-    condition: Expr | None = None
-
-    @property
-    def values(self) -> tuple[Expr, ...]:
-        """One."""
-        return (self.value,)
-
 
 @dataclass(frozen=True, slots=True)
-class Candidates(_Measured):
+class Candidates(_OfValue):
     """How many units have each value, where a unit shows at most `limit` of its own.
 
     The values are not public: they are asked for one by one, once they are chosen.
     """
-
-    value: Expr
-    condition: Expr | None = None
-
-    @property
-    def values(self) -> tuple[Expr, ...]:
-        """One."""
-        return (self.value,)
 
 
 Measure = (

@@ -17,16 +17,8 @@ from math import prod
 
 from dpquery.core.source import Source, Span
 from dpquery.core.types import UNKNOWN, Interval, RowLimit
-from dpquery.ir.expr import (
-    ColumnRef,
-    Expr,
-    Scalar,
-)
-from dpquery.ir.measures import (
-    Histogram,
-    Measure,
-    SumCodes,
-)
+from dpquery.ir.expr import ColumnRef, Expr, Scalar
+from dpquery.ir.measures import Histogram, Measure, SumCodes
 from dpquery.ir.relations import Relation, columns_in
 
 

@@ -13,13 +13,13 @@ has a number, and a `ColumnRef` names a column by that number and a name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 from math import isqrt
 
 from dpquery.core.source import Span
 from dpquery.core.types import UNKNOWN, Interval, Type
-from dpquery.ir.expr import Code, ColumnRef, Compare, Comparison, Expr, Logic, columns_of
+from dpquery.ir.expr import Code, ColumnRef, Compare, Comparison, Expr, Logic, columns_of, parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +245,8 @@ def sources(relation: Relation) -> tuple[Relation, ...]:
             return (left, right)
         case SemiJoin(source=source, other=other):
             return (source, other)
-        case UnionAll(parts=parts):
-            return tuple(part for part, _ in parts)
+        case UnionAll():
+            return tuple(part for part, _ in relation.parts)
         case _:
             return (relation.source,)
 
@@ -261,51 +261,27 @@ def walk(relation: Relation) -> Iterator[Relation]:
 
 
 def expressions_of(relation: Relation) -> Iterator[Expr]:
-    """Return the expressions that stand directly in a relation."""
-    match relation:
-        case Filter(condition=condition) | PublicJoin(condition=condition):
-            yield condition
-        case UnitJoin(condition=condition) | SemiJoin(condition=condition):
-            yield from (condition,) if condition is not None else ()
-        case Project(outputs=outputs):
-            yield from (output.expr for output in outputs)
-        case UnionAll(parts=parts):
-            yield from (output.expr for _, outputs in parts for output in outputs)
-        case PerUnit(keys=keys, aggregates=aggregates):
-            yield from (key.expr for key in keys)
-            for aggregate in aggregates:
-                yield from _of_aggregate(aggregate)
-        case Windowed(columns=columns):
-            for column in columns:
-                yield from _of_window(column)
-
-
-def _of_aggregate(aggregate: UnitAggregate) -> Iterator[Expr]:
-    yield from (e for e in (aggregate.argument, aggregate.condition) if e is not None)
-
-
-def _of_window(column: WindowColumn) -> Iterator[Expr]:
-    if column.argument is not None:
-        yield column.argument
-    yield from column.parts
-    yield from (key.expr for key in column.order)
-    if column.aggregate is not None:
-        yield from _of_aggregate(column.aggregate)
+    """Return the expressions that stand directly in a relation, in order; of codes, none."""
+    pending = [*parts(relation)][::-1]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Expr):
+            yield part
+        elif not isinstance(part, Relation | Code):
+            pending.extend(reversed([*parts(part)]))
 
 
 def numbers(relation: Relation) -> frozenset[int]:
     """Return the numbers of the nodes whose columns the rows of a relation have."""
     match relation:
-        case TableScan(number=number) | Project(number=number) | UnionAll(number=number):
-            return frozenset({number})
-        case PerUnit(number=number):
-            return frozenset({number})
-        case PublicJoin(source=source, number=number) | Windowed(source=source, number=number):
-            return numbers(source) | {number}
-        case UnitJoin(left=left, right=right):
-            return numbers(left) | numbers(right)
-        case Filter(source=source) | SemiJoin(source=source):
-            return numbers(source)
+        case TableScan() | Project() | UnionAll() | PerUnit():
+            return frozenset({relation.number})
+        case PublicJoin() | Windowed():
+            return numbers(relation.source) | {relation.number}
+        case UnitJoin():
+            return numbers(relation.left) | numbers(relation.right)
+        case Filter() | SemiJoin():
+            return numbers(relation.source)
 
 
 def only_table(relation: Relation) -> TableScan | None:
@@ -378,8 +354,8 @@ def extent_of(relation: Relation, single: Iterable[str]) -> Extent:
             return ONE_ROW if table in names else Extent(1, 1, 0)
         case PerUnit(one_row=True):
             return ONE_ROW
-        case UnionAll(parts=parts):
-            return _sum(*(extent_of(part, names) for part, _ in parts))
+        case UnionAll():
+            return _sum(*(extent_of(part, names) for part in sources(relation)))
         case UnitJoin(left=left, right=right):
             return _joined(relation, extent_of(left, names), extent_of(right, names))
         case _:
@@ -387,11 +363,7 @@ def extent_of(relation: Relation, single: Iterable[str]) -> Extent:
 
 
 def _sum(*extents: Extent) -> Extent:
-    return Extent(
-        sum(one.one for one in extents),
-        sum(one.each for one in extents),
-        sum(one.more for one in extents),
-    )
+    return Extent(*(sum(ends) for ends in zip(*map(astuple, extents), strict=True)))
 
 
 def _joined(join: UnitJoin, left: Extent, right: Extent) -> Extent:
@@ -429,11 +401,11 @@ def equated(join: UnitJoin | SemiJoin) -> tuple[tuple[Expr, Expr], ...]:
     """
     if join.condition is None:
         return ()
-    parts: tuple[Expr, ...] = (join.condition,)
+    both: tuple[Expr, ...] = (join.condition,)
     if isinstance(join.condition, Logic) and join.condition.conjunction:
-        parts = join.condition.parts
+        both = join.condition.parts
     left, right = map(numbers, sides_of(join))
-    found = (equated_by(part, left, right) for part in parts)
+    found = (equated_by(part, left, right) for part in both)
     return tuple(pair for pair in found if pair is not None)
 
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 from dpquery.core.identity import identity
 from dpquery.core.source import Span
 from dpquery.errors import internal
-from dpquery.ir.expr import Code, ColumnRef, Constant, Expr, Scalar
+from dpquery.ir.expr import Code, ColumnRef, Constant, Expr, Scalar, parts
 from dpquery.ir.measures import Weight
 from dpquery.ir.query import Finding
 from dpquery.ir.relations import PerUnit, Project, PublicJoin, TableScan, UnionAll, Windowed
@@ -37,7 +37,7 @@ def nodes_in(tree: object, kind: type[T]) -> Iterator[T]:
         part = pending.pop()
         if isinstance(part, kind):
             yield part
-        pending.extend(reversed(list(_parts(part))))
+        pending.extend(reversed(list(parts(part))))
 
 
 def expressions_in(tree: object) -> Iterator[Expr]:
@@ -51,14 +51,7 @@ def expressions_in(tree: object) -> Iterator[Expr]:
         if isinstance(part, Expr):
             yield part
         else:
-            pending.extend(reversed(list(_parts(part))))
-
-
-def _parts(tree: object) -> Iterator[object]:
-    if isinstance(tree, tuple):
-        yield from tree
-    elif is_dataclass(tree) and not isinstance(tree, type):
-        yield from (getattr(tree, one.name) for one in fields(tree))
+            pending.extend(reversed(list(parts(part))))
 
 
 def filled(tree: T, values: Mapping[int, Scalar | None]) -> T:

@@ -18,13 +18,14 @@ nothing that was possible for the widest is refused for them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 from dpquery import functions
 from dpquery.core.types import BOOLEAN, ROWS_MAX, Interval
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused
+from dpquery.errors import PlanRefused, refusal
 from dpquery.functions.base import Facts, Release, narrower, not_stated
 from dpquery.functions.quantize import known_range, require_held
 from dpquery.functions.search import (
@@ -35,21 +36,17 @@ from dpquery.functions.search import (
     search_for,
     searched,
 )
-from dpquery.ir.query import Call, Contribution, Frontier, Scan
+from dpquery.ir.query import Call, Contribution, Scan
 from dpquery.ir.relations import Filter, PublicJoin, Relation, tables_of, walk
 from dpquery.ir.walk import Writer, constants_in
 from dpquery.plan.parallel import require_groups
 from dpquery.policy.model import Policy, place_of
 from dpquery.rowfunctions.base import CALENDAR
 
-Kept = Callable[[str], Interval | None]
-"""Gives the bounds that are kept under a key, if there are any."""
+Kept = Mapping[str, Interval]
+"""Bounds and limits that were found before, by their keys."""
 TOO_WIDE = frozenset({"DPQ404", "DPQ405"})
 """How functions refuse what they could compute between narrower bounds."""
-
-
-def nothing_kept(_: str) -> None:
-    """Keep no bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +68,8 @@ class Searches:
     kept: Kept
     found: list[Search] = field(default_factory=list)
 
-    def bounded(self, frontier: Frontier, contribution: Contribution, facts: Facts) -> Frontier:
-        """Return a frontier whose calls have bounds and limits, if only the widest that do.
+    def bounded(self, call: Call, relation: Relation, facts: Facts) -> Call:
+        """Return a call that has bounds, and a limit if it is to be found and matters.
 
         Raises:
             NameRefused: DPQ206 totals of a unit in a group have bounds of their own, or rho is
@@ -80,75 +77,59 @@ class Searches:
             PlanRefused: DPQ401 an earlier release is part of the argument; DPQ407 nobody says
                 how many rows of a unit count; what the function refuses between all bounds.
         """
-        calls = tuple(
-            self._limited(call, frontier.relation, contribution, facts)
-            for call in frontier.calls
-        )
-        return replace(frontier, calls=calls)
-
-    def _limited(
-        self, call: Call, relation: Relation, contribution: Contribution, facts: Facts
-    ) -> Call:
-        """Return a call that has bounds, and a limit if it is to be found and matters."""
         total, options = call.options.epsilon, call.options
         found = options.auto_rows or (
-            contribution.limit == "auto" and options.max_rows_contributed is None
+            facts.contribution.limit == "auto" and options.max_rows_contributed is None
         )
         if found and _needs_limit(call, facts):
-            call = self._rows(call, relation, contribution)
+            call = self._rows(call, relation, facts.contribution)
         if _wanting(call):
-            call = self._bounds(call, relation, contribution, facts, total)
+            call = self._bounds(call, relation, facts, total * SHARE)
         return call
 
     def _rows(self, call: Call, relation: Relation, contribution: Contribution) -> Call:
         """Return a call with the limit that is kept, or the largest until one is found."""
         if not limit_is_found(call, relation):
             raise not_stated(call, contribution.unit, findable=False)
-        options, total = call.options, call.options.epsilon
-        key = _row_key(call, relation, self.policy)
-        kept = self.kept(key)
+        key, total = _row_key(call, relation, self.policy), call.options.epsilon
+        kept = self.kept.get(key)
         if kept is not None and kept.low is not None:
-            known = replace(options, auto_rows=True, max_rows_contributed=int(kept.low))
-            return replace(call, options=known)
+            return limited(with_options(call, auto_rows=True), kept)
         number = self._number(key)
-        if number is None:
-            number = len(self.found)
+        if number == len(self.found):
             scan, release = row_search_for(call, relation, contribution, total)
             self.found.append(Search(key, call, scan, release))
-            options = replace(options, epsilon=total * (1 - SHARE))
-        waiting = replace(
-            options, auto_rows=True, max_rows_contributed=ROWS_MAX, rows_search=number
+            call = with_options(call, epsilon=total * (1 - SHARE))
+        return with_options(
+            call, auto_rows=True, max_rows_contributed=ROWS_MAX, rows_search=number
         )
-        return replace(call, options=waiting)
 
-    def _number(self, key: str) -> int | None:
-        return next((n for n, search in enumerate(self.found) if search.key == key), None)
+    def _number(self, key: str) -> int:
+        """Return which search finds what is kept under a key: one more, if none does."""
+        keys = [search.key for search in self.found]
+        return keys.index(key) if key in keys else len(keys)
 
-    def _bounds(
-        self,
-        call: Call,
-        relation: Relation,
-        contribution: Contribution,
-        facts: Facts,
-        total: Fraction,
-    ) -> Call:
+    def _bounds(self, call: Call, relation: Relation, facts: Facts, share: Fraction) -> Call:
+        """Return a call between bounds that are kept, or the widest until some are found."""
         while isinstance(relation, Filter):
             relation = relation.source
         _refuse_unfit(call, relation)
         key = _key(call, relation, self.policy)
-        kept = self.kept(key)
+        kept = self.kept.get(key)
         if kept is not None:
             return narrowed(_widest(call, facts), kept)
         number = self._number(key)
-        if number is not None:
-            return _waiting(_widest(call, facts), number)
-        every = Facts(contribution, facts.neighbours, 1, grouped=False)
-        release = search_for(call, every, total * SHARE)
-        scan = Scan(relation, contribution, release.measures)
-        rest = replace(call.options, epsilon=call.options.epsilon - total * SHARE)
-        waiting = _waiting(_widest(replace(call, options=rest), facts), len(self.found))
-        self.found.append(Search(key, call, scan, release))
-        return waiting
+        if number == len(self.found):
+            release = search_for(call, replace(facts, cells=1, grouped=False), share)
+            scan = Scan(relation, facts.contribution, release.measures)
+            self.found.append(Search(key, call, scan, release))
+            call = with_options(call, epsilon=call.options.epsilon - share)
+        return with_options(_widest(call, facts), search=number)
+
+
+def with_options(call: Call, **options: Any) -> Call:
+    """Return a call with other options."""
+    return replace(call, options=replace(call.options, **options))
 
 
 def _needs_limit(call: Call, facts: Facts) -> bool:
@@ -156,8 +137,8 @@ def _needs_limit(call: Call, facts: Facts) -> bool:
     unstated = replace(facts, contribution=replace(facts.contribution, limit="auto"))
     try:
         _widest(call, unstated) if _wanting(call) else planned(call, unstated)
-    except PlanRefused as refusal:
-        if refusal.code != "DPQ407":
+    except PlanRefused as refused:
+        if refused.code != "DPQ407":
             raise
         return True
     return False
@@ -167,7 +148,7 @@ def narrowed(call: Call, found: Interval) -> Call:
     """Return a call between bounds that were found, inside of the widest that it can have."""
     widest = call.options.bounds
     assert widest is not None  # noqa: S101 - a call that has a search has the widest
-    return replace(call, options=replace(call.options, bounds=widest & found))
+    return with_options(call, bounds=widest & found)
 
 
 def _wanting(call: Call) -> bool:
@@ -175,10 +156,6 @@ def _wanting(call: Call) -> bool:
     if not call.options.auto or call.argument is None or call.argument.type == BOOLEAN:
         return False
     return not known_range(call.inputs[0]).bounded
-
-
-def _waiting(call: Call, number: int) -> Call:
-    return replace(call, options=replace(call.options, search=number))
 
 
 def _widest(call: Call, facts: Facts) -> Call:
@@ -190,19 +167,19 @@ def _widest(call: Call, facts: Facts) -> Call:
     Raises:
         QueryRefused: it cannot be planned between any.
     """
-    refusal: PlanRefused | None = None
+    first: PlanRefused | None = None
     for bounds in _ranges(call):
-        wide = replace(call, options=replace(call.options, bounds=bounds))
+        wide = with_options(call, bounds=bounds)
         try:
             planned(wide, facts)
         except PlanRefused as refused:
             if refused.code not in TOO_WIDE:
                 raise
-            refusal = refusal or refused
+            first = first or refused
         else:
             return wide
-    assert refusal is not None  # noqa: S101 - there are ranges, and each was refused
-    raise refusal
+    assert first is not None  # noqa: S101 - there are ranges, and each was refused
+    raise first
 
 
 def planned(call: Call, facts: Facts) -> Release:
@@ -220,7 +197,7 @@ def planned(call: Call, facts: Facts) -> Release:
 def limited(call: Call, found: Interval) -> Call:
     """Return a call with a limit of rows that was found."""
     assert found.low is not None  # noqa: S101 - it is a number
-    return replace(call, options=replace(call.options, max_rows_contributed=int(found.low)))
+    return with_options(call, max_rows_contributed=int(found.low))
 
 
 def uses_kept(call: Call) -> bool:
@@ -246,45 +223,27 @@ def _ranges(call: Call) -> Iterator[Interval]:
 def _refuse_unfit(call: Call, relation: Relation) -> None:
     options = call.options
     if options.rho is not None:
-        raise NameRefused(
-            Diagnostic(
-                "DPQ206",
-                "bounds='auto' does not go with rho",
-                options.bounds_span,
-                "bounds are found for an epsilon",
-                ("a share of rho is no epsilon, and the call would cost more than it says.",),
-                (narrower(call),),
-            )
-        )
-    if options.group_bounds is not None:
-        raise NameRefused(
-            Diagnostic(
-                "DPQ206",
-                "bounds='auto' does not go with contribution_bounds_per_group",
-                options.bounds_span,
-                "what is in a group is clamped as a total",
-                ("the totals are in steps of the rows' values, so that both are stated.",),
-                (narrower(call),),
-            )
-        )
-    if any(True for _ in constants_in((call.inputs, relation))):
-        raise PlanRefused(
-            Diagnostic(
-                "DPQ401",
-                f"the bounds of {call.written} cannot be found",
-                options.bounds_span,
-                "an earlier release is part of the rows",
-                ("bounds are kept for an expression, and this one is another each time.",),
-                (narrower(call),),
-            )
-        )
+        code, title = "DPQ206", "bounds='auto' does not go with rho"
+        label = "bounds are found for an epsilon"
+        why = "a share of rho is no epsilon, and the call would cost more than it says."
+    elif options.group_bounds is not None:
+        code, title = "DPQ206", "bounds='auto' does not go with contribution_bounds_per_group"
+        label = "what is in a group is clamped as a total"
+        why = "the totals are in steps of the rows' values, so that both are stated."
+    elif any(constants_in((call.inputs, relation))):
+        code, title = "DPQ401", f"the bounds of {call.written} cannot be found"
+        label = "an earlier release is part of the rows"
+        why = "bounds are kept for an expression, and this one is another each time."
+    else:
+        return
+    raise refusal(code, title, options.bounds_span, label, why, narrower(call))
 
 
 def limit_is_found(call: Call, relation: Relation) -> bool:
     """Return whether a release can find how many rows of a unit count for a call."""
     options = call.options
     of_rows = not call.distinct and options.group_bounds is None
-    waits = any(True for _ in constants_in(relation))
+    waits = any(constants_in(relation))
     return of_rows and not (waits or options.of_table or options.rho is not None)
 
 
@@ -295,8 +254,8 @@ def _row_key(call: Call, relation: Relation, policy: Policy) -> str:
         power += 1
     while epsilon <= Fraction(10) ** (power - 1):
         power -= 1
-    said = ("rows", power, relation, places_of(relation, policy), policy.neighbours.value)
-    return hashlib.sha256(Writer().text(said).encode()).hexdigest()
+    places = places_of(relation, policy)
+    return _hashed(("rows", power, relation, places, policy.neighbours.value))
 
 
 def _key(call: Call, relation: Relation, policy: Policy) -> str:
@@ -306,8 +265,11 @@ def _key(call: Call, relation: Relation, policy: Policy) -> str:
     whose rows are in it.
     """
     places = places_of(relation, policy)
-    written = Writer().text((relation, call.argument, places, policy.neighbours.value))
-    return hashlib.sha256(written.encode()).hexdigest()
+    return _hashed((relation, call.argument, places, policy.neighbours.value))
+
+
+def _hashed(said: tuple[object, ...]) -> str:
+    return hashlib.sha256(Writer().text(said).encode()).hexdigest()
 
 
 def places_of(relation: Relation, policy: Policy) -> tuple[object, ...]:

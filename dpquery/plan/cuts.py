@@ -14,7 +14,6 @@ from fractions import Fraction
 from dpquery.core.privacy import decimal_text
 from dpquery.core.text_table import value_text
 from dpquery.core.types import BOOLEAN, Interval, Kind, Type
-from dpquery.functions.quantile import NoisyQuantileRelease
 from dpquery.functions.quantize import from_code
 from dpquery.functions.search import SearchRelease
 from dpquery.ir.expr import Code, ColumnRef, Expr, columns_of
@@ -23,7 +22,6 @@ from dpquery.ir.measures import (
     CountUnits,
     Histogram,
     Measure,
-    Requested,
     TableWeight,
     UnitTotals,
 )
@@ -51,7 +49,7 @@ def notes_of(plan: Plan) -> tuple[str, ...]:
     """Return what an analyst should know of an answer, a line each: first what may be cut."""
     cuts = list(dict.fromkeys(_cuts(plan)))
     if cuts and any(
-        _may_be_cut(frontier, one) and _has_interval(one)
+        _may_be_cut(frontier, one) and one.release.has_interval
         for frontier in plan.frontiers
         for one in frontier.releases
     ):
@@ -73,13 +71,6 @@ def cut_columns(plan: Plan, above: Above) -> tuple[bool, ...]:
     )
 
 
-def _has_interval(one: PlannedRelease) -> bool:
-    """Return whether a release is shown with an interval: what is chosen has none."""
-    release = one.release
-    chosen = all(isinstance(measure, Requested) for measure in release.measures)
-    return not chosen or isinstance(release, NoisyQuantileRelease)
-
-
 def _may_be_cut(frontier: FrontierPlan, one: PlannedRelease) -> bool:
     measures, scan = one.release.measures, frontier.scan
     limited = any(_limited(measure, scan) for measure in measures)
@@ -88,7 +79,8 @@ def _may_be_cut(frontier: FrontierPlan, one: PlannedRelease) -> bool:
 
 def _cuts(plan: Plan) -> Iterator[str]:
     finding_last = sorted(
-        plan.frontiers, key=lambda frontier: not any(map(_has_interval, frontier.releases))
+        plan.frontiers,
+        key=lambda frontier: not any(one.release.has_interval for one in frontier.releases),
     )
     for frontier in finding_last:
         yield from _of_relation(frontier.scan)
@@ -150,7 +142,7 @@ def _origin(plan: Plan, call: Call) -> str:
 
 
 def _price(plan: Plan, number: int) -> str:
-    return decimal_text(plan.searches[number].release.step().epsilon)
+    return decimal_text(plan.searches[number].release.epsilon)
 
 
 def _of_relation(scan: Scan) -> Iterator[str]:

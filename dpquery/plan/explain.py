@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from html import escape
+from itertools import chain
 
 from dpquery.answer import Guarantee
 from dpquery.budget.accountant import NOTHING, Spent, additive, basic
@@ -14,7 +14,7 @@ from dpquery.budget.limits import Standing
 from dpquery.core.privacy import NO_LOSS, Loss, decimal_text
 from dpquery.core.source import visible_lines, width
 from dpquery.core.types import BOOLEAN, Interval
-from dpquery.functions.base import Facts, Found, Release, Step
+from dpquery.functions.base import Facts, Step
 from dpquery.functions.quantize import from_code
 from dpquery.ir.expr import Code, ColumnRef, columns_of
 from dpquery.ir.measures import Candidates, CountUnits, Measure, UnitTotals
@@ -73,30 +73,30 @@ def explain(
     charge, asked = basic(plan.charge.events), additive(plan.charge.events)
     if answered:
         charge, asked = NO_LOSS, NOTHING
-    steps = (
-        *(
-            _step(one, frontier.scan, policy)
-            for frontier in plan.frontiers
-            for one in frontier.releases
-        ),
-        *(search.release.step() for search in plan.searches),
-    )
-    lines = list(_understood(plan))
-    lines.append(f"charge       {'nothing' if answered else f'{charge}{_split(steps)}'}")
+    drawn = [
+        [_step(one, frontier.scan, policy) for one in frontier.releases]
+        for frontier in plan.frontiers
+    ]
+    found = [search.release.step() for search in plan.searches]
+    steps = (*chain(*drawn), *found)
+    paid = "nothing" if answered else f"{charge}{_split(steps)}"
+    lines = [*_understood(plan), f"charge       {paid}"]
     guarantee = guarantee_of(plan, policy)
     if plan.charge.scans:
         lines.append(f"guarantee    {guarantee}")
-    for search in plan.searches:
-        lines += _search(search)
-    for frontier, sql in zip(plan.frontiers, scans, strict=True):
-        lines += _frontier(frontier, policy)
+    for search, step in zip(plan.searches, found, strict=True):
+        lines += _search(search, step)
+    for frontier, of_calls, sql in zip(plan.frontiers, drawn, scans, strict=True):
+        lines += _frontier(frontier, of_calls, policy)
         lines.append(f"scan         {sql}")
-    lines += [f"note         {note}" for note in notes_of(plan)]
-    most = policy.budget.max_epsilon_per_query
-    rest = _rest(standing, asked) if most is None or charge.epsilon <= most else _capped(most)
-    lines += _parts(plan, policy)
+    lines += [*(f"note         {note}" for note in notes_of(plan)), *_parts(plan, policy)]
+    most, rest = policy.budget.max_epsilon_per_query, _rest(standing, asked)
+    if most is not None and charge.epsilon > most:
+        rest = f"one query may spend {decimal_text(most)}, too little for it"
     lines.append(f"budget       {decimal_text(standing.left.epsilon)} left; {rest}")
-    lines += _failures(failed, policy)
+    if failed:
+        said = f"{failed} of {policy.limits.max_failures} statements failed within 24 hours"
+        lines.append(f"failures     {said}; after the last, nothing is read")
     if not policy.published:
         lines = [line.replace("from the policy)", "from the options)") for line in lines]
     wrapped = tuple(part for line in lines for part in _wrapped(line))
@@ -107,12 +107,6 @@ def _understood(plan: Plan) -> Iterator[str]:
     """Return the query with the calls that its plain aggregates mean, if it has any."""
     if plan.checked.understood:
         yield f"understood   {' '.join(plan.checked.understood.split())}"
-
-
-def _failures(failed: int, policy: Policy) -> Iterator[str]:
-    if failed:
-        most = f"{failed} of {policy.limits.max_failures} statements failed within 24 hours"
-        yield f"failures     {most}; after the last, nothing is read"
 
 
 def _parts(plan: Plan, policy: Policy) -> Iterator[str]:
@@ -147,10 +141,6 @@ def _rest(standing: Standing, asked: Spent) -> str:
     return f"{decimal_text(after.left.epsilon)} after it"
 
 
-def _capped(most: Fraction) -> str:
-    return f"one query may spend {decimal_text(most)}, too little for it"
-
-
 def _split(steps: Sequence[Step]) -> str:
     """Return what each call takes of the charge, where there are several."""
     parts = " + ".join(f"{decimal_text(step.epsilon)}{_refining(step)}" for step in steps)
@@ -175,8 +165,7 @@ def _wrapped(line: str) -> Iterator[str]:
     yield part
 
 
-def _search(search: Search) -> Iterator[str]:
-    step = search.release.step()
+def _search(search: Search, step: Step) -> Iterator[str]:
     yield f"first        {step.function}, {search.release.where}"
     yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
     yield f"  moved by   {step.sensitivity}"
@@ -185,14 +174,13 @@ def _search(search: Search) -> Iterator[str]:
     yield "  kept       in the ledger: free for later calls of this analyst"
 
 
-def _frontier(frontier: FrontierPlan, policy: Policy) -> Iterator[str]:
+def _frontier(frontier: FrontierPlan, steps: Sequence[Step], policy: Policy) -> Iterator[str]:
     tables = dict.fromkeys(one.table for one in tables_of(frontier.scan.relation))
     yield f"table        {', '.join(tables)}"
     yield f"unit         {_unit(frontier.scan.contribution)}; neighbours {policy.neighbours}"
     if frontier.scan.keys:
         yield f"groups       {_groups(frontier.scan)}"
-    for one in frontier.releases:
-        step = _step(one, frontier.scan, policy)
+    for one, step in zip(frontier.releases, steps, strict=True):
         yield from _release(one, step, frontier.scan.contribution.groups)
 
 
@@ -216,23 +204,17 @@ def _groups(scan: Scan) -> str:
 
 def _step(one: PlannedRelease, scan: Scan, policy: Policy) -> Step:
     """Describe a release; while it waits for a limit of rows, as so many times that limit k."""
+    waiting = one.call.options.search is not None
     if one.call.options.rows_search is None:
-        return _step_of(one.release, one.call)
-    facts = Facts(scan.contribution, policy.neighbours, scan.cells, grouped=bool(scan.keys))
+        return one.release.step(waiting=waiting)
     call = limited(one.call, Interval.point(1))
-    step = _step_of(planned(call, facts), call)
+    step = planned(call, Facts.of(scan, policy)).step(waiting=waiting)
     return replace(
         step,
         sensitivity=f"{step.sensitivity}, times k",
         noise_scale=f"{step.noise_scale}, times k",
         expected_error=f"{step.expected_error}, times k",
     )
-
-
-def _step_of(release: Release, call: Call) -> Step:
-    if call.options.search is not None and isinstance(release, Found):
-        return release.step_of_found(call)
-    return release.step()
 
 
 def _release(one: PlannedRelease, step: Step, groups: int | None) -> Iterator[str]:

@@ -25,20 +25,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import NoReturn
 
 from dpquery.budget.parallel import EVERYBODY, Counting, Touched
 from dpquery.core.identity import identity
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused, without
+from dpquery.errors import refusal
 from dpquery.functions.base import Facts, Release, without_option
 from dpquery.ir.expr import ColumnRef, Compare, Comparison, Expr, In, Literal, Not
 from dpquery.ir.measures import TableWeight
 from dpquery.ir.query import Call, Scan
 from dpquery.ir.relations import (
     Filter,
-    Output,
     PerUnit,
     Project,
     PublicJoin,
@@ -167,19 +165,15 @@ def _asked(relation: Relation, column: Column) -> tuple[Asked, Places]:
             for part in conjuncts(condition):
                 asked &= _met(part, places, column) or asked
             return asked, places
-        case Project(source=source, number=number, outputs=given):
+        case (
+            Project(source=source, number=number, outputs=outputs)
+            | PerUnit(source=source, number=number, keys=outputs)
+        ):  # columns that are those of the relation below, unchanged
             asked, places = _asked(source, column)
-            return asked, _passed(number, given, places)
-        case PerUnit(source=source, number=number, keys=given):
-            asked, places = _asked(source, column)
-            return asked, _passed(number, given, places)
+            same = (o.name for o in outputs if _stands(o.expr, places))
+            return asked, frozenset((number, name) for name in same)
     (source,) = sources(relation)  # over one table alone
     return _asked(source, column)
-
-
-def _passed(number: int, outputs: Iterable[Output], places: Places) -> Places:
-    """Return the columns of a relation that are those of the one below, unchanged."""
-    return frozenset((number, o.name) for o in outputs if _stands(o.expr, places))
 
 
 def _stands(expr: Expr, places: Places) -> bool:
@@ -251,29 +245,31 @@ def require_shares(call: Call, release: Release, relation: Relation) -> None:
     """
     if not call.options.of_table:
         return
+    why: tuple[str, ...]
     if not _of_a_table(relation):
-        _refuse(
-            call,
-            "weights='table' is for the rows of one table",
-            "rows are joined or made anew here",
+        title = "weights='table' is for the rows of one table"
+        label = "rows are joined or made anew here"
+        why = (
             "a unit's weight is shared among its rows in the table, so each row that counts",
             "has to be one of these: under WHERE, or joined to a public table.",
         )
-    if not _of_rows(release):
-        _refuse(
-            call,
-            f"{call.function} does not weigh rows here",
-            "this would be passed over",
-            "units, their totals or their values are counted, and each row has no weight.",
-        )
-    if not _linear(release):
-        _refuse(
-            call,
-            f"{call.function} with {_drawn(call)} takes no weights='table'",
-            "not shown to lose less for less weight",
+    elif not _of_rows(release):
+        title = f"{call.function} does not weigh rows here"
+        label = "this would be passed over"
+        why = ("units, their totals or their values are counted, and each row has no weight.",)
+    elif not _linear(release):
+        mechanism = call.options.mechanism
+        drawn = "a list" if mechanism is None else f"mechanism='{mechanism}'"
+        title = f"{call.function} with {drawn} takes no weights='table'"
+        label = "not shown to lose less for less weight"
+        why = (
             "a unit with a tenth of its rows here has to lose a tenth of eps at most: shown of",
             "Laplace noise, of Gaussian noise in rho, and of one quantile by 'quantile'.",
         )
+    else:
+        return
+    span = call.options.weights_span
+    raise refusal("DPQ206", title, span, label, why, without_option(call, span))
 
 
 def may_share(release: Release, relation: Relation) -> bool:
@@ -307,28 +303,14 @@ def require_groups(call: Call, release: Release, facts: Facts) -> None:
         return
     span = call.options.mechanism_span
     name = call.options.mechanism or release.mechanism.name
-    raise PlanRefused(
-        Diagnostic(
-            "DPQ404",
-            f"{call.function} with mechanism='{name}' has no groups",
-            span or call.span,
-            "there are groups",
-            (
-                "one unit can be in several groups, and lose in each of them as much as if",
-                "all of its rows were there.",
-            ),
-            (without_option(call, span) if span else "leave out GROUP BY",),
-        )
+    raise refusal(
+        "DPQ404",
+        f"{call.function} with mechanism='{name}' has no groups",
+        span or call.span,
+        "there are groups",
+        (
+            "one unit can be in several groups, and lose in each of them as much as if",
+            "all of its rows were there.",
+        ),
+        without_option(call, span) if span else "leave out GROUP BY",
     )
-
-
-def _drawn(call: Call) -> str:
-    mechanism = call.options.mechanism
-    return "a list" if mechanism is None else f"mechanism='{mechanism}'"
-
-
-def _refuse(call: Call, title: str, label: str, *why: str) -> NoReturn:
-    span = call.options.weights_span
-    assert span is not None  # noqa: S101 - the option was given, and is refused
-    remedy = without(call.text, span.start - call.span.start, span.end - call.span.start)
-    raise NameRefused(Diagnostic("DPQ206", title, span, label, why, (remedy,)))

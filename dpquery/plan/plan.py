@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import prod
+from typing import Any
 
 from dpquery.answer import Guarantee
 from dpquery.budget.accountant import basic
@@ -19,9 +19,8 @@ from dpquery.core.events import Event
 from dpquery.core.source import Source, Span
 from dpquery.core.types import Interval, Type
 from dpquery.core.zcdp import epsilon_above
-from dpquery.errors import Diagnostic, NameRefused, PlanRefused, without
-from dpquery.functions.additive import wanted_of
-from dpquery.functions.base import Facts, Noted, Release, not_stated
+from dpquery.errors import PlanRefused, QueryRefused, refusal
+from dpquery.functions.base import Facts, Release, not_stated, without_option
 from dpquery.functions.search import fallback
 from dpquery.ir.measures import Measure
 from dpquery.ir.query import Above, Call, Checked, Contribution, Frontier, Scan
@@ -32,9 +31,9 @@ from dpquery.plan.auto_bounds import (
     limit_is_found,
     limited,
     narrowed,
-    nothing_kept,
     planned,
     uses_kept,
+    with_options,
 )
 from dpquery.plan.parallel import if_weighed, require_shares, touched
 from dpquery.policy.model import Policy, PublicFacts
@@ -97,23 +96,9 @@ class Plan:
         drawn = [tuple(one.release for one in frontier.releases) for frontier in self.frontiers]
         return (*drawn, *((search.release,) for search in self.searches))
 
-    def with_(
-        self,
-        *,
-        frontiers: tuple[FrontierPlan, ...] | None = None,
-        charge: Charge | None = None,
-        found: tuple[Interval | None, ...] | None = None,
-        note: str = "",
-    ) -> Plan:
+    def with_(self, *, note: str = "", **changed: Any) -> Plan:
         """Return the plan with other releases, another charge, bounds, or one note more."""
-        return Plan(
-            self.checked,
-            self.frontiers if frontiers is None else frontiers,
-            self.charge if charge is None else charge,
-            (*self.notes, note) if note else self.notes,
-            self.searches,
-            self.found if found is None else found,
-        )
+        return replace(self, notes=(*self.notes, note) if note else self.notes, **changed)
 
 
 def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
@@ -129,10 +114,17 @@ def make_plan(checked: Checked, policy: Policy, public: PublicFacts) -> Plan:
         NameRefused: DPQ205 bounds outside the column's own, DPQ208 the query above computes
             with types that do not match.
     """
-    plan = _planned(checked, policy, nothing_kept)
+    plan = _planned(checked, policy, {})
     asked = (checked.above, *checked.constants)
     if not all(_accepted(above, plan.frontiers, public) for above in asked):
-        raise _unfit(checked)
+        raise refusal(
+            "DPQ208",
+            "the types in the result do not match",
+            Span(0, len(checked.source.text)),
+            "somewhere here",
+            "values are combined and compared with values of their own type only.",
+            _plain(checked),
+        )
     return plan
 
 
@@ -149,23 +141,27 @@ def _planned(checked: Checked, policy: Policy, kept: Kept) -> Plan:
     searches = Searches(policy, kept)
     try:
         frontiers = tuple(_frontier(*part, policy, searches) for part in checked.frontiers)
-    except PlanRefused as refusal:
-        raise _with_limits(refusal, checked, policy) from None
+    except PlanRefused as refused:
+        raise _with_limits(refused, checked, policy) from None
     charge = _charge(checked, policy, frontiers, searches.found)
     notes = tuple(dict.fromkeys(_notes(checked, frontiers)))
     return Plan(checked, frontiers, charge, notes, tuple(searches.found))
 
 
 def _notes(checked: Checked, frontiers: Sequence[FrontierPlan]) -> Iterator[str]:
-    for frontier in frontiers:
-        yield from _of_rows(frontier.scan)
+    if any(frontier.scan.contribution.unit is None for frontier in frontiers):
+        yield "each row counts as a unit of its own: no column says whose it is"
     for frontier in frontiers:
         yield from (key.left_out for key in frontier.scan.keys if key.left_out)
     for asked, _ in checked.frontiers:
         yield from _repeated(asked)
-    yield from map(_of_sets, sorted({asked.sets for asked, _ in checked.frontiers} - {1}))
+    for count in sorted({asked.sets for asked, _ in checked.frontiers} - {1}):
+        yield (
+            f"the {count} groupings share eps evenly: each is charged 1/{count} of what is "
+            "written"
+        )
     releases = (planned.release for frontier in frontiers for planned in frontier.releases)
-    yield from (one.note for one in releases if isinstance(one, Noted))
+    yield from (one.note for one in releases if one.note)
 
 
 def _accepted(above: Above, frontiers: Sequence[FrontierPlan], public: PublicFacts) -> bool:
@@ -185,29 +181,26 @@ def _types(frontier: FrontierPlan) -> dict[str, Type]:
 def _frontier(
     frontier: Frontier, contribution: Contribution, policy: Policy, searches: Searches
 ) -> FrontierPlan:
-    cells = prod(key.size for key in frontier.keys)
-    facts = Facts(contribution, policy.neighbours, cells, grouped=bool(frontier.keys))
-    calls = tuple(_converted(call, policy) for call in frontier.calls)
-    frontier = searches.bounded(replace(frontier, calls=calls), contribution, facts)
-    releases = tuple(
-        PlannedRelease(call.column, call, planned(call, facts)) for call in frontier.calls
-    )
+    facts = Facts.of(Scan(frontier.relation, contribution, (), frontier.keys), policy)
+    asked = tuple(_converted(call, policy) for call in frontier.calls)
+    calls = tuple(searches.bounded(call, frontier.relation, facts) for call in asked)
+    releases = tuple(PlannedRelease(call.column, call, planned(call, facts)) for call in calls)
     for one in releases:
         require_shares(one.call, one.release, frontier.relation)
     scan = Scan(frontier.relation, contribution, measures_of(releases), frontier.keys)
     return FrontierPlan(scan, releases)
 
 
-def _with_limits(refusal: PlanRefused, checked: Checked, policy: Policy) -> PlanRefused:
+def _with_limits(refused: PlanRefused, checked: Checked, policy: Policy) -> PlanRefused:
     """Offer the whole query with a limit in each call that has none; say where else it goes."""
-    if refusal.code != "DPQ407":
-        return refusal
+    if refused.code != "DPQ407":
+        return refused
     written: dict[Span, str] = {}
     for frontier, contribution in checked.frontiers:
         for call in frontier.calls:
             try:
                 alone = replace(frontier, calls=(call,))
-                _frontier(alone, contribution, policy, Searches(policy, nothing_kept))
+                _frontier(alone, contribution, policy, Searches(policy, {}))
             except PlanRefused as other:
                 if other.code == "DPQ407":
                     found = limit_is_found(call, frontier.relation)
@@ -223,7 +216,7 @@ def _with_limits(refusal: PlanRefused, checked: Checked, policy: Policy) -> Plan
     )
     findable = any("'auto'" in call for call in written.values())
     more = ((owner,) if policy.published else own) if findable else ()
-    return PlanRefused(replace(refusal.diagnostic, remedy=(text.strip(), *more)))
+    return PlanRefused(replace(refused.diagnostic, remedy=(text.strip(), *more)))
 
 
 def _converted(call: Call, policy: Policy) -> Call:
@@ -236,26 +229,23 @@ def _converted(call: Call, policy: Policy) -> Call:
     if options.rho is None:
         return call
     if ceiling.summed:
-        label = "the policy's budget is in epsilon"
-        raise _rho_refused(call, options.epsilon_span, label, ", eps=0.1")
+        more = ", eps=0.1"
+        raise _rho_refused(
+            call, "the policy's budget is in epsilon", options.epsilon_span, more
+        )
     if options.mechanism not in {None, "gaussian"}:
-        raise _rho_refused(call, options.mechanism_span, "rho asks for Gaussian noise")
+        raise _rho_refused(call, "rho asks for Gaussian noise", options.mechanism_span)
     if options.delta is not None:
-        raise _rho_refused(call, options.delta_span, "rho is converted at the policy's delta")
+        raise _rho_refused(call, "rho is converted at the policy's delta", options.delta_span)
     epsilon, delta = epsilon_above(options.rho, ceiling.converted), ceiling.converted
-    converted = replace(options, epsilon=epsilon, delta=delta, mechanism="gaussian")
-    return replace(call, options=converted)
+    return with_options(call, epsilon=epsilon, delta=delta, mechanism="gaussian")
 
 
-def _rho_refused(call: Call, span: Span | None, label: str, more: str = "") -> PlanRefused:
+def _rho_refused(call: Call, label: str, span: Span | None, more: str = "") -> QueryRefused:
     """Offer the call without what stands there."""
-    where = span or call.span
-    start, end = where.start - call.span.start, where.end - call.span.start
-    offered = without(call.text, start, end).removesuffix(")") + f"{more})"
+    offered = without_option(call, span).removesuffix(")") + f"{more})"
     why = "such noise has no epsilon that could be added up, so the budget has to be in rho."
-    return PlanRefused(
-        Diagnostic("DPQ403", "rho cannot be asked for here", span, label, (why,), (offered,))
-    )
+    return refusal("DPQ403", "rho cannot be asked for here", span, label, why, offered)
 
 
 def guarantee_of(plan: Plan, policy: Policy) -> Guarantee:
@@ -264,7 +254,7 @@ def guarantee_of(plan: Plan, policy: Policy) -> Guarantee:
     That is also what was paid for before: by an answer that is repeated, or refined.
     """
     units = (scan.contribution.unit or "row" for scan in plan.charge.scans)
-    told = basic(wanted_of(release).event() for one in plan.releases for release in one)
+    told = basic(release.wanted.event() for one in plan.releases for release in one)
     return Guarantee(told, tuple(dict.fromkeys(units)), policy.neighbours, plan.kept)
 
 
@@ -280,13 +270,10 @@ def _charge(
     searches: Sequence[Search],
 ) -> Charge:
     """Add up the releases; point at the call that asks for most."""
-    events = tuple(
-        planned.release.event() for frontier in frontiers for planned in frontier.releases
-    )
-    events += tuple(search.release.event() for search in searches)
-    calls = [planned.call for frontier in frontiers for planned in frontier.releases]
-    calls += [search.call for search in searches]
-    query = checked.source.text.strip()
+    drawn = [(one, part.scan) for part in frontiers for one in part.releases]
+    calls = [*(one.call for one, _ in drawn), *(search.call for search in searches)]
+    releases = [*(one.release for one, _ in drawn), *(search.release for search in searches)]
+    events, query = tuple(one.event() for one in releases), checked.source.text.strip()
     if not calls:
         return Charge((), (), query)
     text = checked.source.text
@@ -296,8 +283,8 @@ def _charge(
     spans = [call.options.epsilon_span for call in calls]
     epsilons = tuple(Span(span.start - skipped, span.end - skipped) for span in spans)
     on = touched(scans, policy)
-    drawn = ((one.release, part.scan.relation) for part in frontiers for one in part.releases)
-    weighed = if_weighed(scans, drawn, policy) if on is None else None
+    from_ = ((one.release, scan.relation) for one, scan in drawn)
+    weighed = if_weighed(scans, from_, policy) if on is None else None
     return Charge(
         events, scans, query, where, retry, epsilons=epsilons, touched=on, if_weighed=weighed
     )
@@ -315,12 +302,6 @@ def dearest_of(
     return where, (text[dearest.span.start : where.start], text[where.end : dearest.span.end])
 
 
-def _of_rows(scan: Scan) -> Iterator[str]:
-    """Return where nobody's rows are told apart from another's."""
-    if scan.contribution.unit is None:
-        yield "each row counts as a unit of its own: no column says whose it is"
-
-
 def _repeated(frontier: Frontier) -> Iterator[str]:
     """Say which calls are written several times, as in SELECT and HAVING: each is charged."""
     written = Counter((call.text, call.condition) for call in frontier.calls)
@@ -331,25 +312,6 @@ def _repeated(frontier: Frontier) -> Iterator[str]:
                 f"{call} is written {times} times: each is drawn and charged on its own; "
                 "name it once with AS, and use the name"
             )
-
-
-def _of_sets(count: int) -> str:
-    return (
-        f"the {count} groupings share eps evenly: each is charged 1/{count} of what is written"
-    )
-
-
-def _unfit(checked: Checked) -> NameRefused:
-    return NameRefused(
-        Diagnostic(
-            "DPQ208",
-            "the types in the result do not match",
-            Span(0, len(checked.source.text)),
-            "somewhere here",
-            ("values are combined and compared with values of their own type only.",),
-            (_plain(checked),),
-        )
-    )
 
 
 def _plain(checked: Checked) -> str:
@@ -375,10 +337,9 @@ def with_bounds(plan: Plan, found: Sequence[Interval | None], policy: Policy) ->
 def _bounded(
     frontier: FrontierPlan, found: Sequence[Interval | None], policy: Policy
 ) -> FrontierPlan:
-    scan = frontier.scan
-    facts = Facts(scan.contribution, policy.neighbours, scan.cells, grouped=bool(scan.keys))
+    facts = Facts.of(frontier.scan, policy)
     releases = tuple(_again(one, found, facts) for one in frontier.releases)
-    return FrontierPlan(replace(scan, measures=measures_of(releases)), releases)
+    return FrontierPlan(replace(frontier.scan, measures=measures_of(releases)), releases)
 
 
 def _again(

@@ -12,20 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dpquery.core.privacy import HALF, Ceiling, Loss, exact_number
-from dpquery.core.types import Kind, RowLimit, Type
+from dpquery.core.types import Kind, Type
 from dpquery.errors import listed, nearest
-from dpquery.policy.columns import ascii_folded, likely_units, refuse_unit_type
 from dpquery.policy.document import Unfit, written
 from dpquery.policy.files import find_files, stem
 from dpquery.policy.keys import BUDGET, COLUMN, PRIVACY, TABLE, Key
-from dpquery.policy.load import ledger_of_ones_own
+from dpquery.policy.load import ledger_of_ones_own, likely_units, read_unit_type
 from dpquery.policy.model import Bounds, Budget, Column, Files, Policy, Table
 from dpquery.policy.schema import Schema, read_schema
-from dpquery.policy.values import read_name
+from dpquery.policy.values import ascii_folded, read_name
 
 T = TypeVar("T")
 Paths = str | Path | Sequence[str | Path]
@@ -35,6 +35,9 @@ Units = str | Mapping[str, str | None] | None
 _KEY = re.compile(r"^(\w+) = ")
 _ARGUMENTS = {"privacy_unit_column": "unit", "url": "ledger"}
 """What connect calls keys of a policy, where it has another name for them."""
+
+unsuited = partial(Unfit, code="DPQ608")
+"""The refusal of arguments that do not fit each other or what they are about."""
 
 
 def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
@@ -62,14 +65,12 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
     most = read_argument(BUDGET["epsilon"], epsilon)
     limit = Loss(most, read_argument(BUDGET["delta"], delta))
     units = _at("unit", _units, unit, paths)
-    single = _single(rows_per_unit, units)
-    rows = _rows(max_rows_contributed, units, single=single)
+    of_units = _of_units(rows_per_unit, max_rows_contributed, units)
     tables: dict[str, Table] = {}
     notes: list[str] = []
     for name, texts in paths.items():
-        table, schema = _at(f"the table {name}", _table, name, texts)
-        tables[name] = _at("unit", _with_unit, table, units[name], schema, single, rows)
-        notes += _notes(tables[name], schema)
+        tables[name], said = _table(name, texts, units[name], of_units)
+        notes += said
     for key, ends in _at("bounds", _mapping, bounds or {}).items():
         tables |= _at(f"bounds[{written(key)}]", _bounded, key, tables, ends)
     if ledger is None:
@@ -89,13 +90,8 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
 def read_argument(key: Key, value: object, code: str = "") -> Any:
     """Read an argument of connect that is called as a key of the policy; offer it in Python.
 
-    Args:
-        key: the key.
-        value: the argument.
-        code: the code of a refusal, if not that of a value in a policy.
-
     Raises:
-        PolicyInvalid: it cannot be taken.
+        PolicyInvalid: it cannot be taken; the code is that of a policy's value unless given.
     """
     return _at(key.name, key.read, _exact(value), code=code)
 
@@ -116,12 +112,11 @@ def _at(key: str, read: Callable[..., T], *arguments: object, code: str = "") ->
     try:
         return read(*arguments)
     except Unfit as unfit:
-        offered = (_KEY.sub(_as_argument, line) for line in unfit.remedy)
+        offered = (
+            _KEY.sub(lambda found: f"{_ARGUMENTS.get(found[1], found[1])}=", line)
+            for line in unfit.remedy
+        )
         raise Unfit(unfit.what, unfit.why, *offered, code=code or unfit.code).at(key) from None
-
-
-def _as_argument(key: re.Match[str]) -> str:
-    return f"{_ARGUMENTS.get(key[1], key[1])}="
 
 
 # Which files there are, and what their tables are called.
@@ -147,7 +142,7 @@ def _texts(paths: object) -> tuple[str, ...]:
     several = paths if isinstance(paths, list | tuple) else [paths]
     if not all(isinstance(path, str | Path) for path in several):
         why = "a table is a file, a list of files, or a glob."
-        raise Unfit(f"is no path: {written(paths)}", why, '"people.parquet"', code="DPQ608")
+        raise unsuited(f"is no path: {written(paths)}", why, '"people.parquet"')
     return tuple(map(str, several))
 
 
@@ -159,61 +154,59 @@ def _refuse_alike(value: object, others: Mapping[str, object]) -> None:
     if ascii_folded(name) in map(ascii_folded, others):
         what = f"differs from another in case only: {written(name)}"
         why = "queries do not distinguish upper and lower case."
-        raise Unfit(what, why, "rename one of the two", code="DPQ608")
+        raise unsuited(what, why, "rename one of the two")
 
 
 def _stem(texts: tuple[str, ...]) -> str:
-    """Name a table after its file; for a glob, after what stands before the first wildcard."""
-    try:
-        return read_name(stem(texts[0]) if len(texts) == 1 else "")
-    except Unfit:
+    name = stem(texts[0]) if len(texts) == 1 else ""
+    if not read_name.fits(name):
         why = "a table needs a name, and these paths suggest none."
         call = f'connect({{"people": [{", ".join(map(written, texts))}]}}, ...)'
-        raise Unfit("gives the table no name", why, call, code="DPQ608") from None
+        raise unsuited("gives the table no name", why, call)
+    return name
 
 
 def _no_epsilon(paths: Mapping[str, tuple[str, ...]], unit: Units) -> Unfit:
     texts = next(iter(paths.values()))
     shown = written(unit if isinstance(unit, str) else "user_id")
-    return Unfit(
+    return unsuited(
         "no epsilon is given",
         "without a policy file nothing else says how much may be lost in all.",
         f"dpquery.connect({written(texts[0])}, unit={shown}, epsilon=1)",
         "on the command line: --epsilon 1",
-        code="DPQ608",
     )
 
 
-def _table(name: str, texts: tuple[str, ...]) -> tuple[Table, Schema]:
+def _table(
+    name: str, texts: tuple[str, ...], unit: str | None, of_units: Mapping[str, Any]
+) -> tuple[Table, list[str]]:
+    """Return a table, and what was assumed of it."""
+    files, schema = _at(f"the table {name}", _files, texts)
+    columns = {column: Column(column, type_) for column, type_ in schema.types.items()}
+    table = Table(name, files, texts, columns)
+    notes = [f"{name}: {column} is left out: {why}" for column, why in schema.left_out.items()]
+    if unit is None:
+        return table, [*notes, f"{name}: each row is its own privacy unit, for lack of unit="]
+    type_ = _at("unit", _unit_type, table, unit, schema)
+    return replace(table, unit=unit, unit_type=type_, **of_units), notes
+
+
+def _files(texts: tuple[str, ...]) -> tuple[Files, Schema]:
     files = find_files(texts, Path.cwd())
     if not files:
         why = "a table without a file has no rows."
         raise Unfit("names no file", why, '"people.parquet"', code="DPQ601")
-    schema = read_schema(files[0])
-    columns = {column: Column(column, type_) for column, type_ in schema.types.items()}
-    return Table(name, Files(files), texts, columns), schema
-
-
-def _notes(table: Table, schema: Schema) -> list[str]:
-    left_out = schema.left_out.items()
-    notes = [f"{table.name}: {column} is left out: {why}" for column, why in left_out]
-    if table.unit is None:
-        notes.append(f"{table.name}: each row is its own privacy unit, for lack of unit=")
-    return notes
+    return Files(files), read_schema(files[0])
 
 
 # Whose rows they are, and how many of one unit count.
 
 
-def _name(value: object) -> str:
-    name: str = TABLE["privacy_unit_column"].read(value)
-    return name
-
-
 def _units(unit: object, paths: Mapping[str, object]) -> dict[str, str | None]:
     """Return each table's unit column."""
+    read = TABLE["privacy_unit_column"].read
     if not isinstance(unit, Mapping):
-        return dict.fromkeys(paths, None if unit is None else _name(unit))
+        return dict.fromkeys(paths, None if unit is None else read(unit))
     for name in unit:
         if name not in paths:
             what = f"names a table that is not connected: {written(name)}"
@@ -224,38 +217,29 @@ def _units(unit: object, paths: Mapping[str, object]) -> dict[str, str | None]:
         if name not in unit:
             what = f"says nothing of the table {name}"
             why = "each table needs its unit column, or None where each row is a unit."
-            raise Unfit(what, why, f"unit={{..., {written(name)}: None}}", code="DPQ608")
-    return {name: None if unit[name] is None else _name(unit[name]) for name in paths}
+            raise unsuited(what, why, f"unit={{..., {written(name)}: None}}")
+    return {name: None if unit[name] is None else read(unit[name]) for name in paths}
 
 
-def _single(rows_per_unit: object, units: Mapping[str, str | None]) -> bool:
-    if rows_per_unit is None:
-        return False
-    single: bool = read_argument(TABLE["rows_per_unit"], rows_per_unit)
-    if not any(units.values()):
-        why = "without a unit column each row is its own privacy unit."
-        raise Unfit("needs unit", why, 'unit="user_id"', code="DPQ608").at("rows_per_unit")
-    return single
+def _of_units(single: object, rows: object, units: Mapping[str, object]) -> dict[str, Any]:
+    """Read how many rows a unit has, and how many of them count."""
+    found: dict[str, Any] = {}
+    if single is not None:
+        found["single"] = read_argument(TABLE["rows_per_unit"], single)
+        if not any(units.values()):
+            why = "without a unit column each row is its own privacy unit."
+            raise unsuited("needs unit", why, 'unit="user_id"').at("rows_per_unit")
+    if rows is not None:
+        key = TABLE["max_rows_contributed"]
+        if found or not any(units.values()):
+            why = "with one row per unit, or rows as units, there is nothing to limit."
+            remedy = "leave out rows_per_unit" if found else 'unit="user_id"'
+            raise unsuited("has nothing to limit", why, remedy).at(key.name)
+        found[key.to] = read_argument(key, rows)
+    return found
 
 
-def _rows(rows: object, units: Mapping[str, str | None], *, single: bool) -> RowLimit:
-    """Read how many rows of one unit count, where units may have several."""
-    key = TABLE["max_rows_contributed"]
-    if rows is None:
-        return None
-    if single or not any(units.values()):
-        why = "with one row per unit, or rows as units, there is nothing to limit."
-        remedy = "leave out rows_per_unit" if single else 'unit="user_id"'
-        raise Unfit("has nothing to limit", why, remedy, code="DPQ608").at(key.name)
-    limit: RowLimit = read_argument(key, rows)
-    return limit
-
-
-def _with_unit(
-    table: Table, unit: str | None, schema: Schema, single: bool, rows: RowLimit
-) -> Table:
-    if unit is None:
-        return table
+def _unit_type(table: Table, unit: str, schema: Schema) -> Type:
     if unit not in table.columns:
         reason = schema.left_out.get(unit, f"there is no column {written(unit)}")
         near = nearest(unit, table.columns)
@@ -263,11 +247,8 @@ def _with_unit(
         likely = [*likely_units(schema.types), *sorted(table.columns)]
         remedy = f"unit={written(near or likely[0])}"
         what = f"does not fit the table {table.name}: {reason}"
-        raise Unfit(what, why, remedy, code="DPQ608")
-    type_ = table.columns[unit].type
-    if (unfit := refuse_unit_type(unit, type_)) is not None:
-        raise unfit
-    return replace(table, unit=unit, unit_type=type_, single=single, max_rows_contributed=rows)
+        raise unsuited(what, why, remedy)
+    return read_unit_type(unit, table.columns[unit].type)
 
 
 # Bounds of columns, by `column` or `table.column`.
@@ -281,7 +262,7 @@ def _mapping(bounds: object) -> Mapping[str, object]:
         bounds = strange[0]
     why = "each column has its own bounds."
     what = f"must map columns to bounds, not {written(bounds)}"
-    raise Unfit(what, why, 'bounds={"salary": (0, 300_000)}', code="DPQ608")
+    raise unsuited(what, why, 'bounds={"salary": (0, 300_000)}')
 
 
 def _bounded(key: str, tables: Mapping[str, Table], ends: object) -> dict[str, Table]:
@@ -304,9 +285,8 @@ def _bounded(key: str, tables: Mapping[str, Table], ends: object) -> dict[str, T
 def _bounds(key: str, ends: object, type_: Type) -> Bounds:
     """Read the bounds of a column; what is refused is offered as an argument."""
     bounds = COLUMN["bounds"]
-    if bounds.kinds is not None and type_.kind not in bounds.kinds.of:
-        what = f"does not apply to a column of type {type_}"
-        raise Unfit(what, bounds.kinds.why, f"leave {key} out of bounds=", code="DPQ607")
+    if bounds.kinds is not None:
+        bounds.kinds.require(type_, f"leave {key} out of bounds=")
     try:
         found: Bounds = bounds.read(_typed(ends, type_), (type_,))
     except Unfit as unfit:

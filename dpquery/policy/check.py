@@ -9,20 +9,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import csv
+
+from dpquery.core.arrow import arrow_type
+from dpquery.core.arrow import column as arrow_column
 from dpquery.core.privacy import Ceiling, decimal_text
-from dpquery.core.types import Kind, Type
-from dpquery.policy.model import Column, Files, Policy, Table, Value
+from dpquery.core.types import Kind
+from dpquery.policy.model import Column, Files, Policy, Table
 from dpquery.policy.schema import Misfit, Schema, file_misfits, read_schema, schema_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Misfits = Callable[[Table], list[Misfit]]
 
@@ -128,8 +131,6 @@ class _Visit:
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield some columns of all rows."""
-        import pyarrow.parquet as pq
-
         for file in self.files:
             if _is_csv(file):
                 yield from self._csv(file).select(names).to_batches()
@@ -138,9 +139,8 @@ class _Visit:
                     yield from parquet.iter_batches(columns=list(names))
 
     def _csv(self, file: Path) -> pa.Table:
-        from pyarrow import csv
-
-        types = {column.name: _arrow(column.type) for column in self.table.columns.values()}
+        columns = self.table.columns.values()
+        types = {column.name: arrow_type(column.type) for column in columns}
         return csv.read_csv(file, convert_options=csv.ConvertOptions(column_types=types))
 
 
@@ -149,8 +149,6 @@ def _is_csv(file: Path) -> bool:
 
 
 def _table(visit: _Visit, misfits: Misfits) -> Iterator[Told]:
-    import pyarrow as pa
-
     table = visit.table
     try:
         # A public table may be a CSV file, which is read by the declared types.
@@ -183,8 +181,6 @@ def _rows(visit: _Visit, unsound: set[str | None]) -> Iterator[Told]:
 
 def _unique(visit: _Visit) -> Iterator[Told]:
     """Find rows of a public table that repeat the values of another."""
-    import pyarrow as pa
-
     names, lacking = visit.table.unique, False
     for name in names:
         for file in visit.files:
@@ -203,11 +199,9 @@ def _unique(visit: _Visit) -> Iterator[Told]:
 
 def _values(visit: _Visit, column: Column) -> Iterator[Told]:
     """Count the values that are clamped, or are in no group."""
-    import pyarrow.compute as pc
-
     rows, counts = 0, Counter[str]()
     for batch in visit.batches([column.name]):
-        values = pc.cast(batch.column(0), _arrow(column.type), safe=False)
+        values = _read(batch.column(0), column)
         rows += len(values)
         for what, found in _doubts(values, column):
             counts[what] += found.true_count
@@ -219,22 +213,26 @@ def _values(visit: _Visit, column: Column) -> Iterator[Told]:
 
 def _doubts(values: pa.Array, column: Column) -> Iterator[tuple[str, pa.BooleanArray]]:
     """Yield what becomes of some values, and which these are."""
-    import pyarrow.compute as pc
-
     if not column.null_group:
         yield "NULL: no group has them (null_group = false)", values.is_null()
     if column.type.kind is Kind.DOUBLE:
         yield "NaN: they count as NULL", pc.is_nan(values)
     if column.bounds is not None:
-        low, high = _array((column.bounds.low, column.bounds.high), column.type)
+        low, high = arrow_column((column.bounds.low, column.bounds.high), values.type)
         yield "below the bounds: they count as the low end", pc.less(values, low)
         yield "above the bounds: they count as the high end", pc.greater(values, high)
     if column.keys is not None:
-        if column.type.kind is Kind.TEXT:
-            values = pc.utf8_slice_codeunits(values, 0, column.max_length)
-        declared = pc.is_in(values, value_set=_array(column.keys, column.type))
+        declared = pc.is_in(values, value_set=arrow_column(column.keys, values.type))
         what = "of keys that are not declared: no group has them"
         yield what, pc.and_not(values.is_valid(), declared)
+
+
+def _read(raw: pa.Array, column: Column) -> pa.Array:
+    """Return values in the column's type, texts cut as a scan does."""
+    values = pc.cast(raw, arrow_type(column.type), safe=False)
+    if column.type.kind is Kind.TEXT:
+        return pc.utf8_slice_codeunits(values, 0, column.max_length)
+    return values
 
 
 def _percent(count: int, rows: int) -> str:
@@ -245,9 +243,6 @@ def _percent(count: int, rows: int) -> str:
 
 def _units(visit: _Visit, unit: str) -> Iterator[Told]:
     """Say how many rows units have, and what the policy's limit leaves of them."""
-    import numpy as np
-    import pyarrow.compute as pc
-
     values = _names(list(visit.batches([unit])), unit)
     if values.null_count:
         text = f"{values.null_count} of {len(values)} rows have no unit: they never count"
@@ -261,10 +256,9 @@ def _units(visit: _Visit, unit: str) -> Iterator[Told]:
         text = f"rows_per_unit = 1 does not hold: {units} units have {rows} rows"
         yield Severity.FAULT, unit, text
         return
-    of = ", ".join(
-        f"{name} {int(np.quantile(counts, share, method='inverted_cdf')):,}"
-        for name, share in (("median", 0.5), ("95 %", 0.95), ("99 %", 0.99), ("largest", 1))
-    )
+    shares = {"median": 0.5, "95 %": 0.95, "99 %": 0.99, "largest": 1}
+    levels = np.quantile(counts, list(shares.values()), method="inverted_cdf")
+    of = ", ".join(f"{name} {rows:,}" for name, rows in zip(shares, levels, strict=True))
     told = f"{units:,} units have {rows:,} rows: {of} each"
     limit = visit.table.max_rows_contributed
     if limit is None:
@@ -287,9 +281,6 @@ def _delta(visit: _Visit, units: int) -> Iterator[Told]:
 
 def _names(batches: list[pa.RecordBatch], unit: str) -> pa.ChunkedArray:
     """Return the units of rows in one type, in which they are equal or not."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     integers = all(pa.types.is_integer(batch.schema.field(unit).type) for batch in batches)
     type_ = pa.int64() if integers else pa.string()
     return pa.chunked_array([pc.cast(batch.column(unit), type_) for batch in batches], type_)
@@ -297,9 +288,6 @@ def _names(batches: list[pa.RecordBatch], unit: str) -> pa.ChunkedArray:
 
 def _parts(visit: _Visit, unit: str, column: Column, kept: int) -> Iterator[Told]:
     """Say of how many units some rows do not count: those beyond the first parts."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     batches = list(visit.batches(list(dict.fromkeys([unit, column.name]))))
     parts = [_part(batch.column(column.name), column) for batch in batches]
     arrays = [_names(batches, unit), pa.chunked_array(parts, pa.int32())]
@@ -314,41 +302,10 @@ def _parts(visit: _Visit, unit: str, column: Column, kept: int) -> Iterator[Told
 
 def _part(raw: pa.Array, column: Column) -> pa.Array:
     """Return the number of the part of each value, cut or clamped as a scan does."""
-    import pyarrow.compute as pc
-
-    values = pc.cast(raw, _arrow(column.type), safe=False)
-    if column.type.kind is Kind.TEXT:
-        values = pc.utf8_slice_codeunits(values, 0, column.max_length)
-    elif column.bounds is not None:
-        low, high = _array((column.bounds.low, column.bounds.high), column.type)
+    values = _read(raw, column)
+    if column.bounds is not None:
+        low, high = arrow_column((column.bounds.low, column.bounds.high), values.type)
         at_most = partial(pc.min_element_wise, skip_nulls=False)
         values = pc.max_element_wise(at_most(values, high), low, skip_nulls=False)
-    found = pc.index_in(values, value_set=_array(column.parts, column.type))
+    found = pc.index_in(values, value_set=arrow_column(column.parts, values.type))
     return pc.fill_null(found, len(column.parts))
-
-
-def _arrow(type_: Type) -> pa.DataType:
-    import pyarrow as pa
-
-    if type_.kind is Kind.DECIMAL:
-        return pa.decimal128(type_.precision, type_.scale)
-    return {
-        Kind.INTEGER: pa.int64(),
-        Kind.DOUBLE: pa.float64(),
-        Kind.TEXT: pa.string(),
-        Kind.BOOLEAN: pa.bool_(),
-        Kind.DATE: pa.date32(),
-        Kind.TIMESTAMP: pa.timestamp("us"),
-    }[type_.kind]
-
-
-def _array(values: Sequence[Value], type_: Type) -> pa.Array:
-    """Return values as pyarrow takes them; a double as the nearest float: enough to count."""
-    import pyarrow as pa
-
-    given: list[object] = list(values)
-    for place, value in enumerate(given):
-        if isinstance(value, Fraction):
-            exact = Decimal(value.numerator) / Decimal(value.denominator)
-            given[place] = float(value) if type_.kind is Kind.DOUBLE else exact
-    return pa.array(given, _arrow(type_))

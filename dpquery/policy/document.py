@@ -50,6 +50,11 @@ class Unfit(ValueError):
         )
 
 
+def contradiction(what: str, why: str, *remedy: str) -> Unfit:
+    """Return the refusal of what cannot be so together."""
+    return Unfit(what, why, *remedy, code="DPQ607")
+
+
 def written(value: object) -> str:
     """Write a value as TOML would; of a list, of a table and of what Python has, only the kind.
 
@@ -59,8 +64,8 @@ def written(value: object) -> str:
     match value:
         case bool():
             return str(value).lower()
-        case str() if type(value) is str:
-            return toml_text(value) if len(value) <= _LONGEST else "a long text"
+        case str() if type(value) is str and len(value) <= _LONGEST:
+            return toml_text(value)
         case list() if type(value) is list:
             return f"a list of {len(value)} values" if value else "[]"
         case dict() if type(value) is dict:
@@ -86,11 +91,11 @@ def toml_text(text: str) -> str:
     '"a\\n\\u202eb"'
     """
     written = json.dumps(text, ensure_ascii=False)  # JSON's escapes are TOML's
-    return "".join(char if char.isprintable() else _escape(ord(char)) for char in written)
-
-
-def _escape(code: int) -> str:
-    return f"\\u{code:04x}" if code < 2**16 else f"\\U{code:08x}"
+    codes = ((char, f"{ord(char):04x}") for char in written)
+    return "".join(
+        char if char.isprintable() else f"\\u{code}" if len(code) == 4 else f"\\U{code:0>8}"
+        for char, code in codes
+    )
 
 
 def dotted(path: tuple[str, ...]) -> str:
@@ -116,11 +121,6 @@ class Document:
     values: Mapping[str, object]
     text: str
 
-    @property
-    def root(self) -> Section:
-        """The whole file as a section."""
-        return Section(self, (), self.values)
-
 
 @dataclass(frozen=True, slots=True)
 class Section:
@@ -142,46 +142,34 @@ class Section:
         return unfit.at(dotted(path), self.document.name, line_of(there, self.document.text))
 
     def only(self, known: Collection[str]) -> Section:
-        """Refuse every key that is not known, the first in the file's order.
-
-        Raises:
-            PolicyInvalid: DPQ603.
-        """
+        """Refuse every key that is not known, the first in the file's order."""
         for key in self.values:
             if key not in known:
+                what = "is not a key of the policy"
                 why = (
                     "a key that is not understood might have been a limit, so none is skipped."
                 )
                 near = nearest(key, known)
                 offer = () if near is None else (toml_key(near),)
                 here = f"known here: {listed(known, near)}"
-                unfit = Unfit("is not a key of the policy", why, *offer, here, code="DPQ603")
-                raise self.refuse(key, unfit)
+                raise self.refuse(key, Unfit(what, why, *offer, here, code="DPQ603"))
         return self
 
-    def read(self, key: str, reader: Callable[[object], T], default: T) -> T:
-        """Read the value of a key, or take the default where it is absent."""
-        return self.need(key, reader) if key in self.values else default
-
-    def need(self, key: str, reader: Callable[[object], T]) -> T:
-        """Read the value of a key that is there."""
+    def read(self, key: str, reader: Callable[..., T], *arguments: object) -> T:
+        """Read the value of a key; a refusal says where it stands."""
         try:
-            return reader(self.values[key])
+            return reader(*arguments)
         except Unfit as unfit:
             raise self.refuse(key, unfit) from None
 
     def child(self, key: str) -> Section:
-        """Return the section under a key; an empty one where it is absent.
-
-        Raises:
-            PolicyInvalid: DPQ604, the key holds something other than a table.
-        """
-        value = self.values.get(key, {})
+        """Return the section under a key; an empty one where it is absent."""
+        value, path = self.values.get(key, {}), (*self.path, key)
         if not isinstance(value, dict):
             what = f"is not a table but {written(value)}"
             why = "the policy has a table of keys here."
-            raise self.refuse(key, Unfit(what, why, f"[{dotted((*self.path, key))}]"))
-        return Section(self.document, (*self.path, key), value)
+            raise self.refuse(key, Unfit(what, why, f"[{dotted(path)}]"))
+        return Section(self.document, path, value)
 
     def children(self) -> Iterator[tuple[str, Section]]:
         """Return each key with the section under it, in the file's order."""
@@ -198,7 +186,7 @@ def read_document(path: str | Path) -> Document:
     try:
         values = tomllib.loads(text, parse_float=Decimal)
     except (ValueError, ArithmeticError, RecursionError) as error:
-        raise _syntax(error, text).at("", str(path), _line(str(error), text)) from None
+        raise _syntax(error, text, str(path)) from None
     return Document(str(path), Path(path).resolve(), values, text)
 
 
@@ -206,45 +194,37 @@ def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             content = file.read(FILE_MAX + 1)
-        if len(content) > FILE_MAX:
-            raise _unreadable(path, f"it is larger than {FILE_MAX} bytes")
-        # tomllib takes "\n" and "\r\n" alone, and an editor's byte order mark says nothing
-        return content.decode("utf-8-sig").replace("\r\n", "\n")
+        if len(content) <= FILE_MAX:
+            # tomllib takes "\n" and "\r\n" alone, and an editor's byte order mark says nothing
+            return content.decode("utf-8-sig").replace("\r\n", "\n")
+        reason = f"it is larger than {FILE_MAX} bytes"
     except UnicodeDecodeError:
-        raise _unreadable(path, "it is not UTF-8 text") from None
+        reason = "it is not UTF-8 text"
     except OSError as error:
-        raise _unreadable(path, error.strerror or "it cannot be opened") from None
-
-
-def _unreadable(path: Path, reason: str) -> PolicyInvalid:
-    unfit = Unfit(
+        reason = error.strerror or "it cannot be opened"
+    raise Unfit(
         f"the policy file cannot be read: {reason[0].lower()}{reason[1:]}",
         "a policy is a TOML file that names tables, units and a budget.",
         "dpquery policy init people.parquet    drafts one from a Parquet file's schema",
         code="DPQ601",
-    )
-    return unfit.at("", str(path))
+    ).at("", str(path))
 
 
-def _syntax(error: Exception, text: str) -> Unfit:
+def _syntax(error: Exception, text: str, file: str) -> PolicyInvalid:
     reason = re.sub(r" \(at .*\)$", "", str(error)) or "a number out of range"
     if isinstance(error, RecursionError):
         reason = "brackets are nested too deeply"
-    number = _line(str(error), text)
+    at = re.search(r"\(at line (\d+), column \d+\)$", str(error))
+    number = int(at[1]) if at else None
+    if str(error).endswith("(at end of document)"):
+        number = text.rstrip("\n").count("\n") + 1
     found = text.split("\n")[number - 1].strip() if number else ""
     return Unfit(
         f"the policy file is not TOML: {reason[0].lower()}{reason[1:]}",
         "a file that is understood in part might leave out a limit.",
         f"mend this line: {found[:80]}" if found else "mend the file: see https://toml.io",
         code="DPQ602",
-    )
-
-
-def _line(message: str, text: str) -> int | None:
-    if message.endswith("(at end of document)"):
-        return text.rstrip("\n").count("\n") + 1
-    found = re.search(r"\(at line (\d+), column \d+\)$", message)
-    return int(found[1]) if found else None
+    ).at("", file, number)
 
 
 def line_of(path: Path_, text: str) -> int | None:

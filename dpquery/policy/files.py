@@ -10,79 +10,51 @@ import glob
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
-from dpquery.policy.document import Unfit, written
+from dpquery.policy.document import Unfit, contradiction, written
 
-# Files that are no table by themselves: those of a table format, and those that hold
-# several.
-#
 # A table format keeps rows that were deleted, and a log that says which count. Its Parquet
-# files read one by one would bring people back who were to be forgotten, so they are
-# refused by name. Nothing here opens a file.
-
-
-@dataclass(frozen=True, slots=True)
-class _Format:
-    """A table format: what stands in its folder, and what reads its current version."""
-
-    name: str
-    log: str
-    reader: str | None = None
-
+# files read one by one would bring people back who were to be forgotten, so they are refused
+# by name.
 
 _FORMATS = (
-    _Format("a Delta Lake table", "_delta_log", "delta_scan"),
-    _Format("an Iceberg table", "metadata/*.metadata.json", "iceberg_scan"),
-    _Format("a Hudi table", ".hoodie"),
+    ("a Delta Lake table", "_delta_log", "delta_scan"),
+    ("an Iceberg table", "metadata/*.metadata.json", "iceberg_scan"),
+    ("a Hudi table", ".hoodie", ""),
 )
+"""Each with what stands in its folder, and what reads its current version."""
 _DUCKLAKE = ".ducklake.files"
 """What DuckLake adds to the name of its catalogue, for the folder of a catalogue's files."""
 _READERS = {
-    ".csv": "read_csv",
-    ".tsv": "read_csv",
-    ".txt": "read_csv",
-    ".json": "read_json",
-    ".jsonl": "read_json",
-    ".ndjson": "read_json",
+    **dict.fromkeys((".csv", ".tsv", ".txt"), "read_csv"),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "read_json"),
 }
 _DATABASES = frozenset({".duckdb", ".ddb", ".db"})
 
 
 def refuse_formats(folders: Iterable[Path]) -> None:
-    """Refuse folders that are those of a table format, or stand in one.
-
-    Raises:
-        Unfit: DPQ613.
-    """
-    ways = {way for one in set(folders) for way in (one.absolute(), _followed(one))}
+    """Refuse folders of a table format and those in one, with links followed or not."""
+    ways = {way for one in folders for way in (one.absolute(), Path(os.path.realpath(one)))}
     for folder in sorted({folder for way in ways for folder in (way, *way.parents)}):
-        for one in _FORMATS:
-            if glob.glob(os.path.join(glob.escape(str(folder)), one.log)):
-                raise _unfit(one.name, folder, one.reader)
+        for name, log, reader in _FORMATS:
+            if glob.glob(os.path.join(glob.escape(str(folder)), log)):
+                raise _unfit(name, folder, reader)
         if folder.name.endswith(_DUCKLAKE):
-            raise _unfit("a DuckLake catalogue", folder, None)
+            raise _unfit("a DuckLake catalogue", folder, "")
 
 
-def _followed(folder: Path) -> Path:
-    """Follow links; of what has none, or a loop of them, what is written."""
-    return Path(os.path.realpath(folder))
-
-
-def _unfit(name: str, folder: Path, reader: str | None) -> Unfit:
+def _unfit(name: str, folder: Path, reader: str) -> Unfit:
+    what = f"names files of {name}: {written(str(folder))}"
+    why = "its Parquet files can hold rows that were deleted since, and people with them."
     remedy = "write its current version to Parquet files elsewhere, with what keeps the table"
-    if reader is not None:
+    if reader:
         call = f"duckdb.table_function({reader!r}, [{str(folder)!r}])"
         remedy = _python(f"{call}.write_parquet({f'{folder.name}.parquet'!r})")
-    return Unfit(
-        f"names files of {name}: {written(str(folder))}",
-        "its Parquet files can hold rows that were deleted since, and people with them.",
-        remedy,
-        code="DPQ613",
-    )
+    return Unfit(what, why, remedy, code="DPQ613")
 
 
 def as_parquet(name: str) -> str:
@@ -120,30 +92,18 @@ def find_files(paths: Sequence[str], directory: Path) -> tuple[Path, ...]:
         Unfit: DPQ601 a path names no file; DPQ607 a file is named twice; DPQ613 a file is one
             of a table format, whose deleted rows it can hold.
     """
-    refuse_formats(directory / _named(path) for path in paths)
+    refuse_formats(directory / _before_wildcards(path) for path in paths)
     found = [file for path in paths for file in _matches(path, directory)]
     for file in found:
-        _refuse_pattern(file)
-    seen: set[Path] = set()
-    for file in found:
-        if file not in seen:
-            seen.add(file)
-            continue
-        raise Unfit(
-            f"names the file {file.name} twice",
-            "its rows would be counted twice, and each unit with them.",
-            "name each file once",
-            code="DPQ607",
-        )
+        if _PATTERN.intersection(str(file)):  # a reader would read other files by it
+            what = f"names a file whose name could be read as a pattern: {written(str(file))}"
+            why = "a name with one of * ? [ ] { } in it can stand for other files."
+            raise Unfit(what, why, "rename the file, or the directory it is in", code="DPQ601")
+    if len(set(found)) < len(found):
+        (twice, _), *_ = Counter(found).most_common(1)
+        why = "its rows would be counted twice, and each unit with them."
+        raise contradiction(f"names the file {twice.name} twice", why, "name each file once")
     return tuple(found)
-
-
-def _refuse_pattern(file: Path) -> None:
-    """Refuse a name that a reader would take for a pattern, and read other files by it."""
-    if _PATTERN.intersection(str(file)):
-        what = f"names a file whose name could be read as a pattern: {written(str(file))}"
-        why = "a name with one of * ? [ ] { } in it can stand for other files."
-        raise Unfit(what, why, "rename the file, or the directory it is in", code="DPQ601")
 
 
 def _matches(path: str, directory: Path) -> list[Path]:
@@ -158,19 +118,12 @@ def _matches(path: str, directory: Path) -> list[Path]:
     return found
 
 
-def _named(path: str) -> str:
-    """Return the part of a path before its first wildcard."""
-    parts = Path(path).parts
-    plain = list(takewhile(lambda part: not glob.has_magic(part), parts))
-    return str(Path(*plain))
+def _before_wildcards(path: str) -> Path:
+    return Path(*takewhile(lambda part: not glob.has_magic(part), Path(path).parts))
 
 
 def find_file(path: str, directory: Path) -> Path:
-    """Return the file behind one path.
-
-    Raises:
-        Unfit: DPQ601.
-    """
+    """Return the file behind one path."""
     try:
         file = (directory / path).resolve()
         if file.is_file():

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from dpquery.core.privacy import Neighbours
-from dpquery.core.types import Kind
+from dpquery.core.types import Kind, Type
 from dpquery.policy import values
-from dpquery.policy.document import Section, Unfit, toml_key
+from dpquery.policy.document import Section, Unfit, contradiction, toml_key
 from dpquery.policy.model import MAX_TEXT, ScanLimits
 from dpquery.policy.values import Reader
 
@@ -37,6 +36,12 @@ class Kinds:
     of: frozenset[Kind]
     why: str
     remedy: str = "leave it out"
+
+    def require(self, type_: Type, remedy: str = "") -> None:
+        """Refuse a column of another type."""
+        if type_.kind not in self.of:
+            what = f"does not apply to a column of type {type_}"
+            raise contradiction(what, self.why, remedy or self.remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +83,7 @@ class Key:
         return f"{self.name} = {self.example}"
 
     def read(self, value: object, known: tuple[object, ...] = ()) -> Any:
-        """Read a value of this key, wherever it was written.
-
-        Raises:
-            Unfit: it cannot be taken; the remedy is a line of a policy.
-        """
+        """Read a value of this key, wherever it was written; remedies are lines of a policy."""
         try:
             return self.reader(value, *known)
         except Unfit as unfit:
@@ -121,10 +122,7 @@ class Group:
         for key in self.keys:
             found[key.to] = key.default
             if key.name in section:
-                if (unfit := _misplaced(key, section, found, public)) is not None:
-                    raise section.refuse(key.name, unfit)
-                known = tuple(found[name] for name in key.known)
-                found[key.to] = section.need(key.name, partial(key.read, known=known))
+                found[key.to] = section.read(key.name, _read, key, section, found, public)
         return found
 
 
@@ -133,32 +131,25 @@ def missing(key: Key, code: str = "DPQ607") -> Unfit:
     return Unfit(f"has no {key.name}", key.why, key.line, code=code)
 
 
-def _misplaced(
-    key: Key, section: Section, found: Mapping[str, Any], public: bool
-) -> Unfit | None:
-    """Return the refusal of a key that has no meaning where it stands."""
+def _read(key: Key, section: Section, found: Mapping[str, Any], public: bool) -> Any:
+    """Read a key of a section, or refuse it where it has no meaning there."""
+    own = section.values[key.name]
     if public and not key.public:
         why = "columns of a public table are shown as they are: not clamped, cut or rounded."
-        return Unfit("does not apply to a public table", why, "leave it out", code="DPQ607")
-    own = section.values[key.name]
-    if own is False:  # what is denied has nothing to contradict
-        return None
-    if key.kinds is not None and found["type"].kind not in key.kinds.of:
-        what = f"does not apply to a column of type {found['type']}"
-        return Unfit(what, key.kinds.why, key.kinds.remedy, code="DPQ607")
-    for other in key.excludes:
-        if _said(section, other.key) and (other.unless is None or own != other.unless):
-            what = f"cannot stand beside {toml_key(other.key)}"
-            return Unfit(what, other.why, other.remedy, code="DPQ607")
-    for other in key.needs:
-        if not _said(section, other.key):
-            return Unfit(f"needs {other.key}", other.why, other.remedy, code="DPQ607")
-    return None
-
-
-def _said(section: Section, name: str) -> bool:
-    """Return whether a section has a key, and does not say no by it."""
-    return section.values.get(name, False) is not False
+        raise contradiction("does not apply to a public table", why, "leave it out")
+    # What is denied contradicts nothing, neither here nor in another key.
+    said = {name for name, value in section.values.items() if value is not False}
+    if key.name in said:
+        if key.kinds is not None:
+            key.kinds.require(found["type"])
+        for other in key.excludes:
+            if other.key in said and (other.unless is None or own != other.unless):
+                what = f"cannot stand beside {toml_key(other.key)}"
+                raise contradiction(what, other.why, other.remedy)
+        for other in key.needs:
+            if other.key not in said:
+                raise contradiction(f"needs {other.key}", other.why, other.remedy)
+    return key.read(own, tuple(found[name] for name in key.known))
 
 
 # The formatter would give each argument a line of its own: as a table they can be compared.

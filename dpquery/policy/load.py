@@ -16,13 +16,23 @@ from pathlib import Path
 from typing import Any
 
 from dpquery.core.privacy import HALF, Ceiling, Loss, decimal_text
+from dpquery.core.types import Kind, Type
 from dpquery.errors import listed, nearest
-from dpquery.policy.columns import read_columns, read_unit, refuse_alike
-from dpquery.policy.document import Section, Unfit, dotted, read_document, toml_text, written
+from dpquery.policy.document import (
+    Section,
+    Unfit,
+    contradiction,
+    dotted,
+    read_document,
+    toml_key,
+    toml_text,
+    written,
+)
 from dpquery.policy.files import as_parquet, find_file, find_files, is_database, unlinked
 from dpquery.policy.keys import (
     ANALYST,
     BUDGET,
+    COLUMN,
     LEDGER,
     LIMITS,
     PRIVACY,
@@ -32,6 +42,7 @@ from dpquery.policy.keys import (
 )
 from dpquery.policy.model import (
     Budget,
+    Column,
     DatabaseTable,
     Files,
     LedgerSettings,
@@ -40,6 +51,7 @@ from dpquery.policy.model import (
     Server,
     Table,
 )
+from dpquery.policy.values import PARTS_MAX, ascii_folded, read_name
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -50,14 +62,12 @@ def load_policy(path: str | Path) -> Policy:
             DPQ604 a value that cannot be taken; DPQ607 a contradiction, or no epsilon.
     """
     document = read_document(path)
-    root = document.root.only(SECTIONS)
+    root = Section(document, (), document.values).only(SECTIONS)
     budget = _budget(root.child("budget"))
-    tables = _tables(root.child("tables"))
-    _refuse_contradictions(root.child("tables"), tables)
     return Policy(
         name=document.name,
         budget=budget,
-        tables=tables,
+        tables=_tables(root.child("tables")),
         ledger=_ledger(root.child("ledger")),
         analysts=_analysts(root.child("analysts"), budget),
         directory=document.path.parent,
@@ -74,21 +84,17 @@ def _budget(section: Section) -> Budget:
     stated = BUDGET.read(section)
     delta, converted = stated["delta"] or Fraction(0), stated["delta_for_conversion"]
     if converted is not None and converted > delta:
-        why = BUDGET["delta_for_conversion"].why
-        half = f"delta_for_conversion = {decimal_text(delta / 2)}"
-        raise section.refuse("delta_for_conversion", Unfit("is above delta", why, half))
+        key = BUDGET["delta_for_conversion"]
+        half = f"{key.name} = {decimal_text(delta / 2)}"
+        raise section.refuse(key.name, Unfit("is above delta", key.why, half))
     share = HALF if converted is None or not delta else converted / delta
-    return Budget(
-        _ceiling(section, stated, delta, share),
-        stated["max_epsilon_per_query"],
-        share,
-        stated["shared_answers"],
-    )
+    ceiling = _ceiling(section, stated, delta, share)
+    return Budget(ceiling, stated["max_epsilon_per_query"], share, stated["shared_answers"])
 
 
 def _analysts(section: Section, budget: Budget) -> dict[str, Ceiling]:
     """Read the analysts' own ceilings; one that says nothing of delta shares the policy's."""
-    refuse_alike(section)
+    _refuse_alike(section)
     found = {}
     for name, child in section.children():
         stated = ANALYST.read(child)
@@ -105,9 +111,9 @@ def _ceiling(
             raise section.refuse(None, missing(BUDGET["epsilon"]))
         return Ceiling.of(Loss(stated["epsilon"], delta), share)
     if not delta * share:
+        what = "has no delta to be converted at"
         why = "a rho says nothing about odds before it is converted, at a part of delta."
-        unfit = Unfit("has no delta to be converted at", why, "delta = 1e-6", code="DPQ607")
-        raise section.refuse("rho", unfit)
+        raise section.refuse("rho", contradiction(what, why, "delta = 1e-6"))
     return Ceiling.in_rho(stated["rho"], delta, share)
 
 
@@ -115,12 +121,12 @@ def _ceiling(
 
 
 def _tables(section: Section) -> dict[str, Table]:
-    refuse_alike(section)
+    _refuse_alike(section)
     tables = {name: _table(name, child) for name, child in section.children()}
     if not tables:
         why = "queries reach only the tables that the policy names."
-        unfit = Unfit("holds no table", why, "[tables.people]", code="DPQ607")
-        raise section.refuse(None, unfit)
+        raise section.refuse(None, contradiction("holds no table", why, "[tables.people]"))
+    _refuse_contradictions(section, tables)
     return tables
 
 
@@ -131,18 +137,18 @@ def _table(name: str, section: Section) -> Table:
         why = "columns that are not listed do not exist, so nothing could be asked."
         header = f"[{dotted((*section.path, 'columns'))}]"
         remedy = f"{header}, or public = true if it is nobody's data"
-        raise section.refuse(None, Unfit("lists no columns", why, remedy, code="DPQ607"))
+        raise section.refuse(None, contradiction("lists no columns", why, remedy))
     given = {key: stated.pop(key) for key in ("path", "database", "table")}
-    columns = read_columns(section.child("columns"), public=public)
-    _require_listed(section, stated["unique"], columns)
-    stated["unit_type"] = read_unit(section, stated["unit"], stated["unit_type"], columns)
-    return Table(
-        name=name,
-        source=_source(section, given, public),
-        written=given["path"] or (),
-        columns=columns,
-        **stated,
-    )
+    columns = _columns(section.child("columns"), public)
+    for column in stated["unique"] if columns else ():
+        if column not in columns:
+            what = f"names a column that is not listed: {column}"
+            why = "a column that is not listed does not exist."
+            here = f"columns here: {listed(columns, nearest(column, columns))}"
+            raise section.refuse("unique", contradiction(what, why, here))
+    stated["unit_type"] = _unit_type(section, stated["unit"], stated["unit_type"], columns)
+    source = _source(section, given, public)
+    return Table(name, source, given["path"] or (), columns, **stated)
 
 
 def _source(section: Section, given: Mapping[str, Any], public: bool) -> Files | DatabaseTable:
@@ -150,57 +156,31 @@ def _source(section: Section, given: Mapping[str, Any], public: bool) -> Files |
     directory = section.document.path.parent
     path, database, table = given["path"], given["database"], given["table"]
     if path and not database and not table:
-        files = section.need("path", lambda _: find_files(path, directory))
-        lines = [file.name for file in files if file.suffix.lower() == ".csv"]
-        if lines and not public:
-            raise section.refuse("path", _private_csv(lines[0]))
-        databases = [text for text in path if is_database(Path(text))]
-        if databases:
-            raise section.refuse("path", _no_table(databases[0], public))
+        files = section.read("path", find_files, path, directory)
+        for file in files:
+            if file.suffix.lower() == ".csv" and not public:
+                what = "names a CSV file for a private table"
+                why = "one line that cannot be read would stop the scan, and tell of that line."
+                raise section.refuse("path", contradiction(what, why, as_parquet(file.name)))
+        for text in path:
+            if is_database(Path(text)):
+                what = f"names a DuckDB file: {toml_text(text)}"
+                why = "it can hold several tables, so that a path alone names none of them."
+                keys = (f"database = {toml_text(text)}", 'table = "people"')
+                remedy = (as_parquet(text),) if public else keys
+                raise section.refuse("path", contradiction(what, why, *remedy))
         return Files(files)
     if database and table and not path:
-        found = section.need("database", lambda _: find_file(database, directory))
+        found = section.read("database", find_file, database, directory)
         return DatabaseTable(found, table)
     stated = [key for key, value in given.items() if value]
-    unfit = Unfit(
+    unfit = contradiction(
         "has an unclear source" if stated else "has no source",
         "the rows of a table come from files, or from one table of a DuckDB file.",
         'path = "people.parquet"',
         'or both database = "people.duckdb" and table = "people"',
-        code="DPQ607",
     )
     raise section.refuse(min(stated, default=None), unfit)
-
-
-def _private_csv(name: str) -> Unfit:
-    return Unfit(
-        "names a CSV file for a private table",
-        "one line that cannot be read would stop the scan, and tell of that line.",
-        as_parquet(name),
-        code="DPQ607",
-    )
-
-
-def _no_table(database: str, public: bool) -> Unfit:
-    keys = (f"database = {toml_text(database)}", 'table = "people"')
-    return Unfit(
-        f"names a DuckDB file: {toml_text(database)}",
-        "it can hold several tables, so that a path alone names none of them.",
-        *((as_parquet(database),) if public else keys),
-        code="DPQ607",
-    )
-
-
-def _require_listed(
-    section: Section, unique: tuple[str, ...], columns: Mapping[str, object]
-) -> None:
-    for name in unique:
-        if columns and name not in columns:
-            near = nearest(name, columns)
-            what = f"names a column that is not listed: {name}"
-            why = "a column that is not listed does not exist."
-            unfit = Unfit(what, why, f"columns here: {listed(columns, near)}", code="DPQ607")
-            raise section.refuse("unique", unfit)
 
 
 def _refuse_contradictions(section: Section, tables: Mapping[str, Table]) -> None:
@@ -211,20 +191,149 @@ def _refuse_contradictions(section: Section, tables: Mapping[str, Table]) -> Non
         for place in source.paths if isinstance(source, Files) else [source]:
             other = first.setdefault(place, table)
             if other.public != table.public:
-                what, key = "is also a private table's data", "public"
+                key, what = "public", "is also a private table's data"
                 why = "what is private under one name cannot be shown under another."
                 remedy = "public = true for both, or for neither"
             elif other.unit != table.unit:
+                key = "privacy_unit_column"
                 what = f"protects another unit than {other.name} does in the same file"
-                key, remedy = (
-                    "privacy_unit_column",
-                    "name the same privacy_unit_column for both",
-                )
                 why = "whoever may ask about the one could see what the other protects."
+                remedy = "name the same privacy_unit_column for both"
             else:
                 continue
-            unfit = Unfit(what, why, remedy, code="DPQ607")
-            raise section.child(table.name).refuse(key, unfit)
+            raise section.child(table.name).refuse(key, contradiction(what, why, remedy))
+
+
+# Columns: what is not listed does not exist for analysts.
+
+
+def _columns(section: Section, public: bool) -> dict[str, Column]:
+    _refuse_alike(section)
+    columns = {name: _column(name, section, public) for name in section.values}
+    parting = [name for name, column in columns.items() if _key_of_parts(column)]
+    if len(parting) > 1:
+        first, second = (_key_of_parts(columns[name]) for name in parting[:2])
+        also = "too" if first == second else f"has {first}"
+        what = f"is said of two columns: {parting[0]} {also}"
+        why = "a table has the parts of one column, and two would each name others."
+        unfit = contradiction(what, why, f"{second} = true for one of them")
+        raise section.child(parting[1]).refuse(second, unfit)
+    return columns
+
+
+def _column(name: str, columns: Section, public: bool) -> Column:
+    if isinstance(value := columns.values[name], str):
+        what = f"is not a table but {written(value)}"
+        remedy = f"{toml_key(name)} = {{ type = {written(value)} }}"
+        raise columns.refuse(name, Unfit(what, "a column has a table of keys.", remedy))
+    section = columns.child(name)
+    if "type" not in section:
+        section.only(COLUMN.names)
+        raise section.refuse(None, missing(COLUMN["type"], "DPQ604"))
+    column = Column(name, **COLUMN.read(section, public=public))
+    key = _key_of_parts(column)
+    if key and not column.parts:
+        why = "each of them is a part, and all other values are one more."
+        line = f"{{ type = {written(str(column.type))}, keys = [...], {key} = true }}"
+        raise section.refuse(
+            key, contradiction("needs keys", why, f"{toml_key(name)} = {line}")
+        )
+    if key and len(column.parts) > PARTS_MAX:
+        what = f"parts a table into more than {PARTS_MAX} keys"
+        why = "the ledger holds what each part has spent."
+        raise section.refuse(key, contradiction(what, why, "fewer keys, or leave it out"))
+    return column
+
+
+def _key_of_parts(column: Column) -> str:
+    """Return the key that makes the values of a column parts, if one does."""
+    return "per_unit" if column.per_unit else "parts" if column.parts_rows else ""
+
+
+def _refuse_alike(section: Section) -> None:
+    """Refuse names that are none, and names that SQL would not tell apart."""
+    seen: dict[str, str] = {}
+    for name in section.values:
+        try:
+            folded = ascii_folded(read_name(name))
+        except Unfit as unfit:
+            why = "it names a table, a column or an analyst."
+            raise section.refuse(name, Unfit(unfit.what, why, "another name")) from None
+        if folded in seen:
+            what = f"differs from {seen[folded]} in case only"
+            why = "queries do not distinguish upper and lower case, so neither could be meant."
+            remedy = "rename or leave out one of the two"
+            raise section.refuse(name, contradiction(what, why, remedy))
+        seen[folded] = name
+
+
+# The privacy unit of a table, and what its column can be.
+
+
+_UNIT_NAME = re.compile(
+    r"(?i)(.*[_ -])?(id|uid|user|person|customer|client|patient|account|member|device|employee)"
+    r"([_ -]?(id|no|nr|number|key))?"
+)
+_UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT})
+"""Types whose values are equal exactly or not at all."""
+_UNCONFIRMED = "?"
+"""What a draft names as the unit column, until the owner says which it is."""
+
+
+def _unit_type(
+    section: Section, unit: str | None, declared: Type | None, columns: dict[str, Column]
+) -> Type | None:
+    """Return the type of the unit column of a table, where one is known.
+
+    A column that is not listed is hidden from analysts; without a type it may hold integers or
+    texts, which the first open verifies.
+    """
+    if unit is None:
+        return None
+    if declared is not None:
+        for column in columns:
+            if ascii_folded(column) == ascii_folded(unit):
+                what = f"is said of a column that is listed: {column}"
+                why = "the type of a listed column stands in its own line."
+                unfit = contradiction(what, why, "leave it out")
+                raise section.refuse("privacy_unit_type", unfit)
+    elif unit not in columns:
+        if unit == _UNCONFIRMED or nearest(unit, columns) is not None:
+            raise section.refuse("privacy_unit_column", _unlisted(section, unit, columns))
+        return None
+    key = "privacy_unit_column" if declared is None else "privacy_unit_type"
+    return section.read(key, read_unit_type, unit, declared or columns[unit].type)
+
+
+def likely_units(types: Mapping[str, Type]) -> list[str]:
+    """Return the columns that, by name and type, could say whose a row is."""
+    able = [name for name, type_ in types.items() if type_.kind in _UNIT_KINDS]
+    return [name for name in able if _UNIT_NAME.fullmatch(name)]
+
+
+def _unlisted(section: Section, unit: str, columns: dict[str, Column]) -> Unfit:
+    able = [column.name for column in columns.values() if column.type.kind in _UNIT_KINDS]
+    likely = likely_units({name: column.type for name, column in columns.items()})
+    near = nearest(unit, able) or next(iter(likely), None)
+    meant = [f"privacy_unit_column = {written(near)}", "or, if that was not meant:"]
+    return contradiction(
+        f"names a column that is not listed: {unit}",
+        f"its type has to be known before any data is read. Listed: {listed(able, near)}.",
+        *(meant if near else ()),
+        'privacy_unit_type = "integer"    keeps the column from analysts; or "text"',
+        f'{toml_key(unit)} = {{ type = "integer" }}    '
+        f"under [{dotted((*section.path, 'columns'))}] lets them name it",
+    )
+
+
+def read_unit_type(unit: str, type_: Type) -> Type:
+    """Return the type of a privacy unit, or refuse another than integer and text."""
+    if type_.kind not in _UNIT_KINDS:
+        what = f"makes a {type_} the privacy unit: {unit}"
+        why = "rows belong to one unit when their values are equal, which is exact\n"
+        remedy = "name an integer or a text column"
+        raise contradiction(what, f"{why}for integers and texts.", remedy)
+    return type_
 
 
 # Where the ledger is: in memory, in a file, or on a PostgreSQL server.
@@ -235,12 +344,7 @@ _SERVER = re.compile(r"^postgres(ql)?:|://|\b(host|dbname|password) *=")
 
 
 def _ledger(section: Section) -> LedgerSettings:
-    """Read `[ledger]`, all of which may be absent.
-
-    Raises:
-        PolicyInvalid: DPQ603, DPQ604, or DPQ607 where both a file and a server are named, or
-            one file has two uses.
-    """
+    """Read `[ledger]`, all of which may be absent."""
     stated = LEDGER.read(section)
     policy, schema = section.document.path, stated["schema"]
     mark = unlinked(policy.parent / stated["high_water"]) if stated["high_water"] else None
@@ -258,9 +362,9 @@ def _ledger(section: Section) -> LedgerSettings:
 
 def _require_apart(section: Section, key: str, file: Path | None, others: list[Path]) -> None:
     if file in others:
+        what = "names a file with another use"
         why = "the ledger, its high-water mark and the policy are files of their own."
-        unfit = Unfit("names a file with another use", why, "another name", code="DPQ607")
-        raise section.refuse(key, unfit)
+        raise section.refuse(key, contradiction(what, why, "another name"))
 
 
 def _usual_mark(ledger: Path) -> Path | None:
@@ -281,11 +385,7 @@ def _usual_mark(ledger: Path) -> Path | None:
 
 
 def ledger_of_ones_own(given: object) -> LedgerSettings:
-    """Read what `connect` is told of a ledger, in a policy's absence: a file, or a URL.
-
-    Raises:
-        Unfit: it is neither.
-    """
+    """Read what `connect` is told of a ledger, in a policy's absence: a file, or a URL."""
     if given is None:
         return LedgerSettings(None)
     if not isinstance(given, str | Path):

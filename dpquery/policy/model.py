@@ -267,55 +267,39 @@ def from_ledger(path: Path, policy: Policy) -> str:
     return relpath(path, Path("/") if ledger is None else ledger.parent)
 
 
-# What the stages before `open` may ask of public tables, and nothing else (I1).
-#
-# The public engine serves it; the stages know this protocol only. Nothing here reads a
-# private row.
-
-
 LONGEST_PUBLIC = 2**12
 """Characters of a public text that private rows may be joined to: a longer one is NULL."""
 
 
 class PublicFacts(Protocol):
-    """Facts of public tables and their engine: the same for every neighbour."""
+    """What the stages before `open` may ask of public tables and their engine (I1)."""
 
     def columns(self, table: str) -> Sequence[str]:
         """Return the columns of a public table, in order."""
-        ...
 
     def types(self, table: str) -> Mapping[str, Type]:
         """Return the columns of a public table whose types a policy can name, in order."""
-        ...
 
     def values(self, table: str, column: str) -> tuple[Scalar, ...] | None:
         """Return the different values of a column, but for NULL; None of very many."""
-        ...
 
     def nulls(self, table: str, column: str) -> bool:
         """Return whether a column has NULL in some row."""
-        ...
 
     def height(self, table: str) -> int:
         """Return how many rows a public table has."""
-        ...
 
     def longest(self, table: str, column: str) -> int:
         """Return how many characters the longest value of a column has, written as a text."""
-        ...
 
     def relation(self, table: str) -> str:
         """Return the engine's own name of a public table."""
-        ...
 
     def listed(self, above: Above) -> Sequence[object] | None:
         """Return the values of a query of one column over public tables; None if it fails."""
-        ...
 
     def matches_with(self, pattern: str) -> bool:
         """Say whether a pattern in the engine's SQL can be used, as far as it is a constant."""
-        ...
 
     def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
         """Return whether a query fits the types of the tables it would be run over."""
-        ...

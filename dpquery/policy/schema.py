@@ -1,7 +1,7 @@
 """The schema of a Parquet file in the policy's types.
 
 Names and types only: no row, count, minimum or maximum is read here, although the same footer
-holds them (I1). pyarrow is imported where it is used.
+holds them (I1).
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import types as is_
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
-from dpquery.policy.columns import ascii_folded, likely_units
 from dpquery.policy.document import Unfit, toml_key, toml_text, written
 from dpquery.policy.files import as_parquet, find_files, is_database, stem
+from dpquery.policy.load import likely_units
 from dpquery.policy.model import Column, Files, Table
-from dpquery.policy.values import DECIMAL_MAX, read_name
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from dpquery.policy.values import DECIMAL_MAX, ascii_folded, read_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +36,19 @@ class Schema:
 
 
 def read_schema(file: Path) -> Schema:
-    """Read the schema of a Parquet file.
-
-    Raises:
-        Unfit: DPQ601 the file is not Parquet, or cannot be read.
-    """
-    import pyarrow as pa
+    """Read the schema of a Parquet file, or refuse what is none (DPQ601)."""
     import pyarrow.parquet as pq
 
     try:
         return schema_of(pq.read_schema(file))
     except (pa.ArrowException, OSError, UnicodeDecodeError):
-        raise _unreadable(file) from None
-
-
-def _unreadable(file: Path) -> Unfit:
+        pass
     what = f"names a file that is not readable as Parquet: {written(str(file))}"
     remedy = [as_parquet(file.name)]
     if is_database(file):
         named = f'database = {written(file.name)} and table = "people"'
-        remedy = [*remedy, f"with the name of its table, or in a policy: {named}"]
-    return Unfit(what, "tables are read from Parquet files.", *remedy, code="DPQ601")
+        remedy.append(f"with the name of its table, or in a policy: {named}")
+    raise Unfit(what, "tables are read from Parquet files.", *remedy, code="DPQ601")
 
 
 @lru_cache(maxsize=16)
@@ -71,55 +62,37 @@ def schema_of(fields: pa.Schema) -> Schema:
         type_ = type_of(one.type)
         if one.name in alike:
             left_out[one.name] = "another column has the same name but for case"
-        elif not _named(one.name):
+        elif not read_name.fits(one.name):
             left_out[one.name] = "its name cannot be printed"
-        elif type_ is None:
-            left_out[one.name] = _untyped(one.type)
-        else:
+        elif type_ is not None:
             types[one.name] = type_
+        elif is_.is_timestamp(one.type):
+            only = "timestamps are in microseconds and have no time zone"
+            left_out[one.name] = f"{only}, and this is {one.type}"
+        else:
+            left_out[one.name] = f"no type for {one.type}"
     return Schema(types, left_out, {one.name: str(one.type) for one in fields}, alike)
 
 
-def _untyped(arrow: pa.DataType) -> str:
-    import pyarrow as pa
-
-    if pa.types.is_timestamp(arrow):
-        return f"timestamps are in microseconds and have no time zone, and this is {arrow}"
-    return f"no type for {arrow}"
-
-
-def _named(name: str) -> bool:
-    try:
-        return read_name(name) == name
-    except Unfit:
-        return False
+_PLAIN: dict[pa.DataType, Type] = {
+    **dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.int64()), INTEGER),
+    **dict.fromkeys((pa.uint8(), pa.uint16(), pa.uint32()), INTEGER),
+    **dict.fromkeys((pa.float32(), pa.float64()), DOUBLE),
+    **dict.fromkeys((pa.string(), pa.large_string()), TEXT),
+    pa.bool_(): BOOLEAN,
+    pa.date32(): DATE,
+    pa.timestamp("us"): TIMESTAMP,  # others hold moments without a number of microseconds
+}
 
 
 def type_of(arrow: pa.DataType) -> Type | None:
     """Return the policy's type of a file's, where every value of it has one."""
-    import pyarrow as pa
-
-    is_ = pa.types
     if is_.is_dictionary(arrow):
         return TEXT if type_of(arrow.value_type) == TEXT else None
     if is_.is_decimal(arrow):
-        return _decimal(arrow.precision, arrow.scale)
-    if is_.is_timestamp(arrow):
-        # Other units hold moments that have no number of microseconds in 64 bits.
-        return TIMESTAMP if arrow.tz is None and arrow.unit == "us" else None
-    plain = (
-        (lambda t: is_.is_integer(t) and not is_.is_uint64(t), INTEGER),
-        (lambda t: is_.is_float32(t) or is_.is_float64(t), DOUBLE),
-        (lambda t: is_.is_string(t) or is_.is_large_string(t), TEXT),
-        (is_.is_boolean, BOOLEAN),
-        (is_.is_date32, DATE),
-    )
-    return next((type_ for fits, type_ in plain if fits(arrow)), None)
-
-
-def _decimal(precision: int, scale: int) -> Type | None:
-    fits = precision <= DECIMAL_MAX and 0 <= scale <= precision
-    return Type(Kind.DECIMAL, precision, scale) if fits else None
+        fits = arrow.precision <= DECIMAL_MAX and 0 <= arrow.scale <= arrow.precision
+        return Type(Kind.DECIMAL, arrow.precision, arrow.scale) if fits else None
+    return _PLAIN.get(arrow)
 
 
 def widens(actual: Type, declared: Type) -> bool:
@@ -138,10 +111,9 @@ def widens(actual: Type, declared: Type) -> bool:
     return actual == declared
 
 
-# Whether files have the columns that a policy declares: names and types, no row.
-#
-# The schema of its files is a public fact that the data owner answers for, as the policy
-# is. What differs is told in words for the owner; analysts hear only that something does.
+# Whether files have the columns that a policy declares. The schema of its files is a public
+# fact that the data owner answers for, as the policy is. What differs is told in words for
+# the owner; analysts hear only that something does.
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +135,12 @@ def file_misfits(table: Table, read: Callable[[Path], Schema] = read_schema) -> 
         try:
             schema = read(path)
         except Unfit:
-            misfits = [Misfit(None, f"{path.name} {_unread(path)}")]
-        else:
-            misfits = compare(table, schema, path.name, path)
-            for name in table.columns.keys() & schema.written.keys():
-                first.setdefault(name, {}).setdefault(schema.written[name], path)
-        for misfit in misfits:
+            found.setdefault(None, Misfit(None, f"{path.name} {_unread(path)}"))
+            continue
+        for misfit in compare(table, schema, path.name, path):
             found.setdefault(misfit.column, misfit)
+        for name in table.columns.keys() & schema.written.keys():
+            first.setdefault(name, {}).setdefault(schema.written[name], path)
     for misfit in _narrowed(first):
         found.setdefault(misfit.column, misfit)
     return list(found.values())
@@ -199,13 +170,9 @@ def _unread(path: Path) -> str:
 
 
 def compare(table: Table, schema: Schema, place: str, path: Path | None = None) -> list[Misfit]:
-    """Return how a schema differs from what the policy declares of a table.
+    """Return how the schema of a place differs from what the policy declares of a table.
 
-    Args:
-        table: what is declared.
-        schema: what is there.
-        place: what has the schema, for the words.
-        path: the file, if folders on the way to it may be named after a column.
+    Folders on the way to a file, where there is one, may be named after a column.
     """
     wanted = {name: column.type for name, column in table.columns.items()}
     if table.unit is not None:
@@ -233,11 +200,9 @@ def _differs(name: str, declared: Type, schema: Schema, path: Path | None) -> st
     return "has no such column"
 
 
-# A first policy for a Parquet file, drafted from its schema alone.
-#
-# The draft does not load until the data owner has named the privacy unit: a guess could be
-# wrong, and a wrong unit protects nobody. Bounds stand as comments: they must not come from
-# the data.
+# A first policy for a Parquet file, drafted from its schema alone. It does not load until the
+# data owner has named the privacy unit: a guess could be wrong, and a wrong unit protects
+# nobody. Bounds stand as comments: they must not come from the data.
 
 
 _HEAD = """\
@@ -253,7 +218,7 @@ epsilon = 1                  # the most that all queries together may lose
 [tables.{table}]
 path = {path}    # relative to this file
 # Whose presence is protected? Write the column that names that person, account or device.
-{guess}
+# {guess}
 privacy_unit_column = "?"
 # How many rows may one of them have? One of these two lines, or each query has to say it.
 # rows_per_unit = 1               # one at most: the least noise; a scan verifies it
@@ -289,13 +254,23 @@ def draft(path: str | Path) -> str:
         _refuse_others(files, schema)
     except Unfit as unfit:
         raise unfit.at("the path") from None
+    guess = "No column looks like one by its name. Without this line each row is its own unit."
+    if likely := likely_units(schema.types):
+        guess = f"By its name it could be {' or '.join(map(written, likely))}: confirm."
     head = _HEAD.format(
         file=written(Path(path).name),
         table=toml_key(stem(str(path)) or "people"),
         path=toml_text(Path(path).as_posix()),
-        guess=_guess(schema),
+        guess=guess,
     )
-    return head + "\n".join([*_columns(schema), *_left_out(schema)]) + "\n"
+    columns = {f'{toml_key(name)} = {{ type = "{t}" }}': t for name, t in schema.types.items()}
+    edge = max(map(len, columns), default=0)
+    lines = [
+        f"{line:{edge}}   # with {_HINTS[type_.kind]}, say" if type_.kind in _HINTS else line
+        for line, type_ in columns.items()
+    ]
+    lines += [f"# {written(name)} is left out: {why}" for name, why in schema.left_out.items()]
+    return head + "\n".join(lines) + "\n"
 
 
 def _refuse_others(files: tuple[Path, ...], first: Schema) -> None:
@@ -309,30 +284,3 @@ def _refuse_others(files: tuple[Path, ...], first: Schema) -> None:
             "leave out the files that differ, or draft a table for each kind",
             code="DPQ612",
         )
-
-
-def _guess(schema: Schema) -> str:
-    likely = likely_units(schema.types)
-    if likely:
-        return f"# By its name it could be {' or '.join(map(written, likely))}: confirm."
-    return "# No column looks like one by its name. Without this line each row is its own unit."
-
-
-def _columns(schema: Schema) -> list[str]:
-    lines = [
-        f'{toml_key(name)} = {{ type = "{type_}" }}' for name, type_ in schema.types.items()
-    ]
-    edge = max(map(len, lines), default=0)
-    return [
-        f"{line:{edge}}{_hint(type_)}".rstrip()
-        for line, type_ in zip(lines, schema.types.values(), strict=True)
-    ]
-
-
-def _hint(type_: Type) -> str:
-    hint = _HINTS.get(type_.kind)
-    return "" if hint is None else f"   # with {hint}, say"
-
-
-def _left_out(schema: Schema) -> list[str]:
-    return [f"# {written(name)} is left out: {why}" for name, why in schema.left_out.items()]

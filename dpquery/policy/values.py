@@ -10,6 +10,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -28,7 +29,6 @@ T = TypeVar("T")
 
 KEYS_MAX = 1_000_000
 """Public keys of one column: as many as an answer may have cells."""
-NAME_MAX = 128
 DECIMAL_MAX = 18
 """Digits of a decimal that fit a 64-bit integer."""
 DOUBLE_MAX = Fraction(sys.float_info.max)
@@ -36,7 +36,6 @@ TEXT_LONGEST = 2**16
 """Characters: each text is carried at this length through joins and groups."""
 PARTS_MAX = 255
 """Values of a column that parts a table: what each part has spent stands in every charge."""
-DESCRIPTION_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +48,15 @@ class Reader(Generic[T]):
     """Returns the value, given what else it depends on, or raises `ValueError`."""
 
     def __call__(self, value: object, *known: object) -> T:
-        """Read a value.
-
-        Raises:
-            Unfit: it is of another kind, or cannot be taken.
-        """
+        """Read a value, or raise `Unfit`."""
         try:
             return self.read(value, *known)
         except ValueError as error:
             what = f"must be {self.takes}, not {written(value)}"
             unfit = error if isinstance(error, Unfit) else Unfit(what)
-            unfit.meant = self._unquoted(value, known) or unfit.meant
+            meant = _toml(text := _unquoted(value))
+            if meant is not None and self.fits(meant, *known):
+                unfit.meant = text
             raise unfit from None
 
     def fits(self, value: object, *known: object) -> bool:
@@ -70,51 +67,50 @@ class Reader(Generic[T]):
             return False
         return True
 
-    def _unquoted(self, value: object, known: tuple[object, ...]) -> str:
-        """Return what would have been taken without its quotes, if anything would."""
-        text = _bare(value)
-        return text if _is_toml(text) and self.fits(_toml(text), *known) else ""
-
 
 def reader(takes: str) -> Callable[[Callable[..., T]], Reader[T]]:
     """Make a reader of a function that reads one kind of value."""
     return partial(Reader, takes)
 
 
+def limited(takes: str, read: Callable[[object], T], fits: Callable[[T], bool]) -> Reader[T]:
+    """Return the reader of values of one kind that meet a condition."""
+
+    def checked(value: object) -> T:
+        found = read(value)
+        if not fits(found):
+            raise ValueError
+        return found
+
+    return Reader(takes, checked)
+
+
 def _toml(text: str) -> object:
-    (value,) = tomllib.loads(f"value = {text}", parse_float=Decimal).values()
+    """Return the one value of TOML that a text is; None if it is none."""
+    try:
+        (value,) = tomllib.loads(f"value = {text}", parse_float=Decimal).values()
+    except (ValueError, ArithmeticError, RecursionError):
+        return None
     return value
 
 
-def _is_toml(text: str) -> bool:
-    """Return whether a text is one value of TOML."""
-    try:
-        _toml(text)
-    except (ValueError, ArithmeticError, RecursionError):
-        return False
-    return True
-
-
-def _bare(value: object) -> str:
+def _unquoted(value: object) -> str:
     """Write a text without its quotes, or a short list of them."""
     if isinstance(value, list | tuple) and len(value) < 10:
-        return f"[{', '.join(map(_bare, value))}]"
+        return f"[{', '.join(map(_unquoted, value))}]"
     return value.strip() if isinstance(value, str) else written(value)
 
 
 # Numbers.
 
 
-def number(takes: str, fits: Callable[[Fraction], bool]) -> Reader[Fraction]:
-    """Return the reader of exact numbers of some range."""
+def ascii_folded(name: str) -> str:
+    """Fold the ASCII letters of a name, as the engine does; other letters keep their case.
 
-    def read(value: object) -> Fraction:
-        found = _exact(value)
-        if not fits(found):
-            raise ValueError
-        return found
-
-    return Reader(f"a number {takes}", read)
+    >>> ascii_folded("NAÏVE")
+    'naÏve'
+    """
+    return "".join(char.lower() if char.isascii() else char for char in name)
 
 
 def _is_number(value: object) -> bool:
@@ -131,23 +127,24 @@ def _exact(value: object) -> Fraction:
         raise Unfit(f"is {error}: {written(value)}", why) from None
 
 
-read_budget = number("above 0 and at most 9e9", lambda one: 0 < one <= BUDGET_MAX)
-read_delta = number("from 0 to below 1", lambda one: 0 <= one < 1)
-read_grid = number(
-    "above 0 that is a double",
-    lambda one: Fraction(sys.float_info.min) <= one <= DOUBLE_MAX,
+read_budget = limited("a number above 0 and at most 9e9", _exact, lambda n: 0 < n <= BUDGET_MAX)
+read_delta = limited("a number from 0 to below 1", _exact, lambda n: 0 <= n < 1)
+read_grid = limited(
+    "a number above 0 that is a double",
+    _exact,
+    lambda n: Fraction(sys.float_info.min) <= n <= DOUBLE_MAX,
 )
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError
+    return value
 
 
 def count(high: int) -> Reader[int]:
     """Return the reader of integers from 1 on."""
-
-    def read(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= high:
-            raise ValueError
-        return value
-
-    return Reader(f"an integer from 1 to {high}", read)
+    return limited(f"an integer from 1 to {high}", _integer, lambda n: 1 <= n <= high)
 
 
 read_count = count(ROWS_MAX)
@@ -174,15 +171,13 @@ def read_per_unit(value: object) -> int | None:
     return count(PARTS_MAX - 1).read(value)
 
 
-_MEMORY = re.compile(r"([1-9][0-9]{0,5})(MB|GB|MiB|GiB)", re.ASCII)
 _BYTES = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
-_LEAST_MEMORY = 128_000_000
 
 
 @reader('a text such as "4GB", of 128MB or more')
 def read_memory(value: object) -> str:
-    found = _MEMORY.fullmatch(read_text.read(value))
-    if found is None or int(found[1]) * _BYTES[found[2]] < _LEAST_MEMORY:
+    found = re.fullmatch(f"([1-9][0-9]{{0,5}})({'|'.join(_BYTES)})", read_text.read(value))
+    if found is None or int(found[1]) * _BYTES[found[2]] < 128_000_000:
         raise ValueError
     return found[0]
 
@@ -206,25 +201,23 @@ def read_text(value: object) -> str:
     return value
 
 
-@reader(f"a text of 1 to {DESCRIPTION_MAX} printable characters")
-def read_description(value: object) -> str:
-    text = read_text.read(value)
-    if len(text) > DESCRIPTION_MAX or not text.isprintable():
-        raise ValueError
-    return text
+def printable(takes: str, longest: int) -> Reader[str]:
+    """Return the reader of texts that print, up to some length."""
+    return limited(
+        f"a {takes} of 1 to {longest} printable characters",
+        read_text.read,
+        lambda text: len(text) <= longest and text.isprintable(),
+    )
 
 
-@reader(f"a name of 1 to {NAME_MAX} printable characters")
-def read_name(value: object) -> str:
-    name = read_text.read(value)
-    if len(name) > NAME_MAX or not name.isprintable():
-        raise ValueError
-    return name
+read_description, read_name = printable("text", 1000), printable("name", 128)
 
 
 @reader("a list of names of columns")
 def read_names(value: object) -> tuple[str, ...]:
-    names = tuple(read_name.read(item) for item in _items(value))
+    if not isinstance(value, list) or not value:
+        raise ValueError
+    names = tuple(map(read_name.read, value))
     if len(set(names)) < len(names):
         raise Unfit("names a column twice", "each column counts once.")
     return names
@@ -232,14 +225,9 @@ def read_names(value: object) -> tuple[str, ...]:
 
 @reader("a path, a glob, or a list of them")
 def read_paths(value: object) -> tuple[str, ...]:
-    paths = _items(value) if isinstance(value, list) else [value]
-    return tuple(map(read_text.read, paths))
-
-
-def _items(value: object) -> list[object]:
-    if not isinstance(value, list) or not value:
+    if value == []:
         raise ValueError
-    return value
+    return tuple(map(read_text.read, value if isinstance(value, list) else [value]))
 
 
 @reader("a path, or false")
@@ -343,7 +331,7 @@ def read_bounds(value: object, type_: Type) -> Bounds:
         lower, higher = (written(end) for end in value)
         swapped, why = f"[{higher}, {lower}]", "values are clamped to lie between the two."
         what = f"has its low end {lower} above its high end {higher}"
-        raise Unfit(what, why, meant=swapped if _is_toml(swapped) else _example(type_))
+        raise Unfit(what, why, meant=_example(type_) if _toml(swapped) is None else swapped)
     return Bounds(low, high)  # type: ignore[arg-type]  # other kinds have no bounds
 
 
@@ -359,31 +347,21 @@ def read_keys(
         raise Unfit(f"has more than {KEYS_MAX} values", why, "fewer keys, or none")
     keys: dict[Value, None] = {}
     for item in value:
-        key = _value(item, type_)
-        if (wrong := _unkeyed(key, keys, bounds, max_length)) is not None:
-            what, why = wrong
-            raise Unfit(what.format(written(item)), why, "leave this key out")
+        key, wrong = _value(item, type_), ("", "")
+        if key in keys:
+            wrong = " twice", "a group appears once."
+        elif isinstance(key, str) and len(key) > max_length:
+            wrong = ", which is too long", f"texts are cut to {max_length} characters."
+        elif bounds and not bounds.low <= key <= bounds.high:  # type: ignore[operator]
+            wrong = ", outside the bounds", "clamped values never reach this key."
+        if wrong[0]:
+            raise Unfit(f"holds {written(item)}{wrong[0]}", wrong[1], "leave this key out")
         keys[key] = None
     return tuple(keys)
 
 
-def _unkeyed(
-    key: Value, before: dict[Value, None], bounds: Bounds | None, max_length: int
-) -> tuple[str, str] | None:
-    """Return what is wrong with a key, and why; None if it is one."""
-    if key in before:
-        return "holds {} twice", "a group appears once."
-    if isinstance(key, str) and len(key) > max_length:
-        return "holds {}, which is too long", f"texts are cut to {max_length} characters."
-    if bounds and not bounds.low <= key <= bounds.high:  # type: ignore[operator]
-        return "holds {}, outside the bounds", "clamped values never reach this key."
-    return None
-
-
 # Where a ledger is, on a PostgreSQL server.
 
-
-_SCHEMES = ("postgresql://", "postgres://")
 _OPTIONS = frozenset(
     (
         *("host", "connect_timeout", "passfile", "channel_binding", "gssencmode"),
@@ -391,15 +369,14 @@ _OPTIONS = frozenset(
     )
 )
 """What a URL may say beside its place: how to reach it, and nothing of what is done there."""
-_IDENTIFIER_MAX = 63
-"""Bytes; PostgreSQL cuts off the rest, and two names would be one."""
 
 
-@reader(f"a name of up to {_IDENTIFIER_MAX} bytes")
+@reader("a name of up to 63 bytes")
 def read_schema(value: object) -> str:
     name = read_name.read(value)
-    if len(name.encode()) > _IDENTIFIER_MAX or name.startswith("pg_"):
-        why = f"PostgreSQL has names of up to {_IDENTIFIER_MAX} bytes, and keeps pg_ to itself."
+    if len(name.encode()) > 63 or name.startswith("pg_"):
+        # What is longer is cut off there, and two names would be one.
+        why = "PostgreSQL has names of up to 63 bytes, and keeps pg_ to itself."
         raise Unfit(f"is no name of a schema: {written(name)}", why)
     return name
 
@@ -409,35 +386,32 @@ def read_url(value: object) -> str:
     # A refusal quotes nothing of a text: what is wrong may be that it holds a password.
     if not isinstance(value, str):
         raise ValueError
-    try:
+    doubt = "is no URL of a server"
+    with suppress(ValueError):
         doubt = _doubt(value)
-    except ValueError:
-        doubt = "is no URL of a server"
-    if doubt is not None:
+    if doubt:
         raise Unfit(doubt)
     return value
 
 
-def _doubt(url: str) -> str | None:
-    """Return what is wrong with a URL.
-
-    Raises:
-        ValueError: it is none.
-    """
+def _doubt(url: str) -> str:
+    """Return what is wrong with a URL; nothing, or a ValueError where it is none."""
     parts = urlsplit(url)
     options = parse_qsl(parts.query, True, strict_parsing=True) if parts.query else []
     keys = [key for key, _ in options]
     elsewhere = [value for key, value in options if key == "host" and value[:1] != "/"]
     if parts.password is not None or "password" in keys:
         return "holds a password"
-    if not url.startswith(_SCHEMES) or parts.fragment:
+    if (
+        not url.startswith(("postgresql://", "postgres://"))
+        or parts.fragment
+        or parts.port == 0
+    ):
         return "is no URL of a server"
-    if not url.isascii() or not url.isprintable() or " " in url or parts.port == 0:
+    if not url.isascii() or not url.isprintable() or " " in url:
         return "is no URL of a server"
     if not parts.path[1:] or "/" in parts.path[1:]:
         return "names no database"
     if "," in parts.netloc or elsewhere or len(set(keys)) < len(keys):
         return "names more than one server"
-    if not _OPTIONS.issuperset(keys):
-        return "says more than how a server is reached"
-    return None
+    return "" if _OPTIONS.issuperset(keys) else "says more than how a server is reached"

@@ -6,16 +6,12 @@ binding, ranges, group keys, both engines, completion and `docs/functions.md` fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from dpquery.core.source import Span
 from dpquery.core.types import Interval
 from dpquery.ir.expr import Apply, Expr
 from dpquery.rowfunctions import (
     casts,
     conditional,
-    date_arithmetic,
-    date_format,
     dates,
     numeric,
     patterns,
@@ -29,21 +25,16 @@ __all__ = [
     "apply",
     "engine_functions",
     "find",
-    "implied_range",
     "named",
     "names",
 ]
 
 FAMILIES: dict[str, tuple[RowFunction, ...]] = {
     "Choices": conditional.FUNCTIONS,
-    "Numbers": (*numeric.FUNCTIONS, *numeric.DOUBLE_FUNCTIONS),
+    "Numbers": numeric.FUNCTIONS,
     "Texts": text.FUNCTIONS,
     "Patterns": patterns.FUNCTIONS,
-    "Dates and timestamps": (
-        *dates.FUNCTIONS,
-        *date_format.FUNCTIONS,
-        *date_arithmetic.FUNCTIONS,
-    ),
+    "Dates and timestamps": dates.FUNCTIONS,
     "Conversions": casts.FUNCTIONS,
 }
 ALL: tuple[RowFunction, ...] = tuple(f for family in FAMILIES.values() for f in family)
@@ -81,15 +72,10 @@ def apply(span: Span, name: str, *arguments: Expr) -> Apply:
     """Apply a function to arguments that fit it; type and range follow from theirs."""
     function = _BY_NAME[name]
     type_ = function.result(arguments)
-    found = function.range(arguments, [argument.domain for argument in arguments])
+    found = function.range_of(arguments, [argument.domain for argument in arguments])
     limits = CALENDAR[type_.kind] if function.calendar else function.limits
     domain = Interval(
         limits.low if found.low is None else found.low,
         limits.high if found.high is None else found.high,
     )
     return Apply(span, name, arguments, type_, domain, function.longest(arguments))
-
-
-def implied_range(call: Apply, ranges: Sequence[Interval]) -> Interval:
-    """Return the range of an application where those of its arguments are as given."""
-    return _BY_NAME[call.function].range(call.arguments, ranges)

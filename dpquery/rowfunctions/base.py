@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from fractions import Fraction
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from dpquery.core.types import (
@@ -28,20 +31,19 @@ from dpquery.core.types import (
     Type,
     ordinal,
 )
-from dpquery.ir.expr import Apply, Expr, Scalar, longest_of
+from dpquery.ir.expr import Apply, Expr, Literal, Scalar, longest_of
 
 Value = Any
 """None, bool, int, float, Fraction or str, as the type says; moments are numbers since 1970."""
 LONGEST_COUNT = 1_000_000
 WHOLE = Interval(Fraction(INT64[0]), Fraction(INT64[1]))
 """What a 64-bit integer can hold."""
-CALENDAR = {
-    Kind.DATE: Interval(
-        Fraction(ordinal(EPOCH.min.date())), Fraction(ordinal(EPOCH.max.date()))
-    ),
-    Kind.TIMESTAMP: Interval(Fraction(ordinal(EPOCH.min)), Fraction(ordinal(EPOCH.max))),
+YEARS = {
+    Kind.DATE: (ordinal(EPOCH.min.date()), ordinal(EPOCH.max.date())),
+    Kind.TIMESTAMP: (ordinal(EPOCH.min), ordinal(EPOCH.max)),
 }
 """Years 1 to 9999: what lies outside has no calendar, and functions of it are NULL."""
+CALENDAR = {kind: Interval(*map(Fraction, ends)) for kind, ends in YEARS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +89,6 @@ def pattern(check: Callable[[str], str | None]) -> Parameter:
 
 
 Ranged = Callable[[Sequence[Expr], Sequence[Interval]], Interval]
-Listed = Callable[[Apply, Interval], tuple[Scalar, ...] | None]
-
-
-def _unknown(_: Sequence[Expr], __: Sequence[Interval]) -> Interval:
-    return UNKNOWN
-
-
-def _no_text(_: Sequence[Expr]) -> int:
-    return 0
-
-
-def _unlisted(_: Apply, __: Interval) -> None:
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +102,11 @@ class RowFunction:
     result: Callable[[Sequence[Expr]], Type]
     meaning: Callable[..., Value]
     """Its value, of the application and the values of its arguments."""
-    sql: Callable[..., str]
-    """Its text for DuckDB, of the application and the texts of its arguments."""
+    written_as: Callable[..., str] | None = None
+    """Its text for DuckDB, of the application and the texts of its arguments.
+
+    Otherwise it calls the function of its name.
+    """
     calls: tuple[str, ...] = ()
     """The functions of DuckDB that its text calls, where it is not the one of its name."""
     aliases: tuple[str, ...] = ()
@@ -128,7 +120,9 @@ class RowFunction:
     """Whether all arguments are brought to one type."""
     strict: bool = True
     """Whether NULL in gives NULL out."""
-    range: Ranged = _unknown
+    dated: bool = False
+    """Whether it looks moments up in the calendar: NULL for those outside years 1 to 9999."""
+    range: Ranged = lambda _, __: UNKNOWN
     """The range of its values, by the ranges of its arguments."""
     limits: Interval = UNKNOWN
     """What no value passes, whatever the arguments."""
@@ -136,12 +130,11 @@ class RowFunction:
     """Whether every moment it gives lies in years 1 to 9999."""
     dense: bool = False
     """Whether its groups are all whole numbers of its range."""
-    listed: Listed = _unlisted
-    """Its values where the range of an argument is known: the last, unless it says which."""
-    listed_of: int = -1
+    listed: Callable[[Apply, Interval], tuple[Scalar, ...] | None] = lambda _, __: None
+    """Its values where the range of its moment is known."""
     chosen: Callable[[Apply], tuple[Expr, ...]] = lambda _: ()
     """The arguments of which the result is always one; none, where it is computed."""
-    longest: Callable[[Sequence[Expr]], int] = _no_text
+    longest: Callable[[Sequence[Expr]], int] = lambda _: 0
     repeats: int = 1
     """How often its SQL holds the text of an argument."""
     keeps_nan: bool = False
@@ -152,6 +145,82 @@ class RowFunction:
     makes_nan: bool = False
     exact: bool = True
     """Whether every library gives the same last bit."""
+
+    def value(self, call: Apply, *values: Value) -> Value:
+        """Return the value of an application, by the values of its arguments."""
+        if self.strict and any(value is None for value in values):
+            return None
+        if self.dated and not all(map(_has_calendar, call.arguments, values)):
+            return None
+        return self.meaning(call, *values)
+
+    def sql(self, call: Apply, *texts: str) -> str:
+        """Return the text of an application for DuckDB, by the texts of its arguments."""
+        if self.dated:
+            texts = tuple(map(_in_calendar, call.arguments, texts))
+        if self.written_as is not None:
+            return self.written_as(call, *texts)
+        return f"{self.name.lower()}({', '.join(texts)})"
+
+    def range_of(self, arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
+        """Return the range of its values, by the ranges of its arguments."""
+        if self.dated:
+            ranges = [*map(in_years, arguments, ranges)]
+        return self.range(arguments, ranges)
+
+
+def _has_calendar(expr: Expr, value: Value) -> bool:
+    """Return whether a value of an expression is no moment outside years 1 to 9999."""
+    if expr.type.kind not in YEARS:
+        return True
+    first, last = YEARS[expr.type.kind]
+    return bool(first <= value <= last)
+
+
+def in_years(expr: Expr, range_: Interval) -> Interval:
+    """Return what a range of moments has in the calendar, if it has both ends."""
+    if expr.type.kind not in CALENDAR:
+        return range_
+    return range_ & CALENDAR[expr.type.kind] if range_.bounded else UNKNOWN
+
+
+def _in_calendar(expr: Expr, text: str) -> str:
+    """Write a moment so that the engine's calendar is never asked about one far away.
+
+    DuckDB computes functions of the least and greatest value that a file's footer states, also
+    where every row is clamped, and raises on what has no calendar. It does not look through
+    TRY.
+    """
+    kind = expr.type.kind
+    if kind not in YEARS:
+        return text
+    if not expr.domain.within(*YEARS[kind]):
+        low, high = (
+            f"CAST('{scalar(end, expr.type)}' AS {kind.upper()})" for end in YEARS[kind]
+        )
+        text = f"CASE WHEN {text} BETWEEN {low} AND {high} THEN {text} END"
+    return f"TRY({text})"
+
+
+def scalar(value: Value, type_: Type) -> Scalar | None:
+    """Return a value as the rows hold it as one of query or policy.
+
+    >>> scalar(1, DATE), scalar(3, INTEGER)
+    (datetime.date(1970, 1, 2), 3)
+    """
+    match type_.kind:
+        case _ if value is None:
+            return None
+        case Kind.DATE:
+            return EPOCH.date() + timedelta(days=value)
+        case Kind.TIMESTAMP:
+            return EPOCH + timedelta(microseconds=value)
+        case Kind.DECIMAL:
+            return Fraction(value)
+        case Kind.INTEGER:
+            return int(value)
+    found: Scalar = value
+    return found
 
 
 def always(type_: Type) -> Callable[[Sequence[Expr]], Type]:
@@ -172,14 +241,37 @@ def first_type(arguments: Sequence[Expr]) -> Type:
     return arguments[0].type
 
 
+def as_type(call: Apply, text: str) -> str:
+    """Write a moment in the type of the result."""
+    return f"CAST({text} AS {call.type.kind.upper()})"
+
+
+def cut_sql(
+    value: str, low: object, high: object, first: str = "", inside: str | None = None
+) -> str:
+    """Write a value cut to a range, after a first case, and with another text inside of it."""
+    outside = f"WHEN {value} < {low} THEN {low} WHEN {value} > {high} THEN {high}"
+    return f"(CASE {first}{outside} ELSE {inside or value} END)"
+
+
+def mapped(range_: Interval, end: Callable[[Fraction], Fraction | int]) -> Interval:
+    """Return the range of a function that grows, by its values at both ends."""
+    return Interval(
+        *(None if e is None else Fraction(end(e)) for e in (range_.low, range_.high))
+    )
+
+
 def hull(_: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
     """Return the range of a value that is one of the arguments."""
-    found = ranges[0]
-    for one in ranges[1:]:
-        found |= one
-    return found
+    return reduce(or_, ranges)
 
 
 def same_longest(arguments: Sequence[Expr]) -> int:
     """Return the length of a text that is one of the arguments, or a part of one."""
     return max(map(longest_of, arguments))
+
+
+def stated(argument: Expr) -> Scalar:
+    """Return the value of an argument that has to be a literal."""
+    assert isinstance(argument, Literal)  # noqa: S101 - the signature says so
+    return argument.value

@@ -12,7 +12,7 @@ from fractions import Fraction
 from dpquery.core.types import DATE, UNKNOWN, Interval, Kind, decimal_value
 from dpquery.ir.expr import Apply, Expr, longest_of
 from dpquery.rowfunctions.base import (
-    CALENDAR,
+    MOMENTS,
     TO_DATE,
     TO_INTEGER,
     TO_TEXT,
@@ -21,31 +21,21 @@ from dpquery.rowfunctions.base import (
     Parameter,
     RowFunction,
     Value,
+    as_type,
+    mapped,
+    scalar,
 )
-from dpquery.rowfunctions.dates import DAY, has_calendar, in_calendar, to_date
+from dpquery.rowfunctions.dates import DAY
 from dpquery.rowfunctions.numeric import (
-    EXACT_DOUBLES,
     cut_to_range,
     half_away,
+    is_narrow,
     whole_number,
     whole_range,
 )
 
 _DIGITS = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _LONGEST_NUMBER = 48
-_TO_INTEGER = Parameter(
-    "a number, a text or a truth value",
-    frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE, Kind.TEXT, Kind.BOOLEAN}),
-)
-_TO_TEXT = Parameter(
-    "an integer, a decimal, a text, a truth value or a date",
-    frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.TEXT, Kind.BOOLEAN, Kind.DATE}),
-)
-_MOMENT = Parameter("a date or a timestamp", frozenset({Kind.DATE, Kind.TIMESTAMP}))
-
-
-def _narrow(expr: Expr) -> bool:
-    return expr.domain.within(-EXACT_DOUBLES, EXACT_DOUBLES)
 
 
 def _integer(call: Apply, value: Value) -> Value:
@@ -55,11 +45,10 @@ def _integer(call: Apply, value: Value) -> Value:
             return int(value) if _DIGITS.fullmatch(value) else None
         case Kind.DECIMAL:
             return half_away(value)
-        case Kind.DOUBLE if _narrow(argument):
-            return whole_number(round)(call, value)
+        case Kind.DOUBLE if is_narrow(argument):
+            return whole_number(round, call, value)
         case Kind.DOUBLE:
-            inside = -(2.0**63) <= value < 2.0**63
-            return round(value) if inside else None
+            return round(value) if -(2.0**63) <= value < 2.0**63 else None
     return int(value)
 
 
@@ -72,7 +61,7 @@ def _integer_sql(call: Apply, text: str) -> str:
             scale = argument.type.scale
             return f"CAST(round(CAST({text} AS DECIMAL(38, {scale})), 0) AS HUGEINT)"
         case Kind.DOUBLE:
-            inside = cut_to_range(argument, text) if _narrow(argument) else text
+            inside = cut_to_range(argument, text) if is_narrow(argument) else text
             return f"TRY_CAST({inside} AS BIGINT)"
         case Kind.INTEGER:
             return text
@@ -87,77 +76,30 @@ def _integer_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Int
         case Kind.BOOLEAN:
             return Interval(Fraction(0), Fraction(1))
         case Kind.DOUBLE:
-            if not known.bounded or not _narrow(argument):
-                return UNKNOWN
-            return whole_range(round)(arguments, ranges)
+            narrow = known.bounded and is_narrow(argument)
+            return whole_range(round, arguments, ranges) if narrow else UNKNOWN
         case Kind.DECIMAL:
-            ends = (known.low, known.high)
-            return Interval(*(None if e is None else Fraction(half_away(e)) for e in ends))
+            return mapped(known, half_away)
     return known
 
 
-def _text(call: Apply, value: Value) -> Value:
-    argument = call.arguments[0]
-    match argument.type.kind:
+def _text(call: Apply, value: Value) -> str:
+    type_ = call.arguments[0].type
+    match type_.kind:
         case Kind.BOOLEAN:
             return "true" if value else "false"
         case Kind.DECIMAL:
-            scale = argument.type.scale
+            scale = type_.scale
             return format(decimal_value(int(value * 10**scale), scale), "f")
-        case Kind.DATE:
-            return to_date(value).isoformat() if has_calendar(argument, value) else None
-    return str(value)
+    return str(scalar(value, type_))
 
 
-def _text_sql(call: Apply, text: str) -> str:
-    argument = call.arguments[0]
-    if argument.type.kind is Kind.DATE:
-        text = in_calendar(argument, text)
-    return f"CAST({text} AS VARCHAR)"
-
-
-def _text_longest(arguments: Sequence[Expr]) -> int:
-    return longest_of(arguments[0]) or _LONGEST_NUMBER
-
-
-def _date(call: Apply, value: Value) -> Value:
-    argument = call.arguments[0]
-    if not has_calendar(argument, value):
-        return None
+def _day(value: Value, argument: Expr) -> Value:
     return value if argument.type == DATE else value // DAY
 
 
-def _date_sql(call: Apply, text: str) -> str:
-    return f"CAST({in_calendar(call.arguments[0], text)} AS DATE)"
-
-
-def _date_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
-    known = _known(arguments[0], ranges[0])
-    step = 1 if arguments[0].type == DATE else DAY
-    return Interval(
-        *(None if e is None else Fraction(e // step) for e in (known.low, known.high))
-    )
-
-
-def _timestamp(call: Apply, value: Value) -> Value:
-    argument = call.arguments[0]
-    if not has_calendar(argument, value):
-        return None
+def _moment(value: Value, argument: Expr) -> Value:
     return value * DAY if argument.type == DATE else value
-
-
-def _timestamp_sql(call: Apply, text: str) -> str:
-    return f"CAST({in_calendar(call.arguments[0], text)} AS TIMESTAMP)"
-
-
-def _timestamp_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
-    known = _known(arguments[0], ranges[0])
-    step = DAY if arguments[0].type == DATE else 1
-    return Interval(*(None if e is None else e * step for e in (known.low, known.high)))
-
-
-def _known(argument: Expr, known: Interval) -> Interval:
-    return known & CALENDAR[argument.type.kind] if known.bounded else UNKNOWN
 
 
 FUNCTIONS = (
@@ -166,11 +108,16 @@ FUNCTIONS = (
         summary="An integer: decimals round from the middle away from zero, doubles to even; "
         "of texts, up to 18 digits",
         example="CAST(rating AS INTEGER)",
-        parameters=(_TO_INTEGER,),
+        parameters=(
+            Parameter(
+                "a number, a text or a truth value",
+                frozenset(Kind) - MOMENTS.kinds,
+            ),
+        ),
         written=False,
         result=TO_INTEGER,
         meaning=_integer,
-        sql=_integer_sql,
+        written_as=_integer_sql,
         calls=("regexp_extract", "round"),
         range=_integer_range,
         limits=WHOLE,
@@ -181,23 +128,30 @@ FUNCTIONS = (
         name="TO_TEXT",
         summary="A text; of a date, in ISO form",
         example="CAST(age AS TEXT)",
-        parameters=(_TO_TEXT,),
+        parameters=(
+            Parameter(
+                "an integer, a decimal, a text, a truth value or a date",
+                frozenset(Kind) - {Kind.DOUBLE, Kind.TIMESTAMP},
+            ),
+        ),
         written=False,
         result=TO_TEXT,
         meaning=_text,
-        sql=_text_sql,
-        longest=_text_longest,
+        written_as=lambda _, text: f"CAST({text} AS VARCHAR)",
+        dated=True,
+        longest=lambda arguments: longest_of(arguments[0]) or _LONGEST_NUMBER,
     ),
     RowFunction(
         name="TO_DATE",
         summary="The date of a timestamp",
         example="CAST(seen_at AS DATE)",
-        parameters=(_MOMENT,),
+        parameters=(MOMENTS,),
         written=False,
         result=TO_DATE,
-        meaning=_date,
-        sql=_date_sql,
-        range=_date_range,
+        meaning=lambda call, value: _day(value, call.arguments[0]),
+        written_as=as_type,
+        range=lambda arguments, ranges: mapped(ranges[0], lambda e: _day(e, arguments[0])),
+        dated=True,
         calendar=True,
         dense=True,
     ),
@@ -205,12 +159,13 @@ FUNCTIONS = (
         name="TO_TIMESTAMP",
         summary="The first moment of a date",
         example="hired::TIMESTAMP",
-        parameters=(_MOMENT,),
+        parameters=(MOMENTS,),
         written=False,
         result=TO_TIMESTAMP,
-        meaning=_timestamp,
-        sql=_timestamp_sql,
-        range=_timestamp_range,
+        meaning=lambda call, value: _moment(value, call.arguments[0]),
+        written_as=as_type,
+        range=lambda arguments, ranges: mapped(ranges[0], lambda e: _moment(e, arguments[0])),
+        dated=True,
         calendar=True,
     ),
 )

@@ -5,12 +5,20 @@ What a choice can be is the union of what it chooses among, and its range is the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from fractions import Fraction
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from dpquery.core.types import Interval, Type
 from dpquery.ir.expr import Apply, Expr, IsNull, Literal
-from dpquery.rowfunctions.base import ANY, RowFunction, Value, first_type, hull, same_longest
+from dpquery.rowfunctions.base import (
+    ANY,
+    Ranged,
+    RowFunction,
+    Value,
+    first_type,
+    hull,
+    same_longest,
+)
 
 NOTHING = "NULL"
 FILLED = frozenset({"COALESCE", "GREATEST", "LEAST"})
@@ -39,20 +47,15 @@ def branches(arguments: Sequence[Expr]) -> tuple[Expr, ...]:
     return (*arguments[1::2], *last)
 
 
-def _some(exprs: Sequence[Expr]) -> list[int]:
-    """Return the places of the arguments that are not NULL itself."""
-    return [i for i, expr in enumerate(exprs) if not is_nothing(expr)]
-
-
 def _case_type(arguments: Sequence[Expr]) -> Type:
     return next((b.type for b in branches(arguments) if not is_nothing(b)), arguments[1].type)
 
 
 def _case_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
     last = ranges[-1:] if len(ranges) % 2 else ()
-    found, results = [*ranges[1::2], *last], branches(arguments)
-    kept = _some(results)
-    return hull((), [found[i] for i in kept]) if kept else Interval(Fraction(0), Fraction(0))
+    results = zip(branches(arguments), [*ranges[1::2], *last], strict=True)
+    found = [range_ for expr, range_ in results if not is_nothing(expr)]
+    return hull((), found) if found else Interval.point(0)
 
 
 def _case(_: Apply, *values: Value) -> Value:
@@ -69,24 +72,8 @@ def _case_sql(_: Apply, *texts: str) -> str:
     return f"(CASE {' '.join(parts)} END)"
 
 
-def _coalesced(_: Apply, *values: Value) -> Value:
-    return next((value for value in values if value is not None), None)
-
-
-def _nullif(_: Apply, value: Value, other: Value) -> Value:
-    return None if value is not None and value == other else value
-
-
-def _first_range(_: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
-    return ranges[0]
-
-
-def _greatest(_: Apply, *values: Value) -> Value:
-    return max((value for value in values if value is not None), default=None)
-
-
-def _least(_: Apply, *values: Value) -> Value:
-    return min((value for value in values if value is not None), default=None)
+def _present(values: Sequence[Value]) -> list[Value]:
+    return [value for value in values if value is not None]
 
 
 def _greatest_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
@@ -99,8 +86,28 @@ def _greatest_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> In
     return Interval(max(lows, default=None), around.high)
 
 
-def _least_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
-    return -_greatest_range(arguments, [-range_ for range_ in ranges])
+def _of_several(
+    name: str,
+    summary: str,
+    example: str,
+    meaning: Callable[..., Value],
+    range_: Ranged,
+    **settings: Any,
+) -> RowFunction:
+    return RowFunction(
+        name=name,
+        summary=summary,
+        example=example,
+        parameters=(ANY, ANY),
+        variadic=True,
+        alike=True,
+        result=first_type,
+        meaning=meaning,
+        strict=False,
+        range=range_,
+        longest=same_longest,
+        **settings,
+    )
 
 
 FUNCTIONS = (
@@ -112,7 +119,7 @@ FUNCTIONS = (
         written=False,
         result=_case_type,
         meaning=_case,
-        sql=_case_sql,
+        written_as=_case_sql,
         strict=False,
         range=_case_range,
         chosen=lambda call: branches(call.arguments),
@@ -126,24 +133,17 @@ FUNCTIONS = (
         written=False,
         result=first_type,
         meaning=lambda call: None,
-        sql=lambda call: "NULL",
+        written_as=lambda call: "NULL",
         strict=False,
     ),
-    RowFunction(
-        name="COALESCE",
+    _of_several(
+        "COALESCE",
+        "The first value that is not NULL",
+        "COALESCE(bonus, 0)",
+        lambda _, *values: next(iter(_present(values)), None),
+        hull,
         aliases=("IFNULL", "NVL"),
-        summary="The first value that is not NULL",
-        example="COALESCE(bonus, 0)",
-        parameters=(ANY, ANY),
-        variadic=True,
-        alike=True,
-        result=first_type,
-        meaning=_coalesced,
-        sql=lambda _, *texts: f"coalesce({', '.join(texts)})",
-        strict=False,
-        range=hull,
         chosen=lambda call: call.arguments,
-        longest=same_longest,
     ),
     RowFunction(
         name="NULLIF",
@@ -152,40 +152,25 @@ FUNCTIONS = (
         parameters=(ANY, ANY),
         alike=True,
         result=first_type,
-        meaning=_nullif,
-        sql=lambda _, value, other: f"nullif({value}, {other})",
+        meaning=lambda _, value, other: None if value == other else value,
         strict=False,
-        range=_first_range,
+        range=lambda _, ranges: ranges[0],
         chosen=lambda call: call.arguments[:1],
         longest=same_longest,
         repeats=2,
     ),
-    RowFunction(
-        name="GREATEST",
-        summary="The largest value; NULL is passed over",
-        example="GREATEST(age, 18)",
-        parameters=(ANY, ANY),
-        variadic=True,
-        alike=True,
-        result=first_type,
-        meaning=_greatest,
-        sql=lambda _, *texts: f"greatest({', '.join(texts)})",
-        strict=False,
-        range=_greatest_range,
-        longest=same_longest,
+    _of_several(
+        "GREATEST",
+        "The largest value; NULL is passed over",
+        "GREATEST(age, 18)",
+        lambda _, *values: max(_present(values), default=None),
+        _greatest_range,
     ),
-    RowFunction(
-        name="LEAST",
-        summary="The smallest value; NULL is passed over",
-        example="LEAST(salary, 100000)",
-        parameters=(ANY, ANY),
-        variadic=True,
-        alike=True,
-        result=first_type,
-        meaning=_least,
-        sql=lambda _, *texts: f"least({', '.join(texts)})",
-        strict=False,
-        range=_least_range,
-        longest=same_longest,
+    _of_several(
+        "LEAST",
+        "The smallest value; NULL is passed over",
+        "LEAST(salary, 100000)",
+        lambda _, *values: min(_present(values), default=None),
+        lambda args, ranges: -_greatest_range(args, [-range_ for range_ in ranges]),
     ),
 )

@@ -1,43 +1,55 @@
 """Functions of dates and timestamps; a moment outside years 1 to 9999 counts as NULL.
 
-Ranges are in days, or microseconds, since 1970. All of these functions grow with the moment, or
-go around with a fixed period, so ends are enough to know a range.
+Ranges are in days, or microseconds, since 1970. Nearly all of these functions grow with the
+moment, or go around with a fixed period, so ends are enough to know a range. A moment that may
+leave the calendar has no known range, and is refused for it before any row is read.
 """
 
 from __future__ import annotations
 
 from calendar import monthrange
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date, timedelta
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import date
 from fractions import Fraction
 from itertools import islice
 from typing import NamedTuple
 
-from dpquery.core.types import EPOCH, TIMESTAMP, UNKNOWN, Interval, Kind, Type
-from dpquery.ir.expr import Apply, Expr, Literal, Scalar
+from dpquery.core.types import DATE, EPOCH, TIMESTAMP, UNKNOWN, Interval, Kind, Type
+from dpquery.ir.expr import Apply, Expr, Scalar
 from dpquery.rowfunctions.base import (
-    CALENDAR,
+    INTEGERS,
     MOMENTS,
+    TO_DATE,
     TO_INTEGER,
+    TO_TEXT,
     Parameter,
     RowFunction,
     Value,
+    as_type,
+    count_to,
+    first_type,
+    mapped,
     one_of,
+    pattern,
+    scalar,
+    stated,
 )
 
-# The calendar of days and microseconds since 1970: parts, beginnings, months further on.
-#
-# Only years 1 to 9999 have one here; who asks holds moments against `base.CALENDAR` first.
-
-
 _ZERO = EPOCH.toordinal()
-SECOND = 1_000_000
-MINUTE, HOUR = 60 * SECOND, 3600 * SECOND
-DAY = 24 * HOUR
-CLOCK = {"hour": HOUR, "minute": MINUTE, "second": SECOND}
+CLOCK = {"hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
 """Microseconds of the units that only timestamps have."""
+DAY = 24 * CLOCK["hour"]
 UNITS = {"year": 12, "quarter": 3, "month": 1}
 """Months of the units that are made of months."""
+_DAYS = {"week": 7, "day": 1}
+UNIT_WORDS = (*UNITS, *_DAYS, *CLOCK)
+UNIT_NAMES = {word: unit for unit in UNIT_WORDS for word in (unit, f"{unit}s")}
+"""Units of an INTERVAL, in singular and plural."""
+MOST_LISTED = 1_000_000
+
+
+# The calendar. Who asks has held the moment against `base.YEARS` before.
 
 
 class Moment(NamedTuple):
@@ -47,276 +59,322 @@ class Moment(NamedTuple):
     time: int
 
 
-def moment(value: int, *, timestamp: bool) -> Moment:
+def moment(value: Fraction | int, type_: Type) -> Moment:
     """Return the day of a number of days, or of microseconds, since 1970."""
-    days, time = divmod(value, DAY) if timestamp else (value, 0)
+    days, time = divmod(int(value), DAY) if type_ == TIMESTAMP else (int(value), 0)
     return Moment(date.fromordinal(_ZERO + days), time)
 
 
-PARTS: Mapping[str, Callable[[Moment], int]] = {
-    "year": lambda at: at.day.year,
-    "month": lambda at: at.day.month,
-    "day": lambda at: at.day.day,
-    "quarter": lambda at: (at.day.month + 2) // 3,
-    "dayofweek": lambda at: at.day.isoweekday() % 7,
-    "isodow": lambda at: at.day.isoweekday(),
-    "dayofyear": lambda at: at.day.timetuple().tm_yday,
-    "week": lambda at: at.day.isocalendar().week,
-    "isoyear": lambda at: at.day.isocalendar().year,
-    "hour": lambda at: at.time // HOUR,
-    "minute": lambda at: at.time // MINUTE % 60,
-    "second": lambda at: at.time // SECOND % 60,
-}
+def _number(day: int, type_: Type, time: int = 0) -> int:
+    """Return a day of the calendar as a number of days, or of microseconds, since 1970."""
+    return (day - _ZERO) * DAY + time if type_ == TIMESTAMP else day - _ZERO
 
 
-def began(value: int, unit: str, *, timestamp: bool) -> int:
+def began(value: Fraction | int, unit: str, type_: Type) -> int:
     """Return when a unit of time began that holds a moment."""
     if unit in CLOCK:  # a date is the beginning of its first second
-        return value - value % CLOCK[unit] if timestamp else value
-    day = moment(value, timestamp=timestamp).day
+        return int(value - value % CLOCK[unit] if type_ == TIMESTAMP else value)
+    day = moment(value, type_).day
     if unit == "week":
-        first = day.toordinal() - day.weekday()
-    elif unit == "day":
-        first = day.toordinal()
-    else:
+        return _number(day.toordinal() - day.weekday(), type_)
+    if unit != "day":
         month = (day.month - 1) // UNITS[unit] * UNITS[unit] + 1
-        first = day.replace(month=month, day=1).toordinal()
-    return (first - _ZERO) * (DAY if timestamp else 1)
+        day = day.replace(month=month, day=1)
+    return _number(day.toordinal(), type_)
 
 
-def months_on(value: int, months: int, *, timestamp: bool) -> int:
-    """Return the same day so many months on, or the last of its month where it has no such day.
+def begins(low: int, high: int, unit: str, type_: Type) -> Iterator[int]:
+    """Return when each unit began that a range touches; of dates, no unit below a day."""
+    unit = "day" if type_ == DATE and unit in CLOCK else unit
+    at = began(low, unit, type_)
+    with suppress(ValueError):
+        while at <= high:
+            yield at
+            at = shifted(at, 1, unit, type_)
+
+
+def shifted(value: Fraction | int, count: int, unit: str, type_: Type) -> int:
+    """Return a moment so many units later; of a month without that day, the last day.
 
     Raises:
         ValueError: the calendar ends before.
     """
-    day, time = moment(value, timestamp=timestamp)
-    number = day.year * 12 + day.month - 1 + months
-    year, month = number // 12, number % 12 + 1
+    if unit in CLOCK:
+        return int(value) + count * CLOCK[unit]
+    if unit in _DAYS:
+        return int(value) + count * _DAYS[unit] * (DAY if type_ == TIMESTAMP else 1)
+    day, time = moment(value, type_)
+    year, month = divmod(day.year * 12 + day.month - 1 + count * UNITS[unit], 12)
     if not 1 <= year <= 9999:
         raise ValueError(year)
-    last = monthrange(year, month)[1]
-    days = date(year, month, min(day.day, last)).toordinal() - _ZERO
-    return days * DAY + time if timestamp else days
-
-
-MOST_LISTED = 1_000_000
-_AROUND = {
-    "month": (1, 12), "day": (1, 31), "quarter": (1, 4), "dayofweek": (0, 6),
-    "isodow": (1, 7), "dayofyear": (1, 366), "week": (1, 53), "hour": (0, 23),
-    "minute": (0, 59), "second": (0, 59),
-}  # fmt: skip
-_YEARS = (0, 10_000)
-PART_NAMES = {
-    **{name: name for name in PARTS},
-    "dow": "dayofweek", "weekday": "dayofweek", "doy": "dayofyear", "dayofmonth": "day",
-}  # fmt: skip
-"""Names of parts, as EXTRACT and DATE_PART take them, with the function of each."""
-UNIT_WORDS = ("year", "quarter", "month", "week", "day", *CLOCK)
-UNIT_NAMES = {
-    **{unit: unit for unit in UNIT_WORDS},
-    **{f"{unit}s": unit for unit in UNIT_WORDS},
-}
-"""Units of an INTERVAL, in singular and plural."""
-
-
-def is_timestamp(type_: Type) -> bool:
-    """Return whether moments of a type have a time of day."""
-    return type_ == TIMESTAMP
-
-
-def calendar_of(expr: Expr) -> Interval:
-    """Return the range of the calendar, in the steps of an expression's type."""
-    return CALENDAR[expr.type.kind]
-
-
-def _within(expr: Expr) -> bool:
-    """Whether every value of an expression has a calendar."""
-    ends = calendar_of(expr)
-    low, high = expr.domain.low, expr.domain.high
-    assert ends.low is not None  # noqa: S101 - the calendar has both ends
-    assert ends.high is not None  # noqa: S101
-    return low is not None and high is not None and ends.low <= low and high <= ends.high
-
-
-def has_calendar(expr: Expr, value: int) -> bool:
-    """Return whether a value of an expression lies in years 1 to 9999."""
-    ends = calendar_of(expr)
-    assert ends.low is not None  # noqa: S101 - the calendar has both ends
-    assert ends.high is not None  # noqa: S101
-    return ends.low <= value <= ends.high
-
-
-def in_calendar(expr: Expr, text: str) -> str:
-    """Write a moment so that the engine's calendar is never asked about one far away.
-
-    DuckDB computes functions of the least and greatest value that a file's footer states, also
-    where every row is clamped, and raises on what has no calendar. It does not look through
-    TRY.
-    """
-    if not _within(expr):
-        ends = calendar_of(expr)
-        assert ends.low is not None  # noqa: S101 - the calendar has both ends
-        assert ends.high is not None  # noqa: S101
-        low, high = (_moment_sql(expr.type, int(end)) for end in (ends.low, ends.high))
-        text = f"CASE WHEN {text} BETWEEN {low} AND {high} THEN {text} END"
-    return f"TRY({text})"
-
-
-def _moment_sql(type_: Type, value: int) -> str:
-    if is_timestamp(type_):
-        shown = (EPOCH + timedelta(microseconds=value)).isoformat(" ")
-        return f"CAST('{shown}' AS TIMESTAMP)"
-    return f"CAST('{to_date(value).isoformat()}' AS DATE)"
+    last = monthrange(year, month + 1)[1]
+    return _number(date(year, month + 1, min(day.day, last)).toordinal(), type_, time)
 
 
 # Parts.
 
 
-def _part(name: str, *aliases: str) -> RowFunction:
-    timed = name in CLOCK
-    kinds = Parameter("a timestamp", frozenset({Kind.TIMESTAMP})) if timed else MOMENTS
-    low, high = _AROUND.get(name, _YEARS)
+class Part(NamedTuple):
+    """A number that is read off a moment."""
 
-    def meaning(call: Apply, value: int) -> Value:
-        argument = call.arguments[0]
-        if not has_calendar(argument, value):
-            return None
-        return PARTS[name](moment(value, timestamp=is_timestamp(argument.type)))
+    reads: Callable[[Moment], int]
+    summary: str
+    around: tuple[int, int] | None = None
+    """The least and the largest one; None of years, which only grow."""
+    aliases: tuple[str, ...] = ()
+
+
+PARTS = {
+    "year": Part(
+        lambda at: at.day.year,
+        "The year; like all parts, also as EXTRACT(year FROM x) and DATE_PART('year', x)",
+    ),
+    "month": Part(lambda at: at.day.month, "The month, 1 to 12", (1, 12)),
+    "day": Part(
+        lambda at: at.day.day, "The day of the month, 1 to 31", (1, 31), ("DAYOFMONTH",)
+    ),
+    "quarter": Part(lambda at: (at.day.month + 2) // 3, "The quarter, 1 to 4", (1, 4)),
+    "dayofweek": Part(
+        lambda at: at.day.isoweekday() % 7,
+        "The day of the week, 0 for Sunday to 6 for Saturday",
+        (0, 6),
+        ("WEEKDAY",),
+    ),
+    "isodow": Part(
+        lambda at: at.day.isoweekday(),
+        "The day of the week, 1 for Monday to 7 for Sunday",
+        (1, 7),
+    ),
+    "dayofyear": Part(
+        lambda at: at.day.timetuple().tm_yday, "The day of the year, 1 to 366", (1, 366)
+    ),
+    "week": Part(
+        lambda at: at.day.isocalendar().week,
+        "The week by ISO 8601, 1 to 53",
+        (1, 53),
+        ("WEEKOFYEAR",),
+    ),
+    "isoyear": Part(lambda at: at.day.isocalendar().year, "The year of the week by ISO 8601"),
+    "hour": Part(lambda at: at.time // CLOCK["hour"], "The hour, 0 to 23", (0, 23)),
+    "minute": Part(lambda at: at.time // CLOCK["minute"] % 60, "The minute, 0 to 59", (0, 59)),
+    "second": Part(
+        lambda at: at.time // CLOCK["second"] % 60,
+        "The second, 0 to 59, without its fraction",
+        (0, 59),
+    ),
+}
+PART_NAMES = {
+    **{name: name for name in PARTS},
+    "dow": "dayofweek", "weekday": "dayofweek", "doy": "dayofyear", "dayofmonth": "day",
+}  # fmt: skip
+"""Names of parts, as EXTRACT and DATE_PART take them, with the function of each."""
+
+
+def _of_part(name: str, part: Part) -> RowFunction:
+    limits = Interval(*map(Fraction, part.around or (0, 10_000)))
+
+    def reads(call: Apply, value: int) -> Value:
+        return part.reads(moment(value, call.arguments[0].type))
 
     def ranged(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
-        if name in _AROUND:
-            return Interval(Fraction(low), Fraction(high))
-        known = ranges[0] & calendar_of(arguments[0])
-        if not ranges[0].bounded or known.low is None or known.high is None:
-            return UNKNOWN
-        years = (
-            PARTS[name](moment(int(end), timestamp=is_timestamp(arguments[0].type)))
-            for end in (known.low, known.high)
-        )
-        return Interval(*map(Fraction, years))
+        type_ = arguments[0].type
+        return mapped(ranges[0], lambda end: part.reads(moment(end, type_)))
 
+    stamps = Parameter("a timestamp", frozenset({Kind.TIMESTAMP}))
     return RowFunction(
         name=name.upper(),
-        aliases=tuple(alias.upper() for alias in aliases),
-        summary=_SUMMARIES[name],
-        example=f"{name.upper()}({'seen_at' if timed else 'hired'})",
-        parameters=(kinds,),
+        aliases=part.aliases,
+        summary=part.summary,
+        example=f"{name.upper()}({'seen_at' if name in CLOCK else 'hired'})",
+        parameters=(stamps if name in CLOCK else MOMENTS,),
         result=TO_INTEGER,
-        meaning=meaning,
-        sql=lambda call, text: f"{name}({in_calendar(call.arguments[0], text)})",
-        range=ranged,
-        limits=Interval(Fraction(low), Fraction(high)),
+        meaning=reads,
+        range=(lambda _, __: limits) if part.around else ranged,
+        limits=limits,
+        dated=True,
         dense=True,
     )
-
-
-_SUMMARIES = {
-    "year": "The year; like all parts, also as EXTRACT(year FROM x) and DATE_PART('year', x)",
-    "month": "The month, 1 to 12",
-    "day": "The day of the month, 1 to 31",
-    "quarter": "The quarter, 1 to 4",
-    "dayofweek": "The day of the week, 0 for Sunday to 6 for Saturday",
-    "isodow": "The day of the week, 1 for Monday to 7 for Sunday",
-    "dayofyear": "The day of the year, 1 to 366",
-    "week": "The week by ISO 8601, 1 to 53",
-    "isoyear": "The year of the week by ISO 8601",
-    "hour": "The hour, 0 to 23",
-    "minute": "The minute, 0 to 59",
-    "second": "The second, 0 to 59, without its fraction",
-}
 
 
 # Beginnings.
 
 
-def unit_of(expr: Expr) -> str:
-    """Return the unit that a literal names."""
-    assert isinstance(expr, Literal)  # noqa: S101 - the signature says so
-    return str(expr.value)
-
-
-def _truncated(call: Apply, unit: str, value: int) -> Value:
-    argument = call.arguments[1]
-    if not has_calendar(argument, value):
-        return None
-    return began(value, unit, timestamp=is_timestamp(argument.type))
-
-
-def _trunc_sql(call: Apply, unit: str, text: str) -> str:
-    dated = in_calendar(call.arguments[1], text)
-    return f"CAST(date_trunc({unit}, {dated}) AS {call.type.kind.value.upper()})"
+def _unit(expr: Expr) -> str:
+    return str(stated(expr))
 
 
 def _trunc_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
-    unit, argument = unit_of(arguments[0]), arguments[1]
-    known = ranges[1] & calendar_of(argument)
-    if not ranges[1].bounded or known.low is None or known.high is None:
-        return UNKNOWN
-    stamped = is_timestamp(argument.type)
-    ends = (began(int(end), unit, timestamp=stamped) for end in (known.low, known.high))
-    return Interval(*map(Fraction, ends))
+    unit, type_ = _unit(arguments[0]), arguments[1].type
+    return mapped(ranges[1], lambda end: began(end, unit, type_))
 
 
 def _trunc_listed(call: Apply, range_: Interval) -> tuple[Scalar, ...] | None:
     """List the beginnings in a range of moments."""
-    known = _trunc_range(call.arguments, [UNKNOWN, range_])
-    if known.low is None or known.high is None:
+    if range_.low is None or range_.high is None:
         return None
-    unit, stamped = unit_of(call.arguments[0]), is_timestamp(call.type)
-    starts = begins(int(known.low), int(known.high), unit, stamped)
-    found = tuple(_as_moment(at, stamped) for at in islice(starts, MOST_LISTED + 1))
-    return None if len(found) > MOST_LISTED else found
+    starts = begins(int(range_.low), int(range_.high), _unit(call.arguments[0]), call.type)
+    found = tuple(scalar(at, call.type) for at in islice(starts, MOST_LISTED + 1))
+    return None if len(found) > MOST_LISTED else found  # type: ignore[return-value]
 
 
-def begins(low: int, high: int, unit: str, stamped: bool) -> Iterator[int]:
-    """Return when each unit began that a range touches."""
-    at = began(low, unit, timestamp=stamped)
-    while at <= high:
-        yield at
-        try:
-            at = _next(at, unit, stamped)
-        except ValueError:
-            return
+# Moments as texts: names of days and months, and the forms of STRFTIME.
+#
+# Their values are known before any row is read: twelve months, seven days, and for a form all
+# that the moments of a range can read as. So they make groups.
 
 
-def to_date(days: int) -> date:
-    """Return the date so many days after 1970 began."""
-    return (EPOCH + timedelta(days=days)).date()
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
+)
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+LONGEST = 100
+"""Characters of a form."""
+MOST_READ = 100_000
+"""Moments that are written out, to see what they can read as."""
 
 
-def _as_moment(value: int, stamped: bool) -> Scalar:
-    return EPOCH + timedelta(microseconds=value) if stamped else to_date(value)
+class _Spelling(NamedTuple):
+    """What a letter after % stands for: how it reads, how long, and how often it changes."""
+
+    reads: Callable[[Moment], str]
+    longest: int
+    changes: str
 
 
-def _next(at: int, unit: str, stamped: bool) -> int:
-    if unit in UNITS:
-        return months_on(at, UNITS[unit], timestamp=stamped)
-    step = 7 if unit == "week" else 1
-    if stamped:
-        step = CLOCK.get(unit, step * DAY)
-    if not _ends_of(stamped).low <= at + step <= _ends_of(stamped).high:  # type: ignore[operator]
-        raise ValueError(at)
-    return at + step
+def _digits(part: str, width: int, changes: str) -> _Spelling:
+    return _Spelling(lambda at: str(PARTS[part].reads(at)).zfill(width), width, changes)
 
 
-def _ends_of(stamped: bool) -> Interval:
-    return CALENDAR[Kind.TIMESTAMP if stamped else Kind.DATE]
+def _half_day(at: Moment) -> tuple[int, int]:
+    """Return the half of the day, and its hour."""
+    return divmod(at.time // CLOCK["hour"], 12)
+
+
+_FORMS = {
+    "Y": _digits("year", 4, "year"),
+    "y": _Spelling(lambda at: f"{at.day.year % 100:02}", 2, "year"),
+    "m": _digits("month", 2, "month"),
+    "B": _Spelling(lambda at: MONTHS[at.day.month - 1], 9, "month"),
+    "b": _Spelling(lambda at: MONTHS[at.day.month - 1][:3], 3, "month"),
+    "d": _digits("day", 2, "day"),
+    "j": _digits("dayofyear", 3, "day"),
+    "A": _Spelling(lambda at: DAYS[at.day.weekday()], 9, "day"),
+    "a": _Spelling(lambda at: DAYS[at.day.weekday()][:3], 3, "day"),
+    "u": _digits("isodow", 1, "day"),
+    "w": _digits("dayofweek", 1, "day"),
+    "G": _digits("isoyear", 4, "day"),
+    "V": _digits("week", 2, "day"),
+    "H": _digits("hour", 2, "hour"),
+    "I": _Spelling(lambda at: f"{_half_day(at)[1] or 12:02}", 2, "hour"),
+    "p": _Spelling(lambda at: ("AM", "PM")[_half_day(at)[0]], 2, "hour"),
+    "M": _digits("minute", 2, "minute"),
+    "S": _digits("second", 2, "second"),
+    "%": _Spelling(lambda _: "%", 1, "year"),
+}
+_FINEST = ("second", "minute", "hour", "day", "month", "year")
+
+
+def _signs(form: str) -> Iterator[str]:
+    """Part a form into letters after %, with the % before them, and other characters."""
+    signs = iter(form)
+    for sign in signs:
+        yield sign if sign != "%" else f"%{next(signs, '')}"
+
+
+def _spelling(part: str) -> _Spelling:
+    return _FORMS[part[1:]] if part[0] == "%" else _Spelling(lambda _: part, 1, "year")
+
+
+def _wrong(form: str) -> str | None:
+    if not 1 <= len(form) <= LONGEST:
+        return f"a form has 1 to {LONGEST} characters"
+    unknown = [part for part in _signs(form) if part[0] == "%" and part[1:] not in _FORMS]
+    if unknown:
+        return f"{unknown[0]} is none of {', '.join(f'%{letter}' for letter in _FORMS)}"
+    return "a form has no zero byte" if "\0" in form else None
+
+
+def _strftime(call: Apply, value: int, form: str) -> str:
+    at = moment(value, call.arguments[0].type)
+    return "".join(_spelling(part).reads(at) for part in _signs(form))
+
+
+def _form_listed(call: Apply, range_: Interval) -> tuple[Scalar, ...] | None:
+    """List what the moments of a range read as, by the unit in which the form changes."""
+    if range_.low is None or range_.high is None:
+        return None
+    type_, form = call.arguments[0].type, str(stated(call.arguments[1]))
+    units = {_spelling(part).changes for part in _signs(form)}
+    unit = next((unit for unit in _FINEST if unit in units), "year")
+    starts = [*islice(begins(int(range_.low), int(range_.high), unit, type_), MOST_READ + 1)]
+    if len(starts) > MOST_READ:
+        return None
+    return tuple(dict.fromkeys(_strftime(call, at, form) for at in starts))
+
+
+def _named(name: str, names: tuple[str, ...], letter: str, summary: str) -> RowFunction:
+    return RowFunction(
+        name=name,
+        summary=summary,
+        example=f"{name}(hired)",
+        parameters=(MOMENTS,),
+        result=TO_TEXT,
+        meaning=lambda call, value: _strftime(call, value, f"%{letter}"),
+        dated=True,
+        listed=lambda _, __: names,
+        longest=lambda _: 9,
+    )
+
+
+# Moments further on, the last day of a month, and how far two moments are apart.
+
+
+def _passed(unit: str, value: Fraction | int, type_: Type) -> int:
+    """Count the beginnings of a unit before a moment, from some day on."""
+    if unit in CLOCK:
+        return int(value) * (1 if type_ == TIMESTAMP else DAY) // CLOCK[unit]
+    day = moment(value, type_).day
+    if unit == "day":
+        return day.toordinal()
+    return (day.year * 12 + day.month - 1) // UNITS[unit]
+
+
+def _boundaries(call: Apply, unit: str, start: int, end: int) -> int:
+    type_ = call.arguments[1].type
+    return _passed(unit, end, type_) - _passed(unit, start, type_)
+
+
+def _diff_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
+    unit, type_ = _unit(arguments[0]), arguments[1].type
+    _, start, end = (mapped(range_, lambda e: _passed(unit, e, type_)) for range_ in ranges)
+    return end - start
+
+
+def _moved_sql(call: Apply, text: str, _: str, __: str) -> str:
+    count, unit = int(call.arguments[1].domain.low or 0), _unit(call.arguments[2])
+    steps = {"to_months": UNITS, "to_days": _DAYS, "to_microseconds": CLOCK}
+    step = next(f"{name}({count * size[unit]})" for name, size in steps.items() if unit in size)
+    return as_type(call, f"{text} + {step}")
+
+
+def _moved_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
+    """Move both ends; one that leaves the calendar is unknown, and then refused."""
+    type_, count = arguments[0].type, int(arguments[1].domain.low or 0)
+    unit = _unit(arguments[2])
+    try:
+        return mapped(ranges[0], lambda end: shifted(end, count, unit, type_))
+    except ValueError:
+        return UNKNOWN
+
+
+def _last_day(value: Fraction | int, type_: Type) -> int:
+    day = moment(value, type_).day
+    return _number(day.replace(day=monthrange(day.year, day.month)[1]).toordinal(), DATE)
 
 
 FUNCTIONS = (
-    _part("year"),
-    _part("month"),
-    _part("day", "dayofmonth"),
-    _part("quarter"),
-    _part("dayofweek", "weekday"),
-    _part("isodow"),
-    _part("dayofyear"),
-    _part("week", "weekofyear"),
-    _part("isoyear"),
-    _part("hour"),
-    _part("minute"),
-    _part("second"),
+    *(_of_part(name, part) for name, part in PARTS.items()),
     RowFunction(
         name="DATE_TRUNC",
         aliases=("DATETRUNC",),
@@ -324,10 +382,78 @@ FUNCTIONS = (
         example="DATE_TRUNC('month', hired)",
         parameters=(one_of(*UNIT_WORDS), MOMENTS),
         result=lambda arguments: arguments[1].type,
-        meaning=_truncated,
-        sql=_trunc_sql,
+        meaning=lambda call, unit, value: began(value, unit, call.type),
+        written_as=lambda call, unit, text: as_type(call, f"date_trunc({unit}, {text})"),
         range=_trunc_range,
+        dated=True,
         listed=_trunc_listed,
+        calendar=True,
+    ),
+    _named("DAYNAME", DAYS, "A", "The name of the day, Monday to Sunday"),
+    _named("MONTHNAME", MONTHS, "B", "The name of the month, January to December"),
+    RowFunction(
+        name="STRFTIME",
+        summary="The moment written in a form, as '%Y-%m' or '%A'; "
+        f"there are {' '.join(f'%{letter}' for letter in _FORMS)}",
+        example="STRFTIME(hired, '%Y-%m')",
+        parameters=(MOMENTS, pattern(_wrong)),
+        result=TO_TEXT,
+        meaning=_strftime,
+        dated=True,
+        listed=_form_listed,
+        longest=lambda arguments: sum(
+            _spelling(part).longest for part in _signs(str(stated(arguments[1])))
+        ),
+    ),
+    RowFunction(
+        name="DATE_DIFF",
+        aliases=("DATEDIFF",),
+        summary="How many times a unit begins from the first moment to the second",
+        example="DATE_DIFF('year', hired, DATE '2024-12-31')",
+        parameters=(one_of(*UNITS, "day", *CLOCK), MOMENTS, MOMENTS),
+        result=TO_INTEGER,
+        meaning=_boundaries,
+        range=_diff_range,
+        limits=Interval(Fraction(-(2**40)), Fraction(2**40)),
+        dated=True,
+        dense=True,
+    ),
+    RowFunction(
+        name="DATE_ADD",
+        summary="A moment so much later; also hired + INTERVAL 3 MONTH",
+        example="DATE_ADD(hired, INTERVAL 3 MONTH)",
+        parameters=(MOMENTS, count_to(-(10**9), 10**9), one_of(*UNIT_WORDS)),
+        result=first_type,
+        meaning=lambda call, value, count, unit: shifted(value, count, unit, call.type),
+        written_as=_moved_sql,
+        calls=("+", "to_days", "to_microseconds", "to_months"),
+        range=_moved_range,
+        dated=True,
+    ),
+    RowFunction(
+        name="DAYS_ON",
+        summary="A date so many days later; two dates have DATE_DIFF('day', ...) between them",
+        example="hired + 30",
+        parameters=(Parameter("a date", frozenset({Kind.DATE})), INTEGERS),
+        written=False,
+        result=TO_DATE,
+        meaning=lambda _, value, days: value + days,
+        written_as=lambda _, text, days: f"({text} + CAST({days} AS INTEGER))",
+        calls=("+",),
+        range=lambda _, ranges: ranges[0] + ranges[1],
+        dated=True,
+    ),
+    RowFunction(
+        name="LAST_DAY",
+        summary="The last day of the month",
+        example="LAST_DAY(hired)",
+        parameters=(MOMENTS,),
+        result=TO_DATE,
+        meaning=lambda call, value: _last_day(value, call.arguments[0].type),
+        range=lambda arguments, ranges: mapped(
+            ranges[0], lambda end: _last_day(end, arguments[0].type)
+        ),
+        dated=True,
         calendar=True,
     ),
 )

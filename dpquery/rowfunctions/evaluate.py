@@ -39,13 +39,16 @@ from dpquery.rowfunctions.base import Value
 Row = Mapping[tuple[int, str], Value]
 """Values by relation and name of their column."""
 
-_COMPARE: Mapping[Comparison, Callable[[Value, Value], bool]] = {
+_OPERATIONS: Mapping[Comparison | Operator, Callable[[Value, Value], Value]] = {
     Comparison.EQ: operator.eq,
     Comparison.NE: operator.ne,
     Comparison.LT: operator.lt,
     Comparison.LE: operator.le,
     Comparison.GT: operator.gt,
     Comparison.GE: operator.ge,
+    Operator.ADD: operator.add,
+    Operator.SUBTRACT: operator.sub,
+    Operator.MULTIPLY: operator.mul,
 }
 
 
@@ -71,7 +74,7 @@ def combined(
 ) -> Value:
     """Return the value of a node whose operands have these values."""
     if isinstance(expr, Apply):
-        return settled(_called(expr, operands))
+        return settled(named(expr.function).value(expr, *operands))
     if any(value is None for value in operands):
         return None
     return settled(_applied(expr, operands))
@@ -98,14 +101,6 @@ def constant(value: Scalar | None, type_: Type) -> Value:
     return value
 
 
-def _called(expr: Apply, operands: list[Value]) -> Value:
-    """Apply a row function."""
-    function = named(expr.function)
-    if function.strict and any(value is None for value in operands):
-        return None
-    return function.meaning(expr, *operands)
-
-
 def _joined(conjunction: bool, truths: list[bool | None]) -> bool | None:
     """AND is false as soon as one part is, OR true; else NULL as soon as one part is."""
     decisive = not conjunction
@@ -127,22 +122,15 @@ def _applied(
             return -first
         case Not():
             return not first
-        case Compare(operator=comparison):
-            return _COMPARE[comparison](first, others[0])
         case In():
             return first in others
-        case Arithmetic(operator=how):
+        case Compare(operator=how) | Arithmetic(operator=how):
             return _computed(how, first, others[0])
 
 
-def _computed(how: Operator, left: Value, right: Value) -> Value:
-    match how:
-        case Operator.ADD:
-            return left + right
-        case Operator.SUBTRACT:
-            return left - right
-        case Operator.MULTIPLY:
-            return left * right
+def _computed(how: Comparison | Operator, left: Value, right: Value) -> Value:
+    if how in _OPERATIONS:
+        return _OPERATIONS[how](left, right)
     if right == 0:
         return None
     if how is Operator.DIVIDE:

@@ -8,24 +8,18 @@ that NULL is no group.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import date, datetime, timedelta
 from fractions import Fraction
 from itertools import product
 from math import prod
 
-from dpquery.core.types import EPOCH, Interval, Kind, Type
+from dpquery.core.types import Kind, Type
 from dpquery.ir.expr import (
     Apply,
     Arithmetic,
     ColumnRef,
-    Compare,
     Expr,
-    In,
-    IsNull,
     Literal,
-    Logic,
     Negate,
-    Not,
     Nulls,
     Operator,
     Scalar,
@@ -35,7 +29,7 @@ from dpquery.ir.expr import (
 )
 from dpquery.ir.walk import constants_in
 from dpquery.rowfunctions import named
-from dpquery.rowfunctions.base import Value
+from dpquery.rowfunctions.base import CALENDAR, Value, in_years, scalar
 from dpquery.rowfunctions.conditional import is_nothing
 from dpquery.rowfunctions.evaluate import combined, constant, evaluate
 from dpquery.rowfunctions.ranges import Facts, implied, nulls_of
@@ -44,6 +38,8 @@ MAX_CELLS = 1_000_000
 MAX_COMPUTED = 100_000
 """Combinations of columns for which an expression is computed, to see what it can be."""
 _STEPPED = frozenset({Kind.INTEGER, Kind.DATE, Kind.DECIMAL})
+_WHOLE = frozenset({Operator.QUOTIENT, Operator.REMAINDER})
+"""What can be nearly every whole number of its range."""
 Values = tuple[Scalar | None, ...]
 
 
@@ -72,30 +68,18 @@ def _found(expr: Expr, facts: Facts) -> Values | None:
             return _or_null(expr, keys, facts)
         case Literal(value=value):
             return (value,)
-        case Compare() | Logic() | Not() | In() | IsNull():
-            return _or_null(expr, (False, True), facts)
         case Apply():
             return _applied(expr, facts)
     if expr.type.kind is Kind.BOOLEAN:
         return _or_null(expr, (False, True), facts)
-    if isinstance(expr, ColumnRef) or _is_dense(expr):
-        return _between(expr, facts)
-    return _computed(expr, facts)
+    whole = isinstance(expr, Arithmetic) and expr.operator in _WHOLE
+    ranged = whole or isinstance(expr, ColumnRef)
+    return _between(expr, facts) if ranged else _computed(expr, facts)
 
 
 def _or_null(expr: Expr, values: Values, facts: Facts) -> Values:
     """Return values with NULL, where an expression has a group of it."""
     return (*values, None) if nulls_of(expr, facts) is Nulls.GROUPED else values
-
-
-def _is_dense(expr: Expr) -> bool:
-    """Whether an expression can be every whole number of its range, or nearly."""
-    match expr:
-        case Arithmetic(operator=Operator.QUOTIENT | Operator.REMAINDER):
-            return True
-        case Apply(function=name):
-            return named(name).dense
-    return False
 
 
 def _applied(call: Apply, facts: Facts) -> Values | None:
@@ -104,8 +88,9 @@ def _applied(call: Apply, facts: Facts) -> Values | None:
     chosen = function.chosen(call)
     if chosen:
         return _union(call, chosen, facts)
-    if call.arguments:
-        listed = function.listed(call, implied(call.arguments[function.listed_of], facts))
+    moments = (one for one in call.arguments if one.type.kind in CALENDAR)
+    for moment in moments:
+        listed = function.listed(call, in_years(moment, implied(moment, facts)))
         if listed is not None:
             return _or_null(call, listed, facts)
     if call.type.kind is Kind.BOOLEAN:
@@ -137,7 +122,7 @@ def _union(call: Apply, chosen: tuple[Expr, ...], facts: Facts) -> Values | None
 
 def _between(expr: Expr, facts: Facts) -> Values | None:
     """List a range of whole numbers or days, if it is short enough."""
-    range_: Interval = implied(expr, facts)
+    range_ = implied(expr, facts)
     stepped = _STEPPED if isinstance(expr, Apply) else _STEPPED - {Kind.DECIMAL}
     if range_.low is None or range_.high is None or expr.type.kind not in stepped:
         return None
@@ -148,7 +133,7 @@ def _between(expr: Expr, facts: Facts) -> Values | None:
     places = range(low, high + 1)
     if expr.type.kind is Kind.DECIMAL:
         return _or_null(expr, tuple(Fraction(place, steps) for place in places), facts)
-    return _or_null(expr, tuple(_scalar(place, expr.type) for place in places), facts)
+    return _or_null(expr, tuple(scalar(place, expr.type) for place in places), facts)
 
 
 def _computed(expr: Expr, facts: Facts) -> Values | None:
@@ -159,23 +144,17 @@ def _computed(expr: Expr, facts: Facts) -> Values | None:
     if not columns or not _is_exact(expr):
         return None
     rows = _combinations(list(columns.values()), facts)
-    if rows is None:
-        both = (_of_parts(expr, facts), _between(expr, facts))  # each holds all of them
-        return min((values for values in both if values is not None), key=len, default=None)
-    names = list(columns)
-    return _results(
-        rows, lambda row: evaluate(expr, dict(zip(names, row, strict=True))), expr.type
-    )
-
-
-def _of_parts(expr: Expr, facts: Facts) -> Values | None:
-    """Compute an expression for every combination of what its parts can be."""
-    if not isinstance(expr, Apply | Arithmetic | Widen | Negate):
-        return None
-    rows = _combinations(children(expr), facts)
-    if rows is None:
-        return None
-    return _results(rows, lambda row: combined(expr, list(row)), expr.type)
+    if rows is not None:
+        return _results(
+            rows, lambda row: evaluate(expr, dict(zip(columns, row, strict=True))), expr.type
+        )
+    found = list[Values | None]()  # each holds all values
+    if isinstance(expr, Apply | Arithmetic | Widen | Negate):
+        rows = _combinations(children(expr), facts)
+        if rows is not None:
+            found.append(_results(rows, lambda row: combined(expr, list(row)), expr.type))
+    found.append(_between(expr, facts))
+    return min((values for values in found if values is not None), key=len, default=None)
 
 
 _Combined = tuple[tuple[Value, ...], bool]
@@ -206,7 +185,7 @@ def _results(
     """Return what is computed; NULL only where it is not of a NULL that is no group."""
     results = ((meaning(row), quiet) for row, quiet in rows)
     found = {value for value, quiet in results if value is not None or not quiet}
-    return _sorted(_scalar(value, type_) for value in found)
+    return _sorted(scalar(value, type_) for value in found)
 
 
 def undeclared(expr: Expr, facts: Facts) -> frozenset[str]:
@@ -224,29 +203,8 @@ def undeclared(expr: Expr, facts: Facts) -> frozenset[str]:
 
 
 def _is_exact(expr: Expr) -> bool:
-    pending = [expr]
-    while pending:
-        one = pending.pop()
-        match one:
-            case Apply(function=name, arguments=arguments):
-                if not named(name).exact:
-                    return False
-                pending.extend(arguments)
-            case Arithmetic(left=left, right=right):
-                pending += [left, right]
-            case Widen(operand=operand) | Negate(operand=operand):
-                pending.append(operand)
-    return True
-
-
-def _scalar(value: object, type_: Type) -> Scalar:
-    """Return a value as the rows hold it as one of query or policy; None stays."""
-    match type_.kind:
-        case Kind.DATE if isinstance(value, int):
-            return (EPOCH + timedelta(days=value)).date()
-        case Kind.TIMESTAMP if isinstance(value, int):
-            return EPOCH + timedelta(microseconds=value)
-        case Kind.DECIMAL if isinstance(value, int | Fraction):
-            return Fraction(value)
-    assert value is None or isinstance(value, int | str | bool | date | datetime)  # noqa: S101
-    return value  # type: ignore[return-value]
+    """Return whether every library computes the same last bit of a value."""
+    if isinstance(expr, Apply) and not named(expr.function).exact:
+        return False
+    computed = isinstance(expr, Apply | Arithmetic | Widen | Negate)
+    return not computed or all(map(_is_exact, children(expr)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 
 from dpquery.core.types import DOUBLE, INTEGER, UNKNOWN, Interval, Kind, Type
 from dpquery.ir.expr import Apply, ColumnRef, Expr, decimal
@@ -21,13 +22,13 @@ from dpquery.rowfunctions.base import (
     RowFunction,
     Value,
     count_to,
+    cut_sql,
     first_type,
+    mapped,
 )
 
 EXACT_DOUBLES = 2**53
 MOST_PLACES = 15
-WIDE = "DECIMAL(38, {})"
-"""Holds every decimal of a query with a digit to spare."""
 
 
 def _abs_range(_: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
@@ -36,10 +37,6 @@ def _abs_range(_: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
         return Interval(Fraction(0), None)
     least = Fraction(0) if low <= 0 <= high else min(abs(low), abs(high))
     return Interval(least, max(abs(low), abs(high)))
-
-
-def _sign(_: Apply, value: Value) -> int:
-    return int(value > 0) - int(value < 0)
 
 
 # Whole numbers: FLOOR, CEIL, TRUNC, ROUND, and conversion to an integer.
@@ -52,30 +49,26 @@ def half_away(value: Value) -> int:
     return nearest if value >= 0 else -nearest
 
 
-def _narrow(expr: Expr) -> bool:
-    """Whether every whole number in the range of a double is a double itself."""
+def is_narrow(expr: Expr) -> bool:
+    """Return whether every whole number in the range of a double is a double itself."""
     return expr.domain.within(-EXACT_DOUBLES, EXACT_DOUBLES)
 
 
 def _whole_type(arguments: Sequence[Expr]) -> Type:
-    wide = arguments[0].type == DOUBLE and not _narrow(arguments[0])
+    wide = arguments[0].type == DOUBLE and not is_narrow(arguments[0])
     return DOUBLE if wide else INTEGER
 
 
-def whole_number(exact: Callable[[Value], int]) -> Callable[[Apply, Value], Value]:
-    """Return the meaning of a function that makes a number whole."""
-
-    def meaning(call: Apply, value: Value) -> Value:
-        argument = call.arguments[0]
-        if argument.type == DOUBLE and call.type == INTEGER:
-            low, high = _ends(argument)
-            value = min(max(value, low), high)
-        if isinstance(value, float) and (math.isinf(value) or abs(value) >= EXACT_DOUBLES):
-            return value
-        number = exact(value)
-        return math.copysign(number, value) if call.type == DOUBLE else number
-
-    return meaning
+def whole_number(exact: Callable[[Value], int], call: Apply, value: Value) -> Value:
+    """Return a number made whole."""
+    argument = call.arguments[0]
+    if argument.type == DOUBLE and call.type == INTEGER:
+        low, high = _ends(argument)
+        value = min(max(value, low), high)
+    if isinstance(value, float) and (math.isinf(value) or abs(value) >= EXACT_DOUBLES):
+        return value
+    number = exact(value)
+    return math.copysign(number, value) if call.type == DOUBLE else number
 
 
 def _ends(argument: Expr) -> tuple[float, float]:
@@ -86,55 +79,50 @@ def _ends(argument: Expr) -> tuple[float, float]:
     return float(math.floor(low)), float(math.ceil(high))
 
 
-def _whole_sql(name: str) -> Callable[[Apply, str], str]:
-    """Write such a function; decimals get room for a carry first."""
+def _wide(argument: Expr, text: str) -> str:
+    """Write a decimal with a digit to spare, whatever it is."""
+    return f"CAST({text} AS DECIMAL(38, {argument.type.scale}))"
 
-    def sql(call: Apply, text: str) -> str:
-        argument = call.arguments[0]
-        if argument.type.kind is Kind.INTEGER:
-            return text
-        if argument.type.kind is Kind.DECIMAL:
-            return (
-                f"CAST({name}(CAST({text} AS {WIDE.format(argument.type.scale)})) AS HUGEINT)"
-            )
-        if call.type == DOUBLE:
-            return f"{name}({text})"
-        return f"CAST({name}({cut_to_range(argument, text)}) AS BIGINT)"
 
-    return sql
+def _whole_sql(name: str, call: Apply, text: str) -> str:
+    """Write a number made whole; decimals get room for a carry first."""
+    argument = call.arguments[0]
+    if argument.type.kind is Kind.INTEGER:
+        return text
+    if argument.type.kind is Kind.DECIMAL:
+        return f"CAST({name}({_wide(argument, text)}) AS HUGEINT)"
+    if call.type == DOUBLE:
+        return f"{name}({text})"
+    return f"CAST({name}({cut_to_range(argument, text)}) AS BIGINT)"
+
+
+def _is_clamped(argument: Expr) -> bool:
+    return isinstance(argument, ColumnRef) and argument.clamped
 
 
 def cut_to_range(argument: Expr, text: str) -> str:
     """Write a double inside its range, whatever it went through on the way."""
-    if isinstance(argument, ColumnRef) and argument.clamped:
+    if _is_clamped(argument):
         return text
     low, high = (f"CAST('{end!r}' AS DOUBLE)" for end in _ends(argument))
-    outside = f"WHEN {text} < {low} THEN {low} WHEN {text} > {high} THEN {high}"
-    return f"(CASE {outside} ELSE {text} END)"
+    return cut_sql(text, low, high)
 
 
-def whole_range(exact: Callable[[Value], int]) -> Callable[..., Interval]:
-    """Return the range of a function that makes numbers whole, and grows."""
-
-    def ranged(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
-        low, high = ranges[0].low, ranges[0].high
-        lowest, highest = exact, exact
-        if arguments[0].type == DOUBLE:
-            if isinstance(arguments[0], ColumnRef) and arguments[0].clamped:
-                low, high = _as_double(low), _as_double(high)
-            else:
-                lowest, highest = math.floor, math.ceil
-        return Interval(
-            None if low is None else Fraction(lowest(low)),
-            None if high is None else Fraction(highest(high)),
-        )
-
-    return ranged
-
-
-def _as_double(end: Fraction | None) -> Fraction | None:
-    """Return an end of a range as the clamp has it; beyond doubles there is none."""
-    return None if end is None or abs(end) > EXACT_DOUBLES else Fraction(float(end))
+def whole_range(
+    exact: Callable[[Value], int], arguments: Sequence[Expr], ranges: Sequence[Interval]
+) -> Interval:
+    """Return the range of numbers made whole, by a function that grows."""
+    argument, known = arguments[0], ranges[0]
+    if argument.type != DOUBLE:
+        return mapped(known, exact)
+    if not _is_clamped(argument):
+        return Interval(mapped(known, math.floor).low, mapped(known, math.ceil).high)
+    # The clamp cuts to the doubles that are nearest to the ends; beyond them there is none.
+    low, high = (
+        None if end is None or abs(end) > EXACT_DOUBLES else Fraction(float(end))
+        for end in (known.low, known.high)
+    )
+    return mapped(Interval(low, high), exact)
 
 
 def _rounding(
@@ -147,9 +135,9 @@ def _rounding(
         example=f"{name}(salary / 1000)",
         parameters=(NUMBERS,),
         result=_whole_type,
-        meaning=whole_number(exact),
-        sql=_whole_sql(name.lower()),
-        range=whole_range(exact),
+        meaning=partial(whole_number, exact),
+        written_as=partial(_whole_sql, name.lower()),
+        range=partial(whole_range, exact),
         dense=True,
         repeats=3,
     )
@@ -159,10 +147,7 @@ def _rounding(
 
 
 def _places(arguments: Sequence[Expr]) -> int:
-    if len(arguments) < 2:
-        return 0
-    place = arguments[1].domain.low
-    return 0 if place is None else int(place)
+    return int(arguments[1].domain.low or 0) if len(arguments) > 1 else 0
 
 
 def _rounded_type(arguments: Sequence[Expr]) -> Type:
@@ -173,14 +158,14 @@ def _rounded_type(arguments: Sequence[Expr]) -> Type:
     return arguments[0].type
 
 
-def _round_exactly(value: Value, places: int) -> Value:
+def _round_exactly(value: Fraction, places: int) -> Fraction:
     return Fraction(half_away(value * 10**places), 10**places)
 
 
 def _round(call: Apply, value: Value, *_: Value) -> Value:
     places, kind = _places(call.arguments), call.arguments[0].type.kind
     if places == 0:
-        return whole_number(half_away)(call, value)
+        return whole_number(half_away, call, value)
     if kind is Kind.INTEGER:
         return value
     if kind is Kind.DECIMAL:
@@ -195,119 +180,53 @@ def _round(call: Apply, value: Value, *_: Value) -> Value:
 def _round_sql(call: Apply, text: str, *_: str) -> str:
     places, argument = _places(call.arguments), call.arguments[0]
     if places == 0:
-        return _whole_sql("round")(call, text)
+        return _whole_sql("round", call, text)
     if argument.type.kind is Kind.INTEGER:
         return text
     if argument.type.kind is Kind.DECIMAL:
-        kept = min(places, argument.type.scale)
-        return f"round(CAST({text} AS {WIDE.format(argument.type.scale)}), {kept})"
+        return f"round({_wide(argument, text)}, {min(places, argument.type.scale)})"
     return f"round({text}, {places})"
 
 
 def _round_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
     places = _places(arguments)
     if places == 0:
-        return whole_range(half_away)(arguments, ranges)
-    ends = (ranges[0].low, ranges[0].high)
-    return Interval(*(None if e is None else _round_exactly(e, places) for e in ends))
+        return whole_range(half_away, arguments, ranges)
+    return mapped(ranges[0], lambda end: _round_exactly(end, places))
 
 
-FUNCTIONS = (
-    RowFunction(
-        name="ABS",
-        summary="The size of a number, without its sign",
-        example="ABS(bonus)",
-        parameters=(NUMBERS,),
-        result=first_type,
-        meaning=lambda _, value: abs(value),
-        sql=lambda _, text: f"abs({text})",
-        range=_abs_range,
-        keeps_nan=True,
-    ),
-    RowFunction(
-        name="SIGN",
-        summary="-1, 0 or 1",
-        example="SIGN(bonus)",
-        parameters=(NUMBERS,),
-        result=TO_INTEGER,
-        meaning=_sign,
-        sql=lambda _, text: f"CAST(sign({text}) AS BIGINT)",
-        limits=Interval(Fraction(-1), Fraction(1)),
-        dense=True,
-    ),
-    _rounding("FLOOR", math.floor, "The largest whole number that is not above"),
-    _rounding("CEIL", math.ceil, "The least whole number that is not below", "CEILING"),
-    _rounding("TRUNC", math.trunc, "The number without its fraction"),
-    RowFunction(
-        name="ROUND",
-        summary="The nearest number with so many places, or none; half goes away from zero",
-        example="ROUND(rating, 1)",
-        parameters=(NUMBERS, count_to(0, MOST_PLACES)),
-        optional=1,
-        result=_rounded_type,
-        meaning=_round,
-        sql=_round_sql,
-        range=_round_range,
-        dense=True,
-        repeats=3,
-    ),
-)
-
-
-# Functions of doubles: roots, powers, logarithms. The last digit of some is the library's
-# own.
+# Functions of doubles: roots, powers, logarithms.
 #
-# Such a digit cannot be told from noise, but a group would show it; groups are made of
-# exact functions only.
-
-
-def _widened(low: float, high: float) -> Interval:
-    """Return a range around doubles whose last digits are not sure."""
-    ends = (low - abs(low) * 1e-12, high + abs(high) * 1e-12)
-    known = [None if math.isinf(end) or math.isnan(end) else Fraction(end) for end in ends]
-    return Interval(*known)
+# The last digit of some is the library's own. It cannot be told from noise, but a group would
+# show it; groups are made of exact functions only.
 
 
 def _growing(
     function: Callable[[float], float], least: Fraction | None
 ) -> Callable[..., Interval]:
-    """Return the range of a function that grows, from the least value where it has one."""
+    """Return the range of a function that grows, from the least value where it has one.
 
-    def end(value: Fraction | None) -> float:
+    It is a little wider than computed: last digits are not sure.
+    """
+
+    def end(value: Fraction | None, outwards: float) -> Fraction | None:
         if value is None or (least is not None and value <= least):
-            return math.nan
+            return None
         try:
-            return function(float(value))
+            found = function(float(value))
         except OverflowError:
-            return math.inf
+            return None
+        found += outwards * abs(found)
+        return None if math.isinf(found) else Fraction(found)
 
-    def ranged(_: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
-        return _widened(end(ranges[0].low), end(ranges[0].high))
-
-    return ranged
+    return lambda _, ranges: Interval(end(ranges[0].low, -1e-12), end(ranges[0].high, 1e-12))
 
 
 def _sqrt_range(_: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
     low, high = ranges[0].low, ranges[0].high
-    least = (
-        Fraction(math.isqrt(math.floor(low))) if low is not None and low > 0 else Fraction(0)
-    )
-    return Interval(
-        least, None if high is None else Fraction(math.isqrt(max(math.floor(high), 0)) + 1)
-    )
-
-
-def _sqrt(_: Apply, value: Value) -> Value:
-    return None if value < 0 else math.sqrt(value)
-
-
-def _logarithm(function: Callable[[float], float]) -> Callable[[Apply, Value], Value]:
-    def meaning(_: Apply, value: Value) -> Value:
-        if value <= 0:
-            return None
-        return function(value)
-
-    return meaning
+    least = math.isqrt(math.floor(low)) if low is not None and low > 0 else 0
+    most = None if high is None else Fraction(math.isqrt(max(math.floor(high), 0)) + 1)
+    return Interval(Fraction(least), most)
 
 
 def _exp(_: Apply, value: Value) -> Value:
@@ -328,7 +247,7 @@ def _power(_: Apply, value: Value, exponent: Value) -> Value:
         return None if value < 0 else math.inf
 
 
-def _power_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
+def _power_range(_: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
     """Return a range for whole exponents from 0 to 8; others have none."""
     (low, high), exponent = (ranges[0].low, ranges[0].high), ranges[1].low
     if low is None or high is None or exponent is None or exponent != ranges[1].high:
@@ -341,41 +260,69 @@ def _power_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Inter
     return Interval(least, ends[1])
 
 
-def _positive(text: str) -> str:
-    return f"(CASE WHEN {text} > 0 THEN {text} END)"
-
-
-def _of_double(name: str, summary: str, example: str, **settings: object) -> RowFunction:
-    defaults: dict[str, object] = {
-        "parameters": (DOUBLES,),
-        "result": TO_DOUBLE,
-        "sql": lambda _, text: f"{name.lower()}({text})",
-    }
-    return RowFunction(name=name, summary=summary, example=example, **(defaults | settings))  # type: ignore[arg-type]
-
-
 def _log(
     name: str, function: Callable[[float], float], base: str, *aliases: str
 ) -> RowFunction:
-    return _of_double(
-        name,
-        f"The logarithm to the base {base}; NULL where there is none",
-        f"{name}(salary)",
+    return RowFunction(
+        name=name,
         aliases=aliases,
-        meaning=_logarithm(function),
-        sql=lambda _, text: f"{name.lower()}({_positive(text)})",
+        summary=f"The logarithm to the base {base}; NULL where there is none",
+        example=f"{name}(salary)",
+        parameters=(DOUBLES,),
+        result=TO_DOUBLE,
+        meaning=lambda _, value: function(value) if value > 0 else None,
+        written_as=lambda _, x: f"{name.lower()}((CASE WHEN {x} > 0 THEN {x} END))",
         range=_growing(function, Fraction(0)),
         repeats=2,
         exact=False,
     )
 
 
-DOUBLE_FUNCTIONS = (
-    _of_double(
-        "SQRT",
-        "The square root; NULL below zero",
-        "SQRT(salary)",
-        meaning=_sqrt,
+FUNCTIONS = (
+    RowFunction(
+        name="ABS",
+        summary="The size of a number, without its sign",
+        example="ABS(bonus)",
+        parameters=(NUMBERS,),
+        result=first_type,
+        meaning=lambda _, value: abs(value),
+        range=_abs_range,
+        keeps_nan=True,
+    ),
+    RowFunction(
+        name="SIGN",
+        summary="-1, 0 or 1",
+        example="SIGN(bonus)",
+        parameters=(NUMBERS,),
+        result=TO_INTEGER,
+        meaning=lambda _, value: int(value > 0) - int(value < 0),
+        written_as=lambda _, text: f"CAST(sign({text}) AS BIGINT)",
+        limits=Interval(Fraction(-1), Fraction(1)),
+        dense=True,
+    ),
+    _rounding("FLOOR", math.floor, "The largest whole number that is not above"),
+    _rounding("CEIL", math.ceil, "The least whole number that is not below", "CEILING"),
+    _rounding("TRUNC", math.trunc, "The number without its fraction"),
+    RowFunction(
+        name="ROUND",
+        summary="The nearest number with so many places, or none; half goes away from zero",
+        example="ROUND(rating, 1)",
+        parameters=(NUMBERS, count_to(0, MOST_PLACES)),
+        optional=1,
+        result=_rounded_type,
+        meaning=_round,
+        written_as=_round_sql,
+        range=_round_range,
+        dense=True,
+        repeats=3,
+    ),
+    RowFunction(
+        name="SQRT",
+        summary="The square root; NULL below zero",
+        example="SQRT(salary)",
+        parameters=(DOUBLES,),
+        result=TO_DOUBLE,
+        meaning=lambda _, value: None if value < 0 else math.sqrt(value),
         range=_sqrt_range,
         keeps_nan=True,
         makes_nan=True,
@@ -383,23 +330,25 @@ DOUBLE_FUNCTIONS = (
     _log("LN", math.log, "e"),
     _log("LOG10", math.log10, "10", "LOG"),
     _log("LOG2", math.log2, "2"),
-    _of_double(
-        "EXP",
-        "e to the power of the number",
-        "EXP(rating)",
+    RowFunction(
+        name="EXP",
+        summary="e to the power of the number",
+        example="EXP(rating)",
+        parameters=(DOUBLES,),
+        result=TO_DOUBLE,
         meaning=_exp,
         range=_growing(math.exp, None),
         exact=False,
         keeps_nan=True,
     ),
-    _of_double(
-        "POWER",
-        "The first number to the power of the second; NULL where it is no real number",
-        "POWER(age, 2)",
+    RowFunction(
+        name="POWER",
         aliases=("POW",),
+        summary="The first number to the power of the second; NULL where it is no real number",
+        example="POWER(age, 2)",
         parameters=(DOUBLES, DOUBLES),
+        result=TO_DOUBLE,
         meaning=_power,
-        sql=lambda _, text, exponent: f"power({text}, {exponent})",
         range=_power_range,
         makes_nan=True,
         exact=False,

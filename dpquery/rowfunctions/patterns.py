@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from dpquery.core.types import Kind
-from dpquery.ir.expr import Apply, Literal
-from dpquery.rowfunctions.base import TEXTS, TO_BOOLEAN, Parameter, RowFunction, pattern
+from dpquery.ir.expr import Apply
+from dpquery.rowfunctions.base import (
+    TEXTS,
+    TO_BOOLEAN,
+    Parameter,
+    RowFunction,
+    pattern,
+    stated,
+)
 from dpquery.rowfunctions.text import folded, lower_sql
 
 # Patterns: one closed subset of regular expressions, written anew for each engine.
@@ -27,10 +33,6 @@ _SIGNS = frozenset("\\.^$|?*+()[]{}-/\"'#&~@%,:;<>=!`_ ")
 _SPECIAL = frozenset("\\.^$|?*+()[]{}")
 _COUNT = re.compile(r"\{(\d{1,4})(,(\d{0,4}))?\}", re.ASCII)
 MAX_LIKE = 256
-
-
-class _Unread(Exception):
-    """A pattern that is outside the subset; its text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class _Reader:
     def alternatives(self, depth: int) -> int:
         """Read `a|b`; give the size of the automaton."""
         if depth > 16:
-            raise _Unread("its groups nest too deeply")
+            raise ValueError("its groups nest too deeply")
         size = self._sequence(depth)
         while self.peek() == "|":
             self.written.append(self.take())
@@ -69,29 +71,29 @@ class _Reader:
         while self.peek() not in {"", "|", ")"}:
             size += self._counted(depth)
             if size > MAX_SIZE:
-                raise _Unread("it is too long, with its counts written out")
+                raise ValueError("it is too long, with its counts written out")
         return size
 
     def _counted(self, depth: int) -> int:
         size = self._one(depth)
         sign = self.peek()
-        if sign in {"*", "+", "?"} and sign:
+        if sign and sign in "*+?":
             self.written.append(self.take())
         elif sign == "{":
             size *= self._count()
         else:
             return size
-        if self.peek() in {"*", "+", "?", "{"} and self.peek():
-            raise _Unread("a count follows a count")
+        if self.peek() and self.peek() in "*+?{":
+            raise ValueError("a count follows a count")
         return size
 
     def _count(self) -> int:
         match = _COUNT.match(self.text, self.at)
         if match is None:
-            raise _Unread("{ does not begin a count; write \\{")
+            raise ValueError("{ does not begin a count; write \\{")
         low, high = int(match[1]), int(match[3] or match[1])
         if high < low or max(low, high) > MAX_SIZE:
-            raise _Unread("a count is too large, or the wrong way round")
+            raise ValueError("a count is too large, or the wrong way round")
         self.written.append(match[0])
         self.at = match.end()
         return max(high, 1) + 1
@@ -100,10 +102,13 @@ class _Reader:
         sign = self.take()
         match sign:
             case "(":
-                self._group(depth)
+                if self.peek() == "?" and self.text[self.at : self.at + 2] != "?:":
+                    raise ValueError("a group begins with ?; only (?: is taken")
+                self.at += 2 if self.peek() == "?" else 0
+                self.written.append("(?:")
                 size = self.alternatives(depth + 1)
                 if self.peek() != ")":
-                    raise _Unread("a group is not closed")
+                    raise ValueError("a group is not closed")
                 self.written.append(self.take())
                 return max(size, 1)
             case "[":
@@ -114,31 +119,22 @@ class _Reader:
                 self.written.append("\\A")
             case "$":
                 self.written.append("\\z")
-            case ".":
-                self.written.append(".")
             case "*" | "+" | "?" | "{":
-                raise _Unread(f"nothing stands before {sign}")
+                raise ValueError(f"nothing stands before {sign}")
             case "]" | "}":
-                raise _Unread(f"{sign} closes nothing; write \\{sign}")
+                raise ValueError(f"{sign} closes nothing; write \\{sign}")
             case _:
                 self.written.append(sign)
         return 1
 
-    def _group(self, depth: int) -> None:
-        if self.text[self.at : self.at + 2] == "?:":
-            self.at += 2
-        elif self.peek() == "?":
-            raise _Unread("a group begins with ?; only (?: is taken")
-        self.written.append("(?:")
-
     def _escaped(self, *, inside: bool) -> str:
         if not self.peek():
-            raise _Unread("it ends in a backslash")
+            raise ValueError("it ends in a backslash")
         sign = self.take()
         if sign in _CLASSES:
             return _CLASSES[sign] if inside else f"[{_CLASSES[sign]}]"
         if sign not in _SIGNS:
-            raise _Unread(f"\\{sign} is not taken")
+            raise ValueError(f"\\{sign} is not taken")
         return "\\" + sign if sign in _SPECIAL or sign == "-" else sign
 
     def _class(self) -> None:
@@ -149,7 +145,7 @@ class _Reader:
             parts.append(self._member())
         self.at += 1
         if parts[-1] in {"[", "^"}:
-            raise _Unread("a class in brackets is empty")
+            raise ValueError("a class in brackets is empty")
         self.written.append("".join(parts) + "]")
 
     def _member(self) -> str:
@@ -158,23 +154,19 @@ class _Reader:
             return low
         self.at += 1
         high = self._single()
-        if len(low.lstrip("\\")) > 1 or len(high.lstrip("\\")) > 1 or _char(low) > _char(high):
-            raise _Unread("a range in brackets is the wrong way round")
+        if len(low.lstrip("\\")) > 1 or len(high.lstrip("\\")) > 1 or low[-1] > high[-1]:
+            raise ValueError("a range in brackets is the wrong way round")
         return f"{low}-{high}"
 
     def _single(self) -> str:
         if not self.peek():
-            raise _Unread("a class in brackets is not closed")
+            raise ValueError("a class in brackets is not closed")
         sign = self.take()
         if sign == "\\":
             return self._escaped(inside=True)
         if sign in {"[", "^"}:
             return "\\" + sign
         return "\\" + sign if sign in {"-", "&", "~", "|"} else sign
-
-
-def _char(written: str) -> str:
-    return written[-1]
 
 
 def read_regex(text: str) -> Pattern:
@@ -184,34 +176,22 @@ def read_regex(text: str) -> Pattern:
         ValueError: the pattern is outside it; the message says why.
     """
     reader = _Reader(text)
+    if len(text) > MAX_SIZE:
+        raise ValueError("it is too long")
+    reader.alternatives(0)
+    if reader.peek():
+        raise ValueError(") closes nothing; write \\)")
+    python = ("\\Z" if part == "\\z" else part for part in reader.written)
+    return Pattern("".join(reader.written), "".join(python))
+
+
+def check_regex(text: str) -> str | None:
+    """Return what is wrong with a regular expression, if something is."""
     try:
-        if len(text) > MAX_SIZE:
-            raise _Unread("it is too long")
-        reader.alternatives(0)
-        if reader.peek():
-            raise _Unread(") closes nothing; write \\)")
-    except _Unread as unread:
-        raise ValueError(str(unread)) from None
-    written = "".join(reader.written)
-    return Pattern(written, _for_python(reader.written))
-
-
-def _for_python(parts: list[str]) -> str:
-    return "".join("\\Z" if part == "\\z" else part for part in parts)
-
-
-def _said(read: Callable[[str], object]) -> Callable[[str], str | None]:
-    def check(text: str) -> str | None:
-        try:
-            read(text)
-        except ValueError as unread:
-            return str(unread)
-        return None
-
-    return check
-
-
-check_regex = _said(read_regex)
+        read_regex(text)
+    except ValueError as unread:
+        return str(unread)
+    return None
 
 
 def check_like(text: str) -> str | None:
@@ -238,42 +218,20 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _written(call: Apply) -> str:
-    """Return the pattern, which is a literal text."""
-    given = call.arguments[1]
-    assert isinstance(given, Literal)  # noqa: S101 - the signature says so
-    return str(given.value)
-
-
-def _pattern(call: Apply) -> Pattern:
-    return _read(_written(call))
-
-
 def _like(call: Apply, text: str, written: str) -> bool:
     return bool(_compiled(like_regex(written), re.DOTALL).fullmatch(text))
 
 
-def _like_sql(call: Apply, text: str, _: str) -> str:
-    """Write LIKE where it only looks for texts in order; `_` needs the automaton."""
-    return _liked(text, _written(call))
-
-
 def _liked(text: str, written: str) -> str:
+    """Write LIKE where it only looks for texts in order; `_` needs the automaton."""
     if "_" in written:
         return f"regexp_full_match({text}, {_quoted(like_regex(written))}, 's')"
     return f"({text} LIKE {_quoted(re.sub('%+', '%', written))})"
 
 
-def _ilike_sql(call: Apply, text: str, _: str) -> str:
-    return _liked(lower_sql(text), folded(_written(call)))
-
-
-def _search(call: Apply, text: str, _: str) -> bool:
-    return bool(_compiled(_pattern(call).python).search(text))
-
-
-def _full(call: Apply, text: str, _: str) -> bool:
-    return bool(_compiled(_pattern(call).python).fullmatch(text))
+def _engine_sql(call: Apply, text: str, _: str) -> str:
+    written = _read(str(stated(call.arguments[1]))).engine
+    return f"{call.function.lower()}({text}, {_quoted(written)})"
 
 
 _LIKE = pattern(check_like)
@@ -288,7 +246,7 @@ FUNCTIONS = (
         written=False,
         result=TO_BOOLEAN,
         meaning=_like,
-        sql=_like_sql,
+        written_as=lambda call, text, _: _liked(text, str(stated(call.arguments[1]))),
         calls=("regexp_full_match", "~~"),
     ),
     RowFunction(
@@ -299,7 +257,9 @@ FUNCTIONS = (
         written=False,
         result=TO_BOOLEAN,
         meaning=lambda call, text, written: _like(call, folded(text), folded(written)),
-        sql=_ilike_sql,
+        written_as=lambda call, text, _: _liked(
+            lower_sql(text), folded(str(stated(call.arguments[1])))
+        ),
         calls=("regexp_full_match", "translate", "~~"),
     ),
     RowFunction(
@@ -309,8 +269,8 @@ FUNCTIONS = (
         example="REGEXP_MATCHES(dept, '^e')",
         parameters=(TEXTS, _REGEX),
         result=TO_BOOLEAN,
-        meaning=_search,
-        sql=lambda call, text, _: f"regexp_matches({text}, {_quoted(_pattern(call).engine)})",
+        meaning=lambda _, text, given: bool(_compiled(_read(given).python).search(text)),
+        written_as=_engine_sql,
     ),
     RowFunction(
         name="REGEXP_FULL_MATCH",
@@ -318,9 +278,7 @@ FUNCTIONS = (
         example="dept SIMILAR TO '[a-z]+'",
         parameters=(TEXTS, _REGEX),
         result=TO_BOOLEAN,
-        meaning=_full,
-        sql=lambda call, text, _: (
-            f"regexp_full_match({text}, {_quoted(_pattern(call).engine)})"
-        ),
+        meaning=lambda _, text, given: bool(_compiled(_read(given).python).fullmatch(text)),
+        written_as=_engine_sql,
     ),
 )

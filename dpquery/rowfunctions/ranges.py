@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from fractions import Fraction
 from math import trunc
 
-from dpquery.core.types import UNKNOWN, Interval, Kind, ordinal
+from dpquery.core.types import UNKNOWN, Interval, Kind
 from dpquery.ir.expr import (
     Apply,
     Arithmetic,
@@ -33,8 +32,8 @@ from dpquery.ir.expr import (
     Widen,
     children,
 )
-from dpquery.rowfunctions import implied_range, named
-from dpquery.rowfunctions.base import CALENDAR
+from dpquery.rowfunctions import named
+from dpquery.rowfunctions.base import YEARS, hull, mapped
 from dpquery.rowfunctions.conditional import FILLED, NOTHING, branches
 
 _MIRRORED = {
@@ -73,18 +72,22 @@ def facts_of(*conditions: Expr | None) -> Facts:
     ranges: dict[Expr, Interval] = {}
     values: dict[Expr, tuple[Scalar, ...]] = {}
     present: frozenset[Expr] = frozenset()
-    for condition in conditions:
-        for part in conjuncts(condition) if condition is not None else ():
-            present |= _present(part)
-            match part:
-                case In(operand=operand, options=options):
-                    _list(values, operand, [option.value for option in options])
-                    _add(ranges, operand, _around(options))
-                case Compare(operator=operator, left=left, right=Literal() as right):
-                    _compare(ranges, values, operator, left, right)
-                case Compare(operator=operator, left=Literal() as left, right=right):
-                    turned = _MIRRORED.get(operator, operator)
-                    _compare(ranges, values, turned, right, left)
+    for part in (p for condition in conditions if condition for p in conjuncts(condition)):
+        present |= _present(part)
+        match part:
+            case In(operand=expr, options=options):
+                operator = Comparison.EQ
+            case Compare(operator=operator, left=expr, right=Literal() as right):
+                options = (right,)
+            case Compare(operator=operator, left=Literal() as left, right=expr):
+                operator, options = _MIRRORED.get(operator, operator), (left,)
+            case _:
+                continue
+        plain = _plain(expr)
+        ranges[plain] = ranges.get(plain, UNKNOWN) & _beside(operator, options, plain)
+        listed = _listed(options, expr, plain) if operator is Comparison.EQ else ()
+        if listed:
+            values.setdefault(plain, listed)
     return Facts(ranges, values, present)
 
 
@@ -141,60 +144,34 @@ def _plain(expr: Expr) -> Expr:
     return expr
 
 
-def _list(values: dict[Expr, tuple[Scalar, ...]], expr: Expr, listed: Sequence[Scalar]) -> None:
-    """Note what an expression can be; of a widened number, what its own type can hold."""
-    plain = _plain(expr)
+def _listed(options: Sequence[Literal], expr: Expr, plain: Expr) -> tuple[Scalar, ...]:
+    """Return what an expression can be; of a widened number, what its own type can hold."""
+    values = [option.value for option in options]
     if plain is not expr:
         scale = 10**plain.type.scale
-        numbers = [v for v in listed if isinstance(v, int | Fraction) and v * scale % 1 == 0]
+        numbers = [v for v in values if isinstance(v, int | Fraction) and v * scale % 1 == 0]
         whole = plain.type.kind is Kind.INTEGER
-        listed = [int(number) if whole else number for number in numbers]
-    if listed:
-        values.setdefault(plain, tuple(listed))
+        values = [int(number) if whole else number for number in numbers]
+    return tuple(values)
 
 
-def _add(ranges: dict[Expr, Interval], expr: Expr, range_: Interval) -> None:
-    plain = _plain(expr)
-    ranges[plain] = ranges.get(plain, UNKNOWN) & range_
-
-
-def _place(literal: Literal) -> Fraction | None:
-    value = literal.value
-    if isinstance(value, date):
-        return Fraction(ordinal(value))
-    number = isinstance(value, int | Fraction) and not isinstance(value, bool)
-    return Fraction(value) if number else None
-
-
-def _around(options: tuple[Literal, ...]) -> Interval:
-    places = [place for place in map(_place, options) if place is not None]
-    return Interval(min(places), max(places)) if places else UNKNOWN
-
-
-def _compare(
-    ranges: dict[Expr, Interval],
-    values: dict[Expr, tuple[Scalar, ...]],
-    operator: Comparison,
-    expr: Expr,
-    literal: Literal,
-) -> None:
-    place, plain = _place(literal), _plain(expr)
-    if operator is Comparison.EQ:
-        _list(values, expr, [literal.value])
-    if place is None:
-        return
+def _beside(operator: Comparison, options: Sequence[Literal], plain: Expr) -> Interval:
+    """Return the range of what compares so with a literal, or equals one of several."""
+    around = hull((), [option.domain for option in options])
+    place = around.low
+    if operator is Comparison.EQ or place is None:
+        return around
     step = 1 if plain.type.kind in _WHOLE_STEPS and place.denominator == 1 else 0
     match operator:
-        case Comparison.EQ:
-            _add(ranges, expr, Interval(place, place))
         case Comparison.LT:
-            _add(ranges, expr, Interval(None, place - step))
+            return Interval(None, place - step)
         case Comparison.LE:
-            _add(ranges, expr, Interval(None, place))
+            return Interval(None, place)
         case Comparison.GT:
-            _add(ranges, expr, Interval(place + step, None))
+            return Interval(place + step, None)
         case Comparison.GE:
-            _add(ranges, expr, Interval(place, None))
+            return Interval(place, None)
+    return UNKNOWN
 
 
 def implied(expr: Expr, facts: Facts = NOTHING_KNOWN) -> Interval:
@@ -216,7 +193,8 @@ def _own(expr: Expr, facts: Facts) -> Interval:
         case Arithmetic(operator=operator, left=left, right=right):
             return arithmetic_range(operator, implied(left, facts), implied(right, facts))
         case Apply(arguments=arguments):
-            return implied_range(expr, [implied(argument, facts) for argument in arguments])
+            known = [implied(argument, facts) for argument in arguments]
+            return named(expr.function).range_of(arguments, known)
     return UNKNOWN
 
 
@@ -231,25 +209,13 @@ def arithmetic_range(operator: Operator, left: Interval, right: Interval) -> Int
             return left * right
         case Operator.REMAINDER:
             return _remainder(left, right)
-    quotient = _quotient(left, right)
-    if operator is Operator.DIVIDE:
-        return quotient or UNKNOWN
-    if quotient is not None:
-        return Interval(
-            *(None if e is None else Fraction(trunc(e)) for e in (quotient.low, quotient.high))
-        )
+    quotient = UNKNOWN  # of a divisor that may be 0
+    if right.low is not None and right.high is not None and not right.low <= 0 <= right.high:
+        quotient = left * Interval(1 / right.high, 1 / right.low)
+    if operator is Operator.DIVIDE or quotient.bounded:
+        return quotient if operator is Operator.DIVIDE else mapped(quotient, trunc)
     size = _largest(left)
     return UNKNOWN if size is None else Interval(-size, size)
-
-
-def _quotient(left: Interval, right: Interval) -> Interval | None:
-    """Divide ranges where the divisor is never 0; it is largest and least at their ends."""
-    if left.low is None or left.high is None or right.low is None or right.high is None:
-        return None
-    if right.low <= 0 <= right.high:
-        return None
-    ends = [a / b for a in (left.low, left.high) for b in (right.low, right.high)]
-    return Interval(min(ends), max(ends))
 
 
 def _remainder(left: Interval, right: Interval) -> Interval:
@@ -277,13 +243,13 @@ def _largest(domain: Interval) -> Fraction | None:
 # from rows.
 
 
-_RANK = {Nulls.NEVER: 0, Nulls.LEFT_OUT: 1, Nulls.GROUPED: 2}
+_RANK = [Nulls.NEVER, Nulls.LEFT_OUT, Nulls.GROUPED]
 _DIVISIONS = frozenset({Operator.DIVIDE, Operator.QUOTIENT, Operator.REMAINDER})
 
 
 def worst(found: Iterable[Nulls]) -> Nulls:
     """Return what is known of a value that is NULL as soon as one of several is."""
-    return max(found, key=_RANK.__getitem__, default=Nulls.NEVER)
+    return max(found, key=_RANK.index, default=Nulls.NEVER)
 
 
 def nulls_of(expr: Expr, facts: Facts = NOTHING_KNOWN) -> Nulls:
@@ -300,7 +266,7 @@ def nulls_of(expr: Expr, facts: Facts = NOTHING_KNOWN) -> Nulls:
         case Apply():
             return _of_function(expr, facts)
         case Arithmetic(operator=operator, right=right) if operator in _DIVISIONS:
-            if _may_be_zero(implied(right, facts)):
+            if implied(right, facts).meets(Interval.point(0)):
                 return Nulls.GROUPED
     return worst(nulls_of(part, facts) for part in children(expr))
 
@@ -314,23 +280,15 @@ def _of_function(call: Apply, facts: Facts) -> Nulls:
         return Nulls.GROUPED
     found = [nulls_of(part, facts) for part in arguments]
     if call.function in FILLED:
-        return min(found, key=_RANK.__getitem__)
+        return min(found, key=_RANK.index)
     if not named(call.function).strict:
         return Nulls.NEVER
     return Nulls.GROUPED if any(_beyond(part, facts) for part in arguments) else worst(found)
 
 
-def _may_be_zero(divisor: Interval) -> bool:
-    return (divisor.low is None or divisor.low <= 0) and (
-        divisor.high is None or divisor.high >= 0
-    )
-
-
 def _beyond(moment: Expr, facts: Facts) -> bool:
     """Say whether a moment may lie in no year that a calendar has: functions of it are NULL."""
-    calendar = CALENDAR.get(moment.type.kind)
-    if calendar is None or calendar.low is None or calendar.high is None:
+    years = YEARS.get(moment.type.kind)
+    if years is None or (isinstance(moment, Apply) and named(moment.function).calendar):
         return False
-    if isinstance(moment, Apply) and named(moment.function).calendar:
-        return False
-    return not implied(moment, facts).within(int(calendar.low), int(calendar.high))
+    return not implied(moment, facts).within(*years)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
 from dpquery.core.types import Interval
 from dpquery.ir.expr import Apply, Expr, Literal, longest_of
@@ -22,7 +23,6 @@ from dpquery.rowfunctions.base import (
     Value,
     count_to,
     pattern,
-    same_longest,
 )
 
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
@@ -39,36 +39,15 @@ def lower_sql(text: str) -> str:
     return f"translate({text}, '{string.ascii_uppercase}', '{string.ascii_lowercase}')"
 
 
-def _upper_sql(_: Apply, text: str) -> str:
-    return f"translate({text}, '{string.ascii_lowercase}', '{string.ascii_uppercase}')"
-
-
-def _not_empty(text: str) -> str | None:
-    return None if text else "it is empty"
-
-
-WORD = pattern(_not_empty)
+WORD = pattern(lambda text: None if text else "it is empty")
 _ANY_WORD = pattern(lambda _: None)
-
-
-def _sum_longest(arguments: Sequence[Expr]) -> int:
-    return sum(map(longest_of, arguments))
-
-
-def _length_range(arguments: Sequence[Expr], _: Sequence[Interval]) -> Interval:
-    return Interval(Fraction(0), Fraction(longest_of(arguments[0])))
 
 
 def _cut_longest(arguments: Sequence[Expr]) -> int:
     """Return the length of a part: no longer than the text, nor than the last argument says."""
-    last = arguments[-1]
-    said = last.value if isinstance(last, Literal) and len(arguments) > 1 else None
-    whole = longest_of(arguments[0])
+    whole, last = longest_of(arguments[0]), arguments[-1]
+    said = last.value if isinstance(last, Literal) else None
     return min(whole, said) if isinstance(said, int) else whole
-
-
-def _from_longest(arguments: Sequence[Expr]) -> int:
-    return _cut_longest(arguments) if len(arguments) > 2 else longest_of(arguments[0])
 
 
 def _replaced_longest(arguments: Sequence[Expr]) -> int:
@@ -80,37 +59,9 @@ def _substring(_: Apply, text: str, start: int, length: int | None = None) -> st
     return text[start - 1 :] if length is None else text[start - 1 : start - 1 + length]
 
 
-def _right(_: Apply, text: str, count: int) -> str:
-    return text[max(0, len(text) - count) :]
-
-
 def _part(_: Apply, text: str, separator: str, number: int) -> str:
     parts = text.split(separator)
     return parts[number - 1] if number <= len(parts) else ""
-
-
-def _stripped(side: str) -> Callable[..., Value]:
-    def meaning(_: Apply, text: str, signs: str = " ") -> str:
-        result: str = getattr(text, side)(signs)
-        return result
-
-    return meaning
-
-
-def _trim(name: str, side: str, where: str, *aliases: str) -> RowFunction:
-    def sql(_: Apply, text: str, signs: str = "' '") -> str:
-        return f"{name.lower()}({text}, {signs})"
-
-    return _of_text(
-        name,
-        f"The text without blanks, or without the characters given, {where}",
-        f"{name}(dept)",
-        (TEXTS, WORD),
-        _stripped(side),
-        sql,
-        optional=1,
-        aliases=aliases,
-    )
 
 
 def _of_text(
@@ -119,39 +70,46 @@ def _of_text(
     example: str,
     parameters: tuple[Parameter, ...],
     meaning: Callable[..., Value],
-    sql: Callable[..., str] | None = None,
-    **settings: object,
+    **settings: Any,
 ) -> RowFunction:
-    defaults: dict[str, object] = {"result": TO_TEXT, "longest": _first_longest}
-
-    def plain(_: Apply, *texts: str) -> str:
-        return f"{name.lower()}({', '.join(texts)})"
-
+    """Return a function that makes a text no longer than its first argument."""
+    made = {"result": TO_TEXT, "longest": lambda arguments: longest_of(arguments[0])}
     return RowFunction(
         name=name,
         summary=summary,
         example=example,
         parameters=parameters,
         meaning=meaning,
-        sql=sql or plain,
-        **(defaults | settings),  # type: ignore[arg-type]
+        **(made | settings),
     )
 
 
-def _first_longest(arguments: Sequence[Expr]) -> int:
-    return same_longest(arguments[:1])
-
-
-def _test(name: str, summary: str, meaning: Callable[..., Value], *aliases: str) -> RowFunction:
+def _trim(
+    name: str, where: str, meaning: Callable[[str, str], str], *aliases: str
+) -> RowFunction:
     return _of_text(
         name,
-        summary,
-        f"{name}(dept, 'e')",
-        (TEXTS, TEXTS),
-        meaning,
-        result=TO_BOOLEAN,
-        longest=lambda _: 0,
+        f"The text without blanks, or without the characters given, {where}",
+        f"{name}(dept)",
+        (TEXTS, WORD),
+        lambda _, text, signs=" ": meaning(text, signs),
+        written_as=lambda _, text, signs="' '": f"{name.lower()}({text}, {signs})",
+        optional=1,
         aliases=aliases,
+    )
+
+
+def _test(
+    name: str, summary: str, meaning: Callable[[str, str], bool], *aliases: str
+) -> RowFunction:
+    return RowFunction(
+        name=name,
+        aliases=aliases,
+        summary=summary,
+        example=f"{name}(dept, 'e')",
+        parameters=(TEXTS, TEXTS),
+        result=TO_BOOLEAN,
+        meaning=lambda _, text, part: meaning(text, part),
     )
 
 
@@ -162,7 +120,7 @@ FUNCTIONS = (
         "LOWER(dept)",
         (TEXTS,),
         lambda _, text: folded(text),
-        lambda _, text: lower_sql(text),
+        written_as=lambda _, text: lower_sql(text),
         aliases=("LCASE",),
         calls=("translate",),
     ),
@@ -172,20 +130,21 @@ FUNCTIONS = (
         "UPPER(dept)",
         (TEXTS,),
         lambda _, text: text.translate(_UPPER),
-        _upper_sql,
+        written_as=lambda _, text: (
+            f"translate({text}, '{string.ascii_lowercase}', '{string.ascii_uppercase}')"
+        ),
         aliases=("UCASE",),
         calls=("translate",),
     ),
-    _of_text(
-        "LENGTH",
-        "The number of characters",
-        "LENGTH(dept)",
-        (TEXTS,),
-        lambda _, text: len(text),
+    RowFunction(
+        name="LENGTH",
         aliases=("LEN", "CHAR_LENGTH", "CHARACTER_LENGTH"),
+        summary="The number of characters",
+        example="LENGTH(dept)",
+        parameters=(TEXTS,),
         result=TO_INTEGER,
-        range=_length_range,
-        longest=lambda _: 0,
+        meaning=lambda _, text: len(text),
+        range=lambda args, _: Interval(Fraction(0), Fraction(longest_of(args[0]))),
         dense=True,
     ),
     _of_text(
@@ -196,7 +155,7 @@ FUNCTIONS = (
         _substring,
         aliases=("SUBSTR",),
         optional=1,
-        longest=_from_longest,
+        longest=lambda arguments: _cut_longest(arguments if arguments[2:] else arguments[:1]),
     ),
     _of_text(
         "LEFT",
@@ -211,12 +170,12 @@ FUNCTIONS = (
         "The last characters",
         "RIGHT(dept, 1)",
         (TEXTS, count_to(0)),
-        _right,
+        lambda _, text, count: text[max(0, len(text) - count) :],
         longest=_cut_longest,
     ),
-    _trim("TRIM", "strip", "at both ends", "BTRIM"),
-    _trim("LTRIM", "lstrip", "at its start"),
-    _trim("RTRIM", "rstrip", "at its end"),
+    _trim("TRIM", "at both ends", str.strip, "BTRIM"),
+    _trim("LTRIM", "at its start", str.lstrip),
+    _trim("RTRIM", "at its end", str.rstrip),
     _of_text(
         "REPLACE",
         "The text with each occurrence of a text replaced by another",
@@ -240,7 +199,7 @@ FUNCTIONS = (
         lambda _, *texts: "".join(text for text in texts if text is not None),
         variadic=True,
         strict=False,
-        longest=_sum_longest,
+        longest=lambda arguments: sum(map(longest_of, arguments)),
     ),
     _of_text(
         "JOIN",
@@ -248,36 +207,23 @@ FUNCTIONS = (
         "dept || '-' || dept",
         (TEXTS, TEXTS),
         lambda _, one, other: one + other,
-        lambda _, one, other: f"({one} || {other})",
+        written_as=lambda _, one, other: f"({one} || {other})",
         calls=("||",),
         written=False,
-        longest=_sum_longest,
+        longest=lambda arguments: sum(map(longest_of, arguments)),
     ),
-    _test(
-        "STARTS_WITH",
-        "Whether a text begins with another",
-        lambda _, text, part: text.startswith(part),
-        "PREFIX",
-    ),
-    _test(
-        "ENDS_WITH",
-        "Whether a text ends with another",
-        lambda _, text, part: text.endswith(part),
-        "SUFFIX",
-    ),
-    _test("CONTAINS", "Whether a text holds another", lambda _, text, part: part in text),
-    _of_text(
-        "STRPOS",
-        "Where a text first holds another, counted from 1; 0 where it does not",
-        "STRPOS(dept, 'e')",
-        (TEXTS, TEXTS),
-        lambda _, text, part: text.find(part) + 1,
+    _test("STARTS_WITH", "Whether a text begins with another", str.startswith, "PREFIX"),
+    _test("ENDS_WITH", "Whether a text ends with another", str.endswith, "SUFFIX"),
+    _test("CONTAINS", "Whether a text holds another", str.__contains__),
+    RowFunction(
+        name="STRPOS",
         aliases=("INSTR",),
+        summary="Where a text first holds another, counted from 1; 0 where it does not",
+        example="STRPOS(dept, 'e')",
+        parameters=(TEXTS, TEXTS),
         result=TO_INTEGER,
-        range=lambda arguments, _: Interval(
-            Fraction(0), Fraction(longest_of(arguments[0]) + 1)
-        ),
-        longest=lambda _: 0,
+        meaning=lambda _, text, part: text.find(part) + 1,
+        range=lambda args, _: Interval(Fraction(0), Fraction(longest_of(args[0]) + 1)),
         dense=True,
     ),
 )

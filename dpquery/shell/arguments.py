@@ -93,54 +93,36 @@ def _query_parser() -> ArgumentParser:
     add("--intervals", action="store_true", help="n_low and n_high beside each noisy n (95 %%)")
     add("--format", choices=list(FORMATS), help="table, unless the name of OUT says another")
     add("-o", dest="out", metavar="OUT", help="write answers to a file, such as answers.csv")
-    add("--version", action="version", version=_version())
+    from dpquery import __version__
+
+    add("--version", action="version", version=f"dpquery {__version__}")
     return parser
 
 
 def asked(argv: Sequence[str]) -> Namespace:
-    """Read the command line that asks a source.
-
-    Raises:
-        UsageError: several sources, as a shell makes of a glob without quotes; a file for
-            answers whose format is none of ours.
-    """
-    parser = _query_parser()
-    options, rest = parser.parse_known_args(argv)
-    _refuse_rest(parser, options.source, rest)
+    """Read the command line that asks a source."""
+    options = of_one_file(_query_parser(), "source", argv)
     options.format = options.format or _format_of(options.out)
     return options
 
 
-def draft_asked(parser: ArgumentParser, argv: Sequence[str]) -> Namespace:
-    """Read the command line that drafts a policy.
-
-    Raises:
-        UsageError: several files, as a shell makes of a glob without quotes.
-    """
+def of_one_file(parser: ArgumentParser, name: str, argv: Sequence[str]) -> Namespace:
+    """Read a command line that names one file, or a glob that no shell has expanded."""
     options, rest = parser.parse_known_args(argv)
-    _refuse_rest(parser, options.argument, rest)
-    return options
-
-
-def _refuse_rest(parser: ArgumentParser, first: str, rest: Sequence[str]) -> None:
-    """Refuse what a command line has beyond what is read of it."""
     if rest and not any(word.startswith("-") for word in rest):
-        files = PurePath(first)
-        glob = str(files.parent / f"*{files.suffix}")
+        first = PurePath(getattr(options, name))
+        glob = shlex.quote(str(first.parent / f"*{first.suffix}"))
         raise UsageError(
             f"one source is asked, and {rest[0]} is another; "
-            f"many files are one table by a glob in quotes: {parser.prog} {shlex.quote(glob)}"
+            f"many files are one table by a glob in quotes: {parser.prog} {glob}"
         )
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return options
 
 
 def _format_of(out: str | None) -> str:
-    """Return the format that the suffix of a file's name says: a table, if it is text or none.
-
-    Raises:
-        UsageError: it is the suffix of something else.
-    """
+    """Return the format that the suffix of a file's name says; a table of text or none."""
     suffix = PurePath(out or "").suffix[1:].lower()
     if suffix in FORMATS:
         return suffix
@@ -210,9 +192,3 @@ def _bounds(text: str) -> tuple[str, tuple[str, str]]:
     if not column or not equals or len(parts) % 2:
         raise ArgumentTypeError(f"{text!r} is not COL=LO:HI, such as salary=0:300000")
     return column, (":".join(parts[:half]), ":".join(parts[half:]))
-
-
-def _version() -> str:
-    from dpquery import __version__
-
-    return f"dpquery {__version__}"

@@ -15,50 +15,24 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_tb
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 from dpquery.answer import Answer
 from dpquery.core.source import visible, visible_lines
 from dpquery.errors import DPQueryError, ExitCode, InternalError, internal
 from dpquery.present import BINARY, FORMATS
 from dpquery.shell.arguments import Part, UsageError, connect_settings
-from dpquery.shell.console import Waiting, reading
+from dpquery.shell.console import clock, reading
 from dpquery.shell.context import Statement, statements
 
 if TYPE_CHECKING:
-    from dpquery.plan.explain import Explanation
-    from dpquery.session import Budget
+    from dpquery.session import Session
 
 
-class Asked(Protocol):
-    """What the command line needs of a session."""
-
-    def sql(self, text: str) -> Answer:
-        """Answer one statement."""
-        ...
-
-    def explain(self, text: str) -> Explanation:
-        """Return what a query would lose."""
-        ...
-
-    @property
-    def budget(self) -> Budget:
-        """The limit that binds."""
-        ...
-
-    def tables(self) -> Answer:
-        """Return the tables."""
-        ...
-
-    def describe(self, name: str) -> Answer:
-        """Return the columns of one table."""
-        ...
+Connect = Callable[..., AbstractContextManager["Session"]]
 
 
-Connect = Callable[..., AbstractContextManager[Asked]]
-
-
-def open_session(source: str, **settings: Any) -> AbstractContextManager[Asked]:
+def open_session(source: str, **settings: Any) -> AbstractContextManager[Session]:
     """Connect; the engine is loaded here and not before."""
     import dpquery
 
@@ -78,14 +52,35 @@ def show(text: object) -> None:
 
 def ask(options: Namespace, connect: Connect) -> int:
     """Ask everything that the command line names; stop at the first failure, with its code."""
-    script = _script(options)
+    script = _script(options.script)
     if options.format in BINARY and len(script) > 1:
         raise UsageError(f"a file of {options.format} holds one answer, not {len(script)}")
     with (
         answers_to(options) as output,
         connect(options.source, **connect_settings(options)) as session,
     ):
-        return _ask_each(script, session, output, several=len(options.script or ()) > 1)
+        noted: set[str] = set()
+        for at, statement in enumerate(script):
+            try:
+                with clock(reading(statement.text), sys.stdout):
+                    answer = session.sql(statement.text)
+            except DPQueryError as fault:
+                say(fault)
+                code = fault.exit_code
+            except KeyboardInterrupt as stop:
+                say(stopped(stop))
+                code = ExitCode.INTERRUPTED
+            else:
+                with writing():
+                    output.write(answer)
+                _comment(answer, noted)
+                continue
+            if len(script) > 1:
+                several = len(options.script or ()) > 1  # of several texts, by its number
+                place = f"statement {at + 1}" if several else f"line {statement.line}"
+                say(f"dpquery: stopped at {place}: {at} of {len(script)} answered")
+            return code
+    return ExitCode.ANSWER
 
 
 def unexpected(error: Exception) -> InternalError:
@@ -108,39 +103,30 @@ def writing() -> Iterator[None]:
         raise UsageError(f"the output cannot be written: {error.strerror}") from None
 
 
-def _script(options: Namespace) -> list[Statement]:
+def _script(parts: list[Part] | None) -> list[Statement]:
     """Read what to ask; a text without any statement is the session's to refuse."""
-    if options.script is None:
-        return _statements(_read_stdin())
-    return [statement for part in options.script for statement in _of_part(part)]
-
-
-def _of_part(part: Part) -> list[Statement]:
-    if part.from_file:
-        return _statements(read_file(part.text))
-    return [Statement(_decoded(os.fsencode(part.text), "the text after -c"), 1)]
-
-
-def _statements(text: str) -> list[Statement]:
-    return statements(text) or [Statement(text, 1)]
+    if parts is None:
+        if sys.stdin.isatty():
+            raise UsageError("nothing to ask: give -c SQL or -f FILE, or pipe statements in")
+        piped = _decoded(sys.stdin.buffer.read(), "standard input")
+        return statements(piped) or [Statement(piped, 1)]
+    script = []
+    for part in parts:
+        if part.from_file:
+            text = read_file(part.text)
+            script += statements(text) or [Statement(text, 1)]
+        else:
+            text = _decoded(os.fsencode(part.text), "the text after -c")
+            script.append(Statement(text, 1))
+    return script
 
 
 def read_file(file: str) -> str:
-    """Read a file of statements.
-
-    Raises:
-        UsageError: it cannot be read, or is not UTF-8.
-    """
+    """Read a file of statements."""
     try:
         return _decoded(Path(file).read_bytes(), file)
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from None
-
-
-def _read_stdin() -> str:
-    if sys.stdin.isatty():
-        raise UsageError("nothing to ask: give -c SQL or -f FILE, or pipe statements in")
-    return _decoded(sys.stdin.buffer.read(), "standard input")
 
 
 def _decoded(data: bytes, name: str) -> str:
@@ -168,20 +154,12 @@ def answers_to(options: Namespace) -> Iterator[Output]:
 
 
 def open_output(file: str, form: str) -> Output:
-    """Open a file for answers.
-
-    Raises:
-        UsageError: it cannot be written.
-    """
+    """Open a file for answers, and leave what stands there until the first one comes."""
     try:
-        stream = open(file, "wb", opener=_open_as_it_is)  # noqa: SIM115
+        stream = os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), "wb")
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}") from None
     return Output(form, stream, stat.S_ISREG(os.fstat(stream.fileno()).st_mode))
-
-
-def _open_as_it_is(path: str, flags: int) -> int:
-    return os.open(path, flags & ~os.O_TRUNC, 0o666)
 
 
 @dataclass
@@ -214,35 +192,6 @@ class Output:
         """Close the file; each answer was flushed, and a full disk is reported by then."""
         with suppress(OSError):
             self.stream.close()
-
-
-def _ask_each(script: list[Statement], session: Asked, output: Output, *, several: bool) -> int:
-    """Ask each statement; of several texts, what failed is named by its number."""
-    noted: set[str] = set()
-    waiting = Waiting(sys.stderr, sys.stdout)
-    for at, statement in enumerate(script):
-        try:
-            with waiting.showing(reading(statement.text)):
-                answer = session.sql(statement.text)
-        except (DPQueryError, KeyboardInterrupt) as fault:
-            code = _report(fault)
-            if len(script) > 1:
-                place = f"statement {at + 1}" if several else f"line {statement.line}"
-                say(f"dpquery: stopped at {place}: {at} of {len(script)} answered")
-            return code
-        with writing():
-            output.write(answer)
-        _comment(answer, noted)
-    return ExitCode.ANSWER
-
-
-def _report(fault: DPQueryError | KeyboardInterrupt) -> int:
-    """Return why a statement was not answered, and give the exit code."""
-    if isinstance(fault, DPQueryError):
-        say(fault)
-        return fault.exit_code
-    say(stopped(fault))
-    return ExitCode.INTERRUPTED
 
 
 def stopped(stop: KeyboardInterrupt) -> str:

@@ -6,8 +6,7 @@ worst that a wrong suggestion can lead to is a refusal; nothing here asks the se
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -20,16 +19,12 @@ from dpquery.shell.context import Place, Word, place_of, words_of
 from dpquery.sql.bind.scope import INTERVAL_ENDS, written_name
 
 if TYPE_CHECKING:
-    from dpquery.shell.batch import Asked
+    from dpquery.session import Session
 
-# What can be named at the prompt: tables and columns of the policy, functions with
-# arguments.
-#
-# All of it is what `SHOW TABLES` and `DESCRIBE` say, read once when the shell opens;
-# nothing of the data is known here.
+# What can be named at the prompt is what `SHOW TABLES` and `DESCRIBE` say, read once when the
+# shell opens, and what is registered: nothing of the data is known here.
 
 
-_TEXT = re.compile(r"'(?:[^']|'')*'")
 _ASKED = {
     Takes.VALUE: "x",
     Takes.NUMBER: "number",
@@ -71,7 +66,7 @@ Known = Mapping[str, tuple[Column, ...]]
 """The columns of each table, in the order of the policy."""
 
 
-def known_to(session: Asked) -> Known:
+def known_to(session: Session) -> Known:
     """Read what a session's policy names."""
     names = [str(row["table"]) for row in session.tables().to_dicts()]
     return {
@@ -80,9 +75,10 @@ def known_to(session: Asked) -> Known:
 
 
 def _column(row: Mapping[str, str | None]) -> Column:
-    type_, keys = row["type"] or "", row["keys"]
-    texts = _TEXT.findall(keys) if keys and type_ == "text" else ()
-    return Column(row["column"] or "", type_, tuple(texts), row["low"] is not None)
+    type_ = row["type"] or ""
+    keys = [word.text for word in words_of(row["keys"] or "")] if type_ == "text" else []
+    texts = tuple(key for key in keys if key != ",")
+    return Column(row["column"] or "", type_, texts, row["low"] is not None)
 
 
 def signature(function: DPFunction) -> str:
@@ -104,7 +100,6 @@ def _place(one: Positional) -> str:
 
 
 _SCALARS = ("ABS", "COALESCE", "GREATEST", "LEAST", "ROUND")
-_SHOWN = ("TABLES", "BUDGET", "LEDGER", "FUNCTIONS")
 _AFTER = {
     "FROM": ("WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "AS"),
     "WHERE": ("GROUP BY", "HAVING", "ORDER BY", "LIMIT"),
@@ -115,6 +110,15 @@ _AFTER = {
     "OFFSET": ("LIMIT",),
 }
 """What may follow a clause that is complete."""
+_PAIRED = {
+    ("GROUP", "GROUP"): ("BY",),
+    ("ORDER", "ORDER"): ("BY",),
+    ("ORDER", "NULLS"): ("FIRST", "LAST"),
+    ("WHERE", "IS"): ("NULL", "NOT NULL"),
+    ("HAVING", "IS"): ("NULL", "NOT NULL"),
+    ("SELECT", "AS"): (),
+}
+"""What else must follow a word of a clause."""
 
 _GROUPINGS = ("ALL", "ROLLUP (", "CUBE (", "GROUPING SETS (")
 _JOINING = ("AND", "OR")
@@ -218,9 +222,7 @@ def _in_text(place: Place, scope: _Scope) -> Candidates:
         return _settings(place, function)
     if place.frame.opener == "IN":
         return _keys(scope.column(place.frame.subject))
-    if place.last() in _EQUAL and len(place.before) > 1:
-        return _keys(scope.column(place.before[-2].text))
-    return ()
+    return _keys(scope.column(place.name(2))) if place.last() in _EQUAL else ()
 
 
 def _keys(column: Column | None) -> Iterator[tuple[str, str]]:
@@ -239,7 +241,7 @@ def _settings(place: Place, function: DPFunction) -> Iterator[tuple[str, str]]:
 def _words(place: Place, scope: _Scope) -> Candidates:
     """Suggest outside of quotes."""
     if place.last() == ".":
-        return _columns(scope.of(place.before[-2].text if len(place.before) > 1 else ""))
+        return _columns(scope.of(place.name(2)))
     function = find(place.frame.opener)
     if function is not None:
         return _in_call(place, scope, function)
@@ -247,7 +249,7 @@ def _words(place: Place, scope: _Scope) -> Candidates:
         return _in_text(place, scope)
     if place.frame.opener == "FILTER" and place.frame.clause == "":
         return _plain("WHERE")
-    return _CLAUSES[place.frame.clause](place, scope)
+    return _clause(place, scope)
 
 
 def _columns(columns: Iterable[Column]) -> Iterator[tuple[str, str]]:
@@ -270,8 +272,8 @@ def _in_call(place: Place, scope: _Scope, function: DPFunction) -> Candidates:
     """Suggest inside a call: what is asked about, then options that are not yet given."""
     if place.last() in _SET and place.last(2) in _WORDED:
         return _settings(place, function)
-    at, takes = place.frame.commas, function.positional
-    about = takes[at] if at < len(takes) else None
+    at = place.frame.commas
+    about = function.positional[at] if at < len(function.positional) else None
     if isinstance(about, Expression):
         if place.complete:
             return _operators(place, scope) if about.takes is Takes.CONDITION else ()
@@ -298,19 +300,17 @@ def _asked(place: Place, scope: _Scope, about: Expression) -> Iterator[tuple[str
 
 
 def _fits(column: Column, takes: Takes) -> bool:
-    match takes:
-        case Takes.NUMBER:
-            return column.numeric
-        case Takes.ORDERED:
-            return column.ordered
-        case Takes.LISTED:
-            return column.groups
-    return True
+    able = {
+        Takes.NUMBER: column.numeric,
+        Takes.ORDERED: column.ordered,
+        Takes.LISTED: column.groups,
+    }
+    return able.get(takes, True)
 
 
 def _compared(place: Place, scope: _Scope) -> Iterator[tuple[str, str]]:
     """Suggest what a column can be compared with."""
-    column = scope.column(place.before[-2].text) if len(place.before) > 1 else None
+    column = scope.column(place.name(2))
     if column is not None and column.type == "boolean":
         yield from _plain("TRUE", "FALSE")
     yield from _keys(column)
@@ -318,111 +318,62 @@ def _compared(place: Place, scope: _Scope) -> Iterator[tuple[str, str]]:
 
 def _operators(place: Place, scope: _Scope) -> Iterator[tuple[str, str]]:
     """Suggest what follows an operand of a condition."""
-    column = scope.column(place.last())
+    column = scope.column(place.name())
     if not place.frame.compared:
         yield from _plain(*_COMPARING)
     if place.frame.compared or column is None or column.type == "boolean":
         yield from _plain(*_JOINING)
 
 
-def _statement(place: Place, _: _Scope) -> Candidates:
-    if place.before:
-        return ()
-    return _plain("SELECT", "EXPLAIN", "REFRESH", "SHOW", "DESCRIBE")
-
-
-def _first(*words: str) -> Callable[[Place, _Scope], Candidates]:
-    """Suggest words right after the one that begins the clause, and nothing later."""
-    return lambda place, _: () if place.complete else _plain(*words)
-
-
-def _tables(place: Place, scope: _Scope) -> Candidates:
+def _clause(place: Place, scope: _Scope) -> Candidates:
+    """Suggest in a clause: what follows an operand that is complete, or the next operand."""
+    clause = place.frame.clause
+    if (clause, place.last()) in _PAIRED:
+        return _plain(*_PAIRED[clause, place.last()])
     if not place.complete:
-        return ((written_name(name), "table") for name in scope.known)
-    return _plain(*_AFTER.get(place.frame.clause, ()))
+        return _operand(place, scope)
+    if clause == "SELECT":
+        filtered = ("FILTER (WHERE",) if place.last() == ")" else ()
+        return () if place.frame.nested else _plain("FROM", "AS", *filtered)
+    operators = list(_operators(place, scope)) if clause in {"WHERE", "HAVING"} else []
+    if operators and (place.frame.nested or (_JOINING[0], _WORD) not in operators):
+        return operators
+    return [*operators, *_plain(*_AFTER.get(clause, ()))]
 
 
-def _select(place: Place, scope: _Scope) -> Candidates:
-    if place.complete and place.frame.nested:
-        return ()
-    if place.complete:
-        return _plain("FROM", "AS", *(("FILTER (WHERE",) if place.last() == ")" else ()))
-    if place.last() == "AS":
-        return ()
-    return [*_columns(scope.columns()), *_functions(), *_scalars()]
+def _operand(place: Place, scope: _Scope) -> Candidates:
+    """Suggest what a clause is made of."""
+    match place.frame.clause:
+        case "" if not place.before:
+            return _plain("SELECT", "EXPLAIN", "REFRESH", "SHOW", "DESCRIBE")
+        case "EXPLAIN" | "REFRESH":
+            return _plain("SELECT")
+        case "SHOW":
+            return _plain("TABLES", "BUDGET", "LEDGER", "FUNCTIONS")
+        case "FROM" | "DESCRIBE" | "DESC":
+            return ((written_name(name), "table") for name in scope.known)
+        case "SELECT":
+            return [*_columns(scope.columns()), *_functions(), *_scalars()]
+        case "WHERE":
+            compared = _compared(place, scope) if place.last() in _EQUAL else ()
+            columns = _columns(scope.columns())
+            return [*compared, *columns, *_plain("NOT"), *_row_functions(place)]
+        case "GROUP":
+            columns = _columns(sorted(scope.columns(), key=lambda column: not column.groups))
+            found = (f"{KEYS.name}(", signature(KEYS))
+            return [*columns, found, *_plain(*_GROUPINGS), *_row_functions(place)]
+        case "HAVING":
+            return [*_released(scope), *_functions(), *_scalars()]
+        case "ORDER":
+            return [*_released(scope), *_functions()]
+    return ()
 
 
 def _scalars() -> Iterator[tuple[str, str]]:
     return ((f"{name}(", "of released values") for name in (*_SCALARS, *INTERVAL_ENDS))
 
 
-def _condition(place: Place, scope: _Scope) -> Iterator[tuple[str, str]]:
-    if place.complete:
-        operators = list(_operators(place, scope))
-        yield from operators
-        if not place.frame.nested and (_JOINING[0], _WORD) in operators:
-            yield from _plain(*_AFTER["WHERE"])
-        return
-    if place.last() in _EQUAL:
-        yield from _compared(place, scope)
-    if place.last() == "IS":
-        yield from _plain("NULL", "NOT NULL")
-        return
-    yield from _columns(scope.columns())
-    yield from _plain("NOT")
-    yield from _row_functions(place)
-
-
-def _group(place: Place, scope: _Scope) -> Candidates:
-    if place.last() == "GROUP":
-        return _plain("BY")
-    if place.complete:
-        return _plain(*_AFTER["GROUP"])
-    columns = sorted(scope.columns(), key=lambda column: not column.groups)
-    found = (f"{KEYS.name}(", signature(KEYS))
-    return [*_columns(columns), found, *_plain(*_GROUPINGS), *_row_functions(place)]
-
-
-def _having(place: Place, scope: _Scope) -> Candidates:
-    if place.complete:
-        following = () if place.frame.nested else _AFTER["HAVING"]
-        return [*_operators(place, scope), *_plain(*following)]
-    return [*_released(scope), *_functions(), *_scalars()]
-
-
 def _released(scope: _Scope) -> Candidates:
     """Suggest what a SELECT list has named, and the columns."""
     named = ((written_name(name), "in this query") for name in scope.aliases())
     return [*named, *_columns(scope.columns())]
-
-
-def _order(place: Place, scope: _Scope) -> Candidates:
-    if place.last() == "ORDER":
-        return _plain("BY")
-    if place.last() == "NULLS":
-        return _plain("FIRST", "LAST")
-    if place.complete:
-        return _plain(*_AFTER["ORDER"])
-    return [*_released(scope), *_functions()]
-
-
-def _limit(place: Place, _: _Scope) -> Candidates:
-    return _plain(*_AFTER[place.frame.clause]) if place.complete else ()
-
-
-_CLAUSES: dict[str, Callable[[Place, _Scope], Candidates]] = {
-    "": _statement,
-    "EXPLAIN": _first("SELECT"),
-    "REFRESH": _first("SELECT"),
-    "SHOW": _first(*_SHOWN),
-    "DESCRIBE": _tables,
-    "DESC": _tables,
-    "SELECT": _select,
-    "FROM": _tables,
-    "WHERE": _condition,
-    "GROUP": _group,
-    "HAVING": _having,
-    "ORDER": _order,
-    "LIMIT": _limit,
-    "OFFSET": _limit,
-}

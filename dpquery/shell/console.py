@@ -11,12 +11,13 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from threading import Event, Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import IO, TYPE_CHECKING
 
 from dpquery.core.source import visible, visible_lines, width
 from dpquery.shell.context import words_of
@@ -24,69 +25,53 @@ from dpquery.shell.context import words_of
 if TYPE_CHECKING:
     from rich.console import Console as RichConsole
 
-# A clock on standard error while a statement takes its time.
-#
-# It shows the seconds that have passed, which whoever waits can count. How much there is to
-# read, or how much of it has been read, is up to the rows: nobody has paid for that, and
-# nobody asks.
-
+# What is shown while a statement takes its time follows from the statement and the time alone.
+# How much there is to read, or has been read, is up to the rows: nobody has paid for that.
 
 PATIENCE = 2.0
-"""Seconds that a statement may take before the clock shows that it is at work."""
-EVERY = 0.2
-"""Seconds from one drawing to the next."""
-TURNING = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+"""Seconds that a statement may take before a clock shows that it is at work."""
 
 
-class Waiting:
-    """Draws a sign that turns, and a clock, on one line of a terminal; then wipes it."""
+@contextmanager
+def clock(what: str, out: IO[str]) -> Iterator[None]:
+    """Show on standard error that something takes longer than the patience, but in a pipe."""
+    if not (sys.stderr.isatty() and out.isatty()):
+        yield
+        return
+    over = Event()
+    drawing = Thread(target=_draw, args=(what, over), daemon=True)
+    drawing.start()
+    try:
+        yield
+    finally:
+        over.set()
+        drawing.join()  # a sign must not outlive its query
 
-    def __init__(self, stream: TextIO, out: TextIO) -> None:
-        self._stream = stream
-        self._watched = stream.isatty() and out.isatty()
 
-    @contextmanager
-    def showing(self, what: str) -> Iterator[None]:
-        """Show that something takes longer than the patience; nothing into a pipe."""
-        if not self._watched:
-            yield
-            return
-        over = Event()
-        drawing = Thread(target=self._draw, args=(what, over), daemon=True)
-        drawing.start()
-        try:
-            yield
-        finally:
-            over.set()
-            drawing.join()  # a sign must not outlive its query
-
-    def _draw(self, what: str, over: Event) -> None:
-        began = monotonic()
-        if over.wait(PATIENCE):
-            return
-        shown = ""
+def _draw(what: str, over: Event) -> None:
+    """Draw a sign that turns, and the time, once the patience is at its end; then wipe both."""
+    began = monotonic()
+    if over.wait(PATIENCE):
+        return
+    try:
+        from rich.console import Console as RichConsole
+        from rich.live import Live
+        from rich.spinner import Spinner
+        from rich.text import Text
+    except ModuleNotFoundError:  # without the extra `shell`
+        return
+    console = RichConsole(stderr=True)
+    code = console.encoding
+    spinner = Spinner("dots" if code.startswith("utf") else "line")
+    name = Text(what.encode(code, "replace").decode(code))
+    name.truncate(console.width - len("⠋   000:00"), overflow="crop")
+    with Live(
+        spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
+    ):
         while not over.is_set():
-            shown = line(what, monotonic() - began, shutil.get_terminal_size().columns)
-            self._write(f"\r{shown}")
-            over.wait(EVERY)
-        self._write(f"\r{' ' * width(shown)}\r")
-
-    def _write(self, text: str) -> None:
-        code = self._stream.encoding or "ascii"
-        self._stream.write(text.encode(code, "replace").decode(code))
-        self._stream.flush()
-
-
-def line(what: str, passed: float, columns: int) -> str:
-    """Return the line after so many seconds, no wider than the screen."""
-    minutes, seconds = divmod(int(passed), 60)
-    drawn = f"{TURNING[int(passed / EVERY) % len(TURNING)]} {minutes}:{seconds:02}"
-    if columns <= width(drawn):
-        return ""
-    room = columns - 1 - width(drawn) - 2
-    while what and width(what) > room:
-        what = what[:-1]
-    return f"{what}  {drawn}" if room >= 0 else drawn
+            minutes, seconds = divmod(int(monotonic() - began), 60)
+            spinner.update(text=name + Text(f"  {minutes}:{seconds:02}"))
+            over.wait(1)
 
 
 def reading(text: str) -> str:
@@ -100,31 +85,10 @@ MARGIN = 4
 CUT = "cut at the edge of the screen: .mode csv and .again show all of it, and spend nothing"
 
 
-class Console(Protocol):
-    """Where the shell speaks."""
-
-    def say(self, text: object, style: str = "") -> None:
-        """Write a line or more."""
-        ...
-
-    def page(self, text: str) -> None:
-        """Write what may be wider or longer than the screen."""
-        ...
-
-    def agrees(self, question: str) -> bool:
-        """Ask a question that is answered by yes or no; no unless it is yes."""
-        ...
-
-    def busy(self, what: str) -> AbstractContextManager[None]:
-        """Show that something is at work, if it takes long."""
-        ...
-
-
 class Terminal:
     """The terminal at which the shell was opened."""
 
-    def __init__(self, rich: RichConsole, ask: Callable[[str], str], waiting: Waiting) -> None:
-        self._waiting = waiting
+    def __init__(self, rich: RichConsole, ask: Callable[[str], str]) -> None:
         self._rich = rich
         self._ask = ask
 
@@ -153,7 +117,7 @@ class Terminal:
 
     def busy(self, what: str) -> AbstractContextManager[None]:
         """Show the time, once the patience is at its end."""
-        return self._waiting.showing(what)
+        return clock(what, self._rich.file)
 
 
 def fitted(text: str, columns: int) -> str:

@@ -96,6 +96,10 @@ class Place:
         """Return the word so many before the one being typed, in capitals; empty if none."""
         return self.before[-back].upper if len(self.before) >= back else ""
 
+    def name(self, back: int = 1) -> str:
+        """Return the same word as it was typed."""
+        return self.before[-back].text if len(self.before) >= back else ""
+
     @property
     def complete(self) -> bool:
         """Whether an operand has ended, so that an operator or a clause follows."""
@@ -172,16 +176,14 @@ def place_of(text: str) -> Place | None:
     words = words_of(text)
     ends = [number for number, word in enumerate(words) if word.text == ";"]
     words = words[ends[-1] + 1 :] if ends else words
-    typed = words.pop() if words and _being_typed(words[-1], text) else None
+    last = words[-1] if words else None
+    going_on = last and last.end == len(text) and (last.kind == "name" or last.open)
+    typed = words.pop() if going_on else None
     if typed is not None and typed.kind in {"comment", "quoted"}:
         return None
     words = [word for word in words if word.kind != "comment"]
     start = len(text) if typed is None else typed.start
     return Place(_frame(words), words, "" if typed is None else typed.text, start)
-
-
-def _being_typed(word: Word, text: str) -> bool:
-    return word.end == len(text) and (word.kind == "name" or word.open)
 
 
 def _frame(words: Sequence[Word]) -> Frame:

@@ -7,7 +7,7 @@ of the session as statements, like the analyst.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpquery.core.privacy import exact_number
@@ -145,17 +145,9 @@ def _asking(statement: str) -> Callable[[Desk, str], bool]:
     return lambda desk, argument: desk.ask(f"{statement} {argument}".rstrip())
 
 
-def _explain(desk: Desk, query: str) -> bool:
-    return desk.tell(lambda: desk.session.explain(query))
-
-
 def _mode(desk: Desk, form: str) -> bool:
     desk.mode = form
     return True
-
-
-def _again(desk: Desk, _: str) -> bool:
-    return desk.again()
 
 
 def _timer(desk: Desk, state: str) -> bool:
@@ -173,8 +165,7 @@ def _read(desk: Desk, file: str) -> bool:
 
 
 def _output(desk: Desk, file: str) -> bool:
-    name = _unquoted(file)
-    desk.direct(None if file == "stdout" else open_output(name, desk.mode))
+    desk.direct(None if file == "stdout" else open_output(_unquoted(file), desk.mode))
     return True
 
 
@@ -209,10 +200,11 @@ COMMANDS = (
     Command(".budget", "", "what may be spent, is spent, is left", _asking("SHOW BUDGET")),
     Command(".ledger", "", "what has been charged so far", _asking("SHOW LEDGER")),
     Command(".explain", "SQL", "what a query would spend, and how it is answered; free",
-            _explain),
+            lambda desk, query: desk.tell(lambda: desk.session.explain(query))),
     Command(".mode", "FORMAT", f"how answers are shown: {', '.join(FORMATS)}", _mode,
             tuple(FORMATS)),
-    Command(".again", "", "the last answer once more, in the mode of now; free", _again),
+    Command(".again", "", "the last answer once more, in the mode of now; free",
+            lambda desk, _: desk.again()),
     Command(".timer", "on|off", "how long each answer took", _timer, ("on", "off")),
     Command(".intervals", "on|off", "n_low and n_high beside each noisy n (95 %)", _intervals,
             ("on", "off")),
@@ -225,19 +217,18 @@ COMMANDS = (
 
 def suggested(text: str, known: Known) -> list[Suggestion]:
     """Suggest how a command that is being typed could go on."""
-    name, blank, _ = text.lstrip().partition(" ")
+    name, blank, rest = text.lstrip().partition(" ")
     if not blank:
         return matching(((c.name, c.summary) for c in COMMANDS), name, len(text) - len(name))
     try:
         command = _command(name)
     except UsageError:
         return []
-    start = len(text) - len(text.lstrip()) + len(name) + 1
     if command.argument == "SQL":
-        inside = suggestions("EXPLAIN " + text[start:], "", known)
-        moved = start - len("EXPLAIN ")
-        return [Suggestion(s.text, s.start + moved, s.note) for s in inside]
-    typed = text[start:].lstrip()
+        inside = suggestions(f"EXPLAIN {rest}", "", known)
+        moved = len(text) - len(f"EXPLAIN {rest}")
+        return [replace(one, start=one.start + moved) for one in inside]
+    typed = rest.lstrip()
     return matching(_arguments(command, known), typed, len(text) - len(typed))
 
 
@@ -250,10 +241,6 @@ def _arguments(command: Command, known: Known) -> Iterable[tuple[str, str]]:
         case "FILE|stdout":
             return (("stdout", "the screen"),)
         case "[WORD]":
-            return _helped()
+            functions = ((function.name, function.summary) for function in ALL)
+            return [*functions, *((command.name, command.summary) for command in COMMANDS)]
     return ((choice, "") for choice in command.choices)
-
-
-def _helped() -> Iterable[tuple[str, str]]:
-    yield from ((function.name, function.summary) for function in ALL)
-    yield from ((command.name, command.summary) for command in COMMANDS)

@@ -12,6 +12,7 @@ import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dpquery.core.source import visible
 from dpquery.errors import DPQueryError, ExitCode, QueryRefused
@@ -20,24 +21,15 @@ from dpquery.shell.arguments import (
     UsageError,
     asked,
     connect_settings,
-    draft_asked,
+    of_one_file,
     verb_parser,
 )
-from dpquery.shell.batch import (
-    Asked,
-    Connect,
-    ask,
-    open_output,
-    open_session,
-    say,
-    show,
-    unexpected,
-)
+from dpquery.shell.batch import Connect, ask, open_output, open_session, say, show, unexpected
 
-# The way into the shell: whether a person is there, and whether its packages are.
-#
-# Nothing of the shell's own packages is loaded before both are known.
+if TYPE_CHECKING:
+    from dpquery.session import Session
 
+# The shell: its own packages are loaded only where a person is there.
 
 _PACKAGES = frozenset({"prompt_toolkit", "pygments", "rich"})
 _MISSING = (
@@ -51,37 +43,22 @@ def at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def converse(
-    session: Asked,
-    analyst: str | None,
-    form: str = "table",
-    out: str | None = None,
-    *,
-    intervals: bool = False,
-) -> None:
-    """Open the shell on a session until the person leaves.
-
-    Raises:
-        UsageError: a package is missing, or the output cannot be written.
-    """
+def converse(session: Session, options: Namespace) -> None:
+    """Open the shell on a session until the person leaves."""
     try:
         from dpquery.shell.repl import Repl
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in _PACKAGES:
             raise
         raise UsageError(_MISSING) from None
-    repl = Repl(session, analyst or "default", form)
-    repl.desk.intervals = intervals
-    if out is not None:
-        repl.desk.direct(open_output(out, form))
+    repl = Repl(session, options.analyst or "default", options.format)
+    repl.desk.intervals = options.intervals
+    if options.out is not None:
+        repl.desk.direct(open_output(options.out, options.format))
     repl.run()
 
 
-# `dpquery demo`: groups, a quantile and a refusal, on a copy of the sample data.
-#
-# The copy has a ledger of its own; on a terminal the shell opens on another one. Everything
-# goes to standard output, refusals too: here the refusal is part of the show.
-
+# `dpquery demo`: everything goes to standard output, refusals too: they are part of the show.
 
 _QUERIES = (
     "SELECT dept, DP_COUNT(*, eps=0.5) AS n, DP_AVG(salary, eps=0.5) AS pay "
@@ -101,12 +78,13 @@ def demo(connect: Connect) -> int:
                 show(f"dp> {query};\n{_reply(query, session)}\n")
         if at_terminal():
             show("Your turn, on a fresh copy of the samples with its whole budget.")
-            with connect(str(copy_samples(Path(place) / "samples"))) as session:
-                converse(session, None)
+            options = asked([str(copy_samples(Path(place) / "samples"))])
+            with connect(options.source) as session:
+                converse(session, options)
     return ExitCode.ANSWER
 
 
-def _reply(query: str, session: Asked) -> str:
+def _reply(query: str, session: Session) -> str:
     try:
         answer = session.sql(query)
     except QueryRefused as refusal:
@@ -115,10 +93,8 @@ def _reply(query: str, session: Asked) -> str:
     return f"{answer}{notes}\nbudget: {answer.budget}"
 
 
-# The commands that open no session: explain, policy, ledger.
-#
-# `policy` and `ledger` are the data owner's: they go to the owner's files directly and
-# charge nothing.
+# The commands that open no session. `policy` and `ledger` are the data owner's: they go to the
+# owner's files directly and charge nothing.
 
 
 def _explain(options: Namespace) -> int:
@@ -151,30 +127,16 @@ def _policy_check(options: Namespace) -> int:
     return ExitCode.USAGE if faulty else ExitCode.ANSWER
 
 
-def _owners(command: str) -> Callable[[Namespace], int]:
-    """Return a command over a ledger, which is loaded when it is run."""
-
-    def run(options: Namespace) -> int:
-        from dpquery.shell import subcommands
-
-        code: int = getattr(subcommands, command)(options)
-        return code
-
-    return run
-
-
-_Run = Callable[[Namespace], int]
-_VERBS: dict[tuple[str, ...], tuple[str, _Run]] = {
+_LEDGER_VERBS = ("losses", "verify", "export", "backup", "freeze", "thaw", "grant")
+_VERBS: dict[tuple[str, ...], tuple[str, Callable[[Namespace], int] | str]] = {
     ("explain",): ("TOPIC", _explain),
     ("policy", "init"): ("FILE", _policy_init),
     ("policy", "check"): ("FILE", _policy_check),
-    ("policy", "publish"): ("POLICY", _owners("publish")),
-    ("ledger", "show"): ("POLICY", _owners("show_charges")),
-    **{
-        ("ledger", verb): ("POLICY", _owners(verb))
-        for verb in ("losses", "verify", "export", "backup", "freeze", "thaw", "grant")
-    },
+    ("policy", "publish"): ("POLICY", "publish"),
+    ("ledger", "show"): ("POLICY", "show_charges"),
+    **{("ledger", verb): ("POLICY", verb) for verb in _LEDGER_VERBS},
 }
+"""What each takes, and what runs it: a function here, or one of `subcommands` by its name."""
 FIRST_WORDS = frozenset({"explain", "policy", "ledger"})
 
 
@@ -184,12 +146,18 @@ def run_verb(argv: list[str]) -> int:
         if argv[: len(words)] == list(words):
             parser, rest = verb_parser(*words, argument=argument), argv[len(words) :]
             if words == ("policy", "init"):
-                return run(draft_asked(parser, rest))
-            return run(parser.parse_args(rest))
-    usual = (" ".join((*words, argument)) for words, (argument, _) in _VERBS.items())
-    raise UsageError(
-        "write " + ", or ".join(f"dpquery {u}" for u in usual if u.startswith(argv[0]))
-    )
+                options = of_one_file(parser, "argument", rest)
+            else:
+                options = parser.parse_args(rest)
+            if not isinstance(run, str):
+                return run(options)
+            from dpquery.shell import subcommands
+
+            getattr(subcommands, run)(options)
+            return ExitCode.ANSWER
+    usual = [" ".join(("dpquery", *words, argument)) for words, (argument, _) in _VERBS.items()]
+    meant = (usage for usage in usual if usage.startswith(f"dpquery {argv[0]}"))
+    raise UsageError(f"write {', or '.join(meant)}")
 
 
 def entry() -> None:
@@ -235,12 +203,6 @@ def _run(argv: list[str], connect: Connect) -> int:
     options = asked(argv)
     if options.script is None and at_terminal():
         with connect(options.source, **connect_settings(options)) as session:
-            converse(
-                session,
-                options.analyst,
-                options.format,
-                options.out,
-                intervals=options.intervals,
-            )
+            converse(session, options)
         return ExitCode.ANSWER
     return ask(options, connect)

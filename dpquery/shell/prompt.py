@@ -18,9 +18,10 @@ from dpquery.core.privacy import NO_LOSS, Loss
 from dpquery.core.source import visible
 from dpquery.errors import DPQueryError
 from dpquery.present import BINARY, FORMATS
+from dpquery.session import Session
 from dpquery.shell.arguments import UsageError
-from dpquery.shell.batch import Asked, Output, stopped, unexpected, writing
-from dpquery.shell.console import Console, reading
+from dpquery.shell.batch import Output, stopped, unexpected, writing
+from dpquery.shell.console import Terminal, reading
 from dpquery.shell.context import Statement
 
 DIM, REFUSED = "dim", "red"
@@ -29,7 +30,7 @@ DIM, REFUSED = "dim", "red"
 class Desk:
     """One analyst's session with the settings of the prompt."""
 
-    def __init__(self, session: Asked, console: Console, mode: str = "table") -> None:
+    def __init__(self, session: Session, console: Terminal, mode: str = "table") -> None:
         self.session = session
         self.console = console
         self.mode = mode
@@ -120,7 +121,8 @@ class Desk:
         except DPQueryError:  # asking says so better, and SHOW has nothing to explain
             return True
         left = self.session.budget.left
-        if not charge.within(left) or not _dear(charge, left, self.confirm):
+        cheap = Loss(self.confirm * left.epsilon, self.confirm * left.delta)
+        if not charge.within(left) or charge.within(cheap):
             return True
         what = f"this query spends {charge} of the {left} left, and {left - charge} stays"
         return self.console.agrees(f"{what}; ask it?")
@@ -162,7 +164,3 @@ class _Screen(BytesIO):
 
     def isatty(self) -> bool:
         return True
-
-
-def _dear(charge: Loss, left: Loss, share: Fraction) -> bool:
-    return not charge.within(Loss(share * left.epsilon, share * left.delta))

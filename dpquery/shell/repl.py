@@ -7,7 +7,6 @@ It is the only module that talks to prompt_toolkit for input. The loop ends by c
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -21,7 +20,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, completion_is_selected
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.formatted_text.utils import split_lines
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import Lexer
@@ -31,17 +30,15 @@ from rich.console import Console as RichConsole
 
 from dpquery.errors import DPQueryError
 from dpquery.functions import find
-from dpquery.shell.batch import Asked
+from dpquery.session import Session
 from dpquery.shell.complete import Known, Suggestion, known_to, suggestions
-from dpquery.shell.console import Terminal, Waiting
+from dpquery.shell.console import Terminal
 from dpquery.shell.context import LANGUAGE, Word, ended, words_of
 from dpquery.shell.dot_commands import is_command, suggested, take
 from dpquery.shell.prompt import Desk
 
-# Where the shell keeps what was typed: in the user's state directory, never beside the
-# data.
-#
-# The file holds queries and commands, readable by its owner alone; answers never reach it.
+# What was typed is kept in the user's state directory, never beside the data. The file holds
+# queries and commands, readable by its owner alone; answers never reach it.
 
 
 def history_file(environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -117,7 +114,7 @@ class Repl:
 
     def __init__(  # noqa: PLR0913 - the last three stand in for the terminal
         self,
-        session: Asked,
+        session: Session,
         analyst: str,
         mode: str = "table",
         *,
@@ -129,9 +126,9 @@ class Repl:
         self._analyst = analyst
         self._known = known_to(session)
         self._asking: PromptSession[str] = PromptSession(input=typed, output=screen)
-        waiting = Waiting(sys.stderr, out or sys.stdout)
-        terminal = Terminal(RichConsole(file=out, width=width), self._asking.prompt, waiting)
+        terminal = Terminal(RichConsole(file=out, width=width), self._asking.prompt)
         self.desk = Desk(session, terminal, mode)
+        file = history_file()
         self._reading: PromptSession[str] = PromptSession(
             PROMPT,
             multiline=True,
@@ -141,7 +138,7 @@ class Repl:
             include_default_pygments_style=False,
             completer=Suggesting(self._known),
             auto_suggest=AutoSuggestFromHistory(),
-            history=_history(),
+            history=InMemoryHistory() if file is None else FileHistory(file),
             key_bindings=_keys(),
             bottom_toolbar=self._bar,
             input=typed,
@@ -200,11 +197,6 @@ def _cells(left: Fraction, limit: Fraction) -> int:
     if left >= limit:
         return BAR
     return min(BAR - 1, -int(-BAR * left // limit)) if left > 0 else 0
-
-
-def _history() -> History:
-    file = history_file()
-    return InMemoryHistory() if file is None else FileHistory(file)
 
 
 def _keys() -> KeyBindings:

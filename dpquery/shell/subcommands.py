@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import datetime
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 from dpquery.budget.accountant import basic
@@ -30,41 +32,40 @@ from dpquery.budget.ledger.record import Record
 from dpquery.core.privacy import BUDGET_MAX, NO_LOSS, Loss, decimal_text, exact_number
 from dpquery.core.source import visible
 from dpquery.core.text_table import TextColumn, cell_text, lay_out
-from dpquery.errors import ExitCode, listed
+from dpquery.errors import listed
 from dpquery.policy.load import ledger_of_ones_own, load_policy
 from dpquery.policy.model import LedgerSettings, Policy
 from dpquery.shell.arguments import UsageError
 from dpquery.shell.batch import answers_to, show, writing
 
 
-def show_charges(options: Namespace) -> int:
+def show_charges(options: Namespace) -> None:
     """List what has been charged and ordered, oldest first, and what stands now."""
     from dpquery.catalog import remarks
 
-    policy, ledger = _existing(options.argument)
-    with closing(ledger):
+    with _existing(options.argument) as (policy, ledger):
         records = [(record, row) for record in ledger.history() if (row := _row(record))]
         orders = ledger.orders()
-    columns = zip(*(row for _, row in records), strict=True) if records else [()] * 4
-    when, analyst, loss, what = map(list, columns)
-    shown = [
-        TextColumn("when", when),
-        TextColumn("analyst", analyst),
-        TextColumn("loss", loss, right=True),
-        TextColumn("query", what),
-    ]
     said = iter(remarks([one.entry() for one, _ in records if not one.is_order], policy))
     told = ["" if one.is_order else cell_text(next(said)) for one, _ in records]
-    if any(told):  # in a column of its own: whoever asks could write anything behind a query
-        shown.append(TextColumn("remark", told))
-    show(lay_out(shown))
+    # In a column of its own: whoever asks could write anything behind a query.
+    heads = ["when", "analyst", "loss", "query", *(["remark"] if any(told) else [])]
+    rows = [
+        (*row, remark)[: len(heads)] for (_, row), remark in zip(records, told, strict=True)
+    ]
+    show(_laid_out(heads, rows, right="loss"))
     if orders.promise is not None:
         show(f"counted: {_told(orders.promise)}")
     if orders.frozen:
         show("frozen: no query is charged")
     for name, failed in orders.suspended.items():
         show(f"frozen after {failed} failures: {visible(name)}")
-    return ExitCode.ANSWER
+
+
+def _laid_out(heads: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -> str:
+    columns = zip(*rows, strict=True) if rows else [()] * len(heads)
+    each = zip(heads, columns, strict=True)
+    return lay_out([TextColumn(head, texts, head == right) for head, texts in each])
 
 
 def _row(record: Record) -> tuple[str, str, str, str] | None:
@@ -93,49 +94,39 @@ def _told(promise: Promise) -> str:
     return visible(f"{promise.neighbours}; {tables} ({digest(promise)})")
 
 
-def losses(options: Namespace) -> int:
+def losses(options: Namespace) -> None:
     """Show what charges add up to, as each accountant puts it."""
     from dpquery.budget.ledger.report import COLUMNS, row
 
-    policy, ledger = _existing(options.argument)
-    whole = policy.budget.ceiling
-    with closing(ledger):
+    with _existing(options.argument) as (policy, ledger):
         of = {
             name: [entry.events for entry in ledger.entries(name)]
             for name in policy.analysts or ["default"]
         }
         orders = ledger.orders()
-    rows = []
+    whole, rows = policy.budget.ceiling, []
     for name, charges in of.items():
         limits = orders.raised(Limits(whole, policy.analysts.get(name)), name)
         rows.append(row(visible(name), charges, limits.analyst or whole))
     if len(of) > 1:
         every = [events for charges in of.values() for events in charges]
         rows.append(row("all together", every, whole))
-    columns = zip(*([text or "–" for text in texts] for texts in rows), strict=True)
-    show(
-        lay_out([TextColumn(head, texts) for head, texts in zip(COLUMNS, columns, strict=True)])
-    )
-    return ExitCode.ANSWER
+    show(_laid_out(COLUMNS, [[text or "–" for text in texts] for texts in rows]))
 
 
-def verify(options: Namespace) -> int:
+def verify(options: Namespace) -> None:
     """Replay the whole ledger."""
-    _, ledger = _existing(options.argument)
-    with closing(ledger):
-        charges = ledger.verify()
-    show(f"the ledger holds together; charges in it: {charges}")
-    return ExitCode.ANSWER
+    with _existing(options.argument) as (_, ledger):
+        show(f"the ledger holds together; charges in it: {ledger.verify()}")
 
 
-def export(options: Namespace) -> int:
+def export(options: Namespace) -> None:
     """Write all charges with their events."""
     from dpquery.answer import Answer
     from dpquery.budget.ledger.report import dp_events
     from dpquery.catalog import every_charge
 
-    _, ledger = _existing(options.argument)
-    with closing(ledger):
+    with _existing(options.argument) as (_, ledger):
         records = ledger.history()
     with answers_to(options) as output, writing():
         if options.format == "dp-accounting":
@@ -143,57 +134,50 @@ def export(options: Namespace) -> int:
             output.put(lambda stream: stream.write(text.encode()))
         else:
             output.write(Answer(every_charge(records), NO_LOSS, (), "", ()))
-    return ExitCode.ANSWER
 
 
-def backup(options: Namespace) -> int:
+def backup(options: Namespace) -> None:
     """Copy the ledger to a new file, while sessions charge."""
     file = Path(options.file).absolute()
     if os.path.lexists(file):
         raise UsageError(f"{options.file} is there already: name a new file")
-    _, ledger = _existing(options.argument)
-    with closing(ledger):
+    with _existing(options.argument) as (_, ledger):
         ledger.backup(file)
-    copy = LedgerSettings(file)
-    with closing(open_ledger(copy)) as ledger:
-        charges = ledger.verify()
+    with closing(open_ledger(LedgerSettings(file))) as copy:
+        charges = copy.verify()
     Path(f"{file}.lock").unlink(missing_ok=True)  # nobody but this has opened the copy yet
     show(f"the copy holds together; charges in it: {charges}")
-    return ExitCode.ANSWER
 
 
-def freeze(options: Namespace) -> int:
+def freeze(options: Namespace) -> None:
     """Refuse every charge from here on."""
-    with closing(_opened(options.argument)[1]) as ledger:
+    with _opened(options.argument) as (_, ledger):
         new = ledger.freeze()
     show("frozen: no query is charged until dpquery ledger thaw" if new else "frozen already")
-    return ExitCode.ANSWER
 
 
-def thaw(options: Namespace) -> int:
+def thaw(options: Namespace) -> None:
     """Make charges again, and forgive failures; of a policy, or of a ledger without one."""
-    named = options.argument
-    settings = _settings(named)
+    named: str = options.argument
+    of_policy = named.lower().endswith(".toml")
+    settings = load_policy(named).ledger if of_policy else ledger_of_ones_own(named)
     if not ledger_exists(settings):
         raise UsageError(f"there is no ledger to thaw under {named}")
     with closing(open_ledger(settings)) as ledger:
         new = ledger.thaw(options.analyst)
     show("thawed: queries are charged again" if new else "not frozen")
-    return ExitCode.ANSWER
 
 
-def publish(options: Namespace) -> int:
+def publish(options: Namespace) -> None:
     """Begin another version of the data."""
-    policy, ledger = _opened(options.argument)
-    with closing(ledger):
+    with _opened(options.argument) as (policy, ledger):
         version = ledger.publish()
     show(f"data version {version} begins: to ask anything again is paid")
     if any(table.parting is not None for table in policy.tables.values()):
         show("parts begin anew: everybody is taken to have lost what was lost most so far")
-    return ExitCode.ANSWER
 
 
-def grant(options: Namespace) -> int:
+def grant(options: Namespace) -> None:
     """Raise what one analyst may spend, by or to an amount, up to the policy's total."""
     by = options.to is None
     option, text = ("--add", options.add) if by else ("--to", options.to)
@@ -201,8 +185,7 @@ def grant(options: Namespace) -> int:
     delta = None if options.delta is None else _amount(options.delta, "--delta")
     if not epsilon:
         raise UsageError(f"{option} must be above 0")
-    policy, ledger = _opened(options.argument)
-    with closing(ledger):
+    with _opened(options.argument) as (policy, ledger):
         name, known = options.analyst, policy.analysts
         if known and name not in known:
             raise UsageError(f"the policy has no analyst {name!r}; it has {listed(known)}")
@@ -216,7 +199,6 @@ def grant(options: Namespace) -> int:
     if binding.name == "policy":
         left = f"{decimal_text(binding.left.epsilon)} of {decimal_text(binding.limit.epsilon)}"
         show(f"the policy's total binds before that: {left} is left for everybody together")
-    return ExitCode.ANSWER
 
 
 def _amount(text: str, option: str) -> Fraction:
@@ -229,21 +211,14 @@ def _amount(text: str, option: str) -> Fraction:
     return number
 
 
-def _settings(named: str) -> LedgerSettings:
-    """Find the ledger of a policy, or one that is named itself."""
-    if named.lower().endswith(".toml"):
-        return load_policy(named).ledger
-    return ledger_of_ones_own(named)
-
-
-def _opened(file: str) -> tuple[Policy, Ledger]:
-    """Open the ledger of a policy, and make it where there is none: to order is to write."""
+@contextmanager
+def _opened(file: str, *, looking: bool = False) -> Iterator[tuple[Policy, Ledger]]:
+    """Open the ledger of a policy: to order is to make one, and to look is not."""
     policy = load_policy(file)
-    return policy, open_ledger(policy.ledger)
-
-
-def _existing(file: str) -> tuple[Policy, Ledger]:
-    """Open the ledger of a policy; looking must not make one."""
-    if not ledger_exists(load_policy(file).ledger):
+    if looking and not ledger_exists(policy.ledger):
         raise UsageError(f"nothing has been charged under {file} yet: there is no ledger")
-    return _opened(file)
+    with closing(open_ledger(policy.ledger)) as ledger:
+        yield policy, ledger
+
+
+_existing = partial(_opened, looking=True)

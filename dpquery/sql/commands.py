@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dpquery.core.source import Source, Span
-from dpquery.errors import Diagnostic, SyntaxRefused, listed, nearest
+from dpquery.errors import QueryRefused, listed, nearest, refusal
 
 LONGEST = 64 * 1024
 _LEAD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*", re.DOTALL)
@@ -113,19 +113,16 @@ def _blanked(source: Source, verb: re.Match[str]) -> Source:
     return Source(text, source.name)
 
 
-def _refused(source: Source, verb: str, span: Span, written: str) -> SyntaxRefused:
+def _refused(source: Source, verb: str, span: Span, written: str) -> QueryRefused:
     subjects = [subject.value for subject in Subject]
     near = nearest(written, subjects) or subjects[0]
-    remedy = f"SHOW {near}" if verb == "SHOW" else "SHOW TABLES"
-    shown = f"{verb} {written[:40]}".rstrip()
-    return SyntaxRefused(
-        Diagnostic(
-            "DPQ106",
-            f"{shown} is not a statement here",
-            span,
-            "one name is expected" if not written else "nothing of that name",
-            (f"there are SHOW {listed(subjects, near)}; DESCRIBE a table; EXPLAIN SELECT.",),
-            (remedy,),
-        ),
-        source,
+    refused = refusal(
+        "DPQ106",
+        f"{f'{verb} {written[:40]}'.rstrip()} is not a statement here",
+        span,
+        "nothing of that name" if written else "one name is expected",
+        f"there are SHOW {listed(subjects, near)}; DESCRIBE a table; EXPLAIN SELECT.",
+        f"SHOW {near if verb == 'SHOW' else 'TABLES'}",
     )
+    refused.source = source
+    return refused

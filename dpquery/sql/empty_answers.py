@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Source, Span
-from dpquery.errors import Diagnostic, PlanRefused
+from dpquery.errors import refusal
 from dpquery.ir.expr import Compare, Expr, columns_of
 from dpquery.ir.query import Frontier
 from dpquery.ir.relations import Filter, walk
@@ -57,10 +57,9 @@ def refuse_empty(query: exp.Expr, spans: Spans) -> None:
         nothing = _always_null(value)
         if nothing is not None:
             left, right = nothing.this, nothing.args.get("expression")
-            with_null = "computed with NULL" if _is_null(left) or _is_null(right) else None
+            why = "computed with NULL" if _is_null(left, right) else "divided by zero"
             kept = spans.text(right if _is_null(left) and right is not None else left)
-            said = f"{with_null or 'divided by zero'}, this is always NULL"
-            _refuse(spans.of(nothing), said, kept)
+            _refuse(spans.of(nothing), f"{why}, this is always NULL", kept)
 
 
 def refuse_contradictions(frontier: Frontier, source: Source) -> None:
@@ -117,8 +116,9 @@ def _values(query: exp.Expr) -> list[exp.Expr]:
     return [*shown, *(argument for call in calls for argument in call.expressions)]
 
 
-def _is_null(node: exp.Expr | None) -> bool:
-    return node is not None and isinstance(unwrapped(node), exp.Null)
+def _is_null(*nodes: exp.Expr | None) -> bool:
+    """Return whether one of some nodes is NULL."""
+    return any(node is not None and isinstance(unwrapped(node), exp.Null) for node in nodes)
 
 
 def _always_null(value: exp.Expr) -> exp.Expr | None:
@@ -127,12 +127,13 @@ def _always_null(value: exp.Expr) -> exp.Expr | None:
     while pending:
         node = pending.pop()
         inner = unwrapped(node.this if isinstance(node, exp.Alias) else node)
-        if isinstance(inner, _DIVISIONS) and _number(inner.expression) == 0:
+        if not isinstance(inner, _ARITHMETIC):
+            continue
+        left, right = inner.this, inner.args.get("expression")
+        by_zero = isinstance(inner, _DIVISIONS) and _number(inner.expression) == 0
+        if by_zero or _is_null(left, right):
             return inner
-        if isinstance(inner, _ARITHMETIC):
-            if any(map(_is_null, (inner.this, inner.args.get("expression")))):
-                return inner
-            pending += [part for part in (inner.this, inner.args.get("expression")) if part]
+        pending += [part for part in (left, right) if part]
     return None
 
 
@@ -156,10 +157,9 @@ def _unequal(node: exp.Expr) -> bool:
     compared = _COMPARED.get(type(node))
     if compared is None:
         return False
-    sides = [_literal(side) for side in (node.this, node.expression)]
-    if None in sides or type(sides[0]) is not type(sides[1]):
-        return False
-    return not compared(*sides)
+    left, right = _literal(node.this), _literal(node.expression)
+    alike = left is not None and type(left) is type(right)
+    return alike and not compared(left, right)
 
 
 def _literal(node: exp.Expr) -> Decimal | str | None:
@@ -186,13 +186,8 @@ def _clause(word: str, clause: exp.Limit | exp.Offset, spans: Spans) -> Span:
 
 
 def _refuse(span: Span, label: str, remedy: str) -> NoReturn:
-    raise PlanRefused(
-        Diagnostic(
-            "DPQ408",
-            "the answer could not contain anything",
-            span,
-            label,
-            ("it would be charged, and tell nothing.",),
-            (remedy,),
-        )
+    title, why = (
+        "the answer could not contain anything",
+        "it would be charged, and tell nothing.",
     )
+    raise refusal("DPQ408", title, span, label, why, remedy)

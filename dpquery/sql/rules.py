@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
-from dpquery.core.source import Source
+from dpquery.core.source import Source, Span
 from dpquery.core.types import (
     DECIMAL_DIGITS,
     INTEGER,
@@ -20,7 +20,7 @@ from dpquery.core.types import (
     RowLimit,
     Type,
 )
-from dpquery.errors import Diagnostic, RuleRefused, Worded
+from dpquery.errors import QueryRefused, Worded, refusal
 from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.ir.expr import (
     Apply,
@@ -65,12 +65,11 @@ LONGEST_TEXT = 1024
 MOST_ROWS_OF_UNIT = MAX_ROWS_OF_TABLE * MOST_COPIES + MOST_MADE
 """Of any relation that is not refused for its size."""
 _MOVED = frozenset({"DATE_ADD", "DAYS_ON"})
-
-
-OR_BOUNDS = Worded(
+_OR_BOUNDS = Worded(
     "or ask the data owner for bounds",
     "or --bounds COLUMN=LOW:HIGH for the whole session",
 )
+_OF_ROW = "an error that depends on one row would tell whether that row exists,"
 
 
 def check(bound: Bound, policy: Policy) -> Checked:
@@ -143,31 +142,23 @@ def every_expression_is_total(frontier: Frontier, source: Source) -> None:
     decimals are exact, so their public range has to fit.
     """
     for expr in _expressions(frontier):
-        if isinstance(expr, Arithmetic | Negate | Widen | Literal | Apply) and not _fits(expr):
-            doubles = _in_doubles(expr, source)
+        exact = isinstance(expr, Arithmetic | Negate | Widen | Literal | Apply)
+        if exact and not _holds(expr.domain, expr.type):
+            doubles = _with_columns(expr, source, lambda _, text: f"(1e0 * {text})")
             said = "this computes" if doubles else "multiply columns by 1e0: compute"
-            raise RuleRefused(
-                Diagnostic(
-                    "DPQ305",
-                    "this arithmetic can overflow",
-                    expr.span,
-                    "too large for some values",
-                    (
-                        "an error that depends on one row would tell whether that row exists,",
-                        "and the bounds of these columns allow results of more than 37 digits.",
-                    ),
-                    (
-                        *((doubles,) if doubles else ()),
-                        f"{said} in doubles",
-                        OR_BOUNDS,
-                    ),
-                )
+            raise _partial(
+                expr.span,
+                "this arithmetic can overflow",
+                "too large for some values",
+                "and the bounds of these columns allow results of more than 37 digits.",
+                *filter(None, [doubles]),
+                f"{said} in doubles",
             )
 
 
-def _in_doubles(expr: Expr, source: Source) -> str | None:
-    """Write an expression with doubles for columns: these reach infinity and do not fail."""
-    return _with_columns(expr, source, lambda column, text: f"(1e0 * {text})")
+def _partial(span: Span, title: str, label: str, allowed: str, *remedy: str) -> QueryRefused:
+    """Return the refusal of what would fail on some values that the bounds allow."""
+    return refusal("DPQ305", title, span, label, (_OF_ROW, allowed), (*remedy, _OR_BOUNDS))
 
 
 def _cut_first(expr: Apply, longest: int, source: Source) -> str | None:
@@ -201,10 +192,6 @@ def _with_columns(
     return text + source.text[end : expr.span.end]
 
 
-def _fits(expr: Arithmetic | Negate | Widen | Literal | Apply) -> bool:
-    return _holds(expr.domain, expr.type)
-
-
 def _holds(domain: Interval, type_: Type) -> bool:
     """Return whether the engine's widest number of a type holds every value of a range."""
     if type_.kind is Kind.DOUBLE or not type_.numeric:
@@ -232,19 +219,14 @@ def every_sum_of_a_unit_fits(frontier: Frontier, source: Source) -> None:
         if one.code is not None:
             domain, type_ = Interval(Fraction(one.code.low), Fraction(one.code.high)), INTEGER
         if not _holds(domain * Interval.point(MOST_ROWS_OF_UNIT), type_):
-            written = source.snippet(one.argument.span)
-            raise RuleRefused(
-                Diagnostic(
-                    "DPQ305",
-                    "this sum can overflow",
-                    one.argument.span,
-                    "too large for some values",
-                    (
-                        "an error that depends on one unit would tell whether it is there,",
-                        "and the bounds of these columns allow sums of more than 37 digits.",
-                    ),
-                    (f"LEAST({written}, 1000)", OR_BOUNDS),
-                )
+            why = (
+                "an error that depends on one unit would tell whether it is there,",
+                "and the bounds of these columns allow sums of more than 37 digits.",
+            )
+            remedy = (f"LEAST({source.snippet(one.argument.span)}, 1000)", _OR_BOUNDS)
+            label = "too large for some values"
+            raise refusal(
+                "DPQ305", "this sum can overflow", one.argument.span, label, why, remedy
             )
 
 
@@ -274,21 +256,12 @@ def require_calendar(expr: Expr) -> None:
         RuleRefused: DPQ305.
     """
     if isinstance(expr, Apply) and expr.function in _MOVED and not _dated(expr):
-        raise RuleRefused(
-            Diagnostic(
-                "DPQ305",
-                "this moment can lie outside the calendar",
-                expr.span,
-                "before year 1, or after year 9999, for some values",
-                (
-                    "an error that depends on one row would tell whether that row exists,",
-                    "and the bounds of these columns allow moments without a calendar.",
-                ),
-                (
-                    "move by less",
-                    OR_BOUNDS,
-                ),
-            )
+        raise _partial(
+            expr.span,
+            "this moment can lie outside the calendar",
+            "before year 1, or after year 9999, for some values",
+            "and the bounds of these columns allow moments without a calendar.",
+            "move by less",
         )
 
 
@@ -307,18 +280,17 @@ def every_text_is_short(frontier: Frontier, source: Source) -> None:
         longest = max([LONGEST_TEXT, *(ref.longest for ref in columns_of(expr).values())])
         if expr.longest > longest:
             cut = _cut_first(expr, longest, source)
-            raise RuleRefused(
-                Diagnostic(
-                    "DPQ305",
-                    "this text can grow too long",
-                    expr.span,
-                    f"up to {expr.longest} characters",
-                    (
-                        "the time that a row takes would tell how long its texts are,",
-                        f"so this one has at most {longest} characters.",
-                    ),
-                    (*((cut,) if cut else ()), "join fewer texts, or cut them first"),
-                )
+            why = (
+                "the time that a row takes would tell how long its texts are,",
+                f"so this one has at most {longest} characters.",
+            )
+            raise refusal(
+                "DPQ305",
+                "this text can grow too long",
+                expr.span,
+                f"up to {expr.longest} characters",
+                why,
+                (*filter(None, [cut]), "join fewer texts, or cut them first"),
             )
 
 

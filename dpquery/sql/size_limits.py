@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from dpquery.core.source import Source, Span
-from dpquery.errors import Diagnostic, PlanRefused, refusal
+from dpquery.errors import QueryRefused, refusal
 from dpquery.ir.expr import ColumnRef, Expr, children, longest_of
 from dpquery.ir.query import Frontier
 from dpquery.ir.relations import (
@@ -47,6 +47,7 @@ MOST_CHARACTERS = MOST_PAIRS * 1024
 MOST_OF_ROW = 2**16
 """Characters of all texts that are made of one row of a unit."""
 _CUT = "name fewer texts, or cut them first, before a join: LEFT(text, 20)"
+_ONE_ROW = "make one row of each unit first: GROUP BY the unit"
 MOST_CALLS = 1000
 """Releases of a statement: each is a line of its charge, and is stored."""
 MOST_TERMS = 10_000
@@ -54,6 +55,27 @@ MOST_TERMS = 10_000
 MOST_WRITTEN = 20_000
 """The same, where each column is written out as what a subquery computes for it, as DuckDB does
 where it moves a condition below."""
+
+
+_SMALL = (
+    (
+        MOST_READS,
+        "private tables are read {} times",
+        "read fewer tables: a name of WITH counts each time that it is read",
+    ),
+    (
+        MOST_NODES,
+        "it is made of {} steps, one inside another",
+        "write fewer subqueries inside one another",
+    ),
+    (
+        MOST_COPIES,
+        "one row can become {} rows",
+        "put fewer parts together with UNION ALL, or join before that",
+    ),
+    (MOST_PAIRING, "{} joins pair several rows of a unit with several", _ONE_ROW),
+    (MOST_MADE, "joins can make {} rows of one unit", _ONE_ROW),
+)
 
 
 def require_small(relation: Relation, policy: Policy, span: Span) -> None:
@@ -65,38 +87,9 @@ def require_small(relation: Relation, policy: Policy, span: Span) -> None:
     nodes = list(walk(relation))
     extent = extent_of(relation, policy.single)
     pairing = sum(isinstance(n, UnitJoin | SemiJoin) and n.pairs is not None for n in nodes)
-    for found, most, what, remedy in (
-        (
-            len(tables_of(relation)),
-            MOST_READS,
-            "private tables are read {} times",
-            "read fewer tables: a name of WITH counts each time that it is read",
-        ),
-        (
-            len(nodes),
-            MOST_NODES,
-            "it is made of {} steps, one inside another",
-            "write fewer subqueries inside one another",
-        ),
-        (
-            max(extent.one, extent.each),
-            MOST_COPIES,
-            "one row can become {} rows",
-            "put fewer parts together with UNION ALL, or join before that",
-        ),
-        (
-            pairing,
-            MOST_PAIRING,
-            "{} joins pair several rows of a unit with several",
-            "make one row of each unit first: GROUP BY the unit",
-        ),
-        (
-            extent.more,
-            MOST_MADE,
-            "joins can make {} rows of one unit",
-            "make one row of each unit first: GROUP BY the unit",
-        ),
-    ):
+    reads, copies = len(tables_of(relation)), max(extent.one, extent.each)
+    sizes = (reads, len(nodes), copies, pairing, extent.more)
+    for found, (most, what, remedy) in zip(sizes, _SMALL, strict=True):
         if found > most:
             raise _too_large(span, what.format(f"{found:,}"), f"{most:,}", remedy)
 
@@ -121,23 +114,20 @@ def require_few(frontiers: Sequence[Frontier]) -> None:
 
 def every_scan_is_small(frontier: Frontier, _: Source) -> None:
     """Refuse scans whose expressions have too many terms, all of them together."""
-    terms = sum(_terms(expr, {}) for expr in _roots(frontier))
-    if terms > MOST_TERMS:
-        raise _too_large(
-            frontier.span,
-            f"its expressions have {terms:,} terms",
-            f"{MOST_TERMS:,}",
-            "ask in several queries",
-        )
     sizes = _written_out(frontier.relation)
-    written = sum(_terms(expr, sizes) for expr in _roots(frontier))
-    if written > MOST_WRITTEN:
-        raise _too_large(
-            frontier.span,
-            f"its expressions have {written:,} terms, with those of subqueries in their place",
-            f"{MOST_WRITTEN:,}",
+    for most, known, among, remedy in (
+        (MOST_TERMS, {}, "", "ask in several queries"),
+        (
+            MOST_WRITTEN,
+            sizes,
+            ", with those of subqueries in their place",
             "use what a subquery computes less often, or compute it with fewer terms",
-        )
+        ),
+    ):
+        terms = sum(_terms(expr, known) for expr in _roots(frontier))
+        if terms > most:
+            what = f"its expressions have {terms:,} terms{among}"
+            raise _too_large(frontier.span, what, f"{most:,}", remedy)
 
 
 def require_narrow(frontier: Frontier, policy: Policy) -> None:
@@ -152,14 +142,13 @@ def require_narrow(frontier: Frontier, policy: Policy) -> None:
     for node, characters in _texts(frontier):
         extent = extent_of(node, policy.single)
         made = 0 if extent.single else extent.more
-        if characters * extent.one > MOST_OF_ROW:
-            what = f"one row becomes {extent.one:,}, of {characters:,} characters each"
-            raise _too_large(node.span, what, f"{MOST_OF_ROW:,} characters in all", _CUT)
-        if characters * made > MOST_CHARACTERS:
-            what = (
-                f"joins can make {made:,} rows of one unit, of {characters:,} characters each"
-            )
-            raise _too_large(node.span, what, f"{MOST_CHARACTERS:,} characters in all", _CUT)
+        each = f"of {characters:,} characters each"
+        for rows, most, what in (
+            (extent.one, MOST_OF_ROW, f"one row becomes {extent.one:,}, {each}"),
+            (made, MOST_CHARACTERS, f"joins can make {made:,} rows of one unit, {each}"),
+        ):
+            if characters * rows > most:
+                raise _too_large(node.span, what, f"{most:,} characters in all", _CUT)
 
 
 def _texts(frontier: Frontier) -> Iterator[tuple[Relation, int]]:
@@ -201,12 +190,7 @@ def _written_out(relation: Relation) -> dict[tuple[int, str], int]:
 
 
 def _terms(root: Expr, sizes: Mapping[tuple[int, str], int]) -> int:
-    """Count the terms of an expression, each as often as it is written.
-
-    Args:
-        root: the expression.
-        sizes: of columns that are more than one term, how many they are.
-    """
+    """Count the terms of an expression, of columns that are more than one those of `sizes`."""
     known: dict[int, int] = {}
     pending = [root]
     while pending:
@@ -222,18 +206,10 @@ def _terms(root: Expr, sizes: Mapping[tuple[int, str], int]) -> int:
     return known[id(root)]
 
 
-def _too_large(span: Span, what: str, most: str, remedy: str) -> PlanRefused:
-    return PlanRefused(
-        Diagnostic(
-            "DPQ406",
-            "this query is too large",
-            span,
-            what,
-            (
-                f"the most is {most}.",
-                "a scan that one unit's rows could make slow, or large, would tell of them",
-                "by the time it takes, or by failing.",
-            ),
-            (remedy,),
-        )
+def _too_large(span: Span, what: str, most: str, remedy: str) -> QueryRefused:
+    why = (
+        f"the most is {most}.",
+        "a scan that one unit's rows could make slow, or large, would tell of them",
+        "by the time it takes, or by failing.",
     )
+    return refusal("DPQ406", "this query is too large", span, what, why, remedy)

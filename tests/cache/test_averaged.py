@@ -179,13 +179,13 @@ def test_the_error_is_that_of_the_whole_rho():
     drawn = noise.release([0] * CELLS, Seeded(1))
     wanted = AdditiveRelease(
         "DP_COUNT",
-        CountRows(Weight(1)),
+        (CountRows(Weight(1)),),
         1,
         DiscreteGaussian.of_rho(1, whole, DELTA),
-        Fraction(1),
         INTEGER,
+        Fraction(1),
     )
-    refined = AveragedRelease(wanted, few, [((noise.sigma2, value),) for value in drawn])
+    refined = AveragedRelease.of(wanted, few, [((noise.sigma2, value),) for value in drawn])
     assert refined.event() == DiscreteGaussian.of_rho(1, whole - few, DELTA).event(1)
     cells = refined.run(Zeros(), Seeded(2))
     rounding = Fraction(1, 12)

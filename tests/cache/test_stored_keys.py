@@ -183,18 +183,18 @@ def test_columns_that_are_not_asked_for_do_not_matter():
 
 
 GOLDEN = {
-    ASKED: "2f6c6068",
-    "SELECT DP_QUANTILE(salary, [0.1, 0.5], eps=0.5) FROM staff WHERE age >= 30": "1ac08cf9",
+    ASKED: "516a89a0",
+    "SELECT DP_QUANTILE(salary, [0.1, 0.5], eps=0.5) FROM staff WHERE age >= 30": "949adf32",
     "SELECT region, DP_COUNT(DISTINCT person_id, eps=1) FROM visits "
-    "GROUP BY region": "ae101207",
-    "SELECT DP_AVG(age, eps=1), DP_AVG(age, eps=1) FROM staff": "fd6ac173 d9ecea11",
-    "SELECT DP_SUM(person_id, eps=9, bounds='auto') FROM staff": "deec5c4a 7fe282d8",
+    "GROUP BY region": "49ffc2ed",
+    "SELECT DP_AVG(age, eps=1), DP_AVG(age, eps=1) FROM staff": "f2af92ff 65b888e6",
+    "SELECT DP_SUM(person_id, eps=9, bounds='auto') FROM staff": "57eb81be d782f455",
     "SELECT DP_COUNT(*, eps=1) FROM staff "
-    "WHERE salary > (SELECT DP_MEDIAN(salary, eps=1) FROM staff)": "b8bab840 d1b9ddfb",
+    "WHERE salary > (SELECT DP_MEDIAN(salary, eps=1) FROM staff)": "8cd8b254 89e4e7ee",
     "SELECT r.zone, DP_MODE(v.region, eps=1) FROM visits v JOIN regions r "
-    "ON v.region = r.region GROUP BY r.zone": "6f718576",
+    "ON v.region = r.region GROUP BY r.zone": "ba38d95e",
     "SELECT DP_MAX(n, eps=1, bounds=[0, 9]) FROM (SELECT person_id, COUNT(*) AS n FROM visits "
-    "GROUP BY person_id)": "a8721048",
+    "GROUP BY person_id)": "0c546c4c",
 }
 
 
@@ -209,7 +209,7 @@ def test_what_can_be_refined_is_known_by_this_text(monkeypatch: pytest.MonkeyPat
     policy, public = facts()
     (frontier,) = planned(ASKED).frontiers
     keys = Keys(policy, 3, public.digest)
-    assert keys.question(frontier.scan, frontier.releases[0].release)[:16] == "04513b4c1be42b43"
+    assert keys.question(frontier.scan, frontier.releases[0].release)[:16] == "8826f7b343f665b6"
 
 
 def test_a_question_is_written_like_this():
@@ -226,17 +226,17 @@ def test_a_question_is_written_like_this():
         "0,0,True),Literal(datetime.date(2020, 1, 1),Type(<Kind.DATE: 'date'>,0,0,False))"
         "))))),(Key('k0',ColumnRef('dept',Type(<Kind.TEXT: 'text'>,0,0,False),Interval(No"
         "ne,None),False,None,('eng','hr','legal','ops','sales'),256,0,True),('eng','hr','"
-        "legal','ops','sales'),None,False))),AdditiveRelease('DP_SUM',SumCodes(Weight(1,1"
-        "),Code(ColumnRef('bonus',Type(<Kind.DOUBLE: 'double'>,0,0,False),Interval(Fracti"
-        "on(0, 1),Fraction(50000, 1)),True,Fraction(1, 100),None,0,0,True),Fraction(1, 10"
-        "0),0,5000000,0,()),1,Logic(True,(Compare(<Comparison.GT: '>'>,ColumnRef('age',Ty"
-        "pe(<Kind.INTEGER: 'integer'>,0,0,False),Interval(Fraction(18, 1),Fraction(70, 1)"
-        "),True,None,None,0,0,True),Literal(30,Type(<Kind.INTEGER: 'integer'>,0,0,False))"
-        "),Compare(<Comparison.GT: '>'>,ColumnRef('hired',Type(<Kind.DATE: 'date'>,0,0,Fa"
-        "lse),Interval(Fraction(10957, 1),Fraction(20453, 1)),True,None,None,0,0,True),Li"
-        "teral(datetime.date(2020, 1, 1),Type(<Kind.DATE: 'date'>,0,0,False)))))),5000000"
-        ",DiscreteLaplace(Fraction(5000000, 1)),Fraction(1, 100),Type(<Kind.DOUBLE: 'doub"
-        "le'>,0,0,False)))"
+        "legal','ops','sales'),None,False))),AdditiveRelease('DP_SUM',(SumCodes(Weight(1,"
+        "1),Code(ColumnRef('bonus',Type(<Kind.DOUBLE: 'double'>,0,0,False),Interval(Fract"
+        "ion(0, 1),Fraction(50000, 1)),True,Fraction(1, 100),None,0,0,True),Fraction(1, 1"
+        "00),0,5000000,0,()),1,Logic(True,(Compare(<Comparison.GT: '>'>,ColumnRef('age',T"
+        "ype(<Kind.INTEGER: 'integer'>,0,0,False),Interval(Fraction(18, 1),Fraction(70, 1"
+        ")),True,None,None,0,0,True),Literal(30,Type(<Kind.INTEGER: 'integer'>,0,0,False)"
+        ")),Compare(<Comparison.GT: '>'>,ColumnRef('hired',Type(<Kind.DATE: 'date'>,0,0,F"
+        "alse),Interval(Fraction(10957, 1),Fraction(20453, 1)),True,None,None,0,0,True),L"
+        "iteral(datetime.date(2020, 1, 1),Type(<Kind.DATE: 'date'>,0,0,False))))))),50000"
+        "00,DiscreteLaplace(Fraction(5000000, 1)),Type(<Kind.DOUBLE: 'double'>,0,0,False)"
+        ",'',Fraction(1, 100)))"
     )
 
 

@@ -131,10 +131,10 @@ _finish = stages.finish
 def _held(release: Any, cells: Sequence[Any], exact: Any) -> Iterator[Compared]:
     if isinstance(release, QuantileRelease) and type(release.mechanism) is GridQuantile:
         for group, cell in enumerate(cells):
-            off = _rows_off(release, cell.code, exact, group)
+            off = _rows_off(release, cell.drawn, exact, group)
             yield Compared(off, Fraction(1), cell.rank_interval(SURE, any_data=True))
     elif isinstance(release, AdditiveRelease | BernsteinRelease):
-        silent = replace(release, noise=_silent(release.noise)).run(exact, Randomness())
+        silent = replace(release, mechanism=_silent(release.mechanism)).run(exact, Randomness())
         for cell, still in zip(cells, silent, strict=True):
             off = abs(Fraction(cell.value) - Fraction(still.value))
             yield Compared(off, _step(release), _margin(cell))

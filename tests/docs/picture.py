@@ -40,7 +40,7 @@ def _panel(number: int, epsilon: str) -> str:
     from tests.corpus.cases import planned
 
     plan = planned(f"SELECT DP_COUNT(*, eps={epsilon}) FROM staff")
-    _, off = plan.frontiers[0].releases[0].release.noise.interval(0, LEVEL)
+    _, off = plan.frontiers[0].releases[0].release.mechanism.interval(0, LEVEL)
     left = WIDTH * number + LEFT
     lines = [
         f'<text x="{left + 75}" y="20" text-anchor="middle">ε = {epsilon}: ± {off}</text>',

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpquery.core.zcdp import rho_below
-from dpquery.functions.moments import BernsteinCell
+from dpquery.mechanisms.quantiles.ranks import likely_off
 from dpquery.policy.files import sample_directory
 from tests.corpus.cases import planned
 from tests.docs import pages
@@ -45,7 +45,7 @@ def test_counts_that_are_shown_are_of_the_sample_data():
 
 def test_the_accuracy_of_counts_is_what_the_mechanism_gives():
     for epsilon, rows in zip(accuracy("ε"), accuracy("± rows"), strict=True):
-        noise = release(f"DP_COUNT(*, eps={epsilon})").noise
+        noise = release(f"DP_COUNT(*, eps={epsilon})").mechanism
         assert noise.interval(0, LEVEL) == (-int(rows), int(rows))
 
 
@@ -54,7 +54,7 @@ def test_the_accuracy_of_means_is_what_their_intervals_say(epsilon: str):
     mean = release(f"DP_AVG(salary, eps={epsilon})")
     for rows, percent in zip(accuracy("rows"), accuracy(f"± %, ε = {epsilon}"), strict=True):
         half = int(rows) * 200_000 // 2
-        low, high = BernsteinCell((half, half), mean).interval(LEVEL)
+        low, high = mean.interval((half, half), LEVEL)
         assert f"{(high - low) / 2 / 2_000:.3g}" == percent
 
 
@@ -64,13 +64,15 @@ def test_the_accuracy_of_means_is_what_their_intervals_say(epsilon: str):
 )
 def test_the_accuracy_of_quantiles_is_what_the_mechanism_gives(head: str, column: str):
     for epsilon, rows in zip(accuracy("ε"), accuracy(head), strict=True):
-        assert release(f"DP_MEDIAN({column}, eps={epsilon})").rows_off(LEVEL) == int(rows)
+        median = release(f"DP_MEDIAN({column}, eps={epsilon})")
+        assert median.ranks_off(LEVEL, any_data=True) == int(rows)
 
 
 def test_the_accuracy_of_quantiles_on_even_data_is_that_of_the_law():
     for epsilon, rows in zip(accuracy("ε"), accuracy("rows, spread evenly"), strict=True):
-        assert release(f"DP_MEDIAN(salary, eps={epsilon})").likely_off(LEVEL) == int(rows)
-    said = release("DP_MEDIAN(salary, eps=0.5)").error()
+        mechanism = release(f"DP_MEDIAN(salary, eps={epsilon})").mechanism
+        assert likely_off(mechanism.errors, LEVEL) == int(rows)
+    said = release("DP_MEDIAN(salary, eps=0.5)").step().expected_error
     assert "over 32 or more rows spread evenly" in said
 
 

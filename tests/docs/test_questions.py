@@ -22,7 +22,8 @@ import pytest
 
 import dpquery
 from dpquery.answer import Answer
-from dpquery.functions.quantile import QuantileCell
+from dpquery.functions.base import NoisyCell
+from dpquery.functions.quantile import QuantileRelease
 from dpquery.policy.files import sample_directory
 from dpquery.session import Session
 from tests.corpus import runs
@@ -141,7 +142,7 @@ def require_close(answer: Answer, place: int, column: int, exact: object) -> Non
     """Hold a value against the exact one, and first the range of its noise."""
     shown, cell = answer.rows[place][column], answer.cells[place][column]
     if isinstance(exact, dict):
-        assert isinstance(cell, QuantileCell)
+        assert isinstance(cell.release, QuantileRelease)
         require_rank(cell, shown, Fraction(str(exact["order"])), exact["values"])
         return
     value = Fraction(exact)
@@ -154,7 +155,7 @@ def width(cell) -> Fraction:
     return max(Fraction(high) - Fraction(cell.value), Fraction(cell.value) - Fraction(low))
 
 
-def require_rank(cell: QuantileCell, shown: object, order: Fraction, values: list) -> None:
+def require_rank(cell: NoisyCell, shown: object, order: Fraction, values: list) -> None:
     rows = [value for value in values if value is not None]
     assert cell.rank_interval(SURE) <= OF_RANK * len(rows)
     below = Fraction(sum(value < shown for value in rows), len(rows))

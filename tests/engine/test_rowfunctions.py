@@ -30,7 +30,7 @@ from dpquery.core.types import (
     Type,
     ordinal,
 )
-from dpquery.engine.duckdb.column_sql import Origin, Place, Rows
+from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.connection import start
 from dpquery.ir.expr import Apply, Arithmetic, Expr, children, columns_of, longest_of
 from dpquery.policy.model import Bounds, Column, Table
@@ -298,7 +298,7 @@ def test_every_function_is_here():
 def test_both_engines_give_one_value_and_it_is_in_its_range(path: Path, text: str):
     table = private_table([path], COLUMNS, unit=None)
     expr = bound(text, table)
-    sql = Rows(Place(table, Origin(f"read_parquet('{path}')", held=False))).value(expr)
+    sql = Place(table, f"read_parquet('{path}')").value(expr)
     shown = f"epoch_us({sql})" if expr.type == TIMESTAMP else sql
     shown = f"({sql}) - CAST('1970-01-01' AS DATE)" if expr.type == DATE else shown
     with start() as connection:

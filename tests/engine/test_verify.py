@@ -17,9 +17,8 @@ import pytest
 from dpquery.core.privacy import Neighbours
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.engine import DuckDBEngine
-from dpquery.engine.duckdb.rehearsal import Rehearsal
 from dpquery.engine.duckdb.scan_sql import ScanSQL
-from dpquery.engine.duckdb.verify import FUNCTIONS, Verifier
+from dpquery.engine.duckdb.verify import FUNCTIONS, Rehearsal, Verifier
 from dpquery.errors import InternalError
 from dpquery.policy.model import DatabaseTable
 from tests.engine.verify.syntax import (

@@ -178,13 +178,9 @@ class _Listening:
 
 def exact_vector(release: Release, held: Held) -> Vector:
     """Return the integers that a release hands to its mechanism, group by group."""
-    if hasattr(release, "noise"):
-        listening = _Listening()
-        replace(release, noise=listening).run(held, None)
-    else:
-        orders = getattr(release.mechanism, "orders", ())
-        listening = _Listening(release.mechanism.cells, orders)
-        replace(release, mechanism=listening).run(held, None)
+    mechanism = release.mechanism
+    listening = _Listening(getattr(mechanism, "cells", 0), getattr(mechanism, "orders", ()))
+    replace(release, mechanism=listening).run(held, None)
     return tuple(listening.given)
 
 

@@ -105,7 +105,9 @@ def test_replaced_rows_take_twice_the_noise() -> None:
 
 def test_noise_of_another_scale_is_noticed() -> None:
     release = planned("DP_AVG")
-    wider = replace(release, noise=DiscreteLaplace(release.noise.scale * Fraction(6, 5)))
+    wider = replace(
+        release, mechanism=DiscreteLaplace(release.mechanism.scale * Fraction(6, 5))
+    )
     assert constant(wider, "uniform", 0.5) > 1.12
 
 

@@ -68,7 +68,7 @@ def losses(
     found = {}
     for relation in Neighbours:
         release = plan(asked, world.facts(relation))
-        real = release.noise if hasattr(release, "noise") else release.mechanism
+        real = release.mechanism
         laws: dict[Any, np.ndarray] = {}
 
         def law(held: Held, release=release, real=real, laws=laws) -> np.ndarray:

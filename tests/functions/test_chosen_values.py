@@ -16,7 +16,8 @@ from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, 
 from dpquery.errors import NameRefused, PlanRefused
 from dpquery.functions import min_max as extremes
 from dpquery.functions.base import Facts
-from dpquery.functions.selection import MOST_VALUES, value_of
+from dpquery.functions.quantize import value_of
+from dpquery.functions.selection import MOST_VALUES
 from dpquery.ir.expr import ColumnRef
 from dpquery.ir.query import Contribution
 from tests.functions.tables import ALONE, Held, World, call, column, plan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -12,8 +13,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from dpquery.core.types import DOUBLE, INTEGER, Kind, Type
-from dpquery.functions.additive import AdditiveCell, in_type
-from dpquery.functions.moments import BernsteinCell
+from dpquery.functions.additive import in_type
 from dpquery.mechanisms import DiscreteLaplace
 from tests.functions.tables import ALONE, Held, World, call, column, exact_vector, plan
 
@@ -24,7 +24,7 @@ LARGEST = sys.float_info.max
 
 
 def cell(function: str, noisy: tuple[int, ...], low=0, high=10, type_=INTEGER, eps=1):
-    return BernsteinCell(noisy, plan(call(function, column(type_, low, high), eps=eps), ALONE))
+    return plan(call(function, column(type_, low, high), eps=eps), ALONE).cell(noisy)
 
 
 @given(NOISY, NOISY, st.sampled_from(BOUNDS))
@@ -88,7 +88,7 @@ def test_without_noise_to_speak_of_moments_are_those_of_the_rows(rows):
 
     def found(name: str) -> float:
         release = plan(call(name, world.argument, eps=10**9), ALONE)
-        return BernsteinCell(exact_vector(release, held), release).value
+        return release.value(exact_vector(release, held))
 
     assert found("DP_AVG") == pytest.approx(statistics.mean(values), abs=1e-6)
     assert found("DP_VAR_POP") == pytest.approx(statistics.pvariance(values), abs=1e-6)
@@ -135,7 +135,7 @@ def test_bounds_near_the_end_of_doubles_raise_nothing():
             low, high = found.interval(Fraction(95, 100))
             assert low <= found.value <= high
         release = plan(call("DP_SUM", column(DOUBLE, ends["low"], ends["high"])), ALONE)
-        total = AdditiveCell(noisy, release.unit, release.type, release.noise)
+        total = release.cell(noisy)
         assert abs(total.value) <= LARGEST
         low, high = total.interval(Fraction(95, 100))
         assert low <= total.value <= high
@@ -146,7 +146,8 @@ def test_the_interval_of_a_sum_holds_the_noise_around_the_value_that_is_shown(
     noisy, type_, scale
 ):
     noise, unit = DiscreteLaplace(Fraction(7 * scale)), Fraction(1, 100 * scale)
-    shown = AdditiveCell(noisy, unit, type_, noise)
+    count = plan(call("DP_COUNT"), ALONE)
+    shown = replace(count, unit=unit, type=type_, mechanism=noise).cell(noisy)
     low, high = shown.interval(Fraction(95, 100))
     least, most = noise.interval(noisy, Fraction(95, 100))
     assert low <= shown.value <= high

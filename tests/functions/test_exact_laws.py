@@ -101,7 +101,7 @@ def losses(query: str, world: World) -> dict[Neighbours, float]:
     found = {}
     moved = shifts(release(query, world, ADD_REMOVE), world)
     for relation in Neighbours:
-        noise = release(query, world, relation).noise
+        noise = release(query, world, relation).mechanism
         of_each = {abs(part) for shift in moved[relation] for part in shift}
         ratio = {part: log_ratio(noise, (part,), (0,)) for part in of_each}
         found[relation] = max(

@@ -208,8 +208,8 @@ def shown_of(release: KeysRelease, count: int) -> int:
     """Return how many of DRAWS values with this count are shown."""
     held = Counted(np.full(DRAWS, count))
     (cell,) = replace(release, most=DRAWS).run(held, Randomness())
-    assert held.named == len(cell.groups), "no more values are named than are shown"
-    return len(cell.groups)
+    assert held.named == len(cell.value), "no more values are named than are shown"
+    return len(cell.value)
 
 
 def deviation(shown: int, probability: float) -> float:

@@ -54,16 +54,16 @@ def test_weights_follow_from_plan_and_policy(contribution, asked, weight):
 
 def test_the_noise_is_calibrated_to_the_weight_of_one_unit():
     found = release("SELECT DP_COUNT(*, eps=0.25, max_rows_contributed=3) FROM visits")
-    assert found.noise == DiscreteLaplace(Fraction(3 * WEIGHT_SCALE * 4))
+    assert found.mechanism == DiscreteLaplace(Fraction(3 * WEIGHT_SCALE * 4))
     assert found.event() == Pure(Fraction(1, 4))
-    assert release("SELECT DP_COUNT(*, eps=0.25) FROM staff").noise == DiscreteLaplace(
+    assert release("SELECT DP_COUNT(*, eps=0.25) FROM staff").mechanism == DiscreteLaplace(
         Fraction(4)
     )
 
 
 def test_gaussian_noise_states_both_of_its_claims():
     found = release("SELECT DP_COUNT(*, eps=0.5, mechanism='gaussian', delta=1e-6) FROM staff")
-    assert isinstance(found.noise, DiscreteGaussian)
+    assert isinstance(found.mechanism, DiscreteGaussian)
     event = found.event()
     assert isinstance(event, Gaussian)
     assert (event.epsilon, event.delta) == (Fraction(1, 2), Fraction(1, 10**6))

@@ -21,7 +21,7 @@ from dpquery.answer import Ranked
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import INTEGER
 from dpquery.functions.base import Facts, Release
-from dpquery.functions.quantile_list import OF_LISTS
+from dpquery.functions.quantile import OF_LISTS
 from dpquery.ir.measures import Measure
 from dpquery.ir.query import Contribution
 from tests.functions.tables import ALONE, Held, World, call, column, plan
@@ -50,18 +50,11 @@ def draws(release: Release, rows: list[int], wider: int = 1) -> list:
     """Draw cells; `wider` noise than the release knows of is a mistake to be caught."""
     world = World((0, 10))
     held = Held(world, tuple(((0, row),) for row in rows))
-    truthful = release.noise
-    cells = replace(release, noise=type(truthful)(truthful.scale * wider)).run(
+    truthful = release.mechanism
+    cells = replace(release, mechanism=type(truthful)(truthful.scale * wider)).run(
         Repeated(held), Seeded(20261118)
     )
-    if wider == 1:
-        return cells
-    return [
-        replace(cell, noise=truthful)
-        if hasattr(cell, "noise")
-        else replace(cell, release=release)
-        for cell in cells
-    ]
+    return [replace(cell, release=release) for cell in cells]
 
 
 def misses(cells: list, exact: float) -> int:
@@ -197,7 +190,7 @@ def test_a_quantile_says_how_many_rows_it_is_off_at_most(
         )
         whole, total = release.measure.weight.scale, sum(weights)
         law = release.mechanism.pmf([weight * whole for weight in weights])
-        off = release.rows_off(LEVEL)
+        off = release.ranks_off(LEVEL, any_data=True)
         below, beyond = 0, 0.0
         for probability, weight in zip(law, weights, strict=True):
             target = Fraction(order) * total
@@ -220,7 +213,7 @@ def test_on_even_data_the_likely_error_holds_and_is_not_twice_too_large(
     """
     asked = call("DP_QUANTILE", column(INTEGER, 0, 5999), eps=eps, order=order)
     release = plan(asked, facts)
-    said, whole = release.likely_off(LEVEL), release.measure.weight.scale
+    said, whole = release.ranks_off(LEVEL), release.measure.weight.scale
     assert release.step().expected_error.startswith(f"about {math.ceil(said)} ranks, over")
     for atom in (1, 1500):
         weights = [0, 1, 0] * 2000

@@ -108,7 +108,7 @@ class Given:
     name = "laplace"
 
     def __init__(self, release, noisy) -> None:
-        self.scale = release.noise.scale
+        self.scale = release.mechanism.scale
         self.noisy = noisy
         self.exact: list[list[int]] = []
 
@@ -121,12 +121,12 @@ class Given:
 def test_what_is_found_is_made_of_the_noisy_weights_alone(relation):
     """The rows reach the noise, which is of the scale that is charged, and nothing else."""
     release = release_of(column(), replace(ALONE, neighbours=relation), eps=2)
-    assert release.noise == DiscreteLaplace(Fraction(release.distance) / (2 * SHARE))
+    assert release.mechanism == DiscreteLaplace(Fraction(release.distance) / (2 * SHARE))
     noisy = [0] * len(blocks_of(release.measure.code))
     noisy[70] = release.least[1]
     noise, found = Given(release, noisy), []
     for values in ([], [3], [FAR, -FAR, 0]):
-        (cell,) = replace(release, noise=noise).run(held(*values), None)
+        (cell,) = replace(release, mechanism=noise).run(held(*values), None)
         found.append(cell.value)
         assert noise.exact[-1] == release.asked(held(*values))
     assert len(set(found)) == 1
@@ -141,7 +141,7 @@ def found_in(**weights: int):
     for name, share in weights.items():
         power, run = name.split("_")
         noisy[62 + int(power[1:])] = -(-least[run] * share // 100)
-    (cell,) = replace(release, noise=Given(release, noisy)).run(held(), None)
+    (cell,) = replace(release, mechanism=Given(release, noisy)).run(held(), None)
     return None if cell.value is None else (int(cell.value.low), int(cell.value.high))
 
 
@@ -182,8 +182,8 @@ class Counted:
 @pytest.mark.parametrize("run", RUNS)
 def test_the_sum_of_noises_stands_out_as_rarely_as_is_stated(run):
     """By the exact law of the sum, at a scale where it can be written down."""
-    release = replace(release_of(column()), noise=DiscreteLaplace(Fraction(2)))
-    one = np.array([release.noise.pmf(noise) for noise in range(-200, 201)])
+    release = replace(release_of(column()), mechanism=DiscreteLaplace(Fraction(2)))
+    one = np.array([release.mechanism.pmf(noise) for noise in range(-200, 201)])
     law = np.array([1.0])
     for _ in range(run):
         law = np.convolve(law, one)

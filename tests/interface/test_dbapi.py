@@ -43,8 +43,9 @@ def spent(connection: dbapi.Connection) -> Fraction:
 
 def test_the_module_says_what_it_keeps():
     assert (dbapi.apilevel, dbapi.threadsafety, dbapi.paramstyle) == ("2.0", 2, "qmark")
-    for name in dbapi.__all__:
-        assert getattr(dbapi, name) is not None
+    families = "STRING BINARY NUMBER DATETIME ROWID BOOLEAN"
+    for name in families.split():
+        assert isinstance(getattr(dbapi, name), dbapi.TypeObject)
 
 
 def test_exceptions_stand_as_pep_249_has_them():

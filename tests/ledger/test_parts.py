@@ -126,7 +126,7 @@ def lost(before: Drawn, after: Drawn) -> Fraction:
         return Fraction(max(abs(log(p / q)) for p, q in odds)) - Fraction(1, 10**10)
     (one,), (other,) = before.given, after.given
     moved = [abs(x - y) for x, y in zip(one, other, strict=True)]
-    noise = before.release.noise  # type: ignore[union-attr]
+    noise = before.release.mechanism  # type: ignore[union-attr]
     if isinstance(noise, DiscreteGaussian):
         return sum(size**2 for size in moved) / (2 * noise.sigma2)
     return Fraction(sum(moved)) / noise.scale

@@ -14,7 +14,6 @@ from dpquery.engine.files import (
     Fingerprint,
     TableStates,
     Watch,
-    require_none,
     require_unchanged,
     state_of,
     unwatched,
@@ -91,7 +90,8 @@ class PythonEngine:
         """Hold files of a new state against the policy: their types, and rows_per_unit = 1."""
         if self._verified.get(table.name) == state:
             return
-        require_none(table, file_misfits(table))
+        for misfit in file_misfits(table):
+            raise DataChanged(f"{table.name}: {misfit}")
         if table.single and table.unit is not None:
             units = [unit for unit, _ in read_rows(table, []) if unit is not None]
             if len(units) > len(set(units)):

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from dpquery.engine.base import by_chance, named
+from dpquery.engine.base import by_chance
 from dpquery.ir.expr import Expr, Scalar
 from dpquery.ir.measures import (
     Candidates,
@@ -26,7 +26,7 @@ from dpquery.ir.measures import (
 )
 from dpquery.ir.query import Key, Scan
 from dpquery.mechanisms.samplers import Integers
-from dpquery.rowfunctions.base import Value
+from dpquery.rowfunctions.base import Value, scalar
 from dpquery.rowfunctions.evaluate import Row, constant, evaluate
 from tests.oracle.told import Pairs, is_nameable, kept_of_units
 from tests.oracle.values import code_of
@@ -139,7 +139,7 @@ class Totals:
 
     def values(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
         """Return the values at some places of that order."""
-        return [named(self._shown[measure][place], measure.value.type) for place in places]
+        return [scalar(self._shown[measure][place], measure.value.type) for place in places]
 
     def _candidates(self, measure: Candidates) -> Counter[Value]:
         """Count the units of each value, of what is kept of each unit's."""

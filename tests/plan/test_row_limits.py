@@ -265,6 +265,7 @@ def test_what_may_be_cut_is_said_and_the_header_claims_no_more(session, query, n
         "DP_MEDIAN(v, eps=9) FROM s",
         "DP_QUANTILE(v, [0.1, 0.9], eps=9) FROM s",
         "DP_MODE(g, eps=9) FROM t",
+        "DP_MAJORITY(v > 2, eps=9) FROM s",
         "DP_KEYS(g, eps=9, delta=1e-8) FROM t",
     ],
 )

@@ -23,7 +23,7 @@ from dpquery.errors import Diagnostic, PolicyInvalid, RuleRefused
 from dpquery.policy.files import copy_samples
 from dpquery.present import BINARY, FORMATS
 from dpquery.shell.batch import say
-from dpquery.shell.console import Terminal, Waiting
+from dpquery.shell.console import Terminal
 from dpquery.shell.main import main
 from dpquery.shell.prompt import Desk
 
@@ -146,8 +146,7 @@ def test_the_shell_prints_keys_notes_and_answers(text: str, mode: str):
 
     out = io.StringIO()
     console = RichConsole(file=out, width=200)
-    waiting = Waiting(io.StringIO(), io.StringIO())
-    Desk(Asked(), Terminal(console, lambda _: "", waiting), mode).ask("SELECT 1")
+    Desk(Asked(), Terminal(console, lambda _: ""), mode).ask("SELECT 1")
     assert prints(out.getvalue().replace("\t", ""))
 
 

@@ -224,7 +224,7 @@ VECTOR, VECTOR_L2 = (
     for name in ("simplex_sensitivity", "simplex_l2_sensitivity")
 )
 RANK = "dpquery.functions.quantile.rank_range"
-LISTED = "dpquery.functions.quantile_list.sensitivity"
+LISTED = "dpquery.functions.quantile.sensitivity"
 WEIGHT, TOTALS, SPREADING, CLAMPING = (
     f"tests.oracle.totals.{name}"
     for name in ("row_weight", "Totals.of", "Totals._add_units", "Totals._add_totals")

@@ -21,7 +21,7 @@ from dpquery.core.privacy import Ceiling, Loss, Neighbours
 from dpquery.core.source import Source
 from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Interval, Kind, Type
 from dpquery.errors import DPQueryError, InternalError, PolicyInvalid
-from dpquery.functions.quantile_list import OF_LISTS
+from dpquery.functions.quantile import OF_LISTS
 from dpquery.functions.search import Block, blocks_of
 from dpquery.ir.expr import Code
 from dpquery.plan.plan import with_bounds

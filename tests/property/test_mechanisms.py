@@ -19,7 +19,7 @@ from dpquery import functions
 from dpquery.core.privacy import Neighbours
 from dpquery.errors import PlanRefused
 from dpquery.functions.base import MECHANISM_ALIASES, DPFunction, Release, Takes
-from dpquery.functions.quantile_list import OF_LISTS
+from dpquery.functions.quantile import OF_LISTS
 from dpquery.mechanisms import Majority
 from dpquery.policy.model import Policy
 from dpquery.session import Session

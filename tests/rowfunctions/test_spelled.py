@@ -6,7 +6,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from dpquery.rowfunctions.date_format import DAYS, MONTHS
+from dpquery.rowfunctions.dates import DAYS, MONTHS
 from tests.corpus.cases import planned, refusal
 
 FIRST, LAST = date(2019, 12, 30), date(2021, 1, 4)

@@ -18,7 +18,7 @@ from dpquery.core.privacy import NO_LOSS
 from dpquery.errors.pages import explain
 from dpquery.functions import ALL
 from dpquery.policy.files import copy_samples
-from dpquery.shell.console import Terminal, Waiting, fitted
+from dpquery.shell.console import Terminal, fitted
 from dpquery.shell.dot_commands import COMMANDS, take
 from dpquery.shell.prompt import Desk
 from tests.shell.desks import FakeDesk, Paper
@@ -310,9 +310,6 @@ def test_a_file_is_read_up_to_its_first_failure(desk, paper, session, tmp_path: 
     assert take(desk, f".read {script}")
 
 
-NO_CLOCK = Waiting(io.StringIO(), io.StringIO())
-
-
 @pytest.fixture
 def screen(monkeypatch) -> RichConsole:
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -321,7 +318,7 @@ def screen(monkeypatch) -> RichConsole:
 
 
 def test_a_wide_answer_is_cut_with_a_word_on_how_to_see_it(screen):
-    Terminal(screen, str, NO_CLOCK).page("short\n" + "x" * 30)
+    Terminal(screen, str).page("short\n" + "x" * 30)
     shown = screen.file.getvalue()
     assert "x" * 19 + "…\n" in shown
     assert ".mode csv and .again show all of it" in shown
@@ -330,11 +327,11 @@ def test_a_wide_answer_is_cut_with_a_word_on_how_to_see_it(screen):
 def test_a_long_answer_goes_to_the_pager_whole(screen, monkeypatch, tmp_path: Path, capfd):
     monkeypatch.setenv("PAGER", f"tee {tmp_path / 'paged'}")
     text = "\n".join("y" * 30 for _ in range(10))
-    Terminal(screen, str, NO_CLOCK).page(text)
+    Terminal(screen, str).page(text)
     assert (tmp_path / "paged").read_text() == text
     assert screen.file.getvalue() == ""
     monkeypatch.setenv("PAGER", "no-such-pager")
-    Terminal(screen, str, NO_CLOCK).page(text)
+    Terminal(screen, str).page(text)
     assert screen.file.getvalue().count("…") == 10
 
 

@@ -236,3 +236,12 @@ def test_what_is_known_comes_from_the_policy_and_costs_nothing(tmp_path: Path):
     keys = ("'eng'", "'hr'", "'legal'", "'ops'", "'sales'")
     assert known["staff"][1] == Column("dept", "text", keys)
     assert known["staff"][2] == Column("age", "integer", bounded=True)
+
+
+def test_a_column_is_found_by_a_name_whose_capitals_are_others():
+    known = {"t": (Column("straße", "text", ("'a'",)),)}
+    assert [s.text for s in suggestions("SELECT x FROM t WHERE straße = '", "", known)] == [
+        "'a'"
+    ]
+    after = [s.text for s in suggestions("SELECT x FROM t WHERE straße ", "", known)]
+    assert "AND" not in after

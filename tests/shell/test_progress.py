@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import io
+import sys
 import time
 from inspect import signature
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import dpquery
 from dpquery.engine.base import Engine
 from dpquery.shell import console as progress
-from dpquery.shell.console import Waiting, line, reading
-
-
-@given(st.text(max_size=60), st.integers(1, 200), st.floats(0, 1e4))
-def test_the_line_fits_the_screen(what: str, columns: int, seconds: float):
-    drawn = line(what.replace("\n", " "), seconds, columns)
-    assert progress.width(drawn) < columns or not drawn
-
-
-def test_the_line_shows_a_sign_that_turns_and_the_time():
-    assert line("reading staff", 75.0, 80) == "reading staff  ⠴ 1:15"
-    assert len({line("", passed / 5 + 0.01, 80)[2] for passed in range(10)}) == 10
+from dpquery.shell.console import clock, reading
 
 
 class Screen(io.StringIO):
@@ -50,17 +38,42 @@ class Screen(io.StringIO):
 )
 def test_only_a_long_query_at_a_terminal_shows_a_clock(monkeypatch, err, out, patience, drawn):
     monkeypatch.setattr(progress, "PATIENCE", float(patience))
-    monkeypatch.setattr(progress, "EVERY", 0.01)
+    monkeypatch.setenv("TERM", "xterm-256color")
     stream = Screen(err)
-    with Waiting(stream, Screen(out)).showing("reading"):
+    monkeypatch.setattr("sys.stderr", stream)
+    with clock("reading staff", Screen(out)):
         until = time.monotonic() + (5 if drawn else 0.1)
         while time.monotonic() < until and "reading" not in stream.getvalue():
             time.sleep(0.01)
     text = stream.getvalue()
-    assert ("reading" in text) == drawn
+    assert ("reading staff  0:00" in text) == drawn
     if drawn:  # the last thing written wipes the line
-        *_, blank, end = text.split("\r")
-        assert (blank.strip(), end) == ("", "")
+        assert text.endswith("\x1b[2K")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_a_long_name_is_cut_to_one_line_and_written_as_the_terminal_can(monkeypatch, encoding):
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "40")
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr", stream)
+    with clock("reading stäff" + "x" * 99, Screen(True)):
+        time.sleep(0.5)
+    assert b"  0:00" in raw.getvalue()
+    assert b"x\n" not in raw.getvalue()
+
+
+def test_without_rich_nothing_is_drawn(monkeypatch):
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setitem(sys.modules, "rich.live", None)
+    stream = Screen(True)
+    monkeypatch.setattr("sys.stderr", stream)
+    with clock("reading", Screen(True)):
+        time.sleep(0.2)
+    assert stream.getvalue() == ""
 
 
 def test_what_is_read_stands_after_from():
@@ -78,5 +91,4 @@ def test_no_size_is_told_before_the_noise():
         "close",
     }  # an Exact, what the plan says, nothing
     assert not hasattr(dpquery.Session, "on_scan")
-    assert list(signature(line).parameters) == ["what", "passed", "columns"]
-    assert list(signature(Waiting.showing).parameters) == ["self", "what"]
+    assert list(signature(clock).parameters) == ["what", "out"]

@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import sys
+from argparse import Namespace
 from fractions import Fraction
 from pathlib import Path
 
@@ -185,8 +186,8 @@ def terminal(monkeypatch):
 def test_a_terminal_without_a_query_opens_the_shell(terminal, monkeypatch):
     opened: list[tuple] = []
 
-    def converse(session: object, *settings: object, intervals: bool) -> None:
-        opened.append((*settings, intervals))
+    def converse(session: object, options: Namespace) -> None:
+        opened.append((options.analyst, options.format, options.out, options.intervals))
 
     monkeypatch.setattr("dpquery.shell.main.converse", converse)
     session = FakeSession()

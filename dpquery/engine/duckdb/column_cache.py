@@ -16,9 +16,7 @@ import duckdb
 
 from dpquery.core.types import Kind
 from dpquery.engine.duckdb.column_sql import (
-    Origin,
     Place,
-    Rows,
     clamped,
     enumerated,
     held_name,
@@ -58,7 +56,7 @@ class Held:
         self._made = self._types = 0
         self._share = SHARE // 2 + secrets.randbelow(SHARE // 2)
 
-    def origin(
+    def place(
         self,
         read: Place,
         scan: TableScan,
@@ -66,7 +64,7 @@ class Held:
         names: Set[str],
         *,
         often: bool,
-    ) -> Origin:
+    ) -> Place:
         """Return where a scan reads its columns: from memory if they are kept, or are now.
 
         Args:
@@ -77,14 +75,16 @@ class Held:
             often: whether it will ask several times.
         """
         table = read.table
-        entry = self._entry(table, read.origin.sql, state)
+        entry = self._entry(table, read.source, state)
         if names <= entry.kept and entry.name:
-            return Origin(entry.name, held=True)
-        wanted = (often or names <= entry.asked) and self._fits(table, entry, names)
+            return Place(table, entry.name, held=True)
+        others = sum(e.bytes for e in self._entries.values() if e is not entry)
+        fits = others + entry.rows * _width(table, entry.kept | names) <= self._share
+        wanted = fits and (often or names <= entry.asked)
         if wanted and self._keep(read, scan, entry, names):
-            return Origin(entry.name, held=True)
+            return Place(table, entry.name, held=True)
         entry.asked |= names
-        return read.origin
+        return read
 
     def _entry(self, table: Table, files: str, state: Fingerprint) -> _Entry:
         entry = self._entries.get(table.name)
@@ -95,11 +95,6 @@ class Held:
             entry = self._entries[table.name] = _Entry(state, row[0] if row else 0)
         return entry
 
-    def _fits(self, table: Table, entry: _Entry, names: Set[str]) -> bool:
-        """Return whether all kept columns together would stay within the share."""
-        others = sum(e.bytes for e in self._entries.values() if e is not entry)
-        return others + entry.rows * _width(table, entry.kept | names) <= self._share
-
     def _keep(self, read: Place, scan: TableScan, entry: _Entry, names: Set[str]) -> bool:
         """Read the columns once more, with those kept before; say whether memory held them."""
         self._drop(entry)
@@ -109,9 +104,9 @@ class Held:
         columns = [self._column(table, entry, token) for token in wanted]
         if table.unit is not None:
             columns.insert(0, f"{read.unit} AS u")
-            where = f" WHERE {' AND '.join(Rows(read).counted(scan))}"
+            where = f" WHERE {' AND '.join(read.counted(scan))}"
         listed = ", ".join(columns) or "1 AS one"
-        query = f"CREATE TABLE {name} AS SELECT {listed} FROM {read.origin.sql}{where}"
+        query = f"CREATE TABLE {name} AS SELECT {listed} FROM {read.source}{where}"
         try:
             execute(self._connection, query)
         except duckdb.OutOfMemoryException:

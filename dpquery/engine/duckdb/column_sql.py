@@ -6,14 +6,14 @@ NULL, NaN becomes NULL, a zero loses its sign, the rest is clamped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
-from dpquery.core.types import DECIMAL_DIGITS, EPOCH, INTEGER, Interval, Kind, Type
+from dpquery.core.types import DECIMAL_DIGITS, INTEGER, Interval, Kind, Type, ordinal
 from dpquery.engine.duckdb.connection import duckdb_name, quoted, stored, text
 from dpquery.engine.duckdb.expr_sql import (
     MOST_PARTS,
@@ -22,7 +22,7 @@ from dpquery.engine.duckdb.expr_sql import (
     as_one,
     cast,
     constant,
-    literal,
+    listed_sql,
     parts_of,
     place_sql,
     settled,
@@ -42,28 +42,8 @@ from dpquery.ir.expr import (
 from dpquery.ir.query import Key, Scan, columns_read
 from dpquery.ir.relations import Filter, Relation, TableScan, only_table, tables_of
 from dpquery.policy.model import Column, DatabaseTable, Table
+from dpquery.rowfunctions.base import YEARS, cut_sql, scalar
 from dpquery.rowfunctions.ranges import conjuncts
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a table's rows are read: from its files, or from columns kept in memory.
-
-    What is kept is clamped, and rows that do not count are not among it: those without a unit,
-    and those of other parts of the table than their unit's first.
-    """
-
-    sql: str
-    """What stands after FROM."""
-    held: bool
-
-    def unit(self, table: Table) -> str:
-        """Write the unit column."""
-        return "u" if self.held else quoted(table.unit or "")
-
-    def column(self, column: Column) -> str:
-        """Write a column in its domain."""
-        return held_name(column.name) if self.held else clamped(column)
 
 
 def held_name(name: str) -> str:
@@ -74,24 +54,6 @@ def held_name(name: str) -> str:
 def kept_key(name: str) -> str:
     """Name what is kept of a text column for grouping: its listed values, as an enumeration."""
     return quoted(f"k:{name}")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A private table, and where its rows are read."""
-
-    table: Table
-    origin: Origin
-
-    @classmethod
-    def in_files(cls, table: Table) -> Place:
-        """Return where a table's rows are read if nothing is kept of them."""
-        return cls(table, Origin(files_sql(table), held=False))
-
-    @property
-    def unit(self) -> str:
-        """Write the unit column."""
-        return self.origin.unit(self.table)
 
 
 def files_sql(table: Table) -> str:
@@ -106,16 +68,33 @@ def files_sql(table: Table) -> str:
     )
 
 
-class Rows(Values):
-    """Renders expressions over the rows of one table, as they are read."""
+@dataclass(frozen=True)
+class Place(Values):
+    """A private table, and where its rows are read: from files, or from columns in memory.
 
-    def __init__(self, place: Place) -> None:
-        self.table = place.table
-        self.origin = place.origin
+    What is held in memory is clamped, and rows that do not count are not among it: those
+    without a unit, and those of other parts of the table than their unit's first.
+    """
+
+    table: Table
+    source: str
+    """What stands after FROM."""
+    held: bool = False
+
+    @classmethod
+    def in_files(cls, table: Table) -> Place:
+        """Return where a table's rows are read if nothing is kept of them."""
+        return cls(table, files_sql(table))
+
+    @property
+    def unit(self) -> str:
+        """Write the unit column."""
+        return "u" if self.held else quoted(self.table.unit or "")
 
     def column(self, reference: ColumnRef) -> str:
         """Write a column in its domain."""
-        return self.origin.column(self.table.columns[reference.name])
+        column = self.table.columns[reference.name]
+        return held_name(column.name) if self.held else clamped(column)
 
     def relation(self, relation: Relation) -> str:
         """Write FROM and WHERE; rows without a unit are dropped."""
@@ -125,10 +104,10 @@ class Rows(Values):
             relation = relation.source
         conditions = self._filters(parts)
         assert isinstance(relation, TableScan)  # noqa: S101 - the tree has no other relation
-        if self.table.unit is not None and not self.origin.held:
+        if self.table.unit is not None and not self.held:
             conditions[:0] = self.counted(relation)
         where = " WHERE " + " AND ".join(f"({c})" for c in conditions) if conditions else ""
-        return f"{self.origin.sql}{where}"
+        return f"{self.source}{where}"
 
     def counted(self, scan: TableScan) -> list[str]:
         """Write which rows of the files count: those of a unit, and of its first parts."""
@@ -137,7 +116,7 @@ class Rows(Values):
         if part is None:
             return [owned]
         place = f"coalesce({place_sql(self.value(part.expr), part)}, {len(part.values)})"
-        source = f"FROM {self.origin.sql} WHERE {owned}"
+        source = f"FROM {self.source} WHERE {owned}"
         first = f"SELECT {unit}, min({place}) {source} GROUP BY {unit}"
         if scan.kept > 1:
             each = f"SELECT {unit} AS u, {place} AS p {source} GROUP BY {unit}, {place}"
@@ -164,9 +143,9 @@ class Rows(Values):
                 operator=operator, left=ColumnRef(name=name), right=Literal() as right
             ):
                 column = self.table.columns[name]
-                if self.origin.held or not _inside_bounds(right, column):
+                if self.held or not _inside_bounds(right, column):
                     return self.value(part)
-                raw = f"{quoted(name)} {operator} {literal(right)}"
+                raw = f"{quoted(name)} {operator} {self.value(right)}"
                 number = f" AND NOT {is_nan(name)}" if column.type.kind is Kind.DOUBLE else ""
                 return raw + number
         return self.value(part)
@@ -187,37 +166,21 @@ def clamped(column: Column) -> str:
 
     `least` and `greatest` would turn NULL into a bound, so it is CASE.
     """
-    name = quoted(column.name)
-    match column.type.kind:
-        case Kind.TEXT:
-            return f"left({name}, {column.max_length})"
-        case Kind.BOOLEAN:
-            return name
-        case Kind.DOUBLE:
-            raw = cast(name, "DOUBLE")
-            nan, inside = f"WHEN {is_nan(column.name)} THEN NULL ", settled(raw)
-            if column.bounds is None:
-                return f"(CASE {nan}ELSE {inside} END)"
-        case _:
-            raw, nan = cast(name, duckdb_name(column.type)), ""
-            inside = raw
-    bounds = column.bounds
-    if bounds is None and column.type.kind is not Kind.DECIMAL:
-        return raw
+    name, kind = quoted(column.name), column.type.kind
+    if kind is Kind.TEXT:
+        return f"left({name}, {column.max_length})"
+    if kind is Kind.BOOLEAN:
+        return name
+    raw = cast(name, duckdb_name(column.type))
+    nan, inside = "", raw
+    if kind is Kind.DOUBLE:
+        nan, inside = f"WHEN {is_nan(column.name)} THEN NULL ", settled(raw)
+    if column.bounds is None and kind is not Kind.DECIMAL:
+        return f"(CASE {nan}ELSE {inside} END)" if nan else raw
     # A decimal in a file can be wider than its type says; the plan relies on its type.
-    low, high = (
-        _constant(end, column)
-        for end in ((bounds.low, bounds.high) if bounds else _ends(column))
-    )
-    outside = f"WHEN {raw} < {low} THEN {low} WHEN {raw} > {high} THEN {high}"
-    return f"(CASE {nan}{outside} ELSE {inside} END)"
-
-
-def _ends(column: Column) -> tuple[Fraction, Fraction]:
-    domain = column.interval
-    assert domain.low is not None  # noqa: S101 - decimals have a least and a greatest value
-    assert domain.high is not None  # noqa: S101
-    return domain.low, domain.high
+    ends = column.bounds or column.interval
+    low, high = (constant(end, column.type, column.interval) for end in (ends.low, ends.high))
+    return cut_sql(raw, low, high, nan, inside)
 
 
 def is_nan(name: str) -> str:
@@ -229,14 +192,7 @@ def is_nan(name: str) -> str:
     return f"isnan(TRY({cast(quoted(name), 'DOUBLE')}))"
 
 
-def _constant(value: int | Fraction | date, column: Column) -> str:
-    return constant(value, column.type, column.interval)
-
-
 # Codes and keys in DuckDB's SQL: values as integers, clamped before anything can overflow.
-
-
-EPOCH_DAY = "CAST('1970-01-01' AS DATE)"
 
 
 def code_sql(rows: Values, code: Code) -> str:
@@ -247,12 +203,10 @@ def code_sql(rows: Values, code: Code) -> str:
     if type_.kind is Kind.BOOLEAN:
         return cast(value, "BIGINT")
     if not _inside(code):
-        value = _clamp(value, code, type_)
+        value = cut_sql(value, _end(code.low, code), _end(code.high, code))
     match type_.kind:
-        case Kind.DATE:
-            number = f"({value} - {EPOCH_DAY})"
-        case Kind.TIMESTAMP:
-            number = f"epoch_us({value})"
+        case Kind.DATE | Kind.TIMESTAMP:
+            number = _ordinal(value, type_)
         case Kind.DOUBLE:
             number = _on_grid(value, code)
         case Kind.DECIMAL:
@@ -262,16 +216,22 @@ def code_sql(rows: Values, code: Code) -> str:
     return _less_origin(number, code)
 
 
+def _ordinal(value: str, type_: Type) -> str:
+    """Write a moment as its number since 1970, and any other value as it is."""
+    if type_.kind is Kind.TIMESTAMP:
+        return f"epoch_us({value})"
+    return f"({value} - CAST('1970-01-01' AS DATE))" if type_.kind is Kind.DATE else value
+
+
 def _less_origin(number: str, code: Code) -> str:
     """Subtract the origin, in integers that hold all differences."""
     if not code.origin:
         return number
-    ends = (code.low, code.high, code.low - code.origin, code.high - code.origin)
-    wide = _storage(min(ends), max(ends))
+    differences = (code.low - code.origin, code.high - code.origin)
+    wide = _storage(code.low, code.high, *differences)
     if wide == "BIGINT":
         return f"({number} - {code.origin})"
-    difference = f"({cast(number, wide)} - {code.origin})"
-    return cast(difference, _storage(min(ends[2:]), max(ends[2:])))
+    return cast(f"({cast(number, wide)} - {code.origin})", _storage(*differences))
 
 
 def _inside(code: Code) -> bool:
@@ -280,48 +240,25 @@ def _inside(code: Code) -> bool:
     Computed doubles are rounded and can reach infinity on the way, whatever their range.
     """
     domain, expr = code.expr.domain, code.expr
-    low, high = code.low * code.grid, code.high * code.grid
-    return (
-        (expr.type.kind is not Kind.DOUBLE or (isinstance(expr, ColumnRef) and expr.clamped))
-        and domain.low is not None
-        and domain.high is not None
-        and low <= domain.low
-        and domain.high <= high
-    )
+    if expr.type.kind is Kind.DOUBLE and not (isinstance(expr, ColumnRef) and expr.clamped):
+        return False
+    return domain.bounded and domain & code.range == domain
 
 
-def _clamp(value: str, code: Code, type_: Type) -> str:
-    low, high = (_end(end, code, type_) for end in (code.low, code.high))
-    return _cut(value, low, high)
-
-
-def _cut(value: str, low: object, high: object) -> str:
-    outside = f"WHEN {value} < {low} THEN {low} WHEN {value} > {high} THEN {high}"
-    return f"(CASE {outside} ELSE {value} END)"
-
-
-def _end(end: int, code: Code, type_: Type) -> str:
+def _end(end: int, code: Code) -> str:
     """Write an end of the range in the type of the value."""
-    place: Scalar = end * code.grid
-    match type_.kind:
-        case Kind.DATE:
-            place = EPOCH.date() + timedelta(days=end)
-        case Kind.TIMESTAMP:
-            place = EPOCH + timedelta(microseconds=end)
-        case Kind.INTEGER:
-            place = end
-    return constant(place, type_, Interval(code.low * code.grid, code.high * code.grid))
+    type_, place = code.expr.type, end * code.grid
+    known = scalar(end, type_) if type_.kind in {Kind.INTEGER, *YEARS} else place
+    return constant(known, type_, code.range)
 
 
 def _on_grid(value: str, code: Code) -> str:
     """Write floor(x / grid + 1/2) in doubles, cut where doubles round an end outwards."""
     operator, step = grid_step(code.grid)
     # Doubles round: beside the ends of its type, a code is computed in the wider one.
-    held = _storage(2 * min(code.low, 0), 2 * max(code.high, 0))
+    held = _storage(2 * code.low, 2 * code.high)
     number = f"CAST(floor({value} {operator} CAST('{step!r}' AS DOUBLE) + 5e-1) AS {held})"
-    if not _rounds_outwards(code):
-        return number
-    return _cut(number, code.low, code.high)
+    return cut_sql(number, code.low, code.high) if _rounds_outwards(code) else number
 
 
 def _rounds_outwards(code: Code) -> bool:
@@ -341,8 +278,8 @@ def _unscaled(value: str, code: Code, scale: int) -> str:
         return _less_origin(cast(f"({short} * {10**scale})", "BIGINT"), code)
     number = cast(value, f"DECIMAL({DECIMAL_DIGITS}, {scale})")
     if code.origin:
-        ends = Interval(code.low * code.grid, code.high * code.grid)
-        number = f"({number} - {constant(code.origin * code.grid, code.expr.type, ends)})"
+        origin = constant(code.origin * code.grid, code.expr.type, code.range)
+        number = f"({number} - {origin})"
     room = DECIMAL_DIGITS - 1 - len(str(code.size))
     while scale:  # a product has the digits of its zeros too, until the cast takes them away
         step = min(room, scale)
@@ -351,39 +288,30 @@ def _unscaled(value: str, code: Code, scale: int) -> str:
     return cast(number, _storage(code.low - code.origin, code.high - code.origin))
 
 
-def _storage(low: int, high: int) -> str:
-    return storage(INTEGER, Interval(Fraction(low), Fraction(high)))
-
-
-def key_sql(rows: Values, key: Key) -> str:
-    """Write a key: a day as its number; a text as what is kept of it, or uncut."""
-    expr = key.expr
-    if expr.type.kind is Kind.DATE:
-        return f"({rows.value(expr)} - {EPOCH_DAY})"
-    column = uncut(rows.table, key) if isinstance(rows, Rows) else None
-    if isinstance(rows, Rows) and column is not None:
-        if not rows.origin.held:
-            return short_text(column, key.values)
-        if kept_values(rows, key) is not None:
-            return kept_key(column.name)
-    return rows.value(expr)
+def _storage(*ends: int) -> str:
+    return storage(INTEGER, Interval(Fraction(min(ends)), Fraction(max(ends))))
 
 
 def value_sql(rows: Values, expr: Expr) -> str:
     """Write a value that is told from others: moments as numbers."""
-    value = rows.value(expr)
-    match expr.type.kind:
-        case Kind.DATE:
-            return f"({value} - {EPOCH_DAY})"
-        case Kind.TIMESTAMP:
-            return f"epoch_us({value})"
-        case _:
-            return value
+    return _ordinal(rows.value(expr), expr.type)
+
+
+def key_sql(rows: Values, key: Key) -> str:
+    """Write a key: a day as its number; a text as what is kept of it, or uncut."""
+    if key.expr.type.kind is Kind.DATE:
+        return value_sql(rows, key.expr)
+    column = uncut(rows.table, key) if isinstance(rows, Place) else None
+    if column is not None and kept_values(rows, key) is not None:
+        return kept_key(column.name)
+    if column is not None and isinstance(rows, Place) and not rows.held:
+        return short_text(column, key.values)
+    return rows.value(key.expr)
 
 
 def kept_values(rows: Values, key: Key) -> Sequence[Scalar | None] | None:
     """Return the values of the enumeration that is kept of a text column, if a key is one."""
-    if not isinstance(rows, Rows) or not rows.origin.held:
+    if not isinstance(rows, Place) or not rows.held:
         return None
     column = uncut(rows.table, key)
     return enumerated(column) if column is not None and listed(column, key) else None
@@ -438,7 +366,8 @@ def listed(column: Column, key: Key) -> bool:
 def wanted_columns(scan: Scan, table: Table) -> frozenset[str]:
     """Return what a scan wants kept: columns, and the listed values of key columns."""
     if only_table(scan.relation) is None:
-        return frozenset(f"c:{ref.name}" for ref in _of_table(scan, table))
+        numbers = {one.number for one in tables_of(scan.relation) if one.table == table.name}
+        return frozenset(f"c:{ref.name}" for ref in columns_read(scan) if ref.of in numbers)
     names = {f"c:{ref.name}" for ref in columns_read(replace(scan, keys=()))}
     for key in scan.keys:
         column = uncut(table, key)
@@ -449,7 +378,87 @@ def wanted_columns(scan: Scan, table: Table) -> frozenset[str]:
     return frozenset(names)
 
 
-def _of_table(scan: Scan, table: Table) -> Iterator[ColumnRef]:
-    """Return the columns of one table that a scan of several relations reads."""
-    numbers = {one.number for one in tables_of(scan.relation) if one.table == table.name}
-    return (ref for ref in columns_read(scan) if ref.of in numbers)
+# The numbers of groups: the place of a row's keys among those that are declared.
+
+
+class Numbered(NamedTuple):
+    """How the values of a key are numbered, which stand in a column g0, g1, ..."""
+
+    place: str
+    """Where a value stands: from 0 on in a run of integers, or as it is listed."""
+    limit: str | None = None
+    """What keeps to a run."""
+    join: str = ""
+    """The join that numbers values which are listed one by one."""
+
+
+def numbered(index: int, key: Key, kept: Sequence[Scalar | None] | None) -> Numbered:
+    """Return how the values of a key are numbered.
+
+    Args:
+        index: which key of the scan it is.
+        key: the key.
+        kept: the values of the enumeration that the column is of, where it is one.
+    """
+    values, rest = key.values[:-1] if key.rest else key.values, str(len(key.values) - 1)
+    if key.rest and not values:  # one group holds all rows
+        return Numbered(rest)
+    missing = kept is None and None in values  # NULL is a group, and the last one
+    name, known = f"g{index}", _integers(key, values, kept)
+    text = name if kept is None else f"CAST(enum_code({name}) AS BIGINT)"
+    if known and not key.rest and known == [*range(known[0], known[0] + len(known))]:
+        place, limit = f"({text} - {known[0]})", f"{text} BETWEEN {known[0]} AND {known[-1]}"
+        if missing:
+            return Numbered(f"coalesce({place}, {len(known)})", f"({limit} OR {name} IS NULL)")
+        whole = kept is not None and len(known) == len(kept)  # cheaper for each row
+        return Numbered(place, f"{name} IS NOT NULL" if whole else limit)
+    written = [*map(str, known or ()), *["NULL"] * missing]
+    if known is None:
+        type_ = key.expr.type
+        written = ["NULL" if value is None else listed_sql(value, type_) for value in values]
+    rows = ", ".join(f"({i}, {value})" for i, value in enumerate(written))
+    rows = rows or "the groups found"  # in EXPLAIN alone: a scan without any is not run
+    same, alias = "IS NOT DISTINCT FROM" if missing else "=", f"l{index}"
+    kind = "LEFT JOIN" if key.rest else "JOIN"
+    join = f"{kind} (VALUES {rows}) AS {alias}(i, v) ON {text} {same} {alias}.v"
+    return Numbered(f"coalesce({alias}.i, {rest})" if key.rest else f"{alias}.i", None, join)
+
+
+def _integers(
+    key: Key, values: Sequence[Scalar | None], kept: Sequence[Scalar | None] | None
+) -> list[int] | None:
+    """Return values as integers, where they are compared as such: but for NULL."""
+    if kept is not None:
+        return [kept.index(value) for value in values]
+    if key.expr.type.kind not in {Kind.INTEGER, Kind.DATE}:
+        return None
+    return [
+        ordinal(v) if isinstance(v, date) else int(v)
+        for v in values
+        if isinstance(v, int | date)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """The keys of a scan; the last one runs fastest."""
+
+    joins: str
+    """The joins that number keys which are listed one by one."""
+    limits: list[str]
+    """What keeps to the declared keys, where no join does."""
+    cell: str
+    """The number of a row's group."""
+
+
+def grouping(rows: Values, keys: Sequence[Key]) -> Grouping:
+    """Return how the groups of some keys are numbered."""
+    found = [numbered(i, key, kept_values(rows, key)) for i, key in enumerate(keys)]
+    cell = found[0].place if found else "0"
+    for key, one in zip(keys[1:], found[1:], strict=True):
+        cell = f"({cell} * {len(key.values)} + {one.place})"
+    return Grouping(
+        " ".join(one.join for one in found if one.join),
+        [one.limit for one in found if one.limit is not None],
+        cast(cell, "BIGINT"),
+    )

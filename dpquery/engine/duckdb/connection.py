@@ -16,6 +16,7 @@ from threading import Thread, current_thread, main_thread
 from typing import TypeVar
 
 import duckdb
+import pyarrow as pa
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.policy.model import DatabaseTable, Table
@@ -67,6 +68,13 @@ def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
     if not paths:
         connection.execute("SET disabled_filesystems = 'LocalFileSystem'")
     connection.execute("SET lock_configuration = true")
+
+
+def load(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
+    """Make a table of rows."""
+    connection.register("given", rows)
+    connection.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
+    connection.unregister("given")
 
 
 def execute(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyConnection:
@@ -132,16 +140,10 @@ def text(value: str) -> str:
 # computed anew each time. Rows are told apart by values alone, so such columns are refused.
 
 
+_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _TYPES = {
-    "TINYINT": INTEGER,
-    "SMALLINT": INTEGER,
-    "INTEGER": INTEGER,
-    "BIGINT": INTEGER,
-    "UTINYINT": INTEGER,
-    "USMALLINT": INTEGER,
-    "UINTEGER": INTEGER,
-    "FLOAT": DOUBLE,
-    "DOUBLE": DOUBLE,
+    **dict.fromkeys(_INTEGERS, INTEGER),
+    **dict.fromkeys(("FLOAT", "DOUBLE"), DOUBLE),
     "VARCHAR": TEXT,
     "BOOLEAN": BOOLEAN,
     "DATE": DATE,

@@ -11,10 +11,11 @@ import duckdb
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
 from dpquery.engine.duckdb.column_cache import Held
-from dpquery.engine.duckdb.column_sql import Origin, Place, files_sql, wanted_columns
+from dpquery.engine.duckdb.column_sql import Place, files_sql, wanted_columns
 from dpquery.engine.duckdb.connection import (
     KEY,
     execute,
+    load,
     lock,
     quoted,
     start,
@@ -22,15 +23,13 @@ from dpquery.engine.duckdb.connection import (
     text,
 )
 from dpquery.engine.duckdb.open_scan import DuckDBOpenScan
-from dpquery.engine.duckdb.rehearsal import Rehearsal
 from dpquery.engine.duckdb.scan_sql import ScanSQL
-from dpquery.engine.duckdb.verify import Verifier
+from dpquery.engine.duckdb.verify import Rehearsal, Verifier
 from dpquery.engine.files import (
     DataChanged,
     Fingerprint,
     TableStates,
     Watch,
-    require_none,
     require_unchanged,
     state_of,
     unwatched,
@@ -86,10 +85,7 @@ class DuckDBEngine:
 
     def describe(self, scan: Scan) -> str:
         """Write the query for a scan, with each table's name for its files."""
-        places = {
-            table.name: Place(table, Origin(quoted(table.name), held=False))
-            for table in self._read_by(scan)
-        }
+        places = {table.name: Place(table, quoted(table.name)) for table in self._read_by(scan)}
         publics = {name: quoted(name) for name in self._publics}
         sql = ScanSQL(scan, places, publics)
         return "; ".join(sql.whole()) or f"histograms of ({sql.rows})"
@@ -128,10 +124,7 @@ class DuckDBEngine:
         connection = self._started()
         for table in tables:
             self._verify(connection, table, before[table.name])
-        places = {
-            table.name: Place(table, self._origin(scan, table, before[table.name]))
-            for table in tables
-        }
+        places = {table.name: self._place(scan, table, before[table.name]) for table in tables}
         sql = ScanSQL(scan, places, self._publics)
         values = {measure: [0] * scan.cells for measure in sql.summed}
         for measures, query in sql.queries() if scan.cells else ():
@@ -142,42 +135,37 @@ class DuckDBEngine:
         require_unchanged(tables, before)
         for table in tables:  # what could not be read is no first state
             self._watch(table, before[table.name], receipt)
-        opened = DuckDBOpenScan(connection, sql, before, self._log, self._verifier)
+        opened = DuckDBOpenScan(connection, sql, before, self._verifier)
         exact = {measure: tuple(cells) for measure, cells in values.items()}
-        return Exact(exact, scan.cells, opened)
+        return Exact(exact, scan.cells, opened, self._log)
 
-    def _origin(self, scan: Scan, table: Table, state: Fingerprint) -> Origin:
+    def _place(self, scan: Scan, table: Table, state: Fingerprint) -> Place:
         """Return where the scan reads: from memory what was asked for before."""
         assert self._held is not None  # noqa: S101 - made with the connection
         names = wanted_columns(scan, table)
         often = any(isinstance(measure, Histogram) for measure in scan.measures)
         read = Place.in_files(table)
         rows = next(one for one in tables_of(scan.relation) if one.table == table.name)
-        return self._held.origin(read, rows, state, names, often=often)
+        return self._held.place(read, rows, state, names, often=often)
 
     def _started(self) -> duckdb.DuckDBPyConnection:
         """Open DuckDB on first use, so that connecting touches no private file."""
         if self._connection is None:
             connection = start()
-            paths = [
-                p
-                for t in self._tables.values()
-                if isinstance(t.source, Files)
-                for p in t.source.paths
-            ]
-            for database in _databases(self._tables):
+            sources = [table.source for table in self._tables.values()]
+            files = [one for one in sources if isinstance(one, Files)]
+            databases = {str(one.database) for one in sources if not isinstance(one, Files)}
+            for database in sorted(databases):
                 connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
             connection.execute(f"SET VARIABLE {KEY} = ?", [self._secret])
             if self._threads is not None:
                 connection.execute(f"SET threads = {self._threads}")
             for name, relation in self._publics.items():
-                connection.register("given", self._public.rows(name))
-                connection.execute(f"CREATE TABLE {relation} AS SELECT * FROM given")
-                connection.unregister("given")
+                load(connection, relation, self._public.rows(name))
             connection.execute(f"SET max_execution_time = {self._limits.seconds * 1000}")
             if self._limits.memory is not None:
                 connection.execute(f"SET memory_limit = {text(self._limits.memory)}")
-            lock(connection, paths)
+            lock(connection, [path for one in files for path in one.paths])
             self._connection = connection
             self._held = Held(connection)
         return self._connection
@@ -190,7 +178,8 @@ class DuckDBEngine:
             return
         stored = isinstance(table.source, DatabaseTable)
         misfits = stored_misfits(connection, table) if stored else file_misfits(table)
-        require_none(table, misfits)
+        if misfits:
+            raise DataChanged(f"{table.name}: {misfits[0]}")
         if table.single and table.unit is not None:
             unit = quoted(table.unit)
             different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {files_sql(table)}"
@@ -200,10 +189,3 @@ class DuckDBEngine:
                     f"a unit of {table.name!r} has several rows against rows_per_unit = 1"
                 )
         self._verified[table.name] = state
-
-
-def _databases(tables: dict[str, Table]) -> list[str]:
-    found = {
-        str(t.source.database) for t in tables.values() if isinstance(t.source, DatabaseTable)
-    }
-    return sorted(found)

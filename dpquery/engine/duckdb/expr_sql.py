@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from datetime import date, datetime
 from fractions import Fraction
 
-from dpquery.core.types import INT64, UNKNOWN, WIDEST_EXACT, Interval, Kind, Type
+from dpquery.core.types import INT64, UNKNOWN, WIDEST_EXACT, Interval, Kind, Type, decimal_value
 from dpquery.engine.duckdb.connection import duckdb_name, text
 from dpquery.ir.expr import (
     Apply,
@@ -77,21 +77,17 @@ class Values(ABC):
         match expr:
             case ColumnRef():
                 return self.column(expr)
-            case Literal():
-                return literal(expr)
             case Constant(known=False, number=number):  # no column is called so: EXPLAIN alone
                 return f'"released value {number + 1}"'
-            case Constant(value=value):
-                if value is None:
-                    return f"CAST(NULL AS {storage(expr.type, expr.domain)})"
+            case Literal(value=value) | Constant(value=value):
                 return constant(value, expr.type, expr.domain)
             case Widen():
                 return self._widened(expr)
             case Negate() | Arithmetic() | Apply() if _may_be_nan(expr):
                 return f"nullif({settled(self._number(expr))}, {NAN})"
-            case Apply():
-                made = self._applied(expr)
-                return settled(made) if _may_make_zero(expr) else made
+            case Apply(type=type_):  # a double that is chosen among others has its form already
+                made, chosen = self._applied(expr), named(expr.function).chosen(expr)
+                return settled(made) if type_.kind is Kind.DOUBLE and not chosen else made
             case Negate():
                 return self._negated(expr)
             case Arithmetic():
@@ -118,9 +114,9 @@ class Values(ABC):
     def _stored(self, *operands: Expr) -> list[str]:
         """Write numbers of one type in one storage, wide enough for all of them."""
         texts = [self.value(operand) for operand in operands]
-        if operands[0].type.kind not in {Kind.INTEGER, Kind.DECIMAL}:
+        if operands[0].type.kind not in _EXACT:
             return texts
-        wide = _widest([storage(operand.type, operand.domain) for operand in operands])
+        wide = _widest([_held(operand) for operand in operands])
         return [cast(text_, wide) for text_ in texts]
 
     def _number(self, expr: Expr) -> str:
@@ -152,11 +148,12 @@ class Values(ABC):
         for argument in expr.arguments:
             if function.keeps_nan and argument.type.kind is Kind.DOUBLE:
                 texts.append(self._number(argument))
-            elif argument.type.kind in _EXACT:
-                held = wide if argument.type == expr.type else _held(argument)
-                texts.append(cast(self.value(argument), held))
-            else:
-                texts.append(self.value(argument))
+                continue
+            texts.append(self.value(argument))
+            if argument.type.kind in _EXACT:
+                texts[-1] = cast(
+                    texts[-1], wide if argument.type == expr.type else _held(argument)
+                )
         return function.sql(expr, *texts)
 
     def _exact(self, expr: Arithmetic) -> str:
@@ -164,7 +161,7 @@ class Values(ABC):
 
         Division by zero gives NULL, which is a pin of the connection.
         """
-        target = storage(expr.type, expr.domain)
+        target = _held(expr)
         if expr.type.kind is Kind.DECIMAL and expr.operator is Operator.MULTIPLY:
             return cast(self._product(expr.left, expr.right), target)
         wide = _operand_storage(expr, target)
@@ -209,11 +206,6 @@ def _may_be_nan(expr: Negate | Arithmetic | Apply) -> bool:
     return function.makes_nan or function.keeps_nan
 
 
-def _may_make_zero(expr: Apply) -> bool:
-    """Return whether a function computes a double, rather than choose among its arguments."""
-    return expr.type.kind is Kind.DOUBLE and not named(expr.function).chosen(expr)
-
-
 def settled(number: str) -> str:
     """Write a double whose zero has no sign: -0.0 + 0.0 is 0.0, and nothing else changes.
 
@@ -236,12 +228,7 @@ def _operand_storage(expr: Arithmetic, target: str) -> str:
     return _widest(held)
 
 
-def literal(expr: Literal) -> str:
-    """Write a literal in its type."""
-    return constant(expr.value, expr.type, expr.domain)
-
-
-def constant(value: int | Fraction | str | bool | date, type_: Type, domain: Interval) -> str:
+def constant(value: Scalar | None, type_: Type, domain: Interval) -> str:
     """Write a value so that DuckDB reads exactly it, in the type meant.
 
     >>> constant(3, Type(Kind.INTEGER), Interval.point(3))
@@ -252,6 +239,8 @@ def constant(value: int | Fraction | str | bool | date, type_: Type, domain: Int
     "CAST('0.0' AS DOUBLE)"
     """
     match value:
+        case None:
+            return cast("NULL", storage(type_, domain))
         case bool():
             return "TRUE" if value else "FALSE"
         case str():
@@ -264,39 +253,34 @@ def constant(value: int | Fraction | str | bool | date, type_: Type, domain: Int
         nearest = float(value) + 0.0  # of a tiny negative number it is -0.0
         return f"CAST({text(repr(nearest))} AS DOUBLE)"
     if type_.kind is Kind.DECIMAL:
-        scaled = Fraction(value) * 10**type_.scale
-        return cast(
-            text(_point(int(scaled), type_.scale)), decimal_storage(type_.scale, domain)
-        )
+        scaled = int(Fraction(value) * 10**type_.scale)
+        digits = format(decimal_value(scaled, type_.scale), "f")
+        return cast(text(digits), decimal_storage(type_.scale, domain))
     return cast(str(int(value)), storage(type_, domain))
 
 
 def place_sql(value: str, code: Code) -> str:
     """Write which of some listed values it is."""
     listed = (
-        f"WHEN {_listed(each, code)} THEN {place}" for place, each in enumerate(code.values)
+        f"WHEN {listed_sql(each, code.expr.type)} THEN {place}"
+        for place, each in enumerate(code.values)
     )
     return f"CASE {value} {' '.join(listed)} END"
 
 
-def _listed(value: Scalar, code: Code) -> str:
+def listed_sql(value: Scalar | None, type_: Type) -> str:
+    """Write one of some listed values, in the storage that it needs by itself."""
     domain = Interval.point(value) if isinstance(value, int | Fraction) else UNKNOWN
-    return constant(value, code.expr.type, domain)
-
-
-def _point(scaled: int, scale: int) -> str:
-    if scale == 0:
-        return str(scaled)
-    digits = str(abs(scaled)).rjust(scale + 1, "0")
-    return ("-" if scaled < 0 else "") + digits[:-scale] + "." + digits[-scale:]
+    return constant(value, type_, domain)
 
 
 def storage(type_: Type, domain: Interval) -> str:
     """Return the DuckDB type that holds every value of a type and range."""
-    if type_.kind is Kind.INTEGER and not domain.within(*INT64):
-        return "HUGEINT"
-    if type_.kind is Kind.DECIMAL:
-        return decimal_storage(type_.scale, domain)
+    match type_.kind:
+        case Kind.INTEGER if not domain.within(*INT64):
+            return "HUGEINT"
+        case Kind.DECIMAL:
+            return decimal_storage(type_.scale, domain)
     return duckdb_name(type_)
 
 

@@ -17,7 +17,7 @@ from itertools import count
 import duckdb
 import numpy as np
 
-from dpquery.engine.base import FaultLog, by_chance, guarded, named
+from dpquery.engine.base import by_chance
 from dpquery.engine.duckdb.connection import execute
 from dpquery.engine.duckdb.scan_sql import ScanSQL
 from dpquery.engine.duckdb.verify import Verifier
@@ -25,11 +25,10 @@ from dpquery.engine.files import TableStates, require_unchanged
 from dpquery.ir.expr import Scalar
 from dpquery.ir.measures import Candidates, GroupRequest, Histogram
 from dpquery.mechanisms.samplers import Integers
+from dpquery.rowfunctions.base import scalar
 
 _NUMBERS = count()
 """Names of held tables: several scans may be open at once."""
-Span = tuple[int, int, int]
-"""Lowest code, the code after the highest, and the width of a range."""
 Shape = tuple[int, int]
 """How many codes a request asks for, a power of two of which its lowest is a multiple, and the
 width of a range."""
@@ -67,18 +66,16 @@ class DuckDBOpenScan:
         connection: duckdb.DuckDBPyConnection,
         sql: ScanSQL,
         state: TableStates,
-        log: FaultLog,
         verifier: Verifier,
     ) -> None:
         self._connection = connection
         self._sql = sql
         self._state = state
-        self._log = log
         self._verifier = verifier
         self._tables: list[str] = []
         """What is held of this scan, in memory."""
         self._sources: dict[Histogram, str] = {}
-        self._whole: dict[Histogram, tuple[Span, Groups]] = {}
+        self._whole: dict[Histogram, tuple[tuple[int, int, int], Groups]] = {}
         self._counted: dict[Candidates, tuple[str, Integers]] = {}
         """The table of each measure, and the order in which its rows are shown."""
 
@@ -86,104 +83,22 @@ class DuckDBOpenScan:
         self, measure: Histogram, requests: Sequence[GroupRequest]
     ) -> Sequence[Integers]:
         """Return the weight of each range of codes, request by request."""
-        return guarded(self._log, lambda: self._of(measure, requests))
-
-    def counts(self, measure: Candidates) -> Integers:
-        """Return the number of units of each value, in an order of chance."""
-        return guarded(self._log, lambda: self._counts(measure))
-
-    def values(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
-        """Return the values at some places of that order."""
-        return guarded(self._log, lambda: self._values(measure, places))
-
-    def close(self) -> None:
-        """Drop what is held."""
-        for name in self._tables:
-            with suppress(duckdb.Error):  # an instance that broke has nothing left to drop
-                self._connection.execute(f"DROP TABLE IF EXISTS {name}")
-        self._tables.clear()
-        for known in (self._sources, self._whole, self._counted):
-            known.clear()
-
-    def _of(self, measure: Histogram, requests: Sequence[GroupRequest]) -> list[Integers]:
         shapes: dict[Shape | None, list[GroupRequest]] = defaultdict(list)
         for request in requests:
             shapes[_shape(request, measure.code.cells)].append(request)
         found: dict[GroupRequest, Integers] = {}
         for shape, alike in shapes.items():
-            if len(alike) > 1 and shape is not None:
-                groups = self._ask_blocks(measure, shape, alike)
+            if len(alike) > 1 and shape is not None:  # aligned stretches of codes: one pass
+                wanted = sorted({(one.group, one.low // shape[0]) for one in alike})
+                source = self._source(measure)
+                groups = self._ask(self._sql.blocks(measure, source, wanted, shape), source)
                 for one in alike:
                     found[one] = groups.of(one.group, one.low // one.width, _ranges(one))
             else:
                 found |= {one: self._of_one(measure, one) for one in alike}
         return [found[request] for request in requests]
 
-    def _of_one(self, measure: Histogram, request: GroupRequest) -> Integers:
-        group, *span = request
-        low, high, width = span
-        if high - low == measure.code.cells:
-            found = self._of_all(measure, (low, high, width))
-        else:
-            found = self._ask(measure, group, (low, high, width))
-        return found.of(group, 0, _ranges(request))
-
-    def _of_all(self, measure: Histogram, span: Span) -> Groups:
-        """Ask for the whole grid once, for all groups together."""
-        known = self._whole.get(measure)
-        if known is None or known[0] != span:
-            known = (span, self._ask(measure, None, span))
-            self._whole[measure] = known
-        return known[1]
-
-    def _ask(self, measure: Histogram, group: int | None, span: Span) -> Groups:
-        source = self._source(measure)
-        return self._found(measure, self._sql.ranges(measure, source, group, span))
-
-    def _ask_blocks(
-        self, measure: Histogram, shape: Shape, requests: Sequence[GroupRequest]
-    ) -> Groups:
-        """Ask for many aligned stretches of codes in one pass."""
-        block, width = shape
-        wanted = sorted({(one.group, one.low // block) for one in requests})
-        source = self._source(measure)
-        return self._found(measure, self._sql.blocks(measure, source, wanted, (block, width)))
-
-    def _found(self, measure: Histogram, query: str) -> Groups:
-        source = self._source(measure)
-        self._verifier.require(self._sql, query, source if source in self._tables else None)
-        found = execute(self._connection, query).fetchnumpy()
-        require_unchanged(self._sql.tables, self._state)
-        return Groups.sorted(*(np.asarray(found[name]) for name in ("cell", "b", "t")))
-
-    def _source(self, measure: Histogram) -> str:
-        """Name the rows that a histogram counts.
-
-        They are held where each request would weigh or number them anew, and there is memory.
-        """
-        if measure not in self._sources:
-            rows = self._sql.held(measure)
-            often = bool(self._sql.scan.keys) or not measure.weight.plain
-            held = self._hold(rows) if often else None
-            self._sources[measure] = held or f"({rows})"
-        return self._sources[measure]
-
-    def _hold(self, rows: str) -> str | None:
-        """Keep the rows of a histogram in memory, if it holds them; return their name."""
-        self._verifier.require(self._sql, rows)
-        try:
-            return self._made(rows)
-        except duckdb.OutOfMemoryException:
-            return None
-
-    def _made(self, rows: str) -> str:
-        """Make a table of some rows; return its name."""
-        name = f"held{next(_NUMBERS)}"
-        execute(self._connection, f"CREATE TEMP TABLE {name} AS {rows}")
-        self._tables.append(name)
-        return name
-
-    def _counts(self, measure: Candidates) -> Integers:
+    def counts(self, measure: Candidates) -> Integers:
         """Count the units of each value, and keep the values under numbers of no meaning."""
         rows = self._sql.candidates(measure)
         self._verifier.require(self._sql, rows)
@@ -196,7 +111,8 @@ class DuckDBOpenScan:
         found: Integers = counts[order]
         return found
 
-    def _values(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
+    def values(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
+        """Return the values at some places of that order."""
         name, order = self._counted[measure]
         asked = {"i": order[list(places)], "o": np.arange(len(places))}
         self._connection.register("places", asked)
@@ -205,7 +121,56 @@ class DuckDBOpenScan:
             rows = execute(self._connection, query).fetchall()
         finally:
             self._connection.unregister("places")
-        return [named(value, measure.value.type) for (value,) in rows]
+        return [scalar(value, measure.value.type) for (value,) in rows]
+
+    def close(self) -> None:
+        """Drop what is held."""
+        for name in self._tables:
+            with suppress(duckdb.Error):  # an instance that broke has nothing left to drop
+                self._connection.execute(f"DROP TABLE IF EXISTS {name}")
+        self._tables.clear()
+        for known in (self._sources, self._whole, self._counted):
+            known.clear()
+
+    def _of_one(self, measure: Histogram, request: GroupRequest) -> Integers:
+        """Ask for the ranges of a group; for a whole grid once, for all groups together."""
+        group, low, high, width = request
+        span, whole = (low, high, width), high - low == measure.code.cells
+        asked, found = self._whole.get(measure, (None, None))
+        if not whole or asked != span or found is None:
+            source = self._source(measure)
+            query = self._sql.ranges(measure, source, None if whole else group, span)
+            found = self._ask(query, source)
+        if whole:
+            self._whole[measure] = span, found
+        return found.of(group, 0, _ranges(request))
+
+    def _ask(self, query: str, source: str) -> Groups:
+        self._verifier.require(self._sql, query, source if source in self._tables else None)
+        found = execute(self._connection, query).fetchnumpy()
+        require_unchanged(self._sql.tables, self._state)
+        return Groups.sorted(*(np.asarray(found[name]) for name in ("cell", "b", "t")))
+
+    def _source(self, measure: Histogram) -> str:
+        """Name the rows that a histogram counts.
+
+        They are held where each request would weigh or number them anew, and there is memory.
+        """
+        if measure not in self._sources:
+            rows = self._sql.held(measure)
+            self._sources[measure] = f"({rows})"
+            if self._sql.scan.keys or not measure.weight.plain:
+                self._verifier.require(self._sql, rows)
+                with suppress(duckdb.OutOfMemoryException):
+                    self._sources[measure] = self._made(rows)
+        return self._sources[measure]
+
+    def _made(self, rows: str) -> str:
+        """Make a table of some rows; return its name."""
+        name = f"held{next(_NUMBERS)}"
+        execute(self._connection, f"CREATE TEMP TABLE {name} AS {rows}")
+        self._tables.append(name)
+        return name
 
 
 def _ranges(request: GroupRequest) -> int:

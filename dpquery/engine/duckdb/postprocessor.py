@@ -6,9 +6,11 @@ Public tables are loaded when it opens; then the file system is shut.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
-from pathlib import Path
+from functools import lru_cache, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -39,6 +41,26 @@ SECONDS = 10
 """A query over released tables that takes longer is stopped."""
 
 
+T = TypeVar("T")
+Asked = ParamSpec("Asked")
+
+
+def _once(
+    find: Callable[Concatenate[PublicEngine, Asked], T],
+) -> Callable[Concatenate[PublicEngine, Asked], T]:
+    """Find each fact of a public table once: its rows never change."""
+
+    @wraps(find)
+    def known(engine: PublicEngine, /, *of: Asked.args, **named: Asked.kwargs) -> T:
+        key = (find.__name__, *of)
+        if key not in engine.facts:
+            engine.facts[key] = find(engine, *of, **named)
+        found: T = engine.facts[key]
+        return found
+
+    return known
+
+
 class PublicEngine:
     """Runs what is above the frontier, and knows the facts of public tables."""
 
@@ -47,12 +69,8 @@ class PublicEngine:
         self._relations: dict[str, str] = {}
         self._columns: dict[str, tuple[str, ...]] = {}
         self._types: dict[str, dict[str, Type]] = {}
-        self._values: dict[tuple[str, str], tuple[Scalar, ...] | None] = {}
-        self._nulls: dict[tuple[str, str], bool] = {}
-        self._accepted: dict[Hashable, bool] = {}
-        self._digests: dict[str, str] = {}
-        self._heights: dict[str, int] = {}
-        self._longest: dict[tuple[str, str], int] = {}
+        self._accepted = lru_cache(REMEMBERED)(self._binds)
+        self.facts: dict[Hashable, Any] = {}
         public = [table for table in policy.tables.values() if table.public]
         for number, table in enumerate(public):
             self._load(table, f"p{number}", policy.name)
@@ -66,20 +84,6 @@ class PublicEngine:
         """Return the columns of a public table, in order."""
         return self._columns[table]
 
-    def height(self, table: str) -> int:
-        """Return how many rows a public table has."""
-        return self._heights[table]
-
-    def longest(self, table: str, column: str) -> int:
-        """Return how many characters the longest value of a column has, written as a text."""
-        if (table, column) not in self._longest:
-            (row,) = self._connection.execute(
-                f"SELECT coalesce(max(length(CAST({quoted(column)} AS TEXT))), 0) "
-                f"FROM {self._relations[table]}"
-            ).fetchall()
-            self._longest[table, column] = int(row[0])
-        return self._longest[table, column]
-
     def relation(self, table: str) -> str:
         """Return the engine's own name of a public table."""
         return self._relations[table]
@@ -88,13 +92,20 @@ class PublicEngine:
         """Return the columns of a public table whose types a policy can name, in order."""
         return self._types[table]
 
+    @_once
+    def height(self, table: str) -> int:
+        """Return how many rows a public table has."""
+        return int(self._one("count(*)", table))
+
+    @_once
+    def longest(self, table: str, column: str) -> int:
+        """Return how many characters the longest value of a column has, written as a text."""
+        length = f"length(CAST({quoted(column)} AS TEXT))"
+        return int(self._one(f"coalesce(max({length}), 0)", table))
+
+    @_once
     def values(self, table: str, column: str) -> tuple[Scalar, ...] | None:
         """Return the different values of a column, but for NULL; None of very many."""
-        if (table, column) not in self._values:
-            self._values[table, column] = self._distinct(table, column)
-        return self._values[table, column]
-
-    def _distinct(self, table: str, column: str) -> tuple[Scalar, ...] | None:
         type_, name = self._types[table][column], quoted(column)
         if type_.kind is Kind.DOUBLE:
             return None
@@ -107,15 +118,24 @@ class PublicEngine:
         exact = type_.kind is Kind.DECIMAL
         return tuple(Fraction(value) if exact else value for (value,) in rows)
 
+    @_once
     def nulls(self, table: str, column: str) -> bool:
         """Return whether a column has NULL in some row; NaN is NULL."""
-        if (table, column) not in self._nulls:
-            value = _plain(quoted(column), self._types[table][column])
-            found = self._connection.execute(
-                f"SELECT 1 FROM {self._relations[table]} WHERE {value} IS NULL LIMIT 1"
-            ).fetchall()
-            self._nulls[table, column] = bool(found)
-        return self._nulls[table, column]
+        value = _plain(quoted(column), self._types[table][column])
+        return bool(self._one(f"count(*) > count({value})", table))
+
+    @_once
+    def digest(self, table: str) -> str:
+        """Return a short name of what a public table holds, the same for the same rows."""
+        hashed = int(self._one("coalesce(sum(hash(rows)), 0)", table))
+        types = tuple(self._types[table].items())
+        return identity((tuple(self._columns[table]), types, (self.height(table), hashed)))
+
+    def _one(self, what: str, table: str) -> Any:
+        """Return what is asked of all rows of a public table."""
+        sql = f"SELECT {what} FROM {self._relations[table]} AS rows"
+        ((found,),) = self._connection.execute(sql).fetchall()
+        return found
 
     def rows(self, table: str) -> pa.Table:
         """Return the columns of a public table that a policy's types can name, as rows are."""
@@ -123,25 +143,8 @@ class PublicEngine:
             f"{_plain(quoted(name), type_)} AS {quoted(name)}"
             for name, type_ in self._types[table].items()
         ]
-        listed = ", ".join(columns) or "1 AS one"
-        return self._connection.sql(
-            f"SELECT {listed} FROM {self._relations[table]}"
-        ).to_arrow_table()
-
-    def digest(self, table: str) -> str:
-        """Return a short name of what a public table holds, the same for the same rows."""
-        if table not in self._digests:
-            types = tuple(self._types[table].items())
-            said = (tuple(self._columns[table]), types, self._hashed(table))
-            self._digests[table] = identity(said)
-        return self._digests[table]
-
-    def _hashed(self, table: str) -> tuple[int, int]:
-        """Return how many rows there are, and the sum of their hashes."""
-        relation = self._relations[table]
-        sql = f"SELECT count(*), coalesce(sum(hash(rows)), 0) FROM {relation} AS rows"
-        ((rows, hashes),) = self._connection.execute(sql).fetchall()
-        return int(rows), int(hashes)
+        sql = f"SELECT {', '.join(columns) or '1 AS one'} FROM {self._relations[table]}"
+        return self._connection.sql(sql).to_arrow_table()
 
     def listed(self, above: Above) -> Sequence[object] | None:
         """Return the values of a query of one column over public tables; None of no such query.
@@ -149,7 +152,7 @@ class PublicEngine:
         Of very many, one more than are taken.
         """
         try:
-            table = waited(self._connection, lambda: self._ask(above))
+            table = self._ask(above)
         except duckdb.Error:
             return None
         return list(table.column(0)[: MOST_VALUES + 1].to_pylist())
@@ -171,18 +174,14 @@ class PublicEngine:
 
     def accepts(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
         """Return whether a query fits its tables' types, by binding it over empty ones."""
-        question = (above.sql, tuple(tuple(columns.items()) for columns in released))
-        if question not in self._accepted:
-            if len(self._accepted) >= REMEMBERED:
-                self._accepted.clear()
-            self._accepted[question] = self._binds(above, released)
-        return self._accepted[question]
+        return self._accepted(above.sql, tuple(tuple(one.items()) for one in released))
 
-    def _binds(self, above: Above, released: Sequence[Mapping[str, Type]]) -> bool:
-        empty = [_empty(columns) for columns in released]
+    def _binds(self, sql: str, released: tuple[tuple[tuple[str, Type], ...], ...]) -> bool:
+        kinds = [{name: arrow_type(type_) for name, type_ in columns} for columns in released]
+        empty = [table_of([], {"row": pa.int64(), **types}) for types in kinds]
         try:
-            with _Registered(self._connection, empty):
-                return bool(self._connection.sql(above.sql).columns)
+            with _lent(self._connection, empty):
+                return bool(self._connection.sql(sql).columns)
         except (duckdb.OutOfMemoryException, MemoryError):
             raise MemoryError from None  # which says nothing of types
         except duckdb.Error:
@@ -195,8 +194,8 @@ class PublicEngine:
             ScanFailed: DPQ702 time or memory ran out.
         """
         try:
-            with _Registered(self._connection, released):
-                return waited(self._connection, lambda: self._ask(above))
+            with _lent(self._connection, released):
+                return self._ask(above)
         except (duckdb.OutOfMemoryException, duckdb.InterruptException, MemoryError):
             failure = ScanFailed(_exhausted())
         except duckdb.Error:
@@ -204,7 +203,8 @@ class PublicEngine:
         raise failure or internal("a query over released tables cannot raise") from None
 
     def _ask(self, above: Above) -> pa.Table:
-        return self._connection.sql(above.sql).to_arrow_table()
+        ask = self._connection.sql
+        return waited(self._connection, lambda: ask(above.sql).to_arrow_table())
 
     def close(self) -> None:
         """Let go of the instance."""
@@ -224,8 +224,6 @@ class PublicEngine:
         if not unique:
             what = ", ".join(table.unique)
             raise _unfit(policy, f"{what} does not tell the rows of {table.name} apart")
-        counted = self._connection.execute(f"SELECT count(*) FROM {relation}").fetchone()
-        self._heights[table.name] = 0 if counted is None else int(counted[0])
         self._relations[table.name] = relation
         declared = {column.name: column.type for column in table.columns.values()}
         found = database_schema(self._connection, relation).types
@@ -255,22 +253,16 @@ def _plain(name: str, type_: Type) -> str:
     return f"CAST({name} AS BIGINT)" if type_.kind is Kind.INTEGER else name
 
 
-class _Registered:
-    """Lends released tables to the engine, as f0, f1, ..., for one query."""
-
-    def __init__(
-        self, connection: duckdb.DuckDBPyConnection, tables: Sequence[pa.Table]
-    ) -> None:
-        self._connection = connection
-        self._tables = tables
-
-    def __enter__(self) -> None:
-        for number, table in enumerate(self._tables):
-            self._connection.register(f"f{number}", table)
-
-    def __exit__(self, *_: object) -> None:
-        for number in range(len(self._tables)):
-            self._connection.unregister(f"f{number}")
+@contextmanager
+def _lent(connection: duckdb.DuckDBPyConnection, tables: Sequence[pa.Table]) -> Iterator[None]:
+    """Lend released tables to the engine, as f0, f1, ..., for one query."""
+    for number, table in enumerate(tables):
+        connection.register(f"f{number}", table)
+    try:
+        yield
+    finally:
+        for number in range(len(tables)):
+            connection.unregister(f"f{number}")
 
 
 def _listed(table: Table) -> str:
@@ -285,18 +277,9 @@ def _listed(table: Table) -> str:
 def _reader(table: Table) -> str:
     assert isinstance(table.source, Files)  # noqa: S101 - the loader refuses public database tables
     paths = ", ".join(text(str(path)) for path in table.source.paths)
-    if all(_suffix(path) == ".parquet" for path in table.source.paths):
+    if all(path.suffix.lower() == ".parquet" for path in table.source.paths):
         return f"read_parquet([{paths}], union_by_name=false, hive_partitioning=false)"
     return f"read_csv([{paths}], header=true, union_by_name=false, hive_partitioning=false)"
-
-
-def _suffix(path: Path) -> str:
-    return path.suffix.lower()
-
-
-def _empty(columns: Mapping[str, Type]) -> pa.Table:
-    types = {name: arrow_type(type_) for name, type_ in columns.items()}
-    return table_of([], {"row": pa.int64(), **types})
 
 
 def _exhausted() -> Diagnostic:

@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dpquery.core.types import INT64, Interval, Kind
-from dpquery.engine.base import nameable
-from dpquery.engine.duckdb.column_sql import Place, Rows, code_sql
-from dpquery.engine.duckdb.connection import KEY, quoted, text
+from dpquery.core.types import Kind
+from dpquery.engine.duckdb.column_sql import Place, code_sql
+from dpquery.engine.duckdb.connection import quoted
 from dpquery.engine.duckdb.expr_sql import Values, cast, settled, storage
 from dpquery.ir.expr import ColumnRef, Expr, grid_step
-from dpquery.ir.measures import Histogram, Measure, TableWeight, UnitTotals, Weight
 from dpquery.ir.relations import (
     Aggregate,
     Filter,
@@ -28,7 +26,6 @@ from dpquery.ir.relations import (
     PublicJoin,
     Relation,
     SemiJoin,
-    Sorted,
     TableScan,
     UnionAll,
     UnitAggregate,
@@ -44,12 +41,8 @@ from dpquery.ir.relations import (
     tables_of,
 )
 
-_PLACED = frozenset(
-    {
-        *(WindowFunction.ROW_NUMBER, WindowFunction.NTILE),
-        *(WindowFunction.LAG, WindowFunction.LEAD),
-    }
-)
+_RANKED = frozenset({WindowFunction.RANK, WindowFunction.DENSE_RANK})
+_PLACED = frozenset(WindowFunction) - _RANKED - {WindowFunction.AGGREGATE}
 """Windows in which a row's place counts."""
 
 
@@ -104,27 +97,24 @@ class Nested(Values):
     def _columns(self, *of: int) -> list[ColumnRef]:
         return [ref for number in sorted(of) for ref in self._by_number.get(number, [])]
 
+    def _names(self, relation: Relation) -> list[str]:
+        return [column_name(ref) for ref in self._columns(*numbers(relation))]
+
     def _owned(self, relation: Relation) -> bool:
         """Return whether rows have units with several rows: all tables have a unit, or none."""
         return self.places[tables_of(relation)[0].table].table.unit is not None
-
-    def _row(self, relation: Relation, columns: Iterable[str]) -> str:
-        """List the columns of a row: its owner first, where it has one."""
-        owner = ["u"] if self._owned(relation) else []
-        return ", ".join([*owner, *columns]) or "1 AS one"
 
     def _table(self, relation: Relation) -> str:
         """Write a table's rows."""
         scan = only_table(relation)
         assert isinstance(scan, TableScan)  # noqa: S101 - the caller looked
         place = self.places[scan.table]
-        rows = Rows(place)
         columns = [
-            f"{rows.value(ref)} AS {column_name(ref)}" for ref in self._columns(scan.number)
+            f"{place.value(ref)} AS {column_name(ref)}" for ref in self._columns(scan.number)
         ]
         if place.table.unit is not None:
             columns.insert(0, f"{place.unit} AS u")
-        return f"SELECT {', '.join(columns) or '1 AS one'} FROM {rows.relation(relation)}"
+        return f"SELECT {', '.join(columns) or '1 AS one'} FROM {place.relation(relation)}"
 
     def _projected(self, source: Relation, number: int, outputs: Iterable[Output]) -> str:
         """Write computed columns, in the one storage that all parts of a union share."""
@@ -133,7 +123,9 @@ class Nested(Values):
             f"{self._stored_as(made[ref.name], ref)} AS {column_name(ref)}"
             for ref in self._columns(number)
         ]
-        return f"SELECT {self._row(source, columns)} FROM ({self._select(source)})"
+        if self._owned(source):
+            columns.insert(0, "u")
+        return f"SELECT {', '.join(columns) or '1 AS one'} FROM ({self._select(source)})"
 
     def _stored_as(self, expr: Expr, ref: ColumnRef) -> str:
         value = self.value(expr)
@@ -145,7 +137,7 @@ class Nested(Values):
         given = self._columns(join.number)
         columns = ", ".join(f"{quoted(ref.name)} AS {column_name(ref)}" for ref in given)
         public = f"SELECT {columns or '1 AS one'} FROM {self.publics[join.table]}"
-        names = [f"a.{column_name(ref)}" for ref in self._columns(*numbers(join.source))]
+        names = [f"a.{name}" for name in self._names(join.source)]
         names += [column_name(ref) for ref in given]
         owner = ["a.u"] if self._owned(join.source) else []
         kind = "LEFT JOIN" if join.keeps else "JOIN"
@@ -159,17 +151,17 @@ class Nested(Values):
         shared, left, right = self._sides(join)
         kinds = {(True, True): "FULL", (True, False): "LEFT", (False, True): "RIGHT"}
         kind = kinds.get((join.keeps_left, join.keeps_right), "INNER")
-        names = [column_name(ref) for ref in self._columns(*numbers(join))]
-        on = "" if join.condition is None else f" AND {self.value(join.condition)}"
-        return (
-            f"{shared}SELECT {', '.join(['coalesce(a.u, b.u) AS u', *names])} "
-            f"FROM ({left}) AS a {kind} JOIN ({right}) AS b ON a.u = b.u{on}"
-        )
+        names = ", ".join(["coalesce(a.u, b.u) AS u", *self._names(join)])
+        on = self._also(join.condition)
+        sides = f"({left}) AS a {kind} JOIN ({right}) AS b"
+        return f"{shared}SELECT {names} FROM {sides} ON a.u = b.u{on}"
+
+    def _also(self, condition: Expr | None) -> str:
+        return "" if condition is None else f" AND {self.value(condition)}"
 
     def _semi_joined(self, join: SemiJoin) -> str:
         shared, source, other = self._sides(join)
-        on = "" if join.condition is None else f" AND {self.value(join.condition)}"
-        found = f"SELECT 1 FROM ({other}) AS b WHERE b.u = a.u{on}"
+        found = f"SELECT 1 FROM ({other}) AS b WHERE b.u = a.u{self._also(join.condition)}"
         which = "NOT EXISTS" if join.negated else "EXISTS"
         return f"{shared}SELECT a.* FROM ({source}) AS a WHERE {which} ({found})"
 
@@ -215,15 +207,13 @@ class Nested(Values):
         )
 
     def _order_of_all(self, relation: Relation, *first: str) -> str:
-        names = [column_name(ref) for ref in self._columns(*numbers(relation))]
-        order = [*first, *(f"{name} ASC NULLS LAST" for name in names)]
+        order = [*first, *(f"{name} ASC NULLS LAST" for name in self._names(relation))]
         return f" ORDER BY {', '.join(order)}" if order else ""
 
     def _per_unit(self, node: PerUnit) -> str:
         keys = {key.name: key.expr for key in node.keys}
         aggregates = {one.name: one for one in node.aggregates}
-        columns, groups = ["u"], ["u"]
-        groups += [self.value(expr) for expr in keys.values()]
+        columns, groups = ["u"], ["u", *map(self.value, keys.values())]
         for ref in self._columns(node.number):
             if ref.name in keys:
                 value = self._stored_as(keys[ref.name], ref)
@@ -238,8 +228,6 @@ class Nested(Values):
         value = "*" if one.argument is None else self.value(one.argument)
         kept = "" if one.condition is None else f" FILTER (WHERE {self.value(one.condition)})"
         match one.function:
-            case Aggregate.COUNT:
-                return f"count({value}){kept}{over}"
             case Aggregate.COUNT_DISTINCT:
                 return f"count(DISTINCT {value}){kept}{over}"
             case Aggregate.SUM | Aggregate.AVG:
@@ -275,21 +263,24 @@ class Nested(Values):
         columns = "".join(f", {self._window(node, c, twins)}" for c in node.columns)
         if not twins:
             return f"SELECT *{columns} FROM ({source})"
-        names = [column_name(ref) for ref in self._columns(*numbers(node.source))]
-        alike = f"row_number() OVER (PARTITION BY {', '.join(['u', *names])})"
+        names = ", ".join(["u", *self._names(node.source)])
+        alike = f"row_number() OVER (PARTITION BY {names})"
         numbered = f"SELECT *, {alike} AS {twins} FROM ({source})"
         return f"SELECT * EXCLUDE ({twins}){columns} FROM ({numbered})"
 
     def _window(self, node: Windowed, column: WindowColumn, twins: str) -> str:
         parts = ", ".join(["u", *map(self.value, column.parts)])
-        order = [f"{self.value(key.expr)} {_direction(key)}" for key in column.order]
+        order = [
+            f"{self.value(key.expr)} {'DESC' if key.descending else 'ASC'} "
+            f"NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+            for key in column.order
+        ]
         name = column_name(ColumnRef(node.span, column.name, column.type, of=node.number))
-        ranked = column.function in {WindowFunction.RANK, WindowFunction.DENSE_RANK}
         if column.aggregate is not None:
             found = self._aggregate(column.aggregate, f" OVER (PARTITION BY {parts})")
             return f"{found} AS {name}"
         by = f" ORDER BY {', '.join(order)}"
-        if not ranked:
+        if column.function not in _RANKED:
             by = self._order_of_all(node.source, *order) + (f", {twins}" if twins else "")
         argument = str(column.offset) if column.function is WindowFunction.NTILE else ""
         if column.argument is not None:
@@ -317,91 +308,3 @@ def _crowded(rows: tuple[str, str], keys: int, pairs: int) -> str:
         f"SELECT a.u AS u FROM ({a}) AS a JOIN ({b}) AS b ON {on} GROUP BY a.u "
         f"HAVING sum({product}) > greatest({pairs}, sum(a.n), sum(b.n))"
     )
-
-
-def _direction(key: Sorted) -> str:
-    nulls = "FIRST" if key.nulls_first else "LAST"
-    return f"{'DESC' if key.descending else 'ASC'} NULLS {nulls}"
-
-
-# What a unit may add, as SQL: its weight, its clamped totals, the values that it shows.
-
-
-def chosen_sql(pairs: str, limit: int, *told: str) -> str:
-    """Keep some of what each unit has: which, does not depend on any other unit.
-
-    The secret is a variable of the connection, for a fault may quote the text of a query.
-    """
-    texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in ("u", *told))
-    hashed = f"sha256(concat_ws('|', getvariable({text(KEY)}), {texts}))"
-    order = f"PARTITION BY u ORDER BY {hashed}, {', '.join(told)}"
-    return f"SELECT * FROM ({pairs}) QUALIFY row_number() OVER ({order}) <= {limit}"
-
-
-def total_sql(measure: Histogram) -> str:
-    """Write the weight of rows; of all together it fits 64 bits, by the plan."""
-    return "count(*)" if measure.weight.plain else "CAST(sum(w) AS BIGINT)"
-
-
-def clamped_sql(total: str, measure: UnitTotals) -> str:
-    """Write a total in its range, in an integer that holds its product with the weight."""
-    found = f"least(greatest({total}, {measure.low}), {measure.high})"
-    if Interval.point(measure.size * measure.weight.scale).within(*INT64):
-        found = f"CAST({found} AS BIGINT)"
-    else:
-        found = f"CAST({found} AS HUGEINT)"
-    return f"CASE WHEN {total} IS NOT NULL THEN {found} END"
-
-
-def pair_sum_sql(index: int, measure: Measure) -> str:
-    """Write a sum over units and groups: their number, or their totals, with their weights."""
-    amount = (
-        f"m{index}" if isinstance(measure, UnitTotals) else f"CASE WHEN m{index} > 0 THEN 1 END"
-    )
-    weight = "" if measure.weight.plain else f" * w{index}"
-    return f"coalesce(sum({amount}{weight}), 0)"
-
-
-def nameable_sql(value: Expr) -> Iterable[str]:
-    """Limit values to those that a column of an answer can show, where there are others."""
-    limits = nameable(value)
-    if limits is not None:
-        yield f"(x IS NULL OR x BETWEEN {limits[0]} AND {limits[1]})"
-
-
-def row_weight_sql(weight: Weight) -> str:
-    """Write what each row counts: by n, its unit's rows, or by t, those in the table."""
-    return weight_sql("t" if isinstance(weight, TableWeight) else "n", weight)
-
-
-def weighted_sql(rows: str, table: str, weight: Weight) -> str:
-    """Write rows with their weight w."""
-    counted = counts_sql(f"({rows})", table, [weight])
-    weighted = f"SELECT r.*, {row_weight_sql(weight)} AS w"
-    return f"{weighted} FROM ({rows}) AS r JOIN ({counted}) USING (u)"
-
-
-def counts_sql(rows: str, table: str, weights: Sequence[Weight]) -> str:
-    """Write how many rows each unit has, of those that the weights count."""
-    by_table = [isinstance(weight, TableWeight) for weight in weights]
-    if all(by_table):
-        return _table_counts(table)
-    counted = f"SELECT u, count(*) AS n FROM {rows} GROUP BY u"
-    return with_table_sql(counted, table) if any(by_table) else counted
-
-
-def with_table_sql(units: str, table: str) -> str:
-    """Write what units have, and beside it how many rows each has in the table."""
-    return f"SELECT * FROM ({units}) JOIN ({_table_counts(table)}) USING (u)"
-
-
-def _table_counts(table: str) -> str:
-    return f"SELECT u, count(*) AS t FROM ({table}) GROUP BY u"
-
-
-def weight_sql(rows: str, weight: Weight) -> str:
-    """Write floor(scale * min(1, limit / rows))."""
-    if weight.plain:
-        return "1"
-    shared = f"{weight.total} // {rows}"
-    return f"CASE WHEN {rows} <= {weight.limit} THEN {weight.scale} ELSE {shared} END"

@@ -1,4 +1,4 @@
-"""Checks generated SQL against closed lists before it runs.
+"""Checks generated SQL against closed lists, and plans it before it is charged.
 
 The text is parsed by DuckDB's own parser, which reads it again when it runs, so the two cannot
 read it differently. Whatever the generator wrote, this holds of a text that passes:
@@ -15,23 +15,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, TypeVar
 
 import duckdb
 
 from dpquery import rowfunctions
+from dpquery.core.types import EPOCH, INTEGER, Kind, Type
+from dpquery.engine.base import PublicRows
 from dpquery.engine.duckdb.column_sql import Place
-from dpquery.engine.duckdb.connection import lock, start
+from dpquery.engine.duckdb.connection import duckdb_name, load, lock, quoted, start
 from dpquery.engine.duckdb.scan_sql import ScanSQL
 from dpquery.errors import internal
+from dpquery.ir.expr import Scalar
+from dpquery.ir.measures import Histogram
+from dpquery.ir.query import Key, Scan
 from dpquery.ir.relations import PublicJoin, walk
-from dpquery.policy.model import Files
+from dpquery.ir.walk import constants_in, filled
+from dpquery.policy.model import Files, Table
 
 Node = dict[str, Any]
+T = TypeVar("T")
 
 REMEMBERED = 256
-"""Texts that passed: the same ones come again and again."""
 GENERATED = frozenset(
     {
         *("%", "*", "+", "-", "/", "//", ">>"),
@@ -72,6 +80,16 @@ Source = tuple[str, ...]
 """What rows are read from: the parts of a table's name, or the words of a call."""
 
 
+class Recent(set[T]):
+    """What passed: the same comes again and again. Of too many, all are forgotten."""
+
+    def add(self, one: T, /) -> None:
+        """Remember one more."""
+        if len(self) >= REMEMBERED:
+            self.clear()
+        super().add(one)
+
+
 class Verifier:
     """Checks the texts of an engine, each once.
 
@@ -80,7 +98,7 @@ class Verifier:
 
     def __init__(self) -> None:
         self._parser: duckdb.DuckDBPyConnection | None = None
-        self._passed: set[tuple[str, frozenset[tuple[Source, str]]]] = set()
+        self._passed = Recent[tuple[str, frozenset[tuple[Source, str]]]]()
 
     def require(self, sql: ScanSQL, query: str, held: str | None = None) -> None:
         """Check a query of a scan.
@@ -101,8 +119,6 @@ class Verifier:
             _require_select(parsed(self.connection, query), sources)
         except (LookupError, TypeError, AttributeError):
             raise internal("the SQL of a scan lacks what was meant") from None
-        if len(self._passed) >= REMEMBERED:
-            self._passed.clear()
         self._passed.add(key)
 
     def close(self) -> None:
@@ -147,15 +163,15 @@ def _sources(sql: ScanSQL, held: str | None) -> dict[Source, str]:
     joins = (node for node in walk(sql.scan.relation) if isinstance(node, PublicJoin))
     found: dict[Source, str] = {(sql.publics[join.table],): "" for join in joins}
     for place in sql.places.values():
-        unit = "" if place.origin.held else place.table.unit or ""
+        unit = "" if place.held else place.table.unit or ""
         found[_source(place)] = unit  # of what is held, rows without a unit were dropped
     return found
 
 
 def _source(place: Place) -> Source:
     source = place.table.source
-    if place.origin.held:
-        return (place.origin.sql,)
+    if place.held:
+        return (place.source,)
     if isinstance(source, Files):
         settings = "union_by_name=true", "hive_partitioning=false", "filename=false"
         words = (word for setting in settings for word in setting.split("="))
@@ -230,3 +246,127 @@ def _nodes(tree: Node, *, calls: bool = False) -> list[Node]:
         elif isinstance(part, list):
             pending.extend(reversed(part))
     return found
+
+
+# Scans are planned before they are charged, over empty tables in place of the files.
+#
+# The tables have the columns that the policy declares, so no file is read. Values that are
+# not known before the charge stand in the SQL as NULL, and groups still to be found as any.
+
+
+_NAME_OR_CONSTANT = re.compile(r"""("(?:[^"]|"")*")|'(?:[^']|'')*'|\b\d+\b""")
+
+
+class Rehearsal:
+    """Checks and plans the queries of scans, each scan once, in the verifier's instance."""
+
+    def __init__(
+        self, verifier: Verifier, publics: Mapping[str, str], public: PublicRows
+    ) -> None:
+        """Take the engine's names of the public tables, and where their columns are told."""
+        self.verifier = verifier
+        self._publics = publics
+        self._public = public
+        self._made: dict[tuple[str, Type | None], str] = {}
+        self._passed = Recent[Scan]()
+        self._planned = Recent[str]()
+        """Texts without their constants, whose types do not depend on their values."""
+
+    def require(self, scan: Scan, tables: Sequence[Table]) -> None:
+        """Check and plan all queries of a scan, which reads these private tables.
+
+        Raises:
+            InternalError: DPQ901 one of them may not be run, or cannot be planned.
+        """
+        if scan in self._passed:
+            return
+        places = {table.name: Place.in_files(table) for table in tables}
+        sql = ScanSQL(foreseen(scan), places, self._publics)
+        histograms = (one for one in scan.measures if isinstance(one, Histogram))
+        for query in (*sql.whole(), *map(sql.held, histograms)):
+            self.plan(sql, query)
+        self._passed.add(scan)
+
+    def plan(self, sql: ScanSQL, query: str) -> None:
+        """Check one query of a scan, and have DuckDB resolve its names and types.
+
+        Raises:
+            InternalError: DPQ901 it may not be run, or cannot be planned.
+        """
+        self.verifier.require(sql, query)
+        unit = _unit_type([place.table for place in sql.places.values()])
+        for place in sql.places.values():
+            query = query.replace(place.source, self._empty(place.table, unit))
+        for join in walk(sql.scan.relation):
+            if isinstance(join, PublicJoin):
+                self._empty_public(join.table, sql.publics[join.table])
+        shape = _NAME_OR_CONSTANT.sub(r"\1", query)  # names stay
+        if shape in self._planned:
+            return
+        try:
+            self.verifier.connection.sql(query)
+        except (duckdb.OutOfMemoryException, MemoryError):
+            raise MemoryError from None  # which is no fault of the text
+        except duckdb.Error:
+            raise internal("DuckDB can plan the SQL of a scan") from None
+        self._planned.add(shape)
+
+    def close(self) -> None:
+        """Let go of the verifier's instance, and forget what was made in it."""
+        self._made.clear()
+        self._planned.clear()
+        self.verifier.close()
+
+    def _empty(self, table: Table, unit: Type) -> str:
+        """Return an empty table with the columns of a private one, by name."""
+        key = table.name, unit
+        if key not in self._made:
+            types = {column.name: column.type for column in table.columns.values()}
+            if table.unit is not None:
+                types.setdefault(table.unit, unit)
+            columns = ", ".join(f"{quoted(n)} {duckdb_name(t)}" for n, t in types.items())
+            name = self._made[key] = f"empty{len(self._made)}"
+            made = f"CREATE TABLE {name} ({columns or 'one INTEGER'})"
+            self.verifier.connection.execute(made)
+        return self._made[key]
+
+    def _empty_public(self, table: str, name: str) -> None:
+        """Make an empty table with the columns of a public one, under the engine's name."""
+        if (table, None) not in self._made:
+            self._made[table, None] = name
+            empty = self._public.rows(table).schema.empty_table()
+            load(self.verifier.connection, name, empty)
+
+
+def _unit_type(tables: Sequence[Table]) -> Type:
+    """Return the type of the units that tables share; where none declares it, any will do."""
+    columns = (table.columns.get(table.unit or "") for table in tables)
+    known = [*(c.type for c in columns if c is not None), *(t.unit_type for t in tables)]
+    return next((type_ for type_ in known if type_ is not None), INTEGER)
+
+
+def foreseen(scan: Scan) -> Scan:
+    """Return a scan with any values in the places of those that earlier releases give."""
+    constants = {constant.number: None for constant in constants_in(scan)}
+    scan = filled(scan, constants) if constants else scan
+    if all(key.finding is None for key in scan.keys):
+        return scan
+    return replace(scan, keys=tuple(map(_with_any_groups, scan.keys)))
+
+
+def _with_any_groups(key: Key) -> Key:
+    if key.finding is None:
+        return key
+    values = (_ANY[key.expr.type.kind], None)
+    return replace(key, finding=replace(key.finding, values=values, known=True))
+
+
+_ANY: dict[Kind, Scalar] = {
+    Kind.INTEGER: 0,
+    Kind.DECIMAL: Fraction(0),
+    Kind.TEXT: "",
+    Kind.BOOLEAN: False,
+    Kind.DATE: EPOCH.date(),
+    Kind.TIMESTAMP: EPOCH,
+}
+"""A value of each type that groups have."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import expressions as exp
 
@@ -20,19 +20,25 @@ from dpquery.ir.expr import Comparison, Expr, IsNull, Literal, Logic, Not, Opera
 from dpquery.rowfunctions.base import RowFunction
 from dpquery.rowfunctions.key_domains import values_of
 from dpquery.rowfunctions.ranges import facts_of, implied
-from dpquery.sql.bind.row_calls import (
+from dpquery.sql.bind.scope import Scope, fold, is_call, is_interval_end, written_name
+from dpquery.sql.bind.typed import (
+    Remedy,
     Sizes,
+    arithmetic,
     bound_call,
     called,
     case,
+    compare,
+    convert,
     distinct_from,
     extracted,
+    member,
     moved,
+    negate,
     nothing,
+    target,
     unknown_function,
 )
-from dpquery.sql.bind.scope import Scope, fold, is_call, is_interval_end, written_name
-from dpquery.sql.bind.typing import Remedy, arithmetic, compare, convert, member, negate, target
 from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import Spans, outside
@@ -46,6 +52,10 @@ from dpquery.sql.suggest.queries import (
     sample_condition,
 )
 
+if TYPE_CHECKING:
+    from dpquery.sql.bind.from_clause import Context
+    from dpquery.sql.shares import Shares
+
 _PATTERNS: dict[type[exp.Expr], str] = {
     exp.Like: "LIKE",
     exp.ILike: "ILIKE",
@@ -53,33 +63,16 @@ _PATTERNS: dict[type[exp.Expr], str] = {
 }
 
 
-if TYPE_CHECKING:
-    from dpquery.sql.shares import Shares
-
-
-class Subqueries(Protocol):
-    """What gives the values of subqueries among rows."""
-
-    def values(self, query: exp.Expr) -> list[Literal]:
-        """Return those of one over public tables alone, each once; or refuse another kind."""
-        ...
-
-    def constant(self, node: exp.Subquery) -> Expr:
-        """Return the one value of a subquery over released or public rows."""
-        ...
-
-
 class Conditions:
     """Binds expressions over the rows of private relations."""
 
-    def __init__(
-        self, scope: Scope, spans: Spans, subqueries: Subqueries | None = None
-    ) -> None:
+    def __init__(self, scope: Scope, spans: Spans, subqueries: Context | None = None) -> None:
         self.scope = scope
         self.spans = spans
         self._subqueries = subqueries
         self.shares: Shares | None = None
         """What calls have that state no epsilon, where the statement has one."""
+        """What gives the values of subqueries; None where they are refused."""
         self.where: Expr | None = None
         """What WHERE says of all rows, once it is bound."""
         self._sizes = Sizes()
@@ -129,18 +122,15 @@ class Conditions:
             return literal
         kind = type(node)
         if kind in COMPARISONS:
-            left, right = self.bind(node.this), self.bind(node.expression)
-            operator = Comparison(COMPARISONS[kind])
-            meant = self._meant(span, operator, left, right)
-            return compare(span, operator, left, right, meant)
+            return self._compared(span, Comparison(COMPARISONS[kind]), *self._both(node))
         if kind in ARITHMETIC:
             return self._operation(node, Operator(ARITHMETIC[kind]), span)
         match node:
             case exp.Column(this=exp.Identifier()):
                 return self.scope.reference(node, span)
             case exp.And() | exp.Or():
-                parts = tuple(self.condition(part) for part in chain(node))
-                return Logic(span, isinstance(node, exp.And), parts)
+                conditions = tuple(map(self.condition, chain(node)))
+                return Logic(span, isinstance(node, exp.And), conditions)
             case exp.Not():
                 return Not(span, self.condition(node.this))
             case exp.Neg():
@@ -185,10 +175,10 @@ class Conditions:
                 return extracted(span, node.this.name, where, self.bind(node.expression))
             case exp.Cast() if (type_ := target(node)) is not None:
                 return convert(span, self._value(node.this), type_)
-            case exp.Anonymous(expressions=[exp.Literal(is_string=True) as part, value]) if (
+            case exp.Anonymous(expressions=[exp.Literal(is_string=True) as unit, value]) if (
                 fold(str(node.this)) == "date_part"
             ):
-                return extracted(span, part.name, self.spans.of(part), self.bind(value))
+                return extracted(span, unit.name, self.spans.of(unit), self.bind(value))
         name, arguments = called(node)
         row_function = rowfunctions.find(name)
         if row_function is None:
@@ -197,11 +187,11 @@ class Conditions:
 
     def _called(self, function: RowFunction, arguments: Sequence[exp.Expr], span: Span) -> Expr:
         if function.name == "DATE_ADD" and len(arguments) == 2:
-            moment, interval = arguments[0], unwrapped(arguments[1])
+            interval = unwrapped(arguments[1])
             if isinstance(interval, exp.Interval):
                 at = self.spans.of(interval)
-                return moved(span, self.bind(moment), Operator.ADD, interval, at)
-        return bound_call(span, function, [self._value(argument) for argument in arguments])
+                return moved(span, self.bind(arguments[0]), Operator.ADD, interval, at)
+        return bound_call(span, function, list(map(self._value, arguments)))
 
     def _value(self, node: exp.Expr) -> Expr:
         """Bind a value that may be NULL itself."""
@@ -219,10 +209,8 @@ class Conditions:
             if value is None:
                 condition = self.condition(branch.this)
             else:
-                when = self.bind(branch.this)
-                at = self.spans.of(branch.this)
-                meant = self._meant(at, Comparison.EQ, value, when)
-                condition = compare(at, Comparison.EQ, value, when, meant)
+                at, when = self.spans.of(branch.this), self.bind(branch.this)
+                condition = self._compared(at, Comparison.EQ, value, when)
             pairs.append((condition, self._value(branch.args["true"])))
         return case(span, pairs, self._otherwise(node.args.get("default")))
 
@@ -250,13 +238,16 @@ class Conditions:
             right = negate(right.span, right, self._number)
         return bound_call(span, rowfunctions.named("DAYS_ON"), [left, right])
 
+    def _compared(self, span: Span, operator: Comparison, left: Expr, right: Expr) -> Expr:
+        return compare(span, operator, left, right, self._meant(span, operator, left, right))
+
     def _meant(self, span: Span, operator: Comparison | None, *exprs: Expr) -> Remedy:
         return lambda: as_compared(self.spans.source, span, operator, exprs)
 
     def _integer(self, operator: Operator, *operands: Expr) -> Remedy:
         """Offer a whole number where one is needed: what was written, made one."""
         whole = operator in {Operator.QUOTIENT, Operator.REMAINDER}
-        found = next((part for part in operands if part.type != INTEGER), None)
+        found = next((one for one in operands if one.type != INTEGER), None)
         if not whole or found is None or not found.type.numeric:
             return self._number
         if isinstance(found, Literal) and isinstance(found.value, int | Fraction):
@@ -281,14 +272,8 @@ class Conditions:
             mismatch(value.span, "BETWEEN needs values in an order", "a boolean", remedy)
         low, high = self.bind(node.args["low"]), self.bind(node.args["high"])
         meant = self._meant(span, None, value, low, high)
-        return Logic(
-            span,
-            True,
-            (
-                compare(span, Comparison.GE, value, low, meant),
-                compare(span, Comparison.LE, value, high, meant),
-            ),
-        )
+        above = compare(span, Comparison.GE, value, low, meant)
+        return Logic(span, True, (above, compare(span, Comparison.LE, value, high, meant)))
 
     def _in(self, node: exp.In, span: Span) -> Expr:
         query = node.args.get("query")
@@ -301,23 +286,16 @@ class Conditions:
                 return compare(span, Comparison.EQ, zero, one, lambda: "FALSE")
             return member(span, operand, found, self._meant(span, None, operand, *found))
         options = [self.bind(option) for option in node.expressions]
-        if not all(isinstance(option, Literal) for option in options):
-            self._not_listed(node, options)
-        operand = self.bind(node.this)
         literals = [option for option in options if isinstance(option, Literal)]
+        if len(literals) < len(options):
+            value = self.spans.text(node.this)
+            equal = (f"{value} = {self.spans.text(option)}" for option in node.expressions)
+            other = next(one.span for one in options if not isinstance(one, Literal))
+            title = "the values after IN must be literals"
+            why = "the list is the analyst's own knowledge, not a part of the data."
+            raise refusal("DPQ207", title, other, "not a literal", why, " OR ".join(equal))
+        operand = self.bind(node.this)
         return member(span, operand, literals, self._meant(span, None, operand, *literals))
-
-    def _not_listed(self, node: exp.In, options: Sequence[Expr]) -> NoReturn:
-        value = self.spans.text(node.this)
-        meant = " OR ".join(f"{value} = {self.spans.text(part)}" for part in node.expressions)
-        raise refusal(
-            "DPQ207",
-            "the values after IN must be literals",
-            next(option.span for option in options if not isinstance(option, Literal)),
-            "not a literal",
-            "the list is the analyst's own knowledge, not a part of the data.",
-            meant,
-        )
 
     def _refuse(self, node: exp.Expr, span: Span) -> NoReturn:
         if isinstance(node, exp.Null):
@@ -334,15 +312,13 @@ class Conditions:
 
     def _refuse_null(self, node: exp.Null, span: Span) -> NoReturn:
         """Refuse a comparison with NULL; IS NULL asks what it was meant to ask."""
-        match around := node.parent:
-            case exp.EQ() | exp.NEQ():
-                value = around.expression if around.this is node else around.this
-                test = "IS NULL" if isinstance(around, exp.EQ) else "IS NOT NULL"
-                whole = self.spans.of(around)
-                no_null(whole, f"use {test}", f"{self.spans.text(value)} {test}")
-            case exp.In():
-                value = self.spans.text(around.this)
-                no_null(self.spans.of(around), "use IS NULL", f"{value} IS NULL")
+        around = node.parent
+        if isinstance(around, exp.EQ | exp.NEQ | exp.In):
+            swapped = around.this is node and not isinstance(around, exp.In)
+            value = around.expression if swapped else around.this
+            test = "IS NOT NULL" if isinstance(around, exp.NEQ) else "IS NULL"
+            remedy = f"{self.spans.text(value)} {test}"
+            no_null(self.spans.of(around), f"use {test}", remedy)
         first = written_name(next(iter(self.scope.table.columns)))
         clause = isinstance(around, exp.Where | exp.Filter | exp.And | exp.Or | exp.Not)
         no_null(span, "not a value", "TRUE" if clause else first)
@@ -353,31 +329,34 @@ class Conditions:
         written = self.spans.source.snippet(span)
         name = str(call.this) if isinstance(call, exp.Anonymous) else written
         if is_call(call) or is_interval_end(call):
-            raise refusal(
-                "DPQ303",
-                f"{name.upper()} cannot stand here",
-                span,
-                "among the rows that results are computed from",
-                "it speaks of all rows at once, so it stands in the SELECT list.",
-                query_about(self.scope.table, COUNT),
-            )
+            title = f"{name.upper()} cannot stand here"
+            label = "among the rows that results are computed from"
+            why = "it speaks of all rows at once, so it stands in the SELECT list."
+            remedy = query_about(self.scope.table, COUNT)
+            raise refusal("DPQ303", title, span, label, why, remedy)
         unknown_function(name, span, self.spans.text(call), self._sample())
 
 
 def chain(node: exp.Expr) -> Iterator[exp.Expr]:
     """Flatten `a AND b AND c`, however long, from left to right."""
-    kind, parts = type(node), [node]
-    while parts:
-        part = parts.pop()
-        inner = unwrapped(part) if type(unwrapped(part)) is kind else part
-        if type(inner) is kind:
-            parts += [inner.expression, inner.this]
+    pending = [node]
+    while pending:
+        one = pending.pop()
+        inner = unwrapped(one)
+        if type(inner) is type(node):
+            pending += [inner.expression, inner.this]
         else:
-            yield part
+            yield one
+
+
+def operand(node: exp.Expr, spans: Spans) -> str:
+    """Return the text of a condition as it stands beside AND: OR in brackets."""
+    inner = unwrapped(node)
+    return f"({spans.text(inner)})" if isinstance(inner, exp.Or) else spans.text(inner)
 
 
 def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
-    """Part a condition at its outer ANDs."""
+    """Return the conditions between the outer ANDs of one."""
     if node is None:
         return []
     inner = unwrapped(node)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
-from itertools import count
+from itertools import count, takewhile
 from typing import NoReturn, TypeVar
 
 from sqlglot import expressions as exp
@@ -22,14 +22,12 @@ from dpquery.core.types import UNKNOWN, Interval, ordinal
 from dpquery.errors import listed, refusal
 from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.ir.expr import Code, ColumnRef, Expr, Literal, Scalar, longest_of
-from dpquery.ir.query import Contribution
 from dpquery.ir.relations import Extent, Output, Project, Relation, TableScan, extent_of
 from dpquery.policy.model import LONGEST_PUBLIC, Policy, PublicFacts, Table
 from dpquery.rowfunctions.ranges import implied, nulls_of
 from dpquery.sql.bind.scope import Member, Scope, column_ref, fold, resolve_table, written_name
 from dpquery.sql.parse.spans import Spans, outside, too_large
 from dpquery.sql.postprocess.from_clause import Open
-from dpquery.sql.rules import contribution
 from dpquery.sql.size_limits import require_small
 
 R = TypeVar("R", bound=Relation)
@@ -100,25 +98,18 @@ class Context(ABC):
         """Return the one value of a subquery over released or public rows."""
 
     def numbers(self) -> int:
-        """Number the next relation that gives columns.
-
-        Raises:
-            SyntaxRefused: DPQ105 names of WITH that are read several times make too many.
-        """
+        """Number the next relation that gives columns."""
         number = next(self._made)
         if number >= MOST_RELATIONS:
-            raise too_large(
+            title, whole = (
                 "this statement grows too large",
                 Span(0, len(self.spans.source.text)),
-                f"more than {MOST_RELATIONS} relations when it is written out",
-                "a name of WITH over private rows is written out wherever it is read.",
-                "read each name of WITH once or twice, or ask in several steps",
             )
+            label = f"more than {MOST_RELATIONS} relations when it is written out"
+            why = "a name of WITH over private rows is written out wherever it is read."
+            remedy = "read each name of WITH once or twice, or ask in several steps"
+            raise too_large(title, whole, label, why, remedy)
         return number
-
-    def contribution(self, relation: Relation) -> Contribution:
-        """Return what bounds the rows of one unit in a relation."""
-        return contribution(relation, self.policy)
 
     def extent(self, relation: Relation) -> Extent:
         """Return how many rows of one unit a relation can have."""
@@ -129,11 +120,7 @@ class Context(ABC):
         return self.extent(relation).of(MAX_ROWS_OF_TABLE)
 
     def small(self, relation: R, span: Span) -> R:
-        """Return a relation that is not too large by plan.
-
-        Raises:
-            PlanRefused: DPQ406.
-        """
+        """Return a relation that is not too large by plan."""
         require_small(relation, self.policy, span)
         return relation
 
@@ -143,28 +130,21 @@ class Context(ABC):
         Raises:
             NameRefused: DPQ201 no such table, DPQ211 a list of names of another length.
         """
-        span = self.spans.of(node)
-        if isinstance(node, exp.Table):
-            cte = self._cte(node)
-            if cte is None:
-                return self._table(node, span)
+        cte = self._cte(node) if isinstance(node, exp.Table) else None
+        if cte is not None:
             bound, alias = self._within(cte), node.alias or cte.alias
-            names = cte.args["alias"].args.get("columns")
+            bound = self._renamed(bound, _listed(cte))
+        elif isinstance(node, exp.Table):
+            span = self.spans.of(node)
+            table = resolve_table(node, self.policy, span)
+            alias = node.alias or table.name
+            if table.public:
+                names = self._new_names(self.public.columns(table.name), _listed(node))
+                return PublicItem(table, alias, span, names), alias
+            bound = self.table(table, span)
         else:
             bound, alias = self.query(node), node.alias
-            names = None
-        return self._renamed(self._renamed(bound, names), _listed(node)), alias
-
-    def _table(self, node: exp.Table, span: Span) -> tuple[Derived | PublicItem, str]:
-        table = resolve_table(node, self.policy, span)
-        alias = node.alias or table.name
-        listed = _listed(node)
-        if table.public:
-            names = self._new_names(self.public.columns(table.name), listed)
-            return PublicItem(table, alias, span, names), alias
-        renamed = self._renamed(self.table(table, span), listed)
-        assert isinstance(renamed, Derived)  # noqa: S101 - it was one
-        return renamed, alias
+        return self._renamed(bound, _listed(node)), alias
 
     def table(self, table: Table, span: Span) -> Derived:
         """Read a private table of the policy anew."""
@@ -174,8 +154,8 @@ class Context(ABC):
             for c in table.columns.values()
         }
         owners = frozenset() if table.unit is None else frozenset({fold(table.unit)})
-        kept = table.parts_per_unit or 1
-        scan = TableScan(span, table.name, number, _part(table, columns), kept)
+        parts = table.parts_per_unit or 1
+        scan = TableScan(span, table.name, number, _parting(table, columns), parts)
         return Derived(scan, columns, owners, table)
 
     def _cte(self, node: exp.Table) -> exp.CTE | None:
@@ -191,12 +171,8 @@ class Context(ABC):
         """Bind what a name of WITH stands for, where the names before it are known."""
         outer = self.withs
         level = next(i for i, names in enumerate(outer) if cte in names.values())
-        before: dict[str, exp.CTE] = {}
-        for name, other in outer[level].items():
-            if other is cte:
-                break
-            before[name] = other
-        self.withs = [*outer[:level], before]
+        before = takewhile(lambda named: named[1] is not cte, outer[level].items())
+        self.withs = [*outer[:level], dict(before)]
         try:
             return self.query(cte)
         finally:
@@ -208,51 +184,37 @@ class Context(ABC):
         """Return the columns of a relation the names of a list, as in `AS d(a, b)`."""
         if not names:
             return bound
-        old = (
-            [c.name for c in bound.columns] if isinstance(bound, Open) else list(bound.columns)
-        )
-        new = self._new_names(old, names)
         if isinstance(bound, Open):
+            new = self._new_names([column.name for column in bound.columns], names)
             renamed = (replace(column, name=new[column.name]) for column in bound.columns)
             return replace(bound, columns=tuple(renamed))
+        new = self._new_names(list(bound.columns), names)
         columns = {new[name]: expr for name, expr in bound.columns.items()}
-        folded = {fold(name): fold(new[name]) for name in old}
-        taken = set(folded.values())
+        folded = {fold(name): fold(new[name]) for name in bound.columns}
         # A unit that is no column keeps its name, unless a column has that name now.
-        owners = frozenset(
-            folded.get(owner, owner)
-            for owner in bound.owners
-            if owner in folded or owner not in taken
-        )
+        hidden = bound.owners - set(folded) - set(folded.values())
+        owners = hidden.union(folded[owner] for owner in bound.owners if owner in folded)
         return Derived(bound.relation, columns, owners, bound.table)
 
     def _new_names(
         self, old: Sequence[str], given: Sequence[exp.Identifier] | None
     ) -> Mapping[str, str]:
-        """Return each column its name of a list; those beyond the list keep their own.
-
-        Raises:
-            NameRefused: DPQ211 too many names, or one twice.
-        """
+        """Return each column its name of a list; those beyond the list keep their own."""
         new = [name.name for name in given or ()]
         whole = [*new, *old[len(new) :]]
         twice = len({*map(fold, whole)}) < len(whole)
         if given and (len(new) > len(old) or twice):
-            raise refusal(
-                "DPQ211",
-                "two columns would have one name"
-                if twice
-                else f"{len(new)} names are given to {len(old)} columns",
-                Span(self.spans.of(given[0]).start, self.spans.of(given[-1]).end),
-                "this list",
-                "each name in the list is for one column, in order, and occurs once.",
-                ", ".join(map(written_name, old)),
-            )
+            count_differs = f"{len(new)} names are given to {len(old)} columns"
+            title = "two columns would have one name" if twice else count_differs
+            span = self.spans.of(given[0]) | self.spans.of(given[-1])
+            why = "each name in the list is for one column, in order, and occurs once."
+            remedy = ", ".join(map(written_name, old))
+            raise refusal("DPQ211", title, span, "this list", why, remedy)
         return dict(zip(old, whole, strict=True))
 
 
-def _part(table: Table, columns: Mapping[str, Expr]) -> Code | None:
-    """Give the place of a row among the parts of a table; None where a unit has one anyway."""
+def _parting(table: Table, columns: Mapping[str, Expr]) -> Code | None:
+    """Return which part of a table a row is in; None where a unit has one anyway."""
     column = table.parting
     if column is None or not column.per_unit or table.unit is None or table.single:
         return None
@@ -268,14 +230,11 @@ def _listed(node: exp.Expr) -> Sequence[exp.Identifier] | None:
 
 def materialised(found: Derived, number: int, span: Span) -> Derived:
     """Make columns of what a relation computes: NULL then stands for a row that is missing."""
-    computed = {n: e for n, e in found.columns.items() if not isinstance(e, ColumnRef)}
-    if not computed:
+    if all(isinstance(expr, ColumnRef) for expr in found.columns.values()):
         return found
     outputs = tuple(Output(f"x{i}", expr) for i, expr in enumerate(found.columns.values()))
-    columns = {
-        name: derived_ref(output, number)
-        for name, output in zip(found.columns, outputs, strict=True)
-    }
+    made = (derived_ref(output, number) for output in outputs)
+    columns = dict(zip(found.columns, made, strict=True))
     relation = Project(span, found.relation, number, outputs)
     return Derived(relation, columns, found.owners, found.table)
 
@@ -283,33 +242,30 @@ def materialised(found: Derived, number: int, span: Span) -> Derived:
 def derived_ref(output: Output, number: int) -> ColumnRef:
     """Return the column that holds an expression's value: it knows of it what is public."""
     expr = output.expr
-    known = expr if isinstance(expr, ColumnRef) else None
     chosen = implied(expr)
-    return ColumnRef(
+    made = ColumnRef(
         expr.span,
         output.name,
         expr.type,
         chosen if chosen.bounded else expr.domain,
         chosen.bounded,
-        None if known is None else known.grid,
-        None if known is None else known.keys,
-        longest_of(expr),
-        number,
-        known is not None and known.clamped,
-        nulls_of(expr),
+        longest=longest_of(expr),
+        of=number,
+        nulls=nulls_of(expr),
     )
+    if not isinstance(expr, ColumnRef):
+        return made
+    return replace(made, grid=expr.grid, keys=expr.keys, clamped=expr.clamped)
 
 
 def range_of(keys: Sequence[Scalar] | None) -> Interval:
     """Return the range of public values: of days and microseconds for moments."""
     numbers = [
-        ordinal(key) if isinstance(key, date) else key
+        Fraction(ordinal(key) if isinstance(key, date) else key)
         for key in keys or ()
         if not isinstance(key, str | bool)
     ]
-    if not numbers:
-        return UNKNOWN
-    return Interval(Fraction(min(numbers)), Fraction(max(numbers)))
+    return Interval(min(numbers), max(numbers)) if numbers else UNKNOWN
 
 
 def longest_value(keys: Sequence[Scalar] | None) -> int:
@@ -332,9 +288,9 @@ class Starred:
     """What becomes of a column that a star stands for."""
 
     name: str
-    """As it is called from here on."""
+    """What it is called from here on."""
     value: exp.Expr | None = None
-    """What stands in its place, if anything does."""
+    """The expression that REPLACE has for it."""
 
 
 def is_star(item: exp.Expr) -> bool:
@@ -344,43 +300,26 @@ def is_star(item: exp.Expr) -> bool:
 
 
 def columns_of(item: exp.Expr, names: Sequence[str], spans: Spans) -> dict[str, Starred]:
-    """Return what becomes of each column, by its folded name; what is left out is missing.
-
-    Args:
-        item: the star.
-        names: all columns that it stands for before it leaves any out.
-        spans: where things stand in the text.
-
-    Raises:
-        NameRefused: DPQ204 it mentions a column that it does not stand for, or one twice.
-        SyntaxRefused: DPQ102 it mentions one by the name of its table, or leaves none.
-    """
+    """Return what becomes of each column, by its folded name; what is left out is missing."""
     star = item.this if isinstance(item, exp.Column) else item
     found = {fold(name): Starred(name) for name in names}
     mentioned: set[str] = set()
-    for node, name in _mentions(star, spans):
-        known = fold(name)
-        if known not in found or known in mentioned:
-            _refuse(node, name, [one for one in names if fold(one) not in mentioned], spans)
-        mentioned.add(known)
-        match node.arg_key:
-            case "except_":
+    for slot, nodes in star.args.items():
+        for node in nodes or ():
+            named = node.this if slot == "rename" else node
+            name = node.alias if slot == "replace" else _plain(named, spans)
+            known = fold(name)
+            if known not in found or known in mentioned:
+                _refuse(node, name, [one for one in names if fold(one) not in mentioned], spans)
+            mentioned.add(known)
+            if slot == "except_":
                 del found[known]
-            case "replace":
+            elif slot == "replace":
                 found[known] = Starred(found[known].name, node.this)
-            case "rename":
+            else:
                 found[known] = Starred(node.alias)
     if mentioned and not found:
-        left = "no column is left"
-        raise outside("a star of nothing", spans.of(item), left, "SELECT 1")
-    return found
-
-
-def _mentions(star: exp.Expr, spans: Spans) -> list[tuple[exp.Expr, str]]:
-    """Give the parts of EXCLUDE, REPLACE and RENAME, each with the column that it is about."""
-    found = [(node, _plain(node, spans)) for node in star.args.get("except_") or ()]
-    found += [(node, node.alias) for node in star.args.get("replace") or ()]
-    found += [(node, _plain(node.this, spans)) for node in star.args.get("rename") or ()]
+        raise outside("a star of nothing", spans.of(item), "no column is left", "SELECT 1")
     return found
 
 
@@ -389,16 +328,12 @@ def _plain(node: exp.Expr, spans: Spans) -> str:
     if isinstance(node, exp.Column) and not node.table and not is_star(node):
         return node.name
     word = f"{spans.text(node)[:40]} in a star"
-    label = "not the name of a column"
-    raise outside(word, spans.of(node), label, "SELECT * EXCLUDE (a)")
+    raise outside(word, spans.of(node), "not the name of a column", "SELECT * EXCLUDE (a)")
 
 
 def _refuse(node: exp.Expr, name: str, names: Sequence[str], spans: Spans) -> NoReturn:
-    raise refusal(
-        "DPQ204",
-        f"there is no column {name[:80]!r} for this star to word otherwise",
-        spans.of(node),
-        "not among its columns, or mentioned before",
-        "each column is left out, replaced or renamed once at most.",
-        f"columns here: {listed(names)}" if names else "leave it away",
-    )
+    title = f"there is no column {name[:80]!r} for this star to word otherwise"
+    label = "not among its columns, or mentioned before"
+    why = "each column is left out, replaced or renamed once at most."
+    remedy = f"columns here: {listed(names)}" if names else "leave it away"
+    raise refusal("DPQ204", title, spans.of(node), label, why, remedy)

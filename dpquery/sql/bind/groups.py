@@ -7,8 +7,9 @@ shown, also those that no row has. A column whose values only the data know is r
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import chain, compress, product
 from math import prod
 from typing import NoReturn
 
@@ -28,19 +29,13 @@ from dpquery.policy.model import Column
 from dpquery.rowfunctions.key_domains import MAX_CELLS, Values, undeclared, values_of
 from dpquery.rowfunctions.ranges import Facts, conjuncts, facts_of, nulls_of
 from dpquery.sql.bind.dp_calls import Calls
-from dpquery.sql.bind.expressions import Conditions
-from dpquery.sql.bind.scope import fold, is_call, listed_names, written_name
+from dpquery.sql.bind.expressions import Conditions, operand
+from dpquery.sql.bind.options import LEAST_DELTA
+from dpquery.sql.bind.scope import Scope, fold, is_call, listed_names, written_name
 from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
 
-# GROUPING SETS, ROLLUP and CUBE: which groupings one GROUP BY asks for.
-#
-# Each grouping is a frontier of its own, and they share what every call may spend: the eps
-# that is written stays the whole price of the call.
-
-
 MOST_SETS = 64
-LEAST_DELTA = Fraction(1, 10**30)
 _SETS = exp.Rollup | exp.Cube | exp.GroupingSets
 _Sets = list[list[exp.Expr]]
 
@@ -48,23 +43,19 @@ _Sets = list[list[exp.Expr]]
 def groupings_in(group: exp.Group, spans: Spans) -> _Sets:
     """Return the groupings, each as its expressions; what stands beside sets is in all of them.
 
-    Raises:
-        SyntaxRefused: DPQ105 there are too many.
+    Each grouping is a frontier of its own, and they share what every call may spend: the eps
+    that is written stays the whole price of the call.
     """
     found: _Sets = [[]]
     for node in group.expressions:
-        more = _sets(node, spans)
+        more = _sets(node, spans) if isinstance(node, _SETS) else [[node]]
         _require_few(len(found) * len(more), node, spans)
         found = [[*one, *other] for one in found for other in more]
     return found
 
 
 def refuse_sets(group: exp.Group, spans: Spans) -> None:
-    """Refuse several groupings of rows that stay private.
-
-    Raises:
-        SyntaxRefused: DPQ102.
-    """
+    """Refuse several groupings of rows that stay private."""
     if not any(isinstance(node, _SETS) for node in group.expressions):
         return
     first = groupings_in(group, spans)[0]
@@ -76,135 +67,265 @@ def refuse_sets(group: exp.Group, spans: Spans) -> None:
 
 
 def _sets(node: exp.Expr, spans: Spans) -> _Sets:
-    if not isinstance(node, _SETS):
-        return [[node]]
+    """Return the sets of ROLLUP and CUBE, the whole first, or of an item of GROUPING SETS."""
     if isinstance(node, exp.GroupingSets):
-        return [one for part in node.expressions for one in _listed_sets(part, spans)]
-    members = [_members(part) for part in node.expressions]
-    rolled = isinstance(node, exp.Rollup)
-    _require_few(len(members) + 1 if rolled else 2 ** len(members), node, spans)
-    chosen = _prefixes(len(members)) if rolled else _subsets(len(members))
-    return [[part for at in places for part in members[at]] for places in chosen]
-
-
-def _listed_sets(part: exp.Expr, spans: Spans) -> _Sets:
-    """Return the sets that an item of GROUPING SETS stands for."""
-    return _sets(part, spans) if isinstance(part, _SETS) else [_members(part)]
+        return [one for item in node.expressions for one in _sets(item, spans)]
+    if not isinstance(node, exp.Rollup | exp.Cube):
+        return [_members(node)]
+    members = [_members(item) for item in node.expressions]
+    rolled, count = isinstance(node, exp.Rollup), len(members)
+    _require_few(count + 1 if rolled else 2**count, node, spans)
+    if rolled:
+        chosen = [members[:length] for length in range(count, -1, -1)]
+    else:
+        chosen = [list(compress(members, bits)) for bits in product((1, 0), repeat=count)]
+    return [[*chain.from_iterable(one)] for one in chosen]
 
 
 def _members(node: exp.Expr) -> list[exp.Expr]:
     return list(node.expressions) if isinstance(node, exp.Tuple) else [unwrapped(node)]
 
 
-def _prefixes(count: int) -> Iterator[range]:
-    return (range(length) for length in range(count, -1, -1))
-
-
-def _subsets(count: int) -> Iterator[list[int]]:
-    """Return all choices among so many, the whole first, as other engines number them."""
-    for mask in range(2**count - 1, -1, -1):
-        yield [at for at in range(count) if mask >> (count - 1 - at) & 1]
-
-
 def _require_few(count: int, node: exp.Expr, spans: Spans) -> None:
     if count > MOST_SETS:
-        raise too_large(
-            f"GROUP BY has at most {MOST_SETS} groupings",
-            spans.of(node),
-            f"makes {count:,} of them",
-            "they share what each call may spend, so that each would hear little.",
-            ("GROUP BY ROLLUP (...)", "a column more is one grouping more there"),
-        )
+        title, label = f"GROUP BY has at most {MOST_SETS} groupings", f"makes {count:,} of them"
+        why = "they share what each call may spend, so that each would hear little."
+        remedy = ("GROUP BY ROLLUP (...)", "a column more is one grouping more there")
+        raise too_large(title, spans.of(node), label, why, remedy)
 
 
 def shared(call: Call, sets: int) -> Call:
-    """Return a call as each of so many groupings asks it: with an equal share of eps and delta.
-
-    Raises:
-        NameRefused: DPQ205 a share is too small to mean anything.
-    """
+    """Return a call as each of so many groupings asks it: with an equal share of its price."""
     options = call.options
     rho = None if options.rho is None else options.rho / sets
     epsilon = options.epsilon / sets if rho is None else root_above(2 * rho)
     delta = None if options.delta is None else options.delta / sets
     if epsilon < EPSILON_MIN:
-        _too_little(call, "eps", EPSILON_MIN * sets)
+        _too_little("eps", EPSILON_MIN * sets, options.epsilon_span)
     if delta is not None and delta < LEAST_DELTA:
-        _too_little(call, "delta", LEAST_DELTA * sets)
+        _too_little("delta", LEAST_DELTA * sets, options.delta_span)
     return replace(call, options=replace(options, epsilon=epsilon, rho=rho, delta=delta))
 
 
-def _too_little(call: Call, name: str, least: Fraction) -> NoReturn:
-    options = call.options
-    raise refusal(
-        "DPQ205",
-        f"{name} must be at least {decimal_text(least)} here",
-        options.epsilon_span if name == "eps" else options.delta_span,
-        "shared by the groupings of GROUP BY",
-        "each grouping is a release of its own, and has an equal share.",
-        f"{name}={decimal_text(least)}",
+def _too_little(name: str, least: Fraction, span: Span | None) -> NoReturn:
+    written, label = decimal_text(least), "shared by the groupings of GROUP BY"
+    title = f"{name} must be at least {written} here"
+    why = "each grouping is a release of its own, and has an equal share."
+    raise refusal("DPQ205", title, span, label, why, f"{name}={written}")
+
+
+def key_of(node: exp.Expr, items: Sequence[exp.Expr], scope: Scope, spans: Spans) -> exp.Expr:
+    """Return what GROUP BY names: a column before an alias; a number counts columns."""
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return items[read_place(node, len(items), spans.of(node), "GROUP BY")].unalias()
+    if isinstance(node, exp.Column) and not node.table and not scope.knows(node.name):
+        aliased = (i.unalias() for i in items if i.alias and fold(i.alias) == fold(node.name))
+        return next(aliased, node)
+    return node
+
+
+@dataclass(slots=True)
+class Keys:
+    """Binds GROUP BY: its keys, and those of each grouping, of which one is usual."""
+
+    select: exp.Select
+    rows: Conditions
+    find: Callable[[Call], int]
+    """Takes a call of DP_KEYS into the statement, and gives the number of its frontier."""
+    _keys: dict[Hashable, Key] = field(default_factory=dict)
+
+    def bind(self) -> tuple[tuple[Key, ...], tuple[tuple[Key, ...], ...]]:
+        """Return the keys of all groupings, and of each.
+
+        Raises:
+            PlanRefused: DPQ402 the groups are not public, DPQ405 there are too many.
+            NameRefused: DPQ204 no such column, DPQ205 a number that counts no column, or a
+                group that no row can be in.
+            RuleRefused: DPQ303 a DP_ function as a key.
+        """
+        group = self.select.args.get("group")
+        if group is None:
+            return (), ((),)
+        sets = []
+        for nodes in self._resolved(group):
+            own = {self._key(node, value) for node, value in nodes}
+            sets.append(tuple(key for key in self._keys.values() if key.column in own))
+        cells = [prod(key.size for key in own) for own in sets]
+        if sum(cells) > MAX_CELLS:
+            self._too_many(sum(cells), sets[cells.index(max(cells))])
+        return tuple(self._keys.values()), tuple(sets)
+
+    def _resolved(self, group: exp.Group) -> Iterator[list[tuple[exp.Expr, exp.Expr]]]:
+        """Return the expressions of each grouping, each with what it stands for."""
+        if group.args.get("all"):
+            items = (item.unalias() for item in self.select.expressions)
+            yield [(i, i) for i in items if not _is_result(i) and i.find(exp.Column)]
+        else:
+            for nodes in groupings_in(group, self.rows.spans):
+                yield [(node, self._value(node)) for node in nodes]
+
+    def _value(self, node: exp.Expr) -> exp.Expr:
+        spans = self.rows.spans
+        value = key_of(node, self.select.expressions, self.rows.scope, spans)
+        if value is not node and _is_result(value):
+            title = "a DP_ function cannot be a group"
+            label = "this column is computed from the groups"
+            why = "groups have to be known before anything is released."
+            other = ("GROUP BY ALL", "it groups by the columns that hold no DP_ function")
+            remedy = self._found_groups(value) or other
+            raise refusal("DPQ303", title, spans.of(node), label, why, remedy)
+        return value
+
+    def _found_groups(self, value: exp.Expr) -> str | None:
+        """Write a query that shows the values that DP_KEYS finds, and groups by it."""
+        select, spans = self.select, self.rows.spans
+        group, first = spans.clause(TokenType.GROUP_BY), spans.clause(TokenType.SELECT)
+        alone = select.parent is None and len(select.args["group"].expressions) == 1
+        if not _is_finder(value) or not alone or group is None or first is None:
+            return None
+        call = value.this if isinstance(value, exp.Filter) else value
+        if not call.expressions:
+            return None
+        text, whole = spans.source.text, spans.of(value)
+        shown = spans.text(call.expressions[0])
+        start = f"{text[: whole.start]}{shown}{text[whole.end : group.start]}"
+        return f"{start}GROUP BY {spans.text(value)}{text[group.end :]}".strip()
+
+    def _key(self, node: exp.Expr, value: exp.Expr) -> str:
+        """Bind a grouping expression, once however often it is written; return its column."""
+        column = f"k{len(self._keys)}"
+        if _is_finder(value):
+            if id(value) not in self._keys:
+                self._keys[id(value)] = self._found(value, column)
+            return self._keys[id(value)].column
+        expr = self.rows.bind(value)
+        if expr not in self._keys and self._is_selected(expr):
+            self._keys[expr] = self._selected(value, self.rows.spans.of(node), column)
+        if expr not in self._keys:
+            self._keys[expr] = self._listed(expr, self.rows.spans.of(node), column)
+        return self._keys[expr].column
+
+    def _is_selected(self, expr: Expr) -> bool:
+        """Return whether groups that are not public are found with the statement's delta."""
+        shares = self.rows.shares
+        if shares is None or not shares.price.delta or isinstance(expr, Literal):
+            return False
+        known = values_of(expr, facts_of(self.rows.where))
+        return known is None and expr.type.kind is not Kind.DOUBLE
+
+    def _selected(self, node: exp.Expr, shown: Span, column: str) -> Key:
+        """Bind a plain group whose values are found, as DP_KEYS of it."""
+        call = exp.Anonymous(this=KEYS.name, expressions=[node.copy()])
+        key = self._found(call, column)
+        if self.rows.shares is not None:
+            rewritten = self.rows.shares.rewritten
+            rewritten[shown] = rewritten.pop(key.expr.span)
+        return key
+
+    def _found(self, node: exp.Expr, column: str) -> Key:
+        """Bind groups that are found in the data, by a release of their own."""
+        call = Calls(self.rows).add(node)
+        expr = call.inputs[0].expr
+        rest = call.options.other is not None
+        finding = Finding(self.find(call), most_of(call) + rest)
+        return Key(expr.span, column, expr, (), finding, rest)
+
+    def _listed(self, expr: Expr, shown: Span, column: str) -> Key:
+        """Make a key of an expression whose values are public."""
+        facts = facts_of(self.rows.where)
+        values = None if isinstance(expr, Literal) else values_of(expr, facts)
+        if values is None:
+            self._private(expr, shown)
+        self._check_shown(expr, values, shown)
+        return Key(shown, column, expr, values, left_out=_left_out(expr, facts))
+
+    def _check_shown(self, expr: Expr, values: Values, span: Span) -> None:
+        """Refuse groups that no answer could show: numbers beyond the type of a column."""
+        beyond = (
+            value
+            for value in values
+            if isinstance(value, int) and not INT64[0] <= value <= INT64[1]
+        )
+        value = next(beyond, None) if expr.type == INTEGER else None
+        if value is None:
+            return
+        furthest = str(INT64[value > 0])
+        typed = _typed(value, expr, self.rows.where)
+        cut = f"{'LEAST' if value > 0 else 'GREATEST'}({self.rows.spans.source.snippet(span)}, "
+        title = f"no row can be in the group {str(value)[:40]}"
+        label = "beyond every whole number of a column"
+        why = "every group that is named is shown, and this one cannot be."
+        remedy = furthest if typed else f"{cut}{furthest})"
+        offered = (remedy, "this is the furthest that a column can hold")
+        raise refusal("DPQ205", title, typed or span, label, why, offered)
+
+    def _private(self, expr: Expr, span: Span) -> NoReturn:
+        table = self.rows.scope.table
+        what, label, remedy = "this expression", "its values are not public", self._public()
+        if isinstance(expr, ColumnRef):
+            what, label = self.rows.spans.source.snippet(expr.span), "private grouping column"
+            if example_values(expr.type):
+                remedy = (self._named_groups(expr),)
+                if expr.type.kind is not Kind.DOUBLE:
+                    found = f"GROUP BY {KEYS.name}({what}, eps=0.5, delta=1e-7)"
+                    remedy += (f"or {found}, which finds them",)
+                if expr.name in table.columns:
+                    owned = f"{table.name}.{expr.name}"
+                    owner = f"or ask the data owner to list the keys of {owned} in the policy"
+                    remedy += (Worded(owner),)
+        title = f"the groups of {what} are not public"
+        why = (
+            f"a value of {what} that appears in the answer shows that somebody has it,",
+            "so the groups have to be known before the data is read.",
+        )
+        raise refusal("DPQ402", title, span, label, why, remedy)
+
+    def _public(self) -> tuple[str, ...]:
+        """Offer a column whose groups are public."""
+        scope = self.rows.scope
+        listed = [name for name, c in scope.table.columns.items() if has_listed_groups(c)]
+        known = [name for name in listed if scope.knows(name)]
+        if not known:
+            owner = "ask the data owner to list the keys of a column in the policy"
+            return (Worded(owner, "name the groups of a column in WHERE, as in IN ('a', 'b')"),)
+        groups = f"public groups here: {listed_names(known)}"
+        return (f"GROUP BY {written_name(known[0])}", groups)
+
+    def _named_groups(self, column: ColumnRef) -> str:
+        """Write a WHERE that names the groups of a column, and keeps what it said before."""
+        spans, where = self.rows.spans, self.select.args.get("where")
+        written = (
+            f"WHERE {spans.source.snippet(column.span)} IN ({example_values(column.type)})"
+        )
+        if where is None:
+            return written
+        return f"{written} AND {operand(where.this, spans)}"
+
+    def _too_many(self, cells: int, keys: Sequence[Key]) -> NoReturn:
+        most, remedy = max(keys, key=lambda key: key.size), "leave out one of the groups"
+        if isinstance(most.expr, ColumnRef):
+            remedy = self._named_groups(most.expr)
+        title = f"this would make {cells:,} groups"
+        label = f"{' x '.join(f'{key.size:,}' for key in keys)} values"
+        why = f"every declared group is shown, and at most {MAX_CELLS:,} can be."
+        raise refusal("DPQ405", title, most.span, label, why, remedy)
+
+
+def _is_result(value: exp.Expr) -> bool:
+    """Return whether an item is computed from the groups."""
+    return any(
+        is_call(node) or isinstance(node, exp.Grouping | exp.GroupingId)
+        for node in value.walk(prune=lambda node: isinstance(node, exp.Query))
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Groupings:
-    """What GROUP BY asks for: its keys, and those of each grouping, of which one is usual."""
-
-    keys: tuple[Key, ...]
-    sets: tuple[tuple[Key, ...], ...]
+def _is_finder(node: exp.Expr) -> bool:
+    """Return whether a grouping expression finds groups, of all rows or of some."""
+    call = node.this if isinstance(node, exp.Filter) else node
+    return is_call(call) and functions.find(str(call.this)) is KEYS
 
 
-def bind_keys(select: exp.Select, rows: Conditions, find: Callable[[Call], int]) -> Groupings:
-    """Bind GROUP BY.
-
-    Args:
-        select: the query.
-        rows: what its names mean.
-        find: takes a call of DP_KEYS into the statement, and gives the number of its frontier.
-
-    Raises:
-        PlanRefused: DPQ402 the groups are not public, DPQ405 there are too many.
-        NameRefused: DPQ204 no such column, DPQ205 a number that counts no column, or a group
-            that no row can be in.
-        RuleRefused: DPQ303 a DP_ function as a key.
-    """
-    group = select.args.get("group")
-    if group is None:
-        return Groupings((), ((),))
-    where = _where(select, rows)
-    keys: dict[Hashable, Key] = {}
-    sets = []
-    for items in _items(select, group, rows):
-        own = set()
-        for node, shown in items:
-            finder = _is_finder(node)
-            asked: Hashable = id(node) if finder else rows.bind(node)
-            column = f"k{len(keys)}"
-            if asked not in keys and finder:
-                keys[asked] = _found(node, column, rows, find)
-            elif asked not in keys and _is_selected(rows.bind(node), rows):
-                keys[asked] = _selected(node, shown, column, rows, find)
-            elif asked not in keys:
-                keys[asked] = _listed(rows.bind(node), shown, column, rows, where)
-            own.add(keys[asked].column)
-        sets.append(tuple(key for key in keys.values() if key.column in own))
-    cells = [prod(key.size for key in own) for own in sets]
-    if sum(cells) > MAX_CELLS:
-        _too_many(sum(cells), sets[cells.index(max(cells))], rows, where)
-    return Groupings(tuple(keys.values()), tuple(sets))
-
-
-def _listed(expr: Expr, shown: Span, column: str, rows: Conditions, where: str) -> Key:
-    """Make a key of an expression whose values are public."""
-    facts = facts_of(rows.where)
-    values = None if isinstance(expr, Literal) else values_of(expr, facts)
-    if values is None:
-        _private(expr, shown, rows, where)
-    _check_shown(expr, values, shown, rows)
-    return Key(shown, column, expr, values, left_out=_left_out(expr, facts, rows))
-
-
-def _left_out(expr: Expr, facts: Facts, rows: Conditions) -> str:
+def _left_out(expr: Expr, facts: Facts) -> str:
     """Return which rows are in none of the groups: they would vanish in silence."""
     others, nulls = undeclared(expr, facts), frozenset[str]()
     if nulls_of(expr, facts) is Nulls.LEFT_OUT:
@@ -216,149 +337,10 @@ def _left_out(expr: Expr, facts: Facts, rows: Conditions) -> str:
     return f"rows where {listed_names(others | nulls)} is {said} are left out"
 
 
-def _is_finder(node: exp.Expr) -> bool:
-    """Return whether a grouping expression finds groups, of all rows or of some."""
-    call = node.this if isinstance(node, exp.Filter) else node
-    return is_call(call) and functions.find(str(call.this)) is KEYS
-
-
-def _is_selected(expr: Expr, rows: Conditions) -> bool:
-    """Return whether groups that are not public are found with the statement's delta."""
-    if rows.shares is None or not rows.shares.price.delta or isinstance(expr, Literal):
-        return False
-    return values_of(expr, facts_of(rows.where)) is None and expr.type.kind is not Kind.DOUBLE
-
-
-def _selected(
-    node: exp.Expr, shown: Span, column: str, rows: Conditions, find: Callable[[Call], int]
-) -> Key:
-    """Bind a plain group whose values are found, as DP_KEYS of it."""
-    call = exp.Anonymous(this=KEYS.name, expressions=[node.copy()])
-    key = _found(call, column, rows, find)
-    assert rows.shares is not None  # noqa: S101 - nothing is selected without
-    rows.shares.rewritten[shown] = rows.shares.rewritten.pop(key.expr.span)
-    return key
-
-
-def _found(node: exp.Expr, column: str, rows: Conditions, find: Callable[[Call], int]) -> Key:
-    """Bind groups that are found in the data, by a release of their own."""
-    call = Calls(rows).add(node)
-    expr = call.inputs[0].expr
-    rest = call.options.other is not None
-    finding = Finding(find(call), most_of(call) + rest)
-    return Key(expr.span, column, expr, (), finding, rest)
-
-
-def _where(select: exp.Select, rows: Conditions) -> str:
-    """Return the condition on rows as typed, ready to be joined to another; empty if none."""
-    where = select.args.get("where")
-    if where is None:
-        return ""
-    condition = unwrapped(where.this)
-    text = rows.spans.text(condition)
-    return f" AND ({text})" if isinstance(condition, exp.Or) else f" AND {text}"
-
-
-def _items(
-    select: exp.Select, group: exp.Group, rows: Conditions
-) -> list[list[tuple[exp.Expr, Span]]]:
-    """Return the grouping expressions of each grouping, with where they are named."""
-    items = [
-        (item.alias, item.this if isinstance(item, exp.Alias) else item)
-        for item in select.expressions
-    ]
-    if group.args.get("all"):
-        shown = [v for _, v in items if not _is_result(v) and v.find(exp.Column) is not None]
-        return [[(value, rows.spans.of(value)) for value in shown]]
-    groupings = groupings_in(group, rows.spans)
-    return [list(_named(nodes, items, rows, select)) for nodes in groupings]
-
-
-def _named(
-    nodes: Sequence[exp.Expr],
-    items: Sequence[tuple[str, exp.Expr]],
-    rows: Conditions,
-    select: exp.Select,
-) -> Iterator[tuple[exp.Expr, Span]]:
-    """Resolve names: a column goes before an alias, and a number counts columns."""
-    for node in nodes:
-        span, value = rows.spans.of(node), node
-        if isinstance(node, exp.Literal) and not node.is_string:
-            value = items[read_place(node, len(items), span, "GROUP BY")][1]
-        elif (
-            isinstance(node, exp.Column) and not node.table and not rows.scope.knows(node.name)
-        ):
-            aliased = (v for alias, v in items if alias and fold(alias) == fold(node.name))
-            value = next(aliased, node)
-        if value is not node and _is_result(value):
-            _computed(span, _found_groups(select, node, value, rows))
-        yield value, span
-
-
-def _is_result(value: exp.Expr) -> bool:
-    """Return whether an item is computed from the groups."""
-    return any(
-        is_call(part) or isinstance(part, exp.Grouping | exp.GroupingId)
-        for part in value.walk(prune=lambda node: isinstance(node, exp.Query))
-    )
-
-
-def _found_groups(
-    select: exp.Select, node: exp.Expr, value: exp.Expr, rows: Conditions
-) -> str | None:
-    """Write a query that shows the values which DP_KEYS finds, and groups by finding them."""
-    group, first = rows.spans.clause(TokenType.GROUP_BY), rows.spans.clause(TokenType.SELECT)
-    alone = select.parent is None and len(select.args["group"].expressions) == 1
-    if not _is_finder(value) or not alone or group is None or first is None:
-        return None
-    call = value.this if isinstance(value, exp.Filter) else value
-    if not call.expressions:
-        return None
-    text, whole = rows.spans.source.text, rows.spans.of(value)
-    shown = rows.spans.text(call.expressions[0])
-    start = f"{text[: whole.start]}{shown}{text[whole.end : group.start]}"
-    return f"{start}GROUP BY {rows.spans.text(value)}{text[group.end :]}".strip()
-
-
-def _computed(span: Span, instead: str | None) -> NoReturn:
-    raise refusal(
-        "DPQ303",
-        "a DP_ function cannot be a group",
-        span,
-        "this column is computed from the groups",
-        "groups have to be known before anything is released.",
-        (instead,)
-        if instead
-        else ("GROUP BY ALL", "it groups by the columns that hold no DP_ function"),
-    )
-
-
-def _check_shown(expr: Expr, values: Values, span: Span, rows: Conditions) -> None:
-    """Refuse groups that no answer could show: whole numbers beyond the type of a column."""
-    if expr.type != INTEGER:
-        return
-    for value in values:
-        if isinstance(value, int) and not INT64[0] <= value <= INT64[1]:
-            furthest = str(INT64[value > 0])
-            typed = _typed(value, expr, rows.where)
-            cut = f"{'LEAST' if value > 0 else 'GREATEST'}({rows.spans.source.snippet(span)}, "
-            raise refusal(
-                "DPQ205",
-                f"no row can be in the group {str(value)[:40]}",
-                typed or span,
-                "beyond every whole number of a column",
-                "every group that is named is shown, and this one cannot be.",
-                (
-                    furthest if typed else f"{cut}{furthest})",
-                    "this is the furthest that a column can hold",
-                ),
-            )
-
-
 def _typed(value: int, key: Expr, where: Expr | None) -> Span | None:
     """Find where a group was typed: in the key, or in a condition that names its values."""
     said = [] if where is None else conjuncts(where)
-    pending = [key, *(part for part in said if key in children(part))]
+    pending = [key, *(condition for condition in said if key in children(condition))]
     while pending:
         expr = pending.pop(0)
         if isinstance(expr, Literal) and expr.value == value:
@@ -370,63 +352,3 @@ def _typed(value: int, key: Expr, where: Expr | None) -> Span | None:
 def has_listed_groups(column: Column | ColumnRef) -> bool:
     """Return whether a few values of a column are public by the policy: a group to offer."""
     return column.keys is not None or column.type.kind is Kind.BOOLEAN
-
-
-def _named_groups(column: ColumnRef, rows: Conditions, where: str) -> str:
-    """Write a WHERE that names the groups of a column, and keeps what it said before."""
-    written = rows.spans.source.snippet(column.span)
-    return f"WHERE {written} IN ({example_values(column.type)}){where}"
-
-
-def _private(expr: Expr, span: Span, rows: Conditions, where: str) -> NoReturn:
-    table = rows.scope.table
-    what, label, remedy = "this expression", "its values are not public", _public_column(rows)
-    if isinstance(expr, ColumnRef):
-        what, label = rows.spans.source.snippet(expr.span), "private grouping column"
-        if example_values(expr.type):
-            remedy = (_named_groups(expr, rows, where),)
-            if expr.type.kind is not Kind.DOUBLE:
-                found = f"GROUP BY {KEYS.name}({what}, eps=0.5, delta=1e-7)"
-                remedy += (f"or {found}, which finds them",)
-            if expr.name in table.columns:
-                owned = f"{table.name}.{expr.name}"
-                owner = f"or ask the data owner to list the keys of {owned} in the policy"
-                remedy += (Worded(owner),)
-    raise refusal(
-        "DPQ402",
-        f"the groups of {what} are not public",
-        span,
-        label,
-        (
-            f"a value of {what} that appears in the answer shows that somebody has it,",
-            "so the groups have to be known before the data is read.",
-        ),
-        remedy,
-    )
-
-
-def _public_column(rows: Conditions) -> tuple[str, ...]:
-    """Offer a column whose groups are public."""
-    columns = rows.scope.table.columns.items()
-    listed = [name for name, column in columns if has_listed_groups(column)]
-    known = [name for name in listed if rows.scope.knows(name)]
-    if not known:
-        owner = "ask the data owner to list the keys of a column in the policy"
-        return (Worded(owner, "name the groups of a column in WHERE, as in IN ('a', 'b')"),)
-    return (f"GROUP BY {written_name(known[0])}", f"public groups here: {listed_names(known)}")
-
-
-def _too_many(cells: int, keys: Sequence[Key], rows: Conditions, where: str) -> NoReturn:
-    counts = " x ".join(f"{key.size:,}" for key in keys)
-    most = max(keys, key=lambda key: key.size)
-    remedy = "leave out one of the groups"
-    if isinstance(most.expr, ColumnRef):
-        remedy = _named_groups(most.expr, rows, where)
-    raise refusal(
-        "DPQ405",
-        f"this would make {cells:,} groups",
-        most.span,
-        f"{counts} values",
-        f"every declared group is shown, and at most {MAX_CELLS:,} can be.",
-        remedy,
-    )

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from sqlglot import expressions as exp
 
 from dpquery.functions.base import DPFunction
-from dpquery.sql.bind.scope import PLAIN, Scope, fold
+from dpquery.sql.bind.groups import groupings_in, key_of
+from dpquery.sql.bind.scope import PLAIN, Scope
 from dpquery.sql.bind.unit_rows import is_exact_aggregate
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import Spans
@@ -20,10 +21,10 @@ from dpquery.sql.postprocess.select import parts_of
 from dpquery.sql.suggest.dialects import function_of
 
 
-def aggregates_units(select: exp.Select, scope: Scope) -> bool:
+def aggregates_units(select: exp.Select, scope: Scope, spans: Spans) -> bool:
     """Return whether plain aggregates of a SELECT are of rows of several units."""
     plain = any(function_for(node) is not None for node in _aggregates(select))
-    return plain and not any(scope.owns(unwrapped(key)) for key in _keys(select))
+    return plain and not any(scope.owns(unwrapped(key)) for key in _keys(select, scope, spans))
 
 
 def make_calls(select: exp.Select, spans: Spans) -> None:
@@ -71,19 +72,12 @@ def _arguments(node: exp.Expr, spans: Spans) -> Iterable[exp.Expr]:
     return given or [exp.Star()]
 
 
-def _keys(select: exp.Select) -> Iterator[exp.Expr]:
-    """Return what a SELECT groups by; names and numbers of its list are looked up."""
+def _keys(select: exp.Select, scope: Scope, spans: Spans) -> Iterator[exp.Expr]:
+    """Return what a SELECT groups by."""
     group = select.args.get("group")
     if group is None:
         return
-    items = [i.this if isinstance(i, exp.Alias) else i for i in select.expressions]
-    named = {fold(i.alias): i.this for i in select.expressions if isinstance(i, exp.Alias)}
-    for node in items if group.args.get("all") else group.expressions:
-        number = isinstance(node, exp.Literal) and not node.is_string
-        if number and str(node.this).isdigit() and 0 < int(node.this) <= len(items):
-            yield items[int(node.this) - 1]
-        elif isinstance(node, exp.Column) and not node.table:
-            yield named.get(fold(node.name), node)
-            yield node
-        else:
-            yield node
+    if group.args.get("all"):
+        yield from (item.unalias() for item in select.expressions)
+    for nodes in groupings_in(group, spans):
+        yield from (key_of(node, select.expressions, scope, spans) for node in nodes)

@@ -6,6 +6,7 @@ reads a row.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
 from typing import NoReturn
@@ -15,7 +16,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import Diagnostic, QueryRefused, RuleRefused, nearest, refusal
+from dpquery.errors import QueryRefused, nearest, refusal
 from dpquery.functions import registered
 from dpquery.functions.base import Gives
 from dpquery.functions.partition_selection import most_of
@@ -66,32 +67,32 @@ class Released:
         """Find the key that an expression over the rows is; None where it is none."""
         if all(isinstance(key.expr, ColumnRef) for key in self.keys):
             return None
-        try:
-            expr = self.calls.rows.bind(node)
-        except QueryRefused:
-            return None
-        return next((key.column for key in self.keys if key.expr == expr), None)
+        with suppress(QueryRefused):
+            return self._key_of(self.calls.rows.bind(node))
+        return None
 
     def column(self, node: exp.Column) -> str:
         """Find a key; any other column of the table is private."""
-        found = self.scope.reference(node, self.spans.of(node))
-        for key in self.keys:
-            if key.expr == found:
-                return key.column
+        span = self.spans.of(node)
+        found = self.scope.reference(node, span)
+        key = self._key_of(found)
+        if key is not None:
+            return key
         grouped = self._grouped_by(node)
         instead = (grouped,) if grouped else self._instead(found, node.parent_select)
-        raise raw(node.name, self.spans.of(node), *instead)
+        raise raw(node.name, span, *instead)
+
+    def _key_of(self, expr: Expr) -> str | None:
+        return next((key.column for key in self.keys if key.expr == expr), None)
 
     def _grouped_by(self, node: exp.Column) -> str | None:
         """Write the query with what it shows for groups, where they are public and few."""
         select = node.parent_select
         if not isinstance(select, exp.Select) or select.parent is not None:
             return None
-        shown = [
-            item.this if isinstance(item, exp.Alias) else item for item in select.expressions
-        ]
+        shown = [item.unalias() for item in select.expressions]
         asked = [item for item in shown if not any(map(is_call, item.walk()))]
-        here = any(part is node for item in asked for part in item.walk())
+        here = any(inner is node for item in asked for inner in item.walk())
         if len(asked) == len(shown) or not here:
             return None
         facts, known = facts_of(self.calls.rows.where), {key.expr for key in self.keys}
@@ -104,19 +105,15 @@ class Released:
             values = values_of(expr, facts)
             if values is None or isinstance(expr, Literal):
                 return None
-            groups += [] if expr in known else [self.spans.text(item)]
-            cells *= 1 if expr in known else len(values)
-        return self._with_groups(", ".join(groups)) if cells <= FEW_GROUPS else None
-
-    def _with_groups(self, groups: str) -> str | None:
-        """Write the query grouped by more."""
-        spans = self.spans
-        group = spans.clause(TokenType.GROUP_BY)
-        before = group or spans.clause(TokenType.WHERE) or spans.clause(TokenType.FROM)
-        if before is None:
+            if expr not in known:
+                groups.append(self.spans.text(item))
+                cells *= len(values)
+        clause, text = self.spans.clause, self.spans.source.text
+        group = clause(TokenType.GROUP_BY)
+        before = group or clause(TokenType.WHERE) or clause(TokenType.FROM)
+        if before is None or cells > FEW_GROUPS:
             return None
-        more = f", {groups}" if group else f" GROUP BY {groups}"
-        text = spans.source.text
+        more = f"{',' if group else ' GROUP BY'} {', '.join(groups)}"
         return f"{text[: before.end]}{more}{text[before.end :]}".strip()
 
     def _instead(self, found: Expr, select: exp.Expr | None) -> tuple[str, ...]:
@@ -149,22 +146,20 @@ class Released:
             return False
         node = exp.column(name, quoted=True)
         found = self.scope.reference(node, self.spans.of(node))
-        return any(key.expr == found for key in self.keys)
+        return self._key_of(found) is not None
 
     def kind(self, column: str) -> Kind | None:
         """Return the kind of a key, or of what a call releases."""
-        for key in self.keys:
-            if key.column == column:
-                return key.expr.type.kind
-        call = next(call for call in self.calls.found if call.column == column)
-        return registered(call.function).kind(call)
+        found = self._shown(column)
+        if isinstance(found, Key):
+            return found.expr.type.kind
+        return registered(found.function).kind(found)
 
     def longest(self, column: str) -> int:
         """Return how many characters a key has, or what a call releases, written as a text."""
-        for key in self.keys:
-            if key.column == column:
-                return self._key_longest(key)
-        call = next(call for call in self.calls.found if call.column == column)
+        call = self._shown(column)
+        if isinstance(call, Key):
+            return self._key_longest(call)
         size = len(call.order) if isinstance(call.order, tuple) else call.number or 1
         if call.number is None and registered(call.function).gives is Gives.VALUES:
             size = most_of(call)
@@ -172,6 +167,10 @@ class Released:
         other = call.options.other
         named = len(other) if isinstance(other, str) else 0
         return size * (2 * max(LONGEST_NUMBER, known, named) + 4)  # as elements of lists are
+
+    def _shown(self, column: str) -> Key | Call:
+        columns: list[Key | Call] = [*self.keys, *self.calls.found]
+        return next(one for one in columns if one.column == column)
 
     def _key_longest(self, key: Key) -> int:
         if key.expr.type.kind is not Kind.TEXT:
@@ -188,56 +187,34 @@ class Released:
             inner = next(filter(is_call, call.iter_expressions()), None)
             asked = COUNT if inner is None else self.spans.text(inner)
             raise unknown_function(call, name, self.spans, meant or asked)
-        raise refusal(
-            "DPQ302",
-            f"{name} would be exact",
-            self.spans.of(call),
-            "no noise is added here",
-            "an exact result shows, when one person is added, that they were.",
-            self.calls.meant(name, call) or COUNT,
-        )
+        title = f"{name} would be exact"
+        label = "no noise is added here"
+        why = "an exact result shows, when one person is added, that they were."
+        remedy = self.calls.meant(name, call) or COUNT
+        raise refusal("DPQ302", title, self.spans.of(call), label, why, remedy)
 
 
 def unknown_function(call: exp.Expr, name: str, spans: Spans, otherwise: str) -> QueryRefused:
     """Return the refusal of an unknown function; offer the one that is a slip away."""
     near = nearest(name, FUNCTIONS, CLOSE)
-    return refusal(
-        "DPQ202",
-        f"there is no function {name}",
-        spans.name(call),
-        "unknown function",
-        "on results there are ABS, ROUND and others: `dpquery explain functions`.",
-        otherwise if near is None else near + spans.text(call)[len(name) :],
+    remedy = otherwise if near is None else near + spans.text(call)[len(name) :]
+    title, span = f"there is no function {name}", spans.name(call)
+    why = "on results there are ABS, ROUND and others: `dpquery explain functions`."
+    return refusal("DPQ202", title, span, "unknown function", why, remedy)
+
+
+def raw(name: str, span: Span, *instead: str) -> QueryRefused:
+    """Return the refusal of a private column that would be shown as it is."""
+    shown, one = ("the rows", "row") if name == "*" else (name, name)
+    why = (
+        "a result may contain only DP_ functions and grouping columns;",
+        f"one person's {one} is what the session protects.",
     )
+    title = f"{shown} cannot be shown row by row"
+    return refusal("DPQ301", title, span, "not inside a DP_ function", why, instead)
 
 
-def raw(name: str, span: Span, *instead: str) -> RuleRefused:
-    """Refuse a private column that would be shown as it is."""
-    shown = "the rows" if name == "*" else name
-    return RuleRefused(
-        Diagnostic(
-            "DPQ301",
-            f"{shown} cannot be shown row by row",
-            span,
-            "not inside a DP_ function",
-            (
-                "a result may contain only DP_ functions and grouping columns;",
-                f"one person's {'row' if name == '*' else name} is what the session protects.",
-            ),
-            instead,
-        )
-    )
-
-
-def unaskable(title: str, span: Span, label: str, remedy: str) -> RuleRefused:
-    """Refuse a query that asks nothing of a private table."""
-    return RuleRefused(
-        Diagnostic(
-            "DPQ302",
-            title,
-            span,
-            label,
-            ("a private table is asked by DP_ functions only, which add noise.",),
-            (remedy,),
-        )
-    )
+def unaskable(title: str, span: Span, label: str, remedy: str) -> QueryRefused:
+    """Return the refusal of a query that asks nothing of a private table."""
+    why = "a private table is asked by DP_ functions only, which add noise."
+    return refusal("DPQ302", title, span, label, why, remedy)

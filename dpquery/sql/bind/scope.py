@@ -128,6 +128,17 @@ class Scope:
             if fold(name) not in member.hidden
         ]
 
+    @property
+    def aliases(self) -> frozenset[str]:
+        """The folded names of the relations."""
+        return frozenset(fold(member.alias) for member in self.members)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The folded names of all columns, and of privacy units that may be no columns."""
+        columns = frozenset(map(fold, self.columns))
+        return columns.union(*(member.owners for member in self.members))
+
     def reference(self, node: exp.Column, span: Span) -> Expr:
         """Resolve a column for use in an expression.
 
@@ -143,7 +154,8 @@ class Scope:
             if fold(name) == fold(node.name)
         ]
         if not found:
-            unknown_column(node, self.columns, self._called(node), span)
+            here = " or ".join(self._called) if len(self._called) > 1 else self.table.name
+            unknown_column(node, self.columns, node.table or here, span)
         if len(found) > 1:
             ambiguous(node, [member.alias for member, _ in found], span)
         expr = found[0][1]
@@ -163,6 +175,13 @@ class Scope:
         """Return whether a relation here has a column of that name."""
         return any(fold(name) == fold(column) for column in self.columns)
 
+    def has_columns_of(self, node: exp.Expr) -> bool:
+        """Return whether every column in an expression is one of a relation here."""
+        return all(
+            fold(column.table) in self.aliases if column.table else self.knows(column.name)
+            for column in node.find_all(exp.Column)
+        )
+
     def _meant(self, node: exp.Column) -> Iterator[Member]:
         """Return the relations that a column can be of."""
         for member in self.members:
@@ -170,21 +189,15 @@ class Scope:
             if fold(node.table) == fold(member.alias) if node.table else not hidden:
                 yield member
 
-    def _called(self, node: exp.Column) -> str:
-        aliases = [member.alias for member in self.members if member.alias]
-        if node.table or len(aliases) > 1:
-            return node.table or " or ".join(aliases)
-        return self.table.name
+    @property
+    def _called(self) -> list[str]:
+        return [member.alias for member in self.members if member.alias]
 
     def check_qualifier(self, node: exp.Column, span: Span) -> None:
         """Refuse what stands before a column unless it is a relation's name in this query."""
-        aliases = [member.alias for member in self.members if member.alias]
-        if (
-            node.args.get("db")
-            or node.args.get("catalog")
-            or (node.table and fold(node.table) not in map(fold, aliases))
-        ):
-            unknown_table(node, aliases, self.columns, span)
+        unknown = node.table and fold(node.table) not in self.aliases
+        if node.args.get("db") or node.args.get("catalog") or unknown:
+            unknown_table(node, self._called, self.columns, span)
 
 
 def unknown_table(
@@ -196,14 +209,10 @@ def unknown_table(
     known = [n for n in (node.name, node.table) if fold(n) in map(fold, columns)]
     near = nearest(node.name, columns) or next(iter(columns), node.name)
     # In `hired.year` the column that was meant is what stands first.
-    raise refusal(
-        "DPQ201",
-        f"there is no table {node.table!r} in this query",
-        span,
-        f"{here} {' and '.join(aliases)}",
-        "a column is named alone, or after the name its table has in the query.",
-        f"{written_name(offered)}.{written_name(*known[:1] or [near])}",
-    )
+    title = f"there is no table {node.table!r} in this query"
+    why = "a column is named alone, or after the name its table has in the query."
+    remedy = f"{written_name(offered)}.{written_name(*known[:1] or [near])}"
+    raise refusal("DPQ201", title, span, f"{here} {' and '.join(aliases)}", why, remedy)
 
 
 def column_ref(column: Column, number: int, span: Span, *, is_unit: bool = False) -> ColumnRef:
@@ -212,35 +221,28 @@ def column_ref(column: Column, number: int, span: Span, *, is_unit: bool = False
     Rows without a unit never count, so the column of the unit has a value in each row.
     """
     type_ = decimal(column.type.scale) if column.type.kind is Kind.DECIMAL else column.type
-    bounded = column.bounds is not None
-    longest = column.max_length if type_.kind is Kind.TEXT else 0
-    range_, keys = column.interval, column.keys
     nulls = Nulls.GROUPED if column.null_group else Nulls.LEFT_OUT
     return ColumnRef(
         span,
         column.name,
         type_,
-        range_,
-        bounded,
-        column.grid,
-        keys,
-        longest,
-        number,
-        True,
-        Nulls.NEVER if is_unit else nulls,
+        column.interval,
+        bounded=column.bounds is not None,
+        grid=column.grid,
+        keys=column.keys,
+        longest=column.max_length if type_.kind is Kind.TEXT else 0,
+        of=number,
+        clamped=True,
+        nulls=Nulls.NEVER if is_unit else nulls,
     )
 
 
 def ambiguous(node: exp.Column, aliases: Sequence[str], span: Span) -> NoReturn:
     """Refuse a column that several relations of a query have."""
-    raise refusal(
-        "DPQ211",
-        f"{node.name[:80]} is a column of {' and of '.join(aliases)}",
-        span,
-        "which one?",
-        "where several relations have a column, the name of one stands before it.",
-        f"{written_name(aliases[0])}.{written_name(node.name)}",
-    )
+    title = f"{node.name[:80]} is a column of {' and of '.join(aliases)}"
+    why = "where several relations have a column, the name of one stands before it."
+    remedy = f"{written_name(aliases[0])}.{written_name(node.name)}"
+    raise refusal("DPQ211", title, span, "which one?", why, remedy)
 
 
 def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
@@ -258,27 +260,19 @@ def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
             for table in policy.tables.values():
                 if written in table.written:
                     return table
-    shown = written[:80]
-    if node.args.get("db"):
-        shown = ".".join(part.name for part in node.parts)[:80]
+    shown = ".".join(name.name for name in node.parts) if node.args.get("db") else written
     near = nearest(written, policy.tables)
     offered = near or next(iter(policy.tables), "")
-    raise refusal(
-        "DPQ201",
-        f"there is no table {shown!r} in this session"
-        if isinstance(node.this, exp.Identifier)
-        else "a function cannot be asked like a table",
-        span,
-        _UNLISTED,
-        (
-            "queries reach only the tables that the policy names;",
-            "no other file can be opened, by path or by a function.",
-        ),
-        (
-            f"FROM {written_name(offered)}",
-            f"tables here: {listed_names(policy.tables, near)}",
-        ),
+    title = f"there is no table {shown[:80]!r} in this session"
+    if not isinstance(node.this, exp.Identifier):
+        title = "a function cannot be asked like a table"
+    why = (
+        "queries reach only the tables that the policy names;",
+        "no other file can be opened, by path or by a function.",
     )
+    tables = f"tables here: {listed_names(policy.tables, near)}"
+    remedy = (f"FROM {written_name(offered)}", tables)
+    raise refusal("DPQ201", title, span, _UNLISTED, why, remedy)
 
 
 _UNLISTED = Worded("not in the policy", "not in the file")
@@ -297,11 +291,6 @@ def unknown_column(node: exp.Column, known: Iterable[str], table: str, span: Spa
     if near is None and node.this.quoted:
         offered = "'" + name.replace("'", "''") + "'"
         why = "in double quotes stands a name; a text stands in single ones."
-    raise refusal(
-        "DPQ204",
-        f"there is no column {name[:80]!r} in {table}",
-        span,
-        _UNLISTED,
-        why,
-        (offered, f"columns here: {listed_names(columns, near)}"),
-    )
+    title = f"there is no column {name[:80]!r} in {table}"
+    remedy = (offered, f"columns here: {listed_names(columns, near)}")
+    raise refusal("DPQ204", title, span, _UNLISTED, why, remedy)

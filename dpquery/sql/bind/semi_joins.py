@@ -7,7 +7,6 @@ the outer ANDs of WHERE. A subquery over public tables alone is a list of public
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn
 
@@ -20,7 +19,7 @@ from dpquery.errors import refusal
 from dpquery.ir.expr import Expr, Literal, Logic
 from dpquery.ir.relations import Filter, PublicJoin, Relation, SemiJoin, Windowed
 from dpquery.rowfunctions import apply
-from dpquery.sql.bind.expressions import Conditions, chain, conjuncts
+from dpquery.sql.bind.expressions import Conditions, conjuncts, operand
 from dpquery.sql.bind.from_clause import Context, Derived, Private
 from dpquery.sql.bind.joins import same_units, semi_join
 from dpquery.sql.bind.scope import Scope, fold, is_call, written_name
@@ -32,145 +31,160 @@ _OF_EXISTS = frozenset({"expressions", "from_", "joins", "where", "distinct"})
 
 
 def filtered(context: Context, rows: Private, where: exp.Where | None) -> Private:
-    """Keep the rows for which WHERE is true.
-
-    Raises:
-        RuleRefused: DPQ307 a subquery over private rows that does not speak of the unit.
-    """
+    """Keep the rows for which WHERE is true."""
     if where is None:
         return rows
-    relation, rest = rows.relation, []
-    for part in conjuncts(where.this):
-        joined = _semi(context, relation, rows.scope, part)
-        if joined is None:
-            rest.append(part)
-        else:
-            relation = joined
+    semi = _SemiJoins(context, rows)
+    rest = [node for node in conjuncts(where.this) if not semi.take(node)]
     if not rest:
-        return Private(relation, rows.scope)
-    binder = Conditions(rows.scope, context.spans, context)
-    node = where.this if relation is rows.relation else _together(rest)
-    condition = binder.condition(node)
-    return Private(Filter(context.spans.of(node), relation, condition), rows.scope)
+        return Private(semi.relation, rows.scope)
+    node = where.this if semi.relation is rows.relation else _together(rest)
+    condition = Conditions(rows.scope, context.spans, context).condition(node)
+    return Private(Filter(context.spans.of(node), semi.relation, condition), rows.scope)
 
 
 def said_of(relation: Relation) -> Expr | None:
     """Return what conditions say of all rows of a relation; None where they say nothing."""
     said: list[Expr] = []
-    while True:
-        match relation:
-            case Filter(source=source, condition=condition):
-                said.append(condition)
-                relation = source
-            case SemiJoin(source=source) | Windowed(source=source) | PublicJoin(source=source):
-                relation = source
-            case _:
-                break
+    while isinstance(relation, Filter | SemiJoin | Windowed | PublicJoin):
+        if isinstance(relation, Filter):
+            said.append(relation.condition)
+        relation = relation.source
     if len(said) > 1:
         return Logic(said[0].span, True, tuple(reversed(said)))
     return said[0] if said else None
 
 
-def _together(parts: list[exp.Expr]) -> exp.Expr:
-    return parts[0] if len(parts) == 1 else exp.and_(*parts, copy=False, wrap=False)
+def _together(nodes: list[exp.Expr]) -> exp.Expr:
+    return nodes[0] if len(nodes) == 1 else exp.and_(*nodes, copy=False, wrap=False)
 
 
-def _semi(
-    context: Context, relation: Relation, scope: Scope, part: exp.Expr
-) -> Relation | None:
-    """Return the rows whose unit is in a subquery, or is not; None where a part is not that."""
-    span, negated = context.spans.of(part), False
-    while isinstance(part, exp.Not):
-        part, negated = unwrapped(part.this), not negated
-    asked: list[Expr] = []
-    if isinstance(part, exp.Exists):
-        other, asked = _exists(context, scope, part)
-    elif isinstance(part, exp.In) and part.args.get("query") is not None:
-        query = context.query(part.args["query"])
-        if not isinstance(query, Derived):
-            return None
-        if isinstance(unwrapped(part.this), exp.Tuple):
-            other, asked = query.relation, _equal_rows(context, scope, part, query)
-            asked = [_perhaps(expr) for expr in asked] if negated else asked
+class _SemiJoins:
+    """Joins the rows of a query with the subqueries over private rows in its WHERE."""
+
+    def __init__(self, context: Context, rows: Private) -> None:
+        self.context = context
+        self.spans = context.spans
+        self.scope = rows.scope
+        self.relation = rows.relation
+
+    def take(self, node: exp.Expr) -> bool:
+        """Keep the rows whose unit is in a subquery, or is not, where a condition asks that."""
+        span, negated = self.spans.of(node), False
+        while isinstance(node, exp.Not):
+            node, negated = unwrapped(node.this), not negated
+        asked: list[Expr] = []
+        if isinstance(node, exp.Exists):
+            other, asked = self._exists(node)
+        elif isinstance(node, exp.In) and node.args.get("query") is not None:
+            query = self.context.query(node.args["query"])
+            if not isinstance(query, Derived):
+                return False
+            other = query.relation
+            if isinstance(unwrapped(node.this), exp.Tuple):
+                asked = self._equal_rows(node, query)
+                asked = list(map(_perhaps, asked)) if negated else asked
+            else:
+                self._require_units(node, query)
         else:
-            other = _units_of(context, scope, part, query)
-    else:
-        return None
-    same_units(context, relation, other, span)
-    return semi_join(context, span, (relation, other), negated, asked)
+            return False
+        same_units(self.context, self.relation, other, span)
+        sides = (self.relation, other)
+        self.relation = semi_join(self.context, span, sides, negated, asked)
+        return True
 
+    def _require_units(self, node: exp.In, query: Derived) -> None:
+        """Require a subquery of one column, which is the unit."""
+        shown = {*map(fold, query.columns), *query.owners}
+        if not self.scope.owns(unwrapped(node.this)) or len(shown) != 1 or shown - query.owners:
+            self._refuse_off_unit(node, query)
 
-def _units_of(context: Context, scope: Scope, part: exp.In, query: Derived) -> Relation:
-    """Take a subquery of one column, which is the unit, as a list of units."""
-    shown = {*map(fold, query.columns), *query.owners}
-    if not scope.owns(unwrapped(part.this)) or shown - query.owners or len(shown) != 1:
-        unit = query.table.unit
-        remedy = _of_units(context, part.args["query"], unit or "")
-        _refuse(context, context.spans.of(part), unit, scope, remedy)
-    return query.relation
+    def _refuse_off_unit(self, node: exp.In, query: Derived) -> NoReturn:
+        """Refuse a subquery; offer its text with the unit for what it selects."""
+        source, span = self.spans.source, self.spans.of(node.args["query"])
+        name, select = written_name(query.table.unit or ""), node.args["query"].find(exp.Select)
+        items = [] if select is None else [self.spans.of(item) for item in select.expressions]
+        remedy = f"{name} IN (SELECT {name} ...)"
+        if items and "(" in source.snippet(span)[:1]:
+            first, last = items[0].start, items[-1].end
+            before, after = source.text[span.start : first], source.text[last : span.end]
+            remedy = f"{name} IN {before}{name}{after}"
+        self._refuse(self.spans.of(node), query.table.unit, remedy)
 
+    def _equal_rows(self, node: exp.In, query: Derived) -> list[Expr]:
+        """Bind a row of values that is looked for among rows: one pair are the units."""
+        select, given = node.args["query"].find(exp.Select), unwrapped(node.this).expressions
+        names = [] if select is None else [fold(i.alias_or_name) for i in select.expressions]
+        known, columns = {*map(fold, query.columns)}, iter(query.columns.values())
+        rows, found, tied = Conditions(self.scope, self.spans), [], False
+        for name, value in zip(names, given, strict=False):
+            own = name in query.owners
+            column = next(columns, None) if name in known or not own else None
+            if own and self.scope.owns(unwrapped(value)):
+                tied = True
+            elif column is not None:
+                found.append(rows.equal(self.spans.of(value), rows.bind(value), column))
+        if not tied or len(found) + 1 != len(given) or len(names) != len(given):
+            self._refuse_off_unit(node, query)
+        return found
 
-def _of_units(context: Context, query: exp.Expr, unit: str) -> str:
-    """Write the subquery as a list of units: its text, with the unit for what it selects."""
-    source, span, name = context.spans.source, context.spans.of(query), written_name(unit)
-    select = query.find(exp.Select)
-    items = [] if select is None else [context.spans.of(item) for item in select.expressions]
-    if not items or "(" not in source.snippet(span)[:1]:
-        return f"{name} IN (SELECT {name} ...)"
-    first, last = items[0].start, items[-1].end
-    return f"{name} IN {source.text[span.start : first]}{name}{source.text[last : span.end]}"
+    def _exists(self, node: exp.Exists) -> tuple[Relation, list[Expr]]:
+        """Bind EXISTS: private rows, tied to the rows outside by the unit, and what it asks."""
+        select, span, unit = node.this, self.spans.of(node), self.scope.table.unit
+        if not isinstance(select, exp.Select) or any(
+            clause for slot, clause in select.args.items() if slot not in _OF_EXISTS
+        ):
+            self._refuse(span, unit)
+        inner = self.context.rows(select)
+        if not isinstance(inner, Private):
+            self._refuse(span, unit)
+        own, where = inner.scope, select.args.get("where")
+        both = Conditions(_inside(own, self.scope), self.spans)
+        for item in select.expressions:
+            _require_of_rows(both, item.unalias())
+        conditions = conjuncts(None if where is None else where.this)
+        others = [one for one in conditions if not _ties(one, own, self.scope)]
+        if len(others) == len(conditions):
+            self._refuse(span, unit, self._tied(span, select, own))
+        asked = [one for one in others if _speaks_of(one, own, self.scope)]
+        rest = [one for one in others if not _speaks_of(one, own, self.scope)]
+        if rest:
+            inner = filtered(self.context, inner, exp.Where(this=_together(rest)))
+        return inner.relation, list(map(both.condition, asked))
 
+    def _tied(self, span: Span, select: exp.Select, inner: Scope) -> str:
+        """Write EXISTS with an equality of the units for conditions that speak of outside."""
+        unit, where = written_name(self.scope.table.unit or ""), select.args.get("where")
+        aliases = [written_name(scope.members[0].alias) for scope in (inner, self.scope)]
+        tie = " = ".join(f"{alias}.{unit}" for alias in aliases)
+        text = self.spans.source.text
+        if where is None:
+            end = self.spans.of(select).end
+            return f"{text[span.start : end]} WHERE {tie}{text[end : span.end]}"
+        own = [
+            operand(node, self.spans)
+            for node in conjuncts(where.this)
+            if not any(fold(c.table) in self.scope.aliases for c in node.find_all(exp.Column))
+        ]
+        at, asked = self.spans.of(where.this), " AND ".join([tie, *own])
+        return f"{text[span.start : at.start]}{asked}{text[at.end : span.end]}"
 
-def _equal_rows(context: Context, scope: Scope, part: exp.In, query: Derived) -> list[Expr]:
-    """Bind a row of values that is looked for among rows: one pair of them are the units."""
-    select, given = part.args["query"].find(exp.Select), unwrapped(part.this).expressions
-    names = [] if select is None else [fold(item.alias_or_name) for item in select.expressions]
-    known, columns = {*map(fold, query.columns)}, iter(query.columns.values())
-    rows, found, tied = Conditions(scope, context.spans), [], False
-    for name, value in zip(names, given, strict=False):
-        column = next(columns, None) if name in known or name not in query.owners else None
-        if name in query.owners and scope.owns(unwrapped(value)):
-            tied = True
-        elif column is not None:
-            found.append(rows.equal(context.spans.of(value), rows.bind(value), column))
-    if not tied or len(found) + 1 != len(given) or len(names) != len(given):
-        remedy = _of_units(context, part.args["query"], query.table.unit or "")
-        _refuse(context, context.spans.of(part), query.table.unit, scope, remedy)
-    return found
+    def _refuse(self, span: Span, unit: str | None, remedy: str = "") -> NoReturn:
+        name = written_name(unit or self.scope.table.unit or "unit")
+        title = "a subquery over private rows may only say which units occur in it"
+        label = f"not on {name}" if unit else "its rows are units of their own"
+        why = (
+            "any other value of it would let one unit's rows decide about another's;",
+            "a DP_ function in it releases a value that may be compared.",
+        )
+        if not unit or not remedy:
+            remedy = f"{name} IN (SELECT {name} ...)"
+        raise refusal("DPQ307", title, span, label, why, remedy)
 
 
 def _perhaps(expr: Expr) -> Expr:
     """Take a comparison with NULL for true: NOT IN leaves out what may be equal."""
     return apply(expr.span, "COALESCE", expr, Literal(expr.span, True, BOOLEAN))
-
-
-def _exists(context: Context, scope: Scope, part: exp.Exists) -> tuple[Relation, list[Expr]]:
-    """Bind EXISTS: private rows, tied to the rows outside by the unit, and what it asks."""
-    select, span = part.this, context.spans.of(part)
-    if not isinstance(select, exp.Select) or any(
-        part for slot, part in select.args.items() if slot not in _OF_EXISTS
-    ):
-        _refuse(context, span, scope.table.unit, scope)
-    inner = context.rows(select)
-    if not isinstance(inner, Private):
-        _refuse(context, span, scope.table.unit, scope)
-    where = select.args.get("where")
-    rest, asked, tied = [], [], False
-    both = Conditions(_inside(inner.scope, scope), context.spans)
-    for item in select.expressions:
-        _require_of_rows(both, item.unalias())
-    for condition in conjuncts(None if where is None else where.this):
-        if _ties(condition, inner.scope, scope):
-            tied = True
-        elif _speaks_of(condition, inner.scope, scope):
-            asked.append(condition)
-        else:
-            rest.append(condition)
-    if not tied:
-        remedy = _tied(context, span, select, inner.scope, scope)
-        _refuse(context, span, scope.table.unit, scope, remedy)
-    kept = filtered(context, inner, exp.Where(this=_together(rest))) if rest else inner
-    return kept.relation, [both.condition(condition) for condition in asked]
 
 
 def _require_of_rows(rows: Conditions, item: exp.Expr) -> None:
@@ -185,21 +199,16 @@ def _require_of_rows(rows: Conditions, item: exp.Expr) -> None:
 
 def _inside(inner: Scope, outer: Scope) -> Scope:
     """Return what names mean inside a subquery: its own first, then those around it."""
-    own = [fold(member.alias) for member in inner.members]
-    names = {fold(name) for name in inner.columns}.union(*(m.owners for m in inner.members))
-    around = (replace(m, hidden=m.hidden | names) for m in outer.members)
-    return Scope(
-        (*inner.members, *(m for m in around if fold(m.alias) not in own)), inner.table
-    )
+    around = (m for m in outer.members if fold(m.alias) not in inner.aliases)
+    hidden = (replace(m, hidden=m.hidden | inner.names) for m in around)
+    return Scope((*inner.members, *hidden), inner.table)
 
 
 def _speaks_of(condition: exp.Expr, inner: Scope, outer: Scope) -> bool:
     """Return whether a condition names a column around the subquery, and no further query."""
     if condition.find(exp.Select) is not None:
         return False
-    own = {fold(member.alias) for member in inner.members}
-    names = {fold(name) for name in inner.columns}.union(*(m.owners for m in inner.members))
-    around = {fold(member.alias) for member in outer.members} - own
+    around, names = outer.aliases - inner.aliases, inner.names
     return any(
         fold(column.table) in around
         if column.table
@@ -208,76 +217,28 @@ def _speaks_of(condition: exp.Expr, inner: Scope, outer: Scope) -> bool:
     )
 
 
-def _tied(context: Context, span: Span, select: exp.Select, inner: Scope, outer: Scope) -> str:
-    """Write EXISTS with an equality of the units for its conditions that speak of outside."""
-    unit, where = written_name(outer.table.unit or ""), select.args.get("where")
-    aliases = [written_name(scope.members[0].alias) for scope in (inner, outer)]
-    tie = " = ".join(f"{alias}.{unit}" for alias in aliases)
-    text, start = context.spans.source.text, context.spans.of(select).end
-    if where is None:
-        return f"{text[span.start : start]} WHERE {tie}{text[start : span.end]}"
-    outside = {fold(member.alias) for member in outer.members}
-    kept = [
-        f"({context.spans.text(part)})"
-        if isinstance(part, exp.Or)
-        else context.spans.text(part)
-        for part in conjuncts(where.this)
-        if not any(fold(column.table) in outside for column in part.find_all(exp.Column))
-    ]
-    at = context.spans.of(where.this)
-    return f"{text[span.start : at.start]}{' AND '.join([tie, *kept])}{text[at.end : span.end]}"
+def _ties(node: exp.Expr, inner: Scope, outer: Scope) -> bool:
+    """Return whether a condition equates the unit inside with the unit outside.
 
-
-def _ties(part: exp.Expr, inner: Scope, outer: Scope) -> bool:
-    """Return whether a condition equates the unit inside with the unit outside."""
-    if not isinstance(part, exp.EQ):
+    The latter is named with its relation, which the subquery has none of the name of.
+    """
+    if not isinstance(node, exp.EQ):
         return False
-    sides = [unwrapped(part.this), unwrapped(part.expression)]
-    for one, other in (sides, reversed(sides)):
-        if inner.owns(one) and _only_outer(other, inner) and outer.owns(other):
-            return True
-    return False
-
-
-def _only_outer(node: exp.Expr, inner: Scope) -> bool:
-    """Say whether a name is not one of the subquery's own, which would hide the outer one."""
-    if not isinstance(node, exp.Column):
-        return False
-    return bool(node.table) and all(fold(node.table) != fold(m.alias) for m in inner.members)
-
-
-def _refuse(
-    context: Context, span: Span, unit: str | None, scope: Scope, remedy: str = ""
-) -> NoReturn:
-    name = written_name(unit or scope.table.unit or "unit")
-    raise refusal(
-        "DPQ307",
-        "a subquery over private rows may only say which units occur in it",
-        span,
-        f"not on {name}" if unit else "its rows are units of their own",
-        (
-            "any other value of it would let one unit's rows decide about another's;",
-            "a DP_ function in it releases a value that may be compared.",
-        ),
-        remedy if unit and remedy else f"{name} IN (SELECT {name} ...)",
+    one, other = unwrapped(node.this), unwrapped(node.expression)
+    return any(
+        inner.owns(own)
+        and outer.owns(tied)
+        and tied.text("table")
+        and fold(tied.text("table")) not in inner.aliases
+        for own, tied in ((one, other), (other, one))
     )
 
 
 # WHERE chooses rows before anything is released; what asks for a result belongs in HAVING.
-#
-# Refuses results among the rows, by their call or by their name, and writes the query that
-# was meant.
-
-
-_AFTER = (TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET)
 
 
 def refuse_results_in_where(select: exp.Select, scope: Scope, spans: Spans) -> None:
-    """Refuse a WHERE that speaks of what the query releases.
-
-    Raises:
-        RuleRefused: DPQ303.
-    """
+    """Refuse a WHERE that speaks of what the query releases, by its call or by its name."""
     where = select.args.get("where")
     aliases = {
         fold(item.alias)
@@ -291,63 +252,44 @@ def refuse_results_in_where(select: exp.Select, scope: Scope, spans: Spans) -> N
         return is_call(node)
 
     # A query inside WHERE is one of its own, and may release what is compared here.
-    for node in where.dfs(prune=_is_query) if where is not None else ():
-        if is_result(node):
-            _refuse_in_where(select, spans, node, is_result)
+    results = filter(is_result, where.dfs(prune=_is_query)) if where is not None else ()
+    for node in results:
+        moved: list[str] = []
+        others: list[str] = []
+        for one in conjuncts(select.args["where"].this):
+            asked = any(map(is_result, one.walk(prune=_is_query)))
+            (moved if asked else others).append(operand(one, spans))
+        span, label = spans.of(node), "computed from the rows chosen here"
+        name = spans.source.snippet(span)
+        if is_call(node):
+            span, label = spans.name(node), "among the rows it would count"
+            name = spans.source.snippet(span).upper()
+        why = "WHERE chooses rows, before anything is counted; HAVING chooses results."
+        remedy = _with_having(select, spans, others, moved)
+        raise refusal("DPQ303", f"{name} cannot stand here", span, label, why, remedy)
 
 
 def _is_query(node: exp.Expr) -> bool:
     return isinstance(node, exp.Query)
 
 
-def _refuse_in_where(
-    select: exp.Select, spans: Spans, node: exp.Expr, is_result: Callable[[exp.Expr], bool]
-) -> NoReturn:
-    called = is_call(node)
-    span = spans.name(node) if called else spans.of(node)
-    name = spans.source.snippet(span)
-    raise refusal(
-        "DPQ303",
-        f"{name.upper() if called else name} cannot stand here",
-        span,
-        "among the rows it would count" if called else "computed from the rows chosen here",
-        "WHERE chooses rows, before anything is counted; HAVING chooses results.",
-        _with_having(select, spans, is_result),
-    )
-
-
-def _with_having(
-    select: exp.Select, spans: Spans, is_result: Callable[[exp.Expr], bool]
-) -> str:
+def _with_having(select: exp.Select, spans: Spans, others: list[str], moved: list[str]) -> str:
     """Write the query with what WHERE says of results moved to HAVING."""
-    condition = unwrapped(select.args["where"].this)
-    kept: list[str] = []
-    moved: list[str] = []
-    for part in chain(condition) if isinstance(condition, exp.And) else [condition]:
-        (moved if any(map(is_result, part.walk(prune=_is_query))) else kept).append(
-            _operand(part, spans)
-        )
     having = select.args.get("having")
     if having is not None:
-        moved.append(_operand(having.this, spans))
+        moved.append(operand(having.this, spans))
     asked = f"HAVING {' AND '.join(moved)}"
+
+    def clause(word: TokenType) -> str:
+        span = spans.clause(word)
+        return "" if span is None else spans.source.snippet(span)
+
     clauses = [
-        *(_clause(spans, word) for word in (TokenType.SELECT, TokenType.FROM)),
-        f"WHERE {' AND '.join(kept)}" if kept else "",
-        _clause(spans, TokenType.GROUP_BY),
+        *map(clause, (TokenType.SELECT, TokenType.FROM)),
+        f"WHERE {' AND '.join(others)}" if others else "",
+        clause(TokenType.GROUP_BY),
         asked,
-        *(_clause(spans, word) for word in _AFTER),
+        *map(clause, (TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET)),
     ]
     query = " ".join(filter(None, clauses))
     return asked if "\n" in query else query
-
-
-def _operand(part: exp.Expr, spans: Spans) -> str:
-    inner = unwrapped(part)
-    text = spans.text(inner)
-    return f"({text})" if isinstance(inner, exp.Or) else text
-
-
-def _clause(spans: Spans, word: TokenType) -> str:
-    span = spans.clause(word)
-    return "" if span is None else spans.source.snippet(span)

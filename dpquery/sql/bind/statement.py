@@ -29,7 +29,7 @@ from dpquery.policy.model import Policy, PublicFacts
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Derived, Private, PublicItem, is_star
-from dpquery.sql.bind.groups import bind_keys, shared
+from dpquery.sql.bind.groups import Keys, shared
 from dpquery.sql.bind.joins import bind_from, same_units
 from dpquery.sql.bind.plain import aggregates_units, make_calls
 from dpquery.sql.bind.released import Released, raw, unaskable
@@ -52,8 +52,8 @@ from dpquery.sql.postprocess.from_clause import (
     require_rows,
     rows_within,
 )
-from dpquery.sql.postprocess.select import FrontierRows, Select, parts_of
-from dpquery.sql.postprocess.stages import Rows
+from dpquery.sql.postprocess.select import Select, parts_of
+from dpquery.sql.postprocess.stages import FrontierRows, Rows
 from dpquery.sql.postprocess.subqueries import Opener, arms_of, combined, finished
 from dpquery.sql.postprocess.values import (
     MAX_TEXT,
@@ -63,6 +63,7 @@ from dpquery.sql.postprocess.values import (
     condition,
     quoted,
 )
+from dpquery.sql.rules import contribution
 from dpquery.sql.shares import Shares
 from dpquery.sql.suggest.dialects import (
     BOUND,
@@ -146,13 +147,13 @@ class Statement(Opener):
         self.frontiers: list[Frontier] = []
         self.constants: list[Above] = []
         """Queries of one value each, for the rows of a frontier."""
-        self._placed: dict[Span, Constant] = {}
-        """Those that were bound, by their place: an expression may be bound twice."""
+        self._constants: dict[Span, Constant] = {}
+        """Those that were bound, by their spans: an expression may be bound twice."""
         self._released_reads = 0
         """How often something released was read so far."""
         self._of_releases: set[int] = set()
         """Names of WITH that read something released."""
-        self._kept: dict[int, Open] = {}
+        self._opens: dict[int, Open] = {}
         """What names of WITH stand for, once it is known to be open."""
         self._shared: list[str] = []
         """Their texts for the engine, in the order in which they were bound."""
@@ -191,17 +192,15 @@ class Statement(Opener):
 
         A name of WITH that is open stands for one release, however often it is read.
         """
-        if id(node) in self._kept:
+        if id(node) in self._opens:
             self._released_reads += id(node) in self._of_releases
-            return self._kept[id(node)]
+            return self._opens[id(node)]
         self._depth += 1
         if self._depth > MOST_NESTED:
-            raise too_large(
-                f"queries are nested more than {MOST_NESTED} deep",
-                self.spans.of(node),
-                why="a name of WITH that is made of another is nested in it, as brackets are.",
-                remedy="ask in several steps, or put several of them into one",
-            )
+            title = f"queries are nested more than {MOST_NESTED} deep"
+            why = "a name of WITH that is made of another is nested in it, as brackets are."
+            remedy = "ask in several steps, or put several of them into one"
+            raise too_large(title, self.spans.of(node), why=why, remedy=remedy)
         try:
             return self._inner_query(node)
         finally:
@@ -221,27 +220,22 @@ class Statement(Opener):
                 self._of_releases.add(id(cte))
             name = f"x{len(self._shared)}"
             self._shared.append(f'"{name}" AS MATERIALIZED {found.source}')
-            found = self._kept[id(cte)] = replace(found, source=f'"{name}"')
+            found = self._opens[id(cte)] = replace(found, source=f'"{name}"')
         return found
 
     def opened(self, node: exp.Expr) -> Open:
         """Bind a subquery that has to be open."""
         found = self.query(node)
         if isinstance(found, Derived):
-            span = self.spans.of(node)
-            raise unaskable(
-                "a subquery over private rows has no place here",
-                span,
-                "nothing in it is released",
-                query_about(found.table, COUNT),
-            )
+            title = "a subquery over private rows has no place here"
+            label, remedy = "nothing in it is released", query_about(found.table, COUNT)
+            raise unaskable(title, self.spans.of(node), label, remedy)
         return found
 
     def _query(self, node: exp.Expr, *, root: bool) -> Derived | Open:
-        with_ = node.args.get("with_")
-        depth = len(self.withs)
+        with_, depth = node.args.get("with_"), len(self.withs)
         if with_ is not None:
-            self._name(with_)
+            self.withs.append({fold(cte.alias): cte for cte in with_.expressions})
         try:
             if isinstance(node, exp.SetOperation):
                 return self._combined(node, root=root)
@@ -255,8 +249,8 @@ class Statement(Opener):
         with self.alone():
             rows = self._from(node)
         if isinstance(rows, Private):
-            plain = self._shares is not None and aggregates_units(node, rows.scope)
-            if root or plain or _has_call(node):
+            plain = self._shares is not None and aggregates_units(node, rows.scope, self.spans)
+            if root or plain or any(map(is_call, parts_of(node))):
                 return self._released(node, rows, root=root)
             return derive(self, node, filtered(self, rows, node.args.get("where")))
         return Select(Rows(self, aliases_of(node), rows), node, root=root).open()
@@ -283,7 +277,9 @@ class Statement(Opener):
         given: list[tuple[Derived | PublicItem, str, exp.Join | None, Span]] = []
         for found, alias, join, node in items:
             if not isinstance(found, Derived | PublicItem):
-                self._refuse_mixture(node)
+                span, label = self.spans.of(node), "its rows belong to no unit"
+                word = "a join of private rows with released ones"
+                raise outside(word, span, label, "WHERE column > (SELECT ...)")
             given.append((found, alias, join, self.spans.of(join or node)))
         grouped = select.args.get("group") is not None
         return bind_from(self, given, select.args.get("where"), grouped=grouped)
@@ -293,12 +289,10 @@ class Statement(Opener):
         if isinstance(found, Open):
             return found
         assert isinstance(found, PublicItem)  # noqa: S101 - the others are private
-        name = found.table.name
+        name, columns = found.table.name, []
         types = self.public.types(name)
-        columns = []
         for column in self.public.columns(name):
-            type_ = types.get(column)
-            kind = None if type_ is None else type_.kind
+            kind = types[column].kind if column in types else None
             held = OpenColumn(found.names[column], quoted(column), kind)
             if kind in TEXTUAL:
                 held = replace(held, longest=self.public.longest(name, column))
@@ -334,19 +328,18 @@ class Statement(Opener):
 
     def _count(self, from_: From, found: Open, join: exp.Join, *, equated: bool) -> None:
         """Take the rows of one more relation in."""
-        if str(join.args.get("kind") or "").upper() in {"SEMI", "ANTI"}:
+        if join.kind in {"SEMI", "ANTI"}:
             return
-        full = str(join.args.get("side") or "").upper() == "FULL"
+        full = join.side == "FULL"
         rows = joined_rows(from_.most, found.most, equated=equated, full=full)
         span, (*before, last) = self.spans.of(join), from_.members
+        names = {fold(name) for name, _ in last.columns} if last.alias else set()
         pairs = [
             f"{written_name(member.alias)}.{written_name(name)} = "
             f"{written_name(last.alias)}.{written_name(name)}"
             for member in before
             for name, _ in member.columns
-            if member.alias
-            and last.alias
-            and any(fold(name) == fold(n) for n, _ in last.columns)
+            if member.alias and fold(name) in names
         ]
         crossed = join.args.get("on") is None and not equated and bool(pairs)
         remedy = JoinedBy(join, span, self.spans).with_condition(pairs[0]) if crossed else ""
@@ -357,10 +350,10 @@ class Statement(Opener):
         seen = from_.members
         if member not in seen:
             from_.members = [*seen, member]
-        place = Rows(self, {}, from_)
-        found = place.truths(on)
+        rows = Rows(self, {}, from_)
+        found = rows.truths(on)
         from_.members = seen
-        if not place.plain:
+        if not rows.plain:
             span = self.spans.of(on)
             raise outside("a subquery in ON", span, "not understood", "WHERE")
         return found
@@ -383,23 +376,18 @@ class Statement(Opener):
         return literals(self.public.listed(self.above(sql, found)), column.kind, span)
 
     def constant(self, node: exp.Subquery) -> Constant:
-        """Bind a scalar subquery among private rows: its value is known before they are read.
-
-        Raises:
-            RuleRefused: DPQ302 nothing in it is released.
-            NameRefused: DPQ208 its type is not known.
-        """
+        """Bind a scalar subquery among private rows: its value is known when those are read."""
         span = self.spans.of(node)
-        if span in self._placed:
-            return self._placed[span]
+        if span in self._constants:
+            return self._constants[span]
         refuse_correlated(self, node)
         found = self._one_value(node)
         type_, sql = constant_of(found.columns[0], span)
         whole = f'SELECT CASE WHEN count(*) = 1 THEN first({sql}) END AS "c0"'
         whole += f' FROM {found.source} AS "{self.alias()}"'
         self.constants.append(self.above(whole, found))
-        self._placed[span] = Constant(span, len(self.constants) - 1, type_)
-        return self._placed[span]
+        self._constants[span] = Constant(span, len(self.constants) - 1, type_)
+        return self._constants[span]
 
     def _one_value(self, node: exp.Expr) -> Open:
         with self.alone():
@@ -410,20 +398,13 @@ class Statement(Opener):
             raise outside("a subquery of several columns", span, label, "SELECT 1")
         return found
 
-    def _name(self, with_: exp.With) -> None:
-        """Take up the names of a WITH clause."""
-        names: dict[str, exp.CTE] = {}
-        for cte in with_.expressions:
-            names[fold(cte.alias)] = cte
-        self.withs.append(names)
-
     def _combined(self, node: exp.SetOperation, *, root: bool) -> Derived | Open:
         """Bind UNION and the like: of private relations, UNION ALL alone."""
-        parts = [self.query(part) for part in arms_of(self, node)]
-        private = [part for part in parts if isinstance(part, Derived)]
+        arms = [self.query(arm) for arm in arms_of(self, node)]
+        private = [arm for arm in arms if isinstance(arm, Derived)]
         if private:
-            return self._union_all(node, parts, private)
-        left, right = (part for part in parts if isinstance(part, Open))
+            return self._union_all(node, private)
+        left, right = (arm for arm in arms if isinstance(arm, Open))
         found = combined(self, node, left, right)
         sql = finished(self, node, found, root=root)
         columns = tuple(replace(c, sql=f'"c{i}"') for i, c in enumerate(found.columns))
@@ -431,25 +412,16 @@ class Statement(Opener):
         most = rows_within(found.most, node.args.get("limit"))
         return Open(f"({sql})", columns, found.hidden, ordered, most)
 
-    def _union_all(
-        self, node: exp.SetOperation, parts: Sequence[object], private: Sequence[Derived]
-    ) -> Derived:
+    def _union_all(self, node: exp.SetOperation, arms: Sequence[Derived]) -> Derived:
         plain = isinstance(node, exp.Union) and not node.args.get("distinct")
         clauses = any(node.args.get(slot) for slot in ("order", "limit", "offset"))
-        if not plain or clauses or len(private) < len(parts):
+        if not plain or clauses or len(arms) < 2:
             self._not_understood(node)
         span = self.spans.of(node)
-        first, *others = private
+        first, *others = arms
         for other in others:
             same_units(self, first.relation, other.relation, span)
-        return union_all(self, span, private)
-
-    def _refuse_mixture(self, node: exp.Expr) -> NoReturn:
-        """Refuse private rows beside released ones in a FROM clause."""
-        span = self.spans.of(node)
-        label = "its rows belong to no unit"
-        remedy = "WHERE column > (SELECT ...)"
-        raise outside("a join of private rows with released ones", span, label, remedy)
+        return union_all(self, span, arms)
 
     def _not_understood(self, node: exp.Expr) -> NoReturn:
         span = self.spans.of(node)
@@ -472,43 +444,33 @@ class Statement(Opener):
             if is_star(item):
                 raise raw("*", spans.of(item), query_about(scope.table, COUNT))
         span = spans.of(select.args["from_"].this)
-        groups = bind_keys(select, binder, lambda call: self._found(call, span, rows))
-        stated = self.contribution(rows.relation)
+
+        def find(call: Call) -> int:
+            self.frontiers.append(Frontier(span, rows.relation, (call,)))
+            return len(self.frontiers) - 1
+
+        groups, sets = Keys(select, binder, find).bind()
+        stated = contribution(rows.relation, self.policy)
         unlimited = not stated.single and not isinstance(stated.limit, int)
-        calls = Calls(binder, unlimited=unlimited)
-        below = Released(scope, spans, groups.keys, calls, groups.sets)
+        below = Released(scope, spans, groups, Calls(binder, unlimited=unlimited), sets)
         for node in filter(is_call, parts_of(select)):
             if not isinstance(node.parent, exp.Filter) or node.parent.this is not node:
                 below.call(node)
         below.number = len(self.frontiers)
         self._released_reads += 1
-        sets = len(groups.sets)
-        found = tuple(shared(call, sets) for call in calls.found)
-        for keys in groups.sets:
-            self.frontiers.append(Frontier(span, rows.relation, found, keys, sets))
-        shown = Select(FrontierRows(self, aliases_of(select), below), select, root=root).open()
-        if not found:
+        calls = tuple(shared(call, len(sets)) for call in below.calls.found)
+        for keys in sets:
+            self.frontiers.append(Frontier(span, rows.relation, calls, keys, len(sets)))
+        found = Select(FrontierRows(self, aliases_of(select), below), select, root=root).open()
+        if not calls:
             first = spans.of(select.expressions[0])
             label = "no DP_ function over a private table"
             title = f"nothing is asked about {scope.table.name}"
             raise unaskable(title, first, label, below.query(COUNT))
-        return shown
-
-    def _found(self, call: Call, span: Span, rows: Private) -> int:
-        """Take in the frontier that finds groups, and give its number."""
-        self.frontiers.append(Frontier(span, rows.relation, (call,)))
-        return len(self.frontiers) - 1
+        return found
 
 
 def aliases_of(select: exp.Select) -> dict[str, exp.Expr]:
     """Return what the SELECT list names, folded: the first expression of each name."""
-    found: dict[str, exp.Expr] = {}
-    for item in select.expressions:
-        if isinstance(item, exp.Alias):
-            found.setdefault(fold(item.alias), item.this)
-    return found
-
-
-def _has_call(select: exp.Select) -> bool:
-    """Return whether a SELECT holds a DP_ call of its own: then it is released."""
-    return any(map(is_call, parts_of(select)))
+    items = reversed(select.expressions)
+    return {fold(item.alias): item.this for item in items if isinstance(item, exp.Alias)}

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import NoReturn
 
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.core.types import BOOLEAN, DOUBLE, INTEGER, UNKNOWN, Interval, Kind
+from dpquery.core.types import BOOLEAN, DOUBLE, INTEGER, UNKNOWN, Interval, Kind, Type
 from dpquery.errors import refusal
 from dpquery.functions.quantize import code_between
 from dpquery.ir.expr import Code, ColumnRef, Expr, Logic, Nulls, longest_of
 from dpquery.ir.relations import (
     Aggregate,
     Output,
+    PerUnit,
     Relation,
     Sorted,
     UnitAggregate,
@@ -32,10 +33,10 @@ from dpquery.ir.relations import (
 )
 from dpquery.rowfunctions.ranges import implied, nulls_of
 from dpquery.sql.bind.expressions import Conditions
-from dpquery.sql.bind.from_clause import Context, derived_ref
+from dpquery.sql.bind.from_clause import Context, Private, derived_ref
 from dpquery.sql.bind.scope import Scope, fold, written_name
-from dpquery.sql.parse.literals import unwrapped
-from dpquery.sql.parse.spans import Spans, outside
+from dpquery.sql.parse.literals import read_digits, unwrapped
+from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.functions import aggregate_name
 from dpquery.sql.suggest.queries import mismatch, with_article
 
@@ -57,51 +58,99 @@ def is_exact_aggregate(node: exp.Expr) -> bool:
     return aggregate and not isinstance(node.parent, exp.Window)
 
 
-@dataclass
-class Aggregates:
-    """Collects the aggregates of a query per unit; the same one is computed once."""
+class PerUnitRows(Conditions):
+    """Binds what stands in the SELECT list and HAVING of a query per unit."""
 
-    context: Context
-    rows: Conditions
-    source: Relation
-    number: int
-    found: list[UnitAggregate] = field(default_factory=list)
+    def __init__(self, context: Context, rows: Private, span: Span) -> None:
+        super().__init__(rows.scope, context.spans, context)
+        self.context = context
+        self.source = rows.relation
+        self.span = span
+        self.base = Conditions(rows.scope, context.spans, context)
+        """Binds what stands inside aggregates, and the keys."""
+        self.number = context.numbers()
+        self._keys: dict[Expr, Output] = {}
+        self._units: set[str] = set()
+        """The names of the keys that are the unit."""
+        self._found: list[UnitAggregate] = []
 
-    def column(self, node: exp.Expr) -> ColumnRef:
-        """Return the column of an aggregate."""
-        name = f"a{len(self.found)}"
-        made = aggregate_of(self.context, (self.source, self.rows), node, name)
-        for one in self.found:
-            if _same(one, made):
-                return aggregate_ref(one, self.number, self.context.spans.of(node))
-        self.found.append(made)
-        return aggregate_ref(made, self.number, self.context.spans.of(node))
+    def group(self, node: exp.Expr) -> None:
+        """Bind a grouping expression; one that is written twice is one column."""
+        expr = self.base.bind(node)
+        key = self._keys.setdefault(expr, Output(f"x{len(self._keys)}", expr))
+        if self.scope.owns(unwrapped(node)):
+            self._units.add(key.name)
+
+    @property
+    def relation(self) -> PerUnit:
+        """The rows, one for each unit and the other keys, with all aggregates bound so far."""
+        keys, found = tuple(self._keys.values()), tuple(self._found)
+        units = frozenset(self._units)
+        return PerUnit(self.span, self.source, self.number, keys, found, units)
+
+    def bind(self, node: exp.Expr) -> Expr:
+        """Bind an expression over the keys and aggregates of one unit."""
+        inner = unwrapped(node)
+        call = inner.this if isinstance(inner, exp.Filter) else inner
+        if is_exact_aggregate(call):
+            return self._aggregate(inner)
+        if isinstance(inner, exp.Literal | exp.Boolean | exp.Null):
+            return super().bind(inner)
+        key = self._key(inner)
+        if key is None and isinstance(inner, exp.Column):
+            span = self.spans.of(inner)
+            self.scope.reference(inner, span)
+            _refuse_ungrouped(self.spans.text(inner), span)
+        return key or super().bind(inner)
+
+    def _aggregate(self, node: exp.Expr) -> ColumnRef:
+        """Return the column of an aggregate; the same one is computed once."""
+        name, span = f"a{len(self._found)}", self.spans.of(node)
+        made = aggregate_of(self.context, self.source, self.base, node, name)
+        same = [one for one in self._found if replace(one, name=name) == made]
+        self._found += [] if same else [made]
+        return aggregate_ref(same[0] if same else made, self.number, span)
+
+    def _key(self, node: exp.Expr) -> Expr | None:
+        """Find a key that an expression is; None where it holds aggregates or is none."""
+        if any(is_exact_aggregate(inner) for inner in node.walk()):
+            return None
+        if isinstance(node, exp.Column) and not self.scope.knows(node.name):
+            return None
+        return self._as_key(self.base.bind(node))
+
+    def _as_key(self, bound: Expr) -> Expr | None:
+        key = self._keys.get(bound)
+        return None if key is None else replace(derived_ref(key, self.number), span=bound.span)
+
+    def shown(self, name: str, expr: Expr, span: Span) -> Expr:
+        """Return a column that a star stands for: a key."""
+        return self._as_key(expr) or _refuse_ungrouped(written_name(name), span)
 
 
-def _same(one: UnitAggregate, other: UnitAggregate) -> bool:
-    parts = [(a.function, a.argument, a.condition) for a in (one, other)]
-    return parts[0] == parts[1]
+def _refuse_ungrouped(name: str, span: Span) -> NoReturn:
+    title = f"{name} has no one value per group"
+    why = "which of a unit's rows gave its value would be chance."
+    raise refusal("DPQ307", title, span, "not in GROUP BY", why, f"max({name})")
 
 
 def aggregate_ref(one: UnitAggregate, number: int, span: Span) -> ColumnRef:
     """Return the column of an aggregate; what its argument's bounds imply was chosen too."""
-    kept = one.function in {Aggregate.MIN, Aggregate.MAX, Aggregate.AVG}
-    chosen = implied(one.argument) if kept and one.argument is not None else UNKNOWN
-    domain = chosen if chosen.bounded else one.domain
-    known = one.argument if kept and isinstance(one.argument, ColumnRef) else None
+    nulls = _nulls(one)
     longest = 0 if one.argument is None else longest_of(one.argument)
-    return ColumnRef(
-        span,
-        one.name,
-        one.type,
-        domain,
-        chosen.bounded,
-        None if known is None else known.grid,
-        None,
-        longest,
-        number,
-        known is not None and known.clamped and one.function is not Aggregate.AVG,
-        _nulls(one),
+    plain = ColumnRef(
+        span, one.name, one.type, one.domain, longest=longest, of=number, nulls=nulls
+    )
+    within = one.function in {Aggregate.MIN, Aggregate.MAX, Aggregate.AVG}
+    if not within or one.argument is None:
+        return plain
+    known = derived_ref(Output(one.name, one.argument), number)
+    return replace(
+        plain,
+        domain=known.domain if known.bounded else one.domain,
+        bounded=known.bounded,
+        grid=known.grid,
+        clamped=known.clamped and one.function is not Aggregate.AVG,
     )
 
 
@@ -115,7 +164,7 @@ def _nulls(one: UnitAggregate) -> Nulls:
 
 
 def aggregate_of(
-    context: Context, source: tuple[Relation, Conditions], node: exp.Expr, name: str
+    context: Context, source: Relation, rows: Conditions, node: exp.Expr, name: str
 ) -> UnitAggregate:
     """Bind one aggregate call over the rows of a unit in a relation.
 
@@ -124,65 +173,57 @@ def aggregate_of(
         NameRefused: DPQ208 an argument of another type.
         PlanRefused: DPQ401 a sum of doubles without bounds.
     """
-    relation, rows = source
-    most = Fraction(context.most_rows(relation))
-    counts = Interval(Fraction(0), most)
-    condition = None
+    most, condition = Fraction(context.most_rows(source)), None
     if isinstance(node, exp.Filter):
         condition, node = rows.condition(node.expression.this), node.this
-    function = next((f for kind, f in _FUNCTIONS.items() if type(node) is kind), None)
-    if function is None:
-        _refuse_aggregate(context, node)
-    inner = node.this
-    span = context.spans.of(node)
+    function, inner = _FUNCTIONS.get(type(node)), node.this
     if isinstance(inner, exp.Distinct):
-        if function is not Aggregate.COUNT or len(inner.expressions) != 1:
-            _refuse_aggregate(context, node)
-        function, inner = Aggregate.COUNT_DISTINCT, inner.expressions[0]
+        counted = function is Aggregate.COUNT and len(inner.expressions) == 1
+        function = Aggregate.COUNT_DISTINCT if counted else None
+        inner = inner.expressions[0]
     if isinstance(node, exp.CountIf):
         met = rows.condition(inner)
+        span = context.spans.of(node)
         condition = met if condition is None else Logic(span, True, (condition, met))
         inner = exp.Star()
-    if isinstance(inner, exp.Star) or inner is None:
-        if function is not Aggregate.COUNT:
-            _refuse_aggregate(context, node)
+    whole = isinstance(inner, exp.Star) or inner is None
+    if function is None or (whole and function is not Aggregate.COUNT):
+        _refuse_aggregate(context, node)
+    owned = not whole and rows.scope.owns(unwrapped(inner))
+    if whole or (owned and not rows.scope.knows(unwrapped(inner).name)):
+        counts = Interval(Fraction(0), most)
         return UnitAggregate(name, function, None, condition, INTEGER, counts)
-    if rows.scope.owns(unwrapped(inner)) and not rows.scope.knows(unwrapped(inner).name):
-        return UnitAggregate(name, function, None, condition, INTEGER, counts)
-    typed = _typed(context, function, rows.bind(inner), name)
-    if function in {Aggregate.COUNT, Aggregate.COUNT_DISTINCT}:
-        typed = replace(typed, domain=counts)
-    if function is Aggregate.SUM:
-        typed = replace(typed, domain=_sums(typed.domain, most))
-    return replace(typed, condition=condition)
+    argument = rows.bind(inner)
+    type_, domain, code = _typed(context, function, argument, most)
+    return UnitAggregate(name, function, argument, condition, type_, domain, code)
 
 
-def _typed(context: Context, function: Aggregate, argument: Expr, name: str) -> UnitAggregate:
-    """Return an aggregate with its type, and its range if that does not depend on rows."""
-    type_, domain = argument.type, argument.domain
-    written = context.spans.source.snippet(argument.span)
+def _typed(
+    context: Context, function: Aggregate, argument: Expr, most: Fraction
+) -> tuple[Type, Interval, Code | None]:
+    """Return the type of an aggregate, its range, and the grid of a sum of doubles."""
+    type_, domain, span = argument.type, argument.domain, argument.span
+    named, written = with_article(type_), context.spans.source.snippet(span)
     match function:
         case Aggregate.COUNT | Aggregate.COUNT_DISTINCT:
-            return UnitAggregate(name, function, argument, None, INTEGER)
+            return INTEGER, Interval(Fraction(0), most), None
         case Aggregate.ALL | Aggregate.ANY:
             if type_ != BOOLEAN:
-                remedy = f"{written} IS NOT NULL"
-                mismatch(argument.span, "a condition is needed", with_article(type_), remedy)
-            return UnitAggregate(name, function, argument, None, BOOLEAN)
+                mismatch(span, "a condition is needed", named, f"{written} IS NOT NULL")
+            return BOOLEAN, UNKNOWN, None
         case Aggregate.MIN | Aggregate.MAX:
             if type_.kind is Kind.BOOLEAN:
-                remedy = f"bool_or({written})"
-                mismatch(argument.span, "booleans have no order here", "a boolean", remedy)
-            return UnitAggregate(name, function, argument, None, type_, domain)
+                mismatch(span, "booleans have no order here", named, f"bool_or({written})")
+            return type_, domain, None
     if not type_.numeric:
-        remedy = f"COUNT({written})"
-        mismatch(argument.span, "a number is needed here", with_article(type_), remedy)
+        mismatch(span, "a number is needed here", named, f"COUNT({written})")
     code = None
     if type_.kind is Kind.DOUBLE:
         code = _code(context, argument)
         domain = Interval(code.low * code.grid, code.high * code.grid)
-    made = DOUBLE if function is Aggregate.AVG else type_
-    return UnitAggregate(name, function, argument, None, made, domain, code)
+    if function is Aggregate.AVG:
+        return DOUBLE, domain, code
+    return type_, _sums(domain, most), code
 
 
 def _sums(domain: Interval, rows: Fraction) -> Interval:
@@ -197,90 +238,18 @@ def _code(context: Context, argument: Expr) -> Code:
     chosen = implied(argument)
     if not chosen.bounded:
         written = context.spans.source.snippet(argument.span)
-        raise refusal(
-            "DPQ401",
-            f"the sum of {written} per unit has no bounds",
-            argument.span,
-            "no bounds in the policy",
-            (
-                "doubles are added up on a grid, because their plain sum depends on the",
-                "order of rows; the grid follows from bounds.",
-            ),
-            f"least(greatest({written}, 0), 1000)",
+        title = f"the sum of {written} per unit has no bounds"
+        why = (
+            "doubles are added up on a grid, because their plain sum depends on the",
+            "order of rows; the grid follows from bounds.",
         )
+        remedy = f"least(greatest({written}, 0), 1000)"
+        raise refusal("DPQ401", title, argument.span, "no bounds in the policy", why, remedy)
     return code_between(argument, chosen)
 
 
-class PerUnitRows(Conditions):
-    """Binds what stands in the SELECT list and HAVING of a query per unit."""
-
-    def __init__(
-        self,
-        scope: Scope,
-        spans: Spans,
-        keys: Sequence[Output],
-        aggregates: Aggregates,
-        number: int,
-    ) -> None:
-        super().__init__(scope, spans, aggregates.context)
-        self._keys = keys
-        self._aggregates = aggregates
-        self._given = number
-
-    def bind(self, node: exp.Expr) -> Expr:
-        """Bind an expression over the keys and aggregates of one unit."""
-        inner = unwrapped(node)
-        call = inner.this if isinstance(inner, exp.Filter) else inner
-        if is_exact_aggregate(call):
-            return self._aggregates.column(inner)
-        if isinstance(inner, exp.Literal | exp.Boolean | exp.Null):
-            return super().bind(inner)
-        key = self._key(inner)
-        if key is not None:
-            return key
-        if isinstance(inner, exp.Column):
-            self._ungrouped(inner)
-        return super().bind(inner)
-
-    def _key(self, node: exp.Expr) -> Expr | None:
-        """Find a key that an expression is; None where it holds aggregates or is none."""
-        if any(is_exact_aggregate(part) for part in node.walk()):
-            return None
-        if isinstance(node, exp.Column) and not self.scope.knows(node.name):
-            return None
-        return self._as_key(self._aggregates.rows.bind(node))
-
-    def _as_key(self, bound: Expr) -> Expr | None:
-        for key in self._keys:
-            if key.expr == bound:
-                return replace(derived_ref(key, self._given), span=bound.span)
-        return None
-
-    def grouped(self, name: str, expr: Expr, span: Span) -> Expr:
-        """Return a column that a star stands for: a key.
-
-        Raises:
-            RuleRefused: DPQ307 it is none.
-        """
-        return self._as_key(expr) or self._refuse_ungrouped(written_name(name), span)
-
-    def _ungrouped(self, node: exp.Column) -> NoReturn:
-        self.scope.reference(node, self.spans.of(node))
-        self._refuse_ungrouped(self.spans.text(node), self.spans.of(node))
-
-    def _refuse_ungrouped(self, name: str, span: Span) -> NoReturn:
-        raise refusal(
-            "DPQ307",
-            f"{name} has no one value per group",
-            span,
-            "not in GROUP BY",
-            "which of a unit's rows gave its value would be chance.",
-            f"max({name})",
-        )
-
-
 def _instead(context: Context, node: exp.Expr) -> str:
-    """Write an aggregate that is computed, of the same argument."""
+    """Write an aggregate that is computed, about the same values."""
     named = isinstance(node, exp.Anonymous)
     inner = next(iter(node.expressions), None) if named else node.this
     if not isinstance(inner, exp.Expr) or isinstance(inner, exp.Star | exp.Distinct):
@@ -293,26 +262,20 @@ def _refuse_aggregate(context: Context, node: exp.Expr) -> NoReturn:
     span = context.spans.of(node)
     text = context.spans.source.snippet(span)[:40]
     if is_exact_aggregate(node):
-        raise refusal(
-            "DPQ307",
-            f"{text} is not computed per unit",
-            span,
-            "depends on an order, or on floating sums",
-            (
-                "per unit there are COUNT, COUNT(DISTINCT x), SUM, AVG, MIN, MAX, BOOL_AND",
-                "and BOOL_OR: these are the same whatever the order of a unit's rows.",
-            ),
-            _instead(context, node),
+        title = f"{text} is not computed per unit"
+        label = "depends on an order, or on floating sums"
+        why = (
+            "per unit there are COUNT, COUNT(DISTINCT x), SUM, AVG, MIN, MAX, BOOL_AND",
+            "and BOOL_OR: these are the same whatever the order of a unit's rows.",
         )
+        raise refusal("DPQ307", title, span, label, why, _instead(context, node))
     raise outside(text, span, "not understood", "COUNT(*)")
 
 
-# Window functions over the rows of one unit: numbers, neighbours and totals of its own
-# rows.
+# Window functions over the rows of one unit: numbers, neighbours and totals of its own rows.
 #
-# PARTITION BY has to name the unit; an ORDER BY is completed by every column in use, so
-# that what a row gets depends on the rows of its unit and not on where they stand in a
-# file.
+# PARTITION BY has to name the unit; an ORDER BY is completed by every column in use, so that
+# what a row gets depends on the rows of its unit and not on where they stand in a file.
 
 
 _WINDOW_FUNCTIONS: dict[type[exp.Expr], WindowFunction] = {
@@ -325,21 +288,21 @@ _WINDOW_FUNCTIONS: dict[type[exp.Expr], WindowFunction] = {
 _FURTHEST = 1000
 
 
-@dataclass
-class Windows:
-    """Collects the windows of one SELECT over private rows."""
+class WindowRows(Conditions):
+    """Binds expressions over private rows, in which windows may stand."""
 
-    context: Context
-    source: Relation
-    scope: Scope
-    span: Span = field(default_factory=lambda: Span(0, 0))
-    number: int | None = None
-    found: list[WindowColumn] = field(default_factory=list)
+    def __init__(self, context: Context, rows: Private) -> None:
+        super().__init__(rows.scope, context.spans, context)
+        self.context = context
+        self.source = rows.relation
+        self.span = Span(0, 0)
+        self.number: int | None = None
+        self.found: list[WindowColumn] = []
 
-    @property
-    def rows(self) -> Conditions:
-        """What binds the SELECT list: expressions over rows, with windows among them."""
-        return _WindowRows(self.scope, self.context.spans, self)
+    def bind(self, node: exp.Expr) -> Expr:
+        """Bind an expression; a window is a column that is computed before it."""
+        inner = unwrapped(node)
+        return self._column(inner) if isinstance(inner, exp.Window) else super().bind(inner)
 
     @property
     def relation(self) -> Relation:
@@ -348,168 +311,127 @@ class Windows:
             return self.source
         return Windowed(self.span, self.source, self.number, tuple(self.found))
 
-    def qualified(self, node: exp.Expr, select: exp.Select) -> Expr:
-        """Bind QUALIFY, where names of the SELECT list stand for what they name."""
-        return self.rows.condition(written_out(node, select.expressions, self.scope))
+    def shown(self, name: str, expr: Expr, span: Span) -> Expr:
+        """Return a column that a star stands for."""
+        return expr
 
-    def column(self, node: exp.Window) -> ColumnRef:
-        """Bind a window and give its column.
-
-        Raises:
-            RuleRefused: DPQ307 the unit is not among PARTITION BY, or a frame.
-        """
-        span = self.context.spans.of(node)
-        rows = Conditions(self.scope, self.context.spans, self.context)
-        parts = node.args.get("partition_by") or []
-        if not any(self.scope.owns(unwrapped(part)) for part in parts):
+    def _column(self, node: exp.Window) -> ColumnRef:
+        """Bind a window and give its column."""
+        span = self.spans.of(node)
+        rows = Conditions(self.scope, self.spans, self.context)
+        keys = node.args.get("partition_by") or []
+        others = [key for key in keys if not self.scope.owns(unwrapped(key))]
+        if len(others) == len(keys):
             self._refuse_partition(node)
         if node.args.get("spec") is not None:
             self._refuse_frame(node)
-        others = tuple(rows.bind(p) for p in parts if not self.scope.owns(unwrapped(p)))
+        bound = tuple(map(rows.bind, others))
         if self.number is None:
             self.number, self.span = self.context.numbers(), span
-        name = f"w{len(self.found)}"
-        made = self._made(node, rows, name, others)
+        made = self._made(node, rows, bound)
         self.found.append(made)
         if made.aggregate is not None:
             return aggregate_ref(made.aggregate, self.number, span)
-        bounded = isinstance(made.argument, ColumnRef) and made.argument.bounded
-        bounded |= made.function is WindowFunction.NTILE
-        longest = 0 if made.argument is None else longest_of(made.argument)
+        argument = made.argument
+        known = argument if isinstance(argument, ColumnRef) else None
+        bucket = made.function is WindowFunction.NTILE
         return ColumnRef(
             span,
-            name,
+            made.name,
             made.type,
             made.domain,
-            bounded,
-            None,
-            None,
-            longest,
-            self.number,
-            isinstance(made.argument, ColumnRef) and made.argument.clamped,
-            Nulls.NEVER if made.argument is None else Nulls.GROUPED,
+            bounded=bucket or (known is not None and known.bounded),
+            longest=0 if argument is None else longest_of(argument),
+            of=self.number,
+            clamped=known is not None and known.clamped,
+            nulls=Nulls.NEVER if argument is None else Nulls.GROUPED,
         )
 
-    def _made(
-        self, node: exp.Window, rows: Conditions, name: str, parts: tuple[Expr, ...]
-    ) -> WindowColumn:
-        call = node.this
-        function = _function(call)
-        order = self._order(node, rows)
-        if function is WindowFunction.NTILE:
+    def _made(self, node: exp.Window, rows: Conditions, keys: tuple[Expr, ...]) -> WindowColumn:
+        name, call = f"w{len(self.found)}", node.this
+        order = tuple(
+            Sorted(
+                rows.bind(key.this), *(bool(key.args.get(s)) for s in ("desc", "nulls_first"))
+            )
+            for key in (node.args["order"].expressions if node.args.get("order") else ())
+        )
+        if isinstance(call, exp.Anonymous) and str(call.this).upper() == "NTILE":
             tiles = self._tiles(call)
-            ends = Interval(Fraction(1), Fraction(tiles))
-            return WindowColumn(name, function, None, parts, order, tiles, INTEGER, ends)
-        if function is None:
+            ends, function = Interval(Fraction(1), Fraction(tiles)), WindowFunction.NTILE
+            return WindowColumn(name, function, None, keys, order, tiles, INTEGER, ends)
+        if type(call) not in _WINDOW_FUNCTIONS:
             if order:
                 self._refuse_frame(node)
-            one = aggregate_of(self.context, (self.source, rows), call, name)
-            return WindowColumn(
-                name, WindowFunction.AGGREGATE, None, parts, (), 0, one.type, one.domain, one
-            )
-        if function not in {WindowFunction.LAG, WindowFunction.LEAD}:
-            places = Interval(Fraction(1), Fraction(self.context.most_rows(self.source)))
-            return WindowColumn(name, function, None, parts, order, 0, INTEGER, places)
+            one = aggregate_of(self.context, self.source, rows, call, name)
+            function = WindowFunction.AGGREGATE
+            return WindowColumn(name, function, None, keys, (), 0, one.type, one.domain, one)
+        function = _WINDOW_FUNCTIONS[type(call)]
+        if not isinstance(call, exp.Lag | exp.Lead):
+            ends = Interval(Fraction(1), Fraction(self.context.most_rows(self.source)))
+            return WindowColumn(name, function, None, keys, order, 0, INTEGER, ends)
         argument = rows.bind(call.this)
         offset = call.args.get("offset")
         steps = 1 if offset is None else _steps(offset)
         if call.args.get("default") is not None or steps is None:
-            raise outside(
-                self.context.spans.text(call)[:40],
-                self.context.spans.of(call),
-                "not understood",
-                f"{call.key}({self.context.spans.text(call.this)}, 1)",
-            )
-        return WindowColumn(
-            name, function, argument, parts, order, steps, argument.type, argument.domain
-        )
+            word, span = self.spans.text(call)[:40], self.spans.of(call)
+            remedy = f"{call.key}({self.spans.text(call.this)}, 1)"
+            raise outside(word, span, "not understood", remedy)
+        type_, domain = argument.type, argument.domain
+        return WindowColumn(name, function, argument, keys, order, steps, type_, domain)
 
     def _tiles(self, call: exp.Expr) -> int:
-        """Read into how many parts NTILE parts the rows of a unit."""
+        """Read how many buckets NTILE makes of the rows of a unit."""
         given = call.expressions
         tiles = _steps(given[0]) if len(given) == 1 else None
         if not tiles:
-            span = self.context.spans.of(given[0] if given else call)
+            span = self.spans.of(given[0] if given else call)
             label = f"a literal from 1 to {_FURTHEST} is needed"
             raise outside("ntile of this", span, label, "ntile(4)")
         return tiles
 
-    def _order(self, node: exp.Window, rows: Conditions) -> tuple[Sorted, ...]:
-        order = node.args.get("order")
-        if order is None:
-            return ()
-        return tuple(
-            Sorted(
-                rows.bind(key.this), *(bool(key.args.get(s)) for s in ("desc", "nulls_first"))
-            )
-            for key in order.expressions
-        )
-
     def _refuse_partition(self, node: exp.Window) -> NoReturn:
-        unit = self.scope.table.unit
-        raise refusal(
-            "DPQ307",
-            "a window over private rows has to be within one unit",
-            self.context.spans.of(node),
-            f"not PARTITION BY {unit}" if unit else "each row is a unit of its own here",
-            "one unit's rows would change what the rows of another one get.",
-            self._by_unit(node, unit) if unit else "leave the window out",
-        )
-
-    def _by_unit(self, node: exp.Window, unit: str) -> str:
-        """Write a window with the unit before what it is parted by."""
-        name, text = written_name(unit), self.context.spans.text(node)
-        parted = f"{name}, " if node.args.get("partition_by") else f"PARTITION BY {name} "
-        made = re.sub(
-            r"(OVER\s*\(\s*(?:PARTITION\s+BY\s+)?)", rf"\g<1>{parted}", text, flags=re.I
-        )
-        return made.replace(" )", ")")
-
-    def _unordered(self, node: exp.Window) -> str:
-        """Write a window without its ORDER BY."""
-        text, order = self.context.spans.text(node), node.args.get("order")
-        if order is None:
-            return "leave the frame out"
-        return re.sub(r"\s*\bORDER\s+BY\b.*\)$", ")", text, flags=re.I | re.S)
+        unit, span, remedy = self.scope.table.unit, self.spans.of(node), "leave the window out"
+        if unit is not None:
+            name = written_name(unit)
+            by = f"{name}, " if node.args.get("partition_by") else f"PARTITION BY {name} "
+            before, text = r"(OVER\s*\(\s*(?:PARTITION\s+BY\s+)?)", self.spans.text(node)
+            remedy = re.sub(before, rf"\g<1>{by}", text, flags=re.I).replace(" )", ")")
+        title = "a window over private rows has to be within one unit"
+        label = f"not PARTITION BY {unit}" if unit else "each row is a unit of its own here"
+        why = "one unit's rows would change what the rows of another one get."
+        raise refusal("DPQ307", title, span, label, why, remedy)
 
     def _refuse_frame(self, node: exp.Window) -> NoReturn:
-        raise refusal(
-            "DPQ307",
-            "an aggregate over a part of a unit's ordered rows is not computed",
-            self.context.spans.of(node),
-            "ordered, or with a frame",
-            (
-                "aggregates are over all rows of a part; row_number, rank, dense_rank,",
-                "ntile, lag and lead take an order.",
-            ),
-            self._unordered(node),
+        span, remedy = self.spans.of(node), "leave the frame out"
+        if node.args.get("order") is not None:
+            text = self.spans.text(node)
+            remedy = re.sub(r"\s*\bORDER\s+BY\b.*\)$", ")", text, flags=re.I | re.S)
+        title = "an aggregate over a part of a unit's ordered rows is not computed"
+        why = (
+            "aggregates are over all rows of a part; row_number, rank, dense_rank,",
+            "ntile, lag and lead take an order.",
         )
+        raise refusal("DPQ307", title, span, "ordered, or with a frame", why, remedy)
 
 
-def _function(call: exp.Expr) -> WindowFunction | None:
-    if isinstance(call, exp.Anonymous) and str(call.this).upper() == "NTILE":
-        return WindowFunction.NTILE
-    return _WINDOW_FUNCTIONS.get(type(call))
+def _steps(node: exp.Expr) -> int | None:
+    number = isinstance(node, exp.Literal) and not node.is_string
+    steps = read_digits(node.name) if number else None
+    return None if steps is None or steps > _FURTHEST else steps
 
 
-def written_out(node: exp.Expr, items: Sequence[exp.Expr], scope: Scope) -> exp.Expr:
-    """Write out the names that items of a SELECT list give, where no column has the name.
+class WrittenOut:
+    """The names that items of a SELECT list give, with what they stand for.
 
     What an item names may itself hold names of items before it: the sizes of expressions are
-    looked at where they are bound.
+    looked at where they are bound. A column goes before a name of an item.
     """
-    names = WrittenOut(scope)
-    for item in items:
-        names.note(item)
-    return names.whole(node)
 
-
-@dataclass(slots=True)
-class WrittenOut:
-    """The names that items of a SELECT list have given so far, with what they stand for."""
-
-    scope: Scope
-    _aliased: dict[str, exp.Expr] = field(default_factory=dict)
+    def __init__(self, scope: Scope, items: Sequence[exp.Expr] = ()) -> None:
+        self.scope = scope
+        self._aliased: dict[str, exp.Expr] = {}
+        for item in items:
+            self.note(item)
 
     def note(self, item: exp.Expr) -> None:
         """Take in the next item."""
@@ -522,31 +444,11 @@ class WrittenOut:
             return node
         return node.copy().transform(self._written)
 
-    def _names(self, part: exp.Expr) -> bool:
-        plain = isinstance(part, exp.Column) and not part.table
-        return plain and fold(part.name) in self._aliased and not self.scope.owns(part)
+    def _names(self, node: exp.Expr) -> bool:
+        plain = isinstance(node, exp.Column) and not node.table
+        return plain and fold(node.name) in self._aliased and not self.scope.owns(node)
 
-    def _written(self, part: exp.Expr) -> exp.Expr:
-        if not self._names(part):
-            return part
-        return exp.Paren(this=self._aliased[fold(part.name)].copy())
-
-
-def _steps(node: exp.Expr) -> int | None:
-    text = str(node.this) if isinstance(node, exp.Literal) and not node.is_string else ""
-    return int(text) if text.isdigit() and len(text) < 6 and int(text) <= _FURTHEST else None
-
-
-class _WindowRows(Conditions):
-    """Binds expressions over rows in which windows may stand."""
-
-    def __init__(self, scope: Scope, spans: Spans, windows: Windows) -> None:
-        super().__init__(scope, spans, windows.context)
-        self._windows = windows
-
-    def bind(self, node: exp.Expr) -> Expr:
-        """Bind an expression; a window is a column that is computed before it."""
-        inner = unwrapped(node)
-        if isinstance(inner, exp.Window):
-            return self._windows.column(inner)
-        return super().bind(inner)
+    def _written(self, node: exp.Expr) -> exp.Expr:
+        if not self._names(node):
+            return node
+        return exp.Paren(this=self._aliased[fold(node.name)].copy())

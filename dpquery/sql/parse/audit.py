@@ -2,7 +2,7 @@
 
 The parser is lenient: it drops `ALL`, reads `|> WHERE` and `BETWEEN 1 2`, takes `DIV` for `//`
 and a long s for an s. Counting the words on both sides finds all of that without naming any of
-it. Parentheses are not counted, because they are kept as nodes; the few words that may be left
+it. Parentheses are not counted, because they are nodes; the few words that may be left
 out are named here.
 """
 
@@ -56,6 +56,18 @@ _WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.NullSafeNEQ: ("is", "distinct", "from"), exp.Extract: ("extract", "from"),
     exp.Case: ("case", "end"), exp.WithinGroup: ("within", "group"),
 }  # fmt: skip
+_SLOT_WORDS: dict[type[exp.Expr], dict[str, str]] = {
+    exp.Star: {"except_": "exclude", "replace": "replace", "rename": "rename"},
+    exp.Ordered: {"desc": "desc"}, exp.Group: {"all": "all"},
+    exp.Join: {"on": "on", "using": "using"}, exp.Window: {"partition_by": "partition by"},
+    exp.Case: {"default": "else"}, exp.Like: {"negate": "not"}, exp.ILike: {"negate": "not"},
+}  # fmt: skip
+"""What is written where a slot of a node is filled."""
+_LISTS: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.TableAlias: ("columns",), exp.Join: ("using",), exp.Window: ("partition_by",),
+    exp.Star: ("except_", "replace", "rename"),
+}  # fmt: skip
+"""The slots whose items stand with commas between them, if they are not `expressions`."""
 _TYPES = {
     "double precision": "double", "float8": "double", "int": "integer", "int1": "tinyint",
     "int2": "smallint", "int4": "integer", "int8": "bigint", "long": "bigint",
@@ -110,6 +122,9 @@ def _read(node: exp.Expr, spans: Spans) -> Iterator[str]:
     yield from _separators(node)
     yield from _of_leaf(node)
     yield from _of_clause(node)
+    for slot, word in _SLOT_WORDS.get(type(node), {}).items():
+        if node.args.get(slot):
+            yield word
     match node:
         case exp.AggFunc() | exp.RowNumber() | exp.Rank() | exp.DenseRank():
             name = fold(spans.source.snippet(spans.name(node)))
@@ -136,61 +151,30 @@ def _of_leaf(node: exp.Expr) -> Iterator[str]:
             yield _typed(str(node.this.value))
 
 
-def _of_clause(node: exp.Expr) -> Iterator[str]:
-    match node:
-        case exp.Star():
-            words = {"except_": "exclude", "replace": "replace", "rename": "rename"}
-            yield from (word for slot, word in words.items() if node.args.get(slot))
-        case exp.Ordered() if node.args.get("desc"):
-            yield "desc"
-        case exp.Group() if node.args.get("all"):
-            yield "all"
-        case exp.Join():
-            yield from _of_join(node)
-        case exp.Window() if node.args.get("partition_by"):
-            yield "partition by"
-        case exp.CTE() if node.args.get("materialized") is not None:
-            yield from (["not"] if not node.args["materialized"] else [])
-            yield "materialized"
-        case exp.Case() if node.args.get("default") is not None:
-            yield "else"
-        case exp.Like() | exp.ILike() if node.args.get("negate"):
-            yield "not"
-        case exp.SetOperation() if not node.args.get("distinct"):
-            yield "all"
-        case exp.WindowSpec():
-            yield from _of_frame(node)
-
-
-def _of_frame(frame: exp.WindowSpec) -> Iterator[str]:
-    """Return the words of a frame, its numbers excepted."""
-    yield fold(str(frame.args["kind"]))
-    yield from ("between", "and") if frame.args.get("end") is not None else ()
-    for slot in ("start", "end"):
-        if isinstance(frame.args.get(slot), str):
-            yield from fold(frame.args[slot]).split()
-        if frame.args.get(f"{slot}_side"):
-            yield fold(frame.args[f"{slot}_side"])
-
-
 def _typed(name: str) -> str:
     """Fold a name; those of types count as the type that they mean."""
     return _TYPES.get(fold(name), fold(name))
 
 
-def _of_join(join: exp.Expr) -> Iterator[str]:
-    """Return the words of a join: a comma alone, or JOIN with what stands around it."""
-    if join.meta.get("comma"):
-        yield ","
-        return
-    yield "join"
-    for slot in ("side", "kind"):
-        if join.args.get(slot):
-            yield fold(str(join.args[slot]))
-    if join.args.get("on") is not None:
-        yield "on"
-    if join.args.get("using"):
-        yield "using"
+def _of_clause(node: exp.Expr) -> Iterator[str]:
+    match node:
+        case exp.Join() if node.meta.get("comma"):
+            yield ","
+        case exp.Join():
+            words = (node.args.get(slot) for slot in ("side", "kind"))
+            yield from ("join", *(fold(str(word)) for word in words if word))
+        case exp.CTE() if node.args.get("materialized") is not None:
+            yield from (
+                ("materialized",) if node.args["materialized"] else ("not", "materialized")
+            )
+        case exp.SetOperation() if not node.args.get("distinct"):
+            yield "all"
+        case exp.WindowSpec():
+            yield fold(str(node.args["kind"]))
+            yield from ("between", "and") if node.args.get("end") is not None else ()
+            for slot in ("start", "end", "start_side", "end_side"):
+                if isinstance(node.args.get(slot), str):
+                    yield from fold(node.args[slot]).split()
 
 
 def _separators(node: exp.Expr) -> Iterator[str]:
@@ -198,26 +182,16 @@ def _separators(node: exp.Expr) -> Iterator[str]:
     match node:
         case exp.Table() | exp.Column():
             yield from ("." for slot in ("table", "db", "catalog") if node.args.get(slot))
-        case exp.TableAlias():
-            yield from ("," for _ in (node.args.get("columns") or ())[1:])
-        case exp.Join():
-            yield from ("," for _ in (node.args.get("using") or ())[1:])
-        case exp.Window():
-            yield from ("," for _ in (node.args.get("partition_by") or ())[1:])
-        case exp.Lag() | exp.Lead():
-            slots = ("offset", "default")
+        case exp.Lag() | exp.Lead() | exp.Round():
+            slots = ("offset", "default", "decimals")
             yield from ("," for slot in slots if node.args.get(slot) is not None)
-        case exp.Star():
-            parts = (node.args.get(slot) or () for slot in ("except_", "replace", "rename"))
-            yield from ("," for part in parts for _ in part[1:])
-        case exp.Round():
-            yield from ("," for _ in range(node.args.get("decimals") is not None))
-        case exp.Greatest() | exp.Least() | exp.Coalesce():
-            yield from ("," for _ in node.expressions)
         case exp.If() if not isinstance(node.parent, exp.Case):
             yield from ("," for slot in ("true", "false") if node.args.get(slot) is not None)
+        case exp.Greatest() | exp.Least() | exp.Coalesce():
+            yield from ("," for _ in node.expressions)
         case _:
-            yield from ("," for _ in node.expressions[1:])
+            lists = [node.args.get(slot) for slot in _LISTS.get(type(node), ("expressions",))]
+            yield from ("," for items in lists for _ in (items or ())[1:])
 
 
 def _passed_over(
@@ -231,8 +205,6 @@ def _passed_over(
 
 
 # The node classes of a query and the slots of each: all others are refused (I9).
-
-
 _SLOTS: dict[str, tuple[type[exp.Expr], ...]] = {
     "this expression": (
         exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.Add,

@@ -1,6 +1,7 @@
 """The first look at a text: its size, its brackets, its leading word. Nothing is parsed yet.
 
-The parser recurses, so what would exhaust it is refused here, from a flat list of tokens. Every
+The parser recurses, so what would exhaust it is refused here, from a flat list of tokens. So is
+what it reads differently from the engine, or loses, so that no node is left to point at. Every
 check depends on the text alone.
 """
 
@@ -29,12 +30,6 @@ from dpquery.sql.parse.spans import (
     too_large,
 )
 
-# What is refused by looking at single words, before the parser runs.
-#
-# The parser reads some of these differently from the engine or in silence, and others it
-# loses, so that no node would be left to point at. Each check depends on the text alone.
-
-
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 QUERIES = kinds("SELECT WITH FROM VALUES DELETE INSERT UPDATE SHOW")
 """What begins a query, or a statement that sqlglot would take inside one."""
@@ -51,41 +46,21 @@ _AFTER_A_LIST = kinds(
 )
 
 
-def check_words(source: Source, tokens: Sequence[Token]) -> None:
-    """Look at each word with its neighbours, from left to right.
-
-    Raises:
-        SyntaxRefused: DPQ101 a comma too many or an empty list, DPQ102 outside the language.
-        NameRefused: DPQ210 a number that is not written in digits.
-    """
-    text = _Words(source, tokens)
-    for number, token in enumerate(tokens):
-        check = _CHECKS.get(token.token_type)
-        if check is not None:
-            check(text, number)
-
-
-def with_leading_points(tokens: Sequence[Token]) -> list[Token]:
+def _with_leading_points(tokens: Sequence[Token]) -> list[Token]:
     """Return words in which `.5` is one, a number, where no value ends before the point."""
     found: list[Token] = []
     for token in tokens:
-        point = found[-1] if found else None
+        before, point = [None, None, *found[-2:]][-2:]
         if (
             token.token_type is TokenType.NUMBER
             and point is not None
             and point.token_type is TokenType.DOT
             and point.end + 1 == token.start
-            and not (len(found) > 1 and found[-2].token_type in _BEFORE_A_POINT)
+            and (before is None or before.token_type not in _BEFORE_A_POINT)
         ):
-            found[-1] = Token(
-                TokenType.NUMBER,
-                f".{token.text}",
-                point.line,
-                token.col,
-                point.start,
-                token.end,
-                [*point.comments, *token.comments],
-            )
+            text, comments = f".{token.text}", [*point.comments, *token.comments]
+            position = (point.line, token.col, point.start, token.end)
+            found[-1] = Token(TokenType.NUMBER, text, *position, comments)
         else:
             found.append(token)
     return found
@@ -103,10 +78,10 @@ class _Words:
         return self.tokens[number].token_type if inside else None
 
     def number(self, at: int) -> None:
-        token, following = self.tokens[at], self.tokens[at + 1 : at + 2]
-        span = span_of(token)
-        if following and following[0].start == span.end and _is_word(following[0]):
-            span |= span_of(following[0])
+        span = span_of(self.tokens[at])
+        for after in self.tokens[at + 1 : at + 2]:
+            if after.start == span.end and after.text[:1].isidentifier():
+                span |= span_of(after)
         text = self.source.snippet(span)
         if not _NUMBER.fullmatch(text):
             raise no_number(text, span, "write digits, at most one point")
@@ -129,21 +104,19 @@ class _Words:
 
     def _limit_with_comma(self, at: int) -> NoReturn:
         """Refuse `LIMIT 5, 10`, which skips five rows elsewhere."""
-        rest = self.tokens[at + 1 : at + 2]
         remedy = example(self.source, self.tokens)
-        if rest and rest[0].token_type is TokenType.NUMBER:
-            rows = f"{rest[0].text} OFFSET {self.tokens[at - 1].text}"
-            span = span_of(self.tokens[at - 1], rest[0])
-            remedy = mended(self.source, span, rows, f"LIMIT {rows}")
+        if self.kind(at + 1) is TokenType.NUMBER:
+            skipped, most = self.tokens[at - 1], self.tokens[at + 1]
+            rows = f"{most.text} OFFSET {skipped.text}"
+            remedy = mended(self.source, span_of(skipped, most), rows, f"LIMIT {rows}")
         raise outside("LIMIT with a comma", span_of(self.tokens[at]), "not understood", remedy)
 
     def in_list(self, at: int) -> None:
         """IN takes a list of values in parentheses, with something in it."""
         if self.kind(at + 1) is not TokenType.L_PAREN:
             span = span_of(self.tokens[at])
-            raise incomplete(
-                "IN takes a list of values in parentheses", span, "no list", "IN (1, 2, 3)"
-            )
+            title = "IN takes a list of values in parentheses"
+            raise incomplete(title, span, "no list", "IN (1, 2, 3)")
         if self.kind(at + 2) is TokenType.R_PAREN:
             span = span_of(self.tokens[at + 1], self.tokens[at + 2])
             raise incomplete("the list after IN is empty", span, "no value", "IN (1, 2, 3)")
@@ -165,10 +138,6 @@ class _Words:
 
     def _outside(self, word: str, span: Span) -> QueryRefused:
         return outside(word, span, "not understood", example(self.source, self.tokens))
-
-
-def _is_word(token: Token) -> bool:
-    return token.text[:1].isidentifier()
 
 
 _ANYTHING = frozenset({None, *TokenType})
@@ -199,16 +168,21 @@ _OPENING = {TokenType.L_PAREN: ")", TokenType.L_BRACKET: "]", TokenType.L_BRACE:
 _CLOSING = {TokenType.R_PAREN: ")", TokenType.R_BRACKET: "]", TokenType.R_BRACE: "}"}
 _PREFIX = kinds("NOT DASH PLUS TILDE CASE")
 _CLAUSES = kinds("FROM WHERE GROUP_BY HAVING LIMIT SEMICOLON")
+_VERBS = kinds("SELECT FROM WITH L_PAREN")
 _FIRST_WORDS = ("SELECT", "WITH", "FROM", "EXPLAIN", "SHOW", "DESCRIBE", "REFRESH")
 _WITH_FROM = {"EXTRACT", "TRIM", "SUBSTRING", "OVERLAY"}
+_QUOTED = re.compile(
+    r"""'[^']*'|"[^"]*"|--[^\n]*\n|/\*.*?\*/|\$\$.*?\$\$|('|"|--|/\*|\$\$)""", re.DOTALL
+)
+"""A quote or comment as a whole; or what opens one that swallows the end of the text."""
 
 
 def read_statement(source: Source) -> list[Token]:
     """Return the tokens of the one query in a text, without the semicolon at its end.
 
     Raises:
-        SyntaxRefused: DPQ101 brackets or quotes are open, DPQ103 several statements,
-            DPQ104 nothing to run, DPQ105 too large or too deep, DPQ106 not a query.
+        SyntaxRefused: DPQ101 brackets or quotes are open, DPQ102 outside the language, DPQ103
+            several statements, DPQ104 none, DPQ105 too large or too deep, DPQ106 no query.
         NameRefused: DPQ210 a number is not written in digits.
     """
     _check_text(source)
@@ -221,108 +195,72 @@ def read_statement(source: Source) -> list[Token]:
     _check_single(source, tokens)
     _check_verb(source, tokens)
     _check_nesting(source, tokens)
-    check_words(source, tokens)
+    words = _Words(source, tokens)
+    for number, token in enumerate(tokens):
+        check = _CHECKS.get(token.token_type)
+        if check is not None:
+            check(words, number)
     return tokens
 
 
 def _check_text(source: Source) -> None:
     text = source.text
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise too_large(
-            f"the query is longer than {MAX_BYTES // 1024} kB",
-            Span(min(len(text), MAX_BYTES) - 1, len(text)),
-            "from here on",
-            why="texts of this size are refused before they are parsed.",
-            remedy="ask in smaller queries",
-        )
+        title = f"the query is longer than {MAX_BYTES // 1024} kB"
+        span = Span(min(len(text), MAX_BYTES) - 1, len(text))
+        why = "texts of this size are refused before they are parsed."
+        raise too_large(title, span, "from here on", why, "ask in smaller queries")
     for offset, char in enumerate(text):
         if char not in "\t\n\r" and unicodedata.category(char) in {"Cc", "Cs"}:
-            raise too_large(
-                f"the query holds the control character U+{ord(char):04X}",
-                Span(offset, offset + 1),
-                "not allowed in a query",
-                "control characters can hide what a query says.",
-                "remove the character",
-            )
+            title = f"the query holds the control character U+{ord(char):04X}"
+            span, label = Span(offset, offset + 1), "not allowed in a query"
+            why = "control characters can hide what a query says."
+            raise too_large(title, span, label, why, "remove the character")
 
 
 def _tokens(source: Source) -> list[Token]:
     try:
         tokens: list[Token] = DuckDB().tokenize(source.text)
     except TokenError:
+        opened = _QUOTED.finditer(source.text)
         raise incomplete(
             "a quote or comment is not closed",
-            _open_span(source.text) or Span(0, len(source.text)),
+            next((Span(*one.span(1)) for one in opened if one[1]), Span(0, len(source.text))),
             "opened here",
             "close it: a text ends in ', a name in \", a comment in */",
         ) from None
     if len(tokens) > MAX_TOKENS:
         span = span_of(tokens[MAX_TOKENS])
         raise too_large(f"the query has more than {MAX_TOKENS} words", span, "from here on")
-    return with_leading_points(tokens)
-
-
-def _open_span(text: str) -> Span | None:
-    """Find the quote or comment that swallows the end of the text."""
-    offset = 0
-    closers = {"'": "'", '"': '"', "--": "\n", "/*": "*/", "$$": "$$"}
-    while offset < len(text):
-        opener = next((o for o in closers if text.startswith(o, offset)), None)
-        if opener is None:
-            offset += 1
-            continue
-        end = text.find(closers[opener], offset + len(opener))
-        if end < 0:
-            return Span(offset, offset + len(opener))
-        offset = end + len(closers[opener])
-    return None
+    return _with_leading_points(tokens)
 
 
 def _check_single(source: Source, tokens: list[Token]) -> None:
     for token, following in pairwise(tokens):
         if token.token_type is TokenType.SEMICOLON:
-            rest = Span(following.start, following.end + 1)
-            raise refusal(
-                "DPQ103",
-                "there is more than one statement",
-                rest,
-                "a second statement starts here",
-                "each statement is charged and answered on its own.",
-                (
-                    mended(
-                        source,
-                        Span(token.start, len(source.text)),
-                        "",
-                        "send the first alone",
-                    ),
-                    "or each on its own; on the command line, -c may be repeated",
-                ),
-            )
+            rest = Span(token.start, len(source.text))
+            first = mended(source, rest, "", "send the first alone")
+            title = "there is more than one statement"
+            label = "a second statement starts here"
+            why = "each statement is charged and answered on its own."
+            remedy = (first, "or each on its own; on the command line, -c may be repeated")
+            raise refusal("DPQ103", title, span_of(following), label, why, remedy)
 
 
 def _check_verb(source: Source, tokens: list[Token]) -> None:
     verb = tokens[0]
-    if verb.token_type in {
-        TokenType.SELECT,
-        TokenType.FROM,
-        TokenType.WITH,
-        TokenType.L_PAREN,
-    }:
+    if verb.token_type in _VERBS:
         return
     span, meant = span_of(verb), None
     if verb.token_type is TokenType.VAR:  # no word of SQL, so one that was mistyped
         meant = nearest(verb.text, _FIRST_WORDS)
     text = source.text
-    raise refusal(
-        "DPQ106",
-        f"{verb.text[:40].upper()} is not a statement here",
-        span,
-        "only SELECT is answered" if meant is None else f"did you mean {meant}?",
-        "queries read; they change no data, settings or files.",
-        f"{text[: span.start]}{meant}{text[span.end :]}".strip()
-        if meant
-        else example(source, tokens),
-    )
+    query = f"{text[: span.start]}{meant}{text[span.end :]}".strip()
+    title = f"{verb.text[:40].upper()} is not a statement here"
+    label = "only SELECT is answered" if meant is None else f"did you mean {meant}?"
+    why = "queries read; they change no data, settings or files."
+    remedy = query if meant else example(source, tokens)
+    raise refusal("DPQ106", title, span, label, why, remedy)
 
 
 def _check_nesting(source: Source, tokens: list[Token]) -> None:
@@ -344,7 +282,11 @@ def _check_nesting(source: Source, tokens: list[Token]) -> None:
                 raise _too_deep("brackets are", token)
         elif kind in _CLOSING:
             if not stack or _OPENING[stack[-1][0].token_type] != _CLOSING[kind]:
-                raise _unopened(source, token)
+                remedy = mended(
+                    source, span_of(token), "", "remove it, or open it where it belongs"
+                )
+                title = f"the bracket {token.text} closes nothing"
+                raise incomplete(title, span_of(token), "no such bracket is open here", remedy)
             stack.pop()
         elif stack and before is stack[-1][0] and kind in QUERIES:
             stack[-1] = (*stack[-1][:2], True)
@@ -368,13 +310,6 @@ def _may_hold_clause(opened: tuple[Token, Token | None, bool]) -> bool:
 
 def _too_deep(what: str, token: Token) -> QueryRefused:
     return too_large(f"{what} nested more than {MAX_DEPTH} deep", span_of(token), "too deep")
-
-
-def _unopened(source: Source, token: Token) -> QueryRefused:
-    span = span_of(token)
-    remedy = mended(source, span, "", "remove it, or open it where it belongs")
-    title = f"the bracket {token.text} closes nothing"
-    return incomplete(title, span, "no such bracket is open here", remedy)
 
 
 def _unclosed(

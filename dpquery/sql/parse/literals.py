@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
-from itertools import pairwise
 
 from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
@@ -47,7 +46,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?", re.ASCII)
 TIMESTAMPS = frozenset({exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ})
 """DuckDB's TIMESTAMP, which has no zone, under the two names that sqlglot has for it."""
-_MOMENTS = {exp.DType.DATE: DATE, **dict.fromkeys(TIMESTAMPS, TIMESTAMP)}
+MOMENTS_WRITTEN = {exp.DType.DATE: DATE, **dict.fromkeys(TIMESTAMPS, TIMESTAMP)}
 
 
 def unwrapped(node: exp.Expr) -> exp.Expr:
@@ -60,7 +59,7 @@ def unwrapped(node: exp.Expr) -> exp.Expr:
 def is_moment(node: exp.Cast) -> bool:
     """Say whether a cast is a way to write a date or a timestamp, as DATE '2024-12-31' is."""
     text = isinstance(node.this, exp.Literal) and node.this.is_string
-    return type(node) is exp.Cast and text and node.to.this in _MOMENTS
+    return type(node) is exp.Cast and text and node.to.this in MOMENTS_WRITTEN
 
 
 def read_literal(node: exp.Expr, span: Span) -> Literal | None:
@@ -81,7 +80,7 @@ def read_literal(node: exp.Expr, span: Span) -> Literal | None:
             assert isinstance(positive.value, int | Fraction)  # noqa: S101 - read_number's promise
             return Literal(span, -positive.value, positive.type)
         case exp.Cast() if is_moment(node):
-            return as_moment(str(node.this.this), _MOMENTS[node.to.this], span)
+            return as_moment(str(node.this.this), MOMENTS_WRITTEN[node.to.this], span)
     return None
 
 
@@ -91,12 +90,12 @@ def read_number(text: str, span: Span) -> Literal:
         title = f"a number has at most {LONGEST} signs"
         raise unreadable(title, span, "too many digits", _FULL)
     if _DECIMAL.fullmatch(text):
-        whole, _, places = text.partition(".")
-        if len(whole.lstrip("0")) + len(places) > DECIMAL_DIGITS:
+        whole, _, decimals = text.partition(".")
+        if len(whole.lstrip("0")) + len(decimals) > DECIMAL_DIGITS:
             title = f"a number has at most {DECIMAL_DIGITS} digits"
             raise unreadable(title, span, "too many digits", _FULL)
         value = Fraction(text if whole else f"0{text}")
-        return Literal(span, int(value) if not places else value, decimal(len(places)))
+        return Literal(span, int(value) if not decimals else value, decimal(len(decimals)))
     if _SCIENTIFIC.fullmatch(text):
         value, nearest = Fraction(text), float(text)
         if math.isinf(nearest) or (nearest == 0) != (value == 0):
@@ -123,23 +122,24 @@ def as_moment(text: str, type_: Type, span: Span) -> Literal:
     raise unreadable(title, span, f"written like '{shape}'", remedy)
 
 
-def read_place(node: exp.Expr, count: int, span: Span, word: str) -> int:
-    """Read a number that counts the columns of a result, from 1; give the column's place.
+def read_digits(text: str) -> int | None:
+    """Return the small number that a text writes in ASCII digits; None of any other text.
 
-    Raises:
-        NameRefused: DPQ205 there is no such column.
+    >>> read_digits("12"), read_digits("²"), read_digits("-1")
+    (12, None, None)
     """
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None
+
+
+def read_place(node: exp.Expr, count: int, span: Span, word: str) -> int:
+    """Read a number that counts the columns of a result from 1; return it counted from 0."""
     text = str(node.this)
-    if text.isdigit() and len(text) <= 9 and 1 <= int(text) <= count:
-        return int(text) - 1
-    raise refusal(
-        "DPQ205",
-        f"there is no column number {text[:20]} in the result",
-        span,
-        f"the columns are 1 to {count}",
-        f"a number in {word} counts the columns of the result.",
-        f"{word} 1",
-    )
+    number = read_digits(text)
+    if number is not None and 1 <= number <= count:
+        return number - 1
+    title = f"there is no column number {text[:20]} in the result"
+    why = f"a number in {word} counts the columns of the result."
+    raise refusal("DPQ205", title, span, f"the columns are 1 to {count}", why, f"{word} 1")
 
 
 def _likely_day(text: str) -> str | None:
@@ -148,13 +148,13 @@ def _likely_day(text: str) -> str | None:
     >>> _likely_day("2020/1/31"), _likely_day("31.01.2020"), _likely_day("2020")
     ('2020-01-31', '2020-01-31', '2020-01-01')
     """
-    parts = re.findall(r"\d+", text[:40], re.ASCII)
-    if parts and len(parts[-1]) == 4 and len(parts) == 3:
-        month_first = "/" in text and int(parts[1]) > 12  # 01/31/2020
-        parts = [parts[2], *(parts[:2] if month_first else parts[1::-1])]
-    elif len(parts) == 1 and len(parts[0]) == 8:
-        parts = [parts[0][:4], parts[0][4:6], parts[0][6:]]
-    year, month, day = map(int, [*parts, "1", "1"][:3]) if parts else (0, 0, 0)
+    digits = re.findall(r"\d+", text[:40], re.ASCII)
+    if digits and len(digits[-1]) == 4 and len(digits) == 3:
+        month_first = "/" in text and int(digits[1]) > 12  # 01/31/2020
+        digits = [digits[2], *(digits[:2] if month_first else digits[1::-1])]
+    elif len(digits) == 1 and len(digits[0]) == 8:
+        digits = [digits[0][:4], digits[0][4:6], digits[0][6:]]
+    year, month, day = map(int, [*digits, "1", "1"][:3]) if digits else (0, 0, 0)
     try:
         return date(year, month, day).isoformat() if year > 1000 else None
     except ValueError:
@@ -163,13 +163,11 @@ def _likely_day(text: str) -> str | None:
 
 # Python values as literals of a query: exactly, or not at all (I8).
 #
-# What is written here is read again by the same parser as everything else, so a value can
-# never be more than one value, and it means what it would mean had it been typed.
+# What is written is read again by the same parser as everything else, so a value can never be
+# more than one value, and it means what it would mean had it been typed.
 
 
-MOST_DIGITS = 400
-"""Longer numbers are refused where they are read; here they would only take long to write."""
-_EXACT = Context(prec=MOST_DIGITS, traps=[Inexact])
+_EXACT = Context(prec=LONGEST, traps=[Inexact])
 _WHY = "values are stated exactly in the query, or not at all."
 
 
@@ -215,7 +213,10 @@ def written_setting(value: object) -> str:
         NameRefused: DPQ805 no literal is exactly this value.
     """
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_part, value))}]"
+        for one in value:
+            if isinstance(one, list | tuple):  # as rows of data would be
+                raise _unwritten(one)
+        return f"[{', '.join(map(written_setting, value))}]"
     if isinstance(value, str):
         try:
             return written_value(exact_number(value))
@@ -224,60 +225,47 @@ def written_setting(value: object) -> str:
     return written_value(value)
 
 
-def _part(value: object) -> str:
-    """Write a part of a list, which is no list itself: rows of data would be."""
-    if isinstance(value, list | tuple):
-        raise _unwritten(value)
-    return written_setting(value)
-
-
 def _number(value: float | Decimal | Fraction) -> str:
-    """Write a number: a float by its repr, a decimal with all its places."""
+    """Write a number: a float by its repr, a decimal with all its digits."""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise _unwritten(value)
+        return float.__repr__(value)
     try:
-        match value:
-            case int():
-                return _plain(Decimal(value))
-            case float():
-                return _finite(float.__repr__(value))
-            case Decimal():
-                return _plain(value)
-        return _plain(_EXACT.divide(Decimal(value.numerator), Decimal(value.denominator)))
-    except (Inexact, ValueError):
+        number = (
+            value
+            if isinstance(value, Decimal)
+            else _EXACT.divide(Decimal(value.numerator), Decimal(value.denominator))
+        )
+    except Inexact:
         raise _unwritten(value) from None
-
-
-def _plain(number: Decimal) -> str:
-    """Write a decimal without an exponent, which would make it a double."""
+    # Without an exponent, which would make it a double.
     _, digits, exponent = number.as_tuple()
-    if not isinstance(exponent, int) or len(digits) + abs(exponent) > MOST_DIGITS:
-        raise ValueError("not a number, or too long")
+    if not isinstance(exponent, int) or len(digits) + abs(exponent) > LONGEST:
+        raise _unwritten(value)
     return f"{number:f}"
 
 
-def _finite(text: str) -> str:
-    if text.lstrip("-") in {"nan", "inf"}:
-        raise ValueError("not finite")
-    return text
-
-
 def _unwritten(value: object) -> NameRefused:
-    number = isinstance(value, int | float | Decimal | Fraction)
-    what = "a number of this size or kind" if number else f"a {type(value).__name__}"
-    if isinstance(value, Fraction):
-        what = "a fraction that no decimal equals"
-    if isinstance(value, datetime):
-        what = "a datetime with a zone, or of another class"
-    return misfit(
-        f"{what} cannot be written as a literal",
-        "int, bool, float, Decimal, str, date, datetime; a Fraction that is a decimal; None",
+    match value:
+        case Fraction():
+            what = "a fraction that no decimal equals"
+        case int() | float() | Decimal():
+            what = "a number of this size or kind"
+        case datetime():
+            what = "a datetime with a zone, or of another class"
+        case _:
+            what = f"a {type(value).__name__}"
+    remedy = (
+        "int, bool, float, Decimal, str, date, datetime; a Fraction that is a decimal; None"
     )
+    return misfit(f"{what} cannot be written as a literal", remedy)
 
 
-# Values in the place of `?`, `:name` or `$name`, word by word.
+# Values for `?`, `:name` or `$name`, word by word.
 #
-# The text is parted into words by the tokenizer that reads queries, so a mark inside a
-# text, a quoted name or a comment is none. Each mark becomes one literal; all other words
-# stay.
+# The tokenizer that reads queries finds the marks, so one inside a text, a quoted name or a
+# comment is none. Each becomes one literal; all other words stay.
 
 
 Values = Sequence[object] | Mapping[str, object]
@@ -289,38 +277,32 @@ _COUNT = "each mark takes one value, and each value has its mark."
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """A place for a value; with an empty name it is known by its number."""
+    """A mark for a value; with an empty name it is known by its number."""
 
     span: Span
     name: str
 
 
 def with_values(source: Source, values: Values) -> Source:
-    """Put values in their places; a text that cannot be parted into words stays as it is.
+    """Write values for their marks; a text that has no words stays as it is.
 
     Raises:
         NameRefused: DPQ805 a value is missing, left over, or cannot be written exactly.
     """
-    marks = list(_marks(source))
-    pairs = (
-        _by_name(source, marks, values)
-        if isinstance(values, Mapping)
-        else _in_order(source, marks, values)
-    )
-    parts, last = [], 0
+    text, last = "", 0
     try:
-        for mark, value in pairs:
-            parts += [source.text[last : mark.span.start], _literal(source, mark, value)]
+        for mark, value in _paired(source, list(_marks(source)), values):
+            text += source.text[last : mark.span.start] + _literal(source, mark, value)
             last = mark.span.end
     except NameRefused as refused:
         refused.source = source
         raise
-    return Source("".join([*parts, source.text[last:]]), source.name)
+    return Source(text + source.text[last:], source.name)
 
 
 def _marks(source: Source) -> Iterator[_Mark]:
-    for token, following in pairwise([*_tokens(source), None]):
-        assert token is not None  # noqa: S101 - only the last one is
+    tokens = _tokens(source)
+    for token, following in zip(tokens, [*tokens[1:], None], strict=False):
         sign = Span(token.start, token.start + 1)
         if token.token_type in _POSITIONAL:
             yield _Mark(sign, "")
@@ -331,7 +313,7 @@ def _marks(source: Source) -> Iterator[_Mark]:
 
 
 def _tokens(source: Source) -> list[Token]:
-    """Part a text into words; EXPLAIN is left out, or what follows would be one word."""
+    """Return the words of a text; EXPLAIN is left out, or what follows would be one word."""
     if len(source.text) > MAX_BYTES:
         return []
     try:
@@ -342,34 +324,30 @@ def _tokens(source: Source) -> list[Token]:
         return []  # what cannot be read is refused by who reads it
 
 
-def _by_name(
-    source: Source, marks: Sequence[_Mark], values: Mapping[str, object]
-) -> Iterator[tuple[_Mark, object]]:
-    for mark in marks:
-        if mark.name not in values:
-            title = f"no value is given for {source.snippet(mark.span)[:40]}"
-            raise misfit(title, "a value for each name", mark.span, _COUNT)
-        yield mark, values[mark.name]
-    taken = {mark.name for mark in marks}
-    surplus = [name for name in values if name not in taken]
-    if surplus:
-        title = f"the statement has no place for {shown(surplus[0])}"
-        raise misfit(title, "leave the value out", why=_COUNT)
-
-
-def _in_order(
-    source: Source, marks: Sequence[_Mark], values: Sequence[object]
-) -> Iterator[tuple[_Mark, object]]:
-    """Return each mark its value; without any, names are left to the parser, which refuses."""
+def _paired(
+    source: Source, marks: Sequence[_Mark], values: Values
+) -> Iterable[tuple[_Mark, object]]:
+    """Return each mark with its value; without values, names are left to the parser."""
+    if isinstance(values, Mapping):
+        for mark in marks:
+            if mark.name not in values:
+                title = f"no value is given for {source.snippet(mark.span)[:40]}"
+                raise misfit(title, "a value for each name", mark.span, _COUNT)
+        taken = {mark.name for mark in marks}
+        for name in values:
+            if name not in taken:
+                title = f"the statement has no place for {shown(name)}"
+                raise misfit(title, "leave the value out", why=_COUNT)
+        return [(mark, values[mark.name]) for mark in marks]
     plain = [mark for mark in marks if not mark.name]
-    if values and len(plain) < len(marks):
-        named = next(mark for mark in marks if mark.name)
-        title = f"{source.snippet(named.span)[:40]} takes its value by name"
-        raise misfit(title, "values as a dictionary", named.span, _COUNT)
+    for mark in marks:
+        if values and mark.name:
+            title = f"{source.snippet(mark.span)[:40]} takes its value by name"
+            raise misfit(title, "values as a dictionary", mark.span, _COUNT)
     if len(values) != len(plain):
         title = f"the statement has {len(plain)} of ?, and the values are {len(values)}"
         raise misfit(title, "one value for each ?", why=_COUNT)
-    yield from zip(plain, values, strict=True)
+    return zip(plain, values, strict=True)
 
 
 def _literal(source: Source, mark: _Mark, value: object) -> str:

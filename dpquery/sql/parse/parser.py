@@ -30,9 +30,6 @@ from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS_ABOVE
 from dpquery.sql.suggest.constructs import is_misused, misread, refuse_construct, unfinished
 from dpquery.sql.suggest.dialects import READ, with_slip_mended
 
-# The grammar: DuckDB's as sqlglot reads it, with the places of more words.
-
-
 E = TypeVar("E", bound=exp.Expr)
 Build = Callable[..., exp.Expr]
 
@@ -46,12 +43,12 @@ _AGGREGATES = {
     *("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD"),
 }
 """Aggregates and window functions that rows have too, by nodes of their own."""
-_BY_NAME = {
-    *rowfunctions.names(),
-    *FUNCTIONS_ABOVE,
-    *AGGREGATES,
-    *ONLY_WINDOWS,
-} - (_NODES | _AGGREGATES | {"IF"})
+_BY_NAME = {*rowfunctions.names(), *FUNCTIONS_ABOVE, *AGGREGATES, *ONLY_WINDOWS}
+_BY_NAME -= _NODES | _AGGREGATES | {"IF"}
+
+
+def _others(functions: dict[str, Any]) -> dict[str, Any]:
+    return {name: build for name, build in functions.items() if name not in _BY_NAME}
 
 
 _PLAIN = ("COUNT", "COUNT_IF", "COUNTIF", "SUM", "AVG", "MIN", "MAX")
@@ -77,25 +74,20 @@ class Parser(DuckDBParser):
     """
 
     FUNCTIONS: ClassVar = {
-        name: _with_options(name, build) if name in _PLAIN else build
-        for name, build in DuckDBParser.FUNCTIONS.items()
-        if name not in _BY_NAME
+        **_others(DuckDBParser.FUNCTIONS),
+        **{name: _with_options(name, DuckDBParser.FUNCTIONS[name]) for name in _PLAIN},
     }
     FUNCTION_PARSERS: ClassVar = {
         name: read
-        for name, read in DuckDBParser.FUNCTION_PARSERS.items()
-        if name not in {*_BY_NAME, *_PLAIN}
+        for name, read in _others(DuckDBParser.FUNCTION_PARSERS).items()
+        if name not in _PLAIN
     }
-
     UNARY_PARSERS: ClassVar = {
-        **{
-            kind: read
-            for kind, read in DuckDBParser.UNARY_PARSERS.items()
-            if kind is not TokenType.PLUS
-        },
+        **DuckDBParser.UNARY_PARSERS,
         TokenType.DASH: lambda self: self.prefixed(exp.Neg, self._prev, Parser._parse_unary),
         TokenType.NOT: lambda self: self.prefixed(exp.Not, self._prev, Parser._parse_equality),
     }
+    del UNARY_PARSERS[TokenType.PLUS]
 
     _within_join = False
     """Whether what is read is a table that is joined, outside of any brackets of its own."""
@@ -145,7 +137,7 @@ class Parser(DuckDBParser):
             self._within_join = around
 
     def _parse_case(self) -> exp.Expr | None:
-        """Read CASE, and keep the place of all of it, from its word to END."""
+        """Read CASE, and note the position of all of it, from its word to END."""
         first = self._prev
         node = super()._parse_case()
         if isinstance(node, exp.Case):
@@ -176,7 +168,7 @@ class Parser(DuckDBParser):
     def prefixed(
         self, kind: type[E], sign: Token, operand: Callable[[Parser], exp.Expr | None]
     ) -> E:
-        """Read what a minus or a NOT stands before, and keep the place of that word."""
+        """Read the operand of a minus or a NOT, and note the position of that word."""
         return self.expression(kind(this=operand(self)), sign)
 
     def expression(
@@ -270,8 +262,7 @@ def _check_depth(tree: exp.Expr, spans: Spans) -> None:
     while pending:
         node, depth = pending.pop()
         if depth > MAX_TREE_DEPTH:
-            label = f"more than {MAX_TREE_DEPTH} levels down"
-            raise _too_deep(spans.of(node), label)
+            raise _too_deep(spans.of(node), f"more than {MAX_TREE_DEPTH} levels down")
         for child in node.iter_expressions():
             chained = isinstance(node, exp.And | exp.Or) and type(child) is type(node)
             pending.append((child, depth if chained else depth + 1))
@@ -289,8 +280,8 @@ def _check_nodes(source: Source, tree: exp.Expr, spans: Spans) -> None:
             refuse_construct(source, node, spans)
         for slot, value in node.args.items():
             if slot not in (slots or ()) and value not in (None, False, [], ""):
-                part = value[0] if isinstance(value, list) else value
-                inner = part if isinstance(part, exp.Expr) else node
+                first = value[0] if isinstance(value, list) else value
+                inner = first if isinstance(first, exp.Expr) else node
                 refuse_construct(source, inner, spans, slot)
         if isinstance(node, exp.Identifier) and not node.quoted:
             _check_name(source, node, spans)
@@ -313,29 +304,21 @@ def _check_using(source: Source, names: list[exp.Expr], spans: Spans) -> None:
 
 
 def _hides(node: exp.Expr, tree: exp.Expr) -> bool:
-    """Return whether a query stands where there is no place for one."""
-    places = exp.Subquery | exp.CTE | exp.Exists | exp.SetOperation
-    return (
-        isinstance(node, exp.Query)
-        and node is not tree
-        and not (isinstance(node, exp.Subquery) or isinstance(node.parent, places))
-    )
+    """Return whether a query stands where none is allowed."""
+    holders = exp.Subquery | exp.CTE | exp.Exists | exp.SetOperation
+    held = isinstance(node, exp.Subquery) or isinstance(node.parent, holders)
+    return isinstance(node, exp.Query) and node is not tree and not held
 
 
 def _is_function(node: exp.Expr, spans: Spans) -> bool:
-    if not isinstance(node, exp.Func) or isinstance(node, exp.Connector | exp.Case):
-        return False
-    return spans.written_as_call(node)
+    function = isinstance(node, exp.Func) and not isinstance(node, exp.Connector | exp.Case)
+    return function and spans.written_as_call(node)
 
 
 def _check_name(source: Source, node: exp.Identifier, spans: Spans) -> None:
     if str(node.this).upper() not in RESERVED:
         return
-    span = spans.of(node)
-    raise incomplete(
-        f"{source.snippet(span).upper()} stands where a name is expected",
-        span,
-        "a word of SQL, not a name",
-        example(source, spans.tokens),
-        f'a name that is also a word of SQL stands in quotes: "{node.this}"',
-    )
+    span, label = spans.of(node), "a word of SQL, not a name"
+    title = f"{source.snippet(span).upper()} stands where a name is expected"
+    quoted = f'a name that is also a word of SQL stands in quotes: "{node.this}"'
+    raise incomplete(title, span, label, example(source, spans.tokens), quoted)

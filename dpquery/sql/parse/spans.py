@@ -9,7 +9,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 
 from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
@@ -17,10 +19,8 @@ from sqlglot import expressions as exp
 from dpquery.core.source import Source, Span, width
 from dpquery.errors import QueryRefused, refusal
 
-# What parse-time refusals say: mended queries, made from the analyst's own text.
-#
-# What stands after `try:` should work when it is pasted. This module knows characters and
-# words only; it never decides whether anything is accepted.
+_WIDEST = 88
+"""Longer queries are not repeated: the change would be lost in them."""
 
 
 def kinds(words: str) -> frozenset[TokenType]:
@@ -28,8 +28,21 @@ def kinds(words: str) -> frozenset[TokenType]:
     return frozenset(TokenType[word] for word in words.split())
 
 
-_WIDEST = 88
-"""Longer queries are not repeated: the place of the change would be lost in them."""
+_NAMES = kinds("VAR IDENTIFIER STRING")
+_OPENING = kinds("L_PAREN L_BRACKET L_BRACE")
+_CLOSING = kinds("R_PAREN R_BRACKET R_BRACE")
+_TYPES = kinds("DATE TIMESTAMP TIMESTAMPTZ")
+_CLAUSES = kinds("SELECT FROM WHERE GROUP_BY HAVING ORDER_BY LIMIT OFFSET")
+_OTHER_NAMES: dict[type[exp.Expr], str] = {
+    exp.GroupConcat: "STRING_AGG",
+    exp.PercentileCont: "QUANTILE_CONT",
+    exp.PercentileDisc: "QUANTILE_DISC",
+}
+"""Names of functions that the parser reads, and its nodes do not know."""
+
+
+# What refusals of a text say, with mended queries made from it. Nothing here decides whether
+# anything is accepted.
 
 
 def span_of(first: Token, last: Token | None = None) -> Span:
@@ -87,15 +100,12 @@ def unreadable(title: str, span: Span, label: str, remedy: str) -> QueryRefused:
     return refusal("DPQ210", title, span, label, why, remedy)
 
 
-_LESS = "write the query with less nesting"
-
-
 def too_large(
     title: str,
     span: Span,
     label: str = "one too many",
     why: str = "texts of this shape are refused before they are parsed.",
-    remedy: str | tuple[str, ...] = _LESS,
+    remedy: str | tuple[str, ...] = "write the query with less nesting",
 ) -> QueryRefused:
     """Return the refusal of what would take the parser, or the engine, too long."""
     return refusal("DPQ105", title, span, label, why, remedy)
@@ -103,29 +113,10 @@ def too_large(
 
 def repeated(span: Span, levels: str) -> QueryRefused:
     """Return the refusal of an expression whose parts stand in the engine's text too often."""
-    return too_large(
-        "this expression grows too large",
-        span,
-        "written out in full, its parts repeat too often",
-        "expressions that repeat their parts double with each level.",
-        f"compute with fewer levels of {levels}",
-    )
-
-
-_NAMES = kinds("VAR IDENTIFIER STRING")
-
-
-_OPENING = kinds("L_PAREN L_BRACKET L_BRACE")
-_DCOLON = TokenType.DCOLON
-_TYPES = kinds("DATE TIMESTAMP TIMESTAMPTZ")
-_CLOSING = kinds("R_PAREN R_BRACKET R_BRACE")
-_CLAUSES = kinds("SELECT FROM WHERE GROUP_BY HAVING ORDER_BY LIMIT OFFSET")
-_OTHER_NAMES: dict[type[exp.Expr], str] = {
-    exp.GroupConcat: "STRING_AGG",
-    exp.PercentileCont: "QUANTILE_CONT",
-    exp.PercentileDisc: "QUANTILE_DISC",
-}
-"""Names of functions that the parser reads, and its nodes do not know."""
+    title = "this expression grows too large"
+    label = "written out in full, its parts repeat too often"
+    why = "expressions that repeat their parts double with each level."
+    return too_large(title, span, label, why, f"compute with fewer levels of {levels}")
 
 
 @dataclass(slots=True)
@@ -148,12 +139,12 @@ class Spans:
         self._inside = self._match()
         self._opened = {bracket.opened: i for i, bracket in enumerate(self._brackets)}
         self._known: dict[int, tuple[Span | None, exp.Expr]] = {}
-        """The spans that nodes have of their own, with the nodes, whose numbers stay theirs."""
+        """The spans that nodes have of their own, with the nodes, so that their ids stay."""
         self._reached: dict[int, tuple[Span | None, exp.Expr]] = {}
         """From the first leaf of a node to its last."""
 
     def of(self, node: exp.Expr) -> Span:
-        """Return the span of a node; for one without a place of its own, that of its parent."""
+        """Return the span of a node; for one without a position, that of its parent."""
         found = self._own(node)
         while found is None and node.parent is not None:
             node = node.parent
@@ -166,11 +157,8 @@ class Spans:
 
     def clause(self, word: TokenType) -> Span | None:
         """Give the span of a clause of the query: its word, and all before the next clause."""
-        starts = [
-            number
-            for number, token in enumerate(self.tokens)
-            if self._inside[number] is None and token.token_type in _CLAUSES
-        ]
+        outer = (i for i in range(len(self.tokens)) if self._inside[i] is None)
+        starts = [i for i in outer if self.tokens[i].token_type in _CLAUSES]
         for start, end in pairwise([*starts, len(self.tokens)]):
             if self.tokens[start].token_type is word:
                 return span_of(self.tokens[start], self.tokens[end - 1])
@@ -212,21 +200,19 @@ class Spans:
         return self._known[id(node)][0]
 
     def _reach(self, root: exp.Expr) -> Span | None:
-        """Unite the positions in a node, each part of it once: parts are asked for in turn."""
+        """Unite the positions in a node; each node is looked at once, without recursion."""
         pending = [(root, False)]
         while pending:
             node, seen = pending.pop()
             if id(node) in self._reached:
                 continue
-            parts = list(node.iter_expressions())
+            inner = list(node.iter_expressions())
             if not seen:
-                pending += [(node, True), *((part, False) for part in parts)]
+                pending += [(node, True), *((child, False) for child in inner)]
                 continue
-            places = [_position(node), *(self._reached[id(part)][0] for part in parts)]
-            known = [place for place in places if place is not None]
-            whole = (
-                Span(min(p.start for p in known), max(p.end for p in known)) if known else None
-            )
+            spans = [_position(node), *(self._reached[id(child)][0] for child in inner)]
+            known = [span for span in spans if span is not None]
+            whole = reduce(or_, known) if known else None
             if whole is not None and isinstance(node, exp.Cast):
                 whole = self._with_type(whole)
             self._reached[id(node)] = whole, node
@@ -244,15 +230,16 @@ class Spans:
         if isinstance(node, exp.Cast):
             span = self._with_type(span)
         if isinstance(node, exp.Array | exp.Tuple | exp.Subquery):
-            for number in list(self._around(self._at(span.start)))[:1]:
-                span |= self._bracket(number)
+            bracket = self._inside[self._at(span.start)]
+            return span if bracket is None else span | self._bracket(bracket)
         return span
 
     def _with_type(self, span: Span) -> Span:
         """Add the type of `DATE '2024-12-31'` or `x::DATE`: it has no node with a position."""
         first, last = self._at(span.start), self._at(span.end - 1)
-        if last + 2 < len(self.tokens) and self.tokens[last + 1].token_type is _DCOLON:
-            return span | span_of(self.tokens[last + 2])
+        after = self.tokens[last + 1 : last + 3]
+        if len(after) == 2 and after[0].token_type is TokenType.DCOLON:
+            return span | span_of(after[1])
         if first and self.tokens[first - 1].token_type in _TYPES:
             return span | span_of(self.tokens[first - 1])
         return span
@@ -263,15 +250,8 @@ class Spans:
         empty = self._opened.get(last + 1)
         if empty is not None and self.tokens[last].text[:1].isidentifier():
             span |= self._bracket(empty)  # a name before brackets: a call without arguments
-        left, right = list(self._around(first)), list(self._around(last))
-        shared = set(left) & set(right)
-        for number in left:
-            if number not in shared:
-                span |= self._bracket(number)
-        for number in right:
-            if number not in shared:
-                span |= self._bracket(number)
-        return span
+        cut = set(self._around(first)) ^ set(self._around(last))
+        return reduce(or_, map(self._bracket, cut), span)
 
     def _call_around(self, node: exp.Expr) -> Span | None:
         """Find the brackets around a function's arguments, with its name before them."""

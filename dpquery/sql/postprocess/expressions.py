@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
@@ -14,18 +13,22 @@ from dpquery.core.types import DATE, NUMERIC, TIMESTAMP, Kind
 from dpquery.errors import refusal
 from dpquery.sql.bind.expressions import chain, conjuncts
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end
-from dpquery.sql.bind.typing import target
+from dpquery.sql.bind.typed import target
 from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.literals import as_moment, unwrapped
-from dpquery.sql.parse.spans import Spans, repeated
-from dpquery.sql.postprocess.calls import Applied
-from dpquery.sql.postprocess.functions import Longest, aggregate_name
+from dpquery.sql.parse.spans import Spans, outside, repeated
+from dpquery.sql.postprocess.calls import applied, days, moved
+from dpquery.sql.postprocess.functions import aggregate_name
 from dpquery.sql.postprocess.subqueries import end_of
 from dpquery.sql.postprocess.values import (
+    MAX_DEPTH,
+    MAX_SIZE,
+    MAX_TEXT,
+    NAMES,
     REPEATING,
     TEXTUAL,
     Value,
-    checked,
+    constant,
     in_calendar,
     joined,
     literal,
@@ -40,7 +43,13 @@ if TYPE_CHECKING:
     from dpquery.sql.postprocess.subqueries import Opener
 
 
-_PATTERNS: dict[type[exp.Expr], str] = {
+_COMPARED: dict[type[exp.Expr], str] = {
+    **{kind: f"({{0}} {sign} {{1}})" for kind, sign in COMPARISONS.items()},
+    exp.NullSafeEQ: "({0} IS NOT DISTINCT FROM {1})",
+    exp.NullSafeNEQ: "({0} IS DISTINCT FROM {1})",
+}
+_TEXTS: dict[type[exp.Expr], str] = {
+    exp.DPipe: "({0} || {1})",
     exp.Like: "({0} LIKE {1})",
     exp.ILike: "({0} ILIKE {1})",
     exp.SimilarTo: "regexp_full_match({0}, {1})",
@@ -57,15 +66,19 @@ MAX_WRITTEN_OUT = 8_000
 _MOMENTS = {Kind.DATE: DATE, Kind.TIMESTAMP: TIMESTAMP}
 
 
-class Expressions(ABC):
-    """Binds expressions of one SELECT, at one of its stages."""
+class Expressions:
+    """Binds expressions of one SELECT, at one of its stages.
+
+    What a stage does not know of itself is asked of the stage below, and lifted to this one.
+    """
+
+    below: Expressions
 
     def __init__(self, opener: Opener, aliases: dict[str, exp.Expr]) -> None:
         self.opener = opener
         self.spans: Spans = opener.spans
         self.aliases = aliases
         """What the SELECT list names, folded: the expression of each."""
-        self._applied = Applied(self)
         self._bound: dict[int, tuple[Value, exp.Expr]] = {}
         """What was bound, by its node: operators look at their operands several times."""
         self._named: dict[str, Value] = {}
@@ -73,45 +86,50 @@ class Expressions(ABC):
         self._written_out = 0
 
     @property
-    @abstractmethod
     def base(self) -> Base:
         """The stage beside whose rows subqueries are computed."""
+        return self.below.base
 
-    @abstractmethod
     def lifted(self, value: Value) -> Value:
         """Return a value of that stage as this one sees it."""
+        return value
 
-    @abstractmethod
     def column(self, node: exp.Column) -> Value | None:
         """Resolve a column; None where there is none of that name and an alias may be meant."""
+        found = self.below.column(node)
+        return None if found is None else self.lifted(found)
 
-    @abstractmethod
     def unknown(self, node: exp.Column) -> NoReturn:
         """Refuse a column that is none."""
+        self.below.unknown(node)
 
-    @abstractmethod
     def call(self, node: exp.Expr) -> tuple[Value, str]:
         """Bind a DP_ call; give also its function's name."""
+        found, function = self.below.call(node)
+        return self.lifted(found), function
 
-    @abstractmethod
     def known(self, node: exp.Expr) -> Value | None:
         """Return the value of a group that an expression is; None where it is none."""
+        found = self.below.known(node)
+        return None if found is None else self.lifted(found)
 
-    @abstractmethod
     def aggregate(self, node: exp.Expr, name: str) -> Value:
         """Bind an aggregate, or refuse it."""
+        return self.lifted(self.below.aggregate(node, name))
 
-    @abstractmethod
     def window(self, node: exp.Window) -> Value:
-        """Bind a window function, or refuse it."""
+        """Refuse a window where rows or groups are still being chosen."""
+        label = "computed after WHERE, GROUP BY and HAVING"
+        remedy = f"QUALIFY {self.spans.text(node)} = 1"
+        raise outside("a window", self.spans.of(node), label, remedy)
 
-    @abstractmethod
     def subquery(self, sql: str, kind: Kind | None) -> Value:
         """Return the value of a subquery, computed beside the rows."""
+        return self.lifted(self.base.subquery(sql, kind))
 
-    @abstractmethod
     def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
         """Refuse a function that is none, or has no place here."""
+        self.below.refuse_function(call, name)
 
     def value(self, node: exp.Expr) -> Value:
         """Bind an expression.
@@ -124,7 +142,9 @@ class Expressions(ABC):
         node = unwrapped(node)
         if id(node) not in self._bound:
             span = self.spans.of(node)
-            found = checked(self._value(node, span), span)
+            found = self._value(node, span)
+            if found.size > MAX_SIZE or found.depth > MAX_DEPTH or len(found.sql) > MAX_TEXT:
+                raise repeated(span, REPEATING)
             if found.kind in TEXTUAL and found.grown is None:
                 self.opener.require_texts(found.longest * self.base.most, span)
             self._bound[id(node)] = found, node  # held, so that its number stays its own
@@ -157,19 +177,47 @@ class Expressions(ABC):
         group = self.known(node)
         if group is not None:
             return group
-        if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier):
-            return self._column(node)
-        if isinstance(node, exp.Window):
-            return self.window(node)
-        called = node.this if isinstance(node, exp.Filter) else node
-        name = aggregate_name(called)
+        name = aggregate_name(node.this if isinstance(node, exp.Filter) else node)
         if name is not None:
             return self.aggregate(node, name)
-        if type(node) in COMPARISONS:
-            return self._compared(node, COMPARISONS[type(node)])
-        if type(node) in ARITHMETIC:
-            return self._arithmetic(node, ARITHMETIC[type(node)])
+        kind = type(node)
+        if kind in _COMPARED:
+            return self.compared(_COMPARED[kind], node.this, node.expression)
+        if kind in _TEXTS:
+            return self._of_texts(node)
+        if kind in ARITHMETIC:
+            return self._arithmetic(node, ARITHMETIC[kind])
         return self._formed(node, span)
+
+    def _formed(self, node: exp.Expr, span: Span) -> Value:
+        """Bind what the language has words for, or else a function."""
+        match node:
+            case exp.Column(this=exp.Identifier()):
+                return self._column(node)
+            case exp.Window():
+                return self.window(node)
+            case exp.And() | exp.Or():
+                word = "AND" if isinstance(node, exp.And) else "OR"
+                return joined(word, [self.truth(part) for part in chain(node)])
+            case exp.Not():
+                inner = self.truth(node.this)
+                return made("(NOT {0})", inner, kind=Kind.BOOLEAN, safe=inner.safe)
+            case exp.Neg():
+                inner = self._number(node.this)
+                return made("(-{0})", inner, kind=inner.kind)
+            case exp.Is(expression=exp.Null()):
+                return made("({0} IS NULL)", self.value(node.this), kind=Kind.BOOLEAN)
+            case exp.Is(expression=exp.Boolean(this=wanted)):
+                template = "({0} IS TRUE)" if wanted else "({0} IS FALSE)"
+                return made(template, self.truth(node.this), kind=Kind.BOOLEAN)
+            case exp.Between():
+                parts = (node.this, node.args["low"], node.args["high"])
+                return self.compared("({0} BETWEEN {1} AND {2})", *parts, repeats=2)
+            case exp.In() | exp.Exists() | exp.Subquery():
+                return self._of_query(node)
+            case exp.Cast() if type(node) in {exp.Cast, exp.TryCast}:
+                return self._cast(node)
+        return applied(self, node, span)
 
     def _column(self, node: exp.Column) -> Value:
         """Resolve a column, or else a name given in the SELECT list."""
@@ -188,59 +236,16 @@ class Expressions(ABC):
             raise repeated(self.spans.of(node), REPEATING)
         return self._named[name]
 
-    def _formed(self, node: exp.Expr, span: Span) -> Value:
-        """Bind what the language has words for."""
-        match node:
-            case exp.And() | exp.Or():
-                word = "AND" if isinstance(node, exp.And) else "OR"
-                return joined(word, [self.truth(part) for part in chain(node)])
-            case exp.Not():
-                inner = self.truth(node.this)
-                return made("(NOT {0})", inner, kind=Kind.BOOLEAN, safe=inner.safe)
-            case exp.Neg():
-                inner = self._number(node.this)
-                return made("(-{0})", inner, kind=inner.kind)
-            case exp.Is(expression=exp.Null()):
-                return made("({0} IS NULL)", self.value(node.this), kind=Kind.BOOLEAN)
-            case exp.Is(expression=exp.Boolean(this=wanted)):
-                template = "({0} IS TRUE)" if wanted else "({0} IS FALSE)"
-                return made(template, self.truth(node.this), kind=Kind.BOOLEAN)
-            case exp.Between():
-                return self._between(node)
-            case exp.Cast() if type(node) in {exp.Cast, exp.TryCast}:
-                return self._cast(node, span)
-        return self._of_two(node, span)
-
-    def _of_two(self, node: exp.Expr, span: Span) -> Value:
-        """Bind what combines two values, or a value and a subquery."""
-        match node:
-            case exp.In():
-                return self._in(node)
-            case exp.Exists():
-                return self.opener.exists(self, node)
-            case exp.Subquery():
-                return self.opener.scalar(self, node)
-            case exp.NullSafeEQ() | exp.NullSafeNEQ():
-                word = "NOT DISTINCT" if isinstance(node, exp.NullSafeEQ) else "DISTINCT"
-                return self._both(node, f"({{0}} IS {word} FROM {{1}})")
-            case exp.DPipe():
-                return self._texts(node, "({0} || {1})", Kind.TEXT, sum)
-            case exp.Like() | exp.ILike() | exp.SimilarTo():
-                found = self._texts(node, _PATTERNS[type(node)], Kind.BOOLEAN)
-                negated = node.args.get("negate")
-                return made("(NOT {0})", found, kind=Kind.BOOLEAN) if negated else found
-        return self._applied.value(node, span)
-
-    def _number(self, node: exp.Expr) -> Value:
-        inner, kind = unwrapped(node), self.value(node).kind
-        remedy = _NUMBERS_OF.get(kind, "{}").format(self.spans.text(node))
-        if isinstance(inner, exp.Literal):
-            remedy = _number_in(str(inner.this))
-        return self.needed(node, NUMERIC, "a number", remedy)
-
-    def _text(self, node: exp.Expr) -> Value:
-        remedy = f"CAST({self.spans.text(node)} AS TEXT)"
-        return self.needed(node, {Kind.TEXT}, "a text", remedy)
+    def _of_query(self, node: exp.In | exp.Exists | exp.Subquery) -> Value:
+        """Bind a subquery; in a list of values, the engine would convert one to another."""
+        if isinstance(node, exp.Exists):
+            return self.opener.exists(self, node)
+        if isinstance(node, exp.Subquery):
+            return self.opener.scalar(self, node)
+        if node.args.get("query") is not None:
+            return self.opener.member(self, node)
+        parts = [self.compared("({0} = {1})", node.this, one) for one in node.expressions]
+        return joined("OR", parts)
 
     def needed(self, node: exp.Expr, kinds: Set[Kind], what: str, remedy: str) -> Value:
         """Bind a value of one of some kinds.
@@ -253,14 +258,27 @@ class Expressions(ABC):
             mismatch(self.spans.of(node), f"{what} is needed here", f"a {found.kind}", remedy)
         return found
 
-    def _texts(
-        self, node: exp.Expr, template: str, kind: Kind, longest: Longest | None = None
-    ) -> Value:
-        left, right = self._text(node.this), self._text(node.expression)
+    def _number(self, node: exp.Expr) -> Value:
+        inner, kind = unwrapped(node), self.value(node).kind
+        remedy = _NUMBERS_OF.get(kind, "{}").format(self.spans.text(node))
+        if isinstance(inner, exp.Literal):
+            remedy = _number_in(str(inner.this))
+        return self.needed(node, NUMERIC, "a number", remedy)
+
+    def _of_texts(self, node: exp.Expr) -> Value:
+        left, right = (
+            self.needed(side, {Kind.TEXT}, "a text", f"CAST({self.spans.text(side)} AS TEXT)")
+            for side in (node.this, node.expression)
+        )
+        template = _TEXTS[type(node)]
+        if isinstance(node, exp.DPipe):
+            whole = left.longest + right.longest
+            return made(template, left, right, kind=Kind.TEXT, longest=whole)
         if isinstance(node, exp.SimilarTo):
             self.require_pattern(right, node.expression)
-        most = None if longest is None else longest([left.longest, right.longest])
-        return made(template, left, right, kind=kind, longest=most)
+        found = made(template, left, right, kind=Kind.BOOLEAN)
+        negated = node.args.get("negate")
+        return made("(NOT {0})", found, kind=Kind.BOOLEAN) if negated else found
 
     def require_pattern(self, pattern: Value, node: exp.Expr) -> None:
         """Insist on a regular expression that the engine can read, where it is a constant.
@@ -282,9 +300,9 @@ class Expressions(ABC):
         """Bind values that are compared: of one kind, or all numbers."""
         values = self.alike(nodes)
         kinds = {value.kind for value in values}
-        safe = all(value.safe for value in values) and None not in kinds
-        safe = safe and (len(kinds) == 1 or kinds == {Kind.INTEGER, Kind.DOUBLE})
-        safe = safe and Kind.DECIMAL not in kinds
+        safe = len(kinds) == 1 or kinds == {Kind.INTEGER, Kind.DOUBLE}
+        safe = safe and all(value.safe for value in values)
+        safe = safe and not kinds & {None, Kind.DECIMAL}
         return made(template, *values, kind=Kind.BOOLEAN, safe=safe, repeats=repeats)
 
     def alike(self, nodes: Sequence[exp.Expr]) -> list[Value]:
@@ -300,50 +318,25 @@ class Expressions(ABC):
             inner, span = unwrapped(node), self.spans.of(node)
             if model in _MOMENTS and isinstance(inner, exp.Literal) and inner.is_string:
                 moment = as_moment(str(inner.this), _MOMENTS[model], span)
-                sql = f"CAST('{moment.value}' AS {model.value.upper()})"
-                values[at] = Value(sql, model, safe=True, constant=moment)
+                values[at] = constant(moment, inner)
             elif {model, value.kind} != set(_MOMENTS):
-                self._unlike(inner, value, model, span)
+                self._refuse_unlike(inner, value, model, span)
         return values
 
-    def _unlike(self, node: exp.Expr, value: Value, model: Kind, span: Span) -> NoReturn:
-        written = str(node.this) if isinstance(node, exp.Literal) else ""
+    def _refuse_unlike(self, node: exp.Expr, value: Value, model: Kind, span: Span) -> NoReturn:
         if model in NUMERIC and value.kind is Kind.TEXT:
-            remedy = _number_in(written)
-            mismatch(span, "a number is needed here", "a text", remedy)
+            written = str(node.this) if isinstance(node, exp.Literal) else ""
+            mismatch(span, "a number is needed here", "a text", _number_in(written))
         title = f"a {model} and a {value.kind} are not compared"
         remedy = f"CAST({self.spans.text(node)} AS {'TEXT' if model is Kind.TEXT else model})"
         mismatch(span, title, f"a {value.kind} here", remedy)
 
-    def _compared(self, node: exp.Expr, operator: str) -> Value:
-        return self.compared(f"({{0}} {operator} {{1}})", node.this, node.expression)
-
-    def _both(self, node: exp.Expr, template: str) -> Value:
-        return self.compared(template, node.this, node.expression)
-
-    def _between(self, node: exp.Between) -> Value:
-        parts = (node.this, node.args["low"], node.args["high"])
-        return self.compared("({0} BETWEEN {1} AND {2})", *parts, repeats=2)
-
-    def _in(self, node: exp.In) -> Value:
-        """Write IN as comparisons: in a list, the engine would convert one value to another."""
-        query = node.args.get("query")
-        if query is not None:
-            return self.opener.member(self, node, query)
-        parts = [self.compared("({0} = {1})", node.this, one) for one in node.expressions]
-        return joined("OR", parts)
-
-    def _cast(self, node: exp.Cast, span: Span) -> Value:
+    def _cast(self, node: exp.Cast) -> Value:
         """Convert a value where that can be done; NULL where it cannot."""
         type_ = target(node)
         if type_ is None:
             refuse_construct(self.spans.source, node, self.spans)
-        if type_.kind is Kind.DECIMAL:
-            name = f"DECIMAL({type_.precision},{type_.scale})"
-        else:
-            name = {Kind.INTEGER: "BIGINT", Kind.TEXT: "TEXT"}.get(
-                type_.kind, type_.kind.value.upper()
-            )
+        name = NAMES.get(type_.kind, f"DECIMAL({type_.precision},{type_.scale})")
         converted = f"TRY_CAST({{0}} AS {name})"
         converted = in_calendar(converted) if type_.kind in _MOMENTS else converted
         return made(converted, self.value(node.this), kind=type_.kind)
@@ -351,19 +344,18 @@ class Expressions(ABC):
     def _arithmetic(self, node: exp.Expr, operator: str) -> Value:
         right = unwrapped(node.expression)
         if isinstance(right, exp.Interval):
-            return self._applied.moved(node.this, right, operator)
+            return moved(self, node.this, right, operator)
         left = self.value(node.this)
         if left.kind in _MOMENTS and operator in "+-":
-            return self._applied.days(node, left, operator)
+            return days(self, node, left, operator)
         one, other = self._number(node.this), self._number(node.expression)
         kind = widest(one, other)
         if kind is Kind.INTEGER and one.constant is not None and other.constant is not None:
             one = replace(one, sql=f"CAST({one.sql} AS BIGINT)")
-        if operator == "/":
-            return made("({0} / nullif({1}, 0))", one, other, kind=Kind.DOUBLE)
-        if operator in {"//", "%"}:
-            return made(f"({{0}} {operator} nullif({{1}}, 0))", one, other, kind=kind)
-        return made(f"({{0}} {operator} {{1}})", one, other, kind=kind)
+        if operator not in {"/", "//", "%"}:
+            return made(f"({{0}} {operator} {{1}})", one, other, kind=kind)
+        kind = Kind.DOUBLE if operator == "/" else kind
+        return made(f"({{0}} {operator} nullif({{1}}, 0))", one, other, kind=kind)
 
 
 def _number_in(text: str) -> str:

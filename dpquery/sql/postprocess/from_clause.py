@@ -7,33 +7,25 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
+from math import isfinite
 from typing import NoReturn
 
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.core.types import (
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    INTEGER,
-    NUMERIC,
-    TEXT,
-    TIMESTAMP,
-    Kind,
-    Type,
-)
-from dpquery.errors import refusal
+from dpquery.core.types import DOUBLE, INTEGER, Kind, Type
+from dpquery.errors import QueryRefused, refusal
 from dpquery.ir.expr import LONGEST_CONSTANT, Literal, decimal
 from dpquery.ir.query import Origin
 from dpquery.sql.bind.expressions import conjuncts
 from dpquery.sql.bind.scope import ambiguous, fold, unknown_column, unknown_table
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
-from dpquery.sql.postprocess.values import LONGEST_NUMBER, Value, made
+from dpquery.sql.postprocess.values import LONGEST_NUMBER, Value, comparable, made
 from dpquery.sql.suggest.queries import mismatch
 
-_SIDES = ("LEFT", "RIGHT", "FULL")
+_SIDES = {"LEFT", "RIGHT", "FULL"}
+_SEMI = {"SEMI", "ANTI"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +65,6 @@ class Member:
 
     alias: str
     columns: tuple[tuple[str, Value], ...]
-    hidden: frozenset[str] = frozenset()
-    """Folded names that USING joined: alone they mean the column of both."""
 
 
 @dataclass
@@ -104,22 +94,24 @@ class From:
         return [name for name, _ in self.star("")]
 
     def member(self, open_: Open, alias: str, engine: str, *, alone: bool) -> Member:
-        """Return an open relation a name here, and take up its row numbers.
+        """Give an open relation names, here and for the engine, and take up its row numbers.
 
-        Args:
-            open_: the relation.
-            alias: its name.
-            engine: its name for the engine.
-            alone: whether no other relation stands beside it, where its rows could repeat.
+        Where it does not stand alone, its rows could repeat.
         """
         at = len(self.rows)
         self.rows += [(f'"{engine}"."r{i}"', f) for i, f in enumerate(open_.hidden)]
         columns = []
         for column in open_.columns:
             origins = tuple(replace(one, row=one.row + at) for one in column.origins)
-            value = Value(f'"{engine}".{column.sql}', column.kind, True, origins=origins)
-            grown = None if column.grown and not alone else column.grown
-            value = replace(value, narrow=column.narrow, longest=column.longest, grown=grown)
+            value = Value(
+                f'"{engine}".{column.sql}',
+                column.kind,
+                safe=True,
+                origins=origins,
+                narrow=column.narrow,
+                longest=column.longest,
+                grown=None if column.grown and not alone else column.grown,
+            )
             columns.append((column.name, value))
         return Member(alias, tuple(columns))
 
@@ -178,75 +170,57 @@ class From:
         self.sorted = False
         kind = str(join.args.get("kind") or "").upper()
         side = str(join.args.get("side") or "").upper()
-        span = self.spans.of(join)
-        self._refuse_kind(join, kind, side, span)
-        self.comma |= bool(join.meta.get("comma"))
         using = join.args.get("using") or []
         conditioned = bool(using) or join.args.get("on") is not None
-        word = " ".join(filter(None, [side, kind if kind in {"SEMI", "ANTI"} else "", "JOIN"]))
+        self._refuse_kind(join, kind, side, conditioned=conditioned)
+        self.comma |= bool(join.meta.get("comma"))
+        word = " ".join(filter(None, [side, kind if kind in _SEMI else "", "JOIN"]))
         self.text += f" {word if conditioned else 'CROSS JOIN'} {source}"
         if using:
-            pairs = [self._pair(name, member) for name in using]
-            self.text += " ON " + " AND ".join(pair.total for _, pair in pairs)
-            self._merge(using, member, side)
-        if kind not in {"SEMI", "ANTI"}:
+            merged = [self._merged(name, member, side) for name in using]
+            self.text += " ON " + " AND ".join(pair.total for pair, _ in merged)
+            for name, (_, value) in zip(using, merged, strict=True):
+                self.merged[fold(name.name)] = (name.name, value)
+        if kind not in _SEMI:
             self.members.append(member)
 
-    def _refuse_kind(self, join: exp.Join, kind: str, side: str, span: Span) -> None:
-        method = str(join.args.get("method") or "").upper()
-        bad = method or (
-            kind if kind not in {"", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"} else ""
-        )
+    def _refuse_kind(self, join: exp.Join, kind: str, side: str, *, conditioned: bool) -> None:
+        span = self.spans.of(join)
+        known = kind in {"", "INNER", "CROSS", "OUTER", *_SEMI}
+        bad = str(join.args.get("method") or "").upper() or ("" if known else kind)
         if bad:
-            remedy = "JOIN ... USING (...)"
-            raise outside(f"{bad} JOIN", span, "not understood", remedy)
-        on = bool(join.args.get("on") is not None or join.args.get("using"))
+            raise outside(f"{bad} JOIN", span, "not understood", "JOIN ... USING (...)")
         if side and self.comma and side != "LEFT":
             remedy = "use CROSS JOIN in place of the comma"
             raise outside(f"{side} JOIN after a comma", span, "unclear", remedy)
-        if not on and (side in _SIDES or kind in {"SEMI", "ANTI"}):
-            word = f"{side or kind} JOIN without ON"
-            raise outside(word, span, "on what?", "USING (...)")
+        if not conditioned and (side in _SIDES or kind in _SEMI):
+            raise outside(f"{side or kind} JOIN without ON", span, "on what?", "USING (...)")
 
-    def _pair(self, name: exp.Identifier, member: Member) -> tuple[Value, Value]:
-        """Write USING (name) as an equality."""
-        node = exp.Column(this=name.copy())
+    def _merged(self, name: exp.Identifier, member: Member, side: str) -> tuple[Value, Value]:
+        """Write USING (name) as an equality; give also the column that both become."""
+        node, span = exp.Column(this=name.copy()), self.spans.of(name)
         node.this.meta.update(name.meta)
         left = self.find(node)
         right = next((v for known, v in member.columns if fold(known) == fold(name.name)), None)
         if left is None:
-            unknown_column(node, self.columns, " or ".join(self.aliases), self.spans.of(name))
+            unknown_column(node, self.columns, " or ".join(self.aliases), span)
         if right is None:
-            known = [column for column, _ in member.columns]
-            unknown_column(node, known, member.alias, self.spans.of(name))
-        kinds = {left.kind, right.kind}
-        alike = None in kinds or len(kinds) == 1 or kinds <= NUMERIC
-        if not alike:
+            unknown_column(node, [known for known, _ in member.columns], member.alias, span)
+        if not comparable(left.kind, right.kind):
             title = f"{name.name} is a {left.kind} and a {right.kind}"
-            mismatch(self.spans.of(name), title, "two types", "ON ... = CAST(... AS TEXT)")
-        safe = len(kinds) == 1 and Kind.DECIMAL not in kinds and None not in kinds
+            mismatch(span, title, "two types", "ON ... = CAST(... AS TEXT)")
+        safe = left.kind is right.kind not in {None, Kind.DECIMAL}
         pair = made("({0} = {1})", left, right, kind=Kind.BOOLEAN, safe=safe)
-        return left, pair
-
-    def _merge(self, using: Sequence[exp.Identifier], member: Member, side: str) -> None:
-        for name in using:
-            key = fold(name.name)
-            node = exp.Column(this=name.copy())
-            left = self.find(node)
-            right = next(v for known, v in member.columns if fold(known) == key)
-            assert left is not None  # noqa: S101 - it was found when the pair was made
-            value = right if side == "RIGHT" else left
-            if side == "FULL":
-                kind = left.kind if left.kind is right.kind else None
-                value = made("coalesce({0}, {1})", left, right, kind=kind)
-            self.merged[key] = (name.name, value)
+        if side == "FULL":
+            kind = left.kind if left.kind is right.kind else None
+            return pair, made("coalesce({0}, {1})", left, right, kind=kind)
+        return pair, right if side == "RIGHT" else left
 
 
-# How many rows a relation above the frontier can have: public before anything is released.
+# How many rows a relation can have: public before anything is released.
 #
-# Released tables have a row for each group, and public ones are known, so that what joins
-# and unions make of them is refused by its size, before it is charged: later it could only
-# fail.
+# Released tables have a row for each group, and public ones are known, so that what joins and
+# unions make of them is refused by its size, before it is charged: later it could only fail.
 
 
 MOST_ROWS = 10_000_000
@@ -256,12 +230,6 @@ MOST_CHARACTERS = 2**28
 """Of all texts that a statement makes of others, in all rows; each can take four bytes."""
 MOST_HIDDEN = 32
 """Row numbers that a relation gives of releases; with more, its columns show none unchanged."""
-
-
-_WHY = (
-    "what is computed from released and public rows has to end in time, because",
-    "it cannot be asked again without being charged again.",
-)
 
 
 def equalities(condition: exp.Expr | None) -> int:
@@ -294,44 +262,25 @@ def rows_within(rows: int, limit: exp.Limit | None) -> int:
 
 
 def require_rows(rows: int, limit: int, span: Span, remedy: str = "") -> int:
-    """Return a number of rows, if it is not too large.
-
-    Args:
-        rows: how many there are.
-        limit: how many there may be.
-        span: what has them.
-        remedy: what makes them fewer, if that is known.
+    """Return a number of rows, if it is not too large; a remedy makes them fewer, if known.
 
     Raises:
         PlanRefused: DPQ409.
     """
     if rows > limit:
-        _refuse(rows, limit, span, remedy)
+        other = "join fewer relations, or make their rows fewer by GROUP BY or LIMIT before"
+        remedies = tuple(filter(None, [remedy, other]))
+        raise outgrown(f"this can have {rows:,} rows", span, f"more than {limit:,}", *remedies)
     return rows
 
 
-def refuse_characters(characters: int, span: Span) -> NoReturn:
-    """Refuse texts and lists that are too long, all of them together."""
-    raise refusal(
-        "DPQ409",
-        f"texts of up to {characters:,} characters would be made",
-        span,
-        f"with those before, more than {MOST_CHARACTERS:,} in all rows",
-        _WHY,
-        "cut them first, LEFT(text, 20), or put them together outside",
+def outgrown(title: str, span: Span, label: str, *remedy: str) -> QueryRefused:
+    """Return the refusal of what might not end, or not fit into memory."""
+    why = (
+        "what is computed from released and public rows has to end in time, because",
+        "it cannot be asked again without being charged again.",
     )
-
-
-def _refuse(rows: int, limit: int, span: Span, remedy: str) -> NoReturn:
-    other = "join fewer relations, or make their rows fewer by GROUP BY or LIMIT before"
-    raise refusal(
-        "DPQ409",
-        f"this can have {rows:,} rows",
-        span,
-        f"more than {limit:,}",
-        _WHY,
-        tuple(filter(None, [remedy, other])),
-    )
+    return refusal("DPQ409", title, span, label, why, remedy)
 
 
 # Values of open queries among private rows: literals, where they are known, or constants.
@@ -341,17 +290,12 @@ def _refuse(rows: int, limit: int, span: Span, remedy: str) -> NoReturn:
 
 
 MOST_VALUES = 100_000
-_NOT_NUMBERS = {
-    Kind.TEXT: TEXT,
-    Kind.BOOLEAN: BOOLEAN,
-    Kind.DATE: DATE,
-    Kind.TIMESTAMP: TIMESTAMP,
-}
+_IN_CALENDAR = "CASE WHEN year({0}) BETWEEN 1 AND 9999 THEN {0} END"
 _FITTING = {
     Kind.TEXT: f"left({{0}}, {LONGEST_CONSTANT})",
     Kind.BOOLEAN: "{0}",
-    Kind.DATE: "CASE WHEN year({0}) BETWEEN 1 AND 9999 THEN {0} END",
-    Kind.TIMESTAMP: "CASE WHEN year({0}) BETWEEN 1 AND 9999 THEN {0} END",
+    Kind.DATE: _IN_CALENDAR,
+    Kind.TIMESTAMP: _IN_CALENDAR,
 }
 _NUMBER = "CASE WHEN isfinite(TRY_CAST({0} AS DOUBLE)) THEN TRY_CAST({0} AS DOUBLE) END"
 
@@ -361,9 +305,8 @@ def constant_of(column: OpenColumn, span: Span) -> tuple[Type, str]:
     if column.kind is None:
         title = "the type of this value is not known"
         mismatch(span, title, "of any type", "CAST(... AS DOUBLE)")
-    if column.kind in _NOT_NUMBERS:
-        return _NOT_NUMBERS[column.kind], _FITTING[column.kind].format(column.sql)
-    return DOUBLE, _NUMBER.format(column.sql)
+    type_ = Type(column.kind) if column.kind in _FITTING else DOUBLE
+    return type_, _FITTING.get(column.kind, _NUMBER).format(column.sql)
 
 
 def literals(found: Sequence[object] | None, kind: Kind | None, span: Span) -> list[Literal]:
@@ -386,21 +329,23 @@ def literals(found: Sequence[object] | None, kind: Kind | None, span: Span) -> l
     if None in found:
         title = "NULL is among these values, and nothing equals it"
         mismatch(span, title, "holds NULL", "WHERE ... IS NOT NULL")
-    made = [_literal(value, kind, span) for value in found]
-    return [one for one in made if one is not None]
+    return [_literal(value, kind, span) for value in found if not _is_endless(value)]
 
 
-def _literal(value: object, kind: Kind, span: Span) -> Literal | None:
+def _is_endless(value: object) -> bool:
+    return isinstance(value, float) and not isfinite(value)
+
+
+def _literal(value: object, kind: Kind, span: Span) -> Literal:
     match value:
         case float():
-            finite = value == value and abs(value) != float("inf")  # noqa: PLR0124 - NaN differs
-            return Literal(span, Fraction(value), DOUBLE) if finite else None
+            return Literal(span, Fraction(value), DOUBLE)
         case Decimal():
             exponent = value.as_tuple().exponent
             scale = -exponent if isinstance(exponent, int) and exponent < 0 else 0
             return Literal(span, Fraction(value), decimal(scale))
         case bool() | str() | date():
-            return Literal(span, value, _NOT_NUMBERS[kind])
+            return Literal(span, value, Type(kind))
         case int():
             return Literal(span, value, INTEGER)
     mismatch(span, "these values cannot be compared", f"a {kind}", "IN (1, 2)")

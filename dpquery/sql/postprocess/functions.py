@@ -8,7 +8,7 @@ there, and is taken from the same registry.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import expressions as exp
@@ -22,16 +22,19 @@ from dpquery.sql.bind.scope import INTERVAL_ENDS
 from dpquery.sql.postprocess.values import LONGEST_NUMBER, Value, in_calendar
 
 _MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP})
-KINDS: dict[str, tuple[str, frozenset[Kind]]] = {
-    "n": ("a number", NUMERIC),
-    "i": ("a whole number", frozenset({Kind.INTEGER})),
-    "t": ("a text", frozenset({Kind.TEXT})),
-    "b": ("a condition", frozenset({Kind.BOOLEAN})),
-    "m": ("a date or a timestamp", _MOMENTS),
-    "a": ("a value", frozenset(Kind)),
-    "l": ("a literal text", frozenset({Kind.TEXT})),
+_TEXT = frozenset({Kind.TEXT})
+KINDS: dict[str, tuple[str, frozenset[Kind], str]] = {
+    "n": ("a number", NUMERIC, "1"),
+    "i": ("a whole number", frozenset({Kind.INTEGER}), "1"),
+    "t": ("a text", _TEXT, "'a'"),
+    "b": ("a condition", frozenset({Kind.BOOLEAN}), "TRUE"),
+    "m": ("a date or a timestamp", _MOMENTS, "DATE '2024-12-31'"),
+    "a": ("a value", frozenset(Kind), "1"),
+    "l": ("a literal text", _TEXT, "'%Y-%m'"),
+    "s": ("a literal from 0 to 1", NUMERIC, "0.5"),
+    "c": ("a literal whole number", NUMERIC, "1"),
 }
-"""What an argument may be, by the letter that stands for it."""
+"""What an argument may be, by the letter that stands for it, with an example."""
 
 PATTERNED = frozenset(
     {"REGEXP_MATCHES", "REGEXP_FULL_MATCH", "REGEXP_EXTRACT", "REGEXP_REPLACE"}
@@ -74,20 +77,12 @@ class Function:
         return None
 
 
-# Functions that rows have: their text, type and meaning are those of `rowfunctions`.
-#
-# What has to be a literal for rows may be any value here, where nothing follows from it before
-# it is computed.
+# Functions that rows have: their text, type and meaning are those of `rowfunctions`. What has
+# to be a literal for rows may be any value here, where nothing follows from it beforehand.
 
 
-_LETTERS = {
-    NUMERIC: "n",
-    frozenset({Kind.INTEGER}): "i",
-    frozenset({Kind.TEXT}): "t",
-    _MOMENTS: "m",
-    frozenset({Kind.TIMESTAMP}): "m",
-    frozenset(Kind): "a",
-}
+_LETTERS = {kinds: letter for letter, (_, kinds, _) in reversed(KINDS.items())}
+_LETTERS[frozenset({Kind.TIMESTAMP})] = "m"
 _NOWHERE = Span(0, 0)
 _MODELS = {"n": INTEGER, "i": INTEGER, "t": TEXT, "m": TIMESTAMP, "a": TEXT}
 """A type for each letter: what is taken here has one text, whatever the type."""
@@ -99,7 +94,8 @@ def _of_rows(row: RowFunction) -> Function:
     """Return a function of rows as one of results; NULL stands for NaN there and here."""
     takes = "".join(_LETTERS[parameter.kinds] for parameter in row.parameters)
     doubles = any(parameter.double for parameter in row.parameters)
-    models = [_model(letter) for letter in takes]
+    types = [_MODELS[letter] for letter in takes]  # moments lie in the calendar here
+    models = [ColumnRef(_NOWHERE, "", t, CALENDAR.get(t.kind, UNKNOWN)) for t in types]
 
     def write(*texts: str) -> str:
         arguments = [f"CAST({text} AS DOUBLE)" for text in texts] if doubles else texts
@@ -107,9 +103,8 @@ def _of_rows(row: RowFunction) -> Function:
         called = row.sql(call, *arguments)
         return _no_nan(called) if doubles else called
 
-    gives: Kind | str = row.result(models).kind
-    if row.alike or row.result is first_type:
-        gives = "alike" if row.alike else "first"
+    gives: Kind | str = "first" if row.result is first_type else row.result(models).kind
+    gives = "alike" if row.alike else gives
     return Function(
         row.name,
         takes[:1] if row.variadic else takes,
@@ -123,12 +118,6 @@ def _of_rows(row: RowFunction) -> Function:
     )
 
 
-def _model(letter: str) -> ColumnRef:
-    """Return a value that an argument could be; moments lie in the calendar here."""
-    type_ = _MODELS[letter]
-    return ColumnRef(_NOWHERE, "", type_, CALENDAR.get(type_.kind, UNKNOWN))
-
-
 def _no_nan(text: str) -> str:
     return f"nullif({text}, CAST('nan' AS DOUBLE))"
 
@@ -137,29 +126,26 @@ def _no_nan(text: str) -> str:
 # are not known, patterns and forms that the engine reads, texts that grow.
 
 
-def _doubled(name: str, takes: str = "n") -> Function:
-    def write(*texts: str) -> str:
-        doubles = (f"CAST({text} AS DOUBLE)" for text in texts)
-        return _no_nan(f"{name.lower()}({', '.join(doubles)})")
-
-    return Function(name, takes, write, Kind.DOUBLE)
-
-
-def _plain(name: str, takes: str, gives: Kind | str, *aliases: str, **more: Any) -> Function:
-    """Return a function that the engine calls by the same name."""
-    called = f"{name.lower()}({{}})".format
+def _plain(
+    name: str, takes: str, gives: Kind | str, *aliases: str, form: str = "{}", **more: Any
+) -> Function:
+    """Return a function that the engine calls by the same name; arguments have one form."""
 
     def write(*texts: str) -> str:
-        return called(", ".join(texts))
+        return f"{name.lower()}({', '.join(map(form.format, texts))})"
 
     return Function(name, takes, write, gives, aliases=aliases, **more)
 
 
+def _doubled(name: str, takes: str = "n") -> Function:
+    plain = _plain(name, takes, Kind.DOUBLE, form="CAST({} AS DOUBLE)")
+    return replace(plain, write=lambda *texts: _no_nan(plain.write(*texts)))
+
+
 def _padding(name: str) -> Function:
     def write(text: str, length: str, filled: str = "' '") -> str:
-        return (
-            f"{name.lower()}({text}, least(TRY_CAST({length} AS INTEGER), {PADDED}), {filled})"
-        )
+        cut = f"least(TRY_CAST({length} AS INTEGER), {PADDED})"
+        return f"{name.lower()}({text}, {cut}, {filled})"
 
     return Function(name, "tit", write, Kind.TEXT, 1, longest=lambda _: PADDED)
 
@@ -198,12 +184,7 @@ _OWN = (
     _plain("REGEXP_EXTRACT", "tt", Kind.TEXT),
     _plain("REGEXP_REPLACE", "ttt", Kind.TEXT, longest=_rewritten),
     _plain("STRFTIME", "ml", Kind.TEXT, longest=_spelled),
-    Function(
-        "MAKE_DATE",
-        "iii",
-        lambda *parts: in_calendar(f"make_date({', '.join(parts)})"),
-        Kind.DATE,
-    ),
+    Function("MAKE_DATE", "iii", in_calendar("make_date({}, {}, {})").format, Kind.DATE),
 )
 SPECIAL = (
     *("DATE_ADD", "DATE_DIFF", "DATEDIFF", "DATE_PART", "DATE_TRUNC", "DATETRUNC"),
@@ -221,33 +202,19 @@ BY_NAME: dict[str, Function] = {
 NAMES = tuple(sorted((*BY_NAME, *SPECIAL, *INTERVAL_ENDS)))
 
 
-# Aggregates and window functions above the frontier: one value of many rows.
-#
-# An aggregate cannot stand inside TRY, so each is written such that it raises on no value:
-# numbers are summed in a type that holds every sum, or in doubles.
+# Aggregates and window functions: one value of many rows. None can stand inside TRY, so each
+# is written such that it raises on no value: numbers are summed in a type that holds every sum.
 
 
 GROUPING = "GROUPING"
 """It says which keys a row is not grouped by; no window is made of it."""
 _NODES: dict[type[exp.Expr], str] = {
-    exp.Count: "COUNT",
-    exp.CountIf: "COUNT_IF",
-    exp.Sum: "SUM",
-    exp.Avg: "AVG",
-    exp.Min: "MIN",
-    exp.Max: "MAX",
-    exp.LogicalAnd: "BOOL_AND",
-    exp.LogicalOr: "BOOL_OR",
-    exp.Grouping: GROUPING,
-    exp.GroupingId: GROUPING,
-}
-_WINDOW_NODES: dict[type[exp.Expr], str] = {
-    exp.RowNumber: "ROW_NUMBER",
-    exp.Rank: "RANK",
-    exp.DenseRank: "DENSE_RANK",
-    exp.Lag: "LAG",
-    exp.Lead: "LEAD",
-}
+    exp.Count: "COUNT", exp.CountIf: "COUNT_IF", exp.Sum: "SUM", exp.Avg: "AVG",
+    exp.Min: "MIN", exp.Max: "MAX", exp.LogicalAnd: "BOOL_AND", exp.LogicalOr: "BOOL_OR",
+    exp.Grouping: GROUPING, exp.GroupingId: GROUPING, exp.RowNumber: "ROW_NUMBER",
+    exp.Rank: "RANK", exp.DenseRank: "DENSE_RANK", exp.Lag: "LAG", exp.Lead: "LEAD",
+}  # fmt: skip
+"""What the parser has nodes of its own for; the others are called by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,40 +282,35 @@ _AGGREGATES = (
 )  # fmt: skip
 AGGREGATES = {one.name: one for one in _AGGREGATES}
 
-ONLY_WINDOWS = {
-    one.name: one
-    for one in (
-        Aggregate("ROW_NUMBER", "", "row_number", Kind.INTEGER),
-        Aggregate("RANK", "", "rank", Kind.INTEGER),
-        Aggregate("DENSE_RANK", "", "dense_rank", Kind.INTEGER),
-        Aggregate("PERCENT_RANK", "", "percent_rank", Kind.DOUBLE),
-        Aggregate("CUME_DIST", "", "cume_dist", Kind.DOUBLE),
-        Aggregate("NTILE", "c", "ntile", Kind.INTEGER),
-        Aggregate("LAG", "aca", "lag", None, optional=2),
-        Aggregate("LEAD", "aca", "lead", None, optional=2),
-        Aggregate("FIRST_VALUE", "a", "first_value", None),
-        Aggregate("LAST_VALUE", "a", "last_value", None),
-        Aggregate("NTH_VALUE", "ac", "nth_value", None),
-    )
-}
-"""Functions that stand before OVER only.
-
-The letters `s`, `c` and `l` stand for literals: a share, a whole number above zero, a text.
-"""
+_WINDOWS = (
+    Aggregate("ROW_NUMBER", "", "row_number", Kind.INTEGER),
+    Aggregate("RANK", "", "rank", Kind.INTEGER),
+    Aggregate("DENSE_RANK", "", "dense_rank", Kind.INTEGER),
+    Aggregate("PERCENT_RANK", "", "percent_rank", Kind.DOUBLE),
+    Aggregate("CUME_DIST", "", "cume_dist", Kind.DOUBLE),
+    Aggregate("NTILE", "c", "ntile", Kind.INTEGER),
+    Aggregate("LAG", "aca", "lag", None, optional=2),
+    Aggregate("LEAD", "aca", "lead", None, optional=2),
+    Aggregate("FIRST_VALUE", "a", "first_value", None),
+    Aggregate("LAST_VALUE", "a", "last_value", None),
+    Aggregate("NTH_VALUE", "ac", "nth_value", None),
+)
+ONLY_WINDOWS = {one.name: one for one in _WINDOWS}
+"""Functions that stand before OVER only."""
 
 
 def aggregate_name(node: exp.Expr) -> str | None:
     """Return the name of the aggregate that a node calls; None where it calls none."""
-    if type(node) in _NODES:
-        return _NODES[type(node)]
-    name = str(node.this).upper() if isinstance(node, exp.Anonymous) else ""
-    return name if name in AGGREGATES else None
+    name = _name(node)
+    return name if name in AGGREGATES or name == GROUPING else None
 
 
 def window_name(node: exp.Expr) -> str | None:
     """Return the name of the function that a node calls before OVER; None of no such one."""
-    if type(node) in _WINDOW_NODES:
-        return _WINDOW_NODES[type(node)]
-    name = str(node.this).upper() if isinstance(node, exp.Anonymous) else ""
-    name = name if name in ONLY_WINDOWS else aggregate_name(node) or ""
+    name = _name(node)
     return name if name in ONLY_WINDOWS or name in AGGREGATES else None
+
+
+def _name(node: exp.Expr) -> str:
+    known = _NODES.get(type(node), "")
+    return str(node.this).upper() if isinstance(node, exp.Anonymous) else known

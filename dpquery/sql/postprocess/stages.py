@@ -7,29 +7,36 @@ arithmetic.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import expressions as exp
 
 from dpquery.core.types import Kind
 from dpquery.errors import QueryRefused, refusal
-from dpquery.sql.bind.released import unknown_function
-from dpquery.sql.bind.scope import fold
+from dpquery.ir.query import Key, Origin
+from dpquery.sql.bind.released import Released, unknown_function
+from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.calls import aggregated, asked_keys, windowed
 from dpquery.sql.postprocess.expressions import Expressions
 from dpquery.sql.postprocess.from_clause import From
 from dpquery.sql.postprocess.functions import AGGREGATES, GROUPING, aggregate_name
-from dpquery.sql.postprocess.values import Value
+from dpquery.sql.postprocess.values import Value, where
 
 if TYPE_CHECKING:
     from dpquery.sql.postprocess.subqueries import Opener
 
 
-class Base(Expressions):
+class Base(Expressions, ABC):
     """A stage with rows of its own, beside which subqueries are computed."""
+
+    rows: list[tuple[str, int]]
+    """Row numbers of frontiers: their text, and the frontier."""
+    most: int
+    """How many rows there can be."""
 
     def __init__(self, opener: Opener, aliases: dict[str, exp.Expr]) -> None:
         super().__init__(opener, aliases)
@@ -38,7 +45,7 @@ class Base(Expressions):
 
     @property
     def base(self) -> Base:
-        """The stage beside which subqueries are computed."""
+        """This stage: subqueries are computed beside its rows."""
         return self
 
     @property
@@ -47,36 +54,22 @@ class Base(Expressions):
         return self
 
     @property
-    @abstractmethod
-    def rows(self) -> list[tuple[str, int]]:
-        """Row numbers of frontiers: their text, and the frontier."""
-
-    @property
-    @abstractmethod
-    def most(self) -> int:
-        """How many rows there can be."""
+    def plain(self) -> bool:
+        """Whether no subquery stands beside the rows."""
+        return not self._beside
 
     @abstractmethod
     def text(self) -> str:
         """Write what stands after FROM, subqueries excepted."""
 
-    def lifted(self, value: Value) -> Value:
-        """Return a value of the stage below as this one sees it."""
-        return value
-
-    def source(self) -> str:
-        """Write FROM, with the subqueries beside the rows; empty without any."""
+    def source(self, kept: list[Value]) -> str:
+        """Write FROM, with the subqueries beside the rows, and WHERE; empty without any."""
         text = self.text()
         if self._beside:
             listed = ", ".join(f'{sql} AS "s{i}"' for i, sql in enumerate(self._beside))
             cross = " CROSS JOIN LATERAL " if text else ""
             text += f'{cross}(SELECT {listed}) AS "{self._engine}"'
-        return f" FROM {text}" if text else ""
-
-    @property
-    def plain(self) -> bool:
-        """Whether no subquery stands beside the rows."""
-        return not self._beside
+        return (f" FROM {text}" if text else "") + where(kept)
 
     def subquery(self, sql: str, kind: Kind | None) -> Value:
         """Compute a subquery beside the rows."""
@@ -85,30 +78,13 @@ class Base(Expressions):
             self._beside.append(sql)
         return Value(f'"{self._engine}"."s{self._beside.index(sql)}"', kind, safe=True)
 
-    def window(self, node: exp.Window) -> Value:
-        """Refuse a window where rows or groups are still being chosen."""
-        span = self.spans.of(node)
-        label = "computed after WHERE, GROUP BY and HAVING"
-        remedy = f"QUALIFY {self.spans.text(node)} = 1"
-        raise outside("a window", span, label, remedy)
-
 
 class Rows(Base):
     """Rows of open relations."""
 
     def __init__(self, opener: Opener, aliases: dict[str, exp.Expr], from_: From) -> None:
         super().__init__(opener, aliases)
-        self.from_ = from_
-
-    @property
-    def rows(self) -> list[tuple[str, int]]:
-        """Row numbers of frontiers."""
-        return self.from_.rows
-
-    @property
-    def most(self) -> int:
-        """How many rows the joins can give."""
-        return self.from_.most
+        self.from_, self.rows, self.most = from_, from_.rows, from_.most
 
     def text(self) -> str:
         """Write the joins."""
@@ -132,17 +108,17 @@ class Rows(Base):
         """Refuse: there is nothing to protect."""
         if not self.from_.members:
             self.opener.without_table("a DP_ function needs a table to ask", node)
-        name = " and ".join(self.from_.aliases) or "this query"
+        names = self.from_.aliases
         raise refusal(
             "DPQ303",
-            f"{name} holds no private rows",
+            f"{' and '.join(names) or 'this query'} holds no private rows",
             self.spans.of(node),
             "nothing to protect here",
             (
                 "DP_ functions ask private tables; public rows, and what was released,",
                 "are read as they are.",
             ),
-            f"SELECT * FROM {self.opener.first_item(self.from_)}",
+            f"SELECT * FROM {written_name(names[0]) if names else '(SELECT 1)'}",
         )
 
     def known(self, node: exp.Expr) -> Value | None:
@@ -162,12 +138,111 @@ class Rows(Base):
         raise unknown_function(call, name, self.spans, "ABS(-1)")
 
 
+class FrontierRows(Base):
+    """The released tables of one SELECT, one for each grouping: a row for each group.
+
+    Of several groupings the tables stand one after the other, with NULL for keys that a table
+    has not, its own row numbers, and a bit for each key that says which are missing.
+    """
+
+    def __init__(
+        self, opener: Opener, aliases: dict[str, exp.Expr], released: Released
+    ) -> None:
+        super().__init__(opener, aliases)
+        self.released = released
+        self._count = len(released.sets)
+        self._frontiers = range(released.number, released.number + self._count)
+        self.most = sum(prod(key.size for key in own) for own in released.sets)
+        if self._count == 1:
+            self._alias = f"f{released.number}"
+            self.rows = [(f'"{self._alias}"."row"', released.number)]
+        else:
+            self._alias = opener.alias()
+            self.rows = [(f'"{self._alias}"."r{i}"', f) for i, f in enumerate(self._frontiers)]
+
+    def text(self) -> str:
+        """Name the released table; or put those of several groupings together."""
+        if self._count == 1:
+            return f'"{self._alias}"'
+        arms = [self._arm(at, keys) for at, keys in enumerate(self.released.sets)]
+        return f'({" UNION ALL ".join(arms)}) AS "{self._alias}"'
+
+    def _arm(self, at: int, own: tuple[Key, ...]) -> str:
+        """Write the rows of one grouping, with columns for what it has not."""
+        columns = []
+        for i, key in enumerate(self.released.keys):
+            value = f'"{key.column}"' if key in own else "NULL"
+            columns.append(f'{value} AS "{key.column}", {int(key not in own)} AS "g{i}"')
+        columns += [f'"{call.column}"' for call in self.released.calls.found]
+        for i in range(self._count):
+            number = '"row"' if i == at else "CAST(NULL AS BIGINT)"
+            columns.append(f'{number} AS "r{i}"')
+        return f'SELECT {", ".join(columns)} FROM "f{self._frontiers[at]}"'
+
+    def _released(self, column: str, origins: tuple[Origin, ...] = ()) -> Value:
+        sql, kind = f'"{self._alias}"."{column}"', self.released.kind(column)
+        narrow = not origins or kind is not Kind.DECIMAL
+        longest = self.released.longest(column)
+        return Value(sql, kind, safe=True, origins=origins, narrow=narrow, longest=longest)
+
+    def column(self, node: exp.Column) -> Value | None:
+        """Find a key; a name of the SELECT list is meant where no key is so called."""
+        alias = not node.table and fold(node.name) in self.aliases
+        if alias and not self.released.has(node.name):
+            return None
+        return self._released(self.released.column(node))
+
+    def unknown(self, node: exp.Column) -> NoReturn:
+        """Refuse a column that is none."""
+        self.released.column(node)
+        raise AssertionError(node)
+
+    def call(self, node: exp.Expr) -> tuple[Value, str]:
+        """Release a DP_ call: in each grouping, a share of it."""
+        column, function = self.released.call(node)
+        origins = tuple(Origin(i, f, column) for i, f in enumerate(self._frontiers))
+        return self._released(column, origins), function
+
+    def known(self, node: exp.Expr) -> Value | None:
+        """Find the key that an expression over the rows is."""
+        if isinstance(node, exp.Column | exp.Window) or node.find(exp.Query) is not None:
+            return None
+        key = self.released.key(node)
+        return None if key is None else self._released(key)
+
+    def aggregate(self, node: exp.Expr, name: str) -> Value:
+        """Return which groups are missing; other aggregates over rows would be exact."""
+        if name == GROUPING:
+            return self._grouping(node)
+        inner = next(filter(is_call, node.walk()), None)
+        if inner is not None:
+            shown = self.released.query(f"{self.spans.text(inner)} AS n")
+            remedy = f"SELECT {name}(n) FROM ({shown})"
+            label = "each group is one row here"
+            raise outside(f"{name} of released values", self.spans.of(node), label, remedy)
+        self.refuse_function(node.this if isinstance(node, exp.Filter) else node, name)
+
+    def _grouping(self, node: exp.Expr) -> Value:
+        keys = [self._released(key.column).sql for key in self.released.keys]
+        bits = reversed(asked_keys(self, node, keys))
+        parts = [f'{2**i} * "{self._alias}"."g{at}"' for i, at in enumerate(bits)]
+        whole = f"({' + '.join(parts)})" if self._count > 1 else "0"
+        return Value(f"CAST({whole} AS BIGINT)", Kind.INTEGER, safe=True)
+
+    def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
+        """Refuse an exact aggregate, or an unknown function."""
+        self.released.refuse_function(call, name)
+
+
 class Groups(Base):
     """Groups of rows: their keys, and aggregates."""
 
-    def __init__(self, below: Rows, sets: list[list[exp.Expr]]) -> None:
+    below: Rows
+
+    def __init__(self, below: Rows, sets: list[list[exp.Expr]], kept: list[Value]) -> None:
         super().__init__(below.opener, below.aliases)
         self.below = below
+        self._kept = kept
         self._alias = below.opener.alias()
         groupings = [[below.value(node) for node in nodes] for nodes in sets]
         self.keys = list({key.sql: key for keys in groupings for key in keys}.values())
@@ -175,34 +250,21 @@ class Groups(Base):
         self._sets = [[texts.index(key.sql) + 1 for key in keys] for keys in groupings]
         """The places of the keys in each grouping."""
         self._kinds = {type(node) for nodes in sets for node in nodes}
-        self.kept: list[Value] = []
-        """Conditions on rows."""
-        self.aggregates: list[str] = []
+        self._aggregates: list[str] = []
+        self.rows = []  # a group is of many rows
+        self.most = sum(below.most if places else 1 for places in self._sets)
 
     @property
     def chosen(self) -> Base:
         """The rows in the groups."""
         return self.below
 
-    @property
-    def rows(self) -> list[tuple[str, int]]:
-        """No row numbers: a group is of many rows."""
-        return []
-
-    @property
-    def most(self) -> int:
-        """How many groups there can be."""
-        return sum(self.below.most if places else 1 for places in self._sets)
-
     def text(self) -> str:
         """Write the grouping as a query."""
         parts = [f'{key.total} AS "g{i}"' for i, key in enumerate(self.keys)]
-        parts += [f'{sql} AS "a{i}"' for i, sql in enumerate(self.aggregates)]
-        listed = ", ".join(parts) or 'count(*) AS "n"'
-        where = self.opener.where(self.kept)
-        return (
-            f'(SELECT {listed}{self.below.source()}{where}{self._grouped}) AS "{self._alias}"'
-        )
+        parts += [f'{sql} AS "a{i}"' for i, sql in enumerate(self._aggregates)]
+        listed, source = ", ".join(parts) or 'count(*) AS "n"', self.below.source(self._kept)
+        return f'(SELECT {listed}{source}{self._grouped}) AS "{self._alias}"'
 
     @property
     def _grouped(self) -> str:
@@ -225,20 +287,10 @@ class Groups(Base):
         if found is None:
             return None
         key = self.key(found)
-        if key is None and not self._outer(node):
-            self._ungrouped(node)
+        if key is None and self.below.from_.find(node) is not None:
+            name, span = self.spans.text(node), self.spans.of(node)
+            raise outside(f"{name} in a group", span, "not in GROUP BY", f"max({name})")
         return key or found
-
-    def _outer(self, node: exp.Column) -> bool:
-        return self.below.from_.find(node) is None
-
-    def unknown(self, node: exp.Column) -> NoReturn:
-        """Refuse a column that is none."""
-        self.below.unknown(node)
-
-    def call(self, node: exp.Expr) -> tuple[Value, str]:
-        """Refuse: there is nothing to protect."""
-        return self.below.call(node)
 
     def known(self, node: exp.Expr) -> Value | None:
         """Find the key that an expression is."""
@@ -253,44 +305,29 @@ class Groups(Base):
 
     def aggregate(self, node: exp.Expr, name: str) -> Value:
         """Compute an aggregate of each group."""
-        found = self._aggregated(node, name)
-        if found.sql not in self.aggregates:
-            self.aggregates.append(found.sql)
+        if name == GROUPING:
+            names = [f'"{self._alias}"."g{at}"' for at in range(len(self.keys))]
+            asked = [self.keys[at].total for at in asked_keys(self, node, names)]
+            sql = f"GROUPING({', '.join(asked)})"
+            found = Value(sql, Kind.INTEGER, safe=True, narrow=True)
+        else:
+            found = aggregated(self.below, AGGREGATES[name], node, len(self._sets))
+        if found.sql not in self._aggregates:
+            self._aggregates.append(found.sql)
             self.opener.require_texts(found.grown or 0, self.spans.of(node))
-        return replace(found, sql=f'"{self._alias}"."a{self.aggregates.index(found.sql)}"')
-
-    def _aggregated(self, node: exp.Expr, name: str) -> Value:
-        if name != GROUPING:
-            return aggregated(self.below, AGGREGATES[name], node, len(self._sets))
-        names = [f'"{self._alias}"."g{at}"' for at in range(len(self.keys))]
-        asked = [self.keys[at].total for at in asked_keys(self, node, names)]
-        sql = f"GROUPING({', '.join(asked)})"
-        return Value(sql, Kind.INTEGER, safe=True, narrow=True)
-
-    def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
-        """Refuse an unknown function."""
-        self.below.refuse_function(call, name)
-
-    def _ungrouped(self, node: exp.Column) -> NoReturn:
-        name = self.spans.text(node)
-        raise outside(
-            f"{name} in a group", self.spans.of(node), "not in GROUP BY", f"max({name})"
-        )
+        return replace(found, sql=f'"{self._alias}"."a{self._aggregates.index(found.sql)}"')
 
 
 class Windowed(Expressions):
     """What stands above window functions: these, and columns of the stage below."""
+
+    below: Base
 
     def __init__(self, below: Base) -> None:
         super().__init__(below.opener, below.aliases)
         self.below = below
         self._alias = below.opener.alias()
         self._lifted: dict[str, str] = {}
-
-    @property
-    def base(self) -> Base:
-        """The stage beside which subqueries are computed."""
-        return self.below
 
     @property
     def rows(self) -> list[tuple[str, int]]:
@@ -300,8 +337,7 @@ class Windowed(Expressions):
     def source(self, kept: list[Value]) -> str:
         """Write FROM: the stage below, with all that is taken from it."""
         listed = ", ".join(f'{sql} AS "{name}"' for sql, name in self._lifted.items())
-        where = self.opener.where(kept)
-        return f' FROM (SELECT {listed}{self.below.source()}{where}) AS "{self._alias}"'
+        return f' FROM (SELECT {listed}{self.below.source(kept)}) AS "{self._alias}"'
 
     def lifted(self, value: Value) -> Value:
         """Return a value of the stage below as it stands here."""
@@ -313,38 +349,7 @@ class Windowed(Expressions):
         name = self._lifted.setdefault(sql, f"v{len(self._lifted)}")
         return f'"{self._alias}"."{name}"'
 
-    def column(self, node: exp.Column) -> Value | None:
-        """Find a column below."""
-        found = self.below.column(node)
-        return None if found is None else self.lifted(found)
-
-    def unknown(self, node: exp.Column) -> NoReturn:
-        """Refuse a column that is none."""
-        self.below.unknown(node)
-
-    def call(self, node: exp.Expr) -> tuple[Value, str]:
-        """Bind a DP_ call below."""
-        found, function = self.below.call(node)
-        return self.lifted(found), function
-
-    def known(self, node: exp.Expr) -> Value | None:
-        """Find a group below."""
-        found = self.below.known(node)
-        return None if found is None else self.lifted(found)
-
-    def aggregate(self, node: exp.Expr, name: str) -> Value:
-        """Compute an aggregate below."""
-        return self.lifted(self.below.aggregate(node, name))
-
     def window(self, node: exp.Window) -> Value:
         """Compute a window function over the rows of the stage below."""
         found = windowed(self.below, node)
         return replace(found, sql=self._lift(found.sql))
-
-    def subquery(self, sql: str, kind: Kind | None) -> Value:
-        """Compute a subquery beside the rows below."""
-        return self.lifted(self.below.subquery(sql, kind))
-
-    def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
-        """Refuse an unknown function."""
-        self.below.refuse_function(call, name)

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.core.types import NUMERIC, Kind
+from dpquery.core.types import Kind
 from dpquery.errors import refusal
-from dpquery.ir.query import IntervalEnd, Origin
+from dpquery.ir.query import IntervalEnd
 from dpquery.sql.bind.from_clause import Context
 from dpquery.sql.bind.options import read_number_between
 from dpquery.sql.bind.released import unaskable
-from dpquery.sql.bind.scope import fold, is_call, written_name
+from dpquery.sql.bind.scope import fold, is_call
 from dpquery.sql.bind.subqueries import uneven
 from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import outside
@@ -32,13 +32,12 @@ from dpquery.sql.postprocess.from_clause import (
     MOST_CHARACTERS,
     MOST_HIDDEN,
     MOST_ROWS,
-    From,
     Open,
     OpenColumn,
-    refuse_characters,
+    outgrown,
     require_rows,
 )
-from dpquery.sql.postprocess.values import Value, condition, direction, row_count
+from dpquery.sql.postprocess.values import Value, comparable, direction, row_count
 from dpquery.sql.suggest.queries import COUNT, mismatch, query_of_policy
 
 if TYPE_CHECKING:
@@ -77,7 +76,12 @@ class Opener(Context):
         """
         self._characters += characters
         if self._characters > MOST_CHARACTERS:
-            refuse_characters(self._characters, span)
+            raise outgrown(
+                f"texts of up to {self._characters:,} characters would be made",
+                span,
+                f"with those before, more than {MOST_CHARACTERS:,} in all rows",
+                "cut them first, LEFT(text, 20), or put them together outside",
+            )
 
     @abstractmethod
     def opened(self, node: exp.Expr) -> Open:
@@ -112,80 +116,65 @@ class Opener(Context):
         for place in reversed(self._around[:outside]):
             found = place.column(node)
             if found is not None:
-                grown = found.grown and None  # for each of the rows here, once more
+                grown = 0 if found.grown == 0 else None  # made for each of the rows here
                 return replace(found, origins=(), narrow=False, grown=grown)
         return None
 
-    def _inside(self, place: Base, node: exp.Expr) -> Open:
+    def _inside(self, place: Expressions, node: exp.Expr) -> Open:
         """Bind a subquery once, however often its expression is bound: it is one release."""
         if id(node) not in self._inner:
-            self._around.append(place)
+            self._around.append(place.base)
             try:
                 self._inner[id(node)] = self.opened(node)
             finally:
                 self._around.pop()
         return self._inner[id(node)]
 
-    def _one_column(self, place: Base, node: exp.Expr) -> Open:
+    def _one_column(self, place: Expressions, node: exp.Expr) -> tuple[Open, OpenColumn]:
         found = self._inside(place, node)
         if len(found.columns) != 1:
-            span = self.spans.of(node)
-            label = f"{len(found.columns)} columns"
-            remedy = "SELECT max(1) FROM ..."
-            raise outside("a subquery of several columns", span, label, remedy)
-        return found
+            span, label = self.spans.of(node), f"{len(found.columns)} columns"
+            raise outside(
+                "a subquery of several columns", span, label, "SELECT max(1) FROM ..."
+            )
+        return found, found.columns[0]
 
     def scalar(self, place: Expressions, node: exp.Subquery) -> Value:
         """Return the one value of a subquery; NULL where it has no row, or several."""
-        base = place.base
-        found = self._one_column(base, node)
-        column = found.columns[0]
+        found, column = self._one_column(place, node)
         sql = f"(SELECT CASE WHEN count(*) = 1 THEN first({column.sql}) END"
         sql += f' FROM {found.source} AS "{self.alias()}")'
-        value = base.subquery(sql, column.kind)
-        grown = None if column.grown else 0
-        value = replace(value, narrow=column.narrow, longest=column.longest, grown=grown)
-        return place.lifted(value)
+        value, grown = place.subquery(sql, column.kind), 0 if column.grown == 0 else None
+        return replace(value, narrow=column.narrow, longest=column.longest, grown=grown)
 
     def exists(self, place: Expressions, node: exp.Exists) -> Value:
         """Return whether a subquery has a row."""
-        base = place.base
-        found = self._inside(base, node.this)
+        found = self._inside(place, node.this)
         sql = f'(EXISTS (SELECT 1 FROM {found.source} AS "{self.alias()}"))'
-        value = base.subquery(sql, Kind.BOOLEAN)
-        return place.lifted(value)
+        return place.subquery(sql, Kind.BOOLEAN)
 
-    def member(self, place: Expressions, node: exp.In, query: exp.Expr) -> Value:
+    def member(self, place: Expressions, node: exp.In) -> Value:
         """Return whether a value is among those of a subquery."""
-        base = place.base
-        value = base.value(node.this)
-        found = self._one_column(base, query)
-        kinds = {value.kind, found.columns[0].kind}
-        if None not in kinds and len(kinds) > 1 and not kinds <= NUMERIC:
-            title = f"a {value.kind} is not among values of {found.columns[0].kind}"
+        value = place.base.value(node.this)
+        found, column = self._one_column(place, node.args["query"])
+        if not comparable(value.kind, column.kind):
+            title = f"a {value.kind} is not among values of {column.kind}"
             remedy = f"CAST({self.spans.text(node.this)} AS TEXT)"
             mismatch(self.spans.of(node.this), title, f"a {value.kind}", remedy)
-        sql = f"({value.total} IN (SELECT {found.columns[0].sql} FROM {found.source}"
-        sql += f' AS "{self.alias()}"))'
-        made = base.subquery(sql, Kind.BOOLEAN)
-        return place.lifted(made)
-
-    def where(self, kept: Sequence[Value]) -> str:
-        """Write WHERE; empty without conditions."""
-        return " WHERE " + " AND ".join(map(condition, kept)) if kept else ""
-
-    def first_item(self, from_: From) -> str:
-        """Write the name of the first relation of a FROM clause; of none, a query."""
-        return written_name(from_.aliases[0]) if from_.aliases else "(SELECT 1)"
+        sql = f"({value.total} IN (SELECT {column.sql} FROM {found.source}"
+        return place.subquery(f'{sql} AS "{self.alias()}"))', Kind.BOOLEAN)
 
     def without_table(self, title: str, node: exp.Expr) -> NoReturn:
         """Refuse what has no meaning without FROM."""
-        raise unaskable(
-            title, self.spans.of(node), "FROM is missing", query_of_policy(self.policy)
-        )
+        remedy = query_of_policy(self.policy)
+        raise unaskable(title, self.spans.of(node), "FROM is missing", remedy)
 
 
 # UNION, EXCEPT and INTERSECT of relations that are released or public.
+
+
+_NO_ROW = "CAST(NULL AS BIGINT)"
+_AS_IS = "{}"
 
 
 def arms_of(opener: Opener, node: exp.SetOperation) -> list[exp.Expr]:
@@ -213,34 +202,35 @@ def combined(opener: Opener, node: exp.SetOperation, left: Open, right: Open) ->
     word = node.key.upper() + ("" if node.args.get("distinct") else " ALL")
     if len(left.columns) != len(right.columns):
         raise uneven(word, len(left.columns), len(right.columns), span)
-    keeps, shared = word == "UNION ALL", _shared(left, right)
-    keeps = keeps and (shared or len(left.hidden) + len(right.hidden) <= MOST_HIDDEN)
-    count = 0 if shared else len(left.hidden)
+    shared = _shared(left, right)
+    fits = shared or len(left.hidden) + len(right.hidden) <= MOST_HIDDEN
+    keeps, before = word == "UNION ALL" and fits, 0 if shared else len(left.hidden)
     columns, casts = [], []
     for at, (one, other) in enumerate(zip(left.columns, right.columns, strict=True)):
         kind, cast = _common(one, other, word, span)
         casts.append(cast)
-        moved = tuple(replace(origin, row=origin.row + count) for origin in other.origins)
-        all_ = tuple(dict.fromkeys((*one.origins, *moved)))
-        origins: tuple[Origin, ...] = all_ if keeps and not cast else ()
+        moved = (replace(origin, row=origin.row + before) for origin in other.origins)
+        origins = (
+            tuple(dict.fromkeys((*one.origins, *moved))) if keeps and cast == _AS_IS else ()
+        )
         narrow = one.narrow and other.narrow
         longest, grown = max(one.longest, other.longest), one.grown + other.grown
         opener.require_texts(grown, span)
-        sql = f'"c{at}"'
-        columns.append(OpenColumn(one.name, sql, kind, narrow, origins, longest, grown))
-    hidden = (*left.hidden, *(() if shared else right.hidden)) if keeps else ()
+        columns.append(OpenColumn(one.name, f'"c{at}"', kind, narrow, origins, longest, grown))
+    first = [f'"r{i}"' for i in range(len(left.hidden))] if keeps else []
+    second = [f'"r{i}"' for i in range(len(right.hidden))] if keeps else []
+    if not shared:
+        missing = [_NO_ROW] * len(first)
+        first, second = [*first, *[_NO_ROW] * len(second)], [*missing, *second]
     arms = []
-    for open_, first in ((left, True), (right, False)):
+    for open_, numbers in ((left, first), (right, second)):
         shown = [
-            f'{_cast(column.sql, cast)} AS "c{i}"'
-            for i, (column, cast) in enumerate(zip(open_.columns, casts, strict=True))
+            f"{cast.format(column.sql)} AS {made.sql}"
+            for column, cast, made in zip(open_.columns, casts, columns, strict=True)
         ]
-        own = [f'"r{i}"' for i in range(len(open_.hidden))]
-        other_rows = 0 if shared else len(right.hidden if first else left.hidden)
-        missing = ["CAST(NULL AS BIGINT)"] * other_rows
-        numbers = [*own, *missing] if first else [*missing, *own]
-        shown += [f'{sql} AS "r{i}"' for i, sql in enumerate(numbers)] if keeps else []
+        shown += [f'{sql} AS "r{i}"' for i, sql in enumerate(numbers)]
         arms.append(f'(SELECT {", ".join(shown)} FROM {open_.source} AS "{opener.alias()}")')
+    hidden = (*left.hidden, *(() if shared else right.hidden)) if keeps else ()
     rows = left.most + right.most if isinstance(node, exp.Union) else left.most
     most = require_rows(rows, opener.widest, span)
     return Open(f"({arms[0]} {word} {arms[1]})", tuple(columns), hidden, most=most)
@@ -256,32 +246,25 @@ def _shared(left: Open, right: Open) -> bool:
     return left.hidden == right.hidden and all(a.origins == b.origins for a, b in alike)
 
 
-def _cast(sql: str, cast: str) -> str:
-    return f"TRY_CAST({sql} AS {cast})" if cast else sql
-
-
 def _common(
     one: OpenColumn, other: OpenColumn, word: str, span: Span
 ) -> tuple[Kind | None, str]:
-    """Return the kind of a column of both, and what both are cast to where that is needed."""
-    kinds = {one.kind, other.kind}
-    if one.kind is other.kind:
-        return one.kind, ""
-    if None in kinds:
-        return None, ""
-    if kinds <= NUMERIC:
-        return Kind.DOUBLE, "DOUBLE"
-    title = f"{word} of a {one.kind} and a {other.kind}, in column {one.name[:40]}"
-    mismatch(span, title, "two types", "CAST(... AS TEXT)")
+    """Return the kind of a column of both, and how both are converted to it."""
+    if not comparable(one.kind, other.kind):
+        title = f"{word} of a {one.kind} and a {other.kind}, in column {one.name[:40]}"
+        mismatch(span, title, "two types", "CAST(... AS TEXT)")
+    if one.kind is other.kind or None in {one.kind, other.kind}:
+        return one.kind if one.kind is other.kind else None, _AS_IS
+    return Kind.DOUBLE, "TRY_CAST({} AS DOUBLE)"
 
 
 def finished(opener: Opener, node: exp.SetOperation, found: Open, *, root: bool) -> str:
     """Write an operation as a query, with ORDER BY and LIMIT of its own."""
-    alias = opener.alias()
+    alias, order = opener.alias(), node.args.get("order")
     listed = [f'"{alias}".{c.sql} AS {c.sql}' for c in found.columns]
     listed += [f'"{alias}"."r{i}" AS "r{i}"' for i in range(len(found.hidden))]
-    order = node.args.get("order")
-    keys = [key for item in _items(order) for key in _sort_keys(opener, item, found.columns)]
+    items = [] if order is None else order.expressions
+    keys = [key for item in items for key in _sort_keys(opener, item, found.columns)]
     cut = "".join(
         row_count(node.args[slot].expression, slot, opener.spans)
         for slot in ("limit", "offset")
@@ -294,24 +277,19 @@ def finished(opener: Opener, node: exp.SetOperation, found: Open, *, root: bool)
     return f'SELECT {", ".join(listed)} FROM {found.source} AS "{alias}"{ordered}{cut}'
 
 
-def _items(order: exp.Order | None) -> Sequence[exp.Ordered]:
-    return [] if order is None else order.expressions
-
-
 def _sort_keys(opener: Opener, item: exp.Ordered, columns: Sequence[OpenColumn]) -> list[str]:
     """Resolve a column's number or name, or ALL: an operation has no others."""
     node, span = item.this, opener.spans.of(item)
-    ending = direction(item)
     if isinstance(node, exp.Var):
-        return [column.sql + ending for column in columns]
-    if isinstance(node, exp.Literal) and not node.is_string:
-        return [columns[read_place(node, len(columns), span, "ORDER BY")].sql + ending]
-    if isinstance(node, exp.Column) and not node.table:
-        for column in columns:
-            if fold(column.name) == fold(node.name):
-                return [column.sql + ending]
-    label = "not a column of the result"
-    raise outside("this order", span, label, "ORDER BY 1")
+        found = list(columns)
+    elif isinstance(node, exp.Literal) and not node.is_string:
+        found = [columns[read_place(node, len(columns), span, "ORDER BY")]]
+    else:
+        named = isinstance(node, exp.Column) and not node.table
+        found = [c for c in columns if named and fold(c.name) == fold(node.name)][:1]
+    if not found:
+        raise outside("this order", span, "not a column of the result", "ORDER BY 1")
+    return [column.sql + direction(item) for column in found]
 
 
 # DP_INTERVAL_LOW and DP_INTERVAL_HIGH: how far noise may have taken a released value.
@@ -339,50 +317,34 @@ def end_of(place: Expressions, node: exp.Anonymous) -> Value:
     found = None if is_call(unwrapped(argument)) else base.value(argument)
     if found is None or not found.origins:
         _not_noisy(place, name, argument)
-    ends = []
+    ends, high = [], name == "DP_INTERVAL_HIGH"
     for origin in found.origins:
-        row, _ = base.rows[origin.row]
-        end = IntervalEnd(
-            origin.frontier, origin.column, name == "DP_INTERVAL_HIGH", confidence
-        )
-        column = place.opener.end(end)
-        ends.append(
-            f'(SELECT "e"."{column}" FROM "f{origin.frontier}" AS "e" WHERE "e"."row" = {row})'
-        )
+        column = place.opener.end(IntervalEnd(origin.frontier, origin.column, high, confidence))
+        from_, row = f'"f{origin.frontier}" AS "e"', base.rows[origin.row][0]
+        ends.append(f'(SELECT "e"."{column}" FROM {from_} WHERE "e"."row" = {row})')
     sql = ends[0] if len(ends) == 1 else f"coalesce({', '.join(ends)})"
-    value = base.subquery(sql, found.kind)
-    return place.lifted(value)
+    return place.subquery(sql, found.kind)
 
 
 def _arguments(place: Expressions, node: exp.Anonymous) -> tuple[exp.Expr, Fraction]:
     """Part the column from the confidence, which may be given by its name."""
-    if not 1 <= len(node.expressions) <= 2:
-        _miscounted(place, node)
-    argument, *others = node.expressions
-    if not others:
+    argument, given = [*node.expressions, None, None][:2]
+    named = isinstance(given, exp.EQ | exp.PropertyEQ | exp.Kwarg)
+    if not 1 <= len(node.expressions) <= 2 or (named and fold(given.this.name) != "confidence"):
+        name = str(node.this).upper()
+        raise refusal(
+            "DPQ206",
+            f"{name} takes a column, and a confidence if not 0.95",
+            place.spans.of(node),
+            "other arguments",
+            "the noise of a released value says between which ends the exact one lies.",
+            _example(place, name),
+        )
+    if given is None:
         return argument, USUAL
-    given = others[0]
-    if isinstance(given, exp.EQ | exp.PropertyEQ | exp.Kwarg):
-        if fold(given.this.name) != "confidence":
-            _miscounted(place, node)
-        given = given.expression
-    limits = (LEAST, 1 - LEAST)
-    span = place.spans.of(given)
-    return argument, read_number_between(
-        "the confidence", unwrapped(given), span, limits, "0.95"
-    )
-
-
-def _miscounted(place: Expressions, node: exp.Anonymous) -> NoReturn:
-    name = str(node.this).upper()
-    raise refusal(
-        "DPQ206",
-        f"{name} takes a column, and a confidence if not 0.95",
-        place.spans.of(node),
-        "other arguments",
-        "the noise of a released value says between which ends the exact one lies.",
-        _example(place, name),
-    )
+    given, limits = given.expression if named else given, (LEAST, 1 - LEAST)
+    read, span = unwrapped(given), place.spans.of(given)
+    return argument, read_number_between("the confidence", read, span, limits, "0.95")
 
 
 def _not_noisy(place: Expressions, name: str, argument: exp.Expr) -> NoReturn:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from sqlglot import expressions as exp
 
@@ -14,7 +13,7 @@ from dpquery.errors import refusal
 from dpquery.ir.expr import Literal
 from dpquery.ir.query import Origin
 from dpquery.sql.parse.literals import read_literal
-from dpquery.sql.parse.spans import Spans, repeated
+from dpquery.sql.parse.spans import Spans
 
 MAX_SIZE = 30_000
 """Parts of an expression with everything written as often as the engine will write it."""
@@ -78,16 +77,9 @@ def made(
     repeats: int = 1,
     longest: int | None = None,
 ) -> Value:
-    """Make a value of others, which stand in the template by their places.
+    """Make a value of others: the template has each by its place, so many times.
 
-    Args:
-        template: the text of it.
-        parts: what it is made of.
-        kind: its kind.
-        safe: whether it can never raise.
-        repeats: how often the template has each part.
-        longest: the most characters that it has; None where it is no longer than the longest
-            of its parts.
+    A text is as long as the longest of its parts, unless it says how long it is.
     """
     size = 1 + sum(part.size for part in parts) * repeats
     depth = 1 + max((part.depth for part in parts), default=0)
@@ -101,19 +93,11 @@ def made(
     return Value(sql, kind, safe, size, depth, longest=longest, grown=total)
 
 
-def checked(value: Value, span: Span) -> Value:
-    """Return a value back, if it is of a decent size.
-
-    Raises:
-        SyntaxRefused: DPQ105.
-    """
-    if value.size > MAX_SIZE or value.depth > MAX_DEPTH or len(value.sql) > MAX_TEXT:
-        raise repeated(span, REPEATING)
-    return value
-
-
 REPEATING = "aliases, IN, BETWEEN and division"
 """What stands in the engine's text more often than in the query."""
+
+
+READ_BEFORE = "it is read from the text before anything is computed."
 
 
 def in_calendar(sql: str) -> str:
@@ -136,26 +120,23 @@ def literal(node: exp.Expr, span: Span) -> Value | None:
     if isinstance(node, exp.Null):
         return Value("NULL", None, safe=True, longest=0)
     found = read_literal(node, span)
-    if found is None:
-        return None
-    kind = found.type.kind
-    match found.value:
-        case bool():
-            sql = "TRUE" if found.value else "FALSE"
-        case str():
-            sql = text(found.value)
-        case _ if kind in NUMERIC:
-            negative = isinstance(node, exp.Neg)
-            digits = str((node.this if negative else node).this)
-            sql = f"(-{digits})" if negative else digits
-        case datetime():
-            sql = f"CAST('{found.value.isoformat(sep=' ')}' AS TIMESTAMP)"
-        case _:
-            sql = f"CAST('{found.value}' AS {NAMES[kind]})"
-    if kind is Kind.DECIMAL and isinstance(found.value, int):
+    return None if found is None else constant(found, node)
+
+
+def constant(found: Literal, node: exp.Expr) -> Value:
+    """Print a literal anew, with its type; of a number, the digits that were typed."""
+    kind, value, longest = found.type.kind, found.value, LONGEST_NUMBER
+    if isinstance(value, bool):
+        sql = str(value).upper()
+    elif isinstance(value, str):
+        sql, longest = text(value), len(value)
+    elif kind in NUMERIC:
+        sql = f"(-{node.this.this})" if isinstance(node, exp.Neg) else str(node.this)
+    else:
+        sql = f"CAST('{value}' AS {NAMES[kind]})"
+    if kind is Kind.DECIMAL and isinstance(value, int):
         kind = Kind.INTEGER
     short = len(sql) < 19
-    longest = len(found.value) if isinstance(found.value, str) else LONGEST_NUMBER
     return Value(sql, kind, safe=True, narrow=short, constant=found, longest=longest)
 
 
@@ -176,13 +157,21 @@ def condition(value: Value) -> str:
     return f"TRY(CAST({value.sql} AS BOOLEAN))"
 
 
+def where(kept: Sequence[Value]) -> str:
+    """Write WHERE; empty without conditions."""
+    return " WHERE " + " AND ".join(map(condition, kept)) if kept else ""
+
+
 def widest(*values: Value) -> Kind | None:
     """Return the kind of arithmetic with numbers; None where one is not known."""
     kinds = {value.kind for value in values}
-    for kind in (None, Kind.DOUBLE, Kind.DECIMAL):
-        if kind in kinds:
-            return kind
-    return Kind.INTEGER
+    order = (None, Kind.DOUBLE, Kind.DECIMAL)
+    return next((kind for kind in order if kind in kinds), Kind.INTEGER)
+
+
+def comparable(one: Kind | None, other: Kind | None) -> bool:
+    """Return whether values of two kinds can be compared, as far as they are known."""
+    return one is other or None in {one, other} or {one, other} <= NUMERIC
 
 
 def direction(item: exp.Expr) -> str:
@@ -200,12 +189,7 @@ def row_count(node: exp.Expr, slot: str, spans: Spans) -> str:
     digits = str(node.this) if isinstance(node, exp.Literal) and not node.is_string else ""
     digits = digits.lstrip("0") or digits[:1]
     if not digits.isdigit() or len(digits) > 10 or int(digits) > MAX_LIMIT:
-        raise refusal(
-            "DPQ207",
-            f"{slot.upper()} must be a whole number",
-            spans.of(node),
-            "not a whole number",
-            "it is read from the text before anything is computed.",
-            f"{slot.upper()} 10",
-        )
+        title, remedy = f"{slot.upper()} must be a whole number", f"{slot.upper()} 10"
+        span, label = spans.of(node), "not a whole number"
+        raise refusal("DPQ207", title, span, label, READ_BEFORE, remedy)
     return f" {slot.upper()} {int(digits)}"

@@ -15,7 +15,7 @@ from sqlglot.errors import ParseError
 
 from dpquery.core.source import Source, Span
 from dpquery.errors import QueryRefused, nearest, refusal
-from dpquery.sql.bind.typing import target
+from dpquery.sql.bind.typed import target
 from dpquery.sql.parse.spans import Spans, example, incomplete, mended, outside, shown, span_of
 from dpquery.sql.postprocess.functions import AGGREGATES
 
@@ -197,13 +197,18 @@ def misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Query
     ticks = [token.start for token in tokens if token.token_type is TokenType.UNKNOWN]
     ticks = [start for start in ticks if source.text[start] == "`"]
     if ticks:
-        return _ticked(source, tokens, ticks)
+        text = "".join('"' if at in ticks else char for at, char in enumerate(source.text))
+        return incomplete(
+            "names stand in double quotes, or in none",
+            Span(ticks[0], ticks[0] + 1),
+            "no quote in this language",
+            shown(text.strip(), example(source, tokens)),
+        )
     found = error.errors[0] if error.errors else {}
     marked = str(found.get("highlight") or "")
-    line_start = 0
-    for _ in range(int(found.get("line") or 1) - 1):
-        line_start = source.text.find("\n", line_start) + 1
-    start = max(0, line_start + int(found.get("col") or 0) - len(marked))
+    lines = source.text.split("\n")[: int(found.get("line") or 1) - 1]
+    start = sum(len(line) + 1 for line in lines) + int(found.get("col") or 0) - len(marked)
+    start = max(0, start)
     mistyped = next((t for t in reversed(tokens) if t.end < start), None)
     meant = nearest(mistyped.text, _CLAUSES) if mistyped is not None else None
     if mistyped is not None and meant is not None and mistyped.text.upper().split()[0] != meant:
@@ -213,22 +218,8 @@ def misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Query
             f"is it {meant}?",
             mended(source, span_of(mistyped), meant, example(source, tokens)),
         )
-    title = (
-        f"this cannot be read at {marked[:40]!r}"
-        if marked
-        else "this cannot be read to its end"
-    )
+    title = f"this cannot be read {f'at {marked[:40]!r}' if marked else 'to its end'}"
     return unfinished(source, tokens, title, Span(start, start + max(1, len(marked))))
-
-
-def _ticked(source: Source, tokens: Sequence[Token], ticks: Sequence[int]) -> QueryRefused:
-    text = "".join('"' if at in ticks else char for at, char in enumerate(source.text))
-    return incomplete(
-        "names stand in double quotes, or in none",
-        Span(ticks[0], ticks[0] + 1),
-        "no quote in this language",
-        shown(text.strip(), example(source, tokens)),
-    )
 
 
 def unfinished(

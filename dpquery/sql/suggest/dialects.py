@@ -165,38 +165,34 @@ _TIMES = {"": Fraction(1), "k": Fraction(1000), "m": Fraction(10**6), "%": Fract
 def with_slip_mended(
     found: Diagnostic, source: Source, stage: Stage, slips: Slips
 ) -> Diagnostic:
-    """Give a refusal that offers the mended query, if what is under the caret is a known slip.
+    """Return a refusal that offers the mended query, if under the caret is a known slip.
 
-    Args:
-        found: the refusal.
-        source: the query that was refused.
-        stage: reads a query, and raises `QueryRefused` where it refuses it.
-        slips: what to look for.
+    A query is mended once `stage` accepts it, which raises `QueryRefused` where it does not.
     """
     if found.span is None or len(source.text) > LONGEST_MENDED or "\n" in source.text.strip():
         return found
     for text in _candidates(source.text, found.span, slips):
-        mended = None if text == source.text else _accepted(stage, text)
+        mended = _accepted(stage, text)
         if mended is not None and width(mended) <= max(_WIDE, width(source.text) + _MORE):
             return replace(found, remedy=(mended,))
     return found
 
 
 def _candidates(text: str, span: Span, slips: Slips) -> Iterator[str]:
-    """Return the query with one slip mended, for each that touches the stretch."""
-    for pattern, mend in slips:
-        for match in pattern.finditer(text):
-            if _touches(match, span):
-                changed = text[: match.start()] + match.expand(mend) + text[match.end() :]
-                yield changed.strip()
-    for match in _NUMBER.finditer(text) if slips is READ else ():
-        if _touches(match, span):
-            yield text[: match.start()] + _in_digits(match) + text[match.end() :]
+    """Return the query with one slip mended, for each that touches the stretch.
 
-
-def _touches(match: re.Match[str], span: Span) -> bool:
-    """Return whether a match and a stretch meet, or are one blank apart."""
-    return match.start() <= span.end + 1 and span.start <= match.end() + 1
+    A slip and a stretch touch if they meet, or are one blank apart.
+    """
+    made = [
+        (match, match.expand(mend)) for slip, mend in slips for match in slip.finditer(text)
+    ]
+    if slips is READ:
+        made += [(match, _in_digits(match)) for match in _NUMBER.finditer(text)]
+    for match, mended in made:
+        if match.start() <= span.end + 1 and span.start <= match.end() + 1:
+            changed = (text[: match.start()] + mended + text[match.end() :]).strip()
+            if changed != text:
+                yield changed
 
 
 def _in_digits(number: re.Match[str]) -> str:
@@ -211,43 +207,35 @@ _ONE_MORE = {"DPQ208", "DPQ210"}
 """Refusals whose own remedy is pasted over the caret, once: a year that became a date's."""
 
 
-def _accepted(stage: Stage, text: str, rounds: int = 1) -> str | None:
-    """Give a text that the stage accepts: this one, or this one with its own remedy pasted."""
-    try:
-        stage(Source(text))
-    except QueryRefused as refused:
-        span, remedy = refused.span, refused.diagnostic.remedy[:1]
-        if span is None or not remedy or rounds == 0 or refused.code not in _ONE_MORE:
-            return None
-        pasted = text[: span.start] + remedy[0] + text[span.end :]
-        return _accepted(stage, pasted, rounds - 1)
-    return text
+def _accepted(stage: Stage, text: str) -> str | None:
+    """Return a text that the stage accepts: this one, or with its own remedy pasted."""
+    for _ in range(2):
+        try:
+            stage(Source(text))
+        except QueryRefused as refused:
+            span, remedy = refused.span, refused.diagnostic.remedy
+            if span is None or not remedy or refused.code not in _ONE_MORE:
+                return None
+            text = text[: span.start] + remedy[0] + text[span.end :]
+        else:
+            return text
+    return None
 
 
 # Which function of this language was meant by another name: of other engines, or mistyped.
-#
-# It writes calls for refusals to offer, about columns that the query names or, where these
-# do not fit, about one that does. It accepts nothing: what it writes is bound anew when it
-# is typed.
+# Calls are offered about columns that the query names or, where these do not fit, another.
 
 
-_MEANT = {
-    "APPROX_COUNT_DISTINCT": "DP_COUNT",
-    "APPROX_PERCENTILE": "DP_QUANTILE",
-    "APPROX_QUANTILE": "DP_QUANTILE",
-    "APPROX_QUANTILES": "DP_QUANTILE",
-    "AVERAGE": "DP_AVG",
-    "COUNT_DISTINCT": "DP_COUNT",
-    "PERCENTILE": "DP_QUANTILE",
-    "PERCENTILE_CONT": "DP_QUANTILE",
-    "PERCENTILE_DISC": "DP_QUANTILE",
-    "QUANTILE_CONT": "DP_QUANTILE",
-    "QUANTILE_DISC": "DP_QUANTILE",
-    "STD": "DP_STDDEV_SAMP",
-    "STDEV": "DP_STDDEV_SAMP",
-    "TOTAL": "DP_SUM",
-    "VAR": "DP_VAR_SAMP",
+_OTHERS = {
+    "DP_AVG": "AVERAGE",
+    "DP_COUNT": "APPROX_COUNT_DISTINCT COUNT_DISTINCT",
+    "DP_QUANTILE": "APPROX_PERCENTILE APPROX_QUANTILE APPROX_QUANTILES PERCENTILE "
+    "PERCENTILE_CONT PERCENTILE_DISC QUANTILE_CONT QUANTILE_DISC",
+    "DP_STDDEV_SAMP": "STD STDEV",
+    "DP_SUM": "TOTAL",
+    "DP_VAR_SAMP": "VAR",
 }
+_MEANT = {name: meant for meant, names in _OTHERS.items() for name in names.split()}
 """What functions of other engines are called here, where the name alone does not tell."""
 _BINS = 60
 """Bins of a histogram that is offered, about."""
@@ -270,17 +258,16 @@ def meant_call(
     function = function_of(name)
     if function is None:
         return _composed(name, arguments, rows)
+    table = rows.scope.table
     if "DISTINCT" in name or any(isinstance(part, exp.Distinct) for part in arguments):
-        unit = rows.scope.table.unit
-        asked = "*" if unit is None else f"DISTINCT {written_name(unit)}"
+        asked = "*" if table.unit is None else f"DISTINCT {written_name(table.unit)}"
         return f"DP_COUNT({asked}, {options})"
-    share, table = _share(arguments[1:2]), rows.scope.table
-    nodes = arguments[: len(function.expressions)]
-    if not nodes or isinstance(nodes[0], exp.Star):
-        return sample_call(function, table, share, options)
+    share, nodes = _share(arguments[1:2]), arguments[: len(function.expressions)]
     try:
-        bound = [rows.bind(node) for node in nodes]
+        bound = [rows.bind(node) for node in nodes if not isinstance(node, exp.Star)]
     except QueryRefused:
+        bound = []
+    if len(bound) < max(1, len(nodes)):
         return sample_call(function, table, share, options)
     written = list(map(rows.spans.text, nodes))
     for about, expr, text in zip(function.expressions, bound, written, strict=False):
@@ -288,9 +275,8 @@ def meant_call(
             return other_call(expr, text)
     loose = [not is_bounded(expr) for expr in bound]
     given = [between(function, *one) for one in zip(written, loose, strict=True)]
-    return call_about(
-        function, given, bound[0].type if loose[0] else None, table, share, options
-    )
+    type_ = bound[0].type if loose[0] else None
+    return call_about(function, given, type_, table, share, options)
 
 
 def _composed(name: str, arguments: Sequence[exp.Expr], rows: Conditions) -> str | None:

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source import Source, Span
 from dpquery.errors import Worded, refusal
 from dpquery.policy.model import Table
 from dpquery.sql.bind.dp_calls import Calls
@@ -29,11 +29,10 @@ class JoinedBy:
     @property
     def span(self) -> Span:
         """The condition or the names of USING; the relation, where there is none."""
-        if self.join is None:
-            return self.relation
-        if self.join.args.get("on") is not None:
-            return self.spans.of(self.join.args["on"])
-        names = self.join.args.get("using") or []
+        args = {} if self.join is None else self.join.args
+        if args.get("on") is not None:
+            return self.spans.of(args["on"])
+        names = args.get("using")
         if not names:
             return self.relation
         first, last = self.spans.of(names[0]).start, self.spans.of(names[-1]).end
@@ -46,17 +45,28 @@ class JoinedBy:
         source, span, alone = self.spans.source, self.span, f"ON {condition}"
         if self.join is None:
             return alone
-        if self.join.kind == "CROSS":
-            cross = Span(source.text.upper().rfind("CROSS", 0, span.start), span.end)
-            return mended(source, cross, f"JOIN {source.snippet(span)} {alone}", alone)
-        if self.join.meta.get("comma"):
-            comma = Span(source.text.rfind(",", 0, span.start), span.end)
-            return mended(source, comma, f" JOIN {source.snippet(span)} {alone}", alone)
+        joined = self.spans.of(
+            self.join.this
+        )  # which `span` is not, where the other is refused
+        if self.join.kind == "CROSS" or self.join.meta.get("comma"):
+            word, blank = ("CROSS", "") if self.join.kind == "CROSS" else (",", " ")
+            text = f"{blank}JOIN {source.snippet(joined)} {alone}"
+            return mended(source, _from_word(source, word, joined), text, alone)
         if self.join.args.get("on") is not None:
             return mended(source, span, condition, alone)
         if self.join.args.get("using"):
             return mended(source, span, alone, alone)
-        return mended(source, Span(span.end, span.end), f" {alone}", alone)
+        return mended(source, Span(joined.end, joined.end), f" {alone}", alone)
+
+
+def _from_word(source: Source, word: str, span: Span) -> Span:
+    """Widen a span to begin at the last such word before it."""
+    return Span(max(source.text.upper().rfind(word, 0, span.start), 0), span.end)
+
+
+def _word_before(source: Source, word: str, span: Span) -> Span:
+    start = _from_word(source, word, span).start
+    return Span(start, start + len(word))
 
 
 def refuse_units(span: Span, label: str) -> NoReturn:
@@ -112,40 +122,40 @@ def _spelled(member: Member, owner: str, unit: str) -> str:
 
 def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope) -> NoReturn:
     """Refuse a join with a public table off its key."""
-    keys = public.table.unique
-    on = " AND ".join(
-        f"{written_name(_having(scope, key))}.{written_name(key)} = "
-        f"{written_name(public.alias)}.{written_name(public.names.get(key, key))}"
-        for key in keys
-    )
-    owner = f"or ask the data owner to declare what is unique in {public.table.name}"
+    keys, alias = public.table.unique, written_name(public.alias)
+    theirs = [f"{alias}.{written_name(public.names.get(key, key))}" for key in keys]
+    ours = [_having(scope, key) for key in keys]
+    if not keys:
+        remedy = f"or ask the data owner to declare what is unique in {public.table.name}"
+    elif "" in ours:
+        remedy = f"join it on columns that hold the values of {' and '.join(theirs)}"
+    else:
+        pairs = zip(ours, keys, theirs, strict=True)
+        condition = (f"{written_name(a)}.{written_name(key)} = {end}" for a, key, end in pairs)
+        remedy = at.with_condition(" AND ".join(condition))
     raise refusal(
         "DPQ306",
         f"the join with {public.table.name} is not on its unique key",
         at.span,
         f"unique: {', '.join(keys)}" if keys else "nothing is declared unique",
         "a row that met several public rows would count several times.",
-        (at.with_condition(on) or f"ON {on}",) if keys else (owner,),
+        remedy,
     )
 
 
 def _having(scope: Scope, column: str) -> str:
-    """Find a relation that has a column of that name: the first, if none has."""
-    named = (m for m in scope.members if fold(column) in map(fold, m.columns))
-    return next(named, scope.members[0]).alias
+    """Return the relation that has a column of that name; empty, if none has."""
+    named = (m.alias for m in scope.members if fold(column) in map(fold, m.columns))
+    return next(named, "")
 
 
 def refuse_public_rows(at: JoinedBy, side: str, instead: str) -> NoReturn:
-    """Refuse to keep public rows that no private row meets.
+    """Refuse to keep public rows that no private row meets: `side` keeps them.
 
-    Args:
-        at: the join.
-        side: the word that keeps them.
-        instead: the word that keeps what else that one keeps, or none.
+    The other word keeps what else that one keeps; it may be none.
     """
     source = at.spans.source
-    start = source.text.upper().rfind(side, 0, at.relation.start)
-    span = Span(start, start + len(side))
+    span = _word_before(source, side, at.relation)
     raise refusal(
         "DPQ306",
         "rows of a public table alone belong to no unit",
@@ -181,13 +191,11 @@ def refuse_public_kind(at: JoinedBy, kind: str) -> NoReturn:
     """Refuse a semi or anti join with a public table: a join on its key says the same."""
     source = at.spans.source
     joined = at.relation if at.join is None else at.spans.of(at.join.this)
-    start = source.text.upper().rfind(kind, 0, joined.start)
-    word = Span(start, start + len(kind))
+    word = _word_before(source, kind, joined)
     remedy = "LEFT JOIN on its key, and WHERE the key IS NULL"
     if kind == "SEMI":
         remedy = mended(source, word, "", "JOIN on its key")
-    what = f"a {kind} JOIN with a public table"
-    raise outside(what, word, "not understood", remedy)
+    raise outside(f"a {kind} JOIN with a public table", word, "not understood", remedy)
 
 
 def refuse_twice(alias: str, span: Span) -> NoReturn:
@@ -207,9 +215,8 @@ def refuse_twice(alias: str, span: Span) -> NoReturn:
 
 def refuse_across(context: Context, clause: exp.Expr, word: str, scope: Scope) -> NoReturn:
     """Refuse a clause that chooses among the rows of all units."""
-    value, source = context.spans.of(clause), context.spans.source
-    start = source.text.upper().rfind(word.split(maxsplit=1)[0], 0, value.start)
-    span = Span(max(start, 0), value.end)
+    source = context.spans.source
+    span = _from_word(source, word.split(maxsplit=1)[0], context.spans.of(clause))
     with_blank = Span(len(source.text[: span.start].rstrip()), span.end)
     raise refusal(
         "DPQ307",
@@ -220,13 +227,12 @@ def refuse_across(context: Context, clause: exp.Expr, word: str, scope: Scope) -
             "which rows are kept would depend on rows of other units, and nothing would",
             "bound what one unit changes.",
         ),
-        (mended(source, with_blank, "", "leave the clause out"), _numbered(scope)),
+        (mended(source, with_blank, "", "leave the clause out"), _per_unit(scope.table.unit)),
     )
 
 
-def _numbered(scope: Scope) -> str:
+def _per_unit(unit: str | None) -> str:
     """Return how rows of each unit are chosen, where there are units."""
-    unit = scope.table.unit
     if unit is None:
         return "each row is a unit of its own here"
     by = f"OVER (PARTITION BY {written_name(unit)})"
@@ -288,16 +294,16 @@ def refuse_correlated(context: Context, node: exp.Subquery) -> None:
     outside, inside = node.find_ancestor(exp.Select), node.find(exp.Select)
     if outside is None or inside is None or inside.args.get("from_") is None:
         return
-    around = _called(outside)
+    parts = [outside.args["from_"], *(outside.args.get("joins") or [])]
+    around = {fold(part.this.alias_or_name) for part in parts}
     own = {fold(table.alias_or_name) for table in node.find_all(exp.Table)}
     tied = next((c for c in node.find_all(exp.Column) if fold(c.table) in around - own), None)
     if tied is None:
         return
-    spans = context.spans
     raise refusal(
         "DPQ307",
         "a subquery of one value cannot look at the row around it",
-        spans.of(tied),
+        context.spans.of(tied),
         "of the query around",
         (
             "its value is computed once, before the rows around it are read; what is",
@@ -305,14 +311,6 @@ def refuse_correlated(context: Context, node: exp.Subquery) -> None:
         ),
         _joined(context, inside, tied.name),
     )
-
-
-def _called(select: exp.Select) -> set[str]:
-    """Return the folded names by which a query calls what it reads."""
-    from_ = select.args.get("from_")
-    joins = select.args.get("joins") or []
-    items = [part.this for part in (from_, *joins) if part is not None]
-    return {fold(item.alias_or_name) for item in items}
 
 
 def _joined(context: Context, inside: exp.Select, unit: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from fractions import Fraction
@@ -15,7 +16,7 @@ from typing import NoReturn
 
 from dpquery.core.privacy import decimal_text, exact_number
 from dpquery.core.source import Source, Span
-from dpquery.core.types import EPOCH, Interval, Kind, Type
+from dpquery.core.types import EPOCH, NUMERIC, Kind, Type
 from dpquery.errors import Diagnostic, refusal
 from dpquery.functions.base import BOUNDS, DPFunction, Expression, Share, Takes
 from dpquery.functions.quantize import example_bounds, from_code
@@ -49,11 +50,11 @@ def other_call(expr: Expr, written: str) -> str:
 
 def sample_call(function: DPFunction, table: Table, share: str = "", options: str = "") -> str:
     """Write a call of a function about a table: its first columns that fit, bounded if any."""
-    options = options or function.price
-    if function.first.star:
+    options, first = options or function.price, function.first
+    if first.star:
         return f"{function.name}(*, {options})"
-    fitting = _fitting(function.first, table)
-    if function.first.takes is Takes.CONDITION and not fitting:
+    fitting = _fitting(first, table)
+    if not fitting and first.takes is Takes.CONDITION:
         return f"{function.name}({_any(table)} IS NOT NULL, {options})"
     if not fitting:
         return COUNT
@@ -107,8 +108,7 @@ def _sample(function: DPFunction, number: int, table: Table, given: Sequence[str
     if not fitting:
         return _any(table)
     fitting = [c for c in fitting if written_name(c.name) not in given] or fitting
-    number -= len(given)
-    column = fitting[number % len(fitting)]
+    column = fitting[(number - len(given)) % len(fitting)]
     return between(function, written_name(column.name), column.bounds is None)
 
 
@@ -118,21 +118,20 @@ def between(function: DPFunction, written: str, loose: bool) -> str:
     return f"LEAST(GREATEST({written}, 0), 1000)" if cut else written
 
 
+_MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP})
+_TAKEN = {
+    Takes.VALUE: frozenset(Kind),
+    Takes.NUMBER: NUMERIC,
+    Takes.ORDERED: NUMERIC | _MOMENTS,
+    Takes.CONDITION: frozenset({Kind.BOOLEAN}),
+    Takes.LISTED: frozenset(Kind) - {Kind.DOUBLE, Kind.TIMESTAMP},
+    Takes.DISCRETE: frozenset(Kind) - {Kind.DOUBLE},
+}
+
+
 def fits(takes: Takes, type_: Type) -> bool:
     """Return whether a function can be asked about values of a type."""
-    match takes:
-        case Takes.VALUE:
-            return True
-        case Takes.NUMBER:
-            return type_.numeric
-        case Takes.ORDERED:
-            return type_.numeric or type_.kind in {Kind.DATE, Kind.TIMESTAMP}
-        case Takes.CONDITION:
-            return type_.kind is Kind.BOOLEAN
-        case Takes.LISTED:
-            return type_.kind not in {Kind.DOUBLE, Kind.TIMESTAMP}
-        case Takes.DISCRETE:
-            return type_.kind is not Kind.DOUBLE
+    return type_.kind in _TAKEN[takes]
 
 
 def sample_condition(table: Table) -> str:
@@ -179,13 +178,7 @@ _DELTA = re.compile(r"\bdelta\s*(?:=>|:=|=)\s*([\d.eE-]+)", re.IGNORECASE)
 
 
 def within_delta(diagnostic: Diagnostic, most: Fraction, otherwise: str) -> Diagnostic:
-    """Return a refusal without offers of more delta than there can be.
-
-    Args:
-        diagnostic: the refusal.
-        most: what the deltas of all releases may add up to.
-        otherwise: what is offered where nothing else is left.
-    """
+    """Return a refusal without offers of more delta than `most`; if none is left, another."""
     kept = [line for line in diagnostic.remedy if _needed(line) <= most]
     if len(kept) == len(diagnostic.remedy):
         return diagnostic
@@ -197,10 +190,8 @@ def _needed(line: str) -> Fraction:
     """Return the largest delta that stands in a line; what is no number is refused anew."""
     found = [Fraction(0)]
     for text in _DELTA.findall(line):
-        try:
+        with suppress(ValueError):
             found.append(exact_number(text))
-        except ValueError:
-            continue
     return max(found)
 
 
@@ -267,7 +258,7 @@ def as_compared(
     literals = [expr for expr in others if isinstance(expr, Literal)]
     if not literals or len(literals) < len(others):
         return f"{source.snippet(model.span)} = {_sample_literal(model)}"
-    year = _year(source.snippet(literals[0].span)) if _is_moment(model.type) else None
+    year = _year(source.snippet(literals[0].span)) if model.type.kind in _MOMENTS else None
     if year is not None and operator in {Comparison.EQ, Comparison.NE}:
         negated = "NOT " if operator is Comparison.NE else ""
         ends = " AND ".join(_day(year, model.type, last=last) for last in (False, True))
@@ -277,9 +268,8 @@ def as_compared(
     text, end = "", span.start
     for number, literal in enumerate(literals):
         last = operator in _AFTER_A_YEAR if operator is not None else number > 0
-        plain = _plain(literal, source)
         before = _MOMENT.sub("", source.text[end : literal.span.start])
-        text += before + _rewritten(plain, model, last=last)
+        text += before + _rewritten(_plain(literal, source), model, last=last)
         end = literal.span.end
     return text + source.text[end : span.end]
 
@@ -293,20 +283,16 @@ def _rewritten(text: str, model: Expr, *, last: bool) -> str:
         return "'" + text.replace("'", "''") + "'"
     if type_.kind is Kind.BOOLEAN:
         return {**_TRUTHS, **_FALSEHOODS}.get(text.lower(), "TRUE")
-    if _is_moment(type_) and year is not None:
+    if type_.kind in _MOMENTS and year is not None:
         return _day(year, type_, last=last)
     return _sample_literal(model)
 
 
 def _plain(literal: Literal, source: Source) -> str:
     """Return what a literal says, without quotes."""
-    if isinstance(literal.value, str):
-        return literal.value
-    return str(literal.value) if _is_moment(literal.type) else source.snippet(literal.span)
-
-
-def _is_moment(type_: Type) -> bool:
-    return type_.kind in {Kind.DATE, Kind.TIMESTAMP}
+    if isinstance(literal.value, str | date):
+        return str(literal.value)
+    return source.snippet(literal.span)
 
 
 def _year(text: str) -> int | None:
@@ -324,8 +310,8 @@ def _day(year: int, type_: Type, *, last: bool) -> str:
 
 def _sample_literal(model: Expr) -> str:
     """Write a literal of an expression's type: the low end of its range, if that is short."""
-    domain: Interval = model.domain
-    low = domain.low if isinstance(domain.low, Fraction) and abs(domain.low) < 10**9 else None
+    low = model.domain.low
+    low = low if isinstance(low, Fraction) and abs(low) < 10**9 else None
     match model.type.kind:
         case Kind.TEXT:
             return "'a'"

@@ -143,7 +143,7 @@ class Shape:
         scan = only_table(relation)
         assert isinstance(scan, TableScan)
         place = self.places[scan.table]
-        table, held = place.table, place.origin.held
+        table, held = place.table, place.held
         unit = "u" if held else table.unit
         own = [ref.name for ref in self.used if ref.of == scan.number]
         names = {f"{kind}:{name}" for name in own for kind in "ck"} if held else {*own}
@@ -188,7 +188,7 @@ class Shape:
         self._row(node, relation, self.names(scan.number))
         place = self.places[scan.table]
         if self._owned(relation):
-            unit = "u" if place.origin.held else place.table.unit or ""
+            unit = "u" if place.held else place.table.unit or ""
             insist(
                 node["select_list"][0] == {**column(unit), "alias": "u"}, "the unit as owner"
             )
@@ -242,9 +242,9 @@ class Shape:
         plain(node, *(["where_clause"] if "where_clause" in node else []))
         self.read(node, scan)
         place = self.places[scan.table]
-        unit = "u" if place.origin.held else place.table.unit or ""
+        unit = "u" if place.held else place.table.unit or ""
         insist(node["select_list"] == [{**column(unit), "alias": "u"}], "the unit as owner")
-        dropped = 0 if place.origin.held else 1 if scan.part is None else 2
+        dropped = 0 if place.held else 1 if scan.part is None else 2
         insist(len(_conditions(node)) == dropped, "all rows of the table")
 
     def _joined(self, node: Node, join: UnitJoin) -> None:

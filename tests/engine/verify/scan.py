@@ -101,7 +101,7 @@ def _require_rows(sql: ScanSQL, rows: Node) -> None:
     else:
         names = shape.read(rows, scan.relation)
         place = sql.places[table.table]
-        unit = "u" if place.origin.held else place.table.unit or ""
+        unit = "u" if place.held else place.table.unit or ""
     if scan.contribution.unit is not None:
         insist(first == {**column(unit), "alias": "u"}, "the unit as owner")
     require_expression(rows["select_list"], names, ROW_FUNCTIONS)

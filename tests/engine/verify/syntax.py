@@ -234,8 +234,8 @@ def _require_place(place: Node, part: Code) -> None:
 
 def path(place: Place) -> list[str | None]:
     """Return catalogue, schema and name of rows in a DuckDB file, or in memory."""
-    if place.origin.held:
-        return [None, None, place.origin.sql]
+    if place.held:
+        return [None, None, place.source]
     source = place.table.source
     assert not isinstance(source, Files)
     return [str(source.database), "main", source.table]

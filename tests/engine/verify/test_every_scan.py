@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given
 
 from dpquery.engine.duckdb import relation_sql, scan_sql
-from dpquery.engine.duckdb.column_sql import Rows
-from dpquery.engine.duckdb.rehearsal import Rehearsal
+from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.relation_sql import Nested
 from dpquery.engine.duckdb.scan_sql import ScanSQL
-from dpquery.engine.duckdb.verify import Verifier
+from dpquery.engine.duckdb.verify import Rehearsal, Verifier
 from dpquery.errors import QueryRefused
 from dpquery.plan.plan import Plan
 from tests import frontiers, strategies
@@ -64,7 +63,7 @@ def require_all(written: Written, plan: Plan) -> int:
     """Hold all texts of a plan against their trees and the lists; return how many they are."""
     found, rehearsal = 0, rehearsal_of(written)
     for sql in written.all_sql(plan):
-        held = any(place.origin.held for place in sql.places.values())
+        held = any(place.held for place in sql.places.values())
         for query, table in texts(sql):
             require_as_meant(sql, query, table)
             rehearsal.verifier.require(sql, query, table)
@@ -105,10 +104,10 @@ def test_random_expressions_are_written_as_they_are_meant(one_table: Written, te
 
 BREAKS: list[tuple[object, str, str, str]] = [
     # where rows are read
-    (Rows, "relation", " IS NOT NULL", " IS NULL"),
-    (Rows, "relation", r'\("[^"]*" IS NOT NULL\) AND ', ""),
-    (Rows, "relation", "$", " LIMIT 9"),
-    (Rows, "counted", "min", "max"),
+    (Place, "relation", " IS NOT NULL", " IS NULL"),
+    (Place, "relation", r'\("[^"]*" IS NOT NULL\) AND ', ""),
+    (Place, "relation", "$", " LIMIT 9"),
+    (Place, "counted", "min", "max"),
     # what a node of a relation passes on
     (Nested, "_table", " AS u", " + 0 AS u"),
     (Nested, "_joined", r"a\.u = b\.u", "TRUE"),

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Source
-from dpquery.engine.duckdb.column_sql import Origin, Place
+from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.postprocessor import PublicEngine
-from dpquery.engine.duckdb.rehearsal import foreseen
 from dpquery.engine.duckdb.scan_sql import ScanSQL
+from dpquery.engine.duckdb.verify import foreseen
 from dpquery.ir.measures import Histogram
 from dpquery.ir.query import Scan
 from dpquery.ir.relations import tables_of
@@ -86,9 +86,7 @@ class Written:
         names = dict.fromkeys(one.table for one in tables_of(scan.relation))
         tables = [self.policy.tables[name] for name in names]
         places = {
-            table.name: Place(table, Origin(f"kept{n}", held=True))
-            if held
-            else Place.in_files(table)
+            table.name: Place(table, f"kept{n}", held=True) if held else Place.in_files(table)
             for n, table in enumerate(tables)
         }
         publics = [t.name for t in self.policy.tables.values() if t.public]

@@ -1,0 +1,491 @@
+"""Builds typed expressions: comparisons, arithmetic, conversions and calls of row functions.
+
+There is no conversion but numeric widening, and those that were written; each is total. Each
+arithmetic node gets a type and a public range by interval arithmetic; whether the range is
+narrow enough to be computed is the business of `sql/rules.py`. What a call takes is read from
+the registry, and a literal parameter is checked here, so that the engine never reads one that
+it could refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date, datetime, time
+from fractions import Fraction
+from typing import NamedTuple, NoReturn
+
+from sqlglot import expressions as exp
+
+from dpquery import rowfunctions
+from dpquery.core.source import Span
+from dpquery.core.types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    TEXT,
+    TIMESTAMP,
+    Interval,
+    Kind,
+    Type,
+)
+from dpquery.errors import QueryRefused, nearest, refusal
+from dpquery.ir.expr import (
+    Apply,
+    Arithmetic,
+    Compare,
+    Comparison,
+    Expr,
+    In,
+    IsNull,
+    Literal,
+    Logic,
+    Negate,
+    Not,
+    Operator,
+    Widen,
+    children,
+    decimal,
+)
+from dpquery.rowfunctions.base import MOMENTS, Parameter, RowFunction
+from dpquery.rowfunctions.conditional import NOTHING, is_nothing
+from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES, UNIT_WORDS
+from dpquery.rowfunctions.ranges import arithmetic_range
+from dpquery.sql.parse.literals import MOMENTS_WRITTEN, as_moment, read_digits
+from dpquery.sql.parse.spans import repeated
+from dpquery.sql.suggest.queries import mismatch, with_article
+
+Remedy = Callable[[], str]
+"""What to write instead, computed where values turn out not to match."""
+
+
+def compare(
+    span: Span, operator: Comparison, left: Expr, right: Expr, remedy: Remedy
+) -> Compare:
+    """Compare two values of one family."""
+    left, right = alike(span, [left, right], remedy)
+    return Compare(span, operator, left, right)
+
+
+def member(span: Span, operand: Expr, options: list[Literal], remedy: Remedy) -> In:
+    """Ask whether a value is one of several literals."""
+    operand, *found = alike(span, [operand, *options], remedy)
+    return In(span, operand, tuple(option for option in found if isinstance(option, Literal)))
+
+
+def arithmetic(
+    span: Span, operator: Operator, left: Expr, right: Expr, remedy: Remedy
+) -> Arithmetic:
+    """Combine two numbers; the result's range follows from theirs."""
+    whole = operator in {Operator.QUOTIENT, Operator.REMAINDER}
+    for operand in (left, right):
+        if not operand.type.numeric:
+            named = with_article(operand.type)
+            mismatch(operand.span, f"{operator} needs numbers", named, remedy())
+    for operand in (left, right):
+        if whole and operand.type != INTEGER:
+            named = with_article(operand.type)
+            mismatch(operand.span, f"{operator} needs integers", named, remedy())
+    if operator is Operator.DIVIDE:
+        left, right = to_double(left), to_double(right)
+    exact = left.type.kind is not Kind.DOUBLE is not right.type.kind
+    if operator is Operator.MULTIPLY and exact:
+        type_ = decimal(left.type.scale + right.type.scale)
+    else:
+        left, right = _one_number_type([left, right])
+        type_ = left.type
+    domain = arithmetic_range(operator, left.domain, right.domain)
+    return Arithmetic(span, operator, left, right, type_, domain)
+
+
+def negate(span: Span, operand: Expr, remedy: Remedy) -> Negate:
+    """Change a number's sign."""
+    if not operand.type.numeric:
+        mismatch(operand.span, "- needs a number", with_article(operand.type), remedy())
+    return Negate(span, operand, operand.type)
+
+
+def alike(span: Span, exprs: list[Expr], remedy: Remedy) -> list[Expr]:
+    """Bring values to one type, by widening numbers and reading literals; or refuse."""
+    if all(expr.type.numeric for expr in exprs):
+        return _one_number_type(exprs)
+    kinds = {expr.type.kind for expr in exprs}
+    moments = kinds & {Kind.DATE, Kind.TIMESTAMP}
+    if moments and not all(isinstance(expr, Literal) for expr in exprs):
+        exprs = [_moment(expr, exprs) for expr in exprs]
+        kinds = {expr.type.kind for expr in exprs}
+    if len(kinds) > 1:
+        first = exprs[0].type
+        other = next(expr for expr in exprs if expr.type.kind is not first.kind)
+        title = f"{with_article(first)} cannot be compared with {with_article(other.type)}"
+        mismatch(span, title, "types differ", remedy())
+    return exprs
+
+
+def _one_number_type(exprs: list[Expr]) -> list[Expr]:
+    if any(expr.type.kind is Kind.DOUBLE for expr in exprs):
+        return [to_double(expr) for expr in exprs]
+    scale = max(expr.type.scale for expr in exprs)
+    return [to_scale(expr, scale) for expr in exprs]
+
+
+def to_double(expr: Expr) -> Expr:
+    """Widen a number to a double; a literal is read as the double nearest to it."""
+    if expr.type.kind is Kind.DOUBLE:
+        return expr
+    return replace(expr, type=DOUBLE) if isinstance(expr, Literal) else Widen(expr, DOUBLE)
+
+
+def to_scale(expr: Expr, scale: int) -> Expr:
+    """Widen an exact number to a scale."""
+    if expr.type.scale == scale:
+        return expr
+    wider = decimal(scale)
+    return replace(expr, type=wider) if isinstance(expr, Literal) else Widen(expr, wider)
+
+
+def _moment(expr: Expr, others: list[Expr]) -> Expr:
+    """Read a literal as the date or timestamp that the columns beside it are."""
+    wanted = next(other.type for other in others if not isinstance(other, Literal))
+    if not isinstance(expr, Literal) or expr.type == wanted:
+        return expr
+    if isinstance(expr.value, str) and wanted.kind in {Kind.DATE, Kind.TIMESTAMP}:
+        return as_moment(expr.value, wanted, expr.span)
+    if wanted == TIMESTAMP and type(expr.value) is date:
+        return Literal(expr.span, datetime.combine(expr.value, time.min), TIMESTAMP)
+    return expr
+
+
+# CAST, TRY_CAST and `::`: conversions that the analyst wrote.
+
+
+_INTEGERS = (exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT)
+_TARGETS = {
+    **dict.fromkeys(_INTEGERS, INTEGER),
+    **dict.fromkeys((exp.DType.TEXT, exp.DType.VARCHAR), TEXT),
+    **MOMENTS_WRITTEN,
+    exp.DType.DOUBLE: DOUBLE,
+    exp.DType.BOOLEAN: BOOLEAN,
+}
+_EXACT = frozenset({Kind.INTEGER, Kind.DECIMAL})
+_WIDEST = 38
+
+
+def target(node: exp.Cast) -> Type | None:
+    """Return the type that a conversion names; None where there is no conversion to it."""
+    to = node.args.get("to")
+    if not isinstance(to, exp.DataType):
+        return None
+    if to.this is exp.DType.DECIMAL:
+        match [read_digits(parameter.this.name) for parameter in to.expressions]:
+            case [int(precision), int(scale)] if (
+                scale <= precision and 0 < precision <= _WIDEST
+            ):
+                return Type(Kind.DECIMAL, precision, scale)
+        return None
+    return None if to.expressions else _TARGETS.get(to.this)
+
+
+def convert(span: Span, operand: Expr, type_: Type) -> Expr:
+    """Convert a value.
+
+    Raises:
+        NameRefused: DPQ208 there is no conversion between the types.
+        RuleRefused: DPQ305 a decimal has no room for every value.
+    """
+    kind = operand.type.kind
+    if is_nothing(operand) or kind is type_.kind is not Kind.DECIMAL:
+        return operand
+    match type_.kind:
+        case Kind.DOUBLE if operand.type.numeric:
+            return to_double(operand)
+        case Kind.DOUBLE if kind is Kind.BOOLEAN:
+            return to_double(rowfunctions.apply(span, "TO_INTEGER", operand))
+        case Kind.BOOLEAN if kind is Kind.INTEGER:
+            zero = Literal(span, 0, INTEGER)
+            return compare(span, Comparison.NE, operand, zero, lambda: "TRUE")
+        case Kind.DECIMAL if kind in _EXACT:
+            return _to_decimal(span, operand, type_)
+        case Kind.INTEGER | Kind.TEXT | Kind.DATE | Kind.TIMESTAMP:
+            function = rowfunctions.named(f"TO_{type_.kind.name}")
+            if kind in function.parameters[0].kinds:
+                return rowfunctions.apply(span, function.name, operand)
+    title = f"{with_article(operand.type)} cannot be converted to {with_article(type_)}"
+    mismatch(operand.span, title, f"{with_article(operand.type)} here", "CAST(1 AS DOUBLE)")
+
+
+def _to_decimal(span: Span, operand: Expr, type_: Type) -> Expr:
+    """Bring a number to the scale of a type, which has to have room for every value."""
+    number = operand
+    if operand.type.scale > type_.scale:
+        scale = Literal(span, type_.scale, INTEGER)
+        number = rowfunctions.apply(span, "ROUND", operand, scale)
+    number = to_scale(number, type_.scale)
+    low, high = number.domain.low, number.domain.high
+    limit = Fraction(10) ** (type_.precision - type_.scale)
+    if low is None or high is None or not -limit < low <= high < limit:
+        title, label = f"not every value fits {type_}", "too narrow for some values"
+        why = "an error that depends on one row would tell whether that row exists."
+        remedy = f"CAST(1 AS DECIMAL({_WIDEST},{type_.scale}))"
+        raise refusal("DPQ305", title, span, label, why, remedy)
+    return number
+
+
+MOST_UNITS = 10**6
+_SHOWN = ("CASE", "COALESCE", "YEAR", "ROUND", "LENGTH")
+
+
+def called(node: exp.Expr) -> tuple[str, list[exp.Expr]]:
+    """Return the name of the function that a node calls, and its arguments as written."""
+    match node:
+        case exp.Anonymous(this=str(name)):
+            return name.upper(), list(node.expressions)
+        case exp.Abs() | exp.Round() | exp.Greatest() | exp.Least() | exp.Coalesce():
+            return node.key.upper(), list(node.iter_expressions())
+    return "", []
+
+
+def bound_call(span: Span, function: RowFunction, arguments: Sequence[Expr]) -> Apply:
+    """Apply a function that is called by its name.
+
+    Raises:
+        NameRefused: DPQ203 too few arguments, DPQ206 too many, DPQ207 one that has to be a
+            literal, DPQ205 a literal out of range, DPQ208 an argument of another type.
+    """
+    taken = _parameters(function, len(arguments), span)
+    given = [
+        _fitting(function, parameter, argument)
+        for parameter, argument in zip(taken, arguments, strict=True)
+    ]
+    moments = [a for p, a in zip(taken, given, strict=True) if p is MOMENTS]
+    if len({moment.type for moment in moments}) > 1:
+        title = f"{function.name} needs two dates, or two timestamps"
+        mismatch(moments[1].span, title, "types differ", function.example)
+    if function.alike:
+        given = _one_type(span, given, function)
+    return rowfunctions.apply(span, function.name, *given)
+
+
+def _parameters(function: RowFunction, count: int, span: Span) -> Sequence[Parameter]:
+    """Return the parameter of each argument."""
+    parameters, most = function.parameters, len(function.parameters)
+    least = most - function.optional
+    if count < least or (count > most and not function.variadic):
+        takes = [parameter.what for parameter in parameters]
+        takes += ["and more of the last"] * function.variadic
+        code, label = ("DPQ206", "too many arguments")
+        if count < least:
+            code, label = ("DPQ203", "an argument is missing")
+        raise miscounted(function.name, takes, span, function.example, code, label)
+    return [*parameters[:count], *[parameters[-1]] * (count - most)]
+
+
+def miscounted(
+    name: str,
+    takes: Sequence[str],
+    span: Span,
+    example: str,
+    code: str = "DPQ206",
+    label: str = "another number of arguments",
+) -> QueryRefused:
+    """Return the refusal of a call with more arguments than a function takes, or fewer."""
+    why = f"it takes {', '.join(takes) or 'none'}."
+    return refusal(code, f"{name} does not take so many arguments", span, label, why, example)
+
+
+def _fitting(function: RowFunction, parameter: Parameter, argument: Expr) -> Expr:
+    """Hold an argument against its parameter."""
+    if is_nothing(argument) and not (function.alike and function.variadic):
+        _unfit(function, argument, "NULL", f"{function.name} of NULL is NULL")
+    if not is_nothing(argument) and argument.type.kind not in parameter.kinds:
+        title = f"{function.name} needs {parameter.what}"
+        mismatch(argument.span, title, f"{with_article(argument.type)} here", function.example)
+    if parameter.literal:
+        return _literal(function, parameter, argument)
+    return to_double(argument) if parameter.double else argument
+
+
+def _literal(function: RowFunction, parameter: Parameter, argument: Expr) -> Expr:
+    if not isinstance(argument, Literal):
+        title = f"{function.name} needs {parameter.what} here"
+        why = "what a function does is known before any row is read."
+        raise refusal("DPQ207", title, argument.span, "not a literal", why, function.example)
+    value = argument.value
+    if isinstance(value, str) and parameter.words:
+        folded = value.lower()
+        if folded not in parameter.words:
+            near = nearest(folded, parameter.words) or parameter.words[0]
+            known = f"there are {', '.join(parameter.words)}; is it '{near}'?"
+            _unfit(function, argument, "not one of them", known)
+        return Literal(argument.span, folded, TEXT)
+    if isinstance(value, str) and parameter.check is not None:
+        wrong = parameter.check(value)
+        if wrong is not None:
+            _unfit(function, argument, "not taken", wrong)
+    if parameter.range is not None and isinstance(value, int):
+        low, high = parameter.range
+        if not low <= value <= high:
+            _unfit(function, argument, "out of range", f"a whole number from {low} to {high}")
+    return argument
+
+
+def _unfit(function: RowFunction, argument: Expr, label: str, why: str) -> NoReturn:
+    title, span = f"{function.name} cannot be computed with this", argument.span
+    raise refusal("DPQ205", title, span, label, f"{why}.", function.example)
+
+
+def _one_type(span: Span, given: Sequence[Expr], function: RowFunction) -> list[Expr]:
+    """Bring values to one type; NULL has each of them."""
+    known = [one for one in given if not is_nothing(one)]
+    if not known:
+        _unfit(function, given[0], "NULL", "one of the values must have a type")
+    same = alike(span, known, lambda: function.example)
+    left = iter(same)
+    type_ = same[0].type
+    return [
+        replace(one, type=type_) if isinstance(one, Apply) and is_nothing(one) else next(left)
+        for one in given
+    ]
+
+
+def nothing(span: Span) -> Apply:
+    """Return NULL as a value; its type is that of the values beside it."""
+    return Apply(span, NOTHING, (), BOOLEAN, Interval.point(0))
+
+
+def case(span: Span, pairs: Sequence[tuple[Expr, Expr]], otherwise: Expr | None) -> Apply:
+    """Build a CASE from its conditions and values; those have one type."""
+    results = [value for _, value in pairs] + ([otherwise] if otherwise is not None else [])
+    same = _one_type(span, results, rowfunctions.named("CASE"))
+    conditions = [condition for condition, _ in pairs]
+    arguments = [expr for pair in zip(conditions, same, strict=False) for expr in pair]
+    if otherwise is not None and not is_nothing(otherwise):
+        arguments.append(same[-1])
+    return rowfunctions.apply(span, "CASE", *arguments)
+
+
+def distinct_from(span: Span, left: Expr, right: Expr, remedy: Remedy) -> Expr:
+    """Compare two values where NULL is a value like others; true where they differ."""
+    if is_nothing(left) or is_nothing(right):
+        return Not(span, IsNull(span, right if is_nothing(left) else left))
+    differ = compare(span, Comparison.NE, left, right, remedy)
+    one, other = IsNull(left.span, differ.left), IsNull(right.span, differ.right)
+    apart = compare(span, Comparison.NE, one, other, remedy)
+    known = rowfunctions.apply(span, "COALESCE", differ, Literal(span, False, BOOLEAN))
+    return Logic(span, False, (apart, known))
+
+
+def extracted(span: Span, part: str, part_span: Span, value: Expr) -> Apply:
+    """Return a part of a moment by its name, as EXTRACT and DATE_PART do."""
+    function = rowfunctions.named(word_of(part, part_span, PART_NAMES).upper())
+    return bound_call(span, function, [value])
+
+
+def word_of(word: str, span: Span, known: Mapping[str, str]) -> str:
+    """Return the part or the unit of moments that a word names."""
+    found = known.get(word.lower())
+    if found is None:
+        title = f"a moment has no part {word[:40]}"
+        label = f"is it {nearest(word.lower(), known) or 'year'}?"
+        why = f"there are {', '.join(sorted(known))}."
+        remedy = "EXTRACT(year FROM DATE '2024-12-31')"
+        raise refusal("DPQ205", title, span, label, why, remedy)
+    return found
+
+
+def moved(
+    span: Span, value: Expr, operator: Operator, interval: exp.Interval, at: Span
+) -> Apply:
+    """Add an INTERVAL to a moment, or take it away."""
+    function = rowfunctions.named("DATE_ADD")
+    number, known = read_interval(interval, at)
+    if value.type == DATE and known in {"hour", "minute", "second"}:
+        mismatch(value.span, f"a date has no {known}", "a date here", f"{function.example}")
+    number = -number if operator is Operator.SUBTRACT else number
+    step = [Literal(at, number, INTEGER), Literal(at, known, TEXT)]
+    return bound_call(span, function, [value, *step])
+
+
+def read_interval(node: exp.Interval, span: Span) -> tuple[int, str]:
+    """Read the number and the unit of INTERVAL 3 DAY, INTERVAL '3' DAY or INTERVAL '3 days'."""
+    text = str(node.this.this).strip() if isinstance(node.this, exp.Literal) else ""
+    unit = node.args.get("unit")
+    number, word = text.partition(" ")[::2] if unit is None else (text, unit.name)
+    known, count = UNIT_NAMES.get(word.strip().lower()), read_digits(number.removeprefix("-"))
+    if known is None or count is None or count > MOST_UNITS:
+        title = "DATE_ADD cannot be computed with this"
+        why = f"an interval is a whole number up to {MOST_UNITS} of {', '.join(UNIT_WORDS)}."
+        raise refusal("DPQ205", title, span, "not understood", why, "INTERVAL 3 MONTH")
+    return -count if number.startswith("-") else count, known
+
+
+def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoReturn:
+    """Refuse a function that rows do not have; offer the one that was meant."""
+    known = [*rowfunctions.names(), "DATE_PART", "EXTRACT", "IF"]
+    empty = written[len(name) :].replace(" ", "") in {"", "()"}  # and none there takes nothing
+    near = None if empty else nearest(name.upper(), known)
+    remedy = otherwise if near is None else near + written[len(name) :]
+    shown_names = dict.fromkeys([*([near] if near else []), *_SHOWN])
+    shown = name[:40].upper() if name.isascii() else name[:40]
+    title = f"there is no function {shown} for rows"
+    why = (
+        "a function that failed on one row would tell whether that row exists;",
+        f"{', '.join(shown_names)} and others: see `dpquery explain functions`.",
+    )
+    raise refusal("DPQ202", title, span, "unknown function", why, remedy)
+
+
+# How large an expression is when it is written out for the engine, with what it repeats.
+#
+# A tree may hold one operand several times, and so may the engine's text; nested, both
+# double at each level. Sizes are added up as operands are bound, so that nothing grows before
+# it is refused.
+
+
+MAX_SIZE = 20_000
+_MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP})
+
+
+class Sizes:
+    """The sizes of the expressions of one statement that have been bound."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[_Size, Expr]] = {}
+
+    def check(self, expr: Expr) -> Expr:
+        """Note the size of an expression."""
+        if self._of(expr).value > MAX_SIZE:
+            raise repeated(expr.span, "functions inside one another")
+        return expr
+
+    def _of(self, expr: Expr) -> _Size:
+        known = self._known.get(id(expr))
+        if known is None:
+            size = _size(expr, [self._of(child) for child in children(expr)])
+            self._known[id(expr)] = known = size, expr  # held, so that its number stays its own
+        return known[0]
+
+
+class _Size(NamedTuple):
+    """How many operands a text holds: as a value, and as a double where NaN may be NULL."""
+
+    value: int
+    number: int
+
+
+def _size(expr: Expr, inner: list[_Size]) -> _Size:
+    values = 1 + sum(size.value for size in inner)
+    numbers = 1 + sum(size.number for size in inner)
+    match expr:
+        case Arithmetic() | Negate() if expr.type.kind is Kind.DOUBLE:
+            return _Size(2 * numbers, numbers)
+        case Apply(function=name, arguments=arguments):
+            function = rowfunctions.named(name)
+            far = any(a.type.kind in _MOMENTS and not a.domain.bounded for a in arguments)
+            size = function.repeats * (3 if far else 1)
+            if function.keeps_nan and expr.type.kind is Kind.DOUBLE:
+                return _Size(2 * size * numbers, size * numbers)
+            size *= values
+            return _Size(2 * size, size) if function.makes_nan else _Size(size, size)
+    return _Size(values, values)
