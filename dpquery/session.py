@@ -22,6 +22,7 @@ from dpquery.budget.accountant import basic
 from dpquery.budget.ledger.charge import Account, Charge, FailureLimit, Limits, Receipt
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
 from dpquery.budget.ledger.tables import AlreadyRefined
+from dpquery.budget.prices import Prices
 from dpquery.builder import Query
 from dpquery.cache.lookup import Cache, Lookup
 from dpquery.cache.privacy_scope import promise_of
@@ -46,6 +47,7 @@ from dpquery.sql.commands import (
     Aside,
     Describe,
     Explain,
+    Set,
     Show,
     Subject,
     read_aside,
@@ -88,6 +90,7 @@ class Session:
             failures=_failure_limit(policy, analyst),
         )
         self._notes = tuple(notes)
+        self._prices = Prices(None, limits.session or limits.analyst or limits.policy)
         self._lock = threading.RLock()
         self._process: int | None = os.getpid()
         self._log = FaultLog(policy.ledger.faults, own=not policy.published)
@@ -102,12 +105,22 @@ class Session:
         self._cache = Cache(policy, self._ledger, self._account, self._public)
         self._payer = Payer(policy, self._ledger, self._account, limits, self._log)
 
-    def sql(self, text: str, *, refresh: bool = False) -> Answer:
+    def sql(
+        self,
+        text: str,
+        *,
+        refresh: bool = False,
+        eps: object = None,
+        delta: object = None,
+    ) -> Answer:
         """Answer one statement.
 
         Args:
             text: one SELECT; or EXPLAIN, SHOW or DESCRIBE, which cost nothing.
             refresh: ask anew and pay, even where an earlier answer could be repeated free.
+            eps: what the statement may spend on aggregates that state no eps of their own;
+                with it plain aggregates, as AVG(salary), mean their DP_ counterparts.
+            delta: what it may spend on finding groups that are not public.
 
         Raises:
             QueryRefused: the query is not answered; the budget is unchanged.
@@ -116,11 +129,12 @@ class Session:
         with self._usable():
             source = self._source(text)
             with self._uncharged(source):
+                price = self._prices.price(eps, delta)
                 command = read_aside(source)
                 if command is not None:
-                    return self._free(self._shown(command))
+                    return self._free(self._shown(command, price))
                 query = refreshed(source)
-                plan = self._plan(query or source)  # parse, bind, check, plan
+                plan = self._plan(query or source, price)  # parse, bind, check, plan
             while True:
                 with self._uncharged(source):
                     lookup = self._look_up(plan, anew=refresh or query is not None)
@@ -132,10 +146,10 @@ class Session:
                 except AlreadyRefined:  # by another session, and nothing was charged here
                     continue
 
-    def _plan(self, source: Source) -> Plan:
+    def _plan(self, source: Source, price: Loss | None = None) -> Plan:
         """Take a query through the stages that look at nothing but the policy."""
         parsed = parse(source)
-        bound = bind(parsed, self._policy, self._public)
+        bound = bind(parsed, self._policy, self._public, price)
         checked = check(bound, self._policy)
         return make_plan(checked, self._policy, self._public)
 
@@ -227,12 +241,12 @@ class Session:
         self._ledger.close_attempt(receipt, "answered")
         return above
 
-    def explain(self, text: str) -> Explanation:
+    def explain(self, text: str, *, eps: object = None, delta: object = None) -> Explanation:
         """Return what a query would lose and how it would be answered; costs nothing."""
         with self._usable():
             source = self._source(text)
             with self._uncharged(source):
-                return self._explain(source)
+                return self._explain(source, self._prices.price(eps, delta))
 
     @property
     def budget(self) -> Budget:
@@ -314,11 +328,14 @@ class Session:
         nothing = Diagnostic("DPQ104", title, remedy=("session.sql('SHOW TABLES')",))
         raise self._payer.told(SyntaxRefused(nothing), Source(""))
 
-    def _shown(self, command: Aside) -> pa.Table:
-        """Answer EXPLAIN, SHOW or DESCRIBE, which ask no data."""
+    def _shown(self, command: Aside, price: Loss | None) -> pa.Table:
+        """Answer EXPLAIN, SHOW, DESCRIBE or SET, which ask no data."""
         match command:
+            case Set(name, value):
+                self._prices.set(name, value)
+                return catalogue.lines("setting", self._prices.said())
             case Explain(query):
-                return catalogue.lines("explanation", str(self._explain(query)))
+                return catalogue.lines("explanation", str(self._explain(query, price)))
             case Describe(name, span):
                 return catalogue.columns(catalogue.find_table(self._policy, name, span))
             case Show(Subject.TABLES):
@@ -331,9 +348,9 @@ class Session:
             case Show(Subject.FUNCTIONS):
                 return catalogue.functions()
 
-    def _explain(self, source: Source) -> Explanation:
+    def _explain(self, source: Source, price: Loss | None) -> Explanation:
         query = refreshed(source)
-        lookup = self._look_up(self._plan(query or source), anew=query is not None)
+        lookup = self._look_up(self._plan(query or source, price), anew=query is not None)
         plan, payer = lookup.plan, self._payer
         return explain(
             plan,

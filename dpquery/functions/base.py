@@ -92,7 +92,11 @@ MECHANISM_ALIASES = {
     "qexp": "exponential",
 }
 """Names under which mechanisms are known elsewhere."""
-COMMON = (EPS, DELTA, MAX_ROWS, MECHANISM, RHO, WEIGHTS)
+WEIGHT = Parameter(
+    "weight",
+    "how much of the statement's epsilon the call has, against 1 of the others, as in weight=2",
+)
+COMMON = (EPS, WEIGHT, DELTA, MAX_ROWS, MECHANISM, RHO, WEIGHTS)
 
 
 @dataclass(frozen=True, slots=True)

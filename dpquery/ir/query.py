@@ -239,6 +239,8 @@ class Bound:
     above: Above
     constants: tuple[Above, ...] = ()
     """Queries of one value each, that a scan needs before it is opened."""
+    understood: str = ""
+    """The statement with the calls that its plain aggregates mean; empty where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +265,7 @@ class Checked:
     frontiers: tuple[tuple[Frontier, Contribution], ...]
     above: Above
     constants: tuple[Above, ...] = ()
+    understood: str = ""
 
 
 @dataclass(frozen=True, slots=True)

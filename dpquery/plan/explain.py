@@ -79,7 +79,8 @@ def explain(
     ]
     found = [search.release.step() for search in plan.searches]
     steps = (*chain(*drawn), *found)
-    lines = [f"charge       {'nothing' if answered else f'{charge}{_split(steps)}'}"]
+    paid = "nothing" if answered else f"{charge}{_split(steps)}"
+    lines = [*_understood(plan), f"charge       {paid}"]
     guarantee = guarantee_of(plan, policy)
     if plan.charge.scans:
         lines.append(f"guarantee    {guarantee}")
@@ -88,8 +89,7 @@ def explain(
     for frontier, of_calls, sql in zip(plan.frontiers, drawn, scans, strict=True):
         lines += _frontier(frontier, of_calls, policy)
         lines.append(f"scan         {sql}")
-    lines += [f"note         {note}" for note in notes_of(plan)]
-    lines += _parts(plan, policy)
+    lines += [*(f"note         {note}" for note in notes_of(plan)), *_parts(plan, policy)]
     most, rest = policy.budget.max_epsilon_per_query, _rest(standing, asked)
     if most is not None and charge.epsilon > most:
         rest = f"one query may spend {decimal_text(most)}, too little for it"
@@ -101,6 +101,12 @@ def explain(
         lines = [line.replace("from the policy)", "from the options)") for line in lines]
     wrapped = tuple(part for line in lines for part in _wrapped(line))
     return Explanation(charge, steps, wrapped, guarantee)
+
+
+def _understood(plan: Plan) -> Iterator[str]:
+    """Return the query with the calls that its plain aggregates mean, if it has any."""
+    if plan.checked.understood:
+        yield f"understood   {' '.join(plan.checked.understood.split())}"
 
 
 def _parts(plan: Plan, policy: Policy) -> Iterator[str]:

@@ -17,6 +17,10 @@ LONGEST = 64 * 1024
 _LEAD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*", re.DOTALL)
 _VERB = re.compile(r"(EXPLAIN|SHOW|DESCRIBE|DESC)\b", re.IGNORECASE | re.ASCII)
 _REFRESH = re.compile(r"REFRESH\b", re.IGNORECASE | re.ASCII)
+_SET = re.compile(
+    r"(?:SET\s+(?:SESSION\s+)?dp\.(eps|epsilon|delta)\s*(?:=|\bTO\b)\s*([^\s;]+)|RESET\s+dp\.(eps|epsilon|delta))\s*;*\s*",
+    re.IGNORECASE | re.ASCII,
+)
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\W\d]\w*))\s*;*\s*', re.ASCII)
 
 
@@ -51,7 +55,15 @@ class Describe:
     span: Span
 
 
-Aside = Explain | Show | Describe
+@dataclass(frozen=True, slots=True)
+class Set:
+    """What each statement may spend from here on; None: what its calls state."""
+
+    name: str
+    value: str | None
+
+
+Aside = Explain | Show | Describe | Set
 
 
 def read_aside(source: Source) -> Aside | None:
@@ -62,6 +74,10 @@ def read_aside(source: Source) -> Aside | None:
     """
     text = source.text[:LONGEST]
     start = _start(text)
+    setting = _SET.fullmatch(text, start)
+    if setting is not None:
+        name = (setting[1] or setting[3]).lower()
+        return Set("delta" if name == "delta" else "eps", setting[2])
     verb = _VERB.match(text, start)
     if verb is None:
         return None

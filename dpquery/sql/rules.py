@@ -87,7 +87,7 @@ def check(bound: Bound, policy: Policy) -> Checked:
     checked = tuple(
         (frontier, contribution(frontier.relation, policy)) for frontier in bound.frontiers
     )
-    return Checked(bound.source, checked, bound.above, bound.constants)
+    return Checked(bound.source, checked, bound.above, bound.constants, bound.understood)
 
 
 def contribution(relation: Relation, policy: Policy) -> Contribution:

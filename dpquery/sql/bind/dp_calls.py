@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NoReturn
 
 from sqlglot import expressions as exp
 
 from dpquery import functions
-from dpquery.core.privacy import decimal_text
+from dpquery.core.privacy import Loss, decimal_text
 from dpquery.core.source import Span
 from dpquery.errors import listed, nearest, refusal, without
-from dpquery.functions.base import DPFunction, Expression, Number, Parameter, Share, Takes
+from dpquery.functions.base import (
+    BOUNDS,
+    DPFunction,
+    Expression,
+    Number,
+    Parameter,
+    Share,
+    Takes,
+)
+from dpquery.functions.quantize import known_range
 from dpquery.ir.expr import Expr
-from dpquery.ir.query import Call, Input
+from dpquery.ir.query import Call, Input, Options
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.options import (
     Given,
     read_number_between,
+    read_option,
     read_options,
+    read_price,
     read_whole_between,
     refuse_constant,
 )
-from dpquery.sql.bind.scope import fold, is_call, written_name
+from dpquery.sql.bind.scope import fold, is_call, is_plain, written_name
 from dpquery.sql.parse.literals import read_digits, unwrapped
+from dpquery.sql.shares import share_text
 from dpquery.sql.suggest.dialects import is_share, meant_call, nearest_function
 from dpquery.sql.suggest.queries import (
     call_about,
@@ -52,6 +64,8 @@ class Calls:
 
     rows: Conditions
     found: list[Call] = field(default_factory=list)
+    unlimited: bool = False
+    """Whether nobody says how many rows of a unit count."""
 
     def add(self, node: exp.Expr) -> Call:
         """Bind a call and give it the next column.
@@ -76,10 +90,9 @@ class Calls:
         order, number = reader.settings(positional)
         units = distinct and reader.counts_units(positional[0])
         inputs = () if units else reader.inputs(positional, condition)
-        argument = inputs[0].expr if inputs else None
-        reader.require_price(named)
-        options = read_options(function, argument, named)
-        refuse_constant(function, argument, options)
+        options = reader.options(named, inputs)
+        if is_plain(node) and self.unlimited and not distinct:
+            options = replace(options, auto_rows=options.max_rows_contributed is None)
         call = Call(
             span=whole,
             column=f"a{len(self.found)}",
@@ -93,7 +106,16 @@ class Calls:
             text=self.rows.spans.text(node),
         )
         self.found.append(call)
+        reader.note(call, named)
         return call
+
+    def repeat(self, call: Call, node: exp.Expr) -> None:
+        """Note that a plain aggregate stands here again: it is the same release."""
+        shares, inner = self.rows.shares, node.this if isinstance(node, exp.Filter) else node
+        if shares is not None:
+            spans = self.rows.spans
+            first = next(at for at in shares.rewritten if spans.source.snippet(at) == call.text)
+            shares.rewritten[spans.of(inner)] = shares.rewritten[first]
 
     def _unknown(self, node: exp.Expr) -> NoReturn:
         """Refuse an unknown function; offer the one that was meant, or is a slip away."""
@@ -240,8 +262,62 @@ class _Reader:
         remedy = f"{function.name}({', '.join(texts)})"
         raise refusal("DPQ206", title, self.spans.of(surplus), label, why, remedy)
 
-    def require_price(self, named: Given) -> None:
+    def options(self, named: Given, inputs: Sequence[Input]) -> Options:
+        """Read what a call states by name, or has instead: a share, bounds that are found."""
+        shares, share = self.rows.shares, None
+        if shares is None or "eps" in named or "rho" in named:
+            self._require_price(named)
+        else:
+            weight = read_option("weight", named) if "weight" in named else Fraction(1)
+            selects = "delta" in self.function.price and "delta" not in named
+            share = shares.take(self.spans.name(self.node), weight, selects=selects)
+        argument = inputs[0].expr if inputs else None
+        price = read_price(named, share, self.spans.name(self.node))
+        options = read_options(self.function, argument, named, price)
+        loose = any(not known_range(one).bounded for one in inputs)
+        if is_plain(self.node) and loose and BOUNDS in self.function.parameters:
+            stated = options.bounds is not None or options.group_bounds is not None
+            options = replace(options, auto=options.auto or not stated)
+        refuse_constant(self.function, argument, options)
+        return options
+
+    def note(self, call: Call, named: Given) -> None:
+        """Note what a call states of the statement's epsilon, or how it is understood."""
+        shares, options = self.rows.shares, call.options
+        if shares is None:
+            return
+        if "eps" in named or "rho" in named:
+            shares.stated += Loss(options.epsilon, options.delta or Fraction(0))
+        else:
+            shares.rewritten[self.spans.of(self.node)] = self._understood(call, named)
+
+    def _understood(self, call: Call, named: Given) -> str:
+        """Write a call with its share, by the name of its function."""
+        given, options = self.node.expressions, call.options
+        texts = [self.spans.text(one) for one in given if not _name_of(one, self.rows)]
+        if isinstance(given[0], exp.Star):
+            texts[0] = "*"  # of COUNT(), too
+        if call.distinct:
+            texts[0] = f"DISTINCT {texts[0].removeprefix('DISTINCT ')}"
+        stated = {name: self.spans.source.snippet(span) for name, (_, span) in named.items()}
+        stated.pop("weight", None)
+        if options.auto:
+            stated.setdefault("bounds", "'auto'")
+        if options.auto_rows:
+            stated.setdefault("max_rows_contributed", "'auto'")
+        stated["eps"] = share_text(options.epsilon)
+        if options.delta is not None:
+            stated.setdefault("delta", share_text(options.delta))
+        texts += [f"{name}={value}" for name, value in stated.items()]
+        return f"{call.function}({', '.join(texts)})"
+
+    def _require_price(self, named: Given) -> None:
         """Require eps, or rho instead."""
+        if "weight" in named and ("eps" in named or "rho" in named):
+            title, span = "eps and weight are both given", named["weight"][1]
+            why = "a weight shares the statement's epsilon; eps says what the call has."
+            remedy = self._without(span)
+            raise refusal("DPQ209", title, span, "beside eps", why, remedy)
         if "eps" in named and "rho" in named:
             title, span = "eps and rho are both given", named["rho"][1]
             why = "each of them says how much the call may spend."

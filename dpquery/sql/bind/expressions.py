@@ -54,6 +54,7 @@ from dpquery.sql.suggest.queries import (
 
 if TYPE_CHECKING:
     from dpquery.sql.bind.from_clause import Context
+    from dpquery.sql.shares import Shares
 
 _PATTERNS: dict[type[exp.Expr], str] = {
     exp.Like: "LIKE",
@@ -69,6 +70,8 @@ class Conditions:
         self.scope = scope
         self.spans = spans
         self._subqueries = subqueries
+        self.shares: Shares | None = None
+        """What calls have that state no epsilon, where the statement has one."""
         """What gives the values of subqueries; None where they are refused."""
         self.where: Expr | None = None
         """What WHERE says of all rows, once it is bound."""

@@ -199,9 +199,28 @@ class Keys:
                 self._keys[id(value)] = self._found(value, column)
             return self._keys[id(value)].column
         expr = self.rows.bind(value)
+        if expr not in self._keys and self._is_selected(expr):
+            self._keys[expr] = self._selected(value, self.rows.spans.of(node), column)
         if expr not in self._keys:
             self._keys[expr] = self._listed(expr, self.rows.spans.of(node), column)
         return self._keys[expr].column
+
+    def _is_selected(self, expr: Expr) -> bool:
+        """Return whether groups that are not public are found with the statement's delta."""
+        shares = self.rows.shares
+        if shares is None or not shares.price.delta or isinstance(expr, Literal):
+            return False
+        known = values_of(expr, facts_of(self.rows.where))
+        return known is None and expr.type.kind is not Kind.DOUBLE
+
+    def _selected(self, node: exp.Expr, shown: Span, column: str) -> Key:
+        """Bind a plain group whose values are found, as DP_KEYS of it."""
+        call = exp.Anonymous(this=KEYS.name, expressions=[node.copy()])
+        key = self._found(call, column)
+        if self.rows.shares is not None:
+            rewritten = self.rows.shares.rewritten
+            rewritten[shown] = rewritten.pop(key.expr.span)
+        return key
 
     def _found(self, node: exp.Expr, column: str) -> Key:
         """Bind groups that are found in the data, by a release of their own."""

@@ -12,6 +12,7 @@ from sqlglot import expressions as exp
 from dpquery.core.privacy import (
     EPSILON_MAX,
     EPSILON_MIN,
+    Loss,
     decimal_text,
     exact_number,
     root_above,
@@ -41,6 +42,7 @@ _RANGES = {
     "max_rows_contributed": (_COUNTS, "5"),
     "max_groups_contributed": (_COUNTS, "3"),
     "max_keys": ((Fraction(1), Fraction(MAX_CELLS)), "500"),
+    "weight": ((Fraction(1, 1000), Fraction(1000)), "2"),
 }
 """The least and the most of each option that is a number, and an example."""
 _WHOLE = frozenset({"max_rows_contributed", "max_groups_contributed", "max_keys"})
@@ -57,8 +59,28 @@ Given = Mapping[str, tuple[exp.Expr, Span]]
 """The value of each option, and where it stands."""
 
 
-def read_options(function: DPFunction, argument: Expr | None, given: Given) -> Options:
-    """Read the options of a call, of which eps is one, or rho instead.
+def read_option(name: str, given: Given) -> Fraction:
+    """Read an option that is a number."""
+    limits, example = _RANGES[name]
+    return read_number_between(name, *given[name], limits, f"{name}={example}")
+
+
+def read_price(given: Given, share: Loss | None, call: Span) -> tuple[Loss, Span]:
+    """Return what a call may spend, and where that is said: by eps, by rho, or as a share."""
+    delta = Fraction(0) if share is None else share.delta
+    if "delta" in given:
+        delta = read_option("delta", given)
+    if share is not None:
+        return Loss(share.epsilon, delta), call
+    name = "eps" if "eps" in given else "rho"
+    stated = read_option(name, given)
+    return Loss(stated if name == "eps" else root_above(2 * stated), delta), given[name][1]
+
+
+def read_options(
+    function: DPFunction, argument: Expr | None, given: Given, price: tuple[Loss, Span]
+) -> Options:
+    """Read the options of a call that may spend so much.
 
     Raises:
         NameRefused: DPQ205 out of range, DPQ207 not a literal, DPQ208 bounds of another kind,
@@ -67,17 +89,17 @@ def read_options(function: DPFunction, argument: Expr | None, given: Given) -> O
     values = {
         name: _option(name, *written, function)
         for name, written in given.items()
-        if name not in {"bounds", _GROUP_BOUNDS, "other"}
+        if name not in {"bounds", _GROUP_BOUNDS, "other", "weight"}
     }
     spans = {name: span for name, (_, span) in given.items()}
     bounds, totals, other = map(given.get, ("bounds", _GROUP_BOUNDS, "other"))
     auto = bounds is not None and _text(bounds[0]) == AUTO
-    mechanism, rho = values.get("mechanism"), _number(values, "rho")
+    mechanism, (loss, span) = values.get("mechanism"), price
     return Options(
-        epsilon=Fraction(values["eps"]) if rho is None else root_above(2 * rho),
-        epsilon_span=spans["eps" if rho is None else "rho"],
-        rho=rho,
-        delta=_number(values, "delta"),
+        epsilon=loss.epsilon,
+        epsilon_span=span,
+        rho=_number(values, "rho"),
+        delta=loss.delta or None,
         delta_span=spans.get("delta"),
         mechanism=None if mechanism is None else str(mechanism),
         mechanism_span=spans.get("mechanism"),

@@ -27,7 +27,7 @@ from dpquery.rowfunctions.key_domains import values_of
 from dpquery.rowfunctions.ranges import facts_of
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.groups import has_listed_groups
-from dpquery.sql.bind.scope import Scope, is_call, written_name
+from dpquery.sql.bind.scope import Scope, call_key, is_call, is_plain, written_name
 from dpquery.sql.parse.spans import Spans
 from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS
 from dpquery.sql.postprocess.values import LONGEST_NUMBER
@@ -51,13 +51,16 @@ class Released:
     """The keys of each grouping: a frontier each."""
     number: int = 0
     """Of the first frontier, among those of the statement."""
-    _added: dict[int, Call] = field(default_factory=dict)
+    _added: dict[object, Call] = field(default_factory=dict)
 
     def call(self, node: exp.Expr) -> tuple[str, str]:
         """Add a call to the frontier, once however often it is bound."""
-        if id(node) not in self._added:
-            self._added[id(node)] = self.calls.add(node)
-        added = self._added[id(node)]
+        key = call_key(node)
+        if key not in self._added:
+            self._added[key] = self.calls.add(node)
+        elif is_plain(node):
+            self.calls.repeat(self._added[key], node)
+        added = self._added[key]
         return added.column, added.function
 
     def key(self, node: exp.Expr) -> str | None:

@@ -58,6 +58,20 @@ def is_call(node: exp.Expr) -> bool:
     return name.startswith(("DP_", "LDP_")) and name not in INTERVAL_ENDS
 
 
+PLAIN = "plain"
+"""What marks a DP_ call as one that was written as a plain aggregate."""
+
+
+def is_plain(call: exp.Expr) -> bool:
+    """Return whether a DP_ call was written as a plain aggregate."""
+    return PLAIN in (call.this if isinstance(call, exp.Filter) else call).meta
+
+
+def call_key(node: exp.Expr) -> object:
+    """Return what is equal for nodes of one release: plain aggregates of the same text."""
+    return node.sql() if is_plain(node) else id(node)
+
+
 def is_interval_end(node: exp.Expr) -> TypeGuard[exp.Anonymous]:
     """Return whether a node calls DP_INTERVAL_LOW or DP_INTERVAL_HIGH."""
     return isinstance(node, exp.Anonymous) and str(node.this).upper() in INTERVAL_ENDS

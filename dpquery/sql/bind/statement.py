@@ -9,12 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import NoReturn
 
 from sqlglot import expressions as exp
 
+from dpquery.core.privacy import Loss
 from dpquery.core.source import Span
-from dpquery.errors import NameRefused, RuleRefused, SyntaxRefused
+from dpquery.errors import (
+    Diagnostic,
+    NameRefused,
+    QueryRefused,
+    RuleRefused,
+    SyntaxRefused,
+)
 from dpquery.ir.expr import Constant, Literal
 from dpquery.ir.query import Above, AboveColumn, Bound, Call, Frontier
 from dpquery.policy.model import Policy, PublicFacts
@@ -23,6 +31,7 @@ from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Derived, Private, PublicItem, is_star
 from dpquery.sql.bind.groups import Keys, shared
 from dpquery.sql.bind.joins import bind_from, same_units
+from dpquery.sql.bind.plain import aggregates_units, make_calls
 from dpquery.sql.bind.released import Released, raw, unaskable
 from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.bind.semi_joins import filtered, refuse_results_in_where, said_of
@@ -54,7 +63,14 @@ from dpquery.sql.postprocess.values import (
     condition,
     quoted,
 )
-from dpquery.sql.suggest.dialects import BOUND, UNKNOWN, with_slip_mended
+from dpquery.sql.rules import contribution
+from dpquery.sql.shares import Shares
+from dpquery.sql.suggest.dialects import (
+    BOUND,
+    LONGEST_MENDED,
+    UNKNOWN,
+    with_slip_mended,
+)
 from dpquery.sql.suggest.joins import JoinedBy, refuse_correlated, refuse_twice
 from dpquery.sql.suggest.queries import COUNT, query_about, query_of_policy
 
@@ -62,8 +78,10 @@ MOST_NESTED = 64
 """Queries inside one another, those that WITH names included: each takes levels of ours."""
 
 
-def bind(parsed: Parsed, policy: Policy, public: PublicFacts) -> Bound:
-    """Bind a parsed query.
+def bind(
+    parsed: Parsed, policy: Policy, public: PublicFacts, price: Loss | None = None
+) -> Bound:
+    """Bind a parsed query; under a price, plain aggregates are DP_ calls that share it.
 
     Raises:
         NameRefused: DPQ201 to DPQ211 a name, an argument or a value is unknown or misused.
@@ -73,29 +91,59 @@ def bind(parsed: Parsed, policy: Policy, public: PublicFacts) -> Bound:
         SyntaxRefused: DPQ102, DPQ105 what rows, or results, do not have.
     """
     try:
-        return _bound(parsed, policy, public)
+        return _bound(parsed, policy, public, price)
     except (NameRefused, RuleRefused, SyntaxRefused) as refused:
+        if price is None and isinstance(refused, RuleRefused):
+            refused.diagnostic = _with_calls(refused.diagnostic, parsed, policy, public)
         refused.diagnostic = with_slip_mended(
             refused.diagnostic,
             parsed.source,
-            lambda source: _bound(parse(source), policy, public),
+            lambda source: _bound(parse(source), policy, public, price),
             UNKNOWN if refused.code == "DPQ204" else BOUND,
         )
         raise
 
 
-def _bound(parsed: Parsed, policy: Policy, public: PublicFacts) -> Bound:
-    statement = Statement(parsed, policy, public)
-    above = statement.root(parsed.query)
-    frontiers, constants = tuple(statement.frontiers), tuple(statement.constants)
-    return Bound(parsed.source, frontiers, above, constants)
+def _with_calls(
+    refused: Diagnostic, parsed: Parsed, policy: Policy, public: PublicFacts
+) -> Diagnostic:
+    """Return a refusal that offers DP_ calls, if plain aggregates are its cause."""
+    if len(parsed.source.text) > LONGEST_MENDED:
+        return refused
+    shares = Shares.of(Loss(Fraction(1, 2)))
+    try:
+        Statement(parse(parsed.source), policy, public, shares).bound()
+    except QueryRefused:
+        return refused
+    once = "or SET dp.eps = 0.5 first: plain aggregates share the epsilon of their statement"
+    return replace(refused, remedy=(shares.understood(parsed.source), once))
+
+
+def _bound(parsed: Parsed, policy: Policy, public: PublicFacts, price: Loss | None) -> Bound:
+    if price is None:
+        return Statement(parsed, policy, public).bound()
+    shares = Shares.of(price)
+    found = Statement(parsed, policy, public, shares).bound()
+    if not shares.weights:  # every call states its own
+        return found
+    shares = shares.split()
+    found = Statement(parsed, policy, public, shares).bound()
+    return replace(found, understood=shares.understood(parsed.source))
 
 
 class Statement(Opener):
     """One statement as it is bound: its frontiers in the order in which they are released."""
 
-    def __init__(self, parsed: Parsed, policy: Policy, public: PublicFacts) -> None:
+    def __init__(
+        self,
+        parsed: Parsed,
+        policy: Policy,
+        public: PublicFacts,
+        shares: Shares | None = None,
+    ) -> None:
         super().__init__(policy, public, parsed.spans)
+        self._parsed = parsed
+        self._shares = shares
         self.frontiers: list[Frontier] = []
         self.constants: list[Above] = []
         """Queries of one value each, for the rows of a frontier."""
@@ -111,6 +159,12 @@ class Statement(Opener):
         """Their texts for the engine, in the order in which they were bound."""
         self._depth = 0
         """How many queries the one that is being bound stands in."""
+
+    def bound(self) -> Bound:
+        """Bind all of it."""
+        above = self.root(self._parsed.query)
+        frontiers, constants = tuple(self.frontiers), tuple(self.constants)
+        return Bound(self._parsed.source, frontiers, above, constants)
 
     def root(self, query: exp.Expr) -> Above:
         """Bind the statement itself: it has to be released or public."""
@@ -195,7 +249,8 @@ class Statement(Opener):
         with self.alone():
             rows = self._from(node)
         if isinstance(rows, Private):
-            if root or any(map(is_call, parts_of(node))):
+            plain = self._shares is not None and aggregates_units(node, rows.scope, self.spans)
+            if root or plain or any(map(is_call, parts_of(node))):
                 return self._released(node, rows, root=root)
             return derive(self, node, filtered(self, rows, node.args.get("where")))
         return Select(Rows(self, aliases_of(node), rows), node, root=root).open()
@@ -376,12 +431,15 @@ class Statement(Opener):
     def _released(self, select: exp.Select, rows: Private, *, root: bool) -> Open:
         """Bind a query over private rows: one frontier, and what is computed from it."""
         scope, spans = rows.scope, self.spans
+        if self._shares is not None:
+            make_calls(select, spans)
         where = select.args.get("where")
         if where is not None:
             refuse_results_in_where(select, scope, spans)
         rows = filtered(self, rows, where)
         binder = Conditions(scope, spans, self)
         binder.where = said_of(rows.relation)
+        binder.shares = self._shares
         for item in select.expressions:
             if is_star(item):
                 raise raw("*", spans.of(item), query_about(scope.table, COUNT))
@@ -392,7 +450,9 @@ class Statement(Opener):
             return len(self.frontiers) - 1
 
         groups, sets = Keys(select, binder, find).bind()
-        below = Released(scope, spans, groups, Calls(binder), sets)
+        stated = contribution(rows.relation, self.policy)
+        unlimited = not stated.single and not isinstance(stated.limit, int)
+        below = Released(scope, spans, groups, Calls(binder, unlimited=unlimited), sets)
         for node in filter(is_call, parts_of(select)):
             if not isinstance(node.parent, exp.Filter) or node.parent.this is not node:
                 below.call(node)

@@ -54,7 +54,7 @@ _WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.SimilarTo: ("similar to",), exp.DPipe: ("||",),
     exp.NullSafeEQ: ("is", "not", "distinct", "from"),
     exp.NullSafeNEQ: ("is", "distinct", "from"), exp.Extract: ("extract", "from"),
-    exp.Case: ("case", "end"),
+    exp.Case: ("case", "end"), exp.WithinGroup: ("within", "group"),
 }  # fmt: skip
 _SLOT_WORDS: dict[type[exp.Expr], dict[str, str]] = {
     exp.Star: {"except_": "exclude", "replace": "replace", "rename": "rename"},
@@ -209,12 +209,13 @@ _SLOTS: dict[str, tuple[type[exp.Expr], ...]] = {
     "this expression": (
         exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.Add,
         exp.Sub, exp.Mul, exp.IntDiv, exp.Mod, exp.SimilarTo, exp.NullSafeEQ, exp.NullSafeNEQ,
-        exp.Extract, exp.Filter, exp.Kwarg, exp.PropertyEQ,
+        exp.Extract, exp.Filter, exp.Kwarg, exp.PropertyEQ, exp.WithinGroup,
     ),
     "this": (
         exp.Exists, exp.Qualify, exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max,
         exp.LogicalAnd, exp.LogicalOr, exp.From, exp.Where, exp.Having, exp.Boolean,
         exp.Paren, exp.Not, exp.Neg, exp.DataTypeParam, exp.Var, exp.Abs,
+        exp.PercentileCont, exp.PercentileDisc,
     ),
     "expressions": (
         exp.With, exp.Rollup, exp.Cube, exp.GroupingSets, exp.Grouping, exp.GroupingId,

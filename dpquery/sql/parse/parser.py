@@ -31,6 +31,7 @@ from dpquery.sql.suggest.constructs import is_misused, misread, refuse_construct
 from dpquery.sql.suggest.dialects import READ, with_slip_mended
 
 E = TypeVar("E", bound=exp.Expr)
+Build = Callable[..., exp.Expr]
 
 # The parser logs what it does not understand, with the text: our refusals say it instead.
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
@@ -50,6 +51,21 @@ def _others(functions: dict[str, Any]) -> dict[str, Any]:
     return {name: build for name, build in functions.items() if name not in _BY_NAME}
 
 
+_PLAIN = ("COUNT", "COUNT_IF", "COUNTIF", "SUM", "AVG", "MIN", "MAX")
+"""Aggregates by nodes of their own that may have the options of the DP_ function they mean."""
+
+
+def _with_options(name: str, build: Build) -> Build:
+    """Read an aggregate that has options by name as what was written, a name and arguments."""
+
+    def built(args: list[exp.Expr], **options: Any) -> exp.Expr:
+        if any(isinstance(arg, exp.PropertyEQ | exp.Kwarg | exp.EQ) for arg in args[1:]):
+            return exp.Anonymous(this=name, expressions=args)
+        return build(args, **options)
+
+    return built
+
+
 class Parser(DuckDBParser):
     """DuckDB's grammar as sqlglot reads it, with positions on more nodes and no unary plus.
 
@@ -57,8 +73,15 @@ class Parser(DuckDBParser):
     them that say less, or other things.
     """
 
-    FUNCTIONS: ClassVar = _others(DuckDBParser.FUNCTIONS)
-    FUNCTION_PARSERS: ClassVar = _others(DuckDBParser.FUNCTION_PARSERS)
+    FUNCTIONS: ClassVar = {
+        **_others(DuckDBParser.FUNCTIONS),
+        **{name: _with_options(name, DuckDBParser.FUNCTIONS[name]) for name in _PLAIN},
+    }
+    FUNCTION_PARSERS: ClassVar = {
+        name: read
+        for name, read in _others(DuckDBParser.FUNCTION_PARSERS).items()
+        if name not in _PLAIN
+    }
     UNARY_PARSERS: ClassVar = {
         **DuckDBParser.UNARY_PARSERS,
         TokenType.DASH: lambda self: self.prefixed(exp.Neg, self._prev, Parser._parse_unary),
@@ -209,7 +232,23 @@ def _parsed(source: Source) -> Parsed:
         raise unfinished(source, tokens, "nothing is selected")
     if all(type(node) in ALLOWED for node in tree.walk()):
         check_all_read(source, tree, spans)  # else binding refuses a function by its name
+    for node in list(tree.find_all(exp.WithinGroup)):
+        node.replace(_ordered_quantile(source, node, spans))
     return Parsed(source, tree, spans)
+
+
+_QUANTILES = {exp.PercentileCont: "QUANTILE_CONT", exp.PercentileDisc: "QUANTILE_DISC"}
+
+
+def _ordered_quantile(source: Source, node: exp.WithinGroup, spans: Spans) -> exp.Anonymous:
+    """Return PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x) as QUANTILE_CONT(x, q)."""
+    name, (ordered, *others) = _QUANTILES.get(type(node.this)), node.expression.expressions
+    if name is None or others or ordered.args.get("desc") or not node.this.this:
+        refuse_construct(source, node, spans)
+    call = exp.Anonymous(this=name, expressions=[ordered.this, node.this.this])
+    span = spans.name(node)
+    call.meta.update({"start": span.start, "end": span.end - 1})
+    return call
 
 
 def _too_deep(span: Span, label: str) -> QueryRefused:

@@ -212,7 +212,10 @@ class Spans:
                 continue
             spans = [_position(node), *(self._reached[id(child)][0] for child in inner)]
             known = [span for span in spans if span is not None]
-            self._reached[id(node)] = reduce(or_, known) if known else None, node
+            whole = reduce(or_, known) if known else None
+            if whole is not None and isinstance(node, exp.Cast):
+                whole = self._with_type(whole)
+            self._reached[id(node)] = whole, node
         return self._reached[id(root)][0]
 
     def _found(self, node: exp.Expr) -> Span | None:

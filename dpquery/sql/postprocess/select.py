@@ -11,7 +11,7 @@ from dpquery.core.types import Kind
 from dpquery.errors import refusal
 from dpquery.sql.bind.from_clause import columns_of, is_star
 from dpquery.sql.bind.groups import groupings_in
-from dpquery.sql.bind.scope import fold, is_call, is_interval_end, written_name
+from dpquery.sql.bind.scope import fold, is_call, is_interval_end, is_plain, written_name
 from dpquery.sql.empty_answers import refuse_beyond
 from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import outside
@@ -119,7 +119,7 @@ class Select:
         default = inner.name if isinstance(inner, exp.Column) else self._spans.text(value)
         if is_call(inner):
             found, function = self._final.call(inner)
-            default = function.lower()
+            default = default if is_plain(inner) else function.lower()
         else:
             found = self._final.value(value)
         if is_interval_end(inner):

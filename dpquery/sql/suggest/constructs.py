@@ -31,7 +31,7 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.Concat: "a text after a text", exp.Distribute: "DISTRIBUTE BY",
     exp.HistoricalData: "AT", exp.IgnoreNulls: "IGNORE NULLS", exp.Escape: "ESCAPE",
     exp.Interval: "INTERVAL", exp.RespectNulls: "RESPECT NULLS", exp.Struct: "a struct",
-    exp.Version: "FOR SYSTEM_TIME", exp.WithinGroup: "WITHIN GROUP", exp.Select: "a subquery",
+    exp.Version: "FOR SYSTEM_TIME", exp.Select: "a subquery",
     exp.PositionalColumn: "a column by number", exp.Fetch: "FETCH",
     exp.RawString: "a text in dollar quotes", exp.ByteString: "a text of bytes",
     exp.National: "a text with a prefix",

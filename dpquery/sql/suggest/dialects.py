@@ -34,7 +34,7 @@ from dpquery.sql.suggest.queries import (
 )
 
 Stage = Callable[[Source], object]
-_LONGEST = 400
+LONGEST_MENDED = 400
 """Longer queries are not searched."""
 _WIDE, _MORE = 88, 40
 """A mended query is one line on most screens, or hardly longer than what was typed."""
@@ -169,7 +169,7 @@ def with_slip_mended(
 
     A query is mended once `stage` accepts it, which raises `QueryRefused` where it does not.
     """
-    if found.span is None or len(source.text) > _LONGEST or "\n" in source.text.strip():
+    if found.span is None or len(source.text) > LONGEST_MENDED or "\n" in source.text.strip():
         return found
     for text in _candidates(source.text, found.span, slips):
         mended = _accepted(stage, text)
@@ -255,7 +255,7 @@ def meant_call(
         options: the arguments that were given by name, as text.
     """
     name = name.upper().removeprefix("DP_")
-    function = _function(name)
+    function = function_of(name)
     if function is None:
         return _composed(name, arguments, rows)
     table = rows.scope.table
@@ -312,7 +312,8 @@ def _bins(expr: Expr, written: str) -> str:
     return written if width == 1 else f"FLOOR({written} / {width}) * {width}"
 
 
-def _function(name: str) -> DPFunction | None:
+def function_of(name: str) -> DPFunction | None:
+    """Return the DP_ function that an aggregate of another name means, if any does."""
     return functions.find(_MEANT.get(name, f"DP_{name}"))
 
 
@@ -320,7 +321,7 @@ def is_aggregate(call: exp.Expr, name: str) -> bool:
     """Return whether a function of other engines would make one value of many rows."""
     return (
         isinstance(call, exp.AggFunc)
-        or _function(name) is not None
+        or function_of(name) is not None
         or aggregate_name(call) is not None
     )
 

@@ -1,0 +1,85 @@
+"""What a statement may spend in all: said by the call, by the session, or by the data owner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from dpquery.core.privacy import (
+    EPSILON_MAX,
+    EPSILON_MIN,
+    Ceiling,
+    Loss,
+    decimal_text,
+    exact_number,
+)
+from dpquery.errors import refusal
+
+_ENDS = {
+    "eps": (EPSILON_MIN, EPSILON_MAX),
+    "delta": (Fraction(1, 10**30), Fraction(1, 10)),
+}
+_EXAMPLES = {"eps": "SET dp.eps = 0.5", "delta": "SET dp.delta = 1e-7"}
+_STATEMENTS = 100
+"""Of the budget's delta, one statement has such a part unless somebody says otherwise."""
+
+
+@dataclass(slots=True)
+class Prices:
+    """The epsilon and delta of statements that do not say themselves."""
+
+    owner: Fraction | None
+    """The epsilon that the policy gives each statement."""
+    limit: Ceiling
+    """The narrowest limit of the session."""
+    chosen: dict[str, Fraction] = field(default_factory=dict)
+    """What the analyst set for the session."""
+
+    def price(self, eps: object = None, delta: object = None) -> Loss | None:
+        """Return what a statement may spend on calls that state nothing; None if nobody said.
+
+        Raises:
+            NameRefused: DPQ205 it is no number, or out of range.
+        """
+        epsilon = self.chosen.get("eps", self.owner) if eps is None else _read("eps", eps)
+        if epsilon is None:
+            return None
+        part = self.limit.limit.delta / _STATEMENTS
+        given = self.chosen.get("delta", part) if delta is None else _read("delta", delta)
+        return Loss(epsilon, given)
+
+    def set(self, name: str, value: str | None) -> None:
+        """Choose eps or delta for what follows; without a value, no longer.
+
+        Raises:
+            NameRefused: DPQ205 it is no number, or out of range.
+        """
+        if value is None:
+            self.chosen.pop(name, None)
+        else:
+            self.chosen[name] = _read(name, value)
+
+    def said(self) -> str:
+        """Return what holds now, in a line."""
+        price = self.price()
+        if price is None:
+            return "each call states its own eps"
+        return f"each statement may spend {price}, shared by the calls that state no eps"
+
+
+def _read(name: str, value: object) -> Fraction:
+    low, high = _ENDS[name]
+    try:
+        number = exact_number(value)
+    except ValueError:
+        number = None
+    if number is not None and low <= number <= high:
+        return number
+    raise refusal(
+        "DPQ205",
+        f"{name} of a statement is a number from {decimal_text(low)} to {decimal_text(high)}",
+        None,
+        "",
+        f"it was given as {str(value)[:40]!r}.",
+        _EXAMPLES[name],
+    )

@@ -1,0 +1,83 @@
+"""Plain aggregates over private rows: what each means, and its share of an epsilon.
+
+`AVG(salary)` means `DP_AVG(salary)` once somebody has said what the whole statement may spend.
+That is split over the calls that state no epsilon of their own: equally, unless `weight=` says
+otherwise. A plain aggregate that is written twice is one release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from sqlglot import expressions as exp
+
+from dpquery.functions.base import DPFunction
+from dpquery.sql.bind.groups import groupings_in, key_of
+from dpquery.sql.bind.scope import PLAIN, Scope
+from dpquery.sql.bind.unit_rows import is_exact_aggregate
+from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.parse.spans import Spans
+from dpquery.sql.postprocess.select import parts_of
+from dpquery.sql.suggest.dialects import function_of
+
+
+def aggregates_units(select: exp.Select, scope: Scope, spans: Spans) -> bool:
+    """Return whether plain aggregates of a SELECT are of rows of several units."""
+    plain = any(function_for(node) is not None for node in _aggregates(select))
+    return plain and not any(scope.owns(unwrapped(key)) for key in _keys(select, scope, spans))
+
+
+def make_calls(select: exp.Select, spans: Spans) -> None:
+    """Put the DP_ calls in place of the plain aggregates of a SELECT."""
+    for node in list(_aggregates(select)):
+        function = function_for(node)
+        if function is not None:
+            node.replace(_call(node, function, spans))
+
+
+def _aggregates(select: exp.Select) -> Iterator[exp.Expr]:
+    for node in parts_of(select):
+        if is_exact_aggregate(node) and not isinstance(node, exp.Filter):
+            yield node
+
+
+def function_for(node: exp.Expr) -> DPFunction | None:
+    """Return the DP_ function that a plain aggregate means."""
+    inner = node.this if isinstance(node, exp.WithinGroup) else node
+    if isinstance(inner, exp.Anonymous):
+        return function_of(str(inner.this).upper())
+    names = type(inner).sql_names() if isinstance(inner, exp.Func) else []
+    found = map(function_of, names)
+    return next((one for one in found if one is not None), None)
+
+
+def _call(node: exp.Expr, function: DPFunction, spans: Spans) -> exp.Anonymous:
+    """Return the DP_ call that a plain aggregate means, in its place in the text."""
+    name = spans.name(node)
+    call = exp.Anonymous(this=function.name, expressions=list(_arguments(node, spans)))
+    call.meta.update({"start": name.start, "end": name.end - 1, PLAIN: True})
+    return call
+
+
+def _arguments(node: exp.Expr, spans: Spans) -> Iterable[exp.Expr]:
+    """Return what stands in the brackets of a plain aggregate, in the order of its call."""
+    if isinstance(node, exp.WithinGroup):
+        share, order = node.this.this, node.expression
+        return [order.expressions[0].this, share]
+    given: Sequence[exp.Expr] = list(node.iter_expressions())
+    if isinstance(node, exp.Anonymous):
+        given = node.expressions
+    if "DISTINCT" in spans.source.snippet(spans.name(node)).upper():
+        return [exp.Distinct(expressions=[given[0]]), *given[1:]]
+    return given or [exp.Star()]
+
+
+def _keys(select: exp.Select, scope: Scope, spans: Spans) -> Iterator[exp.Expr]:
+    """Return what a SELECT groups by."""
+    group = select.args.get("group")
+    if group is None:
+        return
+    if group.args.get("all"):
+        yield from (item.unalias() for item in select.expressions)
+    for nodes in groupings_in(group, spans):
+        yield from (key_of(node, select.expressions, scope, spans) for node in nodes)

@@ -1,0 +1,87 @@
+"""What a statement may spend in all, split over the calls that state no epsilon of their own.
+
+The split is equal, unless `weight=` says otherwise, and exact: the shares sum up to what the
+statement has, less what other calls state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from dpquery.core.privacy import EPSILON_MIN, NO_LOSS, Loss, decimal_text
+from dpquery.core.source import Source, Span
+from dpquery.errors import refusal
+
+_DIGITS = 30
+"""Digits of a share that is shown, as of any epsilon: what is charged is the exact one."""
+
+
+def share_text(amount: Fraction) -> str:
+    """Write a share in digits: exactly, or rounded down to a dozen of them.
+
+    >>> share_text(Fraction(1, 4)), share_text(Fraction(1, 3))
+    ('0.25', '0.333333333333')
+    """
+    exact = amount * 10**_DIGITS
+    if exact.denominator != 1:
+        exact = Fraction(int(amount * 10**12) or 1, 10**12) * 10**_DIGITS
+    return decimal_text(exact / 10**_DIGITS)
+
+
+@dataclass(slots=True)
+class Shares:
+    """What each call of a statement has of its epsilon and delta."""
+
+    price: Loss
+    """What the statement may spend."""
+    each: Loss
+    """What a call of weight 1 has."""
+    weights: Fraction = Fraction(0)
+    selections: int = 0
+    """How many calls share delta."""
+    stated: Loss = NO_LOSS
+    """What calls state themselves."""
+    rewritten: dict[Span, str] = field(default_factory=dict)
+    """Stretches of the statement, and how they are understood."""
+    first: Span | None = None
+    """Where the first call stands that has a share."""
+
+    @classmethod
+    def of(cls, price: Loss) -> Shares:
+        """Begin with one call that has everything: how many there are shows later."""
+        return cls(price, price)
+
+    def take(self, span: Span, weight: Fraction, *, selects: bool) -> Loss:
+        """Return the share of one more call."""
+        self.first = self.first or span
+        self.weights += weight
+        self.selections += selects
+        return Loss(self.each.epsilon * weight, self.each.delta if selects else Fraction(0))
+
+    def split(self) -> Shares:
+        """Return the shares, now that the calls are known.
+
+        Raises:
+            NameRefused: DPQ205 too little is left for a call.
+        """
+        left = self.price - self.stated
+        each = left.epsilon / self.weights
+        if each < EPSILON_MIN:
+            raise refusal(
+                "DPQ205",
+                f"{decimal_text(self.price.epsilon)} for the statement leaves nothing here",
+                self.first,
+                "no epsilon of its own",
+                "calls that state none share what the others leave.",
+                "eps=0.1",
+            )
+        delta = max(left.delta, Fraction(0)) / max(self.selections, 1)
+        return Shares(self.price, Loss(each, delta))
+
+    def understood(self, source: Source) -> str:
+        """Return the statement as it is understood: with each call and its share."""
+        text = source.text
+        for span, written in sorted(self.rewritten.items(), key=lambda one: -one[0].start):
+            text = text[: span.start] + written + text[span.end :]
+        return text.strip()

@@ -1,0 +1,90 @@
+"""Plain aggregates under an epsilon for the statement mean what their DP_ calls mean."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+import pytest
+
+from dpquery.core.privacy import Loss, exact_number
+from dpquery.core.source import Source
+from dpquery.plan.plan import Plan, make_plan
+from dpquery.sql.bind.statement import bind
+from dpquery.sql.parse.parser import parse
+from dpquery.sql.rules import check
+from tests.corpus import cases
+from tests.corpus.describe import described
+
+_EPS = re.compile(r",\s*(?:eps|epsilon)\s*(?:=>|:=|=)\s*([\d.e+-]+)", re.IGNORECASE)
+_CALL = re.compile(r"\bDP_(\w+)\(", re.IGNORECASE)
+_PLAIN = {
+    *("COUNT", "COUNT_IF", "SUM", "AVG", "MEAN", "MIN", "MAX", "MEDIAN", "VARIANCE", "STDDEV"),
+    *("VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP", "COVAR_POP", "MODE"),
+}
+
+
+def planned(query: str, price: Loss) -> Plan:
+    policy, public = cases.facts()
+    bound = bind(parse(Source(query)), policy, public, price)
+    return make_plan(check(bound, policy), policy, public)
+
+
+def accepted() -> list[tuple[str, str, Loss]]:
+    """Return queries of equal epsilons: as they stand, without them, and what they cost."""
+    found = []
+    for case in (case for path in cases.files() for case in cases.read(path)):
+        query = case.query
+        if case.expected.startswith(("DPQ", "refused")):
+            continue
+        prices = [exact_number(text) for text in _EPS.findall(query)]
+        calls = [name for name in _CALL.findall(query) if not name.startswith("INTERVAL")]
+        if len(set(prices)) != 1:
+            continue
+        texts = re.findall(r"DP_\w+\([^()]*(?:\([^()]*\)[^()]*)*\)", query, re.IGNORECASE)
+        if len(prices) == len(calls) and len(set(texts)) == len(calls):
+            total = prices[0] * len(calls)
+            found.append((query, _without_prices(query), Loss(total)))
+    return found
+
+
+def _without_prices(query: str) -> str:
+    def named(call: re.Match[str]) -> str:
+        return f"{call[1]}(" if call[1].upper() in _PLAIN else call[0]
+
+    return _CALL.sub(named, _EPS.sub("", query))
+
+
+def _meant(plan: Plan) -> str:
+    """Return what a plan does, but for the names and texts of columns."""
+    lines = described(plan).splitlines()
+    return "\n".join(line for line in lines if not line.startswith(("columns:", "above:")))
+
+
+ACCEPTED = accepted()
+
+
+def test_most_of_the_corpus_is_asked_in_plain_sql():
+    assert len(ACCEPTED) >= 300
+
+
+@pytest.mark.parametrize(("query", "plain", "price"), ACCEPTED, ids=lambda one: str(one)[:60])
+def test_a_query_without_prefixes_and_prices_has_the_same_plan(
+    query: str, plain: str, price: Loss
+):
+    assert _meant(planned(plain, price)) == _meant(cases.planned(query))
+
+
+@pytest.mark.parametrize(("query", "plain", "price"), ACCEPTED, ids=lambda one: str(one)[:60])
+def test_what_is_understood_is_a_query_of_the_same_plan(query: str, plain: str, price: Loss):
+    found = planned(plain, price)
+    again = cases.planned(found.checked.understood or plain)
+    assert _meant(again) == _meant(found)
+
+
+def test_more_than_the_statement_has_is_noticed():
+    """The comparison has teeth."""
+    query, plain, price = ACCEPTED[0]
+    assert _meant(planned(plain, Loss(price.epsilon * Fraction(2)))) != _meant(
+        cases.planned(query)
+    )

@@ -1,0 +1,181 @@
+"""What a statement may spend in all: where it is said, how it is shared, what it answers."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import dpquery
+from dpquery.errors import BudgetRefused, NameRefused, QueryRefused, RuleRefused
+from dpquery.session import Session
+from tests.tasks import ROOT
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    shutil.copytree(ROOT / "datasets", tmp_path, dirs_exist_ok=True)
+    policy = (tmp_path / "policy.toml").read_text()
+    changed = policy.replace("epsilon = 2.0", "epsilon = 100\ndelta = 1e-4", 1)
+    assert changed != policy
+    (tmp_path / "policy.toml").write_text(changed)
+    with dpquery.connect(tmp_path / "policy.toml") as opened:
+        yield opened
+
+
+PLAIN = {
+    "COUNT(*)": "DP_COUNT(*, eps=1)",
+    "COUNT()": "DP_COUNT(*, eps=1)",
+    "COUNT(bonus)": "DP_COUNT(bonus, eps=1)",
+    "COUNT(DISTINCT person_id)": "DP_COUNT(DISTINCT person_id, eps=1)",
+    "APPROX_COUNT_DISTINCT(dept)": "DP_COUNT(DISTINCT dept, eps=1)",
+    "COUNT_IF(remote)": "DP_COUNT_IF(remote, eps=1)",
+    "SUM(salary)": "DP_SUM(salary, eps=1)",
+    "AVG(salary)": "DP_AVG(salary, eps=1)",
+    "MEAN(salary)": "DP_AVG(salary, eps=1)",
+    "AVG(salary, bounds=[0, 90000])": "DP_AVG(salary, bounds=[0, 90000], eps=1)",
+    "MIN(age)": "DP_MIN(age, eps=1)",
+    "MAX(age)": "DP_MAX(age, eps=1)",
+    "MEDIAN(age)": "DP_MEDIAN(age, eps=1)",
+    "QUANTILE_CONT(age, 0.9)": "DP_QUANTILE(age, 0.9, eps=1)",
+    "QUANTILE_DISC(age, 0.9)": "DP_QUANTILE(age, 0.9, eps=1)",
+    "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY age)": "DP_QUANTILE(age, 0.9, eps=1)",
+    "VARIANCE(age)": "DP_VAR_SAMP(age, eps=1)",
+    "VAR_POP(age)": "DP_VAR_POP(age, eps=1)",
+    "STDDEV(age)": "DP_STDDEV_SAMP(age, eps=1)",
+    "STDDEV_POP(age)": "DP_STDDEV_POP(age, eps=1)",
+    "COVAR_POP(salary, age)": "DP_COVAR_POP(salary, age, eps=1)",
+    "MODE(dept)": "DP_MODE(dept, eps=1)",
+    "COUNT(*) FILTER (WHERE remote)": "DP_COUNT(*, eps=1) FILTER (WHERE remote)",
+    "DP_COUNT(*)": "DP_COUNT(*, eps=1)",
+}
+
+
+@pytest.mark.parametrize(("plain", "call"), PLAIN.items())
+def test_each_aggregate_means_its_dp_call(session: Session, plain: str, call: str):
+    shown = str(session.explain(f"SELECT {plain} AS v FROM staff", eps=1))
+    said = " ".join(shown.partition("\ncharge")[0].split())
+    assert said == f"understood SELECT {call} AS v FROM staff"
+    meant = str(session.explain(f"SELECT {call} AS v FROM staff"))
+    assert shown.partition("moved by")[2] == meant.partition("moved by")[2]
+
+
+def test_without_an_epsilon_all_aggregates_are_refused_at_once(session: Session):
+    with pytest.raises(RuleRefused) as refused:
+        session.sql("SELECT dept, AVG(age), COUNT(*) FROM staff GROUP BY dept")
+    mended, setting = refused.value.diagnostic.remedy
+    assert mended == (
+        "SELECT dept, DP_AVG(age, eps=0.5), DP_COUNT(*, eps=0.5) FROM staff GROUP BY dept"
+    )
+    assert "SET dp.eps = 0.5" in setting
+    assert session.sql(mended).loss.epsilon == 1
+
+
+def test_the_charge_is_the_epsilon_whatever_it_is_shared_by(session: Session):
+    for count in (1, 3, 7):
+        items = ", ".join(f"AVG(age + {i})" for i in range(count))
+        answer = session.sql(f"SELECT {items} FROM staff", eps="0.1")
+        assert answer.loss.epsilon == Fraction(1, 10)
+
+
+def test_a_plain_aggregate_written_twice_is_one_release(session: Session):
+    query = "SELECT dept, COUNT(*) AS n FROM staff GROUP BY dept ORDER BY COUNT(*) DESC"
+    answer = session.sql(f"{query}, dept LIMIT 3", eps=1)
+    assert len(session.explain(f"{query} LIMIT 2", eps=1).steps) == 1
+    assert [row[1] for row in answer.rows] == sorted((r[1] for r in answer.rows), reverse=True)
+
+
+def test_calls_that_state_their_own_leave_the_rest(session: Session):
+    query = "SELECT DP_COUNT(*, eps=0.25), AVG(age, weight=3), SUM(age) FROM staff"
+    steps = session.explain(query, eps=1).steps
+    assert [step.epsilon for step in steps] == [
+        Fraction(1, 4),
+        Fraction(9, 16),
+        Fraction(3, 16),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("SELECT DP_COUNT(*, eps=1), AVG(age) FROM staff", "DPQ205"),
+        ("SELECT DP_COUNT(*, eps=2), AVG(age) FROM staff", "DPQ205"),
+        ("SELECT DP_COUNT(*, eps=0.5, weight=2), AVG(age) FROM staff", "DPQ209"),
+        ("SELECT AVG(age, weight=0) FROM staff", "DPQ205"),
+        ("SELECT AVG(age, weight=2000) FROM staff", "DPQ205"),
+        ("SELECT STRING_AGG(dept) FROM staff", "DPQ302"),
+        ("SELECT ANY_VALUE(dept) FROM staff", "DPQ302"),
+        ("SELECT salary FROM staff", "DPQ301"),
+        ("SELECT SUM(salary) OVER () FROM staff", "DPQ301"),
+        ("SELECT MEDIAN(salary) FROM staff WHERE MEDIAN(salary) > 1", "DPQ202"),
+    ],
+)
+def test_what_stays_exact_or_has_nothing_left_is_refused_free(
+    session: Session, query: str, code: str
+):
+    with pytest.raises(QueryRefused) as refused:
+        session.sql(query, eps=1)
+    assert refused.value.code == code
+    assert session.budget.spent.epsilon == 0
+
+
+def test_rows_of_one_unit_are_aggregated_exactly_below(session: Session):
+    query = (
+        "SELECT AVG(n), MAX(m) FROM (SELECT person_id, LEAST(COUNT(*), 20) AS n, "
+        "LEAST(MAX(minutes), 100) AS m FROM visits GROUP BY person_id)"
+    )
+    shown = " ".join(str(session.explain(query, eps=1)).partition("\ncharge")[0].split())
+    assert "DP_MAX(m, eps=0.5) FROM (SELECT person_id, LEAST(COUNT(*), 20) AS n" in shown
+
+
+def test_above_the_frontier_aggregates_are_ordinary_ones(session: Session):
+    query = "SELECT MAX(n) FROM (SELECT dept, COUNT(*) AS n FROM staff GROUP BY dept)"
+    assert len(session.explain(query, eps=1).steps) == 1
+    shares = "SELECT dept, COUNT(*) / SUM(COUNT(*)) OVER () AS share FROM staff GROUP BY 1"
+    rows = session.sql(shares, eps=10).rows
+    assert sum(row[1] for row in rows) == pytest.approx(1)
+
+
+def test_a_session_sets_its_epsilon_and_the_call_goes_before(session: Session):
+    query = "SELECT COUNT(*) FROM staff"
+    session.sql("SET dp.eps = 0.3;")
+    assert session.explain(query).charge.epsilon == Fraction(3, 10)
+    assert session.explain(query, eps="0.2").charge.epsilon == Fraction(1, 5)
+    assert "0.3" in session.sql("set session dp.epsilon to 0.3").scalar()
+    session.sql("RESET dp.eps")
+    with pytest.raises(RuleRefused):
+        session.explain(query)
+
+
+@pytest.mark.parametrize("eps", [0, -1, "many", 10**10, "1e-10", True, float("nan")])
+def test_an_epsilon_that_is_none_is_refused(session: Session, eps: object):
+    with pytest.raises(NameRefused) as refused:
+        session.sql("SELECT COUNT(*) FROM staff", eps=eps)
+    assert refused.value.code == "DPQ205"
+
+
+def test_the_limits_hold_for_the_epsilon_of_a_statement(session: Session):
+    with pytest.raises(BudgetRefused):
+        session.sql("SELECT COUNT(*) FROM staff", eps=101)
+
+
+def test_groups_that_are_not_public_are_found_where_there_is_a_delta(session: Session):
+    query = "SELECT person_id + 0 AS d, COUNT(*) AS n FROM visits GROUP BY d"
+    shown = " ".join(str(session.explain(query, eps=2)).partition("\ncharge")[0].split())
+    assert "GROUP BY DP_KEYS(person_id + 0, eps=1, delta=0.000001)" in shown
+    two = "SELECT minutes * minutes AS m, COUNT(*) AS n FROM visits GROUP BY m"
+    rows = session.sql(two, eps=20, delta="1e-5").rows
+    squares = {row[0] for row in rows}
+    assert len(squares) > 3
+    assert squares <= {None, *(number * number for number in range(241))}
+
+
+def test_a_table_without_a_limit_of_rows_has_it_found(tmp_path: Path):
+    shutil.copytree(ROOT / "datasets", tmp_path, dirs_exist_ok=True)
+    with dpquery.connect(tmp_path / "visits.parquet", unit="person_id", epsilon=10) as opened:
+        shown = " ".join(str(opened.explain("SELECT AVG(minutes) FROM visits", eps=1)).split())
+        assert "DP_AVG(minutes, bounds='auto', max_rows_contributed='auto', eps=1)" in shown
+        assert opened.sql("SELECT COUNT(*) FROM visits", eps=5).loss.epsilon == 5
