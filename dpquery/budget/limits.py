@@ -15,7 +15,7 @@ from dpquery.budget.accountant import RHO_UNIT, Spent, additive, basic
 from dpquery.budget.ledger.charge import Charge, FailureLimit, Limits
 from dpquery.budget.ledger.record import Total, Totals
 from dpquery.budget.parallel import EITHER, EVERYBODY, Counting, Touched
-from dpquery.core.events import BoundedRange, Composed, Concentrated, Event, Pure
+from dpquery.core.events import BoundedRange, Concentrated, Event, Pure, releases
 from dpquery.core.privacy import EPSILON_MIN, Ceiling, Loss, decimal_text
 from dpquery.core.source import Span
 from dpquery.core.zcdp import epsilon_above, rho_below
@@ -210,17 +210,9 @@ def _by_rho(part: Sequence[Event], room: Fraction) -> Fraction:
     ratio = room / additive(part).rho
     if all(isinstance(event, Concentrated) for event in part):
         return ratio
-    return root_below(ratio, SHORT) if all(map(_quadratic, part)) else Fraction(0)
-
-
-def _quadratic(event: Event) -> bool:
-    """Return whether half of the epsilon is surely a quarter of the rho."""
-    match event:
-        case Pure() | BoundedRange():
-            return True
-        case Composed(parts):
-            return all(_quadratic(part) for part in parts)
-    return False
+    # Half of the epsilon is surely a quarter of the rho for these only.
+    quadratic = all(isinstance(one, Pure | BoundedRange) for one in releases(part))
+    return root_below(ratio, SHORT) if quadratic else Fraction(0)
 
 
 def _pasted(number: Fraction) -> str:
