@@ -25,10 +25,7 @@ from importlib.metadata import version
 from typing import Any
 
 from dpquery.errors import internal
-from dpquery.functions.additive import (
-    AdditiveRelease,
-    wanted_of,
-)
+from dpquery.functions.additive import AdditiveRelease, wanted_of
 from dpquery.functions.base import NoisyCell, Release
 from dpquery.ir.expr import ColumnRef, Scalar
 from dpquery.ir.query import Scan, columns_read
@@ -44,22 +41,9 @@ Values = Mapping[int, Scalar | None]
 NOTHING: Values = {}
 
 
-@dataclass(frozen=True, slots=True)
-class _Scanned:
-    """The text of a scan, which each of its releases goes on from."""
-
-    scan: Scan
-    text: str
-    writer: Writer
-
-    def with_(self, release: object) -> str:
-        """Write a release from it."""
-        return f"{self.text},{self.writer.after().text(release)}))"
-
-
 @dataclass(slots=True)
 class Keys:
-    """Returns the releases of one statement their keys, each computed once.
+    """Gives the releases of one statement their keys, each computed once.
 
     A call that is written twice is drawn twice, so the second has a key of its own.
     """
@@ -70,7 +54,8 @@ class Keys:
     """Returns a short name of what a public table holds."""
     _asked: dict[str, list[int]] = field(default_factory=dict)
     """By text, the releases that have it."""
-    _scanned: dict[int, _Scanned] = field(default_factory=dict)
+    _scanned: dict[int, tuple[Scan, str, Writer]] = field(default_factory=dict)
+    """The text of each scan, which its releases go on from."""
     _keys: dict[tuple[int, int], tuple[Scan, Release, str]] = field(default_factory=dict)
     """By scan and release, which are held with them: no other object gets their ids."""
 
@@ -107,14 +92,15 @@ class Keys:
 
     def _text(self, scan: Scan, release: object) -> str:
         if id(scan) not in self._scanned:
-            self._scanned[id(scan)] = self._written(scan)
-        return self._scanned[id(scan)].with_(release)
+            writer = Writer()
+            self._scanned[id(scan)] = scan, self._written(scan, writer), writer
+        _, text, writer = self._scanned[id(scan)]
+        return f"{text},{writer.after().text(release)}))"
 
-    def _written(self, scan: Scan) -> _Scanned:
+    def _written(self, scan: Scan, writer: Writer) -> str:
         """Write all that fixes the law of a release but for the release."""
         tables = [self.policy.tables[one.table] for one in tables_of(scan.relation)]
         joined = [one.table for one in walk(scan.relation) if isinstance(one, PublicJoin)]
-        writer = Writer()
         about = (
             (_FORMAT, self.version, self.policy.neighbours),
             (places_of(scan.relation, self.policy), tuple(one.unit_type for one in tables)),
@@ -122,7 +108,7 @@ class Keys:
         )
         rows = (scan.relation, _deciding(scan), scan.contribution, scan.keys)
         before, within = (",".join(map(writer.text, parts)) for parts in (about, rows))
-        return _Scanned(scan, f"({before},({within}", writer)
+        return f"({before},({within}"
 
 
 def _hashed(text: str) -> str:
@@ -158,41 +144,34 @@ def read(text: str, release: Release) -> list[NoisyCell]:
     return [release.cell(_unlisted(part)) for part in json.loads(text)]
 
 
+_KINDS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
+    "double": (float, float.hex, float.fromhex),
+    "fraction": (Fraction, str, Fraction),
+    "decimal": (Decimal, str, Decimal),
+    "timestamp": (datetime, datetime.isoformat, datetime.fromisoformat),
+    "date": (date, date.isoformat, date.fromisoformat),  # a timestamp is one, too
+}
+"""How values are written and read that JSON has no text for."""
+
+
 def _listed(value: object) -> object:
     """Return a value as JSON has it: whole numbers, texts and truth as such, others by kind."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return ["double", value.hex()]
-        case Fraction():
-            return ["fraction", str(value)]
-        case Decimal():
-            return ["decimal", str(value)]
-        case datetime():
-            return ["timestamp", value.isoformat()]
-        case date():
-            return ["date", value.isoformat()]
-        case tuple() | list():
-            kind = "tuple" if isinstance(value, tuple) else "list"
-            return [kind, *map(_listed, value)]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, tuple | list):
+        return ["tuple" if isinstance(value, tuple) else "list", *map(_listed, value)]
+    for name, (kind, write, _) in _KINDS.items():
+        if isinstance(value, kind):
+            return [name, write(value)]
     raise internal("each released value can be written")
 
 
 def _unlisted(part: Any) -> Any:
     match part:
-        case ["double", str(text)]:
-            return float.fromhex(text)
-        case ["fraction", str(text)]:
-            return Fraction(text)
-        case ["decimal", str(text)]:
-            return Decimal(text)
-        case ["timestamp", str(text)]:
-            return datetime.fromisoformat(text)
-        case ["date", str(text)]:
-            return date.fromisoformat(text)
         case ["tuple", *parts]:
             return tuple(map(_unlisted, parts))
         case ["list", *parts]:
             return list(map(_unlisted, parts))
+        case [str(name), str(text)]:
+            return _KINDS[name][2](text)
     return part

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dpquery.engine.duckdb.postprocessor import PublicEngine
 
 REPEATED = "already answered: costs nothing; REFRESH SELECT asks anew and pays"
-MOST_KEPT = 256 * 1024
+MOST_STORED = 256 * 1024
 """Characters of released values that one charge adds to a ledger."""
 TOO_LONG = "this answer is too long to be kept: asked again, it is charged again"
 
@@ -51,7 +51,7 @@ class Cache:
     def look_up(self, plan: Plan, *, anew: bool = False) -> Lookup:
         """Return what an analyst need not pay for of a plan; nothing, where it is asked anew.
 
-        Bounds that are kept now were not yet when the query was first asked: it had found them
+        Bounds that are stored now were not when the query was first asked: it had found them
         itself, and that too was stored.
         """
         orders = self.ledger.orders()
@@ -68,12 +68,8 @@ class Cache:
 
     def bounded(self, plan: Plan) -> Plan:
         """Return a plan between the bounds that this analyst has paid for, where there are."""
-        kept: dict[str, Interval] = {}
-        for search in plan.searches:
-            bounds = self.ledger.bounds(self.account, search.key)
-            if bounds is not None:
-                kept[search.key] = bounds
-        return with_kept(plan, kept.get, self.policy) if kept else plan
+        found = {one.key: self.ledger.bounds(self.account, one.key) for one in plan.searches}
+        return with_kept(plan, found.get, self.policy) if any(found.values()) else plan
 
     def keys(self, version: int) -> Keys:
         """Return what names the releases of one statement, under a version of the data."""
@@ -193,10 +189,10 @@ class Drawn:
     refinable: list[Refinable] = field(default_factory=list)
 
     def bounds(self, search: Search, cell: FoundCell) -> None:
-        """Take down bounds that were found, and keep them before they are used."""
+        """Take down bounds that were found, and store them before they are used."""
         cache = self.lookup.cache
         if cell.value is not None:
-            cache.ledger.keep(self.receipt, cache.account, search.key, cell.value)
+            cache.ledger.store_bounds(self.receipt, cache.account, search.key, cell.value)
         self.texts[self.keys.of(search.scan, search.release)] = written([cell])
 
     def table(
@@ -207,9 +203,9 @@ class Drawn:
         for one, column in zip(frontier.releases, table.columns, strict=True):
             text = written(column.cells)
             self.texts[self.keys.of(scan, one.release, values)] = text
-            kept = refiner.refinable(scan, one.release, text, self.receipt.read, values)
-            if kept is not None:
-                self.refinable.append(replace(kept, anew=self.lookup.anew))
+            found = refiner.refinable(scan, one.release, text, self.receipt.read, values)
+            if found is not None:
+                self.refinable.append(replace(found, anew=self.lookup.anew))
 
     def store(self) -> bool:
         """Store all, to be given again free and to be refined, and say whether it was.
@@ -217,8 +213,7 @@ class Drawn:
         A ledger would else grow by megabytes for next to nothing, where it is too long. Either
         way the attempt has ended.
         """
-        short = sum(map(len, self.texts.values())) <= MOST_KEPT  # of what is released by now
+        short = sum(map(len, self.texts.values())) <= MOST_STORED  # of what is released by now
         drawn, refinable = (self.texts, self.refinable) if short else ({}, [])
-        ledger, holder = self.lookup.cache.ledger, self.lookup.holder
-        ledger.store(self.receipt, holder, drawn, refinable)
+        self.lookup.cache.ledger.store(self.receipt, self.lookup.holder, drawn, refinable)
         return short

@@ -24,7 +24,7 @@ from dpquery.budget.ledger.admin import (
     decode,
     digest,
 )
-from dpquery.budget.ledger.charge import Account, Limits
+from dpquery.budget.ledger.charge import Account, Ceilings
 from dpquery.budget.ledger.ledger import Ledger, ledger_exists, open_ledger
 from dpquery.budget.ledger.record import Record
 from dpquery.core.privacy import BUDGET_MAX, NO_LOSS, Loss, decimal_text, exact_number
@@ -107,7 +107,7 @@ def losses(options: Namespace) -> int:
         orders = ledger.orders()
     rows = []
     for name, charges in of.items():
-        limits = orders.raised(Limits(whole, policy.analysts.get(name)), name)
+        limits = orders.raised(Ceilings(whole, policy.analysts.get(name)), name)
         rows.append(row(visible(name), charges, limits.analyst or whole))
     if len(of) > 1:
         every = [events for charges in of.values() for events in charges]
@@ -206,7 +206,7 @@ def grant(options: Namespace) -> int:
         name, known = options.analyst, policy.analysts
         if known and name not in known:
             raise UsageError(f"the policy has no analyst {name!r}; it has {listed(known)}")
-        limits = Limits(policy.budget.ceiling, known.get(name))
+        limits = Ceilings(policy.budget.ceiling, known.get(name))
         if by:
             limit = ledger.grant(name, Loss(epsilon, delta or Fraction(0)), limits)
         else:

@@ -22,7 +22,7 @@ import pytest
 import dpquery
 from dpquery import functions
 from dpquery.budget.ledger import ledger
-from dpquery.budget.ledger.charge import Limits
+from dpquery.budget.ledger.charge import Ceilings
 from dpquery.budget.ledger.ledger import open_ledger
 from dpquery.core.privacy import Ceiling, Loss
 from dpquery.engine.duckdb import postprocessor as public
@@ -100,7 +100,7 @@ def over_other_units(place: Path, _: pytest.MonkeyPatch) -> object:
 def with_too_large_a_grant(place: Path, _: pytest.MonkeyPatch) -> object:
     policy = load_policy(place / "policy.toml")
     with closing(open_ledger(policy.ledger)) as ledger:
-        limits = Limits(policy.budget.ceiling, Ceiling(Loss(Fraction(1))))
+        limits = Ceilings(policy.budget.ceiling, Ceiling(Loss(Fraction(1))))
         return ledger.grant("alice", Loss(Fraction(3)), limits)
 
 

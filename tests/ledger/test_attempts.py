@@ -31,7 +31,7 @@ from tests.samples import edit, sample_policy
 
 COUNT = "SELECT DP_COUNT(*, eps=1e-9) AS n FROM staff"
 FIVE = replace(limits(), failures=FailureLimit(5, 600))
-OPENED = Opened("id", "alice", 5)
+OPENED = Opened("id", "alice")
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 

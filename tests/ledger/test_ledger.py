@@ -241,7 +241,16 @@ def test_charges_are_never_changed_or_removed(tmp_path, statement):
 
 def test_no_method_takes_a_charge_back():
     public = {name for name in dir(open_at(None)) if not name.startswith("_")}
-    asked = {"charge", "secret", "standing", "entries", "keep", "bounds", "verify", "close"}
+    asked = {
+        "charge",
+        "secret",
+        "standing",
+        "entries",
+        "store_bounds",
+        "bounds",
+        "verify",
+        "close",
+    }
     asked |= {"store", "stored", "first_state", "earlier", "fail", "failures", "close_attempt"}
     owned = {"history", "orders", "freeze", "thaw", "grant", "grant_up_to", "publish", "backup"}
     assert public == asked | owned

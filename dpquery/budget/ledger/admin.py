@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from hashlib import sha256
 
-from dpquery.budget.ledger.charge import Limits
+from dpquery.budget.ledger.charge import Ceilings
 from dpquery.budget.parallel import Counting
 from dpquery.core.privacy import HALF, NO_LOSS, Ceiling, Loss
 from dpquery.errors import Diagnostic, PolicyInvalid
@@ -145,34 +145,34 @@ class Orders:
                 return f"{name} was {' and '.join(sorted(known))}, and is {unit} now"
         return None
 
-    def raised(self, limits: Limits, analyst: str) -> Limits:
+    def raised(self, ceilings: Ceilings, analyst: str) -> Ceilings:
         """Add to an analyst's limit what was granted, up to the policy's total.
 
         A limit in rho stays as the policy states it: an epsilon cannot be added to it.
         """
-        granted, own = self.granted.get(analyst), limits.analyst
+        granted, own = self.granted.get(analyst), ceilings.analyst
         if granted is None or own is None or not own.summed:
-            return limits
-        whole = limits.policy
+            return ceilings
+        whole = ceilings.policy
         share = whole.converted / whole.limit.delta if whole.limit.delta else HALF
         most = Loss(
             _within(own.limit.epsilon, granted.epsilon, whole.limit.epsilon),
             _within(own.limit.delta, granted.delta, whole.limit.delta),
         )
-        return replace(limits, analyst=Ceiling.of(most, share))
+        return replace(ceilings, analyst=Ceiling.of(most, share))
 
 
 def _within(own: Fraction, granted: Fraction, whole: Fraction) -> Fraction:
     return max(own, min(own + granted, whole))
 
 
-def require_grant(grant: Grant, orders: Orders, limits: Limits) -> Loss:
+def require_grant(grant: Grant, orders: Orders, ceilings: Ceilings) -> Loss:
     """Return the limit that a grant makes.
 
     Raises:
         PolicyInvalid: DPQ610, it would not count, or be more than the policy's total.
     """
-    own, whole = limits.analyst, limits.policy.limit
+    own, whole = ceilings.analyst, ceilings.policy.limit
     if own is None:
         raise _no_grant(
             "the policy gives its whole budget to one analyst: nothing is left to grant",
@@ -196,14 +196,14 @@ def require_grant(grant: Grant, orders: Orders, limits: Limits) -> Loss:
 
 
 def grant_up_to(
-    analyst: str, epsilon: Fraction, delta: Fraction | None, orders: Orders, limits: Limits
+    analyst: str, epsilon: Fraction, delta: Fraction | None, orders: Orders, ceilings: Ceilings
 ) -> Grant:
     """Return the grant by which an analyst may spend so much in all.
 
     Raises:
         PolicyInvalid: DPQ610, they may spend as much already.
     """
-    own = NO_LOSS if limits.analyst is None else limits.analyst.limit
+    own = NO_LOSS if ceilings.analyst is None else ceilings.analyst.limit
     now = own + orders.granted.get(analyst, NO_LOSS)
     wanted = Loss(epsilon, now.delta if delta is None else delta)
     if wanted == now or not now.within(wanted):
