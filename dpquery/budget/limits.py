@@ -2,6 +2,17 @@
 
 A pure function of charge, limits and totals (I6): it reads no ledger and no data. Every limit
 has to hold; equality passes.
+
+A limit admits a charge if, with it, all epsilons add up to the limit's epsilon or less, *or*
+all rho to the limit's rho. Both sums only grow, so that what keeps one of them always kept it:
+every path of questions ends within a filter that alone is sound, and the two share no delta.
+
+* Where epsilons keep the limit, no answer's odds change by more, but for what the deltas of
+  releases allow; that bad luck is counted in `drawn`, whichever sum keeps the limit.
+* Where rho does, the odds change by more with probability `converted` at most.
+
+So the whole is (epsilon, drawn + converted)-private, and so it is for questions that follow
+from answers. Stating the smaller of two converted losses instead, path by path, is not.
 """
 
 from __future__ import annotations
@@ -19,22 +30,6 @@ from dpquery.core.events import BoundedRange, Concentrated, Event, Pure, release
 from dpquery.core.privacy import EPSILON_MIN, Ceiling, Loss, decimal_text
 from dpquery.core.zcdp import epsilon_above, rho_below
 from dpquery.errors import BudgetRefused, Diagnostic, Worded
-
-# How a limit stands: what counts against it, what is left, and what it still admits.
-#
-# A charge is admitted if, with it, all epsilons add up to the limit's epsilon or less, *or*
-# all rho to the limit's rho. Both sums only grow, so that what keeps one of them always
-# kept it: every path of questions ends within a filter that alone is sound, and the two
-# share no delta.
-#
-# * Where epsilons keep the limit, no answer's odds change by more, but for what the deltas of
-#   releases allow; that bad luck is counted in `drawn`, whichever sum keeps the limit.
-# * Where rho does, the odds change by more with probability `converted` at most.
-#
-# So the whole is (epsilon, drawn + converted)-private, and so it is for questions that
-# follow from answers. Stating the smaller of two converted losses instead, path by path, is
-# not.
-
 
 SHORT = 6
 """Digits of an epsilon that comes from a rho: it is a root, and rarely a short number."""
@@ -286,11 +281,13 @@ class _Request:
     def above_epsilon(self, limit: Standing, weighed: Touched | None) -> BudgetRefused:
         asked, left = decimal_text(self.asked), decimal_text(limit.left.epsilon)
         spending = _spending(limit, "budget", limit.limit.epsilon, limit.spent.epsilon)
+        only = "or, with weights='table' in each call, only {} is charged"
+        also = () if weighed is None else (only.format(weighed.named),)
         return self._refused(
             "DPQ501",
             f"this query would spend {asked}, and {left} is left",
             (spending, *_sums(limit, self.charge.touched), *self._parts(limit)),
-            (*(self._offer() or (more_of(limit.name, "epsilon"),)), *_weighed(weighed)),
+            (*(self._offer() or (more_of(limit.name, "epsilon"),)), *also),
         )
 
     def above_delta(self, limit: Standing, drawn: Fraction) -> BudgetRefused:
@@ -426,13 +423,6 @@ def _pasted(number: Fraction) -> str:
     with localcontext(prec=_PASTED_DIGITS, rounding=ROUND_DOWN):
         cut = Decimal(number.numerator) / Decimal(number.denominator)
     return f"{cut.normalize():f}"
-
-
-def _weighed(fits: Touched | None) -> tuple[str, ...]:
-    """Say on which parts alone it fits, weighed by the table."""
-    if fits is None:
-        return ()
-    return (f"or, with weights='table' in each call, only {fits.named} is charged",)
 
 
 def _spending(limit: Standing, what: str, ceiling: Fraction, spent: Fraction) -> str:

@@ -114,17 +114,15 @@ class Parted:
     """What was charged on parts alone, by column and part, in one version of the data."""
 
     version: int = 0
-    columns: Mapping[str, Mapping[int, Spent]] = field(default_factory=dict)
-    per_unit: Mapping[str, int] = field(default_factory=dict)
-    """By column, how many parts one unit can have."""
+    columns: Mapping[str, tuple[Mapping[int, Spent], int]] = field(default_factory=dict)
+    """Each with its parts, and with how many of them one unit can have."""
 
     def plus(self, spent: Spent, version: int, touched: Touched) -> Parted:
         """Add a charge on some parts, in the version that these are of."""
-        before = self.columns.get(touched.column, {})
+        before, per_unit = self.columns.get(touched.column, ({}, 1))
         added = {part: before.get(part, NOTHING) + spent for part in touched.parts}
-        columns = {**self.columns, touched.column: {**before, **added}}
-        per_unit = max(touched.per_unit, self.per_unit.get(touched.column, 1))
-        return Parted(version, columns, {**self.per_unit, touched.column: per_unit})
+        after = {**before, **added}, max(touched.per_unit, per_unit)
+        return Parted(version, {**self.columns, touched.column: after})
 
     def most(self, counting: Counting, touched: Touched | None = EVERYBODY) -> Spent:
         """Return the most that a unit has lost, of those that may be in the parts touched."""
@@ -134,47 +132,37 @@ class Parted:
         most = (
             _most(
                 sums,
-                counting.apart(self.per_unit[column]),
+                counting.apart(per_unit),
                 on.parts if on and on.column == column else None,
             )
-            for column, sums in self.columns.items()
+            for column, (sums, per_unit) in self.columns.items()
         )
         return sum(most, NOTHING)
 
     def listed(self) -> list[object]:
         """Return the numbers, exactly, as texts."""
         columns = [
-            [
-                column,
-                [[part, *texts(spent)] for part, spent in sorted(sums.items())],
-                self.per_unit[column],
-            ]
-            for column, sums in sorted(self.columns.items())
+            [column, [[part, *texts(spent)] for part, spent in sorted(sums.items())], per_unit]
+            for column, (sums, per_unit) in sorted(self.columns.items())
         ]
         return [self.version, columns]
 
     @classmethod
     def read(cls, listed: object) -> Parted:
-        """Read what `listed` gave.
-
-        Raises:
-            ValueError: it is something else.
-        """
+        """Read what `listed` gave; another thing is a ValueError."""
         match listed:
             case [int(version), [_, *_] as columns]:
-                read = [_column(column) for column in columns]
-                sums = {name: spent for name, spent, _ in read}
-                return cls(version, sums, {name: per_unit for name, _, per_unit in read})
+                return cls(version, dict(map(_column, columns)))
         raise ValueError("not the parts of a ledger")
 
 
 NO_PARTS = Parted()
 
 
-def _column(part: object) -> tuple[str, dict[int, Spent], int]:
+def _column(part: object) -> tuple[str, tuple[dict[int, Spent], int]]:
     match part:
         case [str(column), [_, *_] as sums, int(per_unit)]:
-            return column, dict(map(_sum, sums)), per_unit
+            return column, (dict(map(_sum, sums)), per_unit)
     raise ValueError("not the parts of a ledger")
 
 
@@ -222,11 +210,7 @@ def _number(text: str) -> Fraction:
 
 
 def read_spent(listed: Iterable[object]) -> Spent:
-    """Read what `texts` gave.
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """Read what `texts` gave; another thing is a ValueError."""
     match tuple(listed):
         case (str(epsilon), str(delta), str(rho), bool(summed)):
             return Spent(Loss(_number(epsilon), _number(delta)), _number(rho), summed)

@@ -137,20 +137,18 @@ def root_above(square: int | Fraction, bits: int = 32) -> Fraction:
     return Fraction(root + (root * root < ceiling), 1 << bits)
 
 
-# What a limit is: an epsilon and a delta, and in how many ways losses may keep it.
-#
-# A delta is parted before anything is asked. Releases with a delta of their own draw on one
-# part; at the other one rho is converted. A part that followed what was drawn would be a
-# choice made after answers were seen, and the promise would not hold.
-
-
 HALF = Fraction(1, 2)
 """The part of a delta that is kept for conversion, unless the policy says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The most that may be lost. Epsilons may add up to its epsilon, or else rho to its rho."""
+    """The most that may be lost. Epsilons may add up to its epsilon, or else rho to its rho.
+
+    A delta is parted before anything is asked. Releases with a delta of their own draw on one
+    part; at the other one rho is converted. A part that followed what was drawn would be a
+    choice made after answers were seen, and the promise would not hold.
+    """
 
     limit: Loss
     converted: Fraction = Fraction(0)

@@ -105,11 +105,7 @@ class Totals:
 
     @classmethod
     def read(cls, text: str) -> Totals:
-        """Read what `text` wrote.
-
-        Raises:
-            ValueError: the text is something else.
-        """
+        """Read what `text` wrote; another text is a ValueError."""
         match json.loads(text):
             case [policy, analyst, session]:
                 return cls(_total(policy), _total(analyst), _total(session))

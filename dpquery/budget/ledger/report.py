@@ -2,7 +2,12 @@
 
 The tightest number, from privacy loss distributions (PLD), holds for questions that were fixed
 beforehand. A limit on it would be passed by questions that follow from answers, as would one on
-the smallest of the three (`standing.py`).
+the smallest of the three (`budget/limits.py`).
+
+All rows of a ledger can be exported for other programs: as texts, and as events of
+dp-accounting. That is the data owner's, for it holds every analyst's charges. Numbers are
+exact; where they have no decimal they are fractions, and the events hold what the ledger itself
+counts by.
 """
 
 from __future__ import annotations
@@ -116,12 +121,6 @@ def _claim(release: Release) -> Loss:
         case Pure(epsilon) | BoundedRange(epsilon) | Refined(_, epsilon):
             return Loss(epsilon)
     return Loss(release.epsilon, release.delta)
-
-
-# All rows of a ledger, for other programs: as texts, and as events of dp-accounting.
-#
-# This is the data owner's: it holds every analyst's charges. Numbers are exact; where they
-# have no decimal they are fractions, and the events hold what the ledger itself counts by.
 
 
 KNOWN = ("sequence", "id", "at", "kind")

@@ -97,21 +97,6 @@ def _state(number: int) -> tuple[str, str] | None:
     return fields[0], fields[19]
 
 
-# Statements that read private rows, from the charge until they have drawn: failures count.
-#
-# Whether a statement fails can depend on one unit's rows, and nobody is charged for what a
-# failure tells. So failures are rationed: after a number of them within a day, the analyst
-# is frozen until the data owner thaws.
-#
-# An attempt is open from the moment of its charge, in the same transaction, and is closed
-# when what was drawn is stored. A process that dies between leaves it open, and dying is a
-# failure like others. As many attempts of an analyst may be open as may still fail: each
-# could.
-#
-# Each row of the table holds all that an analyst has open after it, as each charge holds
-# the totals after it; the newest is all that is read.
-
-
 WINDOW = timedelta(hours=24)
 """How long a failure counts, from the moment of the charge."""
 
@@ -156,7 +141,18 @@ def _attempt(part: object) -> Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """The attempts in an open ledger; rows are added within `Store.writing`."""
+    """Statements that read private rows, from the charge until they have drawn.
+
+    Whether a statement fails can depend on one unit's rows, and nobody is charged for what a
+    failure tells. So failures are rationed: after a number of them within a day, the analyst is
+    frozen until the data owner thaws.
+
+    An attempt is open from the moment of its charge, in the same transaction, and is closed
+    when what was drawn is stored. A process that dies between leaves it open, and dying is a
+    failure like others. As many attempts of an analyst may be open as may still fail: each
+    could. Each row of the table holds all that an analyst has open after it, as each charge
+    holds the totals after it; the newest is all that is read.
+    """
 
     chain: Chain
 
