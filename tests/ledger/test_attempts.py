@@ -233,7 +233,7 @@ def test_who_stops_a_statement_has_not_failed(policy, monkeypatch):
 
 
 def test_an_answer_too_long_to_be_kept_has_ended_as_well(policy, monkeypatch, impatient):
-    monkeypatch.setattr(lookup, "MOST_KEPT", 1)
+    monkeypatch.setattr(lookup, "MOST_STORED", 1)
     with dpquery.connect(policy) as session:
         assert outcomes(session, 7) == ["answer"] * 7
         account = session._account.analyst

@@ -153,17 +153,13 @@ class Orders:
         granted, own = self.granted.get(analyst), ceilings.analyst
         if granted is None or own is None or not own.summed:
             return ceilings
-        whole = ceilings.policy
+        whole, raised = ceilings.policy, own.limit + granted
         share = whole.converted / whole.limit.delta if whole.limit.delta else HALF
         most = Loss(
-            _within(own.limit.epsilon, granted.epsilon, whole.limit.epsilon),
-            _within(own.limit.delta, granted.delta, whole.limit.delta),
+            max(own.limit.epsilon, min(raised.epsilon, whole.limit.epsilon)),
+            max(own.limit.delta, min(raised.delta, whole.limit.delta)),
         )
         return replace(ceilings, analyst=Ceiling.of(most, share))
-
-
-def _within(own: Fraction, granted: Fraction, whole: Fraction) -> Fraction:
-    return max(own, min(own + granted, whole))
 
 
 def require_grant(grant: Grant, orders: Orders, ceilings: Ceilings) -> Loss:

@@ -330,11 +330,7 @@ class Ledger:
     def grant_up_to(
         self, analyst: str, epsilon: Fraction, delta: Fraction | None, ceilings: Ceilings
     ) -> Loss:
-        """Raise to so much what an analyst may spend; a delta that is not stated stays.
-
-        Raises:
-            PolicyInvalid: DPQ610, it would not count, or be more than the policy's total.
-        """
+        """Raise to so much what an analyst may spend; a delta that is not stated stays."""
         return self._grant(
             lambda orders: grant_up_to(analyst, epsilon, delta, orders, ceilings), ceilings
         )
@@ -506,8 +502,7 @@ class Ledger:
         """Write a copy that holds every charge of before; sessions charge meanwhile.
 
         Raises:
-            PolicyInvalid: DPQ605 a server's programs do that, DPQ606 it cannot be written, or
-                is there already.
+            PolicyInvalid: DPQ605 a server's programs do that, DPQ606 it cannot be written.
         """
         with faults(file):
             self._store.database.copy_to(file)

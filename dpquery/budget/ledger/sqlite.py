@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from dpquery.budget.ledger.errors import (
     DAMAGED,
@@ -61,10 +62,9 @@ class SQLite(Database):
         """Whether there is a file of that name, be it a ledger or not."""
         return self.path is not None and self.path.exists()
 
-    def execute(self, statement: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+    def execute(self, statement: str, values: Sequence[object] = ()) -> Any:
         """Run one statement; `?` stands for a value."""
-        cursor: sqlite3.Cursor = self._connection.execute(statement, values)
-        return cursor
+        return self._connection.execute(statement, values)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

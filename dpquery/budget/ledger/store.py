@@ -15,7 +15,7 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -120,10 +120,8 @@ class Attempt:
 
 def written(attempts: Iterable[Attempt]) -> str:
     """Write what one analyst has under way, and what failed within the window."""
-    listed = [
-        [a.id, a.at.isoformat(), a.until.isoformat(), a.process, a.failed] for a in attempts
-    ]
-    return json.dumps(listed, separators=(",", ":"))
+    listed = list(map(astuple, attempts))
+    return json.dumps(listed, separators=(",", ":"), default=datetime.isoformat)
 
 
 def read(text: str) -> list[Attempt]:

@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 """Which ledger this is: the only table whose rows change."""
@@ -131,15 +131,6 @@ SHORT: Final = tuple(table for table in TABLES if not table.long)
 """These are checked whenever a ledger is opened, which long ones must not hold up."""
 
 
-class Cursor(Protocol):
-    """The rows that a statement gives."""
-
-    def fetchone(self) -> Any:
-        """Return the next row, or None."""
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-
 class Database(ABC):
     """What holds the rows of one ledger: SQLite in a file, PostgreSQL on a server.
 
@@ -161,12 +152,8 @@ class Database(ABC):
     def open(self, *, marked: Path | None) -> None:
         """Connect, and make the ledger if it has never been; within `locked`.
 
-        Args:
-            marked: the high-water mark, where there is one.
-
-        Raises:
-            PolicyInvalid: it holds something else, commits are not durable, or what a
-                high-water mark is about is not there any more.
+        It is refused if it holds something else, if commits are not durable, or if what a
+        high-water mark is about is not there any more.
         """
 
     def close(self) -> None:
@@ -176,8 +163,8 @@ class Database(ABC):
         self._connection = None
 
     @abstractmethod
-    def execute(self, statement: str, values: Sequence[object] = ()) -> Cursor:
-        """Run one statement; `?` stands for a value."""
+    def execute(self, statement: str, values: Sequence[object] = ()) -> Any:
+        """Run one statement, and return a cursor over its rows; `?` stands for a value."""
 
     def _value(self, query: str, values: Sequence[object] = ()) -> Any:
         row = self.execute(query, values).fetchone()
@@ -203,12 +190,7 @@ class Database(ABC):
 
     @abstractmethod
     def copy_to(self, file: Path) -> None:
-        """Write a copy as of now to a new file.
-
-        Raises:
-            PolicyInvalid: other programs do that.
-            OSError: it cannot be written, or is there already.
-        """
+        """Write a copy as of now to a new file, if other programs do not do that."""
 
     @abstractmethod
     def require_whole(self, tables: Sequence[LedgerTable] = TABLES) -> None:
@@ -393,9 +375,7 @@ class Earlier:
     def untouched(self, paid: Mapping[str, str], refining: Mapping[str, int]) -> bool:
         """Return whether all rows could have been written by the rules.
 
-        Args:
-            paid: who paid, by charge.
-            refining: how many releases each charge refines, of those that refine any.
+        That depends on who paid each charge, and on how many releases it refines.
         """
         refined = list(self.refined.rows())
         holders = {number: analyst for number, _, analyst, *_ in self.chain.rows()}
