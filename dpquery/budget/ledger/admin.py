@@ -208,7 +208,7 @@ def grant_up_to(
             "what was granted is not taken back: answers may have been asked because of it.",
             "grant more than that, or freeze the budget",
         )
-    return Grant(analyst, Loss(epsilon - now.epsilon, wanted.delta - now.delta))
+    return Grant(analyst, wanted - now)
 
 
 def _no_grant(title: str, why: str, remedy: str) -> PolicyInvalid:
