@@ -134,13 +134,13 @@ def _computer() -> tuple[str, ...]:
     return platform.machine(), version("dpquery"), version("duckdb")
 
 
-def written(cells: Sequence[NoisyCell]) -> str:
+def encode_cells(cells: Sequence[NoisyCell]) -> str:
     """Write what was drawn for each group."""
     return json.dumps([_listed(cell.drawn) for cell in cells], separators=(",", ":"))
 
 
-def read(text: str, release: Release) -> list[NoisyCell]:
-    """Return the cells that a release drew, from what `written` made of them."""
+def decode_cells(text: str, release: Release) -> list[NoisyCell]:
+    """Return the cells that a release drew, from what `encode_cells` made of them."""
     return [release.cell(_unlisted(part)) for part in json.loads(text)]
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dpquery.budget.ledger.admin import Orders
 from dpquery.budget.ledger.charge import Account, Charge, Receipt
 from dpquery.budget.ledger.tables import Holder, Refinable
-from dpquery.cache.codec import NOTHING, Keys, Values, read, written
+from dpquery.cache.codec import NOTHING, Keys, Values, decode_cells, encode_cells
 from dpquery.cache.refine import Refiner
 from dpquery.core.identity import identity
 from dpquery.core.types import Interval
@@ -175,7 +175,7 @@ class Lookup:
         text = self.cache.ledger.stored(self.holder, key)
         if text is None:
             raise _Missing
-        return read(text, release)
+        return decode_cells(text, release)
 
 
 @dataclass(slots=True)
@@ -193,7 +193,7 @@ class Drawn:
         cache = self.lookup.cache
         if cell.value is not None:
             cache.ledger.store_bounds(self.receipt, cache.account, search.key, cell.value)
-        self.texts[self.keys.of(search.scan, search.release)] = written([cell])
+        self.texts[self.keys.of(search.scan, search.release)] = encode_cells([cell])
 
     def table(
         self, frontier: FrontierPlan, scan: Scan, table: ReleasedTable, values: Values
@@ -201,7 +201,7 @@ class Drawn:
         """Take down what was drawn from a scan."""
         refiner = self.lookup.refiner(self.keys)
         for one, column in zip(frontier.releases, table.columns, strict=True):
-            text = written(column.cells)
+            text = encode_cells(column.cells)
             self.texts[self.keys.of(scan, one.release, values)] = text
             found = refiner.refinable(scan, one.release, text, self.receipt.read, values)
             if found is not None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from dpquery.budget.accountant import additive, basic
 from dpquery.budget.ledger.charge import Charge
 from dpquery.budget.ledger.tables import EarlierRelease, Holder, Refinable, State
-from dpquery.cache.codec import NOTHING, Keys, Values, read
+from dpquery.cache.codec import NOTHING, Keys, Values, decode_cells
 from dpquery.core.events import Event
 from dpquery.core.privacy import decimal_text
 from dpquery.functions.additive import (
@@ -109,7 +109,7 @@ class Refiner:
                 return release
             used.append(earlier)
             assert isinstance(release, AdditiveRelease)  # noqa: S101 - it has a rate
-            return in_place_of(release, earlier.rate, read(earlier.drawn, release))
+            return in_place_of(release, earlier.rate, decode_cells(earlier.drawn, release))
 
         releases = (replace(one, release=bettered(one.release)) for one in frontier.releases)
         return replace(frontier, releases=tuple(releases))

@@ -21,7 +21,7 @@ from dpquery.budget.ledger.admin import (
     Publish,
     Suspend,
     Thaw,
-    decode,
+    decode_order,
     digest,
 )
 from dpquery.budget.ledger.charge import Account, Ceilings
@@ -73,7 +73,7 @@ def _row(record: Record) -> tuple[str, str, str, str] | None:
     if not record.is_order:
         loss = str(basic(record.charged()))
         return when, cell_text(record.analyst), loss, cell_text(record.query)
-    match decode(record.events):
+    match decode_order(record.events):
         case Freeze():
             return when, "–", "–", "-- frozen"
         case Suspend(analyst, failures):

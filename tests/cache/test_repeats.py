@@ -19,7 +19,7 @@ import dpquery
 from dpquery import functions
 from dpquery.answer import Answer
 from dpquery.budget.ledger.ledger import Ledger
-from dpquery.cache.codec import read, written
+from dpquery.cache.codec import decode_cells, encode_cells
 from dpquery.cache.lookup import REPEATED
 from dpquery.core.privacy import NO_LOSS
 from dpquery.core.source import Span
@@ -319,4 +319,4 @@ MODE = ModeRelease.__new__(ModeRelease)
 @given(st.lists(VALUES, max_size=4))
 def test_any_value_is_read_back_as_it_was(values: list[object]):
     cells = [ValueCell(value, "m") for value in [*values, "\x00", Decimal("1.10"), date.max]]
-    assert repr(read(written(cells), MODE)) == repr(cells)
+    assert repr(decode_cells(encode_cells(cells), MODE)) == repr(cells)

@@ -21,7 +21,13 @@ from dpquery.budget.ledger import ledger as ledger_module
 from dpquery.budget.ledger import store as attempts_module
 from dpquery.budget.ledger.charge import FailureLimit, Opened, Receipt
 from dpquery.budget.ledger.ledger import Ledger
-from dpquery.budget.ledger.store import Attempt, is_gone, read, this_process, written
+from dpquery.budget.ledger.store import (
+    Attempt,
+    decode_attempts,
+    encode_attempts,
+    is_gone,
+    this_process,
+)
 from dpquery.cache import lookup
 from dpquery.engine.duckdb import postprocessor as public
 from dpquery.errors import BudgetRefused, DPQueryError, ScanFailed
@@ -540,4 +546,4 @@ def test_a_process_is_known_to_be_gone():
     )
 )
 def test_attempts_are_read_as_they_were_written(attempts):
-    assert read(written(attempts)) == attempts
+    assert decode_attempts(encode_attempts(attempts)) == attempts

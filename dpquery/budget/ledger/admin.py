@@ -215,10 +215,10 @@ def _no_grant(title: str, why: str, remedy: str) -> PolicyInvalid:
     return PolicyInvalid(Diagnostic("DPQ610", title, why=(why,), remedy=(remedy,)))
 
 
-def encode(order: Order) -> str:
+def encode_order(order: Order) -> str:
     """Write an order as text.
 
-    >>> encode(Grant("alice", Loss(Fraction(1, 2))))
+    >>> encode_order(Grant("alice", Loss(Fraction(1, 2))))
     '["grant","alice","1/2","0"]'
     """
     return json.dumps(_listed(order), separators=(",", ":"))
@@ -242,8 +242,8 @@ def _listed(order: Order) -> list[object]:
             return ["promise", neighbours, [list(unit) for unit in units]]
 
 
-def decode(text: str) -> Order:
-    """Read an order that `encode` wrote.
+def decode_order(text: str) -> Order:
+    """Read an order that `encode_order` wrote.
 
     Raises:
         ValueError: the text is no order of this version.
@@ -268,4 +268,4 @@ def decode(text: str) -> Order:
 
 def digest(promise: Promise) -> str:
     """Return a short name of a promise, for comparing two by eye."""
-    return sha256(encode(promise).encode()).hexdigest()[:12]
+    return sha256(encode_order(promise).encode()).hexdigest()[:12]

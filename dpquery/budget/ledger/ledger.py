@@ -31,8 +31,8 @@ from dpquery.budget.ledger.admin import (
     Publish,
     Suspend,
     Thaw,
-    decode,
-    encode,
+    decode_order,
+    encode_order,
     grant_up_to,
     require_grant,
 )
@@ -289,13 +289,13 @@ class Ledger:
     def _append(self, order: Order) -> None:
         """Add an order; within `Store.writing`."""
         store = self._store
-        store.append(OWNER, Wording.ordered(encode(order)), store.totals(OWNER))
+        store.append(OWNER, Wording.ordered(encode_order(order)), store.totals(OWNER))
 
     def _orders(self) -> Orders:
         """Read the orders that came after those known; of these none is taken back."""
         sequence, known = self._known
         newer = self._store.records("session = '' AND sequence > ?", sequence)
-        return reduce(Orders.plus, (decode(record.events) for record in newer), known)
+        return reduce(Orders.plus, (decode_order(record.events) for record in newer), known)
 
     def freeze(self) -> bool:
         """Refuse every charge from here on; say whether that is new."""
@@ -464,7 +464,7 @@ class Ledger:
         for record in store.whole_records():
             keys = ("policy", ""), ("analyst", record.analyst), ("session", record.session)
             if record.is_order:
-                order = decode(record.events)
+                order = decode_order(record.events)
                 # One that could not have been given was written by somebody else.
                 sound = not (isinstance(order, Promise) and orders.broken_by(order))
                 orders = orders.plus(order)

@@ -118,14 +118,14 @@ class Attempt:
         return self.failed or now > self.until or is_gone(self.process)
 
 
-def written(attempts: Iterable[Attempt]) -> str:
+def encode_attempts(attempts: Iterable[Attempt]) -> str:
     """Write what one analyst has under way, and what failed within the window."""
     listed = list(map(astuple, attempts))
     return json.dumps(listed, separators=(",", ":"), default=datetime.isoformat)
 
 
-def read(text: str) -> list[Attempt]:
-    """Read what `written` wrote; another text is a ValueError."""
+def decode_attempts(text: str) -> list[Attempt]:
+    """Read what `encode_attempts` wrote; another text is a ValueError."""
     return [_attempt(part) for part in json.loads(text)]
 
 
@@ -201,12 +201,12 @@ class Attempts:
         if last is not None:
             now = max(now, datetime.fromisoformat(last[2]))
         own = self.chain.newest(analyst=analyst)
-        attempts = [] if own is None else read(own[-1])
+        attempts = [] if own is None else decode_attempts(own[-1])
         return now, [attempt for attempt in attempts if now - attempt.at < WINDOW]
 
     def _put(self, analyst: str, now: datetime, how: str, still: Iterable[Attempt]) -> None:
         """Add what an analyst has open from now on, and how that came."""
-        self.chain.append([(analyst, now.isoformat(), how, written(still))])
+        self.chain.append([(analyst, now.isoformat(), how, encode_attempts(still))])
 
 
 def _failures(now: datetime, attempts: Iterable[Attempt]) -> int:
