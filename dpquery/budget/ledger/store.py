@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from operator import methodcaller
 from pathlib import Path
 
 from dpquery.budget.accountant import ACCOUNTANTS
@@ -121,7 +122,7 @@ class Attempt:
 def encode_attempts(attempts: Iterable[Attempt]) -> str:
     """Write what one analyst has under way, and what failed within the window."""
     listed = list(map(astuple, attempts))
-    return json.dumps(listed, separators=(",", ":"), default=datetime.isoformat)
+    return json.dumps(listed, separators=(",", ":"), default=methodcaller("isoformat"))
 
 
 def decode_attempts(text: str) -> list[Attempt]:
