@@ -103,14 +103,8 @@ def decimal_text(number: Fraction, digits: int = 12) -> str:
     """
     if number.denominator == 1:
         return str(number.numerator)
-    rest = number.denominator
-    twos = fives = 0
-    while rest % 2 == 0:
-        rest, twos = rest // 2, twos + 1
-    while rest % 5 == 0:
-        rest, fives = rest // 5, fives + 1
-    places = max(twos, fives)
-    if rest == 1 and places <= 30:
+    exact = (places for places in range(31) if not 10**places % number.denominator)
+    if places := next(exact, 0):
         return _plain(number.numerator * 10**places // number.denominator, places)
     scaled = abs(number.numerator) * 10**digits // number.denominator
     sign = "-" if number < 0 else ""
